@@ -1,0 +1,1 @@
+"""Suites, recipes and published numbers, as TOML."""

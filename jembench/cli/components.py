@@ -1,0 +1,88 @@
+"""What can be said of a component without making it."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.resources
+import inspect
+import sys
+import tomllib
+from typing import Any, NamedTuple
+
+from jembench import registry
+from jembench.errors import JembenchError
+from jembench.registry import Component
+from jembench.spec import Scalar, format_value, keyword_parameters
+
+
+class Option(NamedTuple):
+    """An option of a component."""
+
+    name: str
+    type: str
+    required: bool
+    default: Scalar
+
+    def __str__(self) -> str:
+        return f"{self.name}=<{self.type}>" if self.required else f"{self.name}={format_value(self.default)}"
+
+
+class Described(NamedTuple):
+    """A component that was imported, or the reason why it could not be."""
+
+    component: Component
+    summary: str
+    options: tuple[Option, ...]
+    problem: str  # "" if it works
+
+
+class Suite(NamedTuple):
+    """A suite of a package, or the reason why it, or the whole package, cannot be read."""
+
+    name: str
+    title: str
+    distribution: str
+    problem: str  # "" if it works
+
+
+def describe(component: Component) -> Described:
+    """Import a component and read its options. What it prints meanwhile goes to stderr."""
+    try:
+        with contextlib.redirect_stdout(sys.stderr):
+            loaded = registry.load(component)
+            options = () if component.kind == "suites" else _options(loaded)
+    except JembenchError as error:
+        cause = error.__cause__
+        problem = str(error) if cause is None else f"{type(cause).__name__}: {cause}"
+        return Described(component, "", (), " ".join(problem.splitlines()))
+    return Described(component, registry.describe(loaded), options, "")
+
+
+def _options(factory: Any) -> tuple[Option, ...]:
+    return tuple(
+        Option(name, inspect.formatannotation(parameter.annotation), required, None if required else parameter.default)
+        for name, parameter in keyword_parameters(factory).items()
+        for required in [parameter.default is parameter.empty]
+    )
+
+
+def suites() -> list[Suite]:
+    """The suites of every package, by the stems of their TOML files."""
+    found = []
+    for component in registry.components("suites"):
+        problem = describe(component).problem
+        if problem:
+            found.append(Suite(component.name, "", component.distribution, problem))
+            continue
+        for file in sorted(importlib.resources.files(component.module).iterdir(), key=lambda file: file.name):
+            if file.name.endswith(".toml"):
+                found.append(_suite(file.name.removesuffix(".toml"), file.read_bytes(), component.distribution))
+    return found
+
+
+def _suite(name: str, content: bytes, distribution: str) -> Suite:
+    try:
+        title = tomllib.loads(content.decode()).get("title", "")
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        return Suite(name, "", distribution, f"{name}.toml is not valid TOML: {error}")
+    return Suite(name, str(title), distribution, "")

@@ -1,0 +1,60 @@
+"""Groups of commands: one imported only when it runs, and an answer to names that are not there."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import click
+
+from jembench.errors import unknown
+
+
+class Late(NamedTuple):
+    """A command that has not been imported, and what ``--help`` says of it."""
+
+    target: str  # module:attribute
+    help: str
+
+
+class Group(click.Group):
+    """A group that answers an unknown command with the nearest ones and all."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that ``args`` begin with.
+
+        Raises:
+            SpecError: if there is none of that name.
+        """
+        known = self.list_commands(ctx)
+        if args[0] not in known and not args[0].startswith("-") and not ctx.resilient_parsing:
+            raise unknown("command", args[0], known, f"{ctx.command_path} --help")
+        return super().resolve_command(ctx, args)
+
+
+class LateGroup(Group):
+    """A group whose commands are imported one at a time, when they run: ``--help`` imports none of them."""
+
+    def __init__(self, *args: Any, late: Mapping[str, Late], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.late = late
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The names, in the order in which they were given."""
+        return list(self.late)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import a command."""
+        if cmd_name not in self.late:
+            return None
+        module, attribute = self.late[cmd_name].target.split(":")
+        command: click.Command = getattr(importlib.import_module(module), attribute)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands into the help, without importing them for their own."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, command.help) for name, command in self.late.items()])

@@ -1,0 +1,72 @@
+"""``jembench list``: what is installed, and what each thing is."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import click
+
+from jembench import registry
+from jembench.cli import components, options
+from jembench.cli.output import print_json, print_table
+from jembench.registry import KINDS, Kind
+
+
+@click.command("list")
+@click.argument("kind", metavar="[KIND]", type=click.Choice(KINDS), required=False)
+@options.listing_format
+def list_(kind: str | None, format: str) -> None:
+    """List what is installed: models, datasets, metrics, suites and more.
+
+    With KIND, say what each one is and which options it has. KIND is one of models, samplers, metrics, datasets,
+    features, suites and executors.
+    """
+    if kind is None:
+        _everything(format)
+    elif kind == "suites":
+        _suites(format)
+    else:
+        _one_kind(cast(Kind, kind), format)
+
+
+def _everything(format: str) -> None:
+    found = registry.catalogue().components
+    if format == "json":
+        print_json([{**component._asdict(), "target": component.target} for component in found])
+    else:
+        rows = [(c.kind, c.name, c.distribution, c.version, c.target) for c in found]
+        print_table(("kind", "name", "distribution", "version", "target"), rows)
+        click.echo(f"`jembench list KIND` says what each one is and takes: {', '.join(KINDS)}.")
+
+
+def _one_kind(kind: Kind, format: str) -> None:
+    described = [components.describe(component) for component in registry.components(kind)]
+    if format == "json":
+        print_json(
+            [
+                {
+                    "name": d.component.name,
+                    "distribution": d.component.distribution,
+                    "version": d.component.version,
+                    "summary": d.summary,
+                    "options": [option._asdict() for option in d.options],
+                    "problem": d.problem,
+                }
+                for d in described
+            ]
+        )
+    else:
+        rows = [
+            (d.component.name, f"broken: {d.problem}" if d.problem else d.summary, "\n".join(map(str, d.options)))
+            for d in described
+        ]
+        print_table((registry.singular(kind), "what it is", "options, with their defaults"), rows)
+
+
+def _suites(format: str) -> None:
+    found = components.suites()
+    if format == "json":
+        print_json([suite._asdict() for suite in found])
+    else:
+        rows = [(s.name, f"broken: {s.problem}" if s.problem else s.title, s.distribution) for s in found]
+        print_table(("suite", "what it is", "distribution"), rows)

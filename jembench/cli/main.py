@@ -1,0 +1,103 @@
+"""The entry point: which commands there are, and how errors are told."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import textwrap
+import traceback
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import click
+
+from jembench import __version__
+from jembench.cli.groups import Late, LateGroup
+from jembench.errors import JembenchError
+
+COMMANDS = {
+    "run": Late("jembench.cli.run:run", "Train and evaluate models on a suite and print the table."),
+    "train": Late("jembench.cli.train:train", "Train one model."),
+    "sample": Late("jembench.cli.sample:sample", "Draw images from a trained model as a PNG grid."),
+    "report": Late("jembench.cli.report:report", "Print the table of a store again."),
+    "list": Late("jembench.cli.list_:list_", "List what is installed: models, datasets, metrics, suites and more."),
+    "plugin": Late("jembench.cli.plugin:plugin", "Look after plugins."),
+    "doctor": Late("jembench.cli.doctor:doctor", "Say what works on this machine, and what to do about the rest."),
+}
+
+
+@dataclass
+class Settings:
+    """What the options of ``jembench`` itself say."""
+
+    debug: bool = False
+
+
+@click.group(
+    cls=LateGroup,
+    late=COMMANDS,
+    epilog="Every option has an environment variable, for example JEMBENCH_RUN_MODELS for --models of run. "
+    "What several commands share is set by JEMBENCH_STORE, JEMBENCH_DATASET, JEMBENCH_DEVICE and JEMBENCH_RECIPE.",
+)
+@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+@click.version_option(__version__, prog_name="jembench")
+@click.pass_obj
+def cli(settings: Settings, debug: bool) -> None:
+    """Measure hybrid models: networks that classify, score density and generate at once."""
+    settings.debug = debug
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; ``argv`` is what follows ``jembench`` (by default that of this process).
+
+    Returns:
+        The exit code: 0 fine, 1 something failed, 2 wrong usage or something missing, 130 interrupted.
+    """
+    if "" not in sys.path:
+        sys.path.append("")  # so that zoo:build is found in the folder where the user stands
+    settings = Settings()
+    try:
+        return _invoke(argv, settings)
+    except JembenchError as error:
+        return _tell(str(error), error.exit_code, settings)
+    except BrokenPipeError:  # nobody reads on, as in `jembench list | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except Exception as error:
+        cause = f"{type(error).__name__}: {error}".rstrip(".: ")
+        return _tell(
+            f"This is a bug in jembench or in a plugin: {cause}. "
+            "Run the command again as `jembench --debug ...` to see where it comes from, and report what that prints.",
+            1,
+            settings,
+        )
+
+
+def _invoke(argv: Sequence[str] | None, settings: Settings) -> int:
+    """A command's callback returns its exit code, or None for 0."""
+    arguments = None if argv is None else list(argv)
+    try:
+        code = cli.main(
+            arguments, prog_name="jembench", standalone_mode=False, obj=settings, auto_envvar_prefix="JEMBENCH"
+        )
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except click.Abort:
+        click.echo("Interrupted. Finished work is kept: the same command goes on from there.", err=True)
+        return 130
+    sys.stdout.flush()  # here, where a reader who has gone can still be handled
+    return code or 0
+
+
+def _tell(message: str, exit_code: int, settings: Settings) -> int:
+    """Print the error that is being handled as one paragraph: on a terminal wrapped, in a log on one line."""
+    if settings.debug:
+        traceback.print_exc()
+    paragraph = "Error: " + " ".join(message.splitlines())
+    if sys.stderr.isatty():
+        width = shutil.get_terminal_size().columns
+        paragraph = textwrap.fill(paragraph, width, break_long_words=False, break_on_hyphens=False)
+    click.echo(paragraph, err=True)
+    return exit_code

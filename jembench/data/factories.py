@@ -1,0 +1,61 @@
+"""The datasets that ``jembench`` brings. What each one needs is imported when it is asked for."""
+
+from __future__ import annotations
+
+from jembench.interfaces import Dataset
+from jembench.spec import incidental
+
+
+def digits() -> Dataset:
+    """scikit-learn's handwritten digits, bundled: 1,400 training and 397 test images of 8x8, 10 classes."""
+    from jembench.data import digits
+
+    return digits.digits()
+
+
+@incidental("root", "download")
+def cifar10(*, root: str = "", download: bool = False) -> Dataset:
+    """CIFAR-10: 50,000 training and 10,000 test images of 3x32x32, 10 classes.
+
+    ``root`` is the folder that holds ``cifar-10-batches-py`` ($JEMBENCH_DATA or ~/.cache/jembench/data by default);
+    ``download=true`` fetches what is missing there.
+    """
+    from jembench.data import torchvision_sets
+
+    return torchvision_sets.cifar10(root, download=download)
+
+
+@incidental("root", "download")
+def cifar100(*, root: str = "", download: bool = False) -> Dataset:
+    """CIFAR-100: 50,000 training and 10,000 test images of 3x32x32, 100 classes.
+
+    ``root`` is the folder that holds ``cifar-100-python`` ($JEMBENCH_DATA or ~/.cache/jembench/data by default);
+    ``download=true`` fetches what is missing there.
+    """
+    from jembench.data import torchvision_sets
+
+    return torchvision_sets.cifar100(root, download=download)
+
+
+@incidental("root", "download")
+def svhn(*, root: str = "", download: bool = False) -> Dataset:
+    """Street View House Numbers: 73,257 training and 26,032 test images of 3x32x32, 10 classes.
+
+    ``root`` is the folder that holds ``train_32x32.mat`` and ``test_32x32.mat`` ($JEMBENCH_DATA or
+    ~/.cache/jembench/data by default); ``download=true`` fetches what is missing there.
+    """
+    from jembench.data import torchvision_sets
+
+    return torchvision_sets.svhn(root, download=download)
+
+
+def imagefolder(*, root: str, size: int = 0, grey: bool = False, name: str = "") -> Dataset:
+    """Your own images: a folder root with train/<class>/* and test/<class>/*.
+
+    All images have one size, unless ``size`` is given: then each is cropped to its central square and resized to
+    ``size`` x ``size``. They become RGB, or one channel with ``grey=true``. ``name`` is what results are filed under,
+    by default the folder's own name.
+    """
+    from jembench.data import imagefolder
+
+    return imagefolder.imagefolder(root, size=size, grey=grey, name=name)

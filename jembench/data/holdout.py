@@ -1,0 +1,61 @@
+"""Validation images, cut from the training images.
+
+Legend: N examples, C channels, H height, W width.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from jembench.errors import JembenchError
+from jembench.interfaces import Split
+
+
+class Holdout(NamedTuple):
+    """A split in two: what to train on, and what to choose checkpoints by."""
+
+    train: Split
+    validation: Split | None
+
+
+def holdout(split: Split, size: int, seed: int = 1234, *, stratified: bool = False) -> Holdout:
+    """Shuffle with numpy's ``RandomState(seed)`` and hold the first ``size`` images out; 0: none.
+
+    With the default seed these are the very images that the reference implementation of JEM (wgrathwohl/JEM) holds
+    out. It pays no heed to labels; ``stratified`` holds the same share of every class out, to within one image, which
+    matters where a class would otherwise be left with a handful.
+
+    Raises:
+        JembenchError: if no image would be left for training, or strata are asked of unlabelled images.
+    """
+    n = len(split.images)
+    if size == 0:
+        return Holdout(split, None)
+    if not 0 < size < n:
+        raise JembenchError(
+            f"Cannot hold {size} of {n} training images out for validation. Choose a number from 0 to {n - 1}."
+        )
+    order = np.random.RandomState(seed).permutation(n)
+    held = np.zeros(n, dtype=bool)
+    held[_every_class(split, order, size) if stratified else slice(0, size)] = True
+    return Holdout(_take(split, order[~held]), _take(split, order[held]))
+
+
+def _every_class(split: Split, order: np.ndarray, size: int) -> np.ndarray:
+    """``size`` positions in ``order`` that fall on every class in proportion.
+
+    The positions are grouped by class and taken at equal distances: a group of m gets m * size / N of them, rounded
+    down or up.
+    """
+    if split.labels is None:
+        raise JembenchError("A stratified validation split needs labels, and this dataset has none. Turn it off.")
+    grouped = np.argsort(split.labels.numpy()[order], kind="stable")
+    return grouped[np.arange(size) * len(order) // size]
+
+
+def _take(split: Split, indices: np.ndarray) -> Split:
+    chosen = torch.from_numpy(indices)
+    return Split(split.images[chosen], None if split.labels is None else split.labels[chosen])

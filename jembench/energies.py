@@ -1,0 +1,76 @@
+"""From logits to energies. The sign conventions of the whole project stand here and nowhere else.
+
+    E(x, y)    = -f(x)[y]
+    E(x)       = -logsumexp_y f(x)[y]
+    log p(x)   = -E(x) - log Z, with Z unknown: compare only within one model
+    log p(y|x) = log_softmax f(x)
+
+Lower energy = likelier. Adding a constant to all logits shifts log p(x) and leaves p(y|x). Grathwohl et al. (2020),
+arXiv:1912.03263, equations 4 to 7.
+
+Legend: B batch, C channels, H height, W width, K classes.
+"""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from jembench.interfaces import Energy, GradEnergy
+
+
+def marginal_energy(logits: Float[Tensor, "B K"]) -> Float[Tensor, " B"]:
+    """E(x) = -logsumexp_y f(x)[y], in float32 whatever the precision of the logits."""
+    return -logits.float().logsumexp(dim=1)
+
+
+def joint_energy(logits: Float[Tensor, "B K"], y: Int[Tensor, " B"]) -> Float[Tensor, " B"]:
+    """E(x, y) = -f(x)[y]."""
+    return -logits.float().gather(1, y[:, None]).squeeze(1)
+
+
+def energy_of(logits: Float[Tensor, "B K"], y: Int[Tensor, " B"] | None) -> Float[Tensor, " B"]:
+    """E(x, y) if labels are given, else E(x)."""
+    return marginal_energy(logits) if y is None else joint_energy(logits, y)
+
+
+class LogitModel(nn.Module):
+    """The energy-based reading of a classifier: any network with K outputs gives E(x) and E(x, y).
+
+    Args:
+        net: (B, C, H, W) -> (B, K).
+    """
+
+    def __init__(self, net: nn.Module) -> None:
+        super().__init__()
+        self.net = net
+
+    def forward(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B K"]:
+        logits: Tensor = self.net(x)
+        return logits
+
+    def logits(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B K"]:
+        """f(x)."""
+        logits: Tensor = self(x)
+        return logits
+
+    def energy(self, x: Float[Tensor, "B C H W"], y: Int[Tensor, " B"] | None = None) -> Float[Tensor, " B"]:
+        """E(x, y) if labels are given, else E(x); nats."""
+        return energy_of(self.logits(x), y)
+
+
+def grad_energy(model: Energy) -> GradEnergy:
+    """(x, y) -> (E, dE/dx) of a model, float32, without gradients of its parameters.
+
+    ``autograd.grad`` towards x alone leaves ``.grad`` of the parameters as it was and computes none of them.
+    """
+
+    def evaluate(x: Tensor, y: Tensor | None) -> tuple[Tensor, Tensor]:
+        with torch.enable_grad():
+            x = x.detach().requires_grad_()
+            energy = model.energy(x, y)
+            (grad,) = torch.autograd.grad(energy.sum(), x)
+        return energy.detach(), grad
+
+    return evaluate

@@ -1,0 +1,50 @@
+"""Errors meant for the user: one paragraph that says what was wrong, where, and how to mend it.
+
+The command line prints them without a traceback (``--debug`` shows it). Everything else that is raised is a bug.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class JembenchError(Exception):
+    """The base of every error that a user can mend. ``exit_code`` is what the command line exits with."""
+
+    exit_code = 2
+
+
+class SpecError(JembenchError):
+    """A spec string, an option or a recipe field that does not say what can be done."""
+
+
+class PluginError(JembenchError):
+    """A plugin that cannot be imported, or does not give what its entry point promises."""
+
+
+class Unavailable(JembenchError):
+    """Something outside the program is missing: data, weights, a device. The text says how to get it."""
+
+
+class StoreError(JembenchError):
+    """The store cannot be read or written, or holds something that this version does not understand."""
+
+
+class CheckpointError(JembenchError):
+    """A checkpoint that is damaged or belongs to another model or recipe."""
+
+
+class Diverged(JembenchError):
+    """A fit whose loss or state stopped being finite. The last good checkpoint is kept."""
+
+    exit_code = 1
+
+
+def unknown(kind: str, asked: str, known: Iterable[str], list_command: str) -> SpecError:
+    """The error for a name that nothing answers to: the nearest three names and the command that lists all."""
+    names = sorted(known)
+    nearest = difflib.get_close_matches(asked.lower(), names, n=3, cutoff=0.3)
+    hint = f" Nearest: {', '.join(nearest)}." if nearest else ""
+    everything = f" Known: {', '.join(names)}." if names else " There is none at all."
+    return SpecError(f"There is no {kind} named {asked!r}.{hint}{everything} `{list_command}` says what each one is.")

@@ -1,0 +1,86 @@
+"""Files that are either whole or absent: written under a temporary name, flushed to disk, then renamed."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO, Any
+
+from jembench.errors import StoreError
+
+_REMEDIES = {
+    errno.ENOSPC: "The disk is full: free some space and run the same command again; finished work is kept.",
+    errno.EDQUOT: "The disk quota is used up: free some space and run the same command again; finished work is kept.",
+    errno.EACCES: "Choose a folder that you may write to with --store.",
+    errno.EPERM: "Choose a folder that you may write to with --store.",
+    errno.EROFS: "The file system is read-only: choose another folder with --store.",
+    errno.ENOTDIR: "A part of this path is a file: choose another folder with --store.",
+    errno.EEXIST: "A file is in the way: choose another folder with --store.",
+}
+
+
+def cannot_write(path: Path, error: OSError) -> StoreError:
+    """The user's version of an ``OSError`` met while writing ``path``."""
+    remedy = _REMEDIES.get(error.errno or 0, "Choose another folder with --store.")
+    return StoreError(f"Cannot write {path}: {error.strerror or error}. {remedy}")
+
+
+def write_atomically(path: Path, write: Callable[[IO[bytes]], object]) -> None:
+    """Call ``write`` on a temporary file beside ``path``, then rename it to ``path``.
+
+    A crash, a kill or a full disk leaves the previous file as it was.
+
+    Raises:
+        StoreError: if the file cannot be written; the temporary file is removed.
+    """
+    temporary = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+        temporary = Path(name)
+        with os.fdopen(descriptor, "wb") as stream:
+            write(stream)
+            stream.flush()
+            os.fsync(stream.fileno())
+        temporary.chmod(0o644)
+        temporary.replace(path)
+    except OSError as error:
+        raise cannot_write(path, error) from error
+    finally:
+        if temporary is not None:
+            temporary.unlink(missing_ok=True)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write ``text`` as UTF-8, atomically."""
+    write_atomically(path, lambda stream: stream.write(text.encode()))
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write ``value`` as indented JSON, atomically. Numbers that are not finite are a bug of the caller."""
+    write_text(path, json.dumps(value, indent=2, allow_nan=False, ensure_ascii=False) + "\n")
+
+
+def read_json(path: Path) -> Any:
+    """Read a JSON file.
+
+    Raises:
+        FileNotFoundError: if there is no such file, which only the caller can judge.
+        StoreError: if the file cannot be read, is torn or not JSON.
+    """
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (PermissionError, IsADirectoryError, NotADirectoryError) as error:
+        raise StoreError(
+            f"Cannot read {path}: {error.strerror}. Make it a file that you may read, or choose another folder with "
+            "--store."
+        ) from error
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise StoreError(
+            f"{path} is not valid JSON ({error}): it was cut short or edited. Remove the file and run the same "
+            "command again; only what it held is done anew."
+        ) from error

@@ -1,0 +1,330 @@
+"""What plugins give and get: datasets, models, samplers, metrics, feature networks and executors.
+
+This is the one file that a plugin author reads. A plugin inherits from nothing: it has what the protocols below name.
+
+Legend of shapes: B batch, N examples, C channels, H height, W width, K classes.
+Images are float32 (B, C, H, W) within ``DataSpec.bounds``; in datasets and samples they are uint8 (N, C, H, W).
+Energies and log densities are float32 (B,) in nats per image; **lower energy = likelier**.
+
+A component is made by its factory, the object that its entry point names:
+
+=============== ============================================ =============================================
+entry-point group factory is called with                     gives
+=============== ============================================ =============================================
+jembench.models   ``factory(data_spec, **options)``          an ``nn.Module`` with capabilities, see below
+jembench.samplers ``factory(data_spec, **options)``          a :class:`Sampler`
+jembench.datasets ``factory(**options)``                     a :class:`Dataset`
+jembench.metrics  ``factory(**options)``                     a :class:`Metric`
+jembench.features ``factory(**options)``                     a :class:`FeatureNetwork`
+jembench.executors ``factory(**options)``                    an :class:`Executor`
+jembench.suites   (never called)                             a package that holds ``*.toml`` suites
+=============== ============================================ =============================================
+
+``options`` are the factory's keyword-only parameters, annotated with ``int``, ``float``, ``bool``, ``str``,
+``Literal[...]`` or one of these ``| None``; a spec string such as ``jem:net=wrn-28-10`` fills them in. Keep the
+module of the factory light (import torch inside the function), then listing and reporting stay fast.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, runtime_checkable
+
+if TYPE_CHECKING:
+    import numpy as np
+    import torch
+    from torch import Generator, Tensor
+
+PLUGIN_API = 1
+"""The version of the protocols in this file. It changes when a plugin written for the former one would break."""
+
+Capability = Literal["logits", "energy", "log_prob", "samples"]
+SplitName = Literal["train", "test"]
+
+# --- data -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DataSpec:
+    """What a model must know of a dataset before it sees an image."""
+
+    name: str
+    shape: tuple[int, int, int]  # (C, H, W)
+    num_classes: int  # 0: unlabelled
+    class_names: tuple[str, ...] = ()
+    bounds: tuple[float, float] = (-1.0, 1.0)  # what pixel 0 and pixel 255 become
+
+    @property
+    def dimensions(self) -> int:
+        """The number of pixels times channels of an image."""
+        channels, height, width = self.shape
+        return channels * height * width
+
+
+class Split(NamedTuple):
+    """One part of a dataset."""
+
+    images: Tensor  # uint8 (N, C, H, W)
+    labels: Tensor | None  # int64 (N,) in 0..K-1; None: unlabelled
+
+
+@runtime_checkable
+class Dataset(Protocol):
+    """Images, with labels or without. Deterministic: the same spec gives the same images in the same order.
+
+    The validation images are cut from ``train`` by the recipe, which alone knows how many it wants.
+    """
+
+    @property
+    def spec(self) -> DataSpec: ...
+    def split(self, name: SplitName) -> Split: ...
+
+
+# --- models: an nn.Module that has any of these ------------------------------------------------------------------------
+
+
+@runtime_checkable
+class Classifier(Protocol):
+    def logits(self, x: Tensor) -> Tensor:
+        """f(x), (B, C, H, W) -> (B, K)."""
+        ...
+
+
+@runtime_checkable
+class Energy(Protocol):
+    def energy(self, x: Tensor, y: Tensor | None = None) -> Tensor:
+        """E(x), or E(x, y) for labels y (B,): (B, C, H, W) -> (B,), nats, up to one unknown constant."""
+        ...
+
+
+@runtime_checkable
+class Density(Protocol):
+    def log_prob(self, x: Tensor, y: Tensor | None = None) -> Tensor:
+        """log p(x), or log p(x|y): (B, C, H, W) -> (B,), nats, normalised over ``DataSpec.bounds``."""
+        ...
+
+
+@runtime_checkable
+class Generative(Protocol):
+    def sample(self, n: int, y: Tensor | None = None, *, generator: Generator) -> Tensor:
+        """n images without a chain: (n, C, H, W)."""
+        ...
+
+
+class Batch(NamedTuple):
+    """What one training iteration sees of the data: two independent draws, augmented, with data noise."""
+
+    x: Tensor  # (B, C, H, W) for p(x)
+    x_labelled: Tensor  # (B, C, H, W) for p(y|x)
+    y_labelled: Tensor  # int64 (B,)
+
+
+class Negatives(NamedTuple):
+    """What the sampler drew from the model for this iteration."""
+
+    x: Tensor  # (B, C, H, W), detached
+    y: Tensor | None  # int64 (B,): the class of each chain; None for chains on E(x)
+
+
+class Loss(NamedTuple):
+    """A training loss and what it is made of; ``parts`` are logged apart."""
+
+    total: Tensor  # ()
+    parts: Mapping[str, Tensor]  # name -> (), detached
+
+
+Chains = Literal["none", "marginal", "conditional"]
+
+
+@runtime_checkable
+class Trainable(Protocol):
+    """A model that can be trained by the shared loop.
+
+    ``chains`` says which negatives the loss needs: none, chains on E(x), or chains on E(x, y) of the batch's labels.
+    A trained model with chains can generate: its sampler, kept with the fit, gives the samples.
+    """
+
+    @property
+    def chains(self) -> Chains: ...
+    def training_loss(self, batch: Batch, negatives: Negatives | None) -> Loss: ...
+
+
+# --- samplers ---------------------------------------------------------------------------------------------------------
+
+GradEnergy = Callable[["Tensor", "Tensor | None"], "tuple[Tensor, Tensor]"]
+"""(x, y) -> (E, dE/dx): (B, C, H, W), (B,) | None -> (B,), (B, C, H, W). What a sampler sees of a model."""
+
+
+class ChainState(NamedTuple):
+    """Where a batch of chains stands."""
+
+    x: Tensor  # (B, C, H, W)
+    y: Tensor | None = None  # int64 (B,): the class that each chain is conditioned on
+    slots: Tensor | None = None  # int64 (B,): where in a replay buffer each chain came from
+
+
+class StepInfo(NamedTuple):
+    """What a diagnostic may read of a step, and the next step may not."""
+
+    energy: Tensor  # (B,) before the step
+    grad: Tensor  # (B, C, H, W) dE/dx before the step
+
+
+@runtime_checkable
+class Sampler(Protocol):
+    """A Markov chain over images. Nothing but ``state_dict`` outlives a chain; randomness is handed in."""
+
+    @property
+    def steps(self) -> int:
+        """The length of a chain during training."""
+        ...
+
+    def start(self, n: int, y: Tensor | None = None, *, generator: Generator) -> ChainState:
+        """n new chains, conditioned on the labels y (n,) if given, on the generator's device."""
+        ...
+
+    def init(self, n: int, y: Tensor | None = None, *, generator: Generator) -> ChainState:
+        """The chains of a training iteration: new ones, or what was kept of former ones."""
+        ...
+
+    def step(self, state: ChainState, grad_energy: GradEnergy, generator: Generator) -> tuple[ChainState, StepInfo]:
+        """Move every chain by one step."""
+        ...
+
+    def finish(self, state: ChainState) -> None:
+        """A chain has reached its end: keep what the next one starts from."""
+        ...
+
+    def kept(self) -> ChainState | None:
+        """A copy of the chains that outlive an iteration (a replay buffer), or None if the sampler keeps none."""
+        ...
+
+    def state_dict(self) -> dict[str, Tensor]: ...
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None: ...
+
+
+# --- metrics ----------------------------------------------------------------------------------------------------------
+
+
+class Value(NamedTuple):
+    """A number with its 95 % interval. An interval that is not known is None, never 0."""
+
+    value: float
+    low: float | None
+    high: float | None
+    n: int  # what it was computed from: test images, samples, timed iterations
+    unit: str = ""  # "%", "nats", "s", "" for a pure number
+    better: Literal["higher", "lower", ""] = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Measurement:
+    """What a metric found. ``protocol`` is its identity: only numbers with the same one may stand side by side."""
+
+    protocol: str
+    values: Mapping[str, Value]
+    arrays: Mapping[str, np.ndarray[Any, Any]] = field(default_factory=dict)  # per example, to score or compare again
+    details: Mapping[str, Any] = field(default_factory=dict)  # JSON: what else a reader must know
+
+
+class Samples(NamedTuple):
+    """Images that a model generated."""
+
+    images: Tensor  # uint8 (N, C, H, W)
+    labels: Tensor | None  # int64 (N,): the class that each was conditioned on
+    source: str  # "buffer", "direct" or "chains:steps=100": part of a protocol
+
+
+class Features(NamedTuple):
+    """What a feature network says of images."""
+
+    pool: Tensor  # float32 (N, D), for FID, KID, precision and recall
+    logits: Tensor  # float32 (N, K), for the Inception score
+
+
+@runtime_checkable
+class FeatureNetwork(Protocol):
+    """A fixed network whose features generation metrics compare.
+
+    ``identity`` names the network *and* its weights, and becomes part of every protocol that uses it.
+    """
+
+    @property
+    def identity(self) -> str: ...
+    @property
+    def name(self) -> str:
+        """The suffix of the metric's label: "" for Inception, so that only it gives a plain ``fid``."""
+        ...
+
+    def prepare(self, dataset: Dataset, cache: Any, device: torch.device) -> None:
+        """Load or train the network; ``cache`` is a folder (Path) that outlives the run.
+
+        Raises:
+            Unavailable: with the remedy, if weights are missing.
+        """
+        ...
+
+    def features(self, images: Tensor) -> Features:
+        """uint8 (N, C, H, W) -> features, in batches of the network's own choice."""
+        ...
+
+
+class Evaluation(Protocol):
+    """One trained model under evaluation. What several metrics need is computed once and shared."""
+
+    data: DataSpec
+    dataset: Dataset
+    model: Any  # the nn.Module, on the device, in eval mode
+    device: torch.device
+    iteration_seconds: Sequence[float]  # training: mean seconds per iteration of each logged window
+
+    def test(self) -> Split:
+        """The test images under evaluation (all of them, or the first ``--limit``)."""
+        ...
+
+    def logits(self) -> Tensor:
+        """f(x) of the test images: float32 (N, K) on the CPU."""
+        ...
+
+    def energies(self) -> Tensor:
+        """E(x) of the test images: float32 (N,) on the CPU."""
+        ...
+
+    def samples(self) -> Samples:
+        """The model's own images."""
+        ...
+
+    def features(self, spec: str) -> FeatureNetwork:
+        """The feature network of that spec, ready for use."""
+        ...
+
+    def features_of(self, spec: str, images: Literal["samples", "train", "test"]) -> Features:
+        """The features of the samples or of a part of the dataset."""
+        ...
+
+    def generator(self, purpose: str) -> Generator:
+        """A generator of its own for each purpose, derived from the fit's seed."""
+        ...
+
+
+@runtime_checkable
+class Metric(Protocol):
+    """A measurement on one trained model."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def requires(self) -> frozenset[Capability]: ...
+    def compute(self, evaluation: Evaluation) -> Measurement: ...
+
+
+# --- executors --------------------------------------------------------------------------------------------------------
+
+
+class Executor(Protocol):
+    """Runs jobs here or elsewhere. One job works on one fit and all its cells."""
+
+    def run(self, jobs: Sequence[Callable[[], bool]]) -> None:
+        """Call every job until it says True. False means that another process works on the same fit: try later."""
+        ...

@@ -1,0 +1,1 @@
+"""Metrics, one subject a file; each states its protocol."""

@@ -1,0 +1,98 @@
+"""Where a model's energy puts its own samples, compared with the test images.
+
+Legend: N examples, C channels, H height, W width, B batch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from jaxtyping import Float, UInt8
+from numpy.typing import NDArray
+from torch import Tensor
+
+from jembench.data.pixels import to_float
+from jembench.errors import Diverged
+from jembench.interfaces import Capability, Evaluation, Measurement
+from jembench.metrics.protocol import bootstrap_rng, protocol_id, require_at_least, value_of
+from jembench.stats import bootstrap_interval, mean_of
+
+_BATCH = 256
+
+
+@torch.no_grad()
+def energies_of(evaluation: Evaluation, images: UInt8[Tensor, "N C H W"]) -> Float[Tensor, " N"]:
+    """E(x) of images under the model; float32 on the CPU."""
+    batches = [to_float(batch.to(evaluation.device), evaluation.data.bounds) for batch in torch.split(images, _BATCH)]
+    return torch.cat([evaluation.model.energy(x).float().cpu() for x in batches])
+
+
+def _sorted_finite(energies: Tensor, what: str) -> NDArray[np.float64]:
+    """Energies in float64, sorted: then neither means nor resamples depend on the order of the images.
+
+    Raises:
+        Diverged: if one is not finite.
+    """
+    bad = int((~energies.isfinite()).sum())
+    if bad:
+        raise Diverged(
+            f"The energies of {bad} of {len(energies)} {what} are not finite (NaN or infinite): the model has "
+            "diverged. Train it again with another seed or a lower learning rate."
+        )
+    return np.sort(energies.double().numpy())
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EnergyGap:
+    """Mean E(x) of the test images minus mean E(x) of the model's samples, in nats, with bootstrap intervals.
+
+    Near 0 where the sampler has found what the model thinks likely and the model what the data are; below 0 where the
+    samples are less likely than the data. The unknown constant of E cancels in the gap, not in the two means.
+    """
+
+    resamples: int = 1000
+    name: ClassVar[str] = "energy-gap"
+    requires: ClassVar[frozenset[Capability]] = frozenset({"energy", "samples"})
+
+    def __post_init__(self) -> None:
+        require_at_least(0, self.name, resamples=self.resamples)
+
+    def compute(self, evaluation: Evaluation) -> Measurement:
+        samples = evaluation.samples()
+        of_data, of_samples = evaluation.energies().cpu(), energies_of(evaluation, samples.images)
+        data = _sorted_finite(of_data, "test images")
+        drawn = _sorted_finite(of_samples, "samples")
+        mean_data, mean_drawn = mean_of(data), mean_of(drawn)
+        rng = bootstrap_rng(evaluation, self.name)
+        estimates = {
+            "energy-data": (data.mean(), mean_data, (len(data),)),
+            "energy-samples": (drawn.mean(), mean_drawn, (len(drawn),)),
+            "energy-gap": (
+                data.mean() - drawn.mean(),
+                lambda i, j: mean_data(i) - mean_drawn(j),
+                (len(data), len(drawn)),
+            ),
+        }
+        values = {
+            label: value_of(
+                float(estimate),
+                bootstrap_interval(float(estimate), statistic, *sizes, rng=rng, resamples=self.resamples),
+                min(sizes),
+                "nats",
+            )
+            for label, (estimate, statistic, sizes) in estimates.items()
+        }
+        arrays: dict[str, NDArray[Any]] = {"energy-data": of_data.numpy(), "energy-samples": of_samples.numpy()}
+        protocol = protocol_id(
+            self.name,
+            evaluation,
+            split="test",
+            images=len(data),
+            samples=len(drawn),
+            source=samples.source,
+            data_noise=0,
+        )
+        return Measurement(protocol=protocol, values=values, arrays=arrays)

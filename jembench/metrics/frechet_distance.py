@@ -1,0 +1,110 @@
+"""FID: the Fréchet distance between Gaussians fitted to features of generated and of real images.
+
+Heusel et al. (2017), arXiv:1706.08500, equation 6; computed by torch-fidelity's ``metric_fid`` on float64 features.
+
+Legend: N generated images, M reference images, D features, R resamples.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+from numpy.typing import NDArray
+from torch import Tensor
+
+from jembench.interfaces import Capability, Evaluation, Measurement
+from jembench.metrics.generation import Reference, generated, reference_pool, require_images
+from jembench.metrics.protocol import bootstrap_rng, require_at_least, value_of
+from jembench.stats import Indices, Statistic, bootstrap_interval, multiplicities
+
+Matrix = NDArray[np.float64]
+
+
+class Moments(NamedTuple):
+    """A fitted Gaussian."""
+
+    mean: Matrix  # (D,)
+    covariance: Matrix  # (D, D)
+
+
+def fid(generated: Float[Tensor, "N D"], reference: Float[Tensor, "M D"]) -> float:
+    """|mean_1 - mean_2|^2 + tr(S_1 + S_2 - 2 (S_1 S_2)^(1/2)), torch-fidelity's value in float64."""
+    from torch_fidelity.metric_fid import KEY_METRIC_FID, fid_features_to_statistics, fid_statistics_to_metric
+
+    statistics = (fid_features_to_statistics(features.double()) for features in (generated, reference))
+    return float(fid_statistics_to_metric(*statistics, verbose=False)[KEY_METRIC_FID])
+
+
+def frechet_distance(first: Moments, second: Moments) -> float:
+    """The same distance through symmetric eigenvalue problems, faster than those of the product S_1 S_2.
+
+    tr (S_1 S_2)^(1/2) is the sum of the square roots of the eigenvalues of S_1^(1/2) S_2 S_1^(1/2), which is symmetric.
+    """
+    eigenvalues, vectors = np.linalg.eigh(first.covariance)
+    root = vectors * np.sqrt(eigenvalues.clip(0))  # root @ root.T = S_1
+    shared = np.sqrt(np.linalg.eigvalsh(root.T @ second.covariance @ root).clip(0)).sum()
+    difference = first.mean - second.mean
+    traces = np.trace(first.covariance) + np.trace(second.covariance)
+    return float(difference @ difference + traces - 2 * shared)
+
+
+def weighted_moments(features: Matrix, weights: NDArray[Any]) -> Moments:
+    """The mean and the unbiased covariance of features (N, D), each counted ``weights`` (N,) times."""
+    n = weights.sum()
+    mean = weights @ features / n
+    centred = features - mean
+    return Moments(mean, (centred.T * weights) @ centred / (n - 1))
+
+
+def resampled_fid(generated: Float[Tensor, "N D"], reference: Float[Tensor, "M D"]) -> Statistic:
+    """FID of index matrices (R, N) and (R, M)."""
+    samples, real = generated.double().numpy(), reference.double().numpy()
+
+    def distances(drawn_samples: Indices, drawn_real: Indices) -> NDArray[Any]:
+        pairs = zip(multiplicities(drawn_samples, len(samples)), multiplicities(drawn_real, len(real)), strict=True)
+        return np.array([frechet_distance(weighted_moments(samples, a), weighted_moments(real, b)) for a, b in pairs])
+
+    return distances
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FrechetDistance:
+    """FID of a model's samples against a part of the dataset, lower is better, with a bootstrap interval.
+
+    The interval resamples generated and reference images. With Inception's 2,048 features a resample takes about ten
+    seconds on two cores; ``resamples=0`` leaves the interval out.
+    """
+
+    features: str = "auto"
+    reference: Reference = "train"
+    resamples: int = 200
+    name: ClassVar[str] = "fid"
+    requires: ClassVar[frozenset[Capability]] = frozenset({"samples"})
+
+    def __post_init__(self) -> None:
+        require_at_least(0, self.name, resamples=self.resamples)
+
+    def compute(self, evaluation: Evaluation) -> Measurement:
+        sample = generated(evaluation, self.features)
+        real = reference_pool(evaluation, self.features, self.reference)
+        dimensions = real.shape[1]
+        because = f"as many as {sample.network.identity} has features, or the fitted Gaussian is degenerate"
+        require_images(sample.n, dimensions, "generated images", self.name, because)
+        require_images(len(real), dimensions, f"{self.reference} images", self.name, because)
+        distance = fid(sample.features.pool, real)
+        interval = bootstrap_interval(
+            distance,
+            resampled_fid(sample.features.pool, real),
+            sample.n,
+            len(real),
+            rng=bootstrap_rng(evaluation, self.name),
+            resamples=self.resamples,
+            within=(0.0, np.inf),
+        )
+        return Measurement(
+            protocol=sample.protocol(self.name, evaluation, reference=self.reference, reference_images=len(real)),
+            values={sample.label("fid"): value_of(distance, interval, sample.n, "", "lower")},
+        )

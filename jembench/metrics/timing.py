@@ -1,0 +1,46 @@
+"""How long a training iteration takes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from jembench.errors import Unavailable
+from jembench.interfaces import Capability, Evaluation, Measurement
+from jembench.metrics.protocol import bootstrap_rng, protocol_id, require_at_least, value_of
+from jembench.stats import bootstrap_interval
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class IterationTime:
+    """The median of the logged windows' mean seconds per iteration, with a bootstrap interval.
+
+    The median, because a window in which the machine was busy with something else is an outlier upwards.
+    """
+
+    resamples: int = 1000
+    name: ClassVar[str] = "iteration-time"
+    requires: ClassVar[frozenset[Capability]] = frozenset()
+
+    def __post_init__(self) -> None:
+        require_at_least(0, self.name, resamples=self.resamples)
+
+    def compute(self, evaluation: Evaluation) -> Measurement:
+        if not evaluation.iteration_seconds:
+            raise Unavailable("The model was trained elsewhere: no timings of its training are at hand.")
+        windows = np.sort(np.asarray(evaluation.iteration_seconds, dtype=np.float64))
+        median, n = float(np.median(windows)), len(windows)
+        interval = bootstrap_interval(
+            median,
+            lambda indices: np.median(windows[indices], axis=1),
+            n,
+            rng=bootstrap_rng(evaluation, self.name),
+            resamples=self.resamples,
+            within=(0.0, np.inf),
+        )
+        return Measurement(
+            protocol=protocol_id(self.name, evaluation, statistic="median"),
+            values={self.name: value_of(median, interval, n, "s", "lower")},
+        )

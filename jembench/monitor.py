@@ -1,0 +1,21 @@
+"""Who is told of a run's progress. Imports no torch, so that showing a finished run is quick."""
+
+from __future__ import annotations
+
+from jembench.suite import CellPlan, FitPlan
+
+
+class Monitor:
+    """Told of what happens. This one keeps silent; the command line's shows it."""
+
+    def fit_started(self, fit: FitPlan) -> None:
+        """Training begins, or goes on."""
+
+    def training(self, done: int, total: int, note: str) -> None:
+        """So many of all iterations are done."""
+
+    def cell_started(self, cell: CellPlan) -> None:
+        """A metric is being computed."""
+
+    def fit_finished(self, fit: FitPlan) -> None:
+        """All cells of the fit have outcomes."""

@@ -1,0 +1,1 @@
+"""Backbones: networks from images (B, C, H, W) to logits (B, K)."""

@@ -1,0 +1,81 @@
+"""From the text of a ``net=`` option to a network."""
+
+from __future__ import annotations
+
+import re
+
+import torch
+from torch import nn
+
+from jembench import registry
+from jembench.errors import PluginError, SpecError
+from jembench.interfaces import DataSpec
+from jembench.nets.small import SmallNet
+from jembench.nets.wide_resnet import WideResNet
+
+_FORMS = (
+    "Write wrn-DEPTH-WIDTH (wrn-28-10), small-WIDTH (small-8), auto (small-8 below 32 pixels, else wrn-28-10), "
+    "or the import path of a function that is called with the DataSpec (mypackage.nets:build)."
+)
+_SMALLEST_FOR_WIDE = 32  # pixels
+
+
+def build_net(text: str, data: DataSpec, *, norm: str = "none") -> nn.Module:
+    """The network that ``text`` names, (B, C, H, W) -> (B, K) for the images and classes of ``data``.
+
+    Args:
+        text: ``wrn-28-10``, ``small-8``, ``auto`` or an import path ``mypackage.nets:build``.
+        data: what the network will see.
+        norm: none, batch, instance or layer; a network given by its import path has its own.
+
+    Raises:
+        SpecError: if the text or the norm is not one of these, or the data have no classes.
+        PluginError: if the network at the import path cannot be loaded or does not give (B, K).
+    """
+    channels, height, width = data.shape
+    if data.num_classes < 1:
+        raise SpecError(f"{data.name} is unlabelled, and the net {text} gives a logit per class. Choose labelled data.")
+    if text == "auto":
+        text = "small-8" if min(height, width) < _SMALLEST_FOR_WIDE else "wrn-28-10"
+    if match := re.fullmatch(r"wrn-([1-9]\d*)-([1-9]\d*)", text):
+        depth, factor = map(int, match.groups())
+        return WideResNet(channels, data.num_classes, depth=depth, width=factor, norm=norm)
+    if match := re.fullmatch(r"small-([1-9]\d*)", text):
+        return SmallNet(channels, data.num_classes, width=int(match[1]), norm=norm)
+    if ":" in text:
+        return _build_own(text, data, norm)
+    raise SpecError(f"There is no net named {text!r}. {_FORMS}")
+
+
+def _build_own(path: str, data: DataSpec, norm: str) -> nn.Module:
+    if norm != "none":
+        raise SpecError(f"norm={norm} has no effect on the net {path}, which brings its own. Leave norm out.")
+    net = registry.load(registry.find("models", path))(data)
+    if not isinstance(net, nn.Module):
+        raise PluginError(f"{path} gave a {type(net).__name__} for {data.name}; it must return a torch.nn.Module.")
+    _check_shape(path, net, data)
+    return net
+
+
+def _check_shape(path: str, net: nn.Module, data: DataSpec) -> None:
+    """Show the network two blank images before any time is spent on it."""
+    modes = {module: module.training for module in net.modules()}
+    images = torch.zeros(2, *data.shape, device=next((p.device for p in net.parameters()), None))
+    expected = (2, data.num_classes)
+    try:
+        with torch.no_grad():
+            output = net.eval()(images)
+    except Exception as error:
+        raise PluginError(
+            f"The net {path} fails on two images of {data.name}, shape {tuple(images.shape)}: "
+            f"{type(error).__name__}: {error}. It is called with the DataSpec: take the image size from data.shape."
+        ) from error
+    finally:
+        for module, mode in modes.items():
+            module.training = mode
+    shape = tuple(output.shape) if isinstance(output, torch.Tensor) else type(output).__name__
+    if shape != expected:
+        raise PluginError(
+            f"The net {path} gives {shape} for two images of {data.name}; it must give logits of shape {expected}, "
+            "one row an image and one column a class. Take the number of classes from data.num_classes."
+        )

@@ -1,0 +1,111 @@
+"""Wide residual networks as joint energy-based models use them.
+
+Pre-activation blocks, LeakyReLU, a bias on every convolution, the stride on the *second* convolution of a block, and
+no normalisation unless asked for. Zagoruyko & Komodakis (2016), arXiv:1605.07146, table 1; the departures from it are
+those of Grathwohl et al. (2020), arXiv:1912.03263, appendix A, and of its published weights.
+
+Legend: B batch, C channels, H height, W width, K classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import cast
+
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from jembench.errors import SpecError
+
+LEAK = 0.2
+"""The slope of every LeakyReLU below 0."""
+
+NORMS: Mapping[str, Callable[[int], nn.Module]] = {
+    "none": lambda channels: nn.Identity(),
+    "batch": nn.BatchNorm2d,
+    "instance": lambda channels: nn.InstanceNorm2d(channels, affine=True),
+    "layer": lambda channels: nn.GroupNorm(1, channels),
+}
+
+
+class Block(nn.Module):
+    """Two 3x3 convolutions, each after norm and activation, added to the block's raw input.
+
+    Where the shape changes, the raw input passes through a bare 1x1 convolution.
+    """
+
+    def __init__(self, in_channels: int, out_channels: int, stride: int, norm: str) -> None:
+        super().__init__()
+        self.norm1 = NORMS[norm](in_channels)
+        self.conv1 = nn.Conv2d(in_channels, out_channels, 3, padding=1)
+        self.norm2 = NORMS[norm](out_channels)
+        self.conv2 = nn.Conv2d(out_channels, out_channels, 3, stride=stride, padding=1)
+        self.shortcut = nn.Sequential()
+        if stride != 1 or in_channels != out_channels:
+            self.shortcut.append(nn.Conv2d(in_channels, out_channels, 1, stride=stride))
+
+    def forward(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B D h w"]:
+        hidden = self.conv1(F.leaky_relu(self.norm1(x), LEAK))
+        # In place: no backward pass reads what a convolution or a norm gave.
+        hidden = self.conv2(F.leaky_relu_(self.norm2(hidden), LEAK))
+        return cast(Tensor, hidden.add_(self.shortcut(x)))
+
+
+class ResidualNet(nn.Module):
+    """A first convolution, three groups of blocks at full, half and quarter size, mean pooling, a linear head.
+
+    Any image size: pooling is over what is left. PyTorch's default initialisation.
+
+    Args:
+        channels: C of the images.
+        num_classes: K.
+        stem: the channels of the first convolution.
+        widths: the channels of the three groups.
+        blocks: the number of blocks in each group.
+        norm: none, batch, instance or layer (group norm of one group).
+    """
+
+    def __init__(
+        self, channels: int, num_classes: int, *, stem: int, widths: tuple[int, int, int], blocks: int, norm: str
+    ) -> None:
+        super().__init__()
+        if norm not in NORMS:
+            raise SpecError(f"There is no norm named {norm!r}. Write one of {', '.join(NORMS)}.")
+        first, second, third = widths
+        self.conv1 = nn.Conv2d(channels, stem, 3, padding=1)
+        self.layer1 = _group(stem, first, blocks, 1, norm)
+        self.layer2 = _group(first, second, blocks, 2, norm)
+        self.layer3 = _group(second, third, blocks, 2, norm)
+        self.norm = NORMS[norm](third)
+        self.class_output = nn.Linear(third, num_classes)
+
+    def forward(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B K"]:
+        """f(x)."""
+        hidden = self.layer3(self.layer2(self.layer1(self.conv1(x))))
+        hidden = F.leaky_relu_(self.norm(hidden), LEAK)
+        return cast(Tensor, self.class_output(hidden.mean(dim=(2, 3))))
+
+
+def _group(in_channels: int, out_channels: int, blocks: int, stride: int, norm: str) -> nn.Sequential:
+    """A group of blocks: the first changes the shape, the others keep it."""
+    first = Block(in_channels, out_channels, stride, norm)
+    return nn.Sequential(first, *(Block(out_channels, out_channels, 1, norm) for _ in range(blocks - 1)))
+
+
+class WideResNet(ResidualNet):
+    """WRN-d-k: (d - 4) / 6 blocks a group, widths 16, 16k, 32k, 64k.
+
+    The names of its parameters are those of the published weights without their prefix ``f.``.
+
+    Raises:
+        SpecError: if the depth is not 6n + 4 with n >= 1, or the norm is unknown.
+    """
+
+    def __init__(self, channels: int, num_classes: int, *, depth: int, width: int, norm: str = "none") -> None:
+        blocks, rest = divmod(depth - 4, 6)
+        if rest or blocks < 1:
+            nearest = f"{depth - rest} and {depth - rest + 6}" if depth > 10 else "10"
+            raise SpecError(f"A wide residual network has a depth of 6n + 4 and {depth} is not. Nearest: {nearest}.")
+        widths = (16 * width, 32 * width, 64 * width)
+        super().__init__(channels, num_classes, stem=16, widths=widths, blocks=blocks, norm=norm)

@@ -1,0 +1,40 @@
+"""The data that suite packages bring: TOML files found through the entry-point group ``jembench.suites``."""
+
+from __future__ import annotations
+
+import importlib.resources
+from importlib.resources.abc import Traversable
+
+from jembench import registry
+from jembench.errors import PluginError, SpecError
+
+
+def files(folder: str = "") -> dict[str, Traversable]:
+    """The TOML files of every suite package, in its subfolder ``folder``, by the stem of their names.
+
+    Raises:
+        SpecError: if two packages bring a file of the same name.
+    """
+    found: dict[str, Traversable] = {}
+    origin: dict[str, str] = {}
+    for component in registry.components("suites"):
+        try:
+            registry.load(component)
+        except PluginError:
+            continue  # `jembench plugin list` shows it; what other packages bring is not its business
+        root = importlib.resources.files(component.module)
+        for file in _toml_files(root / folder if folder else root):
+            name = file.name.removesuffix(".toml")
+            if name in found:
+                raise SpecError(
+                    f"Both {origin[name]} and {component.distribution} bring {folder or 'the suite'} {file.name}. "
+                    "Uninstall one of the two, or ask its author for another name."
+                )
+            found[name], origin[name] = file, component.distribution
+    return found
+
+
+def _toml_files(folder: Traversable) -> list[Traversable]:
+    if not folder.is_dir():
+        return []
+    return sorted((file for file in folder.iterdir() if file.name.endswith(".toml")), key=lambda file: file.name)

@@ -1,0 +1,85 @@
+"""What a result was made with: versions, plugins, the commit, the hardware and the command."""
+
+from __future__ import annotations
+
+import datetime
+import functools
+import importlib.metadata
+import os
+import platform
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from jembench import registry
+
+PACKAGES = ("jembench", "torch", "torchvision", "torch-fidelity", "numpy", "scipy", "scikit-learn", "foolbox")
+
+
+def collect(device: str, components: list[registry.Component]) -> dict[str, Any]:
+    """Everything that a reader needs to judge or repeat a result, as JSON.
+
+    Args:
+        device: where it was computed, "cpu" or "cuda:0".
+        components: what it was computed by; plugins are recorded with distribution, version and entry point.
+    """
+    return {
+        **_of_process(device),
+        "plugins": sorted({str(component) for component in components}),
+        "time": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+    }
+
+
+@functools.cache
+def _of_process(device: str) -> dict[str, Any]:
+    return {
+        "command": " ".join([Path(sys.argv[0]).name, *sys.argv[1:]]),
+        "commit": _commit(),
+        "python": platform.python_version(),
+        "packages": {name: version for name in PACKAGES if (version := _version(name))},
+        "hardware": _hardware(device),
+        "host": platform.node(),
+    }
+
+
+def _version(package: str) -> str:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return ""
+
+
+def _commit() -> str:
+    """The commit of the source tree that jembench runs from; empty for an installed wheel."""
+    folder = Path(__file__).parent
+    if not (folder.parent / ".git").exists():
+        return ""
+    try:
+        command = ["git", "-C", str(folder), "describe", "--always", "--dirty", "--abbrev=12"]
+        return subprocess.run(command, capture_output=True, text=True, timeout=5, check=True).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return ""
+
+
+def _hardware(device: str) -> dict[str, Any]:
+    import torch
+
+    hardware: dict[str, Any] = {
+        "device": device,
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+    }
+    if device.startswith("cuda"):
+        hardware["gpu"] = torch.cuda.get_device_name(device)
+    return hardware
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.machine()

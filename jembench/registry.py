@@ -1,0 +1,231 @@
+"""Finding components through entry points without importing them, and loading one when it is used.
+
+Core's own components come through the same groups as everybody's: there is no built-in list.
+"""
+
+from __future__ import annotations
+
+import configparser
+import importlib
+import importlib.metadata
+import re
+import warnings
+from collections.abc import Callable
+from functools import cache
+from typing import Any, Literal, NamedTuple, get_args
+
+import entrypoints
+
+from jembench import spec as specs
+from jembench.errors import JembenchError, PluginError, SpecError, unknown
+
+Kind = Literal["models", "samplers", "metrics", "datasets", "features", "suites", "executors"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+
+
+class Component(NamedTuple):
+    """Where a component can be loaded from. Nothing of it has been imported."""
+
+    kind: Kind
+    name: str
+    distribution: str  # "" for an import path
+    version: str
+    module: str
+    attribute: str  # "" for a module: suites
+
+    @property
+    def target(self) -> str:
+        """The entry point's value: ``module:attribute``."""
+        return f"{self.module}:{self.attribute}" if self.attribute else self.module
+
+    def __str__(self) -> str:
+        if not self.distribution:
+            return self.target
+        return f"{self.distribution} {self.version} [{self.name} = {self.target}]"
+
+
+class Unreadable(NamedTuple):
+    """A distribution whose entry points, or some of them, cannot be read."""
+
+    distribution: str
+    problem: str
+
+
+class Catalogue(NamedTuple):
+    """Every component found, and the distributions that could not be read in the ordinary way."""
+
+    components: tuple[Component, ...]
+    unreadable: tuple[Unreadable, ...]
+
+
+@cache
+def catalogue() -> Catalogue:
+    """Read the entry points of every installed distribution, once (``catalogue.cache_clear()`` forgets them)."""
+    problems: list[Unreadable] = []
+    try:
+        found = _by_entrypoints()
+    except (configparser.Error, UnicodeDecodeError, UserWarning):
+        found, problems = _by_metadata()
+    first: dict[tuple[int, str, str], Component] = {}  # of a distribution that is on sys.path twice
+    for component in found:
+        if not component.distribution.startswith("~"):  # what an interrupted pip leaves behind is not installed
+            first.setdefault((KINDS.index(component.kind), component.name, component.distribution), component)
+    return Catalogue(tuple(first[key] for key in sorted(first)), tuple(problems))
+
+
+def _by_entrypoints() -> list[Component]:
+    """The ordinary way. It stops at the first distribution that the package ``entrypoints`` cannot parse."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)  # how it tells of a target of ours that is not module:attribute
+        return [
+            _component(kind, point, point.distro.name, point.distro.version)
+            for kind in KINDS
+            for point in entrypoints.get_group_all(f"jembench.{kind}")
+        ]
+
+
+def _by_metadata() -> tuple[list[Component], list[Unreadable]]:
+    """The careful way, one distribution at a time: finds all that can be read and says what cannot."""
+    found: list[Component] = []
+    problems: list[Unreadable] = []
+    for distribution in importlib.metadata.distributions():
+        name, version = _name_and_version(distribution)
+        parser = entrypoints.CaseSensitiveConfigParser(delimiters=("=",), interpolation=None)
+        try:
+            parser.read_string(distribution.read_text("entry_points.txt") or "")
+        except (configparser.Error, UnicodeDecodeError) as error:
+            problems.append(Unreadable(name, " ".join(str(error).split())))
+            continue
+        ours = [(kind, parser[f"jembench.{kind}"]) for kind in KINDS if f"jembench.{kind}" in parser]
+        for kind, section in ours:
+            for key, value in section.items():
+                try:
+                    found.append(_component(kind, entrypoints.EntryPoint.from_string(value, key), name, version))
+                except entrypoints.BadEntryPoint:
+                    problems.append(Unreadable(name, f"{key} = {value} in jembench.{kind} is not module:attribute"))
+    return found, problems
+
+
+def _name_and_version(distribution: importlib.metadata.Distribution) -> tuple[str, str]:
+    try:
+        metadata = distribution.metadata
+        known = {key: metadata[key] for key in metadata}
+    except (UnicodeDecodeError, FileNotFoundError):  # damaged, or a leftover of an interrupted installation
+        known = {}
+    return known.get("Name", "(without a name)"), known.get("Version", "")
+
+
+def _component(kind: Kind, point: entrypoints.EntryPoint, distribution: str, version: str | None) -> Component:
+    module, attribute = point.module_name, point.object_name or ""
+    return Component(kind, point.name, _normalised(distribution), version or "", module, attribute)
+
+
+def _normalised(distribution: str) -> str:
+    """One spelling for the names in metadata (``Jembench-JEM``) and in folders (``jembench_jem``)."""
+    return re.sub(r"[-_.]+", "-", distribution).lower()
+
+
+def components(kind: Kind) -> list[Component]:
+    """The components of one kind, sorted by name."""
+    return [component for component in catalogue().components if component.kind == kind]
+
+
+def find(kind: Kind, name: str) -> Component:
+    """The component that ``name`` means: an entry point, ``distribution/name`` or an import path.
+
+    Raises:
+        SpecError: if nothing or more than one thing answers to the name.
+    """
+    if ":" in name:
+        module, attribute = name.split(":", 1)
+        return Component(kind, name, "", "", module, attribute)
+    distribution, _, bare = name.rpartition("/")
+    matches = [c for c in components(kind) if c.name == bare and _normalised(distribution) in ("", c.distribution)]
+    if not matches:
+        known = {f"{c.distribution}/{c.name}" if distribution else c.name for c in components(kind)}
+        raise unknown(singular(kind), name, known, f"jembench list {kind}")
+    if len(matches) > 1:
+        candidates = ", ".join(f"{c.distribution}/{c.name} ({c.target})" for c in matches)
+        raise SpecError(
+            f"The {singular(kind)} {name!r} is offered by more than one distribution: {candidates}. "
+            "Write the one that you mean with its distribution, or uninstall the other."
+        )
+    return matches[0]
+
+
+def singular(kind: Kind) -> str:
+    """What one component of a kind is called in a sentence."""
+    return "feature network" if kind == "features" else kind.removesuffix("s")
+
+
+def load(component: Component) -> Any:
+    """Import a component's factory, or the package of a suite.
+
+    Raises:
+        PluginError: if the import fails or gives no factory; the message names the distribution and its entry point.
+    """
+    try:
+        loaded = importlib.import_module(component.module)
+        for attribute in filter(None, component.attribute.split(".")):
+            loaded = getattr(loaded, attribute)
+    except JembenchError:
+        raise
+    except (Exception, SystemExit) as error:  # a module that exits when imported must not end the command either
+        of = f" of {component.distribution} {component.version}" if component.distribution else ""
+        cause = f"{type(error).__name__}: {error}".rstrip(".: ")
+        raise PluginError(
+            f"The {singular(component.kind)} {component.name!r}{of} cannot be loaded from {component.target}: {cause}. "
+            f"{_remedy(component)}"
+        ) from error
+    if component.kind != "suites" and not callable(loaded):
+        raise PluginError(
+            f"{component} is of type {type(loaded).__name__}, not a factory: an entry point of "
+            f"jembench.{component.kind} must name something that can be called. {_remedy(component)}"
+        )
+    return loaded
+
+
+def _remedy(component: Component) -> str:
+    if component.distribution:
+        return f"Update or uninstall {component.distribution}."
+    return "Check the path; the package must be importable from here."
+
+
+class Resolved(NamedTuple):
+    """A component, its factory and its typed arguments: all that is needed to make it."""
+
+    component: Component
+    factory: Callable[..., Any]
+    bound: specs.Bound
+
+    def __str__(self) -> str:
+        return str(self.bound)
+
+    def make(self, *context: Any) -> Any:
+        """Call the factory."""
+        return self.factory(*context, **self.bound.arguments)
+
+
+def resolve(kind: Kind, text: str) -> Resolved:
+    """From a spec string to a component that can be made.
+
+    Raises:
+        SpecError: for a name or an option that is not there, or a value of the wrong type.
+        PluginError: if the component cannot be imported.
+    """
+    spec = specs.parse(text)
+    component = find(kind, spec.name)
+    factory = load(component)
+    bound = specs.bind(specs.Spec(_shortest(component), spec.arguments), factory, f"jembench list {kind}")
+    return Resolved(component, factory, bound)
+
+
+def _shortest(component: Component) -> str:
+    """The shortest name that means this component alone, so that one thing has one identity."""
+    namesakes = [other for other in components(component.kind) if other.name == component.name]
+    return f"{component.distribution}/{component.name}" if len(namesakes) > 1 else component.name
+
+
+def describe(factory: Any) -> str:
+    """The first line of a factory's docstring."""
+    return (getattr(factory, "__doc__", None) or "").strip().partition("\n")[0]

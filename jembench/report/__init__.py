@@ -1,0 +1,1 @@
+"""Tables from the store and the published numbers. Imports no torch."""

@@ -1,0 +1,110 @@
+"""Tables as data, in full precision: JSON, and CSV with one line a value."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any
+
+from jembench.outcome import encode
+from jembench.report.table import Column, Entry, Row, Table
+
+SCHEMA = 1
+"""The version of both layouts."""
+
+FIELDS = (
+    "kind",
+    "model",
+    "printed_as",
+    "dataset",
+    "recipe",
+    "metric",
+    "label",
+    "status",
+    "value",
+    "low",
+    "high",
+    "sd",
+    "n",
+    "seeds",
+    "unit",
+    "better",
+    "protocol",
+    "comparable",
+    "reason",
+    "source",
+    "notes",
+)
+"""The columns of the CSV. An empty field is not known or does not apply; what has no value says so in ``status``."""
+
+
+def to_json(table: Table) -> str:
+    """All that the table holds; a number that is not finite is a string."""
+    content = {
+        "schema": SCHEMA,
+        "rows": [_row(row, table.columns) for row in table.rows],
+        "published": [
+            {**asdict(published), "columns": [column._asdict() for column in published.columns]}
+            for published in table.published
+        ],
+    }
+    return json.dumps(encode(content), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def to_csv(table: Table) -> str:
+    """A line for each value, ours (``measured``) first."""
+    stream = io.StringIO()
+    writer = csv.DictWriter(stream, FIELDS, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(encode(line) for line in (*_measured_lines(table), *_published_lines(table)))
+    return stream.getvalue()
+
+
+def _row(row: Row, columns: tuple[Column, ...]) -> dict[str, Any]:
+    return {
+        "model": row.model,
+        "dataset": row.dataset,
+        "recipe": row.recipe,
+        "seeds": row.seeds,
+        "notes": row.notes,
+        "values": [_value(entry, column) for entry, column in zip(row.entries, columns, strict=True)],
+    }
+
+
+def _value(entry: Entry, column: Column) -> dict[str, Any]:
+    return {**column._asdict(), **asdict(entry)}
+
+
+def _measured_lines(table: Table) -> Iterator[dict[str, Any]]:
+    for row in table.rows:
+        for entry, column in zip(row.entries, table.columns, strict=True):
+            yield {
+                "kind": "measured",
+                "model": row.model,
+                "dataset": row.dataset,
+                "recipe": row.recipe,
+                **_value(entry, column),
+                "seeds": " ".join(map(str, entry.seeds)),
+                "notes": "; ".join(row.notes),
+            }
+
+
+def _published_lines(table: Table) -> Iterator[dict[str, Any]]:
+    for published in table.published:
+        columns = {column.label: column for column in published.columns}
+        for row in published.rows:
+            for label, value in row.values.items():
+                yield {
+                    "kind": row.status,
+                    "model": row.model,
+                    "printed_as": row.label,
+                    "dataset": row.dataset,
+                    **columns[label]._asdict(),
+                    "status": "ok",
+                    "value": value,
+                    "source": row.source,
+                    "notes": "; ".join(filter(None, (row.note, published.note))),
+                }

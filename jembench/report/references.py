@@ -1,0 +1,141 @@
+"""The published numbers, from the TOML files in ``reference/`` of every suite package.
+
+A file is one paper, a ``[[table]]`` in it one place of that paper; ``jem-iclr2020/table1`` names one. The layout is
+described at the head of ``jem-iclr2020.toml``.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.resources.abc import Traversable
+from typing import Any, Literal, NamedTuple, get_args
+
+from jembench import packages
+from jembench.errors import PluginError, SpecError
+
+Standing = Literal["published", "as quoted"]
+Better = Literal["higher", "lower", ""]
+
+
+class PublishedColumn(NamedTuple):
+    """What the numbers under one label are."""
+
+    label: str
+    unit: str
+    better: Better
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PublishedRow:
+    """What a paper prints of one model."""
+
+    model: str  # the component of ours that it corresponds to, or a plain name
+    label: str  # as the paper names it
+    dataset: str
+    values: Mapping[str, float]  # only what is printed
+    source: str  # authors, venue, table
+    status: Standing  # "as quoted": read in another text than the paper
+    note: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PublishedTable:
+    """One table, figure or passage of a paper."""
+
+    id: str  # "jem-iclr2020/table1"
+    title: str  # the paper's
+    url: str
+    note: str
+    columns: tuple[PublishedColumn, ...]
+    rows: tuple[PublishedRow, ...]
+
+
+def load(names: Sequence[str]) -> list[PublishedTable]:
+    """The tables of those names, in that order.
+
+    Raises:
+        SpecError: for a name that no reference file answers to.
+        PluginError: for a reference file that is not of the layout.
+    """
+    files = packages.files("reference")
+    found: dict[str, PublishedTable] = {}
+    for stem in dict.fromkeys(name.partition("/")[0] for name in names):
+        if stem in files:
+            found |= {table.id: table for table in read(stem, files[stem])}
+    for name in names:
+        if name not in found:
+            known = ", ".join(sorted(found) or sorted(files))
+            raise SpecError(
+                f"There is no published table named {name!r}. Known: {known}. "
+                'A suite names the tables that it shows as file/table: reference = ["jem-iclr2020/table1"].'
+            )
+    return [found[name] for name in names]
+
+
+def read(stem: str, file: Traversable) -> list[PublishedTable]:
+    """Every table of one reference file.
+
+    Raises:
+        PluginError: if the file is not of the layout; the message says where.
+    """
+    try:
+        data = tomllib.loads(file.read_text(encoding="utf-8"))
+        paper = _only(data["paper"], {"title", "cite", "url", "status"})
+        return [_table(stem, table, paper) for table in data["table"]]
+    except KeyError as error:
+        problem = f"the field {error} is missing"
+    except (tomllib.TOMLDecodeError, TypeError, ValueError) as error:
+        problem = str(error)
+    raise PluginError(
+        f"The reference file {file} cannot be used: {problem}. Mend it, or tell the author of its package."
+    )
+
+
+def _table(stem: str, table: Mapping[str, Any], paper: Mapping[str, Any]) -> PublishedTable:
+    _only(table, {"name", "where", "dataset", "note", "columns", "rows"})
+    columns = tuple(_column(column) for column in table["columns"])
+    return PublishedTable(
+        id=f"{stem}/{table['name']}",
+        title=paper["title"],
+        url=paper["url"],
+        note=table.get("note", ""),
+        columns=columns,
+        rows=tuple(_row(row, table, paper, columns) for row in table["rows"]),
+    )
+
+
+def _column(column: Mapping[str, Any]) -> PublishedColumn:
+    _only(column, {"label", "unit", "better"})
+    return PublishedColumn(column["label"], column.get("unit", ""), _one_of(Better, column.get("better", "")))
+
+
+def _row(
+    row: Mapping[str, Any], table: Mapping[str, Any], paper: Mapping[str, Any], columns: Sequence[PublishedColumn]
+) -> PublishedRow:
+    labels = [column.label for column in columns]
+    _only(row, {"model", "label", "dataset", "where", "cite", "note", *labels})
+    cite, where = row.get("cite", paper["cite"]), row.get("where", table["where"])
+    return PublishedRow(
+        model=row["model"],
+        label=row["label"],
+        dataset=row.get("dataset", table["dataset"]),
+        values={label: float(row[label]) for label in labels if label in row},
+        source=f"{cite}, {where}" if where else cite,
+        status=_one_of(Standing, paper["status"]),
+        note=row.get("note", ""),
+    )
+
+
+def _only(table: Mapping[str, Any], known: set[str]) -> Mapping[str, Any]:
+    unknown = sorted(table.keys() - known)
+    if unknown:
+        raise ValueError(f"{', '.join(unknown)} is no field of a table that may hold {', '.join(sorted(known))}")
+    return table
+
+
+def _one_of(choices: Any, value: Any) -> Any:
+    if value not in get_args(choices):
+        raise ValueError(f"{value!r} is not one of {', '.join(map(repr, get_args(choices)))}")
+    return value

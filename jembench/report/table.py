@@ -1,0 +1,201 @@
+"""From cells to a table: a row a model, a column a value; seeds are summarised, gaps are explained.
+
+Legend: a row is one model x dataset x recipe, over all its seeds; an entry is what stands in a row under a column.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, NamedTuple
+
+from jembench.interfaces import Value
+from jembench.outcome import Cell, Outcome
+from jembench.report.references import PublishedTable
+
+EntryStatus = Literal["ok", "na", "failed", "not run"]
+
+
+class Column(NamedTuple):
+    """One value of one metric."""
+
+    metric: str  # canonical spec
+    label: str
+    unit: str = ""
+    better: Literal["higher", "lower", ""] = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Entry:
+    """A value over the seeds of a row, or why there is none.
+
+    The interval is that of the test set (of the samples, of the timed iterations), its ends averaged over the seeds;
+    ``sd`` is the standard deviation of the value over the seeds. The two answer different questions.
+    """
+
+    status: EntryStatus
+    value: float | None = None  # the mean over the seeds
+    low: float | None = None
+    high: float | None = None
+    sd: float | None = None  # None: one seed
+    n: int | None = None  # of one seed; the least, should they differ
+    protocol: str = ""
+    comparable: bool = True  # False: another row of this column has another protocol
+    seeds: tuple[int, ...] = ()  # that gave the value
+    reason: str = ""  # why there is no value, or which seeds gave none
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Row:
+    """What is known of one model."""
+
+    model: str
+    dataset: str
+    recipe: str
+    seeds: tuple[int, ...]
+    entries: tuple[Entry, ...]  # one a column
+    notes: tuple[str, ...] = ()  # what else a reader must know of these fits
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Table:
+    """Our results, and the published numbers to be shown below them."""
+
+    columns: tuple[Column, ...]
+    rows: tuple[Row, ...]
+    published: tuple[PublishedTable, ...] = ()
+
+
+def build(cells: Iterable[Cell], *, metrics: Sequence[str] = (), published: Sequence[PublishedTable] = ()) -> Table:
+    """Lay out cells as a table.
+
+    Args:
+        cells: in the order in which their models shall appear.
+        metrics: canonical specs, in the order of the columns; metrics that only the cells name follow.
+        published: the reference tables to show.
+    """
+    cells = list(cells)
+    order = dict.fromkeys([*metrics, *(cell.metric for cell in cells)])
+    columns = tuple(column for metric in order for column in _columns(metric, cells))
+    groups: dict[tuple[str, str, str], list[Cell]] = {}
+    for cell in cells:
+        groups.setdefault((cell.fit.model, cell.fit.dataset, cell.fit.recipe), []).append(cell)
+    rows = [_row(group, columns) for group in groups.values()]
+    return Table(columns=columns, rows=_mark_incomparable(rows, columns), published=tuple(published))
+
+
+def _columns(metric: str, cells: Sequence[Cell]) -> list[Column]:
+    found: dict[str, Value] = {}
+    for cell in cells:
+        if cell.metric == metric and cell.outcome.status == "ok":
+            found |= {label: value for label, value in cell.outcome.values.items() if label not in found}
+    return [Column(metric, label, value.unit, value.better) for label, value in found.items()] or [
+        Column(metric, metric)
+    ]
+
+
+def _row(cells: Sequence[Cell], columns: Sequence[Column]) -> Row:
+    fit = cells[0].fit
+    seeds = tuple(sorted({cell.fit.seed for cell in cells}))
+    return Row(
+        model=fit.model,
+        dataset=fit.dataset,
+        recipe=fit.recipe,
+        seeds=seeds,
+        entries=tuple(_entry([cell for cell in cells if cell.metric == c.metric], c, seeds) for c in columns),
+    )
+
+
+class _Seed(NamedTuple):
+    """What one seed gave for one column."""
+
+    seed: int
+    value: Value
+    protocol: str
+
+
+def _entry(cells: Sequence[Cell], column: Column, seeds: Sequence[int]) -> Entry:
+    measured = [
+        _Seed(cell.fit.seed, cell.outcome.values[column.label], cell.outcome.protocol)
+        for cell in sorted(cells, key=lambda cell: cell.fit.seed)
+        if cell.outcome.status == "ok" and column.label in cell.outcome.values
+    ]
+    gaps = {cell.fit.seed: _gap(cell.outcome, column) for cell in cells if column.label not in cell.outcome.values}
+    gaps |= {seed: _Gap("not run", "") for seed in seeds if seed not in {cell.fit.seed for cell in cells}}
+    if measured:
+        return _summary(measured, "; ".join(f"seed {seed} {gap}" for seed, gap in sorted(gaps.items())))
+    worst = max((gap.status for gap in gaps.values()), key=_SEVERITY.index)
+    reasons = {gap.reason for gap in gaps.values() if gap.status == worst}
+    return Entry(status=worst, reason="; ".join(sorted(reasons - {""})))
+
+
+_SEVERITY: tuple[EntryStatus, ...] = ("na", "not run", "failed")
+
+
+class _Gap(NamedTuple):
+    """Why a seed has no value."""
+
+    status: EntryStatus
+    reason: str
+
+    def __str__(self) -> str:
+        status = "N/A" if self.status == "na" else self.status
+        return f"{status}: {self.reason}" if self.reason else status
+
+
+def _gap(outcome: Outcome, column: Column) -> _Gap:
+    if outcome.status == "ok":
+        return _Gap("na", f"{column.metric} gives {', '.join(outcome.values) or 'nothing'} here, not {column.label}")
+    return _Gap(outcome.status, outcome.reason)
+
+
+def _summary(measured: Sequence[_Seed], gaps: str) -> Entry:
+    protocols = list(dict.fromkeys(seed.protocol for seed in measured))
+    if len(protocols) > 1:
+        reason = f"measured under protocols that must not be averaged: {'; '.join(protocols)}"
+        return Entry(status="na", reason=reason)
+    values = [seed.value for seed in measured]
+    mean = _mean([value.value for value in values])
+    several = len(values) > 1 and math.isfinite(mean)
+    return Entry(
+        status="ok",
+        value=mean,
+        low=_mean_if_all_known([value.low for value in values]),
+        high=_mean_if_all_known([value.high for value in values]),
+        sd=statistics.stdev(value.value for value in values) if several else None,
+        n=min(value.n for value in values),
+        protocol=protocols[0],
+        seeds=tuple(seed.seed for seed in measured),
+        reason=gaps,
+    )
+
+
+def _mean(values: Sequence[float]) -> float:
+    """The mean; of values that are not all finite it is not finite, where ``statistics`` may raise."""
+    return sum(values) / len(values)
+
+
+def _mean_if_all_known(ends: Sequence[float | None]) -> float | None:
+    known = [end for end in ends if end is not None]
+    return _mean(known) if len(known) == len(ends) else None
+
+
+def _mark_incomparable(rows: Sequence[Row], columns: Sequence[Column]) -> tuple[Row, ...]:
+    """Numbers on one dataset may stand in one column only if their protocols are the same."""
+    protocols: dict[tuple[str, int], set[str]] = {}
+    for row in rows:
+        for index in range(len(columns)):
+            if row.entries[index].status == "ok":
+                protocols.setdefault((row.dataset, index), set()).add(row.entries[index].protocol)
+    return tuple(
+        replace(
+            row,
+            entries=tuple(
+                replace(entry, comparable=len(protocols.get((row.dataset, index), ())) < 2)
+                for index, entry in enumerate(row.entries)
+            ),
+        )
+        for row in rows
+    )

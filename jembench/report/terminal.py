@@ -1,0 +1,89 @@
+"""Tables on a terminal, with ``rich``. What does not fit into the width goes on below; nothing is cut off."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from rich import box
+from rich.console import Console
+from rich.table import Table as RichTable
+from rich.text import Text as RichText
+
+from jembench.report.layout import Footnote, Grid, Heading, Text, grids
+from jembench.report.table import Table
+
+_SUPERSCRIPT = str.maketrans("0123456789,", "⁰¹²³⁴⁵⁶⁷⁸⁹˒")
+_NAMES_AT_MOST = 34  # of the terminal's columns, for what identifies a row
+
+Interval = Literal["beside", "below"]
+
+
+def show(table: Table, console: Console) -> None:
+    """Print our results, then the published ones."""
+    for grid in grids(table):
+        console.print()
+        console.print(RichText(grid.title, style="bold"))
+        console.print()
+        for block in _blocks(grid, console):
+            console.print(block)
+            console.print()
+        for footnote in grid.footnotes:
+            console.print(_footnote(footnote), overflow="fold")
+
+
+def _blocks(grid: Grid, console: Console) -> list[RichTable]:
+    """One table if it fits, with each interval beside its value or else below it; several tables if it does not."""
+    if not grid.rows:
+        return []
+    names = [index for index, heading in enumerate(grid.headings) if heading.identifies]
+    numbers = [index for index in range(len(grid.headings)) if index not in names]
+
+    def tables(width: int, interval: Interval) -> list[RichTable]:
+        starts = range(0, len(numbers), width)
+        return [_rich(grid, names + numbers[start : start + width], interval) for start in starts]
+
+    arrangements = [tables(len(numbers), "beside")] if numbers else []
+    # from one table to one a column; evenly filled, for six columns read better as 3 + 3 than as 5 + 1
+    arrangements += [tables(-(-len(numbers) // count), "below") for count in range(1, len(numbers) + 1)]
+    return next((found for found in arrangements if all(_fits(one, console) for one in found)), arrangements[-1])
+
+
+def _fits(table: RichTable, console: Console) -> bool:
+    return console.measure(table, options=console.options.update(max_width=10_000)).maximum <= console.width
+
+
+def _rich(grid: Grid, columns: list[int], interval: Interval) -> RichTable:
+    table = RichTable(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, collapse_padding=True, header_style="")
+    for index in columns:
+        heading = grid.headings[index]
+        if heading.identifies:
+            table.add_column(_heading(heading), overflow="fold", max_width=_NAMES_AT_MOST)
+        else:
+            table.add_column(_heading(heading), overflow="fold", justify="right")
+    for row in grid.rows:
+        table.add_row(*(_cell(row[index], interval, grid.headings[index].identifies) for index in columns))
+    return table
+
+
+def _heading(heading: Heading) -> RichText:
+    text = RichText(heading.label, style="bold")
+    return text.append(f"\n{heading.detail}", style="not bold dim") if heading.detail else text
+
+
+def _cell(text: Text, interval: Interval, identifies: bool) -> RichText:
+    cell = RichText(text.value, style="cyan" if identifies else "")
+    cell.append(_superscript(",".join(text.marks)), style="yellow")
+    if text.interval:
+        cell.append(("\n" if interval == "below" else " ") + text.interval, style="dim")
+    return cell
+
+
+def _superscript(marks: str) -> str:
+    return marks.translate(_SUPERSCRIPT)
+
+
+def _footnote(footnote: Footnote) -> RichText:
+    text = RichText(style="dim")
+    if footnote.mark:
+        text.append(f"{_superscript(footnote.mark)} ", style="not dim yellow")
+    return text.append(footnote.text)

@@ -1,0 +1,93 @@
+"""Persistent contrastive divergence: chains that go on from where the last iteration left them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Generator, Tensor
+
+from jembench.errors import CheckpointError
+from jembench.interfaces import ChainState, DataSpec, GradEnergy, StepInfo
+from jembench.sampling.replay import ReplayBuffer
+from jembench.sampling.sgld import Langevin, uniform_start
+
+
+class PersistentChains:
+    """SGLD from a replay buffer (Tieleman, 2008; Du & Mordatch, 2019; Grathwohl et al., 2020, Algorithm 1).
+
+    Args:
+        data: the images' shape, bounds and classes.
+        langevin: the update.
+        buffer_size: N, the number of chains kept.
+        reinit: the probability that a drawn chain is started afresh from uniform noise.
+    """
+
+    def __init__(self, data: DataSpec, langevin: Langevin, *, buffer_size: int, reinit: float) -> None:
+        self.data = data
+        self.langevin = langevin
+        self.reinit = reinit
+        self.buffer = ReplayBuffer(buffer_size, data)
+        self.conditional = False  # whether the slots belong to classes: set by the first chains
+
+    @property
+    def steps(self) -> int:
+        """The length of a chain between two visits of the buffer."""
+        return self.langevin.steps
+
+    def start(self, n: int, y: Tensor | None = None, *, generator: Generator) -> ChainState:
+        """n chains at uniform noise, outside of the buffer."""
+        return ChainState(uniform_start(n, self.data, generator), y)
+
+    def init(self, n: int, y: Tensor | None = None, *, generator: Generator) -> ChainState:
+        """Draw n chains from the buffer, from their classes' slots if y is given; restart some of them."""
+        self.buffer.to(generator.device)
+        self.conditional = y is not None
+        slots = self.buffer.draw(n, generator) if y is None else self.buffer.draw_of_class(y, generator)
+        ages = self.buffer.ages[slots]
+        restart = torch.rand(n, generator=generator, device=generator.device) < self.reinit
+        restart |= ages == 0
+        fresh = self.start(n, y, generator=generator)
+        x = torch.where(restart[:, None, None, None], fresh.x, self.buffer.images[slots])
+        self.buffer.ages[slots] = ages.masked_fill(restart, 0)
+        return ChainState(x, y, slots)
+
+    def step(self, state: ChainState, grad_energy: GradEnergy, generator: Generator) -> tuple[ChainState, StepInfo]:
+        """One Langevin step of every chain."""
+        return self.langevin.step(state, grad_energy, generator)
+
+    def finish(self, state: ChainState) -> None:
+        """Write the chains back into their slots."""
+        assert state.slots is not None
+        self.buffer.images[state.slots] = state.x
+        self.buffer.ages[state.slots] += self.steps
+
+    def kept(self) -> ChainState | None:
+        """A copy of the chains in the buffer that have been sampled at least once, in the order of their slots."""
+        slots = self.buffer.ages.nonzero().squeeze(1)
+        y = self.buffer.class_of(slots) if self.conditional else None
+        return ChainState(self.buffer.images[slots].clone(), y, slots)
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """The buffer, the age of each slot, and whether slots belong to classes."""
+        return {
+            "images": self.buffer.images,
+            "ages": self.buffer.ages,
+            "conditional": torch.tensor(self.conditional),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """Take over a buffer.
+
+        Raises:
+            CheckpointError: if it has another size or shape than this sampler's.
+        """
+        if state["images"].shape != self.buffer.images.shape:
+            raise CheckpointError(
+                f"The checkpoint's replay buffer is {tuple(state['images'].shape)}, but the recipe's sampler keeps "
+                f"{tuple(self.buffer.images.shape)}. Train anew, or use the recipe that the checkpoint was made with."
+            )
+        device = self.buffer.images.device
+        self.buffer.images = state["images"].to(device, copy=True)
+        self.buffer.ages = state["ages"].to(device, copy=True)
+        self.conditional = bool(state["conditional"])

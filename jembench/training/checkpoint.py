@@ -1,0 +1,78 @@
+"""Checkpoints: one safetensors file with every tensor of a state, and its other values as JSON in the header.
+
+A state is any nesting of dictionaries and lists with tensors, numbers, strings, booleans and None at its leaves.
+Reading one never runs code. A file is whole or absent: a kill or a full disk keeps the previous one.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import safetensors
+import torch
+from safetensors.torch import save
+from torch import Tensor
+
+from jembench.errors import CheckpointError
+from jembench.files import write_atomically
+
+SCHEMA = 1
+
+
+def write(path: Path, state: Any) -> None:
+    """Write a state, atomically.
+
+    Raises:
+        StoreError: if the file cannot be written; the previous file is kept.
+    """
+    tensors: dict[str, Tensor] = {}
+    skeleton = _pack(state, "", tensors)
+    header = {"schema": str(SCHEMA), "state": json.dumps(skeleton)}
+    encoded = save({key: value.detach().cpu().contiguous() for key, value in tensors.items()}, metadata=header)
+    write_atomically(path, lambda stream: stream.write(encoded))
+
+
+def read(path: Path, device: torch.device | str = "cpu") -> Any:
+    """Read a state back, its tensors on ``device``.
+
+    Raises:
+        CheckpointError: if the file is damaged, or was written by a newer version.
+    """
+    try:
+        with safetensors.safe_open(path, framework="pt", device=str(device)) as file:
+            header = file.metadata() or {}
+            if int(header["schema"]) > SCHEMA:
+                raise CheckpointError(
+                    f"{path} was written by a newer jembench (checkpoint schema {header['schema']}, this one reads "
+                    f"up to {SCHEMA}). Update jembench, or remove the file and train anew."
+                )
+            return _unpack(json.loads(header["state"]), file)
+    except (safetensors.SafetensorError, KeyError, ValueError, OSError) as error:
+        raise CheckpointError(
+            f"{path} is not a readable checkpoint ({error}). Remove the file and run the same command again: the fit "
+            "goes on from the last checkpoint that is whole, or starts anew."
+        ) from error
+
+
+def _pack(value: Any, path: str, tensors: dict[str, Tensor]) -> Any:
+    """The value's skeleton: tensors become {"tensor": key}, dictionaries lists of pairs, so that keys keep types."""
+    if isinstance(value, Tensor):
+        tensors[path] = value
+        return {"tensor": path}
+    if isinstance(value, dict):
+        return {"dict": [[key, _pack(item, f"{path}.{key}".lstrip("."), tensors)] for key, item in value.items()]}
+    if isinstance(value, list | tuple):
+        return {"list": [_pack(item, f"{path}.{i}".lstrip("."), tensors) for i, item in enumerate(value)]}
+    return value
+
+
+def _unpack(skeleton: Any, file: Any) -> Any:
+    if not isinstance(skeleton, dict):
+        return skeleton
+    if "tensor" in skeleton:
+        return file.get_tensor(skeleton["tensor"])
+    if "dict" in skeleton:
+        return {key: _unpack(item, file) for key, item in skeleton["dict"]}
+    return [_unpack(item, file) for item in skeleton["list"]]

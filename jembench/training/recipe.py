@@ -1,0 +1,221 @@
+"""Recipes: how a model is trained, as data. Each is a TOML file of a suite package; imports no torch.
+
+A recipe is read strictly: an unknown key, a missing one or a value of the wrong type is an error that names it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import tomllib
+import typing
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+
+from jembench import packages
+from jembench.errors import SpecError, unknown
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Optimizer:
+    """Which optimiser, with the constants that it uses."""
+
+    name: Literal["adam", "sgd"]
+    learning_rate: float
+    betas: tuple[float, ...] = (0.9, 0.999)  # adam
+    momentum: float = 0.0  # sgd
+    weight_decay: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Schedule:
+    """The learning rate over time: linear warm-up, then a factor at each milestone."""
+
+    warmup_iterations: int = 0
+    decay: float = 1.0
+    decay_epochs: tuple[float, ...] = ()
+
+    def factor(self, iteration: int, iterations_per_epoch: int) -> float:
+        """What the learning rate is multiplied by in the iteration of that number, counted from 0."""
+        warmup = min(1.0, (iteration + 1) / self.warmup_iterations) if self.warmup_iterations else 1.0
+        epoch = iteration / iterations_per_epoch
+        return float(warmup * self.decay ** sum(epoch >= milestone for milestone in self.decay_epochs))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TrainingData:
+    """What is done to the training images."""
+
+    noise: float  # standard deviation of Gaussian noise, on [-1, 1]
+    validation: int  # images held out of the training split
+    stratified: bool = False  # the held-out images: the same share of each class
+    pad: int = 0  # reflected pixels, of which a random crop keeps the size
+    flip: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Chains:
+    """How the model's own samples are drawn during training."""
+
+    sampler: str  # spec
+    mode: Literal["eval", "train"] = "eval"  # the model's mode while sampling
+    precision: Literal["float32", "bfloat16", "auto"] = "auto"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Recipe:
+    """How a model is trained.
+
+    The learning rate of a model that needs no chains, and its whole budget, are the same as those of one that does.
+    """
+
+    name: str
+    title: str
+    epochs: float
+    batch_size: int
+    log_every: int  # iterations between two looks at the losses: the only time the host waits for the device
+    checkpoint_every: int  # iterations between two validations and checkpoints; a multiple of log_every
+    optimizer: Optimizer
+    data: TrainingData
+    chains: Chains
+    schedule: Schedule = Schedule()
+    default_for: tuple[str, ...] = ()  # datasets that use this recipe unless told otherwise
+    overrides: tuple[str, ...] = ()  # what was changed by --set, "epochs=5"
+
+    @property
+    def label(self) -> str:
+        """The name and what was overridden."""
+        return "+".join((self.name, *self.overrides))
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """Everything that changes the trained model, and nothing that does not."""
+        fields = dataclasses.asdict(self)
+        for incidental in ("name", "title", "default_for", "overrides"):
+            del fields[incidental]
+        return fields
+
+
+def names() -> list[str]:
+    """The names of all recipes that are installed."""
+    return sorted(_files())
+
+
+def load(name: str, overrides: Sequence[str] = ()) -> Recipe:
+    """The recipe of that name, or in that TOML file, with ``key=value`` overrides such as ``epochs=5`` or ``optimizer.learning_rate=1e-3``.
+
+    Raises:
+        SpecError: for an unknown recipe or key, or a value that does not fit.
+    """
+    file = _find(name)
+    name = file.name.removesuffix(".toml")
+    fields = {"name": name, **_parse(file), "overrides": tuple(overrides)}
+    for override in overrides:
+        _override(fields, override, name)
+    recipe = read(Recipe, fields, f"recipe {name}")
+    _check(recipe)
+    return recipe
+
+
+def default_for(dataset: str) -> str:
+    """The recipe that a dataset, given by the name in its spec, is trained with unless told otherwise."""
+    for name, file in sorted(_files().items()):
+        if dataset in _parse(file).get("default_for", ()):
+            return name
+    return "paper"
+
+
+def _find(name: str) -> Traversable:
+    if name.endswith(".toml"):
+        if not Path(name).is_file():
+            raise SpecError(f"There is no recipe file {name}. Check the path, or name one of {', '.join(names())}.")
+        return Path(name)
+    files = _files()
+    if name not in files:
+        raise unknown("recipe", name, files, "jembench list recipes")
+    return files[name]
+
+
+def _files() -> dict[str, Traversable]:
+    return packages.files("recipes")
+
+
+def _parse(file: Traversable) -> dict[str, Any]:
+    try:
+        return tomllib.loads(file.read_text(encoding="utf-8"))
+    except tomllib.TOMLDecodeError as error:
+        raise SpecError(f"{file} is not valid TOML: {error}. Mend the file.") from error
+
+
+def _check(recipe: Recipe) -> None:
+    if recipe.checkpoint_every % recipe.log_every:
+        raise SpecError(
+            f"In recipe {recipe.name}, checkpoint_every is {recipe.checkpoint_every} and log_every "
+            f"{recipe.log_every}: the first must be a multiple of the second."
+        )
+    for name, value in (("epochs", recipe.epochs), ("batch_size", recipe.batch_size), ("log_every", recipe.log_every)):
+        if value <= 0:
+            raise SpecError(f"In recipe {recipe.name}, {name} is {value}; it must be greater than 0.")
+
+
+def _override(fields: dict[str, Any], override: str, recipe: str) -> None:
+    path, separator, text = override.partition("=")
+    if not separator:
+        raise SpecError(f"{override!r} does not say what to set. Write --set key=value, for example --set epochs=5.")
+    *tables, key = path.strip().split(".")
+    table = fields
+    for name in tables:
+        table = table.setdefault(name, {})
+        if not isinstance(table, dict):
+            raise SpecError(f"In recipe {recipe}, {name!r} is not a table, so {path!r} cannot be set.")
+    try:
+        table[key] = json.loads(text)
+    except json.JSONDecodeError:
+        table[key] = text
+
+
+def read(cls: type[T], fields: Mapping[str, Any], where: str) -> T:
+    """Make a dataclass of parsed TOML, checking names and types all the way down.
+
+    Raises:
+        SpecError: naming ``where``, the key and what it must be.
+    """
+    hints = get_type_hints(cls)
+    known = {field.name: field for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
+    for key in fields:
+        if key not in known:
+            raise unknown(f"key in {where}", key, known, "jembench list recipes")
+    missing = [
+        name
+        for name, field in known.items()
+        if name not in fields and field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+    ]
+    if missing:
+        raise SpecError(f"{where} lacks {', '.join(missing)}. Add it to the file.")
+    return cls(**{key: _value(hints[key], value, f"{key} of {where}") for key, value in fields.items()})
+
+
+def _value(hint: Any, value: Any, where: str) -> Any:
+    if dataclasses.is_dataclass(hint):
+        if not isinstance(value, Mapping):
+            raise SpecError(f"{where} is {value!r}; it must be a table.")
+        return read(typing.cast(type, hint), value, where)
+    if get_origin(hint) is tuple:
+        if not isinstance(value, list | tuple):
+            raise SpecError(f"{where} is {value!r}; it must be a list.")
+        return tuple(_value(get_args(hint)[0], item, where) for item in value)
+    if get_origin(hint) is Literal:
+        if value not in get_args(hint):
+            raise SpecError(f"{where} is {value!r}; it must be one of {', '.join(get_args(hint))}.")
+        return value
+    if hint is float and type(value) is int:
+        return float(value)
+    if type(value) is not hint:
+        names = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
+        raise SpecError(f"{where} is {value!r}; it must be {names[hint]}.")
+    return value

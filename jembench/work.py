@@ -1,0 +1,249 @@
+"""Carrying out a plan: train or load each fit, measure its cells, write what comes of it. Finished work is kept."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from torch import nn
+
+from jembench import grid, provenance, seeds
+from jembench.errors import CheckpointError, Diverged, JembenchError, SpecError, StoreError, Unavailable
+from jembench.evaluate import FitEvaluation, Measured, capabilities, failed, measure, not_applicable
+from jembench.interfaces import Capability, Dataset, Executor, Metric, Samples, Trainable
+from jembench.monitor import Monitor
+from jembench.outcome import Cell, Outcome
+from jembench.store import FitRecord, Store
+from jembench.suite import CellPlan, FitPlan, Plan
+from jembench.training import checkpoint
+from jembench.training.fit import fit as train
+from jembench.training.loop import Trainer, load_weights, logits_of, make_sampler
+
+SAMPLES = "samples.png"
+"""The picture of a fit's own images, in its folder."""
+
+
+class Ready(NamedTuple):
+    """A fit that was looked at before any second of compute."""
+
+    fit: FitPlan
+    dataset: Dataset
+    has: frozenset[Capability]
+    impossible: dict[str, str]  # cell id -> why it is not applicable
+    iterations: int
+    passes: int  # forward-backward passes of a batch that training takes
+
+
+def look_ahead(plan: Plan) -> list[Ready]:
+    """Load every dataset and build every model once: whatever cannot work is known before anything is trained.
+
+    Raises:
+        Unavailable: if a dataset is missing.
+        SpecError: if a model cannot be made for a dataset.
+    """
+    datasets: dict[str, Dataset] = {}
+    ready = []
+    for fit in plan.fits:
+        dataset = datasets.setdefault(fit.key.dataset, fit.dataset.make())
+        trainer = _make_trainer(fit, dataset, torch.device("cpu"))
+        has = capabilities(trainer.model)
+        reasons = {cell.id: not_applicable(cell.metric.make(), has, fit.key.model) for cell in plan.cells_of(fit)}
+        passes = trainer.iterations * (trainer.sampler.steps + 3 if trainer.sampler else 1)
+        impossible = {cell: reason for cell, reason in reasons.items() if reason}
+        ready.append(Ready(fit, dataset, has, impossible, trainer.iterations, passes))
+    return ready
+
+
+def carry_out(plan: Plan, store: Store, executor: Executor, device: torch.device, monitor: Monitor) -> None:
+    """Do what is pending. One cell's or fit's failure is recorded and stops no other.
+
+    Raises:
+        StoreError: if the store cannot be written.
+        Unavailable, SpecError: as :func:`look_ahead`.
+    """
+    cells = [cell for cell in plan.cells if not store.is_settled(cell.id, cell.name)]
+    if not cells:
+        return
+    store.check_writable()
+    needed = Plan(plan.suite, cells)
+    executor.run([_Job(ready, needed, store, device, monitor) for ready in look_ahead(needed)])
+
+
+@dataclasses.dataclass(frozen=True)
+class _Job:
+    """The work on one fit and its pending cells."""
+
+    ready: Ready
+    plan: Plan
+    store: Store
+    device: torch.device
+    monitor: Monitor
+
+    def __call__(self) -> bool:
+        fit = self.ready.fit
+        with self.store.lease(fit.key.id) as mine:
+            if not mine:
+                return False
+            cells = [cell for cell in self.plan.cells_of(fit) if not self.store.is_settled(cell.id, cell.name)]
+            for cell in cells:
+                if reason := self.ready.impossible.get(cell.id):
+                    outcome = Outcome(status="na", reason=reason, details={"capability": True})
+                    self._write(cell, Measured(outcome, {}))
+            self._measure([cell for cell in cells if cell.id not in self.ready.impossible])
+        self.monitor.fit_finished(fit)
+        return True
+
+    def _measure(self, cells: Sequence[CellPlan]) -> None:
+        if not cells:
+            return
+        try:
+            evaluation = trained(
+                self.ready.fit, self.ready.dataset, self.store, self.device, self.monitor, cells[0].limit
+            )
+        except (StoreError, CheckpointError, Unavailable):
+            raise
+        except Exception as error:
+            for cell in cells:
+                self._write(cell, Measured(failed(error), {}))
+            return
+        if "samples" in self.ready.has:
+            write_samples(evaluation, evaluation.samples(), self.store.fit_folder(self.ready.fit.key) / SAMPLES)
+        for cell in cells:
+            self.monitor.cell_started(cell)
+            metric: Metric = cell.metric.make()
+            self._write(cell, measure(metric, evaluation))
+
+    def _write(self, cell: CellPlan, measured: Measured) -> None:
+        fit = self.ready.fit
+        made_by = [fit.model.component, fit.dataset.component, cell.metric.component]
+        record = Cell(
+            id=cell.id,
+            fit=fit.key,
+            metric=str(cell.metric),
+            outcome=measured.outcome,
+            provenance=provenance.collect(str(self.device), made_by) | {"limit": cell.limit},
+        )
+        self.store.write_cell(record, cell.name, measured.arrays)
+
+
+def _make_trainer(fit: FitPlan, dataset: Dataset, device: torch.device) -> Trainer:
+    with seeds.initialising(fit.seed):
+        model = fit.model.make(dataset.spec)
+    if not isinstance(model, nn.Module) or not isinstance(model, Trainable):
+        raise JembenchError(
+            f"The model {fit.key.model} cannot be trained: it must be an nn.Module with `chains` and `training_loss` "
+            f"(jembench.interfaces.Trainable), and {type(model).__name__} is not."
+        )
+    return Trainer(model, dataset.spec, dataset.split("train"), fit.recipe, seed=fit.seed, device=device)
+
+
+@contextmanager
+def waiting_lease(store: Store, fit: FitPlan) -> Iterator[None]:
+    """Hold the right to work on a fit, waiting for whoever has it now."""
+    while True:
+        with store.lease(fit.key.id) as mine:
+            if mine:
+                yield
+                return
+        time.sleep(1)
+
+
+def trained(
+    fit: FitPlan, dataset: Dataset, store: Store, device: torch.device, monitor: Monitor, limit: int | None = None
+) -> FitEvaluation:
+    """The fit's model, loaded from the store or trained now, ready for evaluation.
+
+    Raises:
+        Diverged: if training diverged; this is recorded in the store.
+        StoreError: if the store cannot be written.
+    """
+    folder = store.fit_folder(fit.key)
+    record = store.read_fit(fit.key)
+    if record is None or record.status != "done" or not (folder / "model.safetensors").exists():
+        _train(fit, dataset, store, device, monitor)
+    return _load(fit, dataset, store, device, limit)
+
+
+def _train(fit: FitPlan, dataset: Dataset, store: Store, device: torch.device, monitor: Monitor) -> None:
+    monitor.fit_started(fit)
+    trainer = _make_trainer(fit, dataset, device)
+    start = time.perf_counter()
+    blank = FitRecord(
+        key=fit.key,
+        status="done",
+        reason="",
+        recipe=dataclasses.asdict(fit.recipe),
+        iteration=0,
+        validation_accuracy=None,
+        seconds=0.0,
+        iteration_seconds=[],
+        provenance=provenance.collect(str(device), [fit.model.component, fit.dataset.component]),
+    )
+    try:
+        fitted = train(trainer, store.fit_folder(fit.key), monitor.training)
+    except Diverged as error:
+        store.write_fit(blank._replace(status="failed", reason=str(error), seconds=time.perf_counter() - start))
+        raise
+    store.write_fit(
+        blank._replace(
+            iteration=fitted.iteration,
+            validation_accuracy=fitted.validation_accuracy,
+            seconds=fitted.seconds,
+            iteration_seconds=[row["seconds"] for row in fitted.history[1:]],  # the first window holds the warm-up
+        )
+    )
+
+
+def _load(fit: FitPlan, dataset: Dataset, store: Store, device: torch.device, limit: int | None) -> FitEvaluation:
+    folder = store.fit_folder(fit.key)
+    model = fit.model.make(dataset.spec)
+    load_weights(model, checkpoint.read(folder / "model.safetensors"))
+    sampler = make_sampler(model, dataset.spec, fit.recipe)
+    if sampler is not None:
+        sampler.load_state_dict(checkpoint.read(folder / "sampler.safetensors"))
+    record = store.read_fit(fit.key)
+    assert record is not None
+    return FitEvaluation(
+        model=model.to(device).eval(),
+        sampler=sampler,
+        data=dataset.spec,
+        dataset=dataset,
+        device=device,
+        seed=fit.seed,
+        limit=limit,
+        iteration_seconds=record.iteration_seconds,
+        feature_cache=store.features,
+    )
+
+
+def samples_of(evaluation: FitEvaluation, fit: FitPlan, steps: int | None) -> Samples:
+    """The images that the model keeps or draws, or those of new chains of so many steps.
+
+    Raises:
+        SpecError: if the model does not generate, or has no chains.
+    """
+    if "samples" not in capabilities(evaluation.model):
+        raise SpecError(f"{fit.key.model} generates no images: it is trained without chains. Choose a model that does.")
+    if steps is None:
+        return evaluation.samples()
+    if evaluation.sampler is None:
+        raise SpecError(f"{fit.key.model} draws its images directly, without a chain. Leave --steps out.")
+    return evaluation.fresh_samples(steps)
+
+
+def write_samples(evaluation: FitEvaluation, samples: Samples, path: Path, columns: int = 10) -> None:
+    """Write a picture of a model's images: a row a class, the one each was drawn for or the one the model sees.
+
+    Which images are shown is drawn at random; none is selected for its looks.
+    """
+    classes = samples.labels
+    if classes is None:
+        logits = logits_of(evaluation.model, samples.images, evaluation.data, evaluation.device)
+        classes = logits.argmax(1)
+    chosen = grid.by_class(classes, evaluation.data.num_classes, columns, evaluation.generator("grid"))
+    grid.write_png(path, samples.images, chosen)

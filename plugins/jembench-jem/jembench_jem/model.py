@@ -1,0 +1,30 @@
+"""JEM and its factored ablation: a classifier's logits, trained as energies too."""
+
+from __future__ import annotations
+
+from jembench.energies import LogitModel
+from jembench.interfaces import Batch, Chains, Loss, Negatives
+from jembench.training.objective import Weights, hybrid_loss
+
+
+class JEM(LogitModel):
+    """log p(x, y) = log p(y|x) + log p(x): cross-entropy, and the energies of data and samples (equation 9)."""
+
+    chains: Chains = "marginal"
+
+    def training_loss(self, batch: Batch, negatives: Negatives | None) -> Loss:
+        """CE(f(x_l), y_l) + mean E(x_p) - mean E(x_q)."""
+        return hybrid_loss(self, batch, negatives, Weights(cross_entropy=1, marginal=1))
+
+
+class FactoredJEM(LogitModel):
+    """log p(x, y) = log p(x|y) + log p(y): the energies of labelled data and of samples of the same classes alone.
+
+    The ablation of section 3 and Table 1 ("p(x|y) factored"): no term trains p(y|x) itself.
+    """
+
+    chains: Chains = "conditional"
+
+    def training_loss(self, batch: Batch, negatives: Negatives | None) -> Loss:
+        """mean E(x_l, y_l) - mean E(x_q, y_l)."""
+        return hybrid_loss(self, batch, negatives, Weights(conditional=1))

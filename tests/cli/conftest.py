@@ -1,0 +1,71 @@
+"""The command as tests call it: in this process, with distributions that are faked on ``sys.path``."""
+
+import sys
+from typing import NamedTuple
+
+import pytest
+
+from jembench import registry
+from jembench.cli.main import main
+
+
+class Done(NamedTuple):
+    """What a command left behind."""
+
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def jembench(capsys, monkeypatch):
+    """Call the command with arguments; nothing of the user's own environment reaches it."""
+    monkeypatch.setenv("COLUMNS", "1000")
+
+    def call(*arguments):
+        capsys.readouterr()
+        code = main([str(argument) for argument in arguments])
+        return Done(code, *capsys.readouterr())
+
+    return call
+
+
+@pytest.fixture
+def zoo(tmp_path, monkeypatch):
+    """A distribution ``zoo-park`` with what works and what does not; the folder that it is installed in."""
+    folder = tmp_path / "site-packages"
+    info = folder / "zoo_park-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: zoo-park\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(
+        "[jembench.models]\nlion = zoo_cli_park:lion\nraises = zoo_cli_raises:build\n"
+        "[jembench.suites]\nzoo = zoo_cli_suites\n"
+    )
+    (folder / "zoo_cli_park.py").write_text(
+        "print('a plugin that talks')\n"
+        "def lion(data_spec, *, net: str, width: int = 2, lr: float | None = None):\n"
+        '    """Roars [loudly]."""\n'
+    )
+    (folder / "zoo_cli_raises.py").write_text("raise RuntimeError('no food')\n")
+    suites = folder / "zoo_cli_suites"
+    suites.mkdir()
+    (suites / "__init__.py").write_text("")
+    (suites / "feeding.toml").write_text('title = "Feeding time"\n')
+    (suites / "torn.toml").write_text("title = \n")
+    (suites / "notes.txt").write_text("no suite")
+    monkeypatch.syspath_prepend(folder)
+    registry.catalogue.cache_clear()
+    yield folder
+    for module in ("zoo_cli_park", "zoo_cli_raises", "zoo_cli_suites"):
+        sys.modules.pop(module, None)
+    registry.catalogue.cache_clear()
+
+
+@pytest.fixture
+def unreadable(zoo):
+    """One more distribution, whose entry points nobody can read."""
+    info = zoo / "cage-0.1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: cage\nVersion: 0.1\n")
+    (info / "entry_points.txt").write_text("no header\n")
+    registry.catalogue.cache_clear()

@@ -1,0 +1,74 @@
+"""``jembench list``."""
+
+import json
+import sys
+
+
+def test_everything_is_listed_without_importing_it(jembench, zoo):
+    done = jembench("list", "--format", "json")
+    assert (done.code, done.err) == (0, "")
+    rows = {(row["kind"], row["name"]): row for row in json.loads(done.out)}
+    assert rows["models", "raises"] == {
+        "kind": "models",
+        "name": "raises",
+        "distribution": "zoo-park",
+        "version": "1.0",
+        "module": "zoo_cli_raises",
+        "attribute": "build",
+        "target": "zoo_cli_raises:build",
+    }
+    assert rows["datasets", "digits"]["distribution"] == "jembench"
+    assert "zoo_cli_park" not in sys.modules
+
+
+def test_the_table_has_a_row_each_and_says_how_to_go_on(jembench, zoo):
+    lines = [line.split() for line in jembench("list").out.splitlines()]
+    assert ["models", "lion", "zoo-park", "1.0", "zoo_cli_park:lion"] in lines
+    assert "`jembench list KIND` says what each one is and takes: models, samplers," in jembench("list").out
+
+
+def test_an_unreadable_distribution_does_not_stop_the_list(jembench, unreadable):
+    assert "zoo_cli_park:lion" in jembench("list").out
+
+
+def test_one_kind_with_options(jembench, zoo):
+    done = jembench("list", "models", "--format", "json")
+    models = {model["name"]: model for model in json.loads(done.out)}
+    assert models["lion"]["summary"] == "Roars [loudly]."
+    assert models["lion"]["options"] == [
+        {"name": "net", "type": "str", "required": True, "default": None},
+        {"name": "width", "type": "int", "required": False, "default": 2},
+        {"name": "lr", "type": "float | None", "required": False, "default": None},
+    ]
+    assert models["raises"]["problem"] == "RuntimeError: no food"
+    assert done.err == "a plugin that talks\n"
+
+
+def test_the_table_of_one_kind(jembench, zoo):
+    out = jembench("list", "models").out
+    assert "Roars [loudly]." in out  # brackets are no markup
+    for option in ("net=<str>", "width=2", "lr=none"):
+        assert option in out
+    assert "broken: RuntimeError: no food" in out
+
+
+def test_suites(jembench, zoo):
+    suites = {suite["name"]: suite for suite in json.loads(jembench("list", "suites", "--format", "json").out)}
+    assert suites["feeding"] == {"name": "feeding", "title": "Feeding time", "distribution": "zoo-park", "problem": ""}
+    assert suites["torn"]["problem"].startswith("torn.toml is not valid TOML: ")
+    assert "notes" not in suites
+    assert suites["hybrid"]["distribution"] == "jembench"
+
+
+def test_the_table_of_suites(jembench, zoo):
+    out = jembench("list", "suites").out
+    assert "Feeding time" in out
+    assert "broken: torn.toml is not valid TOML" in out
+
+
+def test_a_package_of_suites_that_cannot_be_imported(jembench, zoo):
+    (zoo / "zoo_cli_suites" / "__init__.py").write_text("import nothing_of_that_name")
+    done = jembench("list", "suites")
+    assert done.code == 0
+    assert "broken: ModuleNotFoundError: No module named 'nothing_of_that_name'" in done.out
+    assert "hybrid" in done.out

@@ -1,0 +1,234 @@
+"""The entry point: what it imports, what it exits with and how it tells of errors."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import click
+import pytest
+
+from jembench.cli import main as entry
+from jembench.cli.groups import Late
+from jembench.errors import Diverged, SpecError
+
+COMMAND = [sys.executable, "-c", "import sys; from jembench.cli.main import main; sys.exit(main())"]
+
+OPTIONS = {
+    (): {"--debug", "--version", "--help"},
+    ("list",): {"--format", "--help"},
+    ("plugin",): {"--help"},
+    ("plugin", "list"): {"--format", "--help"},
+    ("doctor",): {"--store", "--format", "--help"},
+}
+"""Scripts depend on these names: a new one is added here, and none is taken away."""
+
+
+def command(*path):
+    """A command and its context, as the command line makes them."""
+    found, ctx = entry.cli, click.Context(entry.cli, info_name="jembench")
+    for name in path:
+        found = found.get_command(ctx, name)
+        ctx = click.Context(found, info_name=name, parent=ctx)
+    return found, ctx
+
+
+@pytest.fixture
+def failing(monkeypatch):
+    """Make ``jembench list`` raise an error."""
+
+    def fail_with(error):
+        @click.command()
+        def stand_in():
+            raise error
+
+        monkeypatch.setattr(sys.modules[__name__], "stand_in", stand_in, raising=False)
+        monkeypatch.setitem(sys.modules, "stand_in", sys.modules[__name__])
+        monkeypatch.setitem(entry.COMMANDS, "list", Late("stand_in:stand_in", "Fails."))
+
+    return fail_with
+
+
+# --- the names --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", OPTIONS, ids=" ".join)
+def test_option_names_are_frozen(path):
+    found, ctx = command(*path)
+    names = {name for parameter in found.get_params(ctx) for name in parameter.opts if name.startswith("--")}
+    assert names == OPTIONS[path]
+
+
+def test_commands_are_frozen():
+    assert list(entry.COMMANDS) == ["run", "train", "sample", "report", "list", "plugin", "doctor"]
+
+
+@pytest.mark.parametrize("name", [path[0] for path in OPTIONS if len(path) == 1])
+def test_the_static_help_is_that_of_the_command(name):
+    found, _ = command(name)
+    assert found.name == name
+    assert found.get_short_help_str(limit=1000).rstrip(".") == entry.COMMANDS[name].help.rstrip(".")
+
+
+# --- what it imports --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["list"], ["list", "models", "--help"], ["lsit"]])
+def test_what_answers_at_once_imports_nothing_heavy(arguments, tmp_path):
+    script = (
+        "import sys\n"
+        "from jembench.cli.main import main\n"
+        f"main({arguments!r})\n"
+        "heavy = {'torch', 'torchvision', 'numpy', 'scipy', 'sklearn', 'matplotlib'} & sys.modules.keys()\n"
+        "sys.exit(str(sorted(heavy)) if heavy else 0)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_help_imports_no_command():
+    script = "import sys; from jembench.cli.main import main; main(['--help']); print(*sorted(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    ours = {module for module in done.stdout.split() if module.startswith("jembench.")}
+    assert ours == {"jembench.cli", "jembench.cli.groups", "jembench.cli.main", "jembench.errors"}
+
+
+# --- what it says and exits with --------------------------------------------------------------------------------------
+
+
+def test_help_names_every_command(jembench):
+    done = jembench("--help")
+    assert (done.code, done.err) == (0, "")
+    for name, late in entry.COMMANDS.items():
+        assert f"  {name} " in done.out
+        assert late.help in done.out
+
+
+def test_version(jembench):
+    assert jembench("--version").out == f"jembench, version {entry.__version__}\n"
+
+
+def test_an_unknown_command_is_answered_with_the_nearest_and_all(jembench):
+    done = jembench("docter")
+    assert (done.code, done.out) == (2, "")
+    assert done.err == (
+        "Error: There is no command named 'docter'. Nearest: doctor, train. Known: doctor, list, plugin, report, run, "
+        "sample, train. `jembench --help` says what each one is.\n"
+    )
+
+
+def test_an_unknown_command_of_a_group(jembench):
+    done = jembench("plugin", "lits")
+    assert done.code == 2
+    assert done.err == (
+        "Error: There is no command named 'lits'. Nearest: list. Known: list. "
+        "`jembench plugin --help` says what each one is.\n"
+    )
+
+
+def test_an_unknown_option(jembench):
+    done = jembench("list", "--fromat", "json")
+    assert (done.code, done.out) == (2, "")
+    assert "--fromat" in done.err
+    assert "--format" in done.err
+
+
+def test_a_value_that_is_no_choice(jembench):
+    done = jembench("list", "model")
+    assert done.code == 2
+    assert "'model' is not one of 'models', 'samplers'" in done.err
+
+
+@pytest.mark.parametrize(("error", "code"), [(SpecError("Write it\notherwise."), 2), (Diverged("Too fast."), 1)])
+def test_an_error_of_the_user_is_one_paragraph(jembench, failing, error, code):
+    failing(error)
+    done = jembench("list")
+    assert done == (code, "", f"Error: {' '.join(str(error).splitlines())}\n")
+
+
+def test_a_paragraph_is_wrapped_to_the_terminal_and_words_are_kept_whole(jembench, failing, monkeypatch):
+    failing(SpecError("There is no model. " + "Write one. " * 10 + "https://example.org/a-long-address/that-is-kept"))
+    monkeypatch.setenv("COLUMNS", "30")
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    lines = jembench("list").err.splitlines()
+    assert lines[-1] == "https://example.org/a-long-address/that-is-kept"
+    assert all(len(line) <= 30 for line in lines[:-1])
+    assert len(lines) > 4
+
+
+def test_debug_shows_the_traceback_and_keeps_the_exit_code(jembench, failing):
+    failing(SpecError("Write it otherwise."))
+    done = jembench("--debug", "list")
+    assert done.code == 2
+    assert done.err.startswith("Traceback (most recent call last):")
+    assert done.err.endswith("Error: Write it otherwise.\n")
+
+
+def test_debug_has_an_environment_variable(jembench, failing, monkeypatch):
+    failing(SpecError("Write it otherwise."))
+    monkeypatch.setenv("JEMBENCH_DEBUG", "1")
+    assert "Traceback" in jembench("list").err
+
+
+def test_a_bug_says_that_it_is_one(jembench, failing):
+    failing(KeyError("grad"))
+    assert jembench("list") == (
+        1,
+        "",
+        "Error: This is a bug in jembench or in a plugin: KeyError: 'grad'. Run the command again as "
+        "`jembench --debug ...` to see where it comes from, and report what that prints.\n",
+    )
+
+
+def test_an_interrupt_says_that_finished_work_is_kept(jembench, failing):
+    failing(KeyboardInterrupt())
+    done = jembench("list")
+    assert (done.code, done.out) == (130, "")
+    assert done.err.strip() == "Interrupted. Finished work is kept: the same command goes on from there."
+
+
+def test_a_command_gives_its_exit_code(jembench, failing, monkeypatch):
+    failing(None)
+    monkeypatch.setattr(sys.modules["stand_in"].stand_in, "callback", lambda: 1)
+    assert jembench("list").code == 1
+
+
+def test_options_have_environment_variables(jembench, monkeypatch):
+    monkeypatch.setenv("JEMBENCH_LIST_FORMAT", "json")
+    assert jembench("list").out.startswith("[")
+
+
+def test_a_reader_who_goes_away_is_no_error():
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run([*COMMAND, "list"], stdout=writing, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (1, "")
+
+
+def test_the_users_own_module_is_found_where_the_command_is_run(tmp_path):
+    (tmp_path / "my_zoo.py").write_text("def build(data_spec): ...\n")
+    script = (
+        "import sys; sys.path.remove('')\n"
+        "from jembench.cli.main import main; main(['--version'])\n"
+        "from jembench import registry; print(registry.resolve('models', 'my_zoo:build'))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.stdout.splitlines()[-1] == "my_zoo:build", done.stderr
+
+
+def test_a_real_interrupt(tmp_path):
+    (tmp_path / "slow.py").write_text(
+        "import click, time\n@click.command()\ndef slow():\n    print('ready', flush=True)\n    time.sleep(60)\n"
+    )
+    script = (
+        "import sys\nfrom jembench.cli import main as entry\nfrom jembench.cli.groups import Late\n"
+        "entry.COMMANDS['slow'] = Late('slow:slow', 'Waits.')\nsys.exit(entry.main(['slow']))\n"
+    )
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", script], cwd=tmp_path, text=True, **pipes) as process:
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "Traceback" not in err

@@ -1,0 +1,118 @@
+"""The stream of indices and the source of images."""
+
+from itertools import islice
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jembench.data.augment import Augmentation
+from jembench.data.batches import ImageSource, IndexStream
+from jembench.errors import CheckpointError, JembenchError
+from jembench.interfaces import Split
+
+CPU = torch.device("cpu")
+
+
+def generator(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+@given(n=st.integers(1, 40), batch_size=st.integers(1, 40), seed=st.integers(0, 99))
+def test_an_epoch_shows_no_image_twice_and_drops_the_rest(n: int, batch_size: int, seed: int) -> None:
+    batch_size = min(batch_size, n)
+    stream = IndexStream(n, batch_size, generator(seed))
+    for _ in range(3):
+        epoch = torch.cat(list(islice(stream, n // batch_size)))
+        assert epoch.dtype == torch.int64
+        assert len(epoch) == n // batch_size * batch_size
+        assert len(set(epoch.tolist())) == len(epoch)
+        assert 0 <= epoch.min() <= epoch.max() < n
+
+
+def test_each_epoch_has_an_order_of_its_own() -> None:
+    stream = IndexStream(100, 50, generator())
+    first, second = (torch.cat(list(islice(stream, 2))) for _ in range(2))
+    assert not torch.equal(first, second)
+    assert torch.equal(first.sort().values, second.sort().values)
+
+
+def test_the_rest_that_is_dropped_changes_from_epoch_to_epoch() -> None:
+    stream = IndexStream(10, 4, generator())
+    seen = torch.cat(list(islice(stream, 40)))
+    assert set(seen.tolist()) == set(range(10))
+
+
+@given(before=st.integers(0, 12), seed=st.integers(0, 99))
+def test_a_resumed_stream_goes_on_bit_for_bit(before: int, seed: int) -> None:
+    stream = IndexStream(23, 4, generator(seed))  # five batches an epoch: in the middle and at its ends
+    list(islice(stream, before))
+    state = {name: tensor.clone() for name, tensor in stream.state_dict().items()}
+    expected = torch.stack(list(islice(stream, 12)))
+    resumed = IndexStream(23, 4, generator(seed + 1))
+    resumed.load_state_dict(state)
+    assert torch.equal(torch.stack(list(islice(resumed, 12))), expected)
+
+
+def test_a_state_is_not_moved_by_the_stream_it_was_taken_from() -> None:
+    stream = IndexStream(23, 4, generator())
+    state = stream.state_dict()
+    copies = {name: tensor.clone() for name, tensor in state.items()}
+    list(islice(stream, 12))
+    assert all(torch.equal(state[name], copies[name]) for name in copies)
+
+
+def test_a_state_of_other_data_is_refused() -> None:
+    state = IndexStream(23, 4, generator()).state_dict()
+    with pytest.raises(CheckpointError, match="made with 23 training images, and there are now 24"):
+        IndexStream(24, 4, generator()).load_state_dict(state)
+
+
+@pytest.mark.parametrize("batch_size", [0, 24])
+def test_a_batch_must_be_fillable(batch_size: int) -> None:
+    with pytest.raises(JembenchError, match=r"cannot be drawn from 23 training images.* from 1 to 23\."):
+        IndexStream(23, batch_size, generator())
+
+
+def source(bounds: tuple[float, float] = (-1.0, 1.0)) -> ImageSource:
+    images = torch.randint(256, (50, 3, 8, 8), generator=generator(9), dtype=torch.uint8)
+    return ImageSource(Split(images, torch.arange(50)), bounds, CPU)
+
+
+def test_labels_stay_with_their_images() -> None:
+    levels = torch.arange(50, dtype=torch.uint8)[:, None, None, None].expand(-1, 3, 8, 8)
+    drawn = ImageSource(Split(levels, torch.arange(50)), (0.0, 255.0), CPU).draw(
+        torch.tensor([7, 3, 3, 49]), Augmentation(pad=2, flip=True), 0.0, generator()
+    )
+    assert drawn.y.tolist() == [7, 3, 3, 49]
+    assert drawn.x.dtype == torch.float32
+    assert torch.equal(drawn.x, drawn.y[:, None, None, None].expand(-1, 3, 8, 8).float())
+
+
+def test_unlabelled_images_have_no_labels() -> None:
+    images = torch.zeros(5, 1, 4, 4, dtype=torch.uint8)
+    drawn = ImageSource(Split(images, None), (-1.0, 1.0), CPU).draw(torch.arange(2), Augmentation(), 0.0, generator())
+    assert drawn.y is None
+    assert (drawn.x == -1).all()
+
+
+def test_a_draw_is_repeated_by_its_generator_and_leaves_the_images_alone() -> None:
+    images, plain = source(), Augmentation()
+    everything = torch.arange(len(images))
+    untouched = images.draw(everything, plain, 0.0, generator()).x
+    both = Augmentation(pad=2, flip=True)
+    first, again = (images.draw(everything, both, 0.03, generator(3)).x for _ in range(2))
+    assert torch.equal(first, again)
+    assert torch.equal(images.draw(everything, plain, 0.0, generator()).x, untouched)
+
+
+@pytest.mark.parametrize("bounds", [(-1.0, 1.0), (0.0, 1.0)])
+def test_noise_is_as_large_beside_the_image_in_any_bounds(bounds: tuple[float, float]) -> None:
+    low, high = bounds
+    images = source(bounds)
+    everything = torch.arange(len(images))
+    clean, noisy = (images.draw(everything, Augmentation(), std, generator()).x for std in (0.0, 0.03))
+    on_minus_one_to_one = (noisy - clean) * 2 / (high - low)
+    assert abs(on_minus_one_to_one.std() - 0.03) < 4 * 0.03 / (2 * clean.numel()) ** 0.5
+    assert noisy.max() > high  # noise is not clamped

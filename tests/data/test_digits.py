@@ -1,0 +1,58 @@
+"""The digits: the benchmark's own split, which must never change unnoticed."""
+
+import hashlib
+
+import pytest
+import torch
+
+from jembench.data.factories import digits
+from jembench.interfaces import Split
+
+
+@pytest.fixture(scope="module")
+def splits() -> tuple[Split, Split]:
+    dataset = digits()
+    return dataset.split("train"), dataset.split("test")
+
+
+def test_spec_agrees_with_the_images(splits: tuple[Split, Split]) -> None:
+    spec = digits().spec
+    assert spec.class_names == tuple("0123456789")
+    for split, n in zip(splits, (1400, 397), strict=True):
+        assert split.images.shape == (n, *spec.shape)
+        assert (split.images.dtype, split.labels.dtype) == (torch.uint8, torch.int64)
+        assert split.images.device.type == "cpu"
+
+
+def test_every_class_has_its_share_of_the_test(splits: tuple[Split, Split]) -> None:
+    train, test = (split.labels.bincount(minlength=10) for split in splits)
+    expected = (train + test) * 397 / 1797
+    assert (test - expected).abs().max() < 1
+
+
+def test_no_test_image_is_in_train(splits: tuple[Split, Split]) -> None:
+    train, test = ({image.numpy().tobytes() for image in split.images} for split in splits)
+    assert not train & test
+
+
+def test_pixels_are_the_seventeen_levels_rounded(splits: tuple[Split, Split]) -> None:
+    from sklearn.datasets import load_digits
+
+    levels = load_digits().data
+    images = torch.cat([split.images for split in splits]).flatten(1)
+    assert set(images.unique().tolist()) == {round(level * 255 / 16) for level in range(17)}
+    recovered = sorted((images.double() * 16 / 255).round().tolist())
+    assert recovered == sorted(levels.tolist())
+
+
+def test_the_split_is_the_published_one(splits: tuple[Split, Split]) -> None:
+    digests = [
+        hashlib.sha256(split.images.numpy().tobytes() + split.labels.numpy().tobytes()).hexdigest()[:16]
+        for split in splits
+    ]
+    assert digests == ["b11b011390a66533", "985941ec711ea40b"]
+
+
+def test_a_split_is_read_once() -> None:
+    dataset = digits()
+    assert dataset.split("train").images is dataset.split("train").images

@@ -1,0 +1,128 @@
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+import sklearn.metrics
+import torch
+
+from jembench.errors import Diverged, SpecError, Unavailable
+from jembench.metrics import factories
+from jembench.metrics.classification import brier_score, is_correct, negative_log_likelihood
+from jembench.stats import wilson
+
+METRICS = {"accuracy": factories.accuracy(), "nll": factories.nll(), "brier": factories.brier()}
+
+
+@pytest.fixture
+def evaluation(fake):
+    generator = torch.Generator().manual_seed(0)
+    labels = torch.randint(3, (200,), generator=generator)
+    logits = 2 * torch.randn(200, 3, generator=generator)
+    logits[torch.arange(200), labels] += 2
+    return fake.Evaluation(test_logits=logits, labels=labels)
+
+
+def value(metric, evaluation):
+    return METRICS[metric].compute(evaluation).values[metric]
+
+
+def test_values_agree_with_scikit_learn(evaluation):
+    probabilities = evaluation.test_logits.double().softmax(1).numpy()
+    y = evaluation.labels.numpy()
+    accuracy = 100 * sklearn.metrics.accuracy_score(y, probabilities.argmax(1))
+    assert value("accuracy", evaluation).value == pytest.approx(accuracy, abs=1e-12)
+    assert value("nll", evaluation).value == pytest.approx(sklearn.metrics.log_loss(y, probabilities), abs=1e-12)
+    brier = sklearn.metrics.brier_score_loss(y, probabilities, scale_by_half=False)
+    assert value("brier", evaluation).value == pytest.approx(brier, abs=1e-12)
+
+
+def test_accuracy_has_wilsons_interval_in_percent(evaluation):
+    found = value("accuracy", evaluation)
+    low, high = wilson(round(found.value / 100 * 200), 200)
+    assert (found.low, found.high, found.n, found.unit) == (100 * low, 100 * high, 200, "%")
+
+
+@pytest.mark.parametrize("metric", ["nll", "brier"])
+def test_bootstrap_intervals_are_those_of_a_mean(metric, evaluation):
+    measurement = METRICS[metric].compute(evaluation)
+    found, scores = measurement.values[metric], measurement.arrays[metric]
+    assert found.value == pytest.approx(scores.mean())
+    standard_error = scores.std(ddof=1) / math.sqrt(200)
+    assert found.low == pytest.approx(found.value - 1.96 * standard_error, abs=0.3 * standard_error)
+    assert found.high == pytest.approx(found.value + 1.96 * standard_error, abs=0.3 * standard_error)
+
+
+@pytest.mark.parametrize(
+    ("logits", "correct", "nll", "brier"),
+    [
+        ([1000.0, 0.0, 0.0], True, 0.0, 0.0),
+        ([0.0, 1000.0, 0.0], False, 1000.0, 2.0),
+        ([0.0, 0.0, 0.0], True, math.log(3), (2 / 3) ** 2 + 2 / 9),
+    ],
+    ids=["sure and right", "sure and wrong", "undecided"],
+)
+def test_the_best_the_worst_and_the_undecided(logits, correct, nll, brier):
+    f, y = torch.tensor([logits]), torch.tensor([0])
+    assert is_correct(f, y).tolist() == [correct]
+    assert negative_log_likelihood(f, y).tolist() == pytest.approx([nll])
+    assert brier_score(f, y).tolist() == pytest.approx([brier])
+
+
+def test_scores_are_computed_in_float64():
+    f, y = torch.tensor([[20.0, 0.0]]), torch.tensor([0])
+    assert negative_log_likelihood(f, y).item() == pytest.approx(math.log1p(math.exp(-20)), rel=1e-9)
+    assert brier_score(f, y).dtype == torch.float64
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_values_and_intervals_do_not_depend_on_the_order_of_images(metric, evaluation):
+    order = torch.randperm(200, generator=torch.Generator().manual_seed(1))
+    permuted = dataclasses.replace(
+        evaluation, test_logits=evaluation.test_logits[order], labels=evaluation.labels[order]
+    )
+    assert value(metric, permuted) == value(metric, evaluation)
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_adding_a_constant_to_the_logits_changes_nothing(metric, evaluation):
+    shifted = dataclasses.replace(evaluation, test_logits=evaluation.test_logits + 4.0)
+    assert value(metric, shifted)[:3] == pytest.approx(value(metric, evaluation)[:3], abs=1e-6)
+
+
+@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+def test_logits_that_are_not_finite_are_refused_and_counted(metric, bad, evaluation):
+    evaluation.test_logits[[3, 5], [0, 2]] = bad
+    with pytest.raises(Diverged, match="logits of 2 of 200 test images of toy are not finite"):
+        METRICS[metric].compute(evaluation)
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_a_dataset_without_labels_is_not_available(metric, evaluation):
+    evaluation.labels = None
+    with pytest.raises(Unavailable, match="toy has no labels"):
+        METRICS[metric].compute(evaluation)
+
+
+def test_the_protocol_names_data_split_and_size(evaluation):
+    protocol = METRICS["accuracy"].compute(evaluation).protocol
+    assert protocol == "accuracy:data=toy,data_noise=0,images=200,split=test"
+
+
+def test_arrays_hold_what_each_image_contributed(evaluation):
+    measurement = METRICS["accuracy"].compute(evaluation)
+    assert measurement.arrays["correct"].dtype == np.bool_
+    assert 100 * measurement.arrays["correct"].mean() == measurement.values["accuracy"].value
+
+
+def test_without_resamples_the_interval_is_absent(evaluation):
+    found = factories.nll(resamples=0).compute(evaluation).values["nll"]
+    assert (found.low, found.high) == (None, None)
+
+
+def test_a_negative_number_of_resamples_is_refused():
+    with pytest.raises(SpecError, match="resamples of brier is -1; it must be at least 0"):
+        factories.brier(resamples=-1)

@@ -1,0 +1,137 @@
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+import torch
+
+from jembench.data.factories import digits
+from jembench.errors import StoreError, Unavailable
+from jembench.files import read_json
+from jembench.interfaces import DataSpec, Split
+from jembench.metrics import cnn_features, factories
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture
+def short(monkeypatch):
+    """Training that is over at once."""
+    monkeypatch.setattr(cnn_features, "_RECIPE", {**cnn_features._RECIPE, "iterations": 3})
+
+
+@pytest.fixture
+def toy(fake):
+    spec = DataSpec(name="toy", shape=(3, 5, 7), num_classes=4, bounds=(0, 1))
+    generator = torch.Generator().manual_seed(0)
+
+    def split(n):
+        images = torch.randint(256, (n, 3, 5, 7), dtype=torch.uint8, generator=generator)
+        return Split(images, torch.randint(4, (n,), generator=generator))
+
+    return fake.Dataset(spec, {"train": split(40), "test": split(20)})
+
+
+def prepared(dataset, cache):
+    network = factories.cnn_features()
+    network.prepare(dataset, cache, CPU)
+    return network
+
+
+def never(*_):
+    raise AssertionError("trained again")
+
+
+def test_the_network_learns_digits_and_records_how_well(tmp_path):
+    dataset = digits()
+    network = prepared(dataset, tmp_path)
+    images, labels = dataset.split("test")
+    found = network.features(images)
+    accuracy = 100 * (found.logits.argmax(1) == labels).double().mean().item()
+    assert accuracy >= 98
+    record = read_json(tmp_path / "digits-cnn" / "record.json")
+    assert record["test_accuracy_percent"] == round(accuracy, 2)
+    assert record["sha256"].startswith(network.identity.removeprefix("digits-cnn@"))
+    assert network.name == "digits-cnn"
+
+
+def test_features_have_the_promised_shapes_and_types(toy, tmp_path, short):
+    found = prepared(toy, tmp_path).features(toy.split("test").images)
+    assert (found.pool.shape, found.logits.shape) == ((20, 64), (20, 4))
+    assert (found.pool.dtype, found.logits.dtype, found.pool.requires_grad) == (torch.float32, torch.float32, False)
+
+
+def test_features_do_not_depend_on_the_batch_size(toy, tmp_path, short, monkeypatch):
+    network, images = prepared(toy, tmp_path), toy.split("test").images
+    whole = network.features(images)
+    monkeypatch.setattr(cnn_features, "_BATCH", 3)
+    torch.testing.assert_close(network.features(images), whole, rtol=1e-5, atol=1e-6)
+
+
+def test_the_network_depends_on_neither_the_global_seed_nor_the_threads(toy, tmp_path, short):
+    threads, identities = torch.get_num_threads(), set()
+    try:
+        for count in (1, 2, 3):
+            torch.set_num_threads(count)
+            torch.manual_seed(count)
+            identities.add(prepared(toy, tmp_path / str(count)).identity)
+    finally:
+        torch.set_num_threads(threads)
+    assert len(identities) == 1
+
+
+def test_training_leaves_the_global_generator_and_the_threads_alone(toy, tmp_path, short):
+    torch.manual_seed(5)
+    state, threads = torch.get_rng_state(), torch.get_num_threads()
+    with torch.no_grad():
+        prepared(toy, tmp_path)
+        assert not torch.is_grad_enabled()
+    assert torch.equal(torch.get_rng_state(), state)
+    assert torch.get_num_threads() == threads
+
+
+def test_the_network_is_made_once(toy, tmp_path, short, monkeypatch):
+    first = prepared(toy, tmp_path)
+    monkeypatch.setattr(cnn_features, "_train", never)
+    again = prepared(toy, tmp_path)
+    assert again.identity == first.identity
+    images = toy.split("test").images
+    assert torch.equal(again.features(images).pool, first.features(images).pool)
+
+
+@pytest.mark.parametrize("name", ["weights.safetensors", "record.json"])
+@pytest.mark.parametrize("damage", ["cut short", "changed", "removed"])
+def test_a_damaged_file_is_made_again_and_is_the_same(name, damage, toy, tmp_path, short):
+    identity = prepared(toy, tmp_path).identity
+    path = tmp_path / "toy-cnn" / name
+    whole = path.read_bytes()
+    if damage == "removed":
+        path.unlink()
+    else:
+        path.write_bytes(whole[:-9] if damage == "cut short" else whole[:-9] + b"000000000")
+    assert prepared(toy, tmp_path).identity == identity
+    assert path.read_bytes() == whole
+
+
+def test_other_training_images_make_another_network(toy, tmp_path, short):
+    first = prepared(toy, tmp_path).identity
+    toy.splits["train"].images[0] ^= 255
+    assert prepared(toy, tmp_path).identity != first
+
+
+def test_the_test_split_is_not_trained_on(toy, tmp_path, short):
+    first = prepared(toy, tmp_path / "a").identity
+    toy.splits["test"].images.zero_()
+    assert prepared(toy, tmp_path / "b").identity == first
+
+
+def test_unlabelled_images_train_no_network(toy, tmp_path):
+    toy.spec = dataclasses.replace(toy.spec, num_classes=0)
+    with pytest.raises(Unavailable, match="trained on labels, and the dataset toy has none"):
+        prepared(toy, tmp_path)
+
+
+def test_a_cache_that_cannot_be_written_is_said_so(toy, tmp_path, short):
+    (tmp_path / "file").touch()
+    with pytest.raises(StoreError, match="Cannot write"):
+        prepared(toy, tmp_path / "file")

@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import pytest
+import torch
+
+from jembench.data.pixels import to_float
+from jembench.errors import Diverged
+from jembench.metrics import energy, factories
+
+
+class Quadratic:
+    """E(x) = sum x^2 / 2 over pixels: of each image alone."""
+
+    def energy(self, x, y=None):
+        return x.square().flatten(1).sum(dim=1) / 2
+
+
+@pytest.fixture
+def evaluation(fake):
+    data_images, sampled = fake.images(70, 0), fake.images(50, 1, low=100, high=156)
+    of_data = Quadratic().energy(to_float(data_images, (-1, 1)))
+    return fake.Evaluation(model=Quadratic(), test_energies=of_data, sampled=sampled)
+
+
+def test_the_means_and_their_difference(evaluation):
+    values = factories.energy_gap().compute(evaluation).values
+    data = evaluation.test_energies.double().mean().item()
+    drawn = Quadratic().energy(to_float(evaluation.sampled, (-1, 1))).double().mean().item()
+    assert values["energy-data"].value == pytest.approx(data)
+    assert values["energy-samples"].value == pytest.approx(drawn)
+    assert values["energy-gap"].value == pytest.approx(data - drawn)
+    assert {value.unit for value in values.values()} == {"nats"}
+    assert [value.n for value in values.values()] == [70, 50, 50]
+
+
+def test_the_interval_of_the_gap_is_that_of_two_independent_means(evaluation):
+    measurement = factories.energy_gap(resamples=4000).compute(evaluation)
+    gap = measurement.values["energy-gap"]
+    variances = [array.var(ddof=1) / len(array) for array in measurement.arrays.values()]
+    half = 1.96 * math.sqrt(sum(variances))
+    assert gap.low == pytest.approx(gap.value - half, abs=0.15 * half)
+    assert gap.high == pytest.approx(gap.value + half, abs=0.15 * half)
+
+
+def test_the_unknown_constant_of_the_energy_cancels(evaluation, monkeypatch):
+    before = factories.energy_gap().compute(evaluation).values["energy-gap"]
+    pure = Quadratic.energy
+    monkeypatch.setattr(Quadratic, "energy", lambda self, x, y=None: pure(self, x) + 64)
+    shifted = dataclasses.replace(evaluation, test_energies=evaluation.test_energies + 64)
+    after = factories.energy_gap().compute(shifted).values["energy-gap"]
+    assert after[:3] == pytest.approx(before[:3], abs=1e-4)
+
+
+def test_values_depend_on_neither_batch_size_nor_order(evaluation, monkeypatch):
+    before = factories.energy_gap().compute(evaluation)
+    monkeypatch.setattr(energy, "_BATCH", 7)
+    permuted = dataclasses.replace(evaluation, sampled=evaluation.sampled.flip(0))
+    after = factories.energy_gap().compute(permuted)
+    assert (after.values, after.protocol) == (before.values, before.protocol)
+
+
+def test_no_gradient_is_computed(evaluation):
+    class Watching(Quadratic):
+        def energy(self, x, y=None):
+            assert not torch.is_grad_enabled()
+            return super().energy(x)
+
+    evaluation.model = Watching()
+    assert factories.energy_gap().compute(evaluation).values
+
+
+def test_energies_that_are_not_finite_are_refused_and_counted(evaluation):
+    evaluation.test_energies[:3] = torch.nan
+    with pytest.raises(Diverged, match="energies of 3 of 70 test images are not finite"):
+        factories.energy_gap().compute(evaluation)
+
+
+def test_the_protocol_names_where_the_samples_came_from(evaluation):
+    assert factories.energy_gap().compute(evaluation).protocol == (
+        "energy-gap:data=toy,data_noise=0,images=70,samples=50,source=direct,split=test"
+    )

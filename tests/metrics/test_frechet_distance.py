@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.linalg
+import torch
+
+from jembench.metrics.frechet_distance import Moments, fid, frechet_distance, resampled_fid, weighted_moments
+
+
+def features(n, seed, dimensions=12, scale=1.0, shift=0.0):
+    generator = torch.Generator().manual_seed(seed)
+    mixing = torch.randn(dimensions, dimensions, generator=torch.Generator().manual_seed(99))
+    return (torch.randn(n, dimensions, generator=generator) @ mixing) * scale + shift
+
+
+def fid_in_scipy(first, second):
+    """From the definition, with a matrix square root, in float64."""
+    a, b = first.double().numpy(), second.double().numpy()
+    covariance_a, covariance_b = np.cov(a, rowvar=False), np.cov(b, rowvar=False)
+    root = scipy.linalg.sqrtm(covariance_a @ covariance_b).real
+    return ((a.mean(0) - b.mean(0)) ** 2).sum() + np.trace(covariance_a + covariance_b - 2 * root)
+
+
+@pytest.mark.parametrize(("scale", "shift"), [(1.0, 0.0), (1.5, 0.3), (1.0, 1000.0)])
+def test_fid_agrees_with_a_float64_computation(scale, shift):
+    first, second = features(200, 0), features(300, 1, scale=scale, shift=shift)
+    assert fid(first, second) == pytest.approx(fid_in_scipy(first, second), rel=1e-9)
+
+
+def test_fid_of_float32_features_is_computed_in_float64():
+    """torch-fidelity alone would take the mean of float32 features in float32."""
+    first, second = features(200, 0, shift=1e4), features(300, 1, shift=1e4)
+    assert fid(first, second) == pytest.approx(fid_in_scipy(first, second), rel=1e-9)
+
+
+@pytest.mark.parametrize("dimensions", [1, 12, 64])
+def test_the_eigenvalue_form_equals_torch_fidelitys_value(dimensions):
+    if dimensions == 1:
+        first, second = Moments(np.zeros(1), np.eye(1) * 4), Moments(np.ones(1), np.eye(1) * 9)
+        assert frechet_distance(first, second) == pytest.approx(1 + (3 - 2) ** 2)  # of two normal distributions
+        return
+    first, second = features(200, 0, dimensions), features(300, 1, dimensions, scale=1.2)
+    everything = np.arange(200)[None], np.arange(300)[None]
+    assert resampled_fid(first, second)(*everything) == pytest.approx([fid(first, second)], rel=1e-9)
+
+
+def test_the_resampled_fid_is_the_fid_of_the_resample():
+    first, second = features(100, 0), features(150, 1, scale=1.2)
+    rng = np.random.default_rng(0)
+    i, j = rng.integers(100, size=(3, 100)), rng.integers(150, size=(3, 150))
+    expected = [fid(first[a], second[b]) for a, b in zip(i, j, strict=True)]
+    assert resampled_fid(first, second)(i, j) == pytest.approx(expected, rel=1e-9)
+
+
+def test_weighted_moments_are_those_of_the_repeated_features():
+    x, weights = features(20, 0).double().numpy(), np.arange(20)
+    repeated = np.repeat(x, weights, axis=0)
+    mean, covariance = weighted_moments(x, weights)
+    np.testing.assert_allclose(mean, repeated.mean(axis=0), rtol=1e-12)
+    np.testing.assert_allclose(covariance, np.cov(repeated, rowvar=False), rtol=1e-10)
+
+
+def test_a_feature_that_never_changes_does_no_harm():
+    first, second = features(100, 0), features(100, 1)
+    first[:, 3] = second[:, 3] = 2.0
+    everything = np.arange(100)[None]
+    assert resampled_fid(first, second)(everything, everything) == pytest.approx([fid(first, second)], rel=1e-6)
+
+
+def test_a_set_has_no_distance_from_itself():
+    first = features(100, 0)
+    assert fid(first, first) == pytest.approx(0, abs=1e-9)

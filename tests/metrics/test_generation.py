@@ -1,0 +1,142 @@
+"""What the metrics of generated images have in common: order, labels, protocols, refusals."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+import torch
+
+from jembench.errors import Diverged, SpecError, Unavailable
+from jembench.interfaces import DataSpec
+from jembench.metrics import factories
+from jembench.metrics.generation import canonical_order
+
+METRICS = {
+    "is": factories.inception_score(resamples=20),
+    "fid": factories.fid(resamples=20),
+    "kid": factories.kid(subsets=5, subset_size=30, resamples=20),
+    "prc": factories.prc(resamples=20),
+}
+LABELS = {"is": ["is"], "fid": ["fid"], "kid": ["kid"], "prc": ["precision", "recall"]}
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_values_and_intervals_do_not_depend_on_the_order_of_the_samples(metric, generation):
+    order = torch.randperm(60, generator=torch.Generator().manual_seed(0))
+    permuted = dataclasses.replace(generation, sampled=generation.sampled[order])
+    assert METRICS[metric].compute(permuted) == METRICS[metric].compute(generation)
+
+
+def test_images_are_ordered_by_content():
+    images = torch.tensor([[2, 0], [1, 9], [1, 200], [0, 255]], dtype=torch.uint8).reshape(4, 1, 1, 2)
+    assert canonical_order(images).tolist() == [3, 1, 2, 0]
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_only_inception_gives_the_plain_label(metric, generation, fake):
+    assert list(METRICS[metric].compute(generation).values) == [f"{label}-pixels" for label in LABELS[metric]]
+    generation.network = fake.Features(name="")
+    assert list(METRICS[metric].compute(generation).values) == LABELS[metric]
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_every_value_lies_in_its_interval(metric, generation):
+    for value in METRICS[metric].compute(generation).values.values():
+        assert value.low <= value.value <= value.high
+        assert value.n in (60, 90)
+
+
+@pytest.mark.parametrize(
+    ("metric", "parts"),
+    [
+        ("is", "splits=10"),
+        ("fid", "reference=train,reference_images=90"),
+        ("kid", "reference=train,reference_images=90,selection=none,source=direct,standardised=true,subset_size=30"),
+        ("prc", "neighbours=3,pooling=one-buffer,reference=train,reference_images=90"),
+    ],
+)
+def test_the_protocol_says_what_the_number_means(metric, parts, generation):
+    protocol = METRICS[metric].compute(generation).protocol
+    shared = "data=toy,features=pixels@0,images=60,implementation=torch-fidelity"
+    assert protocol.startswith(f"{metric}:{shared}")
+    assert {"pooling=one-buffer", "selection=none", "source=direct", *parts.split(",")} <= set(
+        protocol.partition(":")[2].split(",")
+    )
+
+
+def test_the_reference_can_be_the_test_split(generation):
+    against_test = factories.fid(reference="test", resamples=20).compute(generation)
+    assert "reference=test,reference_images=40" in against_test.protocol
+    assert against_test.values != METRICS["fid"].compute(generation).values
+
+
+@pytest.mark.parametrize(("height", "spec"), [(8, "cnn"), (28, "cnn"), (32, "inception"), (64, "inception")])
+def test_the_feature_network_goes_by_the_size_of_the_images(height, spec, generation):
+    generation.data = DataSpec(name="toy", shape=(1, height, height), num_classes=3)
+    METRICS["fid"].compute(generation)
+    assert generation.specs_asked == {spec}
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_a_feature_network_can_be_asked_for(metric, generation):
+    factory = {"is": factories.inception_score, **vars(factories)}[metric]
+    factory(features="inception:weights=/some/file", resamples=0).compute(generation)
+    assert generation.specs_asked == {"inception:weights=/some/file"}
+
+
+@pytest.mark.parametrize(
+    ("metric", "n", "message"),
+    [
+        ("is", 9, "is needs at least 10 generated images, one in each split; there are 9. Generate more images"),
+        ("fid", 7, "fid needs at least 8 generated images, as many as pixels@0 has features"),
+        ("kid", 1, "kid needs at least 2 generated images"),
+        ("prc", 3, "prc needs at least 4 generated images, each with 3 neighbours"),
+    ],
+)
+def test_too_few_images_are_refused(metric, n, message, generation):
+    generation.sampled = generation.sampled[:n]
+    with pytest.raises(Unavailable, match=message):
+        METRICS[metric].compute(generation)
+
+
+def test_too_few_reference_images_are_refused(generation, fake):
+    generation.dataset.splits["test"] = generation.dataset.splits["test"]._replace(images=fake.images(7, 4))
+    with pytest.raises(Unavailable, match="fid needs at least 8 test images"):
+        factories.fid(reference="test").compute(generation)
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_features_that_are_not_finite_are_refused(metric, generation, monkeypatch):
+    pure = generation.network.features
+
+    def broken(images):
+        features = pure(images)
+        features.pool[2, 0] = features.logits[2, 0] = torch.nan
+        return features
+
+    monkeypatch.setattr(generation.network, "features", broken)
+    with pytest.raises(Diverged, match="features of 1 of 60 samples are not finite"):
+        METRICS[metric].compute(generation)
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_without_resamples_the_interval_is_absent(metric, generation):
+    factory = {"is": factories.inception_score, **vars(factories)}[metric]
+    values = factory(resamples=0).compute(generation).values.values()
+    assert {(value.low, value.high) for value in values} == {(None, None)}
+
+
+@pytest.mark.parametrize(
+    ("factory", "options", "message"),
+    [
+        (factories.inception_score, {"splits": 0}, "splits of is is 0; it must be at least 1"),
+        (factories.fid, {"resamples": -1}, "resamples of fid is -1"),
+        (factories.kid, {"subset_size": 1}, "subset_size of kid is 1; it must be at least 2"),
+        (factories.kid, {"subsets": 0}, "subsets of kid is 0"),
+        (factories.prc, {"neighbours": 0}, "neighbours of prc is 0"),
+    ],
+)
+def test_options_without_meaning_are_refused(factory, options, message):
+    with pytest.raises(SpecError, match=message):
+        factory(**options)

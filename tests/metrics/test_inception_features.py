@@ -1,0 +1,181 @@
+"""Inception's weights are 96 MB that a test must not fetch: here they are random, of the right names and shapes."""
+
+from __future__ import annotations
+
+import hashlib
+import socket
+import urllib.error
+from pathlib import Path
+
+import pytest
+import torch
+from torch_fidelity import feature_extractor_inceptionv3 as reference
+
+from jembench.errors import CheckpointError, Unavailable
+from jembench.interfaces import DataSpec
+from jembench.metrics import factories, inception_features
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(scope="module")
+def extractor():
+    """torch-fidelity's network, with the weights that its constructor draws."""
+
+    class Random(reference.FeatureExtractorInceptionV3):
+        def load_state_dict(self, state_dict, *args, **kwargs):
+            return None
+
+    with pytest.MonkeyPatch.context() as patch, torch.random.fork_rng(devices=[]):
+        patch.setattr(reference, "load_state_dict_from_url", lambda *args, **kwargs: {})
+        torch.manual_seed(0)
+        return Random("random", ["2048", "logits_unbiased"])
+
+
+@pytest.fixture(scope="module")
+def weights(extractor, tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("inception") / "weights.pth"
+    torch.save(extractor.state_dict(), path)
+    return path
+
+
+@pytest.fixture(autouse=True)
+def hub(tmp_path, monkeypatch):
+    """An empty torch hub."""
+    monkeypatch.setenv("TORCH_HOME", str(tmp_path))
+    return tmp_path / "hub" / "checkpoints"
+
+
+@pytest.fixture
+def dataset(fake):
+    return fake.Dataset(DataSpec(name="toy", shape=(1, 4, 4), num_classes=3), {})
+
+
+def prepared(dataset, **options):
+    network = factories.inception_features(**options)
+    network.prepare(dataset, Path("unused"), CPU)
+    return network
+
+
+def test_features_are_torch_fidelitys_and_grey_is_repeated_to_rgb(weights, extractor, dataset, fake, monkeypatch):
+    torch.manual_seed(1)
+    state = torch.get_rng_state()
+    network = prepared(dataset, weights=str(weights))
+    assert torch.equal(torch.get_rng_state(), state)
+    images = fake.images(2, 0)
+    monkeypatch.setattr(inception_features, "_BATCH", 1)
+    pool, logits = network.features(images)
+    assert (pool.shape, logits.shape, pool.dtype) == ((2, 2048), (2, 1008), torch.float32)
+    expected_pool, expected_logits = extractor(images.repeat(1, 3, 1, 1))
+    torch.testing.assert_close(pool, expected_pool, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(logits, expected_logits, rtol=1e-4, atol=1e-5)
+
+
+def test_only_inception_has_no_suffix_and_its_identity_is_its_files(weights, dataset):
+    network = prepared(dataset, weights=str(weights))
+    assert network.name == ""
+    assert network.identity == f"inception-2015-12-05@{hashlib.sha256(weights.read_bytes()).hexdigest()[:8]}"
+
+
+def test_weights_in_torch_hubs_cache_are_found(weights, dataset, hub):
+    hub.mkdir(parents=True)
+    (hub / inception_features.WEIGHTS_FILE).symlink_to(weights)
+    assert prepared(dataset).identity == prepared(dataset, weights=str(weights)).identity
+
+
+def test_weights_that_are_nowhere_are_a_paragraph_with_the_remedy(dataset, hub):
+    with pytest.raises(Unavailable) as caught:
+        prepared(dataset)
+    message = str(caught.value)
+    assert "\n" not in message
+    assert str(hub / inception_features.WEIGHTS_FILE) in message
+    for remedy in ("inception:download=true", reference.URL_INCEPTION_V3, "inception:weights=PATH", "features=cnn"):
+        assert remedy in message
+
+
+def test_a_given_file_that_is_not_there_is_named(dataset, tmp_path):
+    with pytest.raises(Unavailable, match=r"There is no file .*absent\.pth, given as the weights of inception"):
+        prepared(dataset, weights=str(tmp_path / "absent.pth"))
+
+
+@pytest.mark.parametrize(
+    "error", [urllib.error.URLError("Name or service not known"), TimeoutError("timed out"), RuntimeError("hash")]
+)
+def test_a_download_that_fails_says_why_and_what_else_to_do(error, dataset, monkeypatch):
+    def fail(url, path, **options):
+        assert (url, options["hash_prefix"]) == (reference.URL_INCEPTION_V3, "6726825d")
+        assert socket.getdefaulttimeout() == 20
+        raise error
+
+    monkeypatch.setattr(torch.hub, "download_url_to_file", fail)
+    before = socket.getdefaulttimeout()
+    with pytest.raises(Unavailable, match=r"could not be fetched to .* --set fid.features=cnn"):
+        prepared(dataset, download=True)
+    assert socket.getdefaulttimeout() == before
+
+
+def test_a_download_lands_in_torch_hubs_cache(weights, dataset, hub, monkeypatch):
+    monkeypatch.setattr(torch.hub, "download_url_to_file", lambda url, path, **options: Path(path).symlink_to(weights))
+    assert prepared(dataset, download=True).identity.startswith("inception-2015-12-05@")
+    assert (hub / inception_features.WEIGHTS_FILE).is_file()
+
+
+class Touch:
+    """Runs code when it is unpickled."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self):
+        return Path.touch, (self.path,)
+
+
+def test_a_file_that_would_run_code_is_refused_and_runs_none(dataset, tmp_path):
+    path, mark = tmp_path / "evil.pth", tmp_path / "ran"
+    torch.save({"weights": Touch(mark)}, path)
+    with pytest.raises(CheckpointError, match=r"evil.pth is not a file of weights"):
+        prepared(dataset, weights=str(path))
+    assert not mark.exists()
+
+
+def renamed(state):
+    return {key.replace("Conv2d_1a_3x3", "first"): value for key, value in state.items()}
+
+
+def reshaped(state):
+    return {**state, "fc.weight": torch.zeros(1000, 2048)}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda state: {"state_dict": state}, "holds no plain dictionary of tensors"),
+        (lambda state: dict(list(state.items())[:-1]), "holds 565 tensors instead of 566"),
+        (renamed, "does not fit Inception: .*Missing key"),
+        (reshaped, "does not fit Inception: .*size mismatch for fc.weight"),
+    ],
+    ids=["wrapped", "incomplete", "other names", "other shapes"],
+)
+def test_weights_of_another_network_are_refused(change, message, extractor, dataset, tmp_path):
+    path = tmp_path / "other.pth"
+    # One number stands for each tensor: names are compared first, and shapes are in the message.
+    torch.save(
+        change({key: value.new_zeros(()).expand_as(value) for key, value in extractor.state_dict().items()}), path
+    )
+    with pytest.raises(CheckpointError, match=message) as caught:
+        prepared(dataset, weights=str(path))
+    assert "torch-fidelity's own weights-inception" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_text_file_is_refused(dataset, tmp_path):
+    path = tmp_path / "notes.txt"
+    path.write_text("no weights")
+    with pytest.raises(CheckpointError, match=r"notes.txt is not a file of weights"):
+        prepared(dataset, weights=str(path))
+
+
+def test_images_of_five_channels_are_refused(fake, weights):
+    dataset = fake.Dataset(DataSpec(name="spectral", shape=(5, 32, 32), num_classes=3), {})
+    with pytest.raises(Unavailable, match="those of spectral have 5 channels"):
+        prepared(dataset, weights=str(weights))

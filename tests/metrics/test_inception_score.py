@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch_fidelity.metric_isc import isc_features_to_metric
+
+from jembench.metrics.inception_score import inception_score, resampled_score
+
+
+@pytest.fixture
+def logits():
+    return 3 * torch.randn(203, 5, generator=torch.Generator().manual_seed(0))
+
+
+def score_in_numpy(logits, splits):
+    logits = logits.double().numpy()
+    p = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    p = p[np.random.RandomState(2020).permutation(len(p))]  # torch-fidelity's own shuffle
+    scores = []
+    for i in range(splits):
+        chunk = p[i * len(p) // splits : (i + 1) * len(p) // splits]
+        divergence = (chunk * (np.log(chunk) - np.log(chunk.mean(axis=0)))).sum(axis=1)
+        scores.append(np.exp(divergence.mean()))
+    return np.mean(scores), np.std(scores)
+
+
+@pytest.mark.parametrize("splits", [1, 10])
+def test_the_score_agrees_with_numpy(splits, logits):
+    assert inception_score(logits, splits) == pytest.approx(score_in_numpy(logits, splits), rel=1e-12)
+
+
+def test_sure_and_diverse_images_score_the_number_of_classes():
+    logits = 1000 * torch.eye(4).repeat(50, 1)
+    assert inception_score(logits, splits=1).mean == pytest.approx(4)
+
+
+def test_undecided_or_identical_images_score_one():
+    assert inception_score(torch.zeros(50, 4), splits=5).mean == pytest.approx(1)
+    assert inception_score(torch.tensor([[9.0, 0.0, 0.0]]).repeat(50, 1), splits=5).mean == pytest.approx(1)
+
+
+@pytest.mark.parametrize("splits", [1, 7])
+def test_the_resampled_score_of_the_sample_itself_is_the_score(splits, logits):
+    everything = np.arange(203)[None]
+    expected = isc_features_to_metric(logits, splits=splits, shuffle=False)["inception_score_mean"]
+    assert resampled_score(logits, splits)(everything) == pytest.approx([expected], rel=1e-12)
+
+
+def test_the_resampled_score_is_the_score_of_the_resample(logits):
+    indices = np.random.default_rng(0).integers(203, size=(3, 203))
+    expected = [
+        isc_features_to_metric(logits[row], splits=10, shuffle=False)["inception_score_mean"] for row in indices
+    ]
+    assert resampled_score(logits, 10)(indices) == pytest.approx(expected, rel=1e-12)
+
+
+def test_a_class_of_probability_zero_does_no_harm():
+    logits = torch.tensor([[0.0, -2000.0], [0.0, -2000.0]])
+    assert resampled_score(logits, 1)(np.array([[0, 1]])) == pytest.approx([1.0])

@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from jembench import registry
+
+METRICS = [component.name for component in registry.components("metrics") if component.distribution == "jembench"]
+REQUIRED = {
+    "accuracy": {"logits"},
+    "brier": {"logits"},
+    "ece": {"logits"},
+    "energy-gap": {"energy", "samples"},
+    "fid": {"samples"},
+    "is": {"samples"},
+    "iteration-time": set(),
+    "kid": {"samples"},
+    "nll": {"logits"},
+    "prc": {"samples"},
+}
+
+
+def test_every_metric_is_registered():
+    assert sorted(REQUIRED) == METRICS
+
+
+@pytest.mark.parametrize("name", REQUIRED)
+def test_a_metric_is_made_from_its_name_and_knows_what_it_needs(name):
+    metric = registry.resolve("metrics", name).make()
+    assert metric.name == name
+    assert metric.requires == REQUIRED[name]
+
+
+@pytest.mark.parametrize(
+    "spec", ["ece:bins=15", "fid:features=inception:weights=/a/file.pth,reference=test", "is:splits=5"]
+)
+def test_options_come_back_in_the_canonical_spec(spec):
+    assert str(registry.resolve("metrics", spec)) == spec
+
+
+@pytest.mark.parametrize("kind", ["metrics", "features"])
+def test_every_factory_says_in_a_line_what_it_gives(kind):
+    for component in registry.components(kind):
+        if component.distribution == "jembench":
+            line = registry.describe(registry.load(component))
+            assert line.endswith(".")
+            assert len(line) > 20
+
+
+def test_listing_imports_neither_torch_nor_numpy():
+    code = (
+        "import sys, jembench.metrics.factories as f; f.fid.__doc__; "
+        "sys.exit(bool({'torch', 'numpy', 'torch_fidelity'} & sys.modules.keys()))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

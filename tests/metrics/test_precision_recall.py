@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from sklearn.neighbors import NearestNeighbors
+
+from jembench.metrics import precision_recall as module
+from jembench.metrics.precision_recall import precision_recall, resampled_coverage
+
+
+def features(n, seed, shift=0.0, dimensions=4):
+    x = torch.randn(n, dimensions, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    return x + shift
+
+
+def coverage_in_sklearn(judged, manifold, k):
+    balls = NearestNeighbors().fit(manifold).kneighbors(n_neighbors=k)[0][:, -1]  # without the point itself
+    distance = torch.cdist(judged, manifold).numpy()
+    return (distance <= balls).any(axis=1).mean()
+
+
+@pytest.mark.parametrize("k", [1, 3])
+def test_precision_and_recall_agree_with_scikit_learns_neighbours(k):
+    generated, real = features(80, 0, shift=0.5), features(120, 1)
+    expected = coverage_in_sklearn(generated, real, k), coverage_in_sklearn(real, generated, k)
+    assert precision_recall(generated, real, k) == pytest.approx(expected, abs=1e-7)  # torch-fidelity: float32 mean
+
+
+def test_the_same_images_are_precise_and_complete_and_far_ones_neither():
+    real = features(50, 0)
+    assert precision_recall(real, real, 3) == (1.0, 1.0)
+    assert precision_recall(real + 100, real, 3) == (0.0, 0.0)
+
+
+def test_images_of_one_mode_are_precise_but_not_complete():
+    real = torch.cat([features(50, 0), features(50, 1, shift=100)])
+    found = precision_recall(features(50, 2), real, 3)
+    assert found.precision > 0.9
+    assert found.recall < 0.51
+
+
+@pytest.mark.parametrize("k", [1, 3])
+def test_the_resampled_coverage_of_the_sample_itself_is_its_coverage(k, monkeypatch):
+    monkeypatch.setattr(module, "_BLOCK", 32)
+    judged, manifold = features(80, 0, shift=0.5), features(120, 1)
+    everything = np.arange(80)[None], np.arange(120)[None]
+    expected = coverage_in_sklearn(judged, manifold, k)
+    assert resampled_coverage(judged, manifold, k)(*everything) == pytest.approx([expected])
+
+
+def test_copies_in_a_resample_do_not_shrink_the_balls():
+    judged, manifold = features(40, 0), features(60, 1)
+    drawn = np.random.default_rng(0).integers(60, size=60)
+    distinct = np.unique(drawn)
+    expected = coverage_in_sklearn(judged, manifold[distinct], 3)
+    found = resampled_coverage(judged, manifold, 3)(np.arange(40)[None], drawn[None])
+    assert found == pytest.approx([expected])
+
+
+def test_a_resample_of_fewer_images_than_neighbours_takes_the_furthest_ball():
+    manifold = torch.tensor([[0.0], [1.0], [5.0]], dtype=torch.float64)
+    judged = torch.tensor([[4.5], [9.5]], dtype=torch.float64)
+    only_the_first = np.zeros((1, 3), dtype=int)
+    assert resampled_coverage(judged, manifold, 2)(np.array([[0, 1]]), only_the_first).tolist() == [0.5]
+
+
+def test_the_spread_of_resamples_is_that_of_independent_sets():
+    independent = [
+        coverage_in_sklearn(features(100, 3 * seed, 0.5, 8), features(120, 3 * seed + 1, 0.0, 8), 3)
+        for seed in range(1, 100)
+    ]
+    rng = np.random.default_rng(0)
+    spreads = []
+    for seed in range(5):
+        coverage = resampled_coverage(features(100, 3 * seed, 0.5, 8), features(120, 3 * seed + 1, 0.0, 8), 3)
+        spreads.append(coverage(rng.integers(100, size=(100, 100)), rng.integers(120, size=(100, 120))).std())
+    assert np.mean(spreads) == pytest.approx(np.std(independent), rel=0.25)

@@ -1,0 +1,95 @@
+"""A third party's plugin, really installed, beside one that cannot be imported.
+
+Both lie next to this folder; the tox environment ``plugins`` installs them.
+"""
+
+import importlib.metadata
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+
+def installed(distribution):
+    return any(importlib.metadata.distributions(name=distribution))
+
+
+pytestmark = pytest.mark.skipif(
+    not (installed("jembench-example") and installed("jembench-broken")),
+    reason="install tests/example_plugin and tests/broken_plugin to run this: tox -e plugins does",
+)
+
+
+def jembench(*arguments, cwd):
+    """Run the installed command as a user does."""
+    command = Path(sys.executable).with_name("jembench")
+    return subprocess.run([command, *arguments], cwd=cwd, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture(scope="module")
+def rows(tmp_path_factory):
+    """What ``jembench plugin list`` says, by distribution and name."""
+    done = jembench("plugin", "list", "--format", "json", cwd=tmp_path_factory.mktemp("elsewhere"))
+    assert done.returncode == 0, done.stderr
+    return {(row["distribution"], row["name"]): row for row in json.loads(done.stdout)["components"]}
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "target"),
+    [
+        ("linear", "models", "jembench_example:linear"),
+        ("stripes", "datasets", "jembench_example:stripes"),
+        ("confidence", "metrics", "jembench_example:confidence"),
+    ],
+)
+def test_each_component_is_a_row(rows, name, kind, target):
+    row = rows["jembench-example", name]
+    assert row == {
+        "distribution": "jembench-example",
+        "version": "1.2.3",
+        "kind": kind,
+        "name": name,
+        "target": target,
+        "status": "ok",
+        "reason": "",
+    }
+
+
+def test_the_broken_plugin_is_one_row(rows):
+    row = rows["jembench-broken", "broken"]
+    assert (row["status"], row["reason"]) == ("broken", "RuntimeError: broken on purpose")
+    broken = [key for key, row in rows.items() if row["status"] == "broken"]
+    assert broken == [("jembench-broken", "broken")]
+
+
+def test_the_model_is_listed_with_its_options(tmp_path):
+    done = jembench("list", "models", "--format", "json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    models = {model["name"]: model for model in json.loads(done.stdout)}
+    assert models["linear"]["summary"] == "Logistic regression on the pixels, read as an energy."
+    assert models["linear"]["options"] == [{"name": "bias", "type": "bool", "required": False, "default": True}]
+    assert models["broken"]["problem"] == "RuntimeError: broken on purpose"
+
+
+def test_using_the_broken_plugin_says_whose_fault_it_is(tmp_path):
+    done = jembench("run", "hybrid", "--models", "broken", cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr == (
+        "Error: The model 'broken' of jembench-broken 0.0.1 cannot be loaded from jembench_broken:broken: "
+        "RuntimeError: broken on purpose. Update or uninstall jembench-broken.\n"
+    )
+
+
+def test_model_dataset_and_metric_are_run_together(tmp_path):
+    arguments = ["--models", "linear", "--dataset", "stripes", "--metrics", "accuracy,confidence"]
+    done = jembench("run", "hybrid", *arguments, "--recipe", "digits", "--format", "json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    json.loads(done.stdout)
+    cells = [json.loads(path.read_text()) for path in (tmp_path / "runs" / "cells").glob("*.json")]
+    values = {label: value for cell in cells for label, value in cell["outcome"]["values"].items()}
+    assert values.keys() == {"accuracy", "confidence"}
+    assert values["accuracy"]["value"] == 100  # the three directions are linearly separable
+    assert values["confidence"]["low"] is None

@@ -1,0 +1,145 @@
+"""The published numbers: those of the papers, each with its source, and a file that cannot be used says why."""
+
+import math
+from pathlib import Path
+
+import pytest
+
+from jembench import packages
+from jembench.errors import PluginError, SpecError
+from jembench.report import references
+
+
+def everything():
+    return {
+        table.id: table for stem, file in packages.files("reference").items() for table in references.read(stem, file)
+    }
+
+
+def numbers(name, model, label=None):
+    rows = [row for row in references.load([name])[0].rows if row.model == model and label in (None, row.label)]
+    assert len(rows) == 1
+    return rows[0].values
+
+
+@pytest.mark.parametrize(
+    ("name", "model", "label", "expected"),
+    [
+        ("jem-iclr2020/table1", "residual-flow", None, {"accuracy": 70.3, "is": 3.6, "fid": 46.4}),
+        ("jem-iclr2020/table1", "glow", None, {"accuracy": 67.6, "is": 3.92, "fid": 48.9}),
+        ("jem-iclr2020/table1", "igebm", None, {"accuracy": 49.1, "is": 8.3, "fid": 37.9}),
+        ("jem-iclr2020/table1", "jem-factored", None, {"accuracy": 30.1, "is": 6.36, "fid": 61.8}),
+        ("jem-iclr2020/table1", "jem", None, {"accuracy": 92.9, "is": 8.76, "fid": 38.4}),
+        ("jem-iclr2020/table1", "baseline", "Wide-ResNet", {"accuracy": 95.8}),
+        ("jem-iclr2020/table1", "sngan", None, {"is": 8.59, "fid": 25.5}),
+        ("jem-iclr2020/table1", "ncsn", None, {"is": 8.91, "fid": 25.32}),
+        ("jem-iclr2020/figure4", "baseline", None, {"ece": 22.32}),
+        ("jem-iclr2020/figure4", "jem", None, {"ece": 4.87}),
+        ("jem-iclr2020/table5", "igebm", "IGEBM, unconditional, single", {"is": 6.02}),
+        ("jem-iclr2020/table6", "jem", None, {"is-bs": 7.13, "is-dm": 8.76, "fid-h": 38.4}),
+        ("jem-iclr2020/table6", "glow", None, {"is-dm": 3.9, "fid-paper": 48.9, "fid-h": 107}),
+        (
+            "jem-iclr2020/table7-log-px",
+            "jem",
+            None,
+            {"svhn": 0.67, "uniform": 1, "constant": 0.51, "interp": 0.65, "cifar100": 0.67, "celeba": 0.75},
+        ),
+        (
+            "jem-iclr2020/table7-max-py",
+            "baseline",
+            None,
+            {"svhn": 0.93, "uniform": 0.97, "constant": 0.99, "interp": 0.77, "cifar100": 0.85, "celeba": 0.62},
+        ),
+        (
+            "jem-iclr2020/table7-grad-norm",
+            "igebm",
+            None,
+            {"svhn": 0.84, "uniform": 0.99, "constant": 0, "interp": 0.65, "cifar100": 0.55, "celeba": 0.66},
+        ),
+        ("reproduction-wrn28-2/tables2and3", "jem", None, {"accuracy": 83.72, "is": 19.39}),
+        ("reproduction-wrn28-2/figure2", "baseline", None, {"ece": 7.78}),
+        ("reproduction-wrn28-2/table4", "jem", "WRN-28-2, JEM, k = 500", {"is": 22.0}),
+        ("reproduction-wrn28-2/table5", "jem", "WRN-28-2, JEM, k = 10000", {"is": 2.88}),
+        ("reproduction-wrn28-2/table6", "jem", "WRN-28-2, JEM, 100 steps", {"is": 4.21}),
+        ("later-work/hybrid", "sada-jem", "SADA-JEM, K = 10", {"accuracy": 95.5, "fid": 9.41}),
+    ],
+)
+def test_numbers_are_those_of_the_papers(name, model, label, expected):
+    assert numbers(name, model, label) == expected
+
+
+def test_what_the_paper_could_not_compute_is_not_a_number():
+    assert math.isnan(numbers("jem-iclr2020/table7-grad-norm", "glow")["constant"])
+
+
+def test_every_row_has_numbers_a_dataset_and_a_source():
+    for table in everything().values():
+        assert table.rows, table.id
+        for row in table.rows:
+            assert row.values, (table.id, row.label)
+            assert row.dataset
+            assert row.source
+            assert row.values.keys() <= {column.label for column in table.columns}
+    assert references.load(["jem-iclr2020/table1"])[0].rows[0].source == "Grathwohl et al., ICLR 2020, Table 1"
+
+
+def test_a_row_overrides_its_table():
+    svhn = references.load(["jem-iclr2020/accuracies"])[0].rows[0]
+    assert (svhn.dataset, svhn.values) == ("SVHN", {"accuracy": 96.7})
+    conditional = next(row for row in references.load(["jem-iclr2020/accuracies"])[0].rows if "SGLD" in row.label)
+    assert conditional.source == "Grathwohl et al., ICLR 2020, Appendix A"
+
+
+def test_second_hand_numbers_are_marked():
+    standing = {id: {row.status for row in table.rows} for id, table in everything().items()}
+    assert standing["later-work/hybrid"] == {"as quoted"}
+    assert standing["jem-iclr2020/table1"] == {"published"}
+
+
+def test_tables_come_in_the_order_asked_for():
+    names = ["reproduction-wrn28-2/figure2", "jem-iclr2020/table1"]
+    assert [table.id for table in references.load(names)] == names
+
+
+@pytest.mark.parametrize("name", ["jem-iclr2020/table99", "nowhere/table1", "jem-iclr2020", ""])
+def test_an_unknown_name_is_answered_with_the_known(name):
+    with pytest.raises(SpecError, match=rf"no published table named '{name}'. Known: .*jem-iclr2020"):
+        references.load([name])
+
+
+GOOD = """
+[paper]
+title = "T"
+cite = "A"
+url = ""
+status = "published"
+[[table]]
+name = "one"
+where = "Table 1"
+dataset = "D"
+columns = [{ label = "ece", unit = "%", better = "lower" }]
+rows = [{ model = "m", label = "M", ece = 1.5 }]
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "problem"),
+    [
+        ('cite = "A"', "", "the field 'cite' is missing"),
+        ('status = "published"', 'status = "rumour"', "'rumour' is not one of 'published', 'as quoted'"),
+        ("ece = 1.5", "fid = 1.5", "fid is no field"),
+        ("ece = 1.5", 'ece = "a"', "could not convert"),
+        ("ece = 1.5", "ece = []", "must be a string or a real number"),
+        ('better = "lower"', 'better = "less"', "'less' is not one of"),
+        ("[[table]]", "[[table]", "line 7"),
+    ],
+)
+def test_a_file_that_cannot_be_used_says_why(tmp_path: Path, monkeypatch, old, new, problem):
+    file = tmp_path / "mine.toml"
+    monkeypatch.setattr(packages, "files", lambda folder: {"mine": file})
+    file.write_text(GOOD)
+    assert references.load(["mine/one"])[0].rows[0].values == {"ece": 1.5}
+    file.write_text(GOOD.replace(old, new))
+    with pytest.raises(PluginError, match=r"mine\.toml cannot be used") as caught:
+        references.load(["mine/one"])
+    assert problem in str(caught.value)

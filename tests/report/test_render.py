@@ -1,0 +1,200 @@
+"""The formats: each holds everything, none breaks on what the texts contain."""
+
+import csv
+import io
+import json
+import math
+import re
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+
+from jembench.interfaces import Value
+from jembench.outcome import Outcome
+from jembench.report.layout import NOTHING, grids
+from jembench.report.references import load
+from jembench.report.render import render
+from jembench.report.table import build
+from jembench.report.terminal import show
+
+
+@pytest.fixture
+def full(full_cells):
+    return build(full_cells, published=load(["jem-iclr2020/table1"]))
+
+
+def on_terminal(table, width):
+    console = Console(width=width, file=io.StringIO(), force_terminal=False)
+    show(table, console)
+    return console.file.getvalue()
+
+
+def numbers(value):
+    """Every number in a JSON value, as it is written there."""
+    if isinstance(value, dict):
+        return {number for key, item in value.items() if key != "schema" for number in numbers(item)}
+    if isinstance(value, list):
+        return {number for item in value for number in numbers(item)}
+    return {json.dumps(value)} if isinstance(value, int | float) and not isinstance(value, bool) else set()
+
+
+def test_json_holds_every_digit(full):
+    content = json.loads(render(full, "json"))
+    (accuracy,) = [value for value in content["rows"][0]["values"] if value["label"] == "accuracy"]
+    assert accuracy == {
+        "metric": "accuracy",
+        "label": "accuracy",
+        "unit": "%",
+        "better": "higher",
+        "status": "ok",
+        "value": 97.481,
+        "low": 95.4,
+        "high": 98.6,
+        "sd": None,
+        "n": 397,
+        "protocol": "accuracy:data=digits,images=397",
+        "comparable": True,
+        "seeds": [0],
+        "reason": "",
+    }
+    assert content["published"][0]["rows"][4]["values"] == {"accuracy": 92.9, "is": 8.76, "fid": 38.4}
+
+
+def test_every_number_in_the_json_is_in_the_csv(cell, full_cells):
+    again = [cell("jem", seed=seed, accuracy=Value(96 + 1 / seed, 1 / 7, None, 397)) for seed in (3, 4)]
+    table = build([*full_cells, *again], published=load(["jem-iclr2020/table1"]))
+    fields = {
+        part for line in csv.reader(io.StringIO(render(table, "csv"))) for field in line for part in field.split()
+    }
+    found = numbers(json.loads(render(table, "json")))
+    assert len(found) > 50
+    assert found <= fields
+
+
+def test_csv_has_a_line_a_value(full):
+    lines = list(csv.DictReader(io.StringIO(render(full, "csv"))))
+    ours = [line for line in lines if line["kind"] == "measured"]
+    assert len(ours) == 18
+    assert len(lines) - len(ours) == 6 + 7 + 7  # accuracies, IS, FID
+    (gap,) = [line for line in ours if line["status"] == "failed"]
+    assert (gap["value"], gap["reason"]) == ("", "Diverged: a feature\nis not 100% finite_")
+    (jem,) = [line for line in lines if line["printed_as"] == "JEM" and line["label"] == "fid"]
+    assert (jem["value"], jem["kind"], jem["dataset"]) == ("38.4", "published", "CIFAR-10")
+
+
+@pytest.mark.parametrize("format", ["json", "csv"])
+def test_what_is_not_finite_is_a_string(cell, format):
+    text = render(build([cell(accuracy=Value(math.nan, -math.inf, math.inf, 1))]), format)
+    if format == "json":
+        value = json.loads(text, parse_constant=pytest.fail)["rows"][0]["values"][0]
+    else:
+        (value,) = csv.DictReader(io.StringIO(text))
+    assert (value["value"], value["low"], value["high"]) == ("nan", "-inf", "inf")
+
+
+def test_markdown_tables_are_whole(full):
+    text = render(full, "markdown")
+    tables = [block.splitlines() for block in text.split("\n\n") if block.startswith("|")]
+    assert [len(lines) for lines in tables] == [2 + 3, 2 + 8]
+    for lines in tables:
+        assert len({len(re.findall(r"(?<!\\)\|", line)) for line in lines}) == 1
+    assert r"JEM p(x\|y) factored" in text
+    assert "97.5 [95.4, 98.6]" in text
+    assert r"<sup>1</sup> Diverged: a feature is not 100% finite\_" in text
+    assert r"<sup>2</sup> needs samples: baseline has logits \| energy only" in text
+
+
+def test_markdown_escapes_what_would_be_markup(cell):
+    outcome = Outcome(status="failed", reason="a*b_c`d<e>|~\\")
+    text = render(build([cell("x:net=a|b", outcome=outcome)]), "markdown")
+    assert r"a\*b\_c\`d\<e\>\|\~\\" in text
+    assert r"x:net=a\|b" in text
+
+
+def test_latex_is_booktabs_and_escaped(full):
+    text = render(full, "latex")
+    assert text.count(r"\toprule") == text.count(r"\midrule") == text.count(r"\bottomrule") == 2
+    for body in re.findall(r"\\midrule\n(.*?)\n\\bottomrule", text, re.DOTALL):
+        assert len({len(re.findall(r"(?<!\\)&", line)) for line in body.splitlines()}) == 1
+    assert r"100\% finite\_" in text
+    assert r"JEM p(x\textbar{}y) factored" in text
+    assert r"accuracy (\% $\uparrow$)" in text
+    assert r"failed}\textsuperscript{1}" in text
+    assert text.isascii()
+
+
+def test_latex_escapes_every_special_character(cell):
+    outcome = Outcome(status="failed", reason=r"\{}$&#%_^~<>|")
+    text = render(build([cell(outcome=outcome)]), "latex")
+    assert (
+        r"\textbackslash{}\{\}\$\&\#\%\_\textasciicircum{}\textasciitilde{}\textless{}\textgreater{}\textbar{}" in text
+    )
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 140, 200])
+def test_the_terminal_shows_everything_at_any_width(full, width):
+    text = on_terminal(full, width)
+    assert "…" not in text
+    assert max(map(len, text.splitlines())) <= width
+    flat = " ".join(text.split())
+    for grid in grids(full):
+        assert " ".join(grid.title.split()) in flat
+        for heading in grid.headings:
+            assert heading.label in flat
+        for row in grid.rows:
+            for cell_text in row:
+                assert cell_text.value in flat
+                assert cell_text.interval in flat
+        for footnote in grid.footnotes:
+            assert footnote.text in flat
+
+
+def test_a_long_spec_is_folded_not_cut(cell):
+    spec = "mypackage.zoo.models:build:depth=28,width=10,norm=batch,dropout=0.1,activation=leaky"
+    text = on_terminal(build([cell(spec, accuracy=Value(97.5, 95.4, 98.6, 397))]), 60)
+    column = "".join(line[:34].strip() for line in text.splitlines())
+    assert spec in column
+
+
+def test_a_wide_terminal_shows_the_interval_beside_its_value(cell):
+    table = build([cell(accuracy=Value(97.5, 95.4, 98.6, 397))])
+    assert "97.5 [95.4, 98.6]" in on_terminal(table, 80)
+    assert not re.search(r"97\.5 +\[", on_terminal(table, 20))
+
+
+def test_brackets_are_not_markup(cell):
+    table = build([cell("m:tag=[red]", accuracy=Value(97.5, 95.4, 98.6, 397))])
+    assert "m:tag=[red]" in on_terminal(table, 80)
+
+
+def test_notes_of_a_row_stand_below(cell):
+    table = build([cell(accuracy=Value(97.5, 95.4, 98.6, 397))])
+    table = replace(table, rows=tuple(replace(row, notes=("rolled back at 300",)) for row in table.rows))
+    assert "<sup>1</sup> rolled back at 300" in render(table, "markdown")
+    assert "¹ rolled back at 300" in on_terminal(table, 80)
+    assert json.loads(render(table, "json"))["rows"][0]["notes"] == ["rolled back at 300"]
+    assert "rolled back at 300" in render(table, "csv")
+
+
+@pytest.mark.parametrize("format", ["markdown", "latex"])
+def test_no_rows_says_so(format):
+    assert "No results yet" in render(build([]), format)
+
+
+def test_no_rows_says_so_on_the_terminal_and_is_empty_as_data():
+    assert NOTHING in on_terminal(build([]), 80)
+    assert json.loads(render(build([]), "json")) == {"schema": 1, "rows": [], "published": []}
+    assert len(render(build([]), "csv").splitlines()) == 1
+
+
+def test_a_report_loads_no_heavy_library():
+    code = (
+        "import sys, jembench.report.render, jembench.report.terminal, jembench.report.references;"
+        "jembench.report.references.load(['jem-iclr2020/table1']);"
+        "print(*{'numpy', 'torch', 'scipy', 'sklearn', 'matplotlib'} & sys.modules.keys())"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == ""

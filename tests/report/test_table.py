@@ -1,0 +1,218 @@
+"""From cells to rows: means over seeds by hand, gaps with their reasons, protocols that differ."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jembench.interfaces import Value
+from jembench.outcome import Outcome
+from jembench.report.layout import NOTHING, grids
+from jembench.report.references import load
+from jembench.report.table import build
+
+
+def entry(table, label, row=0):
+    (index,) = [index for index, column in enumerate(table.columns) if column.label == label]
+    return table.rows[row].entries[index]
+
+
+def footnotes(table):
+    return {note.mark: note.text for grid in grids(table) for note in grid.footnotes if note.mark}
+
+
+def shown(table, row=0, column=1):
+    return grids(table)[0].rows[row][column]
+
+
+def test_a_row_a_model_and_a_column_a_value_in_the_order_of_the_suite(full_cells):
+    table = build(full_cells, metrics=["iteration-time", "accuracy"])
+    assert [row.model for row in table.rows] == ["jem", "jem-factored", "baseline"]
+    assert [column.label for column in table.columns] == [
+        *("iteration-time", "accuracy", "ece", "nll", "is-digits-cnn", "fid-digits-cnn")
+    ]
+    assert all(len(row.entries) == len(table.columns) for row in table.rows)
+
+
+def test_a_metric_of_several_values_has_several_columns(cell):
+    prc = {"precision": Value(0.9, 0.85, 0.94, 500), "recall": Value(0.7, 0.6, 0.8, 397)}
+    missing = Outcome(status="na", reason="needs samples")
+    table = build([cell("jem", "prc", **prc), cell("baseline", "prc", outcome=missing)])
+    assert [column.label for column in table.columns] == ["precision", "recall"]
+    assert [each.status for each in table.rows[1].entries] == ["na", "na"]
+
+
+def test_a_value_shows_the_digits_that_its_interval_allows(cell):
+    def text(value, low, high):
+        return shown(build([cell(accuracy=Value(value, low, high, 1))])).in_one_line
+
+    assert text(97.4812, 95.4321, 98.5678) == "97.5 [95.4, 98.6]"
+    assert text(0.091344, 0.06321, 0.12344) == "0.091 [0.063, 0.123]"
+    assert text(1234.5, 1100.2, 1400.9) == "1234 [1100, 1401]"
+    assert text(-0.01, -3.2, 3.1) == "0.0 [-3.2, 3.1]"
+    assert text(0.5, None, None) == "0.5000"
+    assert text(21.3712, None, 30.0) == "21.37"
+    assert text(1.5e-9, 1.4e-9, 1.6e-9) == "1.50e-09 [1.40e-09, 1.60e-09]"
+    assert text(3.0, 3.0, 3.0) == "3.000 [3.000, 3.000]"
+
+
+def test_seeds_give_mean_and_standard_deviation_beside_the_mean_interval(cell):
+    seeds = {0: (96.0, 94.0, 97.0), 1: (97.0, 95.0, 98.5), 2: (99.0, 96.0, 99.5)}
+    table = build([cell(seed=seed, accuracy=Value(*numbers, 397, "%", "higher")) for seed, numbers in seeds.items()])
+    found = entry(table, "accuracy")
+    assert found.value == pytest.approx(292 / 3)
+    assert found.sd == pytest.approx(math.sqrt(((4 / 3) ** 2 + (1 / 3) ** 2 + (5 / 3) ** 2) / 2))
+    assert (found.low, found.high) == pytest.approx((95.0, 295 / 3))
+    assert found.seeds == table.rows[0].seeds == (0, 1, 2)
+    assert shown(table).in_one_line == "97.3 ± 1.5 [95.0, 98.3]"
+    assert "standard deviation over the seeds" in " ".join(note.text for note in grids(table)[0].footnotes)
+
+
+def test_one_seed_has_no_standard_deviation(cell):
+    table = build([cell(accuracy=Value(97.5, 95.4, 98.6, 397))])
+    assert entry(table, "accuracy").sd is None
+    assert "±" not in "".join(note.text for note in grids(table)[0].footnotes)
+
+
+def test_an_interval_that_one_seed_lacks_is_absent(cell):
+    table = build([cell(fid=Value(20, 19, 21, 9)), cell(seed=1, fid=Value(22, None, None, 7))])
+    found = entry(table, "fid")
+    assert (found.value, found.low, found.high, found.n) == (21, None, None, 7)
+    assert shown(table).in_one_line == "21.0 ± 1.4"
+
+
+def test_a_small_spread_is_shown_with_the_digits_of_the_mean(cell):
+    table = build([cell(seed=seed, x=Value(97 + seed / 4, 95, 99, 1)) for seed in (0, 1)])
+    assert shown(table).in_one_line == "97.12 ± 0.18 [95.0, 99.0]"
+
+
+def test_a_seed_without_value_is_left_out_and_named(cell):
+    good = Value(97.5, 95.4, 98.6, 397)
+    broken = cell(seed=2, outcome=Outcome(status="failed", reason="the disk is full"))
+    other = cell("jem", "ece", seed=3, ece=Value(1, None, None, 1))
+    table = build([cell(accuracy=good), cell(seed=1, accuracy=good), broken, other])
+    assert entry(table, "accuracy").seeds == (0, 1)
+    assert shown(table).marks == ("1",)
+    assert footnotes(table)["1"] == "seed 2 failed: the disk is full; seed 3 not run"
+
+
+def test_what_has_no_value_says_why(full_cells):
+    table = build(full_cells)
+    assert shown(table, row=1, column=5)[::2] == ("failed", ("1",))
+    assert shown(table, row=2, column=4)[::2] == shown(table, row=2, column=5)[::2] == ("N/A", ("2",))
+    assert footnotes(table) == {
+        "1": "Diverged: a feature is not 100% finite_",
+        "2": "needs samples: baseline has logits | energy only",
+    }
+
+
+def test_a_failure_of_one_seed_outweighs_what_the_others_lack(cell):
+    gaps = [Outcome(status="na", reason="needs samples"), Outcome(status="failed", reason="broken")]
+    table = build([cell(seed=seed, outcome=outcome) for seed, outcome in enumerate(gaps)])
+    assert (table.rows[0].entries[0].status, table.rows[0].entries[0].reason) == ("failed", "broken")
+
+
+def test_a_metric_that_was_never_run_keeps_its_column(cell):
+    table = build([cell(accuracy=Value(97.5, 95.4, 98.6, 397))], metrics=["accuracy", "fid"])
+    assert [column.label for column in table.columns] == ["accuracy", "fid"]
+    assert shown(table, column=2).value == "not run"
+
+
+@pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
+def test_a_value_that_is_not_finite_is_said_and_not_printed(cell, number):
+    table = build([cell(accuracy=Value(number, 0.0, 1.0, 397))])
+    assert shown(table)[::2] == ("not finite", ("1",))
+    assert footnotes(table) == {"1": f"the value is {number}"}
+
+
+def test_differing_protocols_in_a_column_are_flagged(cell):
+    def one(model, images, protocol="nll:data=digits,images={},split=test"):
+        values = {"nll": Value(0.1, 0.08, 0.12, images)}
+        return cell(model, "nll", outcome=Outcome(status="ok", protocol=protocol.format(images), values=values))
+
+    same = build([one("jem", 397), one("baseline", 397)])
+    assert [shown(same, row).marks for row in (0, 1)] == [(), ()]
+    table = build([one("jem", 397), one("baseline", 100)])
+    assert [shown(table, row).marks for row in (0, 1)] == [("†",), ("†",)]
+    assert footnotes(table)["†"].endswith("do not compare: jem: images=397; baseline: images=100")
+    free = build([one("jem", 397), one("baseline", 100, "my own words")])
+    assert "baseline: my own words" in footnotes(free)["†"]
+
+
+def test_other_datasets_have_other_protocols_of_course(cell):
+    value = Value(97.5, 95.4, 98.6, 397)
+    table = build([cell(accuracy=value), cell(dataset="svhn", accuracy=value)])
+    assert [row.dataset for row in table.rows] == ["digits", "svhn"]
+    assert all(each.comparable for row in table.rows for each in row.entries)
+    grid = grids(table)[0]
+    assert [heading.label for heading in grid.headings] == ["model", "dataset", "accuracy"]
+    assert "digits" not in grid.title.replace("recipe digits", "")
+
+
+def test_seeds_under_different_protocols_are_not_averaged(cell):
+    def one(seed, images):
+        values = {"nll": Value(0.1, 0.08, 0.12, images)}
+        return cell("jem", "nll", seed=seed, outcome=Outcome(status="ok", protocol=f"nll:{images=}", values=values))
+
+    table = build([one(0, 397), one(1, 100)])
+    assert entry(table, "nll").value is None
+    assert footnotes(table) == {
+        "1": "measured under protocols that must not be averaged: nll:images=397; nll:images=100"
+    }
+
+
+def test_two_variants_of_a_metric_are_told_apart(cell):
+    cells = [cell("jem", f"ece:bins={bins}", ece=Value(bins / 10, None, None, 1)) for bins in (10, 15)]
+    headings = [heading.label for heading in grids(build(cells))[0].headings]
+    assert headings == ["model", "ece (ece:bins=10)", "ece (ece:bins=15)"]
+
+
+def test_a_value_under_another_name_is_not_blank(cell):
+    small, large = Value(21, 19, 24, 1000), Value(38, 36, 40, 1000)
+    table = build([cell("jem", "fid", fid_digits_cnn=small), cell("jem", "fid", dataset="cifar10", fid=large)])
+    assert [[each.status for each in row.entries] for row in table.rows] == [["ok", "na"], ["na", "ok"]]
+    assert "fid gives fid-digits-cnn here, not fid" in footnotes(table).values()
+
+
+def test_no_rows_says_so():
+    (grid,) = grids(build([], metrics=["accuracy"]))
+    assert grid.rows == ()
+    assert [note.text for note in grid.footnotes] == [NOTHING]
+
+
+def test_published_rows_are_marked(full_cells):
+    table = build(full_cells, published=load(["jem-iclr2020/table1", "later-work/hybrid"]))
+    _, published, quoted = grids(table)
+    assert "CIFAR-10" in published.title
+    assert "not for comparison" in published.title
+    rows = {row[0].value: row for row in published.rows}
+    assert [text.value for text in rows["JEM"]] == ["JEM", "CIFAR-10", "92.9", "8.76", "38.4", "published"]
+    assert [text.value for text in rows["Wide-ResNet (baseline)"]][2:5] == ["95.8", "—", "—"]
+    assert all(text.interval == "" for row in published.rows for text in row)
+    assert footnotes(table)[rows["JEM"][-1].marks[0]].startswith("Grathwohl et al., ICLR 2020, Table 1, https://")
+    assert {row[-1].value for row in quoted.rows} == {"as quoted"}
+
+
+def test_published_rows_of_our_dataset_may_be_compared(cell):
+    value = {"accuracy": Value(92.0, 91.5, 92.5, 10000)}
+    table = build([cell(dataset="cifar10:download=true", **value)], published=load(["jem-iclr2020/table1"]))
+    assert "not for comparison" not in grids(table)[1].title
+
+
+floats = st.floats(-1e300, 1e300) | st.sampled_from([math.nan, math.inf, -math.inf])
+numbers = st.builds(Value, floats, st.none() | floats, st.none() | floats, st.integers(1, 9))
+keys = st.tuples(st.sampled_from("ab"), st.sampled_from("xyz"), st.integers(0, 2))
+
+
+@given(st.dictionaries(keys, st.sampled_from(["na", "failed"]) | numbers, min_size=1))
+def test_no_place_is_blank_and_every_mark_has_its_footnote(cell, results):
+    cells = []
+    for (model, metric, seed), result in results.items():
+        gap = Outcome(status=result, reason=f"reason {seed}") if isinstance(result, str) else None
+        value = {} if gap else {metric: result}
+        cells.append(cell(model, metric, seed=seed, outcome=gap, **value))
+    table = build(cells, metrics=["x", "w"])
+    texts = [text for row in grids(table)[0].rows for text in row]
+    assert all(text.value and "nan" not in text.value for text in texts)
+    assert {mark for text in texts for mark in text.marks} == footnotes(table).keys()

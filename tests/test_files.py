@@ -1,0 +1,114 @@
+"""Files that are whole or absent."""
+
+import errno
+import os
+import stat
+
+import pytest
+
+from jembench import files
+from jembench.errors import StoreError
+
+
+def fail_with(error):
+    def write(stream):
+        stream.write(b"half of it")
+        raise error
+
+    return write
+
+
+def test_write_makes_folders_and_a_readable_file(tmp_path):
+    path = tmp_path / "a" / "b" / "c.txt"
+    files.write_text(path, "énergie\n")
+    assert path.read_bytes() == "énergie\n".encode()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o644
+
+
+def test_write_replaces(tmp_path):
+    path = tmp_path / "x"
+    files.write_text(path, "old, and longer than the new one")
+    files.write_text(path, "new")
+    assert path.read_text() == "new"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize(
+    "error", [OSError(errno.ENOSPC, "No space left on device"), ValueError("bug"), KeyboardInterrupt]
+)
+def test_interrupted_write_keeps_the_former_file_and_leaves_nothing_behind(tmp_path, error):
+    path = tmp_path / "x"
+    files.write_text(path, "old")
+    expected = StoreError if isinstance(error, OSError) else type(error) if isinstance(error, Exception) else error
+    with pytest.raises(expected):
+        files.write_atomically(path, fail_with(error))
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_nobody_sees_a_half_written_file(tmp_path):
+    path = tmp_path / "x"
+
+    def write(stream):
+        stream.write(b"half")
+        stream.flush()
+        assert not path.exists()
+
+    files.write_atomically(path, write)
+    assert path.read_bytes() == b"half"
+
+
+@pytest.mark.parametrize(
+    ("code", "remedy"),
+    [
+        (errno.ENOSPC, "The disk is full: free some space and run the same command again; finished work is kept."),
+        (errno.EDQUOT, "The disk quota is used up: free some space"),
+        (errno.EACCES, "Choose a folder that you may write to with --store."),
+        (errno.EROFS, "The file system is read-only: choose another folder with --store."),
+        (errno.EIO, "Choose another folder with --store."),
+    ],
+)
+def test_the_remedy_fits_the_problem(tmp_path, code, remedy):
+    path = tmp_path / "x"
+    with pytest.raises(StoreError) as caught:
+        files.write_atomically(path, fail_with(OSError(code, os.strerror(code))))
+    assert str(caught.value).startswith(f"Cannot write {path}: {os.strerror(code)}. {remedy}")
+    assert caught.value.exit_code == 2
+
+
+def test_a_file_in_the_way_of_a_folder(tmp_path):
+    (tmp_path / "runs").write_text("")
+    with pytest.raises(StoreError, match=r"Cannot write .*runs.cells.x: .* choose another folder with --store"):
+        files.write_text(tmp_path / "runs" / "cells" / "x", "")
+
+
+def test_json_round_trip(tmp_path):
+    value = {"z": [1, 2.5, None, True], "a": "é, \u2028"}
+    files.write_json(tmp_path / "x.json", value)
+    assert files.read_json(tmp_path / "x.json") == value
+
+
+def test_a_number_that_is_not_finite_is_a_bug_and_writes_nothing(tmp_path):
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        files.write_json(tmp_path / "x.json", {"loss": float("nan")})
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("content", [b'{"values": {"acc', b"", b"\xff\xfe", b"{'a': 1}"])
+def test_torn_json(tmp_path, content):
+    path = tmp_path / "x.json"
+    path.write_bytes(content)
+    with pytest.raises(StoreError) as caught:
+        files.read_json(path)
+    assert str(caught.value).startswith(f"{path} is not valid JSON (")
+    assert "Remove the file and run the same command again" in str(caught.value)
+
+
+def test_json_that_is_a_folder(tmp_path):
+    with pytest.raises(StoreError, match=r"Cannot read .*: Is a directory\. Make it a file"):
+        files.read_json(tmp_path)
+
+
+def test_an_absent_file_is_for_the_caller_to_judge(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        files.read_json(tmp_path / "none.json")

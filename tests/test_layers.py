@@ -1,0 +1,155 @@
+"""No import points up, and what must answer at once imports no heavy library.
+
+Read from the source with ``ast``: an import inside a function counts as well, for it ties the layers all the same.
+"""
+
+import ast
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+import jembench
+
+PACKAGE = Path(jembench.__file__).parent
+
+LAYERS = [
+    {"interfaces", "spec", "errors", "files"},
+    {"registry"},
+    {"packages"},
+    {"energies", "data", "devices", "grid", "seeds", "stats"},
+    {"nets"},
+    {"sampling"},
+    {"training", "metrics", "attacks"},
+    {"outcome", "suite", "evaluate", "executor", "lease", "monitor", "store", "provenance", "work"},
+    {"report"},
+    {"cli"},
+]
+"""From the bottom up."""
+
+SOCIABLE = LAYERS[0] | LAYERS[-3]
+"""What may import its neighbours in the same layer."""
+
+LIGHT = LAYERS[0] | LAYERS[1] | LAYERS[2] | LAYERS[-2] | LAYERS[-1]
+"""What answers at once, with every ``factories.py``."""
+
+HEAVY = {"foolbox", "matplotlib", "scipy", "sklearn", "torch", "torch_fidelity", "torchvision"}
+
+RANK = {unit: rank for rank, layer in enumerate(LAYERS) for unit in layer}
+
+
+class Import(NamedTuple):
+    """One imported module; ``late`` if it is imported inside a function, or for type checkers alone."""
+
+    module: str
+    line: int
+    late: bool
+
+
+def imports(path):
+    """Every import of a file. ``from a import b`` counts as both ``a`` and ``a.b``."""
+    assert path.suffix == ".py"
+    found = []
+
+    def visit(node, late):
+        if isinstance(node, ast.Import):
+            found.extend(Import(alias.name, node.lineno, late) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}:{node.lineno}: imports are absolute"
+            found.append(Import(node.module, node.lineno, late))
+            found.extend(Import(f"{node.module}.{alias.name}", node.lineno, late) for alias in node.names)
+        typing_only = isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING")
+        late = late or typing_only or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+        for child in ast.iter_child_nodes(node):
+            visit(child, late)
+
+    visit(ast.parse(path.read_text(encoding="utf-8")), False)
+    return found
+
+
+def module_name(path):
+    parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {module_name(path): path for path in sorted(PACKAGE.rglob("*.py"))}
+ROOT = "jembench"
+
+
+def unit(module):
+    """The part of the package that a module belongs to: ``jembench.data.digits`` -> ``data``."""
+    return module.split(".")[1]
+
+
+def upward(module, path):
+    """The imports of a file that its layer forbids."""
+    importer = unit(module)
+    for imported in imports(path):
+        if imported.module not in MODULES or imported.module == ROOT or unit(imported.module) == importer:
+            continue
+        target = unit(imported.module)
+        beside = RANK[target] == RANK[importer] and importer in SOCIABLE
+        if not (RANK[target] < RANK[importer] or beside):
+            yield f"{path}:{imported.line}: {importer} imports {target}"
+
+
+def loaded_with(module):
+    """What importing a module imports at once: its own modules, by way of one another, and the heavy libraries."""
+    waiting, seen, heavy = [module], set(), {}
+    while waiting:
+        current = waiting.pop()
+        if current in seen:
+            continue
+        seen.add(current)
+        for imported in imports(MODULES[current]):
+            if imported.late:
+                continue
+            top = imported.module.split(".")[0]
+            if top in HEAVY:
+                heavy.setdefault(top, f"{MODULES[current]}:{imported.line}")
+            parts = imported.module.split(".")
+            parents = {".".join(parts[: n + 1]) for n in range(len(parts))}
+            waiting.extend(parents & MODULES.keys())
+    return heavy
+
+
+def is_light(module):
+    return module == ROOT or module.endswith(".factories") or unit(module) in LIGHT
+
+
+def test_every_part_has_its_layer():
+    assert {unit(module) for module in MODULES if module != ROOT} <= RANK.keys()
+
+
+@pytest.mark.parametrize("module", [module for module in MODULES if module != ROOT])
+def test_no_import_points_up(module):
+    assert list(upward(module, MODULES[module])) == []
+
+
+@pytest.mark.parametrize("module", [module for module in MODULES if is_light(module)])
+def test_what_answers_at_once_imports_no_heavy_library(module):
+    assert loaded_with(module) == {}
+
+
+def test_an_import_that_points_up_is_found(tmp_path):
+    path = tmp_path / "errors.py"
+    path.write_text("def late():\n    from jembench import registry\n")
+    assert list(upward("jembench.errors", path)) == [f"{path}:2: errors imports registry"]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("import torch.nn as nn", [("torch.nn", False)]),
+        ("from torch import nn", [("torch", False), ("torch.nn", False)]),
+        ("def f():\n    import torch", [("torch", True)]),
+        ("class A:\n    import torch", [("torch", False)]),
+        ("try:\n    import torch\nexcept ImportError:\n    torch = None", [("torch", False)]),
+        ("from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import torch", [("torch", True)]),
+    ],
+)
+def test_imports_are_read(tmp_path, text, expected):
+    path = tmp_path / "it.py"
+    path.write_text(text)
+    found = [(imported.module, imported.late) for imported in imports(path) if "typing" not in imported.module]
+    assert found == expected
