@@ -13,11 +13,16 @@ Legend: B batch, C channels, H height, W width, K classes.
 
 from __future__ import annotations
 
+from typing import Literal
+
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from jembench.interfaces import Energy, GradEnergy
+
+Precision = Literal["float32", "bfloat16"]
+"""What the network computes in. Energies, gradients and images are float32 in either case."""
 
 
 def marginal_energy(logits: Float[Tensor, "B K"]) -> Float[Tensor, " B"]:
@@ -60,16 +65,22 @@ class LogitModel(nn.Module):
         return energy_of(self.logits(x), y)
 
 
-def grad_energy(model: Energy) -> GradEnergy:
-    """(x, y) -> (E, dE/dx) of a model, float32, without gradients of its parameters.
+def grad_energy(model: Energy, precision: Precision = "float32") -> GradEnergy:
+    """(x, y) -> (E, dE/dx) of a model, both float32, without gradients of its parameters.
 
-    ``autograd.grad`` towards x alone leaves ``.grad`` of the parameters as it was and computes none of them.
+    ``autograd.grad`` towards x alone leaves ``.grad`` of the parameters as it was and computes none of them. In
+    bfloat16 the network runs under autocast on channels-last images, which convolutions are fastest on: several times
+    the speed of float32 for a gradient whose cosine to it is above .99. The parameters are not copied or changed.
     """
+    reduced = precision == "bfloat16"
+    layout = torch.channels_last if reduced else torch.preserve_format
 
     def evaluate(x: Tensor, y: Tensor | None) -> tuple[Tensor, Tensor]:
-        with torch.enable_grad():
-            x = x.detach().requires_grad_()
-            energy = model.energy(x, y)
+        # Whatever autocast the caller is in would reach into the backward pass as well.
+        with torch.enable_grad(), torch.autocast(x.device.type, enabled=False):
+            x = x.detach().clone(memory_format=layout).requires_grad_()
+            with torch.autocast(x.device.type, torch.bfloat16, enabled=reduced):
+                energy = model.energy(x, y).float()
             (grad,) = torch.autograd.grad(energy.sum(), x)
         return energy.detach(), grad
 

@@ -81,7 +81,7 @@ class Dataset(Protocol):
     def split(self, name: SplitName) -> Split: ...
 
 
-# --- models: an nn.Module that has any of these ------------------------------------------------------------------------
+# --- models: an nn.Module that has any of these ---------------------------------------------------------------------
 
 
 @runtime_checkable

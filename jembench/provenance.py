@@ -24,8 +24,11 @@ def collect(device: str, components: list[registry.Component]) -> dict[str, Any]
         device: where it was computed, "cpu" or "cuda:0".
         components: what it was computed by; plugins are recorded with distribution, version and entry point.
     """
+    import torch
+
     return {
         **_of_process(device),
+        "threads": torch.get_num_threads(),
         "plugins": sorted({str(component) for component in components}),
         "time": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
     }
@@ -69,7 +72,6 @@ def _hardware(device: str) -> dict[str, Any]:
         "device": device,
         "processor": _processor(),
         "cores": os.cpu_count(),
-        "threads": torch.get_num_threads(),
     }
     if device.startswith("cuda"):
         hardware["gpu"] = torch.cuda.get_device_name(device)

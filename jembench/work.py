@@ -12,7 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
-from jembench import grid, provenance, seeds
+from jembench import devices, grid, provenance, seeds
 from jembench.errors import CheckpointError, Diverged, JembenchError, SpecError, StoreError, Unavailable
 from jembench.evaluate import FitEvaluation, Measured, capabilities, failed, measure, not_applicable
 from jembench.interfaces import Capability, Dataset, Executor, Metric, Samples, Trainable
@@ -94,7 +94,8 @@ class _Job:
                 if reason := self.ready.impossible.get(cell.id):
                     outcome = Outcome(status="na", reason=reason, details={"capability": True})
                     self._write(cell, Measured(outcome, {}))
-            self._measure([cell for cell in cells if cell.id not in self.ready.impossible])
+            with devices.threads_for(self.ready.dataset.spec, self.device):
+                self._measure([cell for cell in cells if cell.id not in self.ready.impossible])
         self.monitor.fit_finished(fit)
         return True
 

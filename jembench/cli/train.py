@@ -53,5 +53,6 @@ def train_or_load(fit: FitPlan, store: Store, device: str) -> FitEvaluation:
 
     store.check_writable()
     dataset = fit.dataset.make()
-    with monitor() as watching, work.waiting_lease(store, fit):
-        return work.trained(fit, dataset, store, devices.resolve(device), watching)
+    where = devices.resolve(device)
+    with monitor() as watching, work.waiting_lease(store, fit), devices.threads_for(dataset.spec, where):
+        return work.trained(fit, dataset, store, where, watching)

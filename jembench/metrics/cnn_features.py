@@ -9,8 +9,7 @@ Legend: B batch, N images, C channels, H height, W width, K classes, D = 64 feat
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +25,7 @@ from jembench.data.pixels import noise_to_model, to_float
 from jembench.errors import StoreError, Unavailable
 from jembench.files import read_json, write_atomically, write_json
 from jembench.interfaces import Dataset, DataSpec, Features, Split
+from jembench.metrics.threads import one_thread
 from jembench.spec import slug
 
 _SLOPE = 0.1
@@ -161,7 +161,7 @@ def _train(spec: DataSpec, images: UInt8[Tensor, "N C H W"], labels: Int[Tensor,
     """Train on the CPU in one thread: with more, the order of sums and so the weights would depend on their number."""
     generator = Generator().manual_seed(_RECIPE["seed"])
     images, labels = images.cpu(), labels.cpu()
-    with _one_thread(), torch.enable_grad():
+    with one_thread(), torch.enable_grad():
         net = _initialise(_uninitialised(spec), generator)
         optimiser = torch.optim.Adam(net.parameters(), lr=_RECIPE["rate"])
         schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, T_max=_RECIPE["iterations"])
@@ -198,16 +198,6 @@ def _initialise(net: SmallConvNet, generator: Generator) -> SmallConvNet:
             assert module.bias is not None
             nn.init.zeros_(module.bias)
     return net
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
 
 
 @torch.no_grad()

@@ -7,10 +7,12 @@ Legend: N generated images, M reference images, D features, R resamples.
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
+import torch
 from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
@@ -18,16 +20,18 @@ from torch import Tensor
 from jembench.interfaces import Capability, Evaluation, Measurement
 from jembench.metrics.generation import Reference, generated, reference_pool, require_images
 from jembench.metrics.protocol import bootstrap_rng, require_at_least, value_of
+from jembench.metrics.threads import one_thread
 from jembench.stats import Indices, Statistic, bootstrap_interval, multiplicities
 
-Matrix = NDArray[np.float64]
+_SMALL = 512
+"""Up to so many features, threads cost more than they save, and much more on a busy machine."""
 
 
 class Moments(NamedTuple):
-    """A fitted Gaussian."""
+    """A fitted Gaussian, float64."""
 
-    mean: Matrix  # (D,)
-    covariance: Matrix  # (D, D)
+    mean: Tensor  # (D,)
+    covariance: Tensor  # (D, D)
 
 
 def fid(generated: Float[Tensor, "N D"], reference: Float[Tensor, "M D"]) -> float:
@@ -43,16 +47,15 @@ def frechet_distance(first: Moments, second: Moments) -> float:
 
     tr (S_1 S_2)^(1/2) is the sum of the square roots of the eigenvalues of S_1^(1/2) S_2 S_1^(1/2), which is symmetric.
     """
-    eigenvalues, vectors = np.linalg.eigh(first.covariance)
-    root = vectors * np.sqrt(eigenvalues.clip(0))  # root @ root.T = S_1
-    shared = np.sqrt(np.linalg.eigvalsh(root.T @ second.covariance @ root).clip(0)).sum()
-    difference = first.mean - second.mean
-    traces = np.trace(first.covariance) + np.trace(second.covariance)
-    return float(difference @ difference + traces - 2 * shared)
+    eigenvalues, vectors = torch.linalg.eigh(first.covariance)
+    root = vectors * eigenvalues.clamp(min=0).sqrt()  # root @ root.T = S_1
+    shared = torch.linalg.eigvalsh(root.T @ second.covariance @ root).clamp(min=0).sqrt().sum()
+    traces = first.covariance.trace() + second.covariance.trace()
+    return float((first.mean - second.mean).square().sum() + traces - 2 * shared)
 
 
-def weighted_moments(features: Matrix, weights: NDArray[Any]) -> Moments:
-    """The mean and the unbiased covariance of features (N, D), each counted ``weights`` (N,) times."""
+def weighted_moments(features: Float[Tensor, "N D"], weights: Float[Tensor, " N"]) -> Moments:
+    """The mean and the unbiased covariance of features, each counted as often as its weight says."""
     n = weights.sum()
     mean = weights @ features / n
     centred = features - mean
@@ -61,11 +64,18 @@ def weighted_moments(features: Matrix, weights: NDArray[Any]) -> Moments:
 
 def resampled_fid(generated: Float[Tensor, "N D"], reference: Float[Tensor, "M D"]) -> Statistic:
     """FID of index matrices (R, N) and (R, M)."""
-    samples, real = generated.double().numpy(), reference.double().numpy()
+    samples, real = generated.double(), reference.double()
 
-    def distances(drawn_samples: Indices, drawn_real: Indices) -> NDArray[Any]:
-        pairs = zip(multiplicities(drawn_samples, len(samples)), multiplicities(drawn_real, len(real)), strict=True)
-        return np.array([frechet_distance(weighted_moments(samples, a), weighted_moments(real, b)) for a, b in pairs])
+    def distances(drawn_samples: Indices, drawn_real: Indices) -> NDArray[np.float64]:
+        of_samples = torch.from_numpy(multiplicities(drawn_samples, len(samples))).double()
+        of_real = torch.from_numpy(multiplicities(drawn_real, len(real))).double()
+        with one_thread() if samples.shape[1] <= _SMALL else nullcontext():
+            return np.array(
+                [
+                    frechet_distance(weighted_moments(samples, a), weighted_moments(real, b))
+                    for a, b in zip(of_samples, of_real, strict=True)
+                ]
+            )
 
     return distances
 

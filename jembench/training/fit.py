@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import csv
 import io
-import math
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -126,6 +125,8 @@ def _as_csv(history: list[dict[str, float]]) -> str:
 def describe(row: dict[str, float]) -> str:
     """A window of training in a few words."""
     words = [f"loss {row['loss']:.3f}"]
-    if "energy_data" in row:
-        words.append(f"E(data) {row['energy_data']:.2f} E(samples) {row['energy_samples']:.2f}")
-    return " ".join(word for word in words if not math.isnan(row["loss"]))
+    for prefix in ("", "joint_"):
+        if f"{prefix}energy_data" in row:
+            data, samples = row[f"{prefix}energy_data"], row[f"{prefix}energy_samples"]
+            words.append(f"E(data) {data:.2f} E(samples) {samples:.2f}")
+    return " ".join(words)

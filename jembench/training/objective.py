@@ -35,8 +35,8 @@ class Weights:
 def hybrid_loss(model: Classifier, batch: Batch, negatives: Negatives | None, weights: Weights) -> Loss:
     """The loss above for a model whose energies are read off its logits.
 
-    The parts are ``cross_entropy``, ``energy_data`` and ``energy_samples``: the latter two are the mean energies whose
-    difference the loss contains, and only what has a weight is computed.
+    The parts are ``cross_entropy``, the mean energies E(x) ``energy_data`` and ``energy_samples``, and the mean
+    energies E(x, y) ``joint_energy_data`` and ``joint_energy_samples``. Only what has a weight is computed.
     """
     terms: list[Tensor] = []
     parts: dict[str, Tensor] = {}
@@ -54,6 +54,6 @@ def hybrid_loss(model: Classifier, batch: Batch, negatives: Negatives | None, we
         assert negatives.y is not None
         data = joint_energy(model.logits(batch.x_labelled), batch.y_labelled).mean()
         samples = joint_energy(model.logits(negatives.x), negatives.y).mean()
-        parts |= {"energy_data": data, "energy_samples": samples}
+        parts |= {"joint_energy_data": data, "joint_energy_samples": samples}
         terms.append(weights.conditional * (data - samples))
     return Loss(torch.stack(terms).sum(), {name: part.detach() for name, part in parts.items()})

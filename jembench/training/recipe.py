@@ -107,7 +107,11 @@ def names() -> list[str]:
 
 
 def load(name: str, overrides: Sequence[str] = ()) -> Recipe:
-    """The recipe of that name, or in that TOML file, with ``key=value`` overrides such as ``epochs=5`` or ``optimizer.learning_rate=1e-3``.
+    """The recipe of that name, or in that TOML file.
+
+    Args:
+        name: ``paper``, or the path of a file whose name ends in ``.toml``.
+        overrides: ``key=value``, such as ``epochs=5`` or ``optimizer.learning_rate=1e-3``.
 
     Raises:
         SpecError: for an unknown recipe or key, or a value that does not fit.

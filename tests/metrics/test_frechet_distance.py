@@ -34,15 +34,24 @@ def test_fid_of_float32_features_is_computed_in_float64():
     assert fid(first, second) == pytest.approx(fid_in_scipy(first, second), rel=1e-9)
 
 
-@pytest.mark.parametrize("dimensions", [1, 12, 64])
+def test_the_distance_of_two_normal_distributions_is_the_closed_form():
+    def normal(mean, variance):
+        return Moments(torch.tensor([mean]).double(), torch.tensor([[variance]]).double())
+
+    assert frechet_distance(normal(0, 4), normal(1, 9)) == pytest.approx(1 + (3 - 2) ** 2)
+
+
+@pytest.mark.parametrize("dimensions", [12, 64])
 def test_the_eigenvalue_form_equals_torch_fidelitys_value(dimensions):
-    if dimensions == 1:
-        first, second = Moments(np.zeros(1), np.eye(1) * 4), Moments(np.ones(1), np.eye(1) * 9)
-        assert frechet_distance(first, second) == pytest.approx(1 + (3 - 2) ** 2)  # of two normal distributions
-        return
     first, second = features(200, 0, dimensions), features(300, 1, dimensions, scale=1.2)
     everything = np.arange(200)[None], np.arange(300)[None]
     assert resampled_fid(first, second)(*everything) == pytest.approx([fid(first, second)], rel=1e-9)
+
+
+def test_resampling_leaves_the_number_of_threads_alone():
+    threads, first = torch.get_num_threads(), features(30, 0)
+    resampled_fid(first, first)(np.arange(30)[None], np.arange(30)[None])
+    assert torch.get_num_threads() == threads
 
 
 def test_the_resampled_fid_is_the_fid_of_the_resample():
@@ -54,9 +63,9 @@ def test_the_resampled_fid_is_the_fid_of_the_resample():
 
 
 def test_weighted_moments_are_those_of_the_repeated_features():
-    x, weights = features(20, 0).double().numpy(), np.arange(20)
-    repeated = np.repeat(x, weights, axis=0)
-    mean, covariance = weighted_moments(x, weights)
+    x, weights = features(20, 0).double(), torch.arange(20)
+    repeated = x.repeat_interleave(weights, dim=0).numpy()
+    mean, covariance = weighted_moments(x, weights.double())
     np.testing.assert_allclose(mean, repeated.mean(axis=0), rtol=1e-12)
     np.testing.assert_allclose(covariance, np.cov(repeated, rowvar=False), rtol=1e-10)
 

@@ -1,0 +1,38 @@
+"""Run from a folder elsewhere, in an environment that holds the wheels alone: does the installed package work?
+
+Usage: python smoke.py SOURCE_TREE
+"""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import jembench
+import jembench_suites
+
+COMMAND = [str(Path(sys.executable).with_name("jembench"))]
+
+
+def run(*arguments):
+    """Run jembench and give what it prints."""
+    finished = subprocess.run([*COMMAND, *arguments], capture_output=True, text=True)
+    assert finished.returncode == 0, finished.stderr
+    return finished.stdout
+
+
+def main(source):
+    """Check where the package lies, that its data came along, and that the main command works."""
+    for package in (jembench, jembench_suites):
+        assert not Path(package.__file__).is_relative_to(source), f"{package.__file__} is the source tree's"
+    assert {"digits", "paper", "code"} <= {Path(file).stem for file in Path(jembench_suites.__path__[0], "recipes").iterdir()}
+    assert "hybrid" in run("list", "suites")
+    arguments = ["hybrid", "--models", "jem,baseline", "--set", "epochs=1", "--limit", "100", "--format", "json"]
+    first = json.loads(run("run", *arguments))
+    assert len(first["rows"]) == 2, first
+    assert json.loads(run("run", *arguments)) == first
+    print(f"jembench {jembench.__version__} works as installed in {Path(jembench.__file__).parent}")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,140 @@
+"""The replay buffer and the chains that live in it."""
+
+import pytest
+import torch
+
+from jembench import registry
+from jembench.errors import CheckpointError, SpecError
+from jembench.interfaces import DataSpec
+from jembench.sampling import chain
+from jembench.sampling.pcd import PersistentChains
+from jembench.sampling.replay import ReplayBuffer
+from jembench.sampling.sgld import Langevin
+
+DATA = DataSpec(name="toy", shape=(1, 2, 2), num_classes=5)
+
+
+ONE_CLASS = torch.zeros(5, dtype=torch.int64)
+
+
+def seeded(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def flat(x, y):
+    """An energy without slopes: chains stay where they are."""
+    return torch.zeros(len(x)), torch.zeros_like(x)
+
+
+def chains(*, reinit=0.0, size=20, steps=3, noise=0.0):
+    return PersistentChains(DATA, Langevin(steps=steps, step_size=1, noise=noise), buffer_size=size, reinit=reinit)
+
+
+def test_slots_are_drawn_without_replacement():
+    buffer = ReplayBuffer(20, DATA)
+    assert sorted(buffer.draw(20, seeded()).tolist()) == list(range(20))
+    many = torch.stack([buffer.draw(5, seeded(seed)) for seed in range(2000)])
+    assert all(len(set(row)) == 5 for row in many.tolist())
+    counts = torch.bincount(many.flatten(), minlength=20)
+    assert float((counts - 500).abs().max()) < 5 * (500 * 0.95) ** 0.5
+
+
+def test_slots_of_a_class_belong_to_it_and_are_different():
+    buffer = ReplayBuffer(20, DATA)
+    y = torch.tensor([0, 4, 4, 4, 4, 2, 0])
+    slots = buffer.draw_of_class(y, seeded())
+    assert torch.equal(buffer.class_of(slots), y)
+    assert len(set(slots.tolist())) == len(y)
+
+
+def test_every_slot_of_a_class_is_drawn_equally_often():
+    buffer = ReplayBuffer(20, DATA)
+    drawn = torch.cat([buffer.draw_of_class(torch.tensor([3, 3]), seeded(seed)) for seed in range(2000)])
+    counts = torch.bincount(drawn, minlength=20)[12:16]
+    assert counts.sum() == 4000
+    assert float((counts - 1000).abs().max()) < 5 * (1000 * 0.5) ** 0.5
+
+
+@pytest.mark.parametrize(
+    ("act", "text"),
+    [
+        (lambda: chains().init(21, generator=seeded()), "A batch of 21 chains does not fit a replay buffer of 20"),
+        (lambda: chains().init(5, ONE_CLASS, generator=seeded()), "5 chains of one class"),
+        (lambda: chains(size=21).init(5, ONE_CLASS, generator=seeded()), "multiple of the number of classes"),
+    ],
+)
+def test_a_buffer_that_is_too_small_is_an_error_that_says_so(act, text):
+    with pytest.raises(SpecError, match=text):
+        act()
+
+
+def test_chains_go_on_where_they_were_left_and_grow_older():
+    sampler = chains()
+    first = chain.draw(sampler, 20, flat, seeded(1))
+    second = sampler.init(20, generator=seeded(2))
+    assert torch.equal(second.x[second.slots.argsort()], first.x[first.slots.argsort()])
+    assert sampler.buffer.ages.tolist() == [3] * 20
+
+
+def test_a_slot_never_used_starts_from_noise():
+    state = chains().init(20, generator=seeded())
+    assert float(state.x.abs().max()) <= 1
+    assert float(state.x.std()) == pytest.approx(3**-0.5, abs=0.1)
+
+
+def test_restarts_happen_at_their_rate_and_begin_a_new_life():
+    sampler = chains(reinit=0.25, size=2000)
+    chain.draw(sampler, 2000, flat, seeded(1))
+    chain.draw(sampler, 2000, flat, seeded(2))
+    restarted = int((sampler.buffer.ages == 3).sum())
+    assert restarted + int((sampler.buffer.ages == 6).sum()) == 2000
+    assert abs(restarted - 500) < 5 * (500 * 0.75) ** 0.5
+
+
+def test_looking_at_the_samples_does_not_touch_the_buffer():
+    sampler = chains()
+    chain.draw(sampler, 10, flat, seeded())
+    kept = sampler.kept()
+    assert len(kept.x) == 10
+    before = sampler.buffer.images.clone()
+    kept.x.zero_()
+    assert torch.equal(sampler.buffer.images, before)
+
+
+def test_conditional_chains_know_their_classes():
+    sampler = chains()
+    y = torch.tensor([0, 1, 1, 4])
+    chain.draw(sampler, 4, flat, seeded(), y)
+    assert sorted(sampler.kept().y.tolist()) == [0, 1, 1, 4]
+
+
+def test_the_state_brings_the_chains_back():
+    sampler, other = chains(noise=0.1), chains(noise=0.1)
+    chain.draw(sampler, 10, flat, seeded(), torch.arange(10) % 5)
+    other.load_state_dict({name: value.clone() for name, value in sampler.state_dict().items()})
+    assert torch.equal(
+        chain.draw(sampler, 10, flat, seeded(3), torch.arange(10) % 5).x,
+        chain.draw(other, 10, flat, seeded(3), torch.arange(10) % 5).x,
+    )
+
+
+def test_a_buffer_of_another_size_is_refused():
+    with pytest.raises(CheckpointError, match=r"\(20, 1, 2, 2\).*\(40, 1, 2, 2\)"):
+        chains(size=40).load_state_dict(chains(size=20).state_dict())
+
+
+def test_the_registered_samplers_are_made_of_their_specs():
+    sampler = registry.resolve("samplers", "pcd:steps=7,step_size=0.5,noise=0,buffer=30,reinit=0.1").make(DATA)
+    assert (sampler.steps, sampler.buffer.size, sampler.reinit) == (7, 30, 0.1)
+    assert sampler.langevin == Langevin(steps=7, step_size=0.5, noise=0.0)
+    assert registry.resolve("samplers", "sgld").make(DATA).steps == 100
+
+
+def test_the_mode_of_every_module_is_put_back():
+    net = torch.nn.Sequential(torch.nn.Dropout(), torch.nn.BatchNorm2d(1).eval())
+    with chain.mode(net, train=False):
+        assert not any(module.training for module in net.modules())
+    assert [module.training for module in net] == [True, False]
+    with pytest.raises(ZeroDivisionError), chain.mode(net, train=True):
+        raise ZeroDivisionError
+    assert [module.training for module in net] == [True, False]

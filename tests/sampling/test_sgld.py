@@ -1,0 +1,76 @@
+"""The Langevin update against closed forms, and short-run chains."""
+
+import math
+
+import pytest
+import torch
+
+from jembench.interfaces import DataSpec
+from jembench.sampling import chain
+from jembench.sampling.sgld import Langevin, ShortRun, langevin_step, uniform_start
+
+DATA = DataSpec(name="toy", shape=(2, 3, 5), num_classes=4)
+
+
+def seeded(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def quadratic(variance):
+    """The energy |x|^2 / (2 variance), whose density is a Gaussian."""
+
+    def grad_energy(x, y):
+        return x.flatten(1).square().sum(1) / (2 * variance), x / variance
+
+    return grad_energy
+
+
+@pytest.mark.parametrize(("step_size", "noise", "variance"), [(0.1, 0.3, 1.0), (0.5, 0.2, 0.7), (1.0, 0.01, 2.0)])
+def test_stationary_variance_is_that_of_the_closed_form(step_size, noise, variance):
+    sampler = ShortRun(DATA, Langevin(steps=200, step_size=step_size, noise=noise))
+    end = chain.draw(sampler, 2000, quadratic(variance), seeded()).x
+    expected = noise**2 * variance**2 / (step_size * (2 * variance - step_size))
+    standard_error = expected * math.sqrt(2 / end.numel())
+    assert abs(float(end.var()) - expected) < 5 * standard_error
+    assert abs(float(end.mean())) < 5 * math.sqrt(expected / end.numel())
+
+
+def test_proper_noise_samples_the_gaussian_itself_as_the_step_goes_to_zero():
+    step_size, variance = 0.01, 0.25
+    sampler = ShortRun(DATA, Langevin(steps=400, step_size=step_size, noise=math.sqrt(2 * step_size)))
+    end = chain.draw(sampler, 1000, quadratic(variance), seeded()).x
+    assert float(end.var()) == pytest.approx(variance / (1 - step_size / (2 * variance)), rel=0.05)
+
+
+def test_nothing_moves_without_a_gradient_and_without_noise():
+    x = torch.randn(4, *DATA.shape)
+    assert torch.equal(langevin_step(x, torch.zeros_like(x), step_size=1, noise=0, generator=seeded()), x)
+
+
+def test_the_step_goes_downhill():
+    x = torch.ones(1, *DATA.shape)
+    assert torch.equal(langevin_step(x, x, step_size=0.25, noise=0, generator=seeded()), 0.75 * x)
+
+
+def test_the_start_fills_the_bounds():
+    data = DataSpec(name="toy", shape=(1, 8, 8), num_classes=0, bounds=(-0.5, 2.0))
+    x = uniform_start(2000, data, seeded())
+    assert -0.5 <= float(x.min()) < -0.49
+    assert 1.99 < float(x.max()) <= 2.0
+    assert float(x.mean()) == pytest.approx(0.75, abs=0.01)
+
+
+def test_chains_are_repeatable_by_seed_and_leave_the_global_generator_alone():
+    sampler = ShortRun(DATA, Langevin(steps=3, step_size=0.1, noise=0.1))
+    before = torch.get_rng_state()
+    first = chain.draw(sampler, 5, quadratic(1), seeded(7)).x
+    assert torch.equal(first, chain.draw(sampler, 5, quadratic(1), seeded(7)).x)
+    assert not torch.equal(first, chain.draw(sampler, 5, quadratic(1), seeded(8)).x)
+    assert torch.equal(before, torch.get_rng_state())
+
+
+def test_a_short_run_keeps_nothing():
+    sampler = ShortRun(DATA, Langevin(steps=1, step_size=1, noise=0))
+    chain.draw(sampler, 3, quadratic(1), seeded())
+    assert sampler.kept() is None
+    assert sampler.state_dict() == {}

@@ -1,0 +1,72 @@
+"""A task small enough to train in a second."""
+
+import pytest
+import torch
+
+from jembench import seeds
+from jembench.energies import LogitModel
+from jembench.interfaces import DataSpec, Split
+from jembench.training import recipe as recipes
+from jembench.training.loop import Trainer
+from jembench.training.objective import Weights, hybrid_loss
+
+DATA = DataSpec(name="toy", shape=(1, 4, 4), num_classes=3)
+
+
+class Toy(LogitModel):
+    """A linear classifier, trained as JEM."""
+
+    chains = "marginal"
+    weights = Weights(cross_entropy=1, marginal=1)
+
+    def training_loss(self, batch, negatives):
+        return hybrid_loss(self, batch, negatives, self.weights)
+
+
+class ToyFactored(Toy):
+    chains = "conditional"
+    weights = Weights(conditional=1)
+
+
+class ToyClassifier(Toy):
+    chains = "none"
+    weights = Weights(cross_entropy=1)
+
+
+def toy_images(n=90):
+    """Three classes that differ in the brightness of the image."""
+    labels = torch.arange(n) % 3
+    noise = torch.randint(0, 40, (n, 1, 4, 4), generator=torch.Generator().manual_seed(0))
+    return Split((noise + 100 * labels[:, None, None, None]).clamp(max=255).to(torch.uint8), labels)
+
+
+def toy_recipe(**overrides):
+    settings = {
+        "epochs": 4,
+        "batch_size": 9,
+        "log_every": 4,
+        "checkpoint_every": 8,
+        "data.validation": 9,
+        "chains.sampler": '"pcd:steps=3,buffer=30,step_size=0.1"',
+        "optimizer.learning_rate": 0.01,
+        **overrides,
+    }
+    return recipes.load("digits", [f"{key}={value}" for key, value in settings.items()])
+
+
+@pytest.fixture
+def make_trainer():
+    """Trainers of the same seed begin alike."""
+
+    def make(model=Toy, *, seed=0, images=None, **overrides):
+        with seeds.initialising(seed):
+            net = model(torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(16, 3)))
+        device = torch.device("cpu")
+        return Trainer(net, DATA, images or toy_images(), toy_recipe(**overrides), seed=seed, device=device)
+
+    return make
+
+
+@pytest.fixture
+def toy_models():
+    return {"jem": Toy, "factored": ToyFactored, "classifier": ToyClassifier}
