@@ -4,14 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Literal
 
 import torch
 
+from jembench.energies import Precision
 from jembench.errors import SpecError, Unavailable
 from jembench.interfaces import DataSpec
 
 SMALL = 1024
 """Images of up to so many numbers are worked on by one thread of the CPU."""
+
+
+def sampling_precision(
+    wanted: Literal["float32", "bfloat16", "auto"], data: DataSpec, device: torch.device
+) -> Precision:
+    """What chains are computed in: for ``auto`` bfloat16 wherever the hardware multiplies it faster than float32.
+
+    On small images the network is not what takes the time, and float32 costs nothing.
+    """
+    if wanted != "auto":
+        return wanted
+    if device.type == "cuda":
+        faster = torch.cuda.is_bf16_supported()
+    else:
+        faster = data.dimensions > SMALL and bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
+    return "bfloat16" if faster else "float32"
 
 
 @contextmanager

@@ -17,6 +17,7 @@ from jembench.data.augment import Augmentation
 from jembench.data.batches import ImageSource, IndexStream
 from jembench.data.holdout import holdout
 from jembench.data.pixels import to_float
+from jembench.devices import sampling_precision
 from jembench.energies import grad_energy
 from jembench.errors import CheckpointError, SpecError
 from jembench.interfaces import Batch, DataSpec, Loss, Negatives, Sampler, Split, Trainable
@@ -65,6 +66,7 @@ class Trainer:
         self.generators = {name: seeds.generator(seed, name, device) for name in ("images", "chains")}
         self.optimizer = make_optimizer(model, recipe.optimizer)
         self.augmentation = Augmentation(pad=recipe.data.pad, flip=recipe.data.flip)
+        self.precision = sampling_precision(recipe.chains.precision, data, device)
         self.iteration = 0
 
     @property
@@ -109,7 +111,9 @@ class Trainer:
             return None
         y = batch.y_labelled if self.model.chains == "conditional" else None
         with chain.mode(self.model, train=self.recipe.chains.mode == "train"):
-            state = chain.draw(self.sampler, len(batch.x), grad_energy(self.model), self.generators["chains"], y)
+            state = chain.draw(
+                self.sampler, len(batch.x), grad_energy(self.model, self.precision), self.generators["chains"], y
+            )
         return Negatives(state.x, state.y)
 
     def validate(self) -> Validation | None:

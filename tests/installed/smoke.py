@@ -25,7 +25,8 @@ def main(source):
     """Check where the package lies, that its data came along, and that the main command works."""
     for package in (jembench, jembench_suites):
         assert not Path(package.__file__).is_relative_to(source), f"{package.__file__} is the source tree's"
-    assert {"digits", "paper", "code"} <= {Path(file).stem for file in Path(jembench_suites.__path__[0], "recipes").iterdir()}
+    recipes = {file.stem for file in Path(jembench_suites.__path__[0], "recipes").iterdir()}
+    assert {"digits", "paper", "code"} <= recipes
     assert "hybrid" in run("list", "suites")
     arguments = ["hybrid", "--models", "jem,baseline", "--set", "epochs=1", "--limit", "100", "--format", "json"]
     first = json.loads(run("run", *arguments))
