@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Literal
 
 import torch
@@ -33,20 +33,24 @@ def sampling_precision(
 
 
 @contextmanager
-def threads_for(data: DataSpec, device: torch.device) -> Iterator[None]:
-    """Let PyTorch use one CPU thread while it works on small images, and as many as before afterwards.
+def one_thread() -> Iterator[None]:
+    """PyTorch computes in one thread of the CPU, and in as many as before afterwards."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def threads_for(data: DataSpec, device: torch.device) -> AbstractContextManager[None]:
+    """One CPU thread while PyTorch works on small images.
 
     A step of the small net on 8x8 images takes 3.0 ms with two threads and 4.6 with one (two cores of an AMD EPYC),
     but up to 100 ms with two threads as soon as another process wants a core, for they wait for each other at every
     layer. With one thread the numbers are also the same whatever the number of cores.
     """
-    before = torch.get_num_threads()
-    if device.type == "cpu" and data.dimensions <= SMALL:
-        torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
+    return one_thread() if device.type == "cpu" and data.dimensions <= SMALL else nullcontext()
 
 
 def resolve(name: str) -> torch.device:

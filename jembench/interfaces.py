@@ -270,6 +270,7 @@ class FeatureNetwork(Protocol):
         ...
 
 
+@runtime_checkable
 class Evaluation(Protocol):
     """One trained model under evaluation. What several metrics need is computed once and shared."""
 
@@ -322,6 +323,7 @@ class Metric(Protocol):
 # --- executors --------------------------------------------------------------------------------------------------------
 
 
+@runtime_checkable
 class Executor(Protocol):
     """Runs jobs here or elsewhere. One job works on one fit and all its cells."""
 

@@ -1,4 +1,8 @@
-"""Leases: a file that says who works on something, so that two processes on one store never do the same work."""
+"""Leases: a file that says who works on something, so that two processes on one store never do the same work.
+
+Whoever works holds a lock on the file as well. The system frees it the moment the process ends, however it ends, so
+on one machine the lock alone decides. Another machine may not see it and goes by the time of the last sign of life.
+"""
 
 from __future__ import annotations
 
@@ -7,75 +11,101 @@ import json
 import os
 import platform
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import IO
 
 from jembench.files import cannot_write
 
 LIFETIME = 120.0
-"""Seconds without a sign of life after which a lease may be taken over; it is renewed four times in that time."""
+"""Seconds without a sign of life after which another machine may take a lease over; four signs are due in them."""
 
 
 @contextmanager
 def lease(path: Path, lifetime: float = LIFETIME) -> Iterator[bool]:
     """Hold the lease at ``path``: gives True, or False if a living process holds it.
 
-    A holder that was killed on this machine is known to be dead at once; one elsewhere after ``lifetime`` seconds.
-
     Raises:
         StoreError: if the file cannot be written.
     """
-    if not _acquire(path, lifetime):
+    held = _acquire(path, lifetime)
+    if held is None:
         yield False
         return
     stopped = threading.Event()
-    renewal = threading.Thread(target=_renew, args=(path, lifetime, stopped), daemon=True)
+    renewal = threading.Thread(target=_renew, args=(held, lifetime, stopped), daemon=True)
     renewal.start()
     try:
         yield True
     finally:
         stopped.set()
         renewal.join()
-        path.unlink(missing_ok=True)
+        _release(path, held)
 
 
-def _acquire(path: Path, lifetime: float) -> bool:
+def _acquire(path: Path, lifetime: float) -> IO[str] | None:
+    """The locked file, or None."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with (path.parent / ".guard").open("w") as guard:
-            fcntl.flock(guard, fcntl.LOCK_EX)  # between the look and the writing nobody else may come
-            if _alive(path, lifetime):
-                return False
-            path.write_text(json.dumps({"host": platform.node(), "pid": os.getpid(), "since": time.time()}))
-            return True
+        with _guarded(path) as now:
+            file = path.open("a+")
+            if not _lock(file) or _held_elsewhere(file, now, lifetime):
+                file.close()
+                return None
+            file.truncate(0)
+            json.dump({"host": platform.node(), "pid": os.getpid()}, file)
+            file.flush()
+            return file
     except OSError as error:
         raise cannot_write(path, error) from error
 
 
-def _alive(path: Path, lifetime: float) -> bool:
-    try:
-        holder = json.loads(path.read_text())
-        age = time.time() - path.stat().st_mtime
-    except (FileNotFoundError, ValueError):  # absent, or torn by a full disk
-        return False
-    if holder.get("host") == platform.node() and not _running(int(holder["pid"])):
-        return False
-    return age < lifetime
+def _release(path: Path, held: IO[str]) -> None:
+    with suppress(OSError), _guarded(path):  # a store that somebody removed meanwhile needs no release
+        if _is_mine(held) and os.path.samestat(os.fstat(held.fileno()), path.stat()):
+            path.unlink()
+    held.close()
 
 
-def _running(pid: int) -> bool:
+@contextmanager
+def _guarded(path: Path) -> Iterator[float]:
+    """Nobody else acquires or releases meanwhile. Gives the time by the clock of the store's file system."""
+    with (path.parent / ".guard").open("w") as guard:
+        fcntl.flock(guard, fcntl.LOCK_EX)
+        os.utime(guard.fileno())
+        yield os.fstat(guard.fileno()).st_mtime
+
+
+def _lock(file: IO[str]) -> bool:
     try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
         return False
-    except PermissionError:
-        return True
     return True
 
 
-def _renew(path: Path, lifetime: float, stopped: threading.Event) -> None:
+def _held_elsewhere(file: IO[str], now: float, lifetime: float) -> bool:
+    host = _host(file)
+    return host not in ("", platform.node()) and now - os.fstat(file.fileno()).st_mtime < lifetime
+
+
+def _host(file: IO[str]) -> str:
+    """Who wrote the file; empty if it is new, or torn by a full disk."""
+    file.seek(0)
+    try:
+        return str(json.load(file)["host"])
+    except (ValueError, LookupError, TypeError):
+        return ""
+
+
+def _is_mine(held: IO[str]) -> bool:
+    """False if another machine took the lease over while this one was asleep."""
+    return _host(held) == platform.node()
+
+
+def _renew(held: IO[str], lifetime: float, stopped: threading.Event) -> None:
     while not stopped.wait(lifetime / 4):
-        with suppress(FileNotFoundError):  # somebody emptied the store: the work in hand is finished all the same
-            os.utime(path)
+        with suppress(OSError):  # a sign of life that fails is made up for by the next
+            if _is_mine(held):
+                os.utime(held.fileno())

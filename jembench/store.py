@@ -11,11 +11,12 @@ What a process did not finish is simply not there, so running the same command a
 
 from __future__ import annotations
 
+import zipfile
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from jembench import outcome
 from jembench.errors import StoreError
@@ -69,36 +70,31 @@ class Store:
         """
         probe = self.root / ".writable"
         write_atomically(probe, lambda stream: stream.write(b""))
-        probe.unlink()
+        probe.unlink(missing_ok=True)  # another process may have looked at the same time
 
     # --- fits ---------------------------------------------------------------------------------------------------------
 
     def fit_folder(self, key: FitKey) -> Path:
         """Where a fit lives."""
-        return self.root / "fits" / file_name(f"{key.model}-{key.dataset}-{key.recipe}-s{key.seed}", key.id)
+        return self._place("fits", f"{key.model}-{key.dataset}-{key.recipe}-s{key.seed}", key.id, "")
 
     def read_fit(self, key: FitKey) -> FitRecord | None:
         """What is known of a fit; None if it has not been finished.
 
+        A record that is torn is as good as absent: the fit goes on from its last checkpoint and writes it again.
+
         Raises:
-            StoreError: if the record is torn or of a newer version.
+            StoreError: if the record was written by a newer version.
         """
         path = self.fit_folder(key) / "fit.json"
-        if not path.exists():
-            return None
-        record = read_json(path)
+        record = _read(path)
         try:
-            if record["schema"] > outcome.SCHEMA:
-                raise StoreError(f"{path} was written by a newer jembench. Update jembench, or choose another --store.")
             return FitRecord(
                 key=outcome.fit_key_from_json(record["key"], str(path)),
                 **{name: record[name] for name in FitRecord._fields if name != "key"},
             )
-        except (KeyError, TypeError) as error:
-            raise StoreError(
-                f"{path} is not the record of a fit ({type(error).__name__}: {error}). Remove the file and run the "
-                "same command again; the fit goes on from its last checkpoint."
-            ) from error
+        except (KeyError, TypeError, StoreError):
+            return None
 
     def write_fit(self, record: FitRecord) -> None:
         """Write a fit's record: from now on the fit is finished."""
@@ -109,18 +105,19 @@ class Store:
 
     def cell_path(self, cell_id: str, name: str) -> Path:
         """Where a cell's outcome lies; ``name`` is for human eyes."""
-        return self.root / "cells" / f"{file_name(name, cell_id)}.json"
+        return self._place("cells", name, cell_id, ".json")
 
     def read_cell(self, cell_id: str, name: str) -> Cell | None:
-        """A cell's outcome, or None. One that is torn is as good as absent: it will be computed again."""
+        """A cell's outcome, or None. One that is torn is as good as absent: it will be computed again.
+
+        Raises:
+            StoreError: if it was written by a newer version.
+        """
         path = self.cell_path(cell_id, name)
-        if not path.exists():
-            return None
+        record = _read(path)
         try:
-            return outcome.from_json(read_json(path), str(path))
-        except StoreError as error:
-            if "newer jembench" in str(error):
-                raise
+            return outcome.from_json(record, str(path))
+        except StoreError:
             return None
 
     def is_settled(self, cell_id: str, name: str) -> bool:
@@ -136,22 +133,35 @@ class Store:
     def write_cell(self, cell: Cell, name: str, arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
         """Write a cell, its arrays first: a cell that can be read is complete."""
         if arrays:
-            import numpy as np
-
-            path = self.root / "arrays" / f"{file_name(name, cell.id)}.npz"
-            write_atomically(path, lambda stream: np.savez_compressed(stream, allow_pickle=False, **arrays))
+            write_atomically(self.arrays_path(cell.id, name), lambda stream: _write_arrays(stream, arrays))
         write_json(self.cell_path(cell.id, name), outcome.to_json(cell))
+
+    def arrays_path(self, cell_id: str, name: str) -> Path:
+        """Where a cell's per-example values lie, if it has any."""
+        return self._place("arrays", name, cell_id, ".npz")
 
     def contents(self) -> Contents:
         """Every cell in the store. A file that is not a cell is reported and passed over."""
-        cells: list[Cell] = []
+        cells: dict[str, Cell] = {}
         problems: list[str] = []
         for path in self._files("cells"):
             try:
-                cells.append(outcome.from_json(read_json(path), str(path)))
+                if path.suffix != ".json":
+                    raise StoreError(f"{path} is not a cell, and is passed over.")
+                cell = outcome.from_json(read_json(path), str(path))
+                if cell.id in cells:
+                    raise StoreError(f"{path} holds the cell {cell.id} a second time, and is passed over.")
+                cells[cell.id] = cell
+            except FileNotFoundError:
+                problems.append(f"{path} is gone, or a link to nothing.")
             except StoreError as error:
                 problems.append(str(error))
-        return Contents(cells, problems)
+        return Contents(list(cells.values()), problems)
+
+    def _place(self, folder: str, name: str, identity: str, ending: str) -> Path:
+        """Where something lies: the identity alone decides, for the same thing may have gone by another name."""
+        path = self.root / folder / f"{file_name(name, identity)}{ending}"
+        return path if path.exists() else next(path.parent.glob(f"*-{identity}{ending}"), path)
 
     def _files(self, folder: str) -> Iterable[Path]:
         try:
@@ -176,3 +186,32 @@ class Store:
 def file_name(name: str, identity: str) -> str:
     """A name that a person reads and a program can rely on."""
     return f"{slug(name)}-{identity}"
+
+
+def _read(path: Path) -> Any:
+    """A record; None if there is none, or it is torn.
+
+    Raises:
+        StoreError: if it was written by a newer version.
+    """
+    try:
+        record = read_json(path)
+    except (FileNotFoundError, StoreError):
+        return None
+    schema = record.get("schema") if isinstance(record, dict) else None
+    if isinstance(schema, int) and schema > outcome.SCHEMA:
+        raise StoreError(
+            f"{path} was written by a newer jembench (schema {schema}, this one reads up to {outcome.SCHEMA}). "
+            "Update jembench, or choose another folder with --store."
+        )
+    return record
+
+
+def _write_arrays(stream: IO[bytes], arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
+    """What ``np.savez_compressed`` writes, for labels of any name and never as a pickle."""
+    from numpy.lib import format as npy
+
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
+        for label, array in arrays.items():
+            with archive.open(f"{label}.npy", "w", force_zip64=True) as member:
+                npy.write_array(member, array, allow_pickle=False)

@@ -6,7 +6,6 @@ and every identity known, before anything is computed.
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -48,11 +47,8 @@ def load(name: str) -> Suite:
     files = packages.files()
     if name not in files:
         raise unknown("suite", name, files, "jembench list suites")
-    try:
-        fields = tomllib.loads(files[name].read_text(encoding="utf-8"))
-    except tomllib.TOMLDecodeError as error:
-        raise SpecError(f"{files[name]} is not valid TOML: {error}. Mend the file.") from error
-    return recipes.read(Suite, {"name": name, **fields}, f"suite {name}")
+    fields = recipes.parse(files[name].read_bytes(), str(files[name]))
+    return recipes.read(Suite, fields, f"suite {name}", name=name)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,11 +62,17 @@ class FitPlan:
 
     @cached_property
     def key(self) -> FitKey:
-        """The fit's names, and the hash of all that makes it what it is."""
+        """The fit's names, and the hash of all that makes it what it is.
+
+        Raises:
+            SpecError: if the recipe's sampler does not exist or has no such option.
+        """
+        recipe = self.recipe.identity
+        recipe["chains"]["sampler"] = _identity(registry.resolve("samplers", self.recipe.chains.sampler))
         identity = {
-            "model": self.model.bound.identity,
-            "dataset": self.dataset.bound.identity,
-            "recipe": self.recipe.identity,
+            "model": _identity(self.model),
+            "dataset": _identity(self.dataset),
+            "recipe": recipe,
             "seed": self.seed,
         }
         return FitKey(
@@ -96,12 +98,18 @@ class CellPlan:
     @cached_property
     def id(self) -> str:
         """The hash of all that makes the outcome what it is."""
-        return stable_hash({"fit": self.fit.key.id, "metric": self.metric.bound.identity, "limit": self.limit})
+        return stable_hash({"fit": self.fit.key.id, "metric": _identity(self.metric), "limit": self.limit})
 
     @property
     def name(self) -> str:
         """For human eyes."""
         return f"{self.metric}-{self.fit.key.model}-{self.fit.key.dataset}-s{self.fit.seed}"
+
+
+def _identity(resolved: Resolved) -> dict[str, Any]:
+    """What a component is: its name in its distribution, whatever else is installed, and every option."""
+    component = resolved.component
+    return {**resolved.bound.identity, "name": component.name, "distribution": component.distribution}
 
 
 class Plan(NamedTuple):
@@ -134,8 +142,11 @@ def make_plan(
     Raises:
         SpecError: for any name or option that does not exist, before anything is computed.
     """
+    for needed in ("models", "datasets", "metrics", "seeds"):
+        if not getattr(suite, needed):
+            raise SpecError(f"There is nothing to run: the suite {suite.name} was left without {needed}. Name some.")
     metric_names = {spec.parse(metric).name for metric in suite.metrics}
-    for_metrics = [setting for setting in settings if setting.partition(".")[0] in metric_names]
+    for_metrics = [setting for setting in settings if _owner(setting) in metric_names]
     for_recipe = [setting for setting in settings if setting not in for_metrics]
     metrics = [registry.resolve("metrics", _with_options(metric, for_metrics)) for metric in suite.metrics]
     models = [registry.resolve("models", model) for model in suite.models]
@@ -150,15 +161,19 @@ def make_plan(
     return Plan(suite, list({cell.id: cell for cell in cells}.values()))
 
 
+def _owner(setting: str) -> str:
+    """Whose option is set: ``ece`` of ``ece.bins=15``. An import path has dots of its own."""
+    return setting.partition("=")[0].rpartition(".")[0]
+
+
 def _with_options(metric: str, settings: Sequence[str]) -> str:
     """The metric's spec with the command line's options in it."""
     parsed = spec.parse(metric)
     options = dict(parsed.arguments)
     for setting in settings:
         target, _, value = setting.partition("=")
-        name, _, option = target.partition(".")
-        if name == parsed.name:
-            options[option] = value
+        if _owner(setting) == parsed.name:
+            options[target.rpartition(".")[2]] = value
     return str(spec.Spec(parsed.name, tuple(sorted(options.items()))))
 
 

@@ -22,10 +22,10 @@ from torch import Generator, Tensor, nn
 from torch.nn import functional as F
 
 from jembench.data.pixels import noise_to_model, to_float
+from jembench.devices import one_thread
 from jembench.errors import StoreError, Unavailable
 from jembench.files import read_json, write_atomically, write_json
 from jembench.interfaces import Dataset, DataSpec, Features, Split
-from jembench.metrics.threads import one_thread
 from jembench.spec import slug
 
 _SLOPE = 0.1

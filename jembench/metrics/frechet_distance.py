@@ -17,12 +17,13 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
 
+from jembench.devices import one_thread
 from jembench.interfaces import Capability, Evaluation, Measurement
 from jembench.metrics.generation import Reference, generated, reference_pool, require_images
 from jembench.metrics.protocol import bootstrap_rng, require_at_least, value_of
-from jembench.metrics.threads import one_thread
 from jembench.stats import Indices, Statistic, bootstrap_interval, multiplicities
 
+_RESAMPLES = 200
 _SMALL = 512
 """Up to so many features, threads cost more than they save, and much more on a busy machine."""
 
@@ -84,18 +85,22 @@ def resampled_fid(generated: Float[Tensor, "N D"], reference: Float[Tensor, "M D
 class FrechetDistance:
     """FID of a model's samples against a part of the dataset, lower is better, with a bootstrap interval.
 
-    The interval resamples generated and reference images. With Inception's 2,048 features a resample takes about ten
-    seconds on two cores; ``resamples=0`` leaves the interval out.
+    The interval resamples generated and reference images. With Inception's 2,048 features a resample takes about half
+    a minute on two busy cores: there the interval is left out unless a number of resamples is asked for.
+
+    Args:
+        resamples: of the bootstrap; None: 200 for up to 512 features, else none.
     """
 
     features: str = "auto"
     reference: Reference = "train"
-    resamples: int = 200
+    resamples: int | None = None
     name: ClassVar[str] = "fid"
     requires: ClassVar[frozenset[Capability]] = frozenset({"samples"})
 
     def __post_init__(self) -> None:
-        require_at_least(0, self.name, resamples=self.resamples)
+        if self.resamples is not None:
+            require_at_least(0, self.name, resamples=self.resamples)
 
     def compute(self, evaluation: Evaluation) -> Measurement:
         sample = generated(evaluation, self.features)
@@ -111,10 +116,15 @@ class FrechetDistance:
             sample.n,
             len(real),
             rng=bootstrap_rng(evaluation, self.name),
-            resamples=self.resamples,
+            resamples=self._resamples(dimensions),
             within=(0.0, np.inf),
         )
         return Measurement(
             protocol=sample.protocol(self.name, evaluation, reference=self.reference, reference_images=len(real)),
             values={sample.label("fid"): value_of(distance, interval, sample.n, "", "lower")},
         )
+
+    def _resamples(self, dimensions: int) -> int:
+        if self.resamples is not None:
+            return self.resamples
+        return _RESAMPLES if dimensions <= _SMALL else 0

@@ -14,7 +14,7 @@ from jembench.nets.small import SmallNet
 from jembench.nets.wide_resnet import WideResNet
 
 _FORMS = (
-    "Write wrn-DEPTH-WIDTH (wrn-28-10), small-WIDTH (small-8), auto (small-8 below 32 pixels, else wrn-28-10), "
+    "Write wrn-DEPTH-WIDTH (wrn-28-10), small-WIDTH (small-12), auto (small-12 below 32 pixels, else wrn-28-10), "
     "or the import path of a function that is called with the DataSpec (mypackage.nets:build)."
 )
 _SMALLEST_FOR_WIDE = 32  # pixels
@@ -24,7 +24,7 @@ def build_net(text: str, data: DataSpec, *, norm: str = "none") -> nn.Module:
     """The network that ``text`` names, (B, C, H, W) -> (B, K) for the images and classes of ``data``.
 
     Args:
-        text: ``wrn-28-10``, ``small-8``, ``auto`` or an import path ``mypackage.nets:build``.
+        text: ``wrn-28-10``, ``small-12``, ``auto`` or an import path ``mypackage.nets:build``.
         data: what the network will see.
         norm: none, batch, instance or layer; a network given by its import path has its own.
 
@@ -36,7 +36,7 @@ def build_net(text: str, data: DataSpec, *, norm: str = "none") -> nn.Module:
     if data.num_classes < 1:
         raise SpecError(f"{data.name} is unlabelled, and the net {text} gives a logit per class. Choose labelled data.")
     if text == "auto":
-        text = "small-8" if min(height, width) < _SMALLEST_FOR_WIDE else "wrn-28-10"
+        text = "small-12" if min(height, width) < _SMALLEST_FOR_WIDE else "wrn-28-10"
     if match := re.fullmatch(r"wrn-([1-9]\d*)-([1-9]\d*)", text):
         depth, factor = map(int, match.groups())
         return WideResNet(channels, data.num_classes, depth=depth, width=factor, norm=norm)

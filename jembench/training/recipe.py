@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
+import operator
 import tomllib
 import typing
 from collections.abc import Mapping, Sequence
@@ -85,7 +87,7 @@ class Recipe:
     chains: Chains
     schedule: Schedule = Schedule()
     default_for: tuple[str, ...] = ()  # datasets that use this recipe unless told otherwise
-    overrides: tuple[str, ...] = ()  # what was changed by --set, "epochs=5"
+    overrides: tuple[str, ...] = ()  # what --set made different from the file, "epochs=5"
 
     @property
     def label(self) -> str:
@@ -118,20 +120,52 @@ def load(name: str, overrides: Sequence[str] = ()) -> Recipe:
     """
     file = _find(name)
     name = file.name.removesuffix(".toml")
-    fields = {"name": name, **_parse(file), "overrides": tuple(overrides)}
+    original = _recipe(name, _parse(file))
+    fields = _parse(file)
     for override in overrides:
         _override(fields, override, name)
-    recipe = read(Recipe, fields, f"recipe {name}")
+    recipe = _recipe(name, fields)
+    return dataclasses.replace(recipe, overrides=_differences(original.identity, recipe.identity))
+
+
+def _recipe(name: str, fields: Mapping[str, Any]) -> Recipe:
+    recipe = read(Recipe, fields, f"recipe {name}", name=name, overrides=())
     _check(recipe)
     return recipe
 
 
+def _differences(before: Mapping[str, Any], after: Mapping[str, Any], table: str = "") -> tuple[str, ...]:
+    """What was changed, written in one way however it was asked for, so that one recipe has one label."""
+    found: list[str] = []
+    for key, value in after.items():
+        if isinstance(value, Mapping):
+            found += _differences(before[key], value, f"{key}.")
+        elif value != before[key]:
+            found.append(f"{table}{key}={_written(value)}")
+    return tuple(found)
+
+
+def _written(value: Any) -> str:
+    if isinstance(value, tuple):
+        return f"[{','.join(map(_written, value))}]"
+    return value if isinstance(value, str) else json.dumps(value).removesuffix(".0")
+
+
 def default_for(dataset: str) -> str:
-    """The recipe that a dataset, given by the name in its spec, is trained with unless told otherwise."""
-    for name, file in sorted(_files().items()):
-        if dataset in _parse(file).get("default_for", ()):
-            return name
-    return "paper"
+    """The recipe that a dataset, given by the name in its spec, is trained with unless told otherwise.
+
+    Raises:
+        SpecError: if more than one recipe says that it is.
+    """
+    claims = [name for name, file in sorted(_files().items()) if dataset in _datasets(file)]
+    if len(claims) > 1:
+        raise SpecError(f"{' and '.join(claims)} are both the default recipe of {dataset}. Choose one with --recipe.")
+    return claims[0] if claims else "paper"
+
+
+def _datasets(file: Traversable) -> tuple[str, ...]:
+    datasets = _parse(file).get("default_for", [])
+    return tuple(datasets) if isinstance(datasets, list) else ()
 
 
 def _find(name: str) -> Traversable:
@@ -150,21 +184,48 @@ def _files() -> dict[str, Traversable]:
 
 
 def _parse(file: Traversable) -> dict[str, Any]:
+    return parse(file.read_bytes(), str(file))
+
+
+def parse(content: bytes, where: str) -> dict[str, Any]:
+    """Parse TOML.
+
+    Raises:
+        SpecError: naming ``where``, if it is none.
+    """
     try:
-        return tomllib.loads(file.read_text(encoding="utf-8"))
-    except tomllib.TOMLDecodeError as error:
-        raise SpecError(f"{file} is not valid TOML: {error}. Mend the file.") from error
+        return tomllib.loads(content.decode())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SpecError(f"{where} is not valid TOML: {error}. Mend the file.") from error
+
+
+_POSITIVE = ("epochs", "batch_size", "log_every", "checkpoint_every", "optimizer.learning_rate")
+_NOT_NEGATIVE = (
+    "optimizer.momentum",
+    "optimizer.weight_decay",
+    "schedule.warmup_iterations",
+    "schedule.decay",
+    "data.noise",
+    "data.validation",
+    "data.pad",
+)
 
 
 def _check(recipe: Recipe) -> None:
+    where = f"In recipe {recipe.name}"
+    for names, wanted, fits in ((_POSITIVE, "greater than", operator.gt), (_NOT_NEGATIVE, "at least", operator.ge)):
+        for name in names:
+            value = operator.attrgetter(name)(recipe)
+            if not fits(value, 0):
+                raise SpecError(f"{where}, {name} is {value}; it must be {wanted} 0.")
+    betas = recipe.optimizer.betas
+    if len(betas) != 2 or not all(0 <= beta < 1 for beta in betas):
+        raise SpecError(f"{where}, optimizer.betas is {list(betas)}; it must be two numbers from 0 to below 1.")
     if recipe.checkpoint_every % recipe.log_every:
         raise SpecError(
-            f"In recipe {recipe.name}, checkpoint_every is {recipe.checkpoint_every} and log_every "
-            f"{recipe.log_every}: the first must be a multiple of the second."
+            f"{where}, checkpoint_every is {recipe.checkpoint_every} and log_every {recipe.log_every}: the first must "
+            "be a multiple of the second."
         )
-    for name, value in (("epochs", recipe.epochs), ("batch_size", recipe.batch_size), ("log_every", recipe.log_every)):
-        if value <= 0:
-            raise SpecError(f"In recipe {recipe.name}, {name} is {value}; it must be greater than 0.")
 
 
 def _override(fields: dict[str, Any], override: str, recipe: str) -> None:
@@ -183,14 +244,20 @@ def _override(fields: dict[str, Any], override: str, recipe: str) -> None:
         table[key] = text
 
 
-def read(cls: type[T], fields: Mapping[str, Any], where: str) -> T:
+def read(cls: type[T], fields: Mapping[str, Any], where: str, **given: Any) -> T:
     """Make a dataclass of parsed TOML, checking names and types all the way down.
+
+    Args:
+        cls: the dataclass.
+        fields: what the file says.
+        where: the file, for errors.
+        given: fields that are not the file's to set.
 
     Raises:
         SpecError: naming ``where``, the key and what it must be.
     """
     hints = get_type_hints(cls)
-    known = {field.name: field for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
+    known = {field.name: field for field in dataclasses.fields(cls) if field.name not in given}  # type: ignore[arg-type]
     for key in fields:
         if key not in known:
             raise unknown(f"key in {where}", key, known, "jembench list recipes")
@@ -201,7 +268,7 @@ def read(cls: type[T], fields: Mapping[str, Any], where: str) -> T:
     ]
     if missing:
         raise SpecError(f"{where} lacks {', '.join(missing)}. Add it to the file.")
-    return cls(**{key: _value(hints[key], value, f"{key} of {where}") for key, value in fields.items()})
+    return cls(**given, **{key: _value(hints[key], value, f"{key} of {where}") for key, value in fields.items()})
 
 
 def _value(hint: Any, value: Any, where: str) -> Any:
@@ -217,9 +284,8 @@ def _value(hint: Any, value: Any, where: str) -> Any:
         if value not in get_args(hint):
             raise SpecError(f"{where} is {value!r}; it must be one of {', '.join(get_args(hint))}.")
         return value
-    if hint is float and type(value) is int:
-        return float(value)
-    if type(value) is not hint:
-        names = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
+    number = float(value) if hint is float and type(value) is int else value
+    if type(number) is not hint or (hint is float and not math.isfinite(number)):
+        names = {int: "a whole number", float: "a finite number", bool: "true or false", str: "text"}
         raise SpecError(f"{where} is {value!r}; it must be {names[hint]}.")
-    return value
+    return number

@@ -26,14 +26,13 @@ def evaluation(fake):
 
 
 def test_the_means_and_their_difference(evaluation):
-    values = factories.energy_gap().compute(evaluation).values
+    measurement = factories.energy_gap().compute(evaluation)
     data = evaluation.test_energies.double().mean().item()
     drawn = Quadratic().energy(to_float(evaluation.sampled, (-1, 1))).double().mean().item()
-    assert values["energy-data"].value == pytest.approx(data)
-    assert values["energy-samples"].value == pytest.approx(drawn)
-    assert values["energy-gap"].value == pytest.approx(data - drawn)
-    assert {value.unit for value in values.values()} == {"nats"}
-    assert [value.n for value in values.values()] == [70, 50, 50]
+    assert measurement.details == pytest.approx({"energy-data": data, "energy-samples": drawn})
+    gap = measurement.values["energy-gap"]
+    assert gap.value == pytest.approx(data - drawn)
+    assert (gap.n, gap.unit) == (50, "nats")
 
 
 def test_the_interval_of_the_gap_is_that_of_two_independent_means(evaluation):

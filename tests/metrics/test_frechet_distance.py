@@ -5,6 +5,8 @@ import pytest
 import scipy.linalg
 import torch
 
+from jembench.metrics import factories
+from jembench.metrics import frechet_distance as frechet_distance_module
 from jembench.metrics.frechet_distance import Moments, fid, frechet_distance, resampled_fid, weighted_moments
 
 
@@ -80,3 +82,13 @@ def test_a_feature_that_never_changes_does_no_harm():
 def test_a_set_has_no_distance_from_itself():
     first = features(100, 0)
     assert fid(first, first) == pytest.approx(0, abs=1e-9)
+
+
+@pytest.mark.parametrize(("dimensions", "has_interval"), [(4, True), (5, False)])
+def test_resampling_large_matrices_must_be_asked_for(dimensions, has_interval, generation, fake, monkeypatch):
+    monkeypatch.setattr(frechet_distance_module, "_SMALL", 4)
+    generation.network = fake.Features(dimensions=dimensions)
+    by_default = factories.fid().compute(generation).values["fid-pixels"]
+    assert (by_default.low is not None) == has_interval
+    asked = factories.fid(resamples=10).compute(generation).values["fid-pixels"]
+    assert asked.low <= asked.value <= asked.high
