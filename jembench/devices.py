@@ -58,7 +58,7 @@ def resolve(name: str) -> torch.device:
 
     Raises:
         SpecError: if the text names no device.
-        Unavailable: if the device is not there.
+        Unavailable: if the device is not there or cannot be used.
     """
     if name == "auto":
         return torch.device("cuda:0" if torch.cuda.is_available() else "cpu")
@@ -70,8 +70,13 @@ def resolve(name: str) -> torch.device:
         count = torch.cuda.device_count()
         if (device.index or 0) >= count:
             raise Unavailable(
-                f"There is no device {name}: this machine has {count} CUDA devices that torch {torch.__version__} can "
-                "use. Use --device cpu, or see what `jembench doctor` says of the driver."
+                f"There is no device {name}: torch {torch.__version__} finds {count} CUDA devices that it can use on "
+                "this machine. Use --device cpu, or see what `jembench doctor` says of the driver."
             )
         return torch.device("cuda", device.index or 0)
+    try:
+        torch.zeros(1, device=device).cpu()
+    except (RuntimeError, AssertionError) as error:  # NotImplementedError of a device without data among them
+        cause = str(error).splitlines()[0]
+        raise Unavailable(f"The device {name} cannot be used: {cause}. Use --device cpu or auto.") from error
     return device

@@ -5,6 +5,8 @@ Legend: N examples, C channels, H height, W width, K classes.
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import math
 import time
 import traceback
@@ -32,13 +34,16 @@ from jembench.interfaces import (
     FeatureNetwork,
     Features,
     Generative,
+    GradEnergy,
+    Measurement,
     Metric,
     Sampler,
     Samples,
     Split,
     Trainable,
+    Value,
 )
-from jembench.outcome import Outcome
+from jembench.outcome import Outcome, encode
 from jembench.sampling import chain
 from jembench.training.loop import logits_of
 
@@ -100,7 +105,7 @@ class FitEvaluation:
 
     @cached_property
     def _logits(self) -> Tensor:
-        return logits_of(self.model, self.test().images, self.data, self.device)
+        return logits_of(self.model, self.test().images, self.data, self.device, BATCH)
 
     def energies(self) -> Tensor:
         """E(x) of the test images: float32 (N,) on the CPU."""
@@ -136,14 +141,17 @@ class FitEvaluation:
         return self.fresh_samples(self.sampler.steps)
 
     def fresh_samples(self, steps: int, n: int = FRESH_SAMPLES) -> Samples:
-        """n images at the end of new chains of so many steps. The sampler's memory stays as it is."""
+        """n images at the end of new chains of so many steps. The sampler's memory stays as it is.
+
+        A model that was trained by chains on E(x, y) gets the same ones, as many for each class.
+        """
         assert self.sampler is not None
         generator = seeds.generator(self.seed, f"evaluation/chains:steps={steps}", self.device)
-        batches = []
-        for start in range(0, n, BATCH):
-            state = self.sampler.start(min(BATCH, n - start), generator=generator)
-            batches.append(chain.run(self.sampler, state, grad_energy(self.model), generator, steps).x)
-        return self._as_samples(torch.cat(batches), None, f"chains:steps={steps}")
+        conditional = self.model.chains == "conditional"
+        y = torch.arange(n, device=self.device) % self.data.num_classes if conditional else None
+        state = self.sampler.start(n, y, generator=generator)
+        state = chain.run(self.sampler, state, _in_batches(grad_energy(self.model)), generator, steps)
+        return self._as_samples(state.x, state.y, f"chains:steps={steps}")
 
     def _as_samples(self, x: Tensor, y: Tensor | None, source: str) -> Samples:
         return Samples(to_uint8(x, self.data.bounds).cpu(), None if y is None else y.cpu(), source)
@@ -168,6 +176,17 @@ class FitEvaluation:
         return seeds.generator(self.seed, f"evaluation/{purpose}")
 
 
+def _in_batches(grad_energy: GradEnergy) -> GradEnergy:
+    """The same, with BATCH images a network pass. The chains go on as one, so that no random number depends on it."""
+
+    def evaluate(x: Tensor, y: Tensor | None) -> tuple[Tensor, Tensor]:
+        labels = [None] * len(x) if y is None else torch.split(y, BATCH)
+        energies, grads = zip(*map(grad_energy, torch.split(x, BATCH), labels), strict=True)
+        return torch.cat(energies), torch.cat(grads)
+
+    return evaluate
+
+
 class Measured(NamedTuple):
     """A cell's outcome, and the per-example values behind it."""
 
@@ -183,7 +202,7 @@ def measure(metric: Metric, evaluation: FitEvaluation) -> Measured:
     """
     start = time.perf_counter()
     try:
-        measurement = metric.compute(evaluation)
+        measurement = _checked(metric.compute(evaluation))
     except StoreError:
         raise
     except Unavailable as error:
@@ -191,7 +210,7 @@ def measure(metric: Metric, evaluation: FitEvaluation) -> Measured:
     except Exception as error:
         return Measured(failed(error, time.perf_counter() - start), {})
     seconds = time.perf_counter() - start
-    wild = [label for label, value in measurement.values.items() if not math.isfinite(value.value)]
+    wild = [label for label, value in measurement.values.items() if not _is_finite(value)]
     outcome = Outcome(
         status="failed" if wild else "ok",
         reason=f"{', '.join(wild)} is not a finite number" if wild else "",
@@ -201,6 +220,32 @@ def measure(metric: Metric, evaluation: FitEvaluation) -> Measured:
         seconds=seconds,
     )
     return Measured(outcome, measurement.arrays)
+
+
+def _checked(measurement: Measurement) -> Measurement:
+    """The measurement in plain numbers, as the store can write it.
+
+    Raises:
+        TypeError, ValueError: if it cannot be: this is the metric's failure, and must not become the store's.
+    """
+    if not measurement.values:
+        raise ValueError("the metric measured nothing")
+    json.dumps(encode(measurement.details))
+    arrays = {label: np.asarray(array) for label, array in measurement.arrays.items()}
+    for label, array in arrays.items():
+        if array.dtype.hasobject:
+            raise TypeError(f"the array {label} holds objects, not numbers")
+    values = {label: _plain(value) for label, value in measurement.values.items()}
+    return dataclasses.replace(measurement, values=values, arrays=arrays)
+
+
+def _plain(value: Value) -> Value:
+    low, high = (None if end is None else float(end) for end in (value.low, value.high))
+    return Value(float(value.value), low, high, int(value.n), value.unit, value.better)
+
+
+def _is_finite(value: Value) -> bool:
+    return all(math.isfinite(number) for number in (value.value, value.low, value.high) if number is not None)
 
 
 def failed(error: BaseException, seconds: float = 0.0) -> Outcome:

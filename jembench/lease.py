@@ -12,9 +12,9 @@ import os
 import platform
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
+from io import FileIO
 from pathlib import Path
-from typing import IO
 
 from jembench.files import cannot_write
 
@@ -44,24 +44,23 @@ def lease(path: Path, lifetime: float = LIFETIME) -> Iterator[bool]:
         _release(path, held)
 
 
-def _acquire(path: Path, lifetime: float) -> IO[str] | None:
+def _acquire(path: Path, lifetime: float) -> FileIO | None:
     """The locked file, or None."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with _guarded(path) as now:
-            file = path.open("a+")
+        with _guarded(path) as now, ExitStack() as unless_held:
+            file = unless_held.enter_context(path.open("ab+", buffering=0))
             if not _lock(file) or _held_elsewhere(file, now, lifetime):
-                file.close()
                 return None
             file.truncate(0)
-            json.dump({"host": platform.node(), "pid": os.getpid()}, file)
-            file.flush()
+            file.write(json.dumps({"host": platform.node(), "pid": os.getpid()}).encode())
+            unless_held.pop_all()
             return file
     except OSError as error:
         raise cannot_write(path, error) from error
 
 
-def _release(path: Path, held: IO[str]) -> None:
+def _release(path: Path, held: FileIO) -> None:
     with suppress(OSError), _guarded(path):  # a store that somebody removed meanwhile needs no release
         if _is_mine(held) and os.path.samestat(os.fstat(held.fileno()), path.stat()):
             path.unlink()
@@ -77,7 +76,7 @@ def _guarded(path: Path) -> Iterator[float]:
         yield os.fstat(guard.fileno()).st_mtime
 
 
-def _lock(file: IO[str]) -> bool:
+def _lock(file: FileIO) -> bool:
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -85,12 +84,12 @@ def _lock(file: IO[str]) -> bool:
     return True
 
 
-def _held_elsewhere(file: IO[str], now: float, lifetime: float) -> bool:
+def _held_elsewhere(file: FileIO, now: float, lifetime: float) -> bool:
     host = _host(file)
     return host not in ("", platform.node()) and now - os.fstat(file.fileno()).st_mtime < lifetime
 
 
-def _host(file: IO[str]) -> str:
+def _host(file: FileIO) -> str:
     """Who wrote the file; empty if it is new, or torn by a full disk."""
     file.seek(0)
     try:
@@ -99,12 +98,12 @@ def _host(file: IO[str]) -> str:
         return ""
 
 
-def _is_mine(held: IO[str]) -> bool:
+def _is_mine(held: FileIO) -> bool:
     """False if another machine took the lease over while this one was asleep."""
     return _host(held) == platform.node()
 
 
-def _renew(held: IO[str], lifetime: float, stopped: threading.Event) -> None:
+def _renew(held: FileIO, lifetime: float, stopped: threading.Event) -> None:
     while not stopped.wait(lifetime / 4):
         with suppress(OSError):  # a sign of life that fails is made up for by the next
             if _is_mine(held):

@@ -17,5 +17,8 @@ class Monitor:
     def cell_started(self, cell: CellPlan) -> None:
         """A metric is being computed."""
 
+    def trouble(self, fit: FitPlan, text: str) -> None:
+        """Something beside the cells went wrong, which no outcome tells of."""
+
     def fit_finished(self, fit: FitPlan) -> None:
         """All cells of the fit have outcomes."""

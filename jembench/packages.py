@@ -6,7 +6,7 @@ import importlib.resources
 from importlib.resources.abc import Traversable
 
 from jembench import registry
-from jembench.errors import PluginError, SpecError
+from jembench.errors import JembenchError, SpecError
 
 
 def files(folder: str = "") -> dict[str, Traversable]:
@@ -19,9 +19,11 @@ def files(folder: str = "") -> dict[str, Traversable]:
     origin: dict[str, str] = {}
     for component in registry.components("suites"):
         try:
-            registry.load(component)
-        except PluginError:
+            package = registry.load(component)
+        except JembenchError:
             continue  # `jembench plugin list` shows it; what other packages bring is not its business
+        if not hasattr(package, "__path__"):
+            continue  # a module, not a package: it brings no files
         root = importlib.resources.files(component.module)
         for file in _toml_files(root / folder if folder else root):
             name = file.name.removesuffix(".toml")

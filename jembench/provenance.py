@@ -7,14 +7,13 @@ import functools
 import importlib.metadata
 import os
 import platform
+import re
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 from jembench import registry
-
-PACKAGES = ("jembench", "torch", "torchvision", "torch-fidelity", "numpy", "scipy", "scikit-learn", "foolbox")
 
 
 def collect(device: str, components: list[registry.Component]) -> dict[str, Any]:
@@ -40,17 +39,17 @@ def _of_process(device: str) -> dict[str, Any]:
         "command": " ".join([Path(sys.argv[0]).name, *sys.argv[1:]]),
         "commit": _commit(),
         "python": platform.python_version(),
-        "packages": {name: version for name in PACKAGES if (version := _version(name))},
+        "packages": _versions(),
         "hardware": _hardware(device),
         "host": platform.node(),
     }
 
 
-def _version(package: str) -> str:
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return ""
+def _versions() -> dict[str, str]:
+    """Of jembench and of all that it declares to need."""
+    required = [line for line in importlib.metadata.requires("jembench") or () if "extra ==" not in line]
+    names = ["jembench", *sorted(re.split(r"[^\w.-]", line)[0] for line in required)]
+    return {name: importlib.metadata.version(name) for name in names}
 
 
 def _commit() -> str:

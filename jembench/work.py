@@ -7,15 +7,15 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, get_args
 
 import torch
 from torch import nn
 
 from jembench import devices, grid, provenance, seeds
-from jembench.errors import CheckpointError, Diverged, JembenchError, SpecError, StoreError, Unavailable
+from jembench.errors import Diverged, PluginError, SpecError, StoreError
 from jembench.evaluate import FitEvaluation, Measured, capabilities, failed, measure, not_applicable
-from jembench.interfaces import Capability, Dataset, Executor, Metric, Samples, Trainable
+from jembench.interfaces import Capability, Chains, Dataset, Executor, Metric, Samples, Trainable
 from jembench.monitor import Monitor
 from jembench.outcome import Cell, Outcome
 from jembench.store import FitRecord, Store
@@ -49,7 +49,9 @@ def look_ahead(plan: Plan) -> list[Ready]:
     datasets: dict[str, Dataset] = {}
     ready = []
     for fit in plan.fits:
-        dataset = datasets.setdefault(fit.key.dataset, fit.dataset.make())
+        if fit.key.dataset not in datasets:
+            datasets[fit.key.dataset] = fit.dataset.make()
+        dataset = datasets[fit.key.dataset]
         trainer = _make_trainer(fit, dataset, torch.device("cpu"))
         has = capabilities(trainer.model)
         reasons = {cell.id: not_applicable(cell.metric.make(), has, fit.key.model) for cell in plan.cells_of(fit)}
@@ -106,18 +108,28 @@ class _Job:
             evaluation = trained(
                 self.ready.fit, self.ready.dataset, self.store, self.device, self.monitor, cells[0].limit
             )
-        except (StoreError, CheckpointError, Unavailable):
+        except StoreError:
             raise
         except Exception as error:
             for cell in cells:
                 self._write(cell, Measured(failed(error), {}))
             return
-        if "samples" in self.ready.has:
-            write_samples(evaluation, evaluation.samples(), self.store.fit_folder(self.ready.fit.key) / SAMPLES)
+        self._draw_picture(evaluation)
         for cell in cells:
             self.monitor.cell_started(cell)
             metric: Metric = cell.metric.make()
             self._write(cell, measure(metric, evaluation))
+
+    def _draw_picture(self, evaluation: FitEvaluation) -> None:
+        if "samples" not in self.ready.has:
+            return
+        fit = self.ready.fit
+        try:
+            write_samples(evaluation, evaluation.samples(), self.store.fit_folder(fit.key) / SAMPLES)
+        except StoreError:
+            raise
+        except Exception as error:
+            self.monitor.trouble(fit, f"no picture of the samples: {type(error).__name__}: {error}")
 
     def _write(self, cell: CellPlan, measured: Measured) -> None:
         fit = self.ready.fit
@@ -132,14 +144,24 @@ class _Job:
         self.store.write_cell(record, cell.name, measured.arrays)
 
 
-def _make_trainer(fit: FitPlan, dataset: Dataset, device: torch.device) -> Trainer:
+def _make_model(fit: FitPlan, dataset: Dataset) -> Any:
+    """The model as it is before training: the same each time, even what of it no checkpoint holds."""
     with seeds.initialising(fit.seed):
         model = fit.model.make(dataset.spec)
     if not isinstance(model, nn.Module) or not isinstance(model, Trainable):
-        raise JembenchError(
+        raise PluginError(
             f"The model {fit.key.model} cannot be trained: it must be an nn.Module with `chains` and `training_loss` "
             f"(jembench.interfaces.Trainable), and {type(model).__name__} is not."
         )
+    if model.chains not in get_args(Chains):
+        raise PluginError(
+            f"The model {fit.key.model} asks for {model.chains!r} chains; it must be {' or '.join(get_args(Chains))}."
+        )
+    return model
+
+
+def _make_trainer(fit: FitPlan, dataset: Dataset, device: torch.device) -> Trainer:
+    model = _make_model(fit, dataset)
     return Trainer(model, dataset.spec, dataset.split("train"), fit.recipe, seed=fit.seed, device=device)
 
 
@@ -165,7 +187,11 @@ def trained(
     """
     folder = store.fit_folder(fit.key)
     record = store.read_fit(fit.key)
-    if record is None or record.status != "done" or not (folder / "model.safetensors").exists():
+    if not all((folder / name).exists() for name in ("model.safetensors", "sampler.safetensors")):
+        # The weights that were chosen are in no checkpoint: without them there is nothing to go on from.
+        (folder / "checkpoint.safetensors").unlink(missing_ok=True)
+        record = None
+    if record is None or record.status != "done":
         _train(fit, dataset, store, device, monitor)
     return _load(fit, dataset, store, device, limit)
 
@@ -202,7 +228,7 @@ def _train(fit: FitPlan, dataset: Dataset, store: Store, device: torch.device, m
 
 def _load(fit: FitPlan, dataset: Dataset, store: Store, device: torch.device, limit: int | None) -> FitEvaluation:
     folder = store.fit_folder(fit.key)
-    model = fit.model.make(dataset.spec)
+    model = _make_model(fit, dataset)
     load_weights(model, checkpoint.read(folder / "model.safetensors"))
     sampler = make_sampler(model, dataset.spec, fit.recipe)
     if sampler is not None:

@@ -5,11 +5,15 @@ Each also answers to an environment variable without the command's name: ``JEMBE
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, TypeVar
 
 import click
 
 from jembench.errors import SpecError
+
+Command = TypeVar("Command", bound=Callable[..., Any])
 
 store = click.option(
     "--store",
@@ -17,7 +21,7 @@ store = click.option(
     default="runs",
     show_default=True,
     envvar="JEMBENCH_STORE",
-    help="The folder of fits and results.",
+    help="The folder that keeps trained models and results.",
 )
 
 dataset = click.option(
@@ -33,7 +37,7 @@ recipe = click.option(
     "--recipe",
     metavar="NAME",
     envvar="JEMBENCH_RECIPE",
-    help="How models are trained: a recipe's name or a TOML file. By default the one made for the dataset.",
+    help="How to train: a TOML file, or a name of `jembench list recipes`. By default the one made for the dataset.",
 )
 
 device = click.option(
@@ -42,26 +46,19 @@ device = click.option(
     default="auto",
     show_default=True,
     envvar="JEMBENCH_DEVICE",
-    help="cpu, cuda, cuda:1 ...; auto takes the first GPU there is.",
+    help="cpu, cuda, cuda:1 ...; auto takes the first GPU there is, else the CPU.",
 )
 
-settings = click.option(
-    "--set",
-    "settings",
-    metavar="KEY=VALUE",
-    multiple=True,
-    help="A field of the recipe (epochs=5, optimizer.learning_rate=1e-3) or, where metrics are computed, an option of "
-    "one (fid.features=inception). May be repeated.",
+seed = click.option(
+    "--seed", type=click.IntRange(min=0), metavar="N", default=0, show_default=True, help="The root of all chance."
 )
-
-seed = click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="The root of all chance.")
 
 report_format = click.option(
     "--format",
     type=click.Choice(["table", "json", "markdown", "latex", "csv"]),
     default="table",
     show_default=True,
-    help="How results are printed; all but table go to stdout alone.",
+    help="How results are printed. On stdout stands nothing else.",
 )
 
 listing_format = click.option(
@@ -71,6 +68,26 @@ listing_format = click.option(
     show_default=True,
     help="How rows are printed; json goes to stdout alone.",
 )
+
+
+def settings(what: str) -> Callable[[Command], Command]:
+    """``--set``, which may be repeated."""
+    return click.option(
+        "--set",
+        "settings",
+        metavar="KEY=VALUE",
+        multiple=True,
+        envvar="JEMBENCH_SET",
+        help=f"{what} May be repeated.",
+    )
+
+
+recipe_settings = settings("Change a field of the recipe: epochs=5, optimizer.learning_rate=1e-3.")
+
+
+def examples(*commands: str) -> str:
+    """An epilogue for a command's help."""
+    return "\n".join(["\b", "Examples:", *(f"  {command}" for command in commands)])
 
 
 def seed_list(text: str) -> tuple[int, ...]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
+import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -11,6 +13,11 @@ import click
 
 _STYLES = {"ok": "green", "missing": "yellow", "broken": "red"}
 _UNLIMITED = 10_000  # columns, where the output is no terminal: a file or a pipe cuts nothing off
+
+
+def plugins_aside() -> contextlib.AbstractContextManager[object]:
+    """Within it, what plugins print goes to stderr: stdout is for what was asked."""
+    return contextlib.redirect_stdout(sys.stderr)
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
+from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 
 import click
@@ -9,24 +12,63 @@ import click
 from jembench import spec
 from jembench import suite as suites
 from jembench.cli import options, show
+from jembench.outcome import Cell
 from jembench.store import Store
 
+EXAMPLES = options.examples(
+    "jembench report", "jembench report hybrid", "jembench report hybrid --format latex > table.tex"
+)
 
-@click.command("report")
+
+@click.command("report", epilog=EXAMPLES)
 @click.argument("suite", metavar="[SUITE]", required=False)
-@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Show what was evaluated on the first N images.")
+@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Show what `run --limit N` has evaluated.")
 @options.store
 @options.report_format
-def report(suite: str | None, limit: int | None, store: Path, format: str) -> int:
-    """Print the table of a store again: all of it, or the metrics of SUITE with its published numbers."""
+@click.pass_context
+def report(ctx: click.Context, suite: str | None, limit: int | None, store: Path, format: str) -> int:
+    """Print the table of a store again.
+
+    Shows all that the store holds, or the metrics of SUITE with the published numbers below.
+    """
     chosen = suites.load(suite) if suite else None
     contents = Store(store).contents()
     for problem in contents.problems:
         click.echo(f"Passed over: {problem}", err=True)
-    cells = [cell for cell in contents.cells if cell.provenance.get("limit") == limit]
+    cells = newest(contents.cells)
     if chosen:
         wanted = {spec.parse(metric).name for metric in chosen.metrics}
         cells = [cell for cell in cells if spec.parse(cell.metric).name in wanted]
-    metrics = chosen.metrics if chosen else tuple(dict.fromkeys(cell.metric for cell in cells))
-    show.print_results(cells, metrics, chosen.reference if chosen else (), format)
-    return int(any(cell.outcome.status == "failed" for cell in cells))
+    shown = [cell for cell in cells if cell.provenance.get("limit") == limit]
+    if not shown:
+        click.echo(_nothing(store, suite, limit), err=format != "table")
+    for note in _left_out(cells, limit):
+        click.echo(note, err=True)
+    if shown or format != "table":
+        metrics = chosen.metrics if chosen else tuple(dict.fromkeys(cell.metric for cell in shown))
+        show.print_results(shown, metrics, chosen.reference if chosen else (), format)
+    return show.exit_code(ctx, shown)
+
+
+def newest(cells: Iterable[Cell]) -> list[Cell]:
+    """Of cells that go by the same names, the one measured last: a newer version may mean another thing by them."""
+    latest: dict[tuple[object, ...], Cell] = {}
+    for cell in sorted(cells, key=lambda cell: str(cell.provenance.get("time", ""))):
+        fit = cell.fit
+        latest[fit.model, fit.dataset, fit.recipe, fit.seed, cell.metric, cell.provenance.get("limit")] = cell
+    return [cell for cell in cells if cell in latest.values()]
+
+
+def _nothing(store: Path, suite: str | None, limit: int | None) -> str:
+    place = "" if store == Path("runs") else f" --store {shlex.quote(str(store))}"
+    subset = "" if limit is None else f" --limit {limit}"
+    what = f"{store} holds no such results yet" if store.is_dir() else f"There is no store {store} yet"
+    return f"{what}: `jembench run {suite or 'hybrid'}{subset}{place}` makes some."
+
+
+def _left_out(cells: Iterable[Cell], limit: int | None) -> Iterable[str]:
+    counts = Counter(cell.provenance.get("limit") for cell in cells)
+    for other, count in counts.items():
+        if other != limit:
+            how = "without --limit" if other is None else f"with --limit {other}"
+            yield f"Left out: {count} outcomes on {show.images(other)}; `jembench report` shows them {how}."

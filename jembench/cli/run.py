@@ -10,30 +10,52 @@ import click
 from jembench import registry
 from jembench import suite as suites
 from jembench.cli import options, show
+from jembench.cli.output import plugins_aside
 from jembench.spec import split_list
 from jembench.store import Store
 from jembench.suite import Plan, Suite
 
+EXAMPLES = options.examples(
+    "jembench run hybrid",
+    "jembench run hybrid --models jem,jem-factored,baseline --seeds 0,1,2",
+    "jembench run hybrid --models mypackage.zoo:build --set epochs=5 --limit 100",
+    "jembench run hybrid --dataset cifar10:root=/data --dry-run",
+    "jembench run hybrid --format csv > results.csv",
+)
 
-@click.command("run")
+
+@click.command("run", epilog=EXAMPLES)
 @click.argument("suite", metavar="SUITE")
-@click.option("--models", metavar="SPECS", help="Models in place of the suite's own: jem,baseline:norm=batch")
-@click.option("--metrics", metavar="SPECS", help="Metrics in place of the suite's own: accuracy,ece:bins=15")
-@click.option("--dataset", "datasets", metavar="SPECS", envvar="JEMBENCH_DATASET", help="Datasets in place of its own.")
-@click.option("--seeds", metavar="LIST", help="Seeds in place of its own: 0,1,2")
+@click.option(
+    "--models",
+    metavar="SPECS",
+    help="Models in place of the suite's own: jem,baseline:norm=batch. A model of yours is mypackage.zoo:build.",
+)
+@click.option("--metrics", metavar="SPECS", help="Metrics in place of the suite's own: accuracy,ece:bins=15.")
+@click.option(
+    "--dataset",
+    metavar="SPECS",
+    envvar="JEMBENCH_DATASET",
+    help="Datasets in place of the suite's own: digits,cifar10:root=/data.",
+)
+@click.option("--seeds", metavar="LIST", help="Seeds in place of the suite's own: 0,1,2.")
 @options.recipe
-@options.settings
-@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Evaluate the first N test images alone.")
+@options.settings(
+    "Change a field of the recipe (epochs=5, optimizer.learning_rate=1e-3) or an option of a metric (ece.bins=15)."
+)
+@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Evaluate on the first N test images only.")
 @options.device
 @options.store
-@click.option("--executor", default="local", show_default=True, help="Where the work is done.")
-@click.option("--dry-run", is_flag=True, help="Print what would be done, and what it costs, and stop.")
+@click.option("--executor", metavar="NAME", default="local", show_default=True, help="Where the work is done.")
+@click.option("--dry-run", is_flag=True, help="Print what would be done and what it costs, and do nothing.")
 @options.report_format
+@click.pass_context
 def run(
+    ctx: click.Context,
     suite: str,
     models: str | None,
     metrics: str | None,
-    datasets: str | None,
+    dataset: str | None,
     seeds: str | None,
     recipe: str | None,
     settings: tuple[str, ...],
@@ -46,27 +68,29 @@ def run(
 ) -> int:
     """Train and evaluate models on SUITE and print the table.
 
-    Finished work is kept in the store: the same command again goes on where it was stopped, or prints the table.
+    `jembench list` shows the suites, models, metrics and datasets that there are. Finished work is kept in the store:
+    the same command again goes on where it was stopped, or prints the table.
     """
-    chosen = choose(suites.load(suite), models=models, metrics=metrics, datasets=datasets, seeds=seeds)
-    plan = suites.make_plan(chosen, recipe=recipe, settings=settings, limit=limit)
     place = Store(store)
+    with plugins_aside():
+        chosen = choose(suites.load(suite), models=models, metrics=metrics, datasets=dataset, seeds=seeds)
+        plan = suites.make_plan(chosen, recipe=recipe, settings=settings, limit=limit)
+        if not dry_run and show.unfinished(plan, place):
+            _carry_out(plan, place, executor, device)
     if dry_run:
         show.plan(plan, place, format)
         return 0
-    if show.unfinished(plan, place):
-        _carry_out(plan, place, executor, device)
-    return show.results(plan, place, format)
+    return show.results(ctx, plan, place, format)
 
 
 def choose(suite: Suite, *, models: str | None, metrics: str | None, datasets: str | None, seeds: str | None) -> Suite:
     """The suite with the command line's choices in place of its own."""
     return dataclasses.replace(
         suite,
-        models=tuple(split_list(models)) if models else suite.models,
-        metrics=tuple(split_list(metrics)) if metrics else suite.metrics,
-        datasets=tuple(split_list(datasets)) if datasets else suite.datasets,
-        seeds=options.seed_list(seeds) if seeds else suite.seeds,
+        models=suite.models if models is None else tuple(split_list(models)),
+        metrics=suite.metrics if metrics is None else tuple(split_list(metrics)),
+        datasets=suite.datasets if datasets is None else tuple(split_list(datasets)),
+        seeds=suite.seeds if seeds is None else options.seed_list(seeds),
     )
 
 
@@ -75,5 +99,5 @@ def _carry_out(plan: Plan, store: Store, executor: str, device: str) -> None:
     from jembench.cli.progress import monitor
 
     runner = registry.resolve("executors", executor).make()
-    with monitor() as watching:
+    with monitor(plan.fits) as watching:
         work.carry_out(plan, store, runner, devices.resolve(device), watching)

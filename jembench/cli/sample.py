@@ -2,20 +2,36 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from jembench.cli import options
-from jembench.cli.train import plan_fit, train_or_load
+from jembench.cli.output import plugins_aside
+from jembench.cli.train import plan_fit, trained
+from jembench.errors import SpecError, StoreError
 from jembench.store import Store
 
+if TYPE_CHECKING:
+    from jembench.interfaces import Dataset
+    from jembench.suite import FitPlan
 
-@click.command("sample")
+EXAMPLES = options.examples(
+    "jembench sample jem",
+    "jembench sample jem --steps 200 --output fresh.png",
+    "jembench sample jem-factored --seed 1 --columns 20",
+)
+
+_SOURCES = {"buffer": "from the chains that training kept", "direct": "drawn directly"}
+
+
+@click.command("sample", epilog=EXAMPLES)
 @click.argument("model", metavar="MODEL")
 @options.dataset
 @options.recipe
-@options.settings
+@options.recipe_settings
 @options.seed
 @click.option(
     "--steps",
@@ -23,8 +39,16 @@ from jembench.store import Store
     metavar="K",
     help="Run new chains of K steps from the sampler's start, in place of the images that training kept.",
 )
-@click.option("--columns", type=click.IntRange(min=1), default=10, show_default=True, help="Images a class.")
-@click.option("--output", type=click.Path(path_type=Path), default="samples.png", show_default=True, help="The PNG.")
+@click.option(
+    "--columns", type=click.IntRange(min=1), metavar="N", default=10, show_default=True, help="Images in a row."
+)
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path),
+    default="samples.png",
+    show_default=True,
+    help="Where the picture, a PNG, is written.",
+)
 @options.device
 @options.store
 def sample(
@@ -39,11 +63,43 @@ def sample(
     device: str,
     store: Path,
 ) -> None:
-    """Draw images from MODEL, trained first if the store does not have it, as a PNG: a row a class."""
+    """Draw images from MODEL as a PNG: a row for each class.
+
+    The model is the one that `run` and `train` make of the same options; if the store does not have it yet, it is
+    trained first. Which of its images are shown is chosen at random.
+    """
     from jembench import work
 
-    fit = plan_fit(model, dataset, recipe, settings, seed)
-    evaluation = train_or_load(fit, Store(store), device)
-    samples = work.samples_of(evaluation, fit, steps)
-    work.write_samples(evaluation, samples, output, columns)
-    click.echo(f"{output}: images of {fit} ({samples.source}), a row a class")
+    with plugins_aside():
+        fit = plan_fit(model, dataset, recipe, settings, seed)
+        data = fit.dataset.make()
+        _check(fit, data, output)
+        with trained(fit, data, Store(store), device) as evaluation:
+            samples = work.samples_of(evaluation, fit, steps)
+            try:
+                work.write_samples(evaluation, samples, output, columns)
+            except StoreError as error:
+                raise _cannot_write(output, error.__cause__ or error) from error
+    source = _SOURCES.get(samples.source, f"from new chains of {steps} steps")
+    click.echo(f"{output}: images of {fit}, {source}, a row for each class")
+
+
+def _check(fit: FitPlan, data: Dataset, output: Path) -> None:
+    """Find out before training what would be in the way after it."""
+    from jembench.evaluate import capabilities
+
+    if "samples" not in capabilities(fit.model.make(data.spec)):
+        raise SpecError(f"{fit.key.model} generates no images: it is trained without chains. Choose a model that does.")
+    if output.is_dir():
+        raise SpecError(f"--output is {output}, a folder. Name a file in it, for example {output / 'samples.png'}.")
+    folder = next(path for path in output.absolute().parents if path.exists())
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise _cannot_write(output, error) from error
+
+
+def _cannot_write(output: Path, error: BaseException) -> SpecError:
+    cause = error.strerror if isinstance(error, OSError) else error
+    return SpecError(f"Cannot write the picture {output}: {cause}. Choose another place with --output.")

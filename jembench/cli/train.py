@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,29 +11,44 @@ import click
 
 from jembench import registry
 from jembench.cli import options
+from jembench.cli.output import plugins_aside
 from jembench.store import Store
 from jembench.suite import FitPlan
 from jembench.training import recipe as recipes
 
 if TYPE_CHECKING:
     from jembench.evaluate import FitEvaluation
+    from jembench.interfaces import Dataset
+
+EXAMPLES = options.examples(
+    "jembench train jem",
+    "jembench train jem:net=wrn-28-10 --dataset cifar10 --device cuda",
+    "jembench train mypackage.zoo:build --set epochs=5 --seed 1",
+)
 
 
-@click.command("train")
+@click.command("train", epilog=EXAMPLES)
 @click.argument("model", metavar="MODEL")
 @options.dataset
 @options.recipe
-@options.settings
+@options.recipe_settings
 @options.seed
 @options.device
 @options.store
 def train(
     model: str, dataset: str, recipe: str | None, settings: tuple[str, ...], seed: int, device: str, store: Path
 ) -> None:
-    """Train MODEL, or go on with its training, and say where it lies. `run` and `sample` find it there."""
-    fit = plan_fit(model, dataset, recipe, settings, seed)
+    """Train MODEL and print the folder that it lies in.
+
+    A training that was stopped goes on from its last checkpoint; one that is finished is not repeated. `run` and
+    `sample` find the model there when they are given the same options.
+    """
     place = Store(store)
-    train_or_load(fit, place, device)
+    with plugins_aside():
+        fit = plan_fit(model, dataset, recipe, settings, seed)
+        if not is_trained(fit, place):
+            with trained(fit, fit.dataset.make(), place, device):
+                pass
     click.echo(place.fit_folder(fit.key))
 
 
@@ -46,13 +63,24 @@ def plan_fit(model: str, dataset: str, recipe: str | None, settings: tuple[str, 
     return FitPlan(model=registry.resolve("models", model), dataset=data, recipe=chosen, seed=seed)
 
 
-def train_or_load(fit: FitPlan, store: Store, device: str) -> FitEvaluation:
-    """The fit, ready for evaluation."""
+def is_trained(fit: FitPlan, store: Store) -> bool:
+    """Whether nothing is left to be trained."""
+    record = store.read_fit(fit.key)
+    return record is not None and record.status == "done"
+
+
+@contextmanager
+def trained(fit: FitPlan, dataset: Dataset, store: Store, device: str) -> Iterator[FitEvaluation]:
+    """The fit, trained first if the store does not have it; within the context it may be computed with."""
     from jembench import devices, work
     from jembench.cli.progress import monitor
 
-    store.check_writable()
-    dataset = fit.dataset.make()
     where = devices.resolve(device)
-    with monitor() as watching, work.waiting_lease(store, fit), devices.threads_for(dataset.spec, where):
-        return work.trained(fit, dataset, store, where, watching)
+    if not is_trained(fit, store):
+        dataset.split("train")  # what is missing is told before anything is written
+    store.check_writable()
+    with devices.threads_for(dataset.spec, where):
+        with monitor([fit]) as watching, work.waiting_lease(store, fit):
+            evaluation = work.trained(fit, dataset, store, where, watching)
+            watching.fit_finished(fit)
+        yield evaluation

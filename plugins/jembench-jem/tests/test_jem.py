@@ -1,0 +1,74 @@
+"""The two models: what they claim to be, what they are trained on, and that they are light to find."""
+
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from jembench import registry, seeds
+from jembench.evaluate import capabilities
+from jembench.interfaces import Batch, Classifier, DataSpec, Energy, Negatives, Trainable
+
+DATA = DataSpec(name="toy", shape=(3, 12, 10), num_classes=7)
+
+
+def make(spec, seed=0):
+    with seeds.initialising(seed):
+        return registry.resolve("models", spec).make(DATA).eval()
+
+
+def draw(n=4):
+    return torch.rand(n, *DATA.shape, generator=torch.Generator().manual_seed(0)) * 2 - 1
+
+
+BATCH = Batch(draw(), draw().flip(0), torch.tensor([0, 6, 3, 3]))
+NEGATIVES = Negatives(-draw(), torch.tensor([0, 6, 3, 3]))
+
+
+@pytest.mark.parametrize(("spec", "chains"), [("jem", "marginal"), ("jem-factored", "conditional")])
+def test_what_a_model_is(spec, chains):
+    model = make(spec)
+    assert isinstance(model, Classifier)
+    assert isinstance(model, Energy)
+    assert isinstance(model, Trainable)
+    assert model.chains == chains
+    assert capabilities(model) == {"logits", "energy", "samples"}
+    assert model.logits(draw()).shape == (4, 7)
+    assert model.energy(draw()).shape == (4,)
+
+
+@torch.no_grad()
+def test_jem_is_trained_on_the_sum_of_both():
+    model = make("jem")
+    loss = model.training_loss(BATCH, NEGATIVES)
+    cross_entropy = -model.logits(BATCH.x_labelled).log_softmax(1)[range(4), BATCH.y_labelled].mean()
+    gap = model.energy(BATCH.x).mean() - model.energy(NEGATIVES.x).mean()
+    assert torch.allclose(loss.total, cross_entropy + gap, atol=1e-6)
+    assert set(loss.parts) == {"cross_entropy", "energy_data", "energy_samples"}
+
+
+@torch.no_grad()
+def test_the_factored_ablation_is_trained_on_p_x_given_y_alone():
+    model = make("jem-factored")
+    loss = model.training_loss(BATCH, NEGATIVES)
+    gap = model.energy(BATCH.x_labelled, BATCH.y_labelled).mean() - model.energy(NEGATIVES.x, NEGATIVES.y).mean()
+    assert torch.allclose(loss.total, gap, atol=1e-6)
+    assert set(loss.parts) == {"joint_energy_data", "joint_energy_samples"}
+
+
+@torch.no_grad()
+def test_rows_of_a_batch_do_not_depend_on_each_other():
+    model = make("jem")
+    whole = model.logits(draw())
+    assert torch.allclose(whole[2:3], model.logits(draw()[2:3]), atol=1e-6)
+
+
+def test_options_reach_the_network():
+    norms = [module for module in make("jem:net=wrn-10-1,norm=batch").modules() if "BatchNorm" in type(module).__name__]
+    assert norms
+
+
+def test_finding_the_models_imports_no_torch():
+    script = "import sys; import jembench_jem; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
