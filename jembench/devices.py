@@ -76,7 +76,7 @@ def resolve(name: str) -> torch.device:
         return torch.device("cuda", device.index or 0)
     try:
         torch.zeros(1, device=device).cpu()
-    except (RuntimeError, AssertionError) as error:  # NotImplementedError of a device without data among them
-        cause = str(error).splitlines()[0]
+    except (RuntimeError, AssertionError, ImportError) as error:  # each backend has its own way of not being there
+        cause = str(error).partition(". ")[0].rstrip(".")
         raise Unavailable(f"The device {name} cannot be used: {cause}. Use --device cpu or auto.") from error
     return device

@@ -13,17 +13,17 @@ import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 import torch
 from torch import Generator, Tensor
 
-from jembench import registry, seeds
+from jembench import seeds
 from jembench.data.pixels import to_float, to_uint8
 from jembench.energies import grad_energy
 from jembench.errors import StoreError, Unavailable
+from jembench.features import FeatureBank
 from jembench.interfaces import (
     Capability,
     Classifier,
@@ -70,8 +70,8 @@ def not_applicable(metric: Metric, has: frozenset[Capability], model: str) -> st
     missing = metric.requires - has
     if not missing:
         return ""
-    given = " and ".join(capability for capability in get_args(Capability) if capability in has) or "nothing"
-    return f"needs {' and '.join(sorted(missing))}: {model} gives {given} only"
+    given = " and ".join(capability for capability in get_args(Capability) if capability in has)
+    return f"needs {' and '.join(sorted(missing))}: {model} gives {f'{given} only' if given else 'nothing'}"
 
 
 @dataclass(kw_only=True)
@@ -86,18 +86,21 @@ class FitEvaluation:
     seed: int
     limit: int | None  # test images
     iteration_seconds: Sequence[float]
-    feature_cache: Path
-    _features: dict[tuple[str, str], Features] = field(default_factory=dict)
-    _networks: dict[str, FeatureNetwork] = field(default_factory=dict)
+    bank: FeatureBank
+    _features: dict[str, Features] = field(default_factory=dict)  # of the samples, by the network's spec
 
     def test(self) -> Split:
         """The test images under evaluation."""
-        return self._part("test")
+        return self._test
 
-    def _part(self, name: Literal["train", "test"]) -> Split:
-        images, labels = self.dataset.split(name)
-        limit = self.limit if name == "test" else None
-        return Split(images[:limit], None if labels is None else labels[:limit])
+    @cached_property
+    def _test(self) -> Split:
+        images, labels = self.dataset.split("test")
+        if self.limit is None:
+            return Split(images, labels)
+        draw = seeds.generator(0, "evaluation/limit")  # the same images whatever the model and its seed
+        chosen = torch.randperm(len(images), generator=draw)[: self.limit]
+        return Split(images[chosen], None if labels is None else labels[chosen])
 
     def logits(self) -> Tensor:
         """f(x) of the test images: float32 (N, K) on the CPU."""
@@ -158,18 +161,15 @@ class FitEvaluation:
 
     def features(self, spec: str) -> FeatureNetwork:
         """The feature network of that spec, ready for use."""
-        if spec not in self._networks:
-            network: FeatureNetwork = registry.resolve("features", spec).make()
-            network.prepare(self.dataset, self.feature_cache, self.device)
-            self._networks[spec] = network
-        return self._networks[spec]
+        return self.bank.network(spec)
 
     def features_of(self, spec: str, images: Literal["samples", "train", "test"]) -> Features:
         """The features of the samples or of a part of the dataset."""
-        if (spec, images) not in self._features:
-            pixels = self.samples().images if images == "samples" else self._part(images).images
-            self._features[spec, images] = self.features(spec).features(pixels)
-        return self._features[spec, images]
+        if images != "samples":
+            return self.bank.of_real(spec, (self.test() if images == "test" else self.dataset.split(images)).images)
+        if spec not in self._features:
+            self._features[spec] = self.features(spec).features(self.samples().images)
+        return self._features[spec]
 
     def generator(self, purpose: str) -> Generator:
         """A CPU generator of its own for each purpose, derived from the fit's seed."""

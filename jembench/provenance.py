@@ -46,10 +46,17 @@ def _of_process(device: str) -> dict[str, Any]:
 
 
 def _versions() -> dict[str, str]:
-    """Of jembench and of all that it declares to need."""
+    """Of jembench and of all that it declares to need, as far as it is installed."""
     required = [line for line in importlib.metadata.requires("jembench") or () if "extra ==" not in line]
     names = ["jembench", *sorted(re.split(r"[^\w.-]", line)[0] for line in required)]
-    return {name: importlib.metadata.version(name) for name in names}
+    return {name: version for name in names if (version := _version(name))}
+
+
+def _version(package: str) -> str:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return ""
 
 
 def _commit() -> str:
@@ -73,7 +80,7 @@ def _hardware(device: str) -> dict[str, Any]:
         "cores": os.cpu_count(),
     }
     if device.startswith("cuda"):
-        hardware["gpu"] = torch.cuda.get_device_name(device)
+        hardware |= {"gpu": torch.cuda.get_device_name(device), "cuda": torch.version.cuda}
     return hardware
 
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from jembench import packages, registry, spec
 from jembench.errors import SpecError, unknown
 from jembench.outcome import FitKey
-from jembench.registry import Resolved
+from jembench.registry import Component, Resolved
 from jembench.spec import stable_hash
 from jembench.training import recipe as recipes
 from jembench.training.recipe import Recipe
@@ -61,14 +61,24 @@ class FitPlan:
     seed: int
 
     @cached_property
-    def key(self) -> FitKey:
-        """The fit's names, and the hash of all that makes it what it is.
+    def sampler(self) -> Resolved:
+        """The recipe's sampler, for models that need one.
 
         Raises:
-            SpecError: if the recipe's sampler does not exist or has no such option.
+            SpecError: if it does not exist or has no such option.
         """
+        return registry.resolve("samplers", self.recipe.chains.sampler)
+
+    @property
+    def components(self) -> list[Component]:
+        """What the fit is made of."""
+        return [self.model.component, self.dataset.component, self.sampler.component]
+
+    @cached_property
+    def key(self) -> FitKey:
+        """The fit's names, and the hash of all that makes it what it is."""
         recipe = self.recipe.identity
-        recipe["chains"]["sampler"] = _identity(registry.resolve("samplers", self.recipe.chains.sampler))
+        recipe["chains"]["sampler"] = _identity(self.sampler)
         identity = {
             "model": _identity(self.model),
             "dataset": _identity(self.dataset),

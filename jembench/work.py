@@ -15,6 +15,7 @@ from torch import nn
 from jembench import devices, grid, provenance, seeds
 from jembench.errors import Diverged, PluginError, SpecError, StoreError
 from jembench.evaluate import FitEvaluation, Measured, capabilities, failed, measure, not_applicable
+from jembench.features import FeatureBank
 from jembench.interfaces import Capability, Chains, Dataset, Executor, Metric, Samples, Trainable
 from jembench.monitor import Monitor
 from jembench.outcome import Cell, Outcome
@@ -73,7 +74,12 @@ def carry_out(plan: Plan, store: Store, executor: Executor, device: torch.device
         return
     store.check_writable()
     needed = Plan(plan.suite, cells)
-    executor.run([_Job(ready, needed, store, device, monitor) for ready in look_ahead(needed)])
+    banks: dict[str, FeatureBank] = {}
+    jobs = []
+    for ready in look_ahead(needed):
+        bank = banks.setdefault(ready.fit.key.dataset, FeatureBank(ready.dataset, store.features, device))
+        jobs.append(_Job(ready, needed, store, bank, monitor))
+    executor.run(jobs)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,7 +89,7 @@ class _Job:
     ready: Ready
     plan: Plan
     store: Store
-    device: torch.device
+    bank: FeatureBank
     monitor: Monitor
 
     def __call__(self) -> bool:
@@ -96,7 +102,7 @@ class _Job:
                 if reason := self.ready.impossible.get(cell.id):
                     outcome = Outcome(status="na", reason=reason, details={"capability": True})
                     self._write(cell, Measured(outcome, {}))
-            with devices.threads_for(self.ready.dataset.spec, self.device):
+            with devices.threads_for(self.ready.dataset.spec, self.bank.device):
                 self._measure([cell for cell in cells if cell.id not in self.ready.impossible])
         self.monitor.fit_finished(fit)
         return True
@@ -105,9 +111,7 @@ class _Job:
         if not cells:
             return
         try:
-            evaluation = trained(
-                self.ready.fit, self.ready.dataset, self.store, self.device, self.monitor, cells[0].limit
-            )
+            evaluation = trained(self.ready.fit, self.bank, self.store, self.monitor, cells[0].limit)
         except StoreError:
             raise
         except Exception as error:
@@ -133,13 +137,13 @@ class _Job:
 
     def _write(self, cell: CellPlan, measured: Measured) -> None:
         fit = self.ready.fit
-        made_by = [fit.model.component, fit.dataset.component, cell.metric.component]
+        made_by = [*fit.components, cell.metric.component]
         record = Cell(
             id=cell.id,
             fit=fit.key,
             metric=str(cell.metric),
             outcome=measured.outcome,
-            provenance=provenance.collect(str(self.device), made_by) | {"limit": cell.limit},
+            provenance=provenance.collect(str(self.bank.device), made_by) | {"limit": cell.limit},
         )
         self.store.write_cell(record, cell.name, measured.arrays)
 
@@ -176,10 +180,8 @@ def waiting_lease(store: Store, fit: FitPlan) -> Iterator[None]:
         time.sleep(1)
 
 
-def trained(
-    fit: FitPlan, dataset: Dataset, store: Store, device: torch.device, monitor: Monitor, limit: int | None = None
-) -> FitEvaluation:
-    """The fit's model, loaded from the store or trained now, ready for evaluation.
+def trained(fit: FitPlan, bank: FeatureBank, store: Store, monitor: Monitor, limit: int | None = None) -> FitEvaluation:
+    """The fit's model, loaded from the store or trained now on the bank's dataset and device, ready for evaluation.
 
     Raises:
         Diverged: if training diverged; this is recorded in the store.
@@ -188,12 +190,13 @@ def trained(
     folder = store.fit_folder(fit.key)
     record = store.read_fit(fit.key)
     if not all((folder / name).exists() for name in ("model.safetensors", "sampler.safetensors")):
-        # The weights that were chosen are in no checkpoint: without them there is nothing to go on from.
-        (folder / "checkpoint.safetensors").unlink(missing_ok=True)
+        # The weights that were chosen are in no checkpoint: without them the fit is begun anew.
+        for name in ("fit.json", "checkpoint.safetensors"):
+            (folder / name).unlink(missing_ok=True)
         record = None
     if record is None or record.status != "done":
-        _train(fit, dataset, store, device, monitor)
-    return _load(fit, dataset, store, device, limit)
+        _train(fit, bank.dataset, store, bank.device, monitor)
+    return _load(fit, bank, store, limit)
 
 
 def _train(fit: FitPlan, dataset: Dataset, store: Store, device: torch.device, monitor: Monitor) -> None:
@@ -209,7 +212,7 @@ def _train(fit: FitPlan, dataset: Dataset, store: Store, device: torch.device, m
         validation_accuracy=None,
         seconds=0.0,
         iteration_seconds=[],
-        provenance=provenance.collect(str(device), [fit.model.component, fit.dataset.component]),
+        provenance=provenance.collect(str(device), fit.components),
     )
     try:
         fitted = train(trainer, store.fit_folder(fit.key), monitor.training)
@@ -226,8 +229,8 @@ def _train(fit: FitPlan, dataset: Dataset, store: Store, device: torch.device, m
     )
 
 
-def _load(fit: FitPlan, dataset: Dataset, store: Store, device: torch.device, limit: int | None) -> FitEvaluation:
-    folder = store.fit_folder(fit.key)
+def _load(fit: FitPlan, bank: FeatureBank, store: Store, limit: int | None) -> FitEvaluation:
+    folder, dataset = store.fit_folder(fit.key), bank.dataset
     model = _make_model(fit, dataset)
     load_weights(model, checkpoint.read(folder / "model.safetensors"))
     sampler = make_sampler(model, dataset.spec, fit.recipe)
@@ -236,15 +239,15 @@ def _load(fit: FitPlan, dataset: Dataset, store: Store, device: torch.device, li
     record = store.read_fit(fit.key)
     assert record is not None
     return FitEvaluation(
-        model=model.to(device).eval(),
+        model=model.to(bank.device).eval(),
         sampler=sampler,
         data=dataset.spec,
         dataset=dataset,
-        device=device,
+        device=bank.device,
         seed=fit.seed,
         limit=limit,
         iteration_seconds=record.iteration_seconds,
-        feature_cache=store.features,
+        bank=bank,
     )
 
 

@@ -21,7 +21,7 @@ LAYERS = [
     {"nets", "devices"},
     {"sampling"},
     {"training", "metrics", "attacks"},
-    {"outcome", "suite", "evaluate", "executor", "lease", "monitor", "store", "provenance", "work"},
+    {"outcome", "suite", "evaluate", "executor", "features", "lease", "monitor", "store", "provenance", "work"},
     {"report"},
     {"cli"},
 ]

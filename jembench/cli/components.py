@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib.resources
 import inspect
-import sys
 import tomllib
 from typing import Any, NamedTuple
 
 from jembench import registry
+from jembench.cli.output import plugins_aside
 from jembench.errors import JembenchError
 from jembench.registry import Component
 from jembench.spec import Scalar, format_value, keyword_parameters
+from jembench.training import recipe
 
 
 class Option(NamedTuple):
@@ -45,10 +45,20 @@ class Suite(NamedTuple):
     problem: str  # "" if it works
 
 
+class Recipe(NamedTuple):
+    """A recipe of a package, or the reason why it cannot be used."""
+
+    name: str
+    title: str
+    default_for: tuple[str, ...]  # datasets
+    fields: dict[str, Any]  # by the keys of --set: "optimizer.name"
+    problem: str  # "" if it works
+
+
 def describe(component: Component) -> Described:
     """Import a component and read its options. What it prints meanwhile goes to stderr."""
     try:
-        with contextlib.redirect_stdout(sys.stderr):
+        with plugins_aside():
             loaded = registry.load(component)
             options = () if component.kind == "suites" else _options(loaded)
     except JembenchError as error:
@@ -86,3 +96,23 @@ def _suite(name: str, content: bytes, distribution: str) -> Suite:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         return Suite(name, "", distribution, f"{name}.toml is not valid TOML: {error}")
     return Suite(name, str(title), distribution, "")
+
+
+def recipes() -> list[Recipe]:
+    """The recipes of every package."""
+    return [_recipe(name) for name in recipe.names()]
+
+
+def _recipe(name: str) -> Recipe:
+    try:
+        loaded = recipe.load(name)
+    except JembenchError as error:
+        return Recipe(name, "", (), {}, str(error))
+    return Recipe(name, loaded.title, loaded.default_for, _dotted(loaded.identity), "")
+
+
+def _dotted(fields: dict[str, Any], table: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in fields.items():
+        flat |= _dotted(value, f"{table}{key}.") if isinstance(value, dict) else {f"{table}{key}": value}
+    return flat

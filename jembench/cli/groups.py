@@ -19,7 +19,14 @@ class Late(NamedTuple):
 
 
 class Group(click.Group):
-    """A group that answers an unknown command with the nearest ones and all."""
+    """A group that answers an unknown command with the nearest ones and all, and none at all with its help."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the group's own options."""
+        if not args and not ctx.resilient_parsing:
+            click.echo(ctx.get_help(), err=True)
+            ctx.exit(2)
+        return super().parse_args(ctx, args)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

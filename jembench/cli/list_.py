@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import cast
+import json
+from typing import Any, cast
 
 import click
 
@@ -11,20 +12,24 @@ from jembench.cli import components, options
 from jembench.cli.output import print_json, print_table
 from jembench.registry import KINDS, Kind
 
+LISTS = (*KINDS, "recipes")
+
 
 @click.command("list")
-@click.argument("kind", metavar="[KIND]", type=click.Choice(KINDS), required=False)
+@click.argument("kind", metavar="[KIND]", type=click.Choice(LISTS), required=False)
 @options.listing_format
 def list_(kind: str | None, format: str) -> None:
     """List what is installed: models, datasets, metrics, suites and more.
 
     With KIND, say what each one is and which options it has. KIND is one of models, samplers, metrics, datasets,
-    features, suites and executors.
+    features, suites, executors and recipes.
     """
     if kind is None:
         _everything(format)
     elif kind == "suites":
         _suites(format)
+    elif kind == "recipes":
+        _recipes(format)
     else:
         _one_kind(cast(Kind, kind), format)
 
@@ -36,7 +41,7 @@ def _everything(format: str) -> None:
     else:
         rows = [(c.kind, c.name, c.distribution, c.version, c.target) for c in found]
         print_table(("kind", "name", "distribution", "version", "target"), rows)
-        click.echo(f"`jembench list KIND` says what each one is and takes: {', '.join(KINDS)}.")
+        click.echo(f"`jembench list KIND` says what each one is and takes: {', '.join(LISTS)}.")
 
 
 def _one_kind(kind: Kind, format: str) -> None:
@@ -70,3 +75,27 @@ def _suites(format: str) -> None:
     else:
         rows = [(s.name, f"broken: {s.problem}" if s.problem else s.title, s.distribution) for s in found]
         print_table(("suite", "what it is", "distribution"), rows)
+
+
+def _recipes(format: str) -> None:
+    found = components.recipes()
+    if format == "json":
+        print_json([recipe._asdict() for recipe in found])
+    else:
+        rows = [
+            (
+                recipe.name,
+                f"broken: {recipe.problem}" if recipe.problem else "\n".join([recipe.title, *_default_for(recipe)]),
+                "\n".join(f"{key}={_text(value)}" for key, value in recipe.fields.items()),
+            )
+            for recipe in found
+        ]
+        print_table(("recipe", "what it is", "fields, for --set"), rows)
+
+
+def _default_for(recipe: components.Recipe) -> list[str]:
+    return [f"used for {', '.join(recipe.default_for)}"] if recipe.default_for else []
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)

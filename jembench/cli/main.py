@@ -18,8 +18,8 @@ from jembench.errors import JembenchError
 
 COMMANDS = {
     "run": Late("jembench.cli.run:run", "Train and evaluate models on a suite and print the table."),
-    "train": Late("jembench.cli.train:train", "Train one model."),
-    "sample": Late("jembench.cli.sample:sample", "Draw images from a trained model as a PNG grid."),
+    "train": Late("jembench.cli.train:train", "Train one model and print the folder that it lies in."),
+    "sample": Late("jembench.cli.sample:sample", "Draw images from a trained model as a PNG: a row for each class."),
     "report": Late("jembench.cli.report:report", "Print the table of a store again."),
     "list": Late("jembench.cli.list_:list_", "List what is installed: models, datasets, metrics, suites and more."),
     "plugin": Late("jembench.cli.plugin:plugin", "Look after plugins."),
@@ -38,7 +38,8 @@ class Settings:
     cls=LateGroup,
     late=COMMANDS,
     epilog="Every option has an environment variable, for example JEMBENCH_RUN_MODELS for --models of run. "
-    "What several commands share is set by JEMBENCH_STORE, JEMBENCH_DATASET, JEMBENCH_DEVICE and JEMBENCH_RECIPE.",
+    "What several commands share is set by JEMBENCH_STORE, JEMBENCH_DATASET, JEMBENCH_DEVICE, JEMBENCH_RECIPE and "
+    "JEMBENCH_SET.",
 )
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
 @click.version_option(__version__, prog_name="jembench")
@@ -61,6 +62,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _invoke(argv, settings)
     except JembenchError as error:
         return _tell(str(error), error.exit_code, settings)
+    except click.UsageError as error:
+        return _tell(_usage(error), error.exit_code, settings)
     except BrokenPipeError:  # nobody reads on, as in `jembench list | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
@@ -81,14 +84,16 @@ def _invoke(argv: Sequence[str] | None, settings: Settings) -> int:
         code = cli.main(
             arguments, prog_name="jembench", standalone_mode=False, obj=settings, auto_envvar_prefix="JEMBENCH"
         )
-    except click.ClickException as error:
-        error.show()
-        return error.exit_code
     except click.Abort:
         click.echo("Interrupted. Finished work is kept: the same command goes on from there.", err=True)
         return 130
     sys.stdout.flush()  # here, where a reader who has gone can still be handled
     return code or 0
+
+
+def _usage(error: click.UsageError) -> str:
+    command = error.ctx.command_path if error.ctx else "jembench"
+    return f"{error.format_message().rstrip('.')}. `{command} --help` says how it is used."
 
 
 def _tell(message: str, exit_code: int, settings: Settings) -> int:

@@ -58,7 +58,7 @@ report_format = click.option(
     type=click.Choice(["table", "json", "markdown", "latex", "csv"]),
     default="table",
     show_default=True,
-    help="How results are printed. On stdout stands nothing else.",
+    help="How results are printed. Progress goes to stderr.",
 )
 
 listing_format = click.option(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import click
@@ -41,7 +41,8 @@ def report(ctx: click.Context, suite: str | None, limit: int | None, store: Path
         cells = [cell for cell in cells if spec.parse(cell.metric).name in wanted]
     shown = [cell for cell in cells if cell.provenance.get("limit") == limit]
     if not shown:
-        click.echo(_nothing(store, suite, limit), err=format != "table")
+        results = "such results" if contents.cells else "results"
+        click.echo(_nothing(store, suite, limit, results), err=format != "table")
     for note in _left_out(cells, limit):
         click.echo(note, err=True)
     if shown or format != "table":
@@ -50,19 +51,20 @@ def report(ctx: click.Context, suite: str | None, limit: int | None, store: Path
     return show.exit_code(ctx, shown)
 
 
-def newest(cells: Iterable[Cell]) -> list[Cell]:
+def newest(cells: Sequence[Cell]) -> list[Cell]:
     """Of cells that go by the same names, the one measured last: a newer version may mean another thing by them."""
     latest: dict[tuple[object, ...], Cell] = {}
     for cell in sorted(cells, key=lambda cell: str(cell.provenance.get("time", ""))):
         fit = cell.fit
         latest[fit.model, fit.dataset, fit.recipe, fit.seed, cell.metric, cell.provenance.get("limit")] = cell
-    return [cell for cell in cells if cell in latest.values()]
+    kept = {cell.id for cell in latest.values()}
+    return [cell for cell in cells if cell.id in kept]
 
 
-def _nothing(store: Path, suite: str | None, limit: int | None) -> str:
+def _nothing(store: Path, suite: str | None, limit: int | None, results: str) -> str:
     place = "" if store == Path("runs") else f" --store {shlex.quote(str(store))}"
     subset = "" if limit is None else f" --limit {limit}"
-    what = f"{store} holds no such results yet" if store.is_dir() else f"There is no store {store} yet"
+    what = f"{store} holds no {results} yet" if store.is_dir() else f"There is no store {store} yet"
     return f"{what}: `jembench run {suite or 'hybrid'}{subset}{place}` makes some."
 
 
@@ -71,4 +73,5 @@ def _left_out(cells: Iterable[Cell], limit: int | None) -> Iterable[str]:
     for other, count in counts.items():
         if other != limit:
             how = "without --limit" if other is None else f"with --limit {other}"
-            yield f"Left out: {count} outcomes on {show.images(other)}; `jembench report` shows them {how}."
+            outcomes = "1 outcome" if count == 1 else f"{count} outcomes"
+            yield f"Left out: {outcomes} on {show.images(other)}; `jembench report` shows them {how}."

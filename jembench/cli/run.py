@@ -43,7 +43,7 @@ EXAMPLES = options.examples(
 @options.settings(
     "Change a field of the recipe (epochs=5, optimizer.learning_rate=1e-3) or an option of a metric (ece.bins=15)."
 )
-@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Evaluate on the first N test images only.")
+@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Evaluate on N of the test images only.")
 @options.device
 @options.store
 @click.option("--executor", metavar="NAME", default="local", show_default=True, help="Where the work is done.")
@@ -66,7 +66,7 @@ def run(
     dry_run: bool,
     format: str,
 ) -> int:
-    """Train and evaluate models on SUITE and print the table.
+    """Train and evaluate models on a suite and print the table.
 
     `jembench list` shows the suites, models, metrics and datasets that there are. Finished work is kept in the store:
     the same command again goes on where it was stopped, or prints the table.
@@ -75,8 +75,8 @@ def run(
     with plugins_aside():
         chosen = choose(suites.load(suite), models=models, metrics=metrics, datasets=dataset, seeds=seeds)
         plan = suites.make_plan(chosen, recipe=recipe, settings=settings, limit=limit)
-        if not dry_run and show.unfinished(plan, place):
-            _carry_out(plan, place, executor, device)
+        if not dry_run and (pending := show.unfinished(plan, place)):
+            _carry_out(Plan(chosen, pending), place, executor, device)
     if dry_run:
         show.plan(plan, place, format)
         return 0

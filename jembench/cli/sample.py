@@ -63,9 +63,9 @@ def sample(
     device: str,
     store: Path,
 ) -> None:
-    """Draw images from MODEL as a PNG: a row for each class.
+    """Draw images from a trained model as a PNG: a row for each class.
 
-    The model is the one that `run` and `train` make of the same options; if the store does not have it yet, it is
+    MODEL is the one that `run` and `train` make of the same options; if the store does not have it yet, it is
     trained first. Which of its images are shown is chosen at random.
     """
     from jembench import work
@@ -73,7 +73,8 @@ def sample(
     with plugins_aside():
         fit = plan_fit(model, dataset, recipe, settings, seed)
         data = fit.dataset.make()
-        _check(fit, data, output)
+        _check_model(fit, data, steps)
+        _check_output(output)
         with trained(fit, data, Store(store), device) as evaluation:
             samples = work.samples_of(evaluation, fit, steps)
             try:
@@ -84,12 +85,19 @@ def sample(
     click.echo(f"{output}: images of {fit}, {source}, a row for each class")
 
 
-def _check(fit: FitPlan, data: Dataset, output: Path) -> None:
-    """Find out before training what would be in the way after it."""
+def _check_model(fit: FitPlan, data: Dataset, steps: int | None) -> None:
+    """Find out before training what the model cannot do after it."""
     from jembench.evaluate import capabilities
 
-    if "samples" not in capabilities(fit.model.make(data.spec)):
+    model = fit.model.make(data.spec)
+    if "samples" not in capabilities(model):
         raise SpecError(f"{fit.key.model} generates no images: it is trained without chains. Choose a model that does.")
+    if steps is not None and model.chains == "none":
+        raise SpecError(f"{fit.key.model} draws its images directly, without a chain. Leave --steps out.")
+
+
+def _check_output(output: Path) -> None:
+    """Find out before training whether the picture can be written."""
     if output.is_dir():
         raise SpecError(f"--output is {output}, a folder. Name a file in it, for example {output / 'samples.png'}.")
     folder = next(path for path in output.absolute().parents if path.exists())

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
 import click
 
+from jembench.cli import suggest
 from jembench.cli.output import print_json, print_table
+from jembench.cli.train import is_trained
+from jembench.errors import SpecError
 from jembench.outcome import Cell
 from jembench.report import references, table
 from jembench.store import Store
 from jembench.suite import CellPlan, Plan
+
+PICTURES = 3
+"""So many are named one by one."""
 
 
 def unfinished(plan: Plan, store: Store) -> list[CellPlan]:
@@ -20,22 +25,27 @@ def unfinished(plan: Plan, store: Store) -> list[CellPlan]:
     return [cell for cell in plan.cells if not store.is_settled(cell.id, cell.name)]
 
 
-def results(plan: Plan, store: Store, format: str) -> int:
+# --- results ----------------------------------------------------------------------------------------------------------
+
+
+def results(ctx: click.Context, plan: Plan, store: Store, format: str) -> int:
     """Print the table of a plan's cells, and where everything lies.
 
     Returns:
-        1 if a cell failed, else 0.
+        the exit code.
     """
     cells = [found for cell in plan.cells if (found := store.read_cell(cell.id, cell.name))]
     metrics = list(dict.fromkeys(str(cell.metric) for cell in plan.cells))
     print_results(cells, metrics, plan.suite.reference, format)
     if format == "table":
-        _print_whereabouts(plan, store, cells)
-    return int(any(cell.outcome.status == "failed" for cell in cells))
+        click.echo()
+        for name, text in _whereabouts(ctx, plan, store, cells):
+            click.echo(f"{name:>8}  {text}")
+    return exit_code(ctx, cells)
 
 
 def print_results(cells: Sequence[Cell], metrics: Sequence[str], reference: Sequence[str], format: str) -> None:
-    """Print one table of cells, in a format of ``jembench.report``, with the published numbers below."""
+    """Print one table of cells, in a format of ``jembench.report``, with the published numbers below it."""
     built = table.build(cells, metrics=metrics, published=references.load(reference))
     if format == "table":
         from rich.console import Console
@@ -49,50 +59,121 @@ def print_results(cells: Sequence[Cell], metrics: Sequence[str], reference: Sequ
         click.echo(render(built, format), nl=False)  # type: ignore[arg-type]  # click has checked the format
 
 
-def _print_whereabouts(plan: Plan, store: Store, cells: Sequence[Cell]) -> None:
-    pictures = [store.fit_folder(fit.key) / "samples.png" for fit in plan.fits]
-    lines = [("samples", str(picture)) for picture in pictures if picture.exists()]
+def exit_code(ctx: click.Context, cells: Iterable[Cell]) -> int:
+    """1 if a cell failed, else 0. With ``--debug`` the tracebacks are printed, each once."""
+    failed = [cell for cell in cells if cell.outcome.status == "failed"]
+    if ctx.obj.debug:
+        for traceback in dict.fromkeys(cell.outcome.traceback for cell in failed):
+            click.echo(traceback, err=True)
+    return int(bool(failed))
+
+
+def images(limit: int | None) -> str:
+    """Which images were evaluated."""
+    return "all test images" if limit is None else f"{limit} of the test images"
+
+
+def _whereabouts(ctx: click.Context, plan: Plan, store: Store, cells: Sequence[Cell]) -> list[tuple[str, str]]:
+    drawn = [fit for fit in plan.fits if (store.fit_folder(fit.key) / "samples.png").exists()]
+    pictures = [str(store.fit_folder(fit.key) / "samples.png") for fit in drawn]
+    if len(pictures) > PICTURES:
+        pictures = [f"{store.root / 'fits'}: samples.png of {len(pictures)} trained models"]
+    lines = [("samples", picture) for picture in pictures]
     lines.append(("results", f"{store.root / 'cells'}: {len(cells)} outcomes, each with its provenance"))
-    if any(cell.outcome.status == "failed" for cell in cells):
-        lines.append(("failed", "the same command again tries what failed once more; report --format json tells why"))
-    lines += [("next", command) for command in _suggestions(plan, store.root)]
-    click.echo()
-    for name, text in lines:
-        click.echo(f"{name:>8}  {text}")
+    if failures := [cell for cell in cells if cell.outcome.status == "failed"]:
+        lines.append(
+            ("failed", f"{len(failures)} of {len(cells)} outcomes; this tries them again and shows tracebacks:")
+        )
+        lines.append(("", suggest.again(ctx, debug=True)))
+    else:
+        following = [suggest.again(ctx, seeds="0,1,2")] if len(plan.suite.seeds) == 1 else []
+        following += [suggest.sample(ctx, fit) for fit in drawn[:1]]
+        following.append(suggest.report(ctx, plan.suite.name))
+        lines += [("next", command) for command in following]
+    return lines
 
 
-def _suggestions(plan: Plan, store: Path) -> list[str]:
-    suite, fit = plan.suite, plan.fits[0]
-    place = "" if store == Path("runs") else f" --store {shlex.quote(str(store))}"
-    several = f"jembench run {suite.name} --models {','.join(suite.models)} --seeds 0,1,2{place}"
-    return [several, f"jembench sample {fit.key.model} --steps 100{place}", f"jembench report --format markdown{place}"]
+# --- plans ------------------------------------------------------------------------------------------------------------
+
+
+class _Metrics(NamedTuple):
+    """What is known of a fit's cells beforehand."""
+
+    to_do: list[str]
+    done: list[str]
+    impossible: dict[str, str]  # metric -> why
 
 
 def plan(plan: Plan, store: Store, format: str) -> None:
-    """Print what would be done: each fit with its cost, and its cells with what is known of them beforehand."""
-    from jembench import work
+    """Print what would be done: each fit with its cost and its metrics.
 
-    ready = {item.fit.key.id: item for item in work.look_ahead(plan)}
-    todo = {cell.id for cell in unfinished(plan, store)}
-    rows = []
-    for fit in plan.fits:
-        item = ready[fit.key.id]
-        is_trained = (record := store.read_fit(fit.key)) is not None and record.status == "done"
-        for cell in plan.cells_of(fit):
-            reason = item.impossible.get(cell.id, "")
-            rows.append(
-                {
-                    "fit": str(fit),
-                    "training": "done" if is_trained else f"{item.iterations} iterations, {item.passes} passes",
-                    "metric": str(cell.metric),
-                    "state": f"N/A: {reason}" if reason else "to do" if cell.id in todo else "done",
-                }
-            )
+    Raises:
+        SpecError: for a format that a plan has not.
+    """
+    if format not in ("table", "json"):
+        raise SpecError(f"--dry-run prints a plan, and --format {format} is for results. Use --format table or json.")
+    rows = _plan_rows(plan, store)
     if format == "json":
         print_json(rows)
-        return
-    print_table(("fit", "training", "metric", "state"), [tuple(row.values()) for row in rows])
-    click.echo(
-        f"{len(plan.fits)} fits, {len(plan.cells)} cells, {len(todo)} to do. A pass is forward and backward "
-        "through the network for one batch of the recipe."
+    else:
+        _print_plan(rows)
+
+
+def _plan_rows(plan: Plan, store: Store) -> list[dict[str, Any]]:
+    from jembench import work
+
+    todo = {cell.id for cell in unfinished(plan, store)}
+    rows = []
+    for ready in work.look_ahead(plan):
+        cells = plan.cells_of(ready.fit)
+        possible = [cell for cell in cells if cell.id not in ready.impossible]
+        key = ready.fit.key
+        rows.append(
+            {
+                "model": key.model,
+                "dataset": key.dataset,
+                "recipe": key.recipe,
+                "seed": key.seed,
+                "trained": is_trained(ready.fit, store),
+                "iterations": ready.iterations,
+                "passes": ready.passes,
+                "to_do": [str(cell.metric) for cell in possible if cell.id in todo],
+                "done": [str(cell.metric) for cell in possible if cell.id not in todo],
+                "not_applicable": {
+                    str(cell.metric): ready.impossible[cell.id] for cell in cells if cell.id in ready.impossible
+                },
+            }
+        )
+    return rows
+
+
+def _print_plan(rows: Sequence[dict[str, Any]]) -> None:
+    names = ["model", *(name for name in ("dataset", "recipe", "seed") if len({row[name] for row in rows}) > 1)]
+    print_table(
+        (*names, "training", "metrics"),
+        [(*(str(row[name]) for name in names), _training(row), _measuring(row)) for row in rows],
     )
+    shared = [f"{name} {rows[0][name]}" for name in ("dataset", "recipe", "seed") if name not in names]
+    remaining = [row for row in rows if not row["trained"]]
+    passes = sum(row["passes"] for row in remaining)
+    cells = sum(len(row["to_do"]) for row in rows)
+    click.echo()
+    if shared:
+        click.echo(f"Throughout: {', '.join(shared)}.")
+    click.echo(
+        f"{len(remaining)} of {len(rows)} models are still to be trained, in {passes:,} passes in all, and {cells} "
+        "metrics to be computed. A pass goes forward and backward through the network with one batch."
+    )
+
+
+def _training(row: dict[str, Any]) -> str:
+    return "done" if row["trained"] else f"{row['iterations']:,} iterations\n{row['passes']:,} passes"
+
+
+def _measuring(row: dict[str, Any]) -> str:
+    reasons: dict[str, list[str]] = {}
+    for metric, reason in row["not_applicable"].items():
+        reasons.setdefault(reason, []).append(metric)
+    parts = [("to do", row["to_do"], ""), ("done", row["done"], "")]
+    parts += [("N/A", metrics, f" ({reason})") for reason, metrics in reasons.items()]
+    return "\n".join(f"{state}: {', '.join(metrics)}{reason}" for state, metrics, reason in parts if metrics)

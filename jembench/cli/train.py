@@ -38,7 +38,7 @@ EXAMPLES = options.examples(
 def train(
     model: str, dataset: str, recipe: str | None, settings: tuple[str, ...], seed: int, device: str, store: Path
 ) -> None:
-    """Train MODEL and print the folder that it lies in.
+    """Train one model and print the folder that it lies in.
 
     A training that was stopped goes on from its last checkpoint; one that is finished is not repeated. `run` and
     `sample` find the model there when they are given the same options.
@@ -66,7 +66,8 @@ def plan_fit(model: str, dataset: str, recipe: str | None, settings: tuple[str, 
 def is_trained(fit: FitPlan, store: Store) -> bool:
     """Whether nothing is left to be trained."""
     record = store.read_fit(fit.key)
-    return record is not None and record.status == "done"
+    files = [store.fit_folder(fit.key) / name for name in ("model.safetensors", "sampler.safetensors")]
+    return record is not None and record.status == "done" and all(file.exists() for file in files)
 
 
 @contextmanager
@@ -74,6 +75,7 @@ def trained(fit: FitPlan, dataset: Dataset, store: Store, device: str) -> Iterat
     """The fit, trained first if the store does not have it; within the context it may be computed with."""
     from jembench import devices, work
     from jembench.cli.progress import monitor
+    from jembench.features import FeatureBank
 
     where = devices.resolve(device)
     if not is_trained(fit, store):
@@ -81,6 +83,5 @@ def trained(fit: FitPlan, dataset: Dataset, store: Store, device: str) -> Iterat
     store.check_writable()
     with devices.threads_for(dataset.spec, where):
         with monitor([fit]) as watching, work.waiting_lease(store, fit):
-            evaluation = work.trained(fit, dataset, store, where, watching)
-            watching.fit_finished(fit)
+            evaluation = work.trained(fit, FeatureBank(dataset, store.features, where), store, watching)
         yield evaluation

@@ -6,7 +6,7 @@ from jembench.nets.wide_resnet import ResidualNet
 
 
 class SmallNet(ResidualNet):
-    """One block a group, widths w, w, 2w, 4w: the narrow end of :class:`WideResNet`, whose stem is never below 16.
+    """A first convolution of w channels, then one block in each of the groups of w, 2w and 4w channels.
 
     With w = 8 it has 19,642 parameters on 1x8x8 images of ten classes.
     """

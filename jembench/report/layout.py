@@ -8,11 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from jembench import spec
-from jembench.errors import SpecError
 from jembench.report.references import Better, PublishedRow, PublishedTable
 from jembench.report.rounding import decimals_for, fixed, plain
-from jembench.report.table import Column, Entry, Row, Table
+from jembench.report.table import Column, Entry, Row, Table, protocol_differences
 
 NOTHING = "No results yet. `jembench run hybrid` makes some."
 DAGGER = "†"
@@ -157,7 +155,7 @@ def _legend(rows: Sequence[Row]) -> list[Footnote]:
             + (" The ends of the interval are means over the seeds: what other test images would change." * intervals)
         )
     if any(entry.status == "not run" for entry in entries):
-        legend.append("not run: the same command again measures what is missing.")
+        legend.append("not run: `jembench run` measures what is missing.")
     return [Footnote("", text) for text in legend]
 
 
@@ -167,25 +165,12 @@ def _differing_protocols(table: Table) -> list[Footnote]:
         rows = [row for row in table.rows if not row.entries[index].comparable and row.entries[index].status == "ok"]
         if not rows:
             continue
-        differences = _differences([row.entries[index].protocol for row in rows])
+        differences = protocol_differences([row.entries[index].protocol for row in rows])
         which = "; ".join(f"{row.model}: {difference}" for row, difference in zip(rows, differences, strict=True))
         found.append(
             Footnote(DAGGER, f"{column.label} was measured under different protocols, do not compare: {which}")
         )
     return found
-
-
-def _differences(protocols: Sequence[str]) -> list[str]:
-    """What is peculiar to each protocol: the arguments that differ, or the whole text where they are no specs."""
-    try:
-        parsed = [dict(spec.parse(protocol).arguments) for protocol in protocols]
-    except SpecError:
-        return list(protocols)
-    keys = sorted({key for arguments in parsed for key in arguments})
-    differing = [key for key in keys if len({arguments.get(key) for arguments in parsed}) > 1]
-    if not differing:
-        return list(protocols)
-    return [", ".join(f"{key}={arguments.get(key, 'none')}" for key in differing) for arguments in parsed]
 
 
 # --- published numbers ------------------------------------------------------------------------------------------------

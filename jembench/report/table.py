@@ -11,6 +11,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
+from jembench import spec
+from jembench.errors import SpecError
 from jembench.interfaces import Value
 from jembench.outcome import Cell, Outcome
 from jembench.report.references import PublishedTable
@@ -154,7 +156,7 @@ def _gap(outcome: Outcome, column: Column) -> _Gap:
 def _summary(measured: Sequence[_Seed], gaps: str) -> Entry:
     protocols = list(dict.fromkeys(seed.protocol for seed in measured))
     if len(protocols) > 1:
-        reason = f"measured under protocols that must not be averaged: {'; '.join(protocols)}"
+        reason = f"measured under protocols that must not be averaged: {'; '.join(protocol_differences(protocols))}"
         return Entry(status="na", reason=reason)
     values = [seed.value for seed in measured]
     mean = _mean([value.value for value in values])
@@ -170,6 +172,19 @@ def _summary(measured: Sequence[_Seed], gaps: str) -> Entry:
         seeds=tuple(seed.seed for seed in measured),
         reason=gaps,
     )
+
+
+def protocol_differences(protocols: Sequence[str]) -> list[str]:
+    """What is peculiar to each protocol: the arguments that differ, or the whole text where they are no specs."""
+    try:
+        parsed = [dict(spec.parse(protocol).arguments) for protocol in protocols]
+    except SpecError:
+        return list(protocols)
+    keys = sorted({key for arguments in parsed for key in arguments})
+    differing = [key for key in keys if len({arguments.get(key) for arguments in parsed}) > 1]
+    if not differing:
+        return list(protocols)
+    return [", ".join(f"{key}={arguments.get(key, 'none')}" for key in differing) for arguments in parsed]
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -1,6 +1,10 @@
 """The command as tests call it: in this process, with distributions that are faked on ``sys.path``."""
 
+import itertools
+import json
+import os
 import sys
+from pathlib import Path
 from typing import NamedTuple
 
 import pytest
@@ -18,9 +22,13 @@ class Done(NamedTuple):
 
 
 @pytest.fixture
-def jembench(capsys, monkeypatch):
-    """Call the command with arguments; nothing of the user's own environment reaches it."""
+def jembench(capsys, monkeypatch, tmp_path):
+    """Call the command with arguments in an empty folder; nothing of the user's own environment reaches it."""
+    for name in [name for name in os.environ if name.startswith("JEMBENCH_")]:
+        monkeypatch.delenv(name)
     monkeypatch.setenv("COLUMNS", "1000")
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
 
     def call(*arguments):
         capsys.readouterr()
@@ -28,6 +36,58 @@ def jembench(capsys, monkeypatch):
         return Done(code, *capsys.readouterr())
 
     return call
+
+
+@pytest.fixture
+def tiny(zoo_of_tests):
+    """The options with which a model of ``zoo_of_tests`` is trained in a moment."""
+    return ["--dataset", "zoo_of_tests:data", "--recipe", zoo_of_tests / "tiny.toml"]
+
+
+@pytest.fixture
+def run(jembench, tiny):
+    """``jembench run hybrid`` for models and metrics that take a moment, with more options behind."""
+    models, metrics = "zoo_of_tests:jem,zoo_of_tests:classifier", "accuracy,ece,zoo_of_tests:brightness"
+
+    def call(*arguments, models=models, metrics=metrics):
+        return jembench("run", "hybrid", "--models", models, "--metrics", metrics, *tiny, *arguments)
+
+    return call
+
+
+@pytest.fixture
+def outcomes():
+    """Every outcome in a store, by model, seed and metric."""
+
+    def read(store):
+        cells = [json.loads(path.read_text()) for path in sorted((Path(store) / "cells").glob("*.json"))]
+        return {(cell["fit"]["model"], cell["fit"]["seed"], cell["metric"]): cell["outcome"] for cell in cells}
+
+    return read
+
+
+@pytest.fixture
+def table():
+    """The rows of the first table of an output, as words."""
+
+    def read(out):
+        lines = iter(out.splitlines())
+        for line in lines:
+            if line.strip().startswith("───"):
+                return [line.split() for line in itertools.takewhile(str.strip, lines)]
+        return []
+
+    return read
+
+
+@pytest.fixture
+def contents():
+    """The bytes of every file in a folder."""
+
+    def read(folder):
+        return {path.relative_to(folder): path.read_bytes() for path in Path(folder).rglob("*") if path.is_file()}
+
+    return read
 
 
 @pytest.fixture

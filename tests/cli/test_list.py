@@ -72,3 +72,27 @@ def test_a_package_of_suites_that_cannot_be_imported(jembench, zoo):
     assert done.code == 0
     assert "broken: ModuleNotFoundError: No module named 'nothing_of_that_name'" in done.out
     assert "hybrid" in done.out
+
+
+def test_recipes(jembench):
+    done = jembench("list", "recipes", "--format", "json")
+    assert (done.code, done.err) == (0, "")
+    digits = next(recipe for recipe in json.loads(done.out) if recipe["name"] == "digits")
+    assert digits["default_for"] == ["digits"]
+    assert digits["problem"] == ""
+    assert digits["fields"]["epochs"] == 50
+    assert digits["fields"]["optimizer.name"] == "adam"
+
+
+def test_the_table_of_recipes_shows_fields_as_they_are_set(jembench):
+    out = jembench("list", "recipes").out
+    for text in ("used for digits", "optimizer.betas=[0.9, 0.999]", "data.stratified=true", "optimizer.name=adam"):
+        assert text in out
+
+
+def test_a_recipe_that_cannot_be_used(jembench, zoo):
+    (zoo / "zoo_cli_suites" / "recipes").mkdir()
+    (zoo / "zoo_cli_suites" / "recipes" / "hasty.toml").write_text('title = "Hasty"\nepochs = "few"\n')
+    done = jembench("list", "recipes")
+    assert done.code == 0
+    assert "broken: " in next(line for line in done.out.splitlines() if line.split()[:1] == ["hasty"])

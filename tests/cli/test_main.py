@@ -1,6 +1,7 @@
 """The entry point: what it imports, what it exits with and how it tells of errors."""
 
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -16,6 +17,16 @@ COMMAND = [sys.executable, "-c", "import sys; from jembench.cli.main import main
 
 OPTIONS = {
     (): {"--debug", "--version", "--help"},
+    ("run",): {
+        *("--models", "--metrics", "--dataset", "--seeds", "--recipe", "--set", "--limit", "--device", "--store"),
+        *("--executor", "--dry-run", "--format", "--help"),
+    },
+    ("train",): {"--dataset", "--recipe", "--set", "--seed", "--device", "--store", "--help"},
+    ("sample",): {
+        *("--dataset", "--recipe", "--set", "--seed", "--steps", "--columns", "--output", "--device", "--store"),
+        "--help",
+    },
+    ("report",): {"--limit", "--store", "--format", "--help"},
     ("list",): {"--format", "--help"},
     ("plugin",): {"--help"},
     ("plugin", "list"): {"--format", "--help"},
@@ -102,6 +113,31 @@ def test_help_names_every_command(jembench):
     for name, late in entry.COMMANDS.items():
         assert f"  {name} " in done.out
         assert late.help in done.out
+
+
+def test_without_a_command_the_help_is_shown(jembench):
+    done = jembench()
+    assert (done.code, done.out) == (2, "")
+    assert done.err == jembench("--help").out
+
+
+def test_wrong_usage_is_told_in_one_paragraph(jembench):
+    done = jembench("list", "models", "samplers")
+    assert done == (
+        2,
+        "",
+        "Error: Got unexpected extra argument (samplers). `jembench list --help` says how it is used.\n",
+    )
+
+
+@pytest.mark.parametrize("name", ["run", "train", "sample", "report"])
+def test_the_examples_of_the_help_name_options_that_there_are(name):
+    found, ctx = command(name)
+    examples = [shlex.split(line)[2:] for line in found.epilog.splitlines() if line.startswith("  jembench ")]
+    assert len(examples) >= 3
+    for words in examples:
+        words = words[: words.index(">")] if ">" in words else words
+        assert found.make_context(name, words, parent=ctx.parent).params
 
 
 def test_version(jembench):

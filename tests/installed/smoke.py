@@ -1,6 +1,6 @@
 """Run from a folder elsewhere, in an environment that holds the wheels alone: does the installed package work?
 
-Usage: python smoke.py SOURCE_TREE
+Usage: python smoke.py
 """
 
 import json
@@ -21,10 +21,10 @@ def run(*arguments):
     return finished.stdout
 
 
-def main(source):
+def main():
     """Check where the package lies, that its data came along, and that the main command works."""
     for package in (jembench, jembench_suites):
-        assert not Path(package.__file__).is_relative_to(source), f"{package.__file__} is the source tree's"
+        assert Path(package.__file__).is_relative_to(sys.prefix), f"{package.__file__} is not the installed one"
     recipes = {file.stem for file in Path(jembench_suites.__path__[0], "recipes").iterdir()}
     assert {"digits", "paper", "code"} <= recipes
     assert "hybrid" in run("list", "suites")
@@ -36,4 +36,4 @@ def main(source):
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main()

@@ -157,9 +157,7 @@ def test_seeds_under_different_protocols_are_not_averaged(cell):
 
     table = build([one(0, 397), one(1, 100)])
     assert entry(table, "nll").value is None
-    assert footnotes(table) == {
-        "1": "measured under protocols that must not be averaged: nll:images=397; nll:images=100"
-    }
+    assert footnotes(table) == {"1": "measured under protocols that must not be averaged: images=397; images=100"}
 
 
 def test_two_variants_of_a_metric_are_told_apart(cell):

@@ -1,0 +1,133 @@
+"""``jembench report``."""
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+
+def test_no_store(jembench):
+    assert jembench("report") == (0, "There is no store runs yet: `jembench run hybrid` makes some.\n", "")
+    assert jembench("report", "hybrid", "--store", "my runs", "--limit", "5").out == (
+        "There is no store my runs yet: `jembench run hybrid --limit 5 --store 'my runs'` makes some.\n"
+    )
+    assert list(Path.cwd().iterdir()) == []
+
+
+def test_an_empty_store(jembench):
+    Path("runs").mkdir()
+    done = jembench("report")
+    assert done == (0, "runs holds no results yet: `jembench run hybrid` makes some.\n", "")
+
+
+@pytest.mark.parametrize(
+    ("format", "read"),
+    [
+        ("json", lambda out: json.loads(out)["rows"]),
+        ("csv", lambda out: list(csv.DictReader(io.StringIO(out)))),
+    ],
+)
+def test_an_empty_store_for_programs(jembench, format, read):
+    done = jembench("report", "--format", format)
+    assert done.code == 0
+    assert read(done.out) == []
+    assert done.err.startswith("There is no store runs yet")
+
+
+def test_a_store_that_is_a_file(jembench):
+    Path("runs").write_text("mine")
+    done = jembench("report")
+    assert (done.code, done.out) == (2, "")
+    assert done.err == "Error: The store runs is a file, not a folder. Choose another place with --store.\n"
+
+
+def test_all_that_the_store_holds(run, jembench):
+    run()
+    run(models="zoo_of_tests:factored", metrics="accuracy")
+    done = jembench("report", "--format", "json")
+    assert (done.code, done.err) == (0, "")
+    rows = {row["model"]: row["values"] for row in json.loads(done.out)["rows"]}
+    assert set(rows) == {"zoo_of_tests:classifier", "zoo_of_tests:factored", "zoo_of_tests:jem"}
+    assert [value["status"] for value in rows["zoo_of_tests:factored"]] == ["ok", "not run", "not run"]
+    assert "not run: `jembench run` measures what is missing." in jembench("report").out
+
+
+def test_the_metrics_of_a_suite_with_the_published_numbers(run, jembench):
+    run()
+    done = jembench("report", "hybrid", "--format", "json")
+    assert done.code == 0
+    content = json.loads(done.out)
+    metrics = [value["metric"] for value in content["rows"][0]["values"]]
+    assert metrics[:2] == ["accuracy", "ece"]
+    assert "zoo_of_tests:brightness" not in metrics
+    assert [table["id"] for table in content["published"]] == ["jem-iclr2020/table1"]
+
+
+def test_the_numbers_are_those_of_the_run(run, jembench):
+    before = json.loads(run("--format", "json", models="zoo_of_tests:jem").out)["rows"]
+    after = json.loads(jembench("report", "--format", "json").out)["rows"]
+    assert after == before
+
+
+@pytest.mark.parametrize(("format", "start"), [("markdown", "### Results"), ("latex", r"\begin{table}")])
+def test_formats_for_papers(run, jembench, format, start):
+    run()
+    assert jembench("report", "--format", format).out.startswith(start)
+
+
+def test_results_on_part_of_the_images_are_kept_apart(run, jembench):
+    run("--limit", "10", models="zoo_of_tests:classifier", metrics="accuracy,ece")
+    nothing = jembench("report")
+    assert nothing.out == "runs holds no such results yet: `jembench run hybrid` makes some.\n"
+    assert (
+        nothing.err == "Left out: 2 outcomes on 10 of the test images; `jembench report` shows them with --limit 10.\n"
+    )
+    run(models="zoo_of_tests:classifier", metrics="accuracy")
+    (row,) = json.loads(jembench("report", "--limit", "10", "--format", "json").out)["rows"]
+    assert [value["n"] for value in row["values"]] == [10, 10]
+    assert "Left out: 1 outcome on all test images" in jembench("report", "--limit", "10").err
+
+
+def test_a_file_that_is_torn_is_reported_and_passed_over(run, jembench):
+    run(models="zoo_of_tests:classifier", metrics="accuracy,ece")
+    torn = next(Path("runs/cells").glob("ece-*"))
+    torn.write_text(torn.read_text()[:50])
+    done = jembench("report", "--format", "json")
+    assert done.code == 0
+    assert [value["label"] for value in json.loads(done.out)["rows"][0]["values"]] == ["accuracy"]
+    assert done.err.startswith(f"Passed over: {torn} is not valid JSON")
+    assert done.err.count("\n") == 1
+
+
+def test_of_two_outcomes_by_the_same_names_the_newer_one_is_shown(run, jembench):
+    run(models="zoo_of_tests:classifier", metrics="accuracy")
+    path = next(Path("runs/cells").iterdir())
+    older = json.loads(path.read_text())
+    older["id"] = "0" * 10
+    older["outcome"]["values"]["accuracy"]["value"] = 0.0
+    older["provenance"]["time"] = "2001-01-01T00:00:00+00:00"
+    for name in ("accuracy-0000000000.json", "zzz-0000000000.json"):
+        (path.parent / name).write_text(json.dumps(older))
+        (row,) = json.loads(jembench("report", "--format", "json").out)["rows"]
+        assert row["values"][0]["value"] > 0
+        assert row["values"][0]["seeds"] == [0]
+        (path.parent / name).unlink()
+
+
+def test_a_failure_is_the_exit_code_and_its_traceback_is_shown_on_demand(run, jembench):
+    run(models="zoo_of_tests:classifier", metrics="accuracy,zoo_of_tests:raises")
+    done = jembench("report")
+    assert (done.code, done.err) == (1, "")
+    assert "ZeroDivisionError: a metric's own bug" in done.out
+    debugging = jembench("--debug", "report")
+    assert (debugging.code, debugging.out) == (1, done.out)
+    assert "Traceback (most recent call last):" in debugging.err
+    assert "in _raises" in debugging.err
+
+
+def test_an_unknown_suite(jembench):
+    done = jembench("report", "hybird")
+    assert (done.code, done.out) == (2, "")
+    assert "Nearest: hybrid." in done.err

@@ -1,0 +1,269 @@
+"""``jembench run``: what it prints, and what it does not do twice."""
+
+import csv
+import io
+import itertools
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import sysconfig
+import time
+from pathlib import Path
+
+import click
+import pytest
+from safetensors.numpy import load_file
+
+from jembench.cli import main as entry
+
+SCRIPT = Path(sysconfig.get_path("scripts")) / "jembench"
+PLUGINS = "jem,jem-factored,baseline"
+DIGITS = ["--set", "epochs=0.2", "--set", "chains.sampler=pcd:steps=1,buffer=100", "--limit", "50"]
+
+
+def start(arguments, folder, **options):
+    """The installed command, in a process of its own."""
+    environment = {"PATH": os.environ["PATH"], "HOME": str(folder), "OMP_NUM_THREADS": "1", **options}
+    return subprocess.Popen(
+        [SCRIPT, *map(str, arguments)],
+        cwd=folder,
+        env=environment,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+
+
+def weights(store):
+    """Every tensor of the trained models and of their chains, as bytes."""
+    return {
+        (path.relative_to(store), name): tensor.tobytes()
+        for path in Path(store).glob("fits/*/[ms]*.safetensors")
+        for name, tensor in load_file(path).items()
+    }
+
+
+# --- what it prints ---------------------------------------------------------------------------------------------------
+
+
+def test_the_table_the_published_numbers_and_what_comes_next(run, table):
+    done = run()
+    assert done.code == 0
+    rows = table(done.out)
+    assert [row[0] for row in rows] == ["zoo_of_tests:jem", "zoo_of_tests:classifier"]
+    assert rows[1][-1] == "N/A¹"
+    assert "¹ needs samples: zoo_of_tests:classifier gives logits and energy only" in done.out
+    assert "Published · dataset CIFAR-10 · another dataset than ours" in done.out
+    picture = next(line.split()[1] for line in done.out.splitlines() if line.startswith(" samples "))
+    assert Path(picture).read_bytes().startswith(b"\x89PNG")
+    assert " results  runs/cells: 6 outcomes, each with its provenance" in done.out
+
+
+def test_the_commands_that_it_suggests_can_be_pasted(run, jembench):
+    done = run("--set", "epochs=2", "--limit", "20", "--store", "my runs")
+    suggested = [line.split(maxsplit=1)[1] for line in done.out.splitlines() if line.startswith("    next  ")]
+    assert [line.split()[1] for line in suggested] == ["run", "sample", "report"]
+    again, sample, report = [jembench(*shlex.split(line)[1:]) for line in suggested]
+    assert again.code == 0
+    assert "seeds 0, 1, 2" in again.out
+    assert "[1/4]" in again.err  # of the three seeds of two models, two are there
+    assert sample.code == 0
+    assert sample.err == ""  # it found the model that the run has trained
+    assert Path("samples.png").exists()
+    assert report.code == 0
+    assert report.out.startswith("### Results · ")
+    assert "recipe tiny+epochs=2 · seeds 0, 1, 2" in report.out
+
+
+def test_json(run, outcomes):
+    rows = json.loads(run("--format", "json").out)["rows"]
+    assert [row["model"] for row in rows] == ["zoo_of_tests:jem", "zoo_of_tests:classifier"]
+    accuracy = rows[0]["values"][0]
+    assert accuracy["value"] == outcomes("runs")["zoo_of_tests:jem", 0, "accuracy"]["values"]["accuracy"]["value"]
+
+
+def test_csv(run):
+    rows = list(csv.DictReader(io.StringIO(run("--format", "csv").out)))
+    measured = [row for row in rows if row["kind"] == "measured"]
+    assert [(row["model"], row["status"]) for row in measured] == [
+        *[("zoo_of_tests:jem", "ok")] * 3,
+        *[("zoo_of_tests:classifier", "ok")] * 2,
+        ("zoo_of_tests:classifier", "na"),
+    ]
+    assert {row["kind"] for row in rows} == {"measured", "published"}
+
+
+def test_markdown(run):
+    lines = run("--format", "markdown").out.splitlines()
+    assert lines[0].startswith("### Results")
+    assert [line.split(" | ")[0] for line in lines if line.startswith("| zoo")] == [
+        r"| zoo\_of\_tests:jem",
+        r"| zoo\_of\_tests:classifier",
+    ]
+
+
+def test_latex(run):
+    out = run("--format", "latex").out
+    assert out.startswith(r"\begin{table}")
+    assert out.count(r"\begin{tabular}") == out.count(r"\end{tabular}") == 2
+    assert r"zoo\_of\_tests:classifier" in out
+
+
+@pytest.mark.parametrize("format", ["table", "json", "csv", "markdown", "latex"])
+def test_progress_goes_to_stderr(run, format):
+    done = run("--format", format)
+    assert "trained and measured in " in done.err
+    assert "trained and measured" not in done.out
+
+
+def test_seeds_are_summed_up(run, outcomes):
+    done = run("--seeds", "0,1")
+    assert {key[1] for key in outcomes("runs")} == {0, 1}
+    assert "seeds 0, 1" in done.out
+    assert "±: standard deviation over the seeds" in done.out
+    assert "--seeds" not in done.out  # no advice to do what was done
+
+
+def test_several_datasets(run, tmp_path):
+    from PIL import Image
+
+    for split, label, number in itertools.product(["train", "test"], ["dark", "light"], range(20)):
+        path = tmp_path / "mine" / split / label / f"{number}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("L", (4, 4), 20 + number + 150 * (label == "light")).save(path)
+    mine = f"imagefolder:root={tmp_path / 'mine'},grey=true"
+    data = ["--dataset", f"zoo_of_tests:data,{mine}", "--format", "json"]
+    done = run(*data, models="zoo_of_tests:classifier", metrics="accuracy")
+    assert done.code == 0
+    assert [row["dataset"].split(":")[0] for row in json.loads(done.out)["rows"]] == ["zoo_of_tests", "imagefolder"]
+    assert "[2/2] zoo_of_tests:classifier imagefolder:" in done.err
+
+
+def test_the_models_of_the_first_party_plugins(jembench, table):
+    done = jembench("run", "hybrid", "--models", PLUGINS, *DIGITS, "--metrics", "accuracy,energy-gap")
+    assert done.code == 0
+    assert [(row[0], row[-1] == "N/A¹") for row in table(done.out)] == [
+        ("jem", False),
+        ("jem-factored", False),
+        ("baseline", True),
+    ]
+    assert len(list(Path("runs/fits").glob("jem*/samples.png"))) == 2
+
+
+# --- plans ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_dry_run_tells_the_cost_and_does_nothing(run, table):
+    done = run("--dry-run")
+    assert (done.code, done.err) == (0, "")
+    assert [" ".join(row) for row in table(done.out)] == [
+        "zoo_of_tests:jem 36 iterations to do: accuracy, ece, zoo_of_tests:brightness",
+        "216 passes",  # three chain steps, and data and samples forward and backward
+        "zoo_of_tests:classifier 36 iterations to do: accuracy, ece",
+        "36 passes N/A: zoo_of_tests:brightness (needs samples: zoo_of_tests:classifier gives logits and energy only)",
+    ]
+    assert "Throughout: dataset zoo_of_tests:data, recipe tiny, seed 0." in done.out
+    assert "2 of 2 models are still to be trained, in 252 passes in all, and 5 metrics to be computed." in done.out
+    assert list(Path.cwd().iterdir()) == []
+
+
+def test_a_dry_run_as_json(run):
+    run(models="zoo_of_tests:jem", metrics="accuracy")
+    jem, classifier = json.loads(run("--dry-run", "--format", "json").out)
+    assert jem == {
+        "model": "zoo_of_tests:jem",
+        "dataset": "zoo_of_tests:data",
+        "recipe": "tiny",
+        "seed": 0,
+        "trained": True,
+        "iterations": 36,
+        "passes": 216,
+        "to_do": ["ece", "zoo_of_tests:brightness"],
+        "done": ["accuracy"],
+        "not_applicable": {},
+    }
+    assert classifier["trained"] is False
+    assert classifier["not_applicable"] == {
+        "zoo_of_tests:brightness": "needs samples: zoo_of_tests:classifier gives logits and energy only"
+    }
+
+
+# --- again ------------------------------------------------------------------------------------------------------------
+
+
+def test_the_same_command_again_prints_the_same_and_touches_nothing(run, contents):
+    before = run()
+    whole = contents("runs")
+    after = run()
+    assert after == (0, before.out, "")
+    assert contents("runs") == whole
+
+
+def test_a_finished_run_is_shown_without_torch(jembench, table):
+    arguments = ["run", "hybrid", "--models", "jem,baseline", *DIGITS, "--metrics", "accuracy"]
+    before = jembench(*arguments)
+    script = (
+        "import sys\n"
+        "from jembench.cli.main import main\n"
+        f"code = main({arguments!r})\n"
+        "heavy = {'torch', 'torchvision', 'scipy', 'sklearn', 'matplotlib'} & sys.modules.keys()\n"
+        "sys.exit(str(sorted(heavy)) if heavy else code)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert table(done.stdout) == table(before.out)
+
+
+def test_a_run_that_was_killed_goes_on_and_ends_with_the_same_numbers(jembench, tmp_path, outcomes):
+    arguments = ["run", "hybrid", "--models", "jem,baseline", "--metrics", "accuracy,nll,energy-gap"]
+    for setting in ("epochs=1", "log_every=2", "checkpoint_every=4", "chains.sampler=pcd:steps=5,buffer=100"):
+        arguments += ["--set", setting]
+    process = start([*arguments, "--store", tmp_path / "killed"], tmp_path)
+    while not list((tmp_path / "killed").glob("fits/*/checkpoint.safetensors")):
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    assert not list((tmp_path / "killed").glob("fits/*/fit.json"))
+
+    assert jembench(*arguments, "--store", tmp_path / "killed").code == 0
+    assert jembench(*arguments, "--store", tmp_path / "whole").code == 0
+    assert len(measured(outcomes(tmp_path / "whole"))) == 6
+    assert measured(outcomes(tmp_path / "killed")) == measured(outcomes(tmp_path / "whole"))
+    assert weights(tmp_path / "killed") == weights(tmp_path / "whole")
+
+
+# --- the environment --------------------------------------------------------------------------------------------------
+
+
+def test_the_environment_gives_options(jembench, tiny, monkeypatch, zoo_of_tests):
+    monkeypatch.setenv("JEMBENCH_RUN_MODELS", "zoo_of_tests:classifier")
+    monkeypatch.setenv("JEMBENCH_RUN_METRICS", "accuracy")
+    monkeypatch.setenv("JEMBENCH_RUN_SEEDS", "3")
+    monkeypatch.setenv("JEMBENCH_RUN_FORMAT", "json")
+    monkeypatch.setenv("JEMBENCH_DATASET", "zoo_of_tests:data")
+    monkeypatch.setenv("JEMBENCH_RECIPE", str(zoo_of_tests / "tiny.toml"))
+    monkeypatch.setenv("JEMBENCH_SET", "epochs=2 batch_size=27")
+    monkeypatch.setenv("JEMBENCH_STORE", "elsewhere")
+    (row,) = json.loads(jembench("run", "hybrid").out)["rows"]
+    assert (row["model"], row["dataset"], row["seeds"]) == ("zoo_of_tests:classifier", "zoo_of_tests:data", [3])
+    assert row["recipe"] == "tiny+epochs=2+batch_size=27"
+    assert [path.name for path in Path.cwd().iterdir()] == ["elsewhere"]
+
+
+def test_the_device_comes_from_the_environment_and_the_command_line_is_stronger(run, monkeypatch):
+    monkeypatch.setenv("JEMBENCH_DEVICE", "cuda:99")
+    assert "no device cuda:99" in run().err
+    assert run("--device", "cpu").code == 0
+
+
+@pytest.mark.parametrize("command", ["run", "train", "sample", "report"])
+def test_every_option_has_an_environment_variable_of_its_name(command):
+    found = entry.cli.get_command(click.Context(entry.cli), command)
+    for option in found.params:
+        if isinstance(option, click.Option):
+            name = option.opts[0].removeprefix("--").replace("-", "_")
+            assert option.name == name or option.envvar == f"JEMBENCH_{name.upper()}"

@@ -1,0 +1,102 @@
+"""``jembench sample``."""
+
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+SIDE = 32 + 2  # an enlarged image, and the gap beside it
+
+
+@pytest.fixture
+def sample(jembench, tiny):
+    """``jembench sample`` with what takes a moment."""
+    return lambda model, *arguments: jembench("sample", model, *tiny, *arguments)
+
+
+def test_a_picture_of_the_chains_that_training_kept(sample):
+    done = sample("zoo_of_tests:jem", "--output", "folder/mine.png")
+    assert done.code == 0
+    assert done.out == (
+        "folder/mine.png: images of zoo_of_tests:jem on zoo_of_tests:data, recipe tiny, seed 0, from the chains that "
+        "training kept, a row for each class\n"
+    )
+    with Image.open("folder/mine.png") as picture:
+        picture.load()
+        assert (picture.format, picture.mode) == ("PNG", "L")
+        assert picture.size == (10 * SIDE + 2, 3 * SIDE + 2)
+
+
+def test_samples_png_is_the_default_and_the_columns_can_be_chosen(sample):
+    assert sample("zoo_of_tests:jem", "--columns", "4").code == 0
+    with Image.open("samples.png") as picture:
+        assert picture.size == (4 * SIDE + 2, 3 * SIDE + 2)
+
+
+def test_new_chains(sample):
+    done = sample("zoo_of_tests:jem", "--steps", "5", "--output", "five.png")
+    assert done.code == 0
+    assert ", from new chains of 5 steps, " in done.out
+    assert sample("zoo_of_tests:jem", "--output", "kept.png").err == ""  # trained once
+    assert sample("zoo_of_tests:jem", "--steps", "5", "--output", "again.png").err == ""
+    assert Path("five.png").read_bytes() == Path("again.png").read_bytes() != Path("kept.png").read_bytes()
+
+
+def test_a_model_that_draws_directly(sample):
+    done = sample("zoo_of_tests:painter")
+    assert done.code == 0
+    assert ", drawn directly, " in done.out
+    assert Path("samples.png").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["zoo_of_tests:classifier"], "zoo_of_tests:classifier generates no images: it is trained without chains."),
+        (["zoo_of_tests:painter", "--steps", "5"], "zoo_of_tests:painter draws its images directly, without a chain."),
+        (["zoo_of_tests:jem", "--steps", "0"], "0 is not in the range x>=1"),
+        (["zoo_of_tests:jem", "--output", "/proc/x.png"], "Cannot write the picture /proc/x.png: "),
+        (["zoo_of_tests:jem", "--output", "/proc/x/y.png"], "Choose another place with --output."),
+        (["zoo_of_tests:jem", "--output", "."], "--output is ., a folder. Name a file in it, for example samples.png."),
+        (["jemm"], "Nearest: jem, jem-factored."),
+    ],
+)
+def test_what_cannot_be_is_told_before_anything_is_trained(sample, arguments, text):
+    done = sample(*arguments)
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith("Error: ")
+    assert done.err.count("\n") == 1
+    assert text in done.err
+    assert list(Path.cwd().iterdir()) == []
+
+
+def test_the_baseline_generates_nothing(jembench):
+    done = jembench("sample", "baseline")
+    assert (done.code, done.out) == (2, "")
+    assert done.err == (
+        "Error: baseline generates no images: it is trained without chains. Choose a model that does.\n"
+    )
+    assert list(Path.cwd().iterdir()) == []
+
+
+def test_a_picture_that_cannot_be_written_costs_no_training(sample):
+    Path("file").write_text("mine")
+    done = sample("zoo_of_tests:jem", "--output", "file/mine.png")
+    assert (done.code, done.out) == (2, "")
+    assert "Cannot write the picture file/mine.png: Not a directory. Choose another place with --output." in done.err
+    assert Path("file").read_text() == "mine"
+    assert not Path("runs").exists()
+
+
+def test_a_disk_that_fills_up_is_told_with_the_option_that_helps(sample, monkeypatch):
+    def no_space(descriptor):
+        if "mine.png" in str(Path(f"/proc/self/fd/{descriptor}").readlink()):
+            raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("jembench.files.os.fsync", no_space)
+    done = sample("zoo_of_tests:jem", "--output", "mine.png")
+    assert (done.code, done.out) == (2, "")
+    assert done.err.splitlines()[-1] == (
+        "Error: Cannot write the picture mine.png: No space left on device. Choose another place with --output."
+    )
+    assert [path.name for path in Path.cwd().iterdir()] == ["runs"]

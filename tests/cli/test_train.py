@@ -1,0 +1,133 @@
+"""``jembench train``."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture
+def train(jembench, tiny):
+    """``jembench train`` with what takes a moment."""
+    return lambda model, *arguments: jembench("train", model, *tiny, *arguments)
+
+
+def test_it_prints_the_folder_of_the_trained_model_and_nothing_else(train):
+    done = train("zoo_of_tests:jem", "--seed", "3")
+    assert done.code == 0
+    folder = Path(done.out.removesuffix("\n"))
+    assert json.loads((folder / "fit.json").read_text())["key"]["seed"] == 3
+    assert (folder / "model.safetensors").exists()
+    assert "zoo_of_tests:jem: training on zoo_of_tests:data, recipe tiny, seed 3" in done.err
+
+
+def test_what_is_trained_is_not_trained_again(train, contents):
+    before = train("zoo_of_tests:jem")
+    whole = contents("runs")
+    assert train("zoo_of_tests:jem") == (0, before.out, "")
+    assert contents("runs") == whole
+
+
+def test_what_is_trained_is_found_without_torch(jembench):
+    arguments = ["train", "baseline", "--set", "epochs=0.1"]
+    before = jembench(*arguments)
+    script = (
+        "import sys\n"
+        "from jembench.cli.main import main\n"
+        f"code = main({arguments!r})\n"
+        "sys.exit('torch was imported' if 'torch' in sys.modules else code)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, before.out, "")
+
+
+def test_run_finds_what_train_has_made(train, run):
+    train("zoo_of_tests:jem")
+    done = run(models="zoo_of_tests:jem", metrics="accuracy")
+    assert done.code == 0
+    assert "zoo_of_tests:jem: measured in " in done.err
+
+
+def test_weights_that_were_deleted_are_made_anew(train):
+    folder = Path(train("zoo_of_tests:jem").out.strip())
+    (folder / "model.safetensors").unlink()
+    done = train("zoo_of_tests:jem")
+    assert done.code == 0
+    assert "training on" in done.err
+    assert (folder / "model.safetensors").exists()
+
+
+def test_a_checkpoint_of_another_model_is_refused_and_kept(train):
+    folder = Path(train("zoo_of_tests:classifier").out.strip())
+    other = Path(train("baseline:net=small-4").out.strip()) / "checkpoint.safetensors"
+    (folder / "fit.json").unlink()
+    foreign = other.read_bytes()
+    other.replace(folder / "checkpoint.safetensors")
+    done = train("zoo_of_tests:classifier")
+    assert (done.code, done.out) == (2, "")
+    assert "Error: The checkpoint belongs to another model: " in done.err
+    assert (folder / "checkpoint.safetensors").read_bytes() == foreign
+
+
+def test_a_checkpoint_that_is_damaged_is_refused_and_kept(train):
+    folder = Path(train("zoo_of_tests:classifier").out.strip())
+    (folder / "fit.json").unlink()
+    (folder / "checkpoint.safetensors").write_bytes(b"torn")
+    done = train("zoo_of_tests:classifier")
+    assert (done.code, done.out) == (2, "")
+    assert "checkpoint.safetensors is not a readable checkpoint" in done.err
+    assert "Remove the file and run the same command again" in done.err
+    assert (folder / "checkpoint.safetensors").read_bytes() == b"torn"
+
+
+def test_divergence_is_told_in_one_paragraph(train):
+    done = train("zoo_of_tests:diverging")
+    assert (done.code, done.out) == (1, "")
+    assert done.err.splitlines()[-1].startswith("Error: Training diverged in iteration 1: loss was inf.")
+
+
+def test_a_model_that_cannot_be_trained(train):
+    done = train("zoo_of_tests:untrainable")
+    assert (done.code, done.out) == (2, "")
+    assert "Error: The model zoo_of_tests:untrainable cannot be trained: " in done.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ([], "Missing argument 'MODEL'. `jembench train --help`"),
+        (["jemm"], "Nearest: jem, jem-factored."),
+        (["jem", "--dataset", "digit"], "Nearest: digits."),
+        (["jem", "--set", "epochs=many"], "epochs of recipe digits is 'many'"),
+        (["jem", "--set", "ece.bins=15"], "There is no key in recipe digits named 'ece'."),
+        (["jem", "--seed", "-1"], "-1 is not in the range x>=0"),
+        (["jem", "--device", "cuda:99"], "There is no device cuda:99"),
+        (["jem", "--dataset", "imagefolder:root=nowhere"], "nowhere"),
+    ],
+)
+def test_what_is_wrong_is_told_before_anything_is_done(jembench, arguments, text):
+    done = jembench("train", *arguments)
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith("Error: ")
+    assert done.err.count("\n") == 1
+    assert text in done.err
+    assert list(Path.cwd().iterdir()) == []
+
+
+def test_data_that_are_missing_are_told_before_anything_is_written(jembench, monkeypatch, tmp_path):
+    monkeypatch.setenv("JEMBENCH_DATA", str(tmp_path))
+    done = jembench("train", "jem", "--dataset", "svhn")
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith("Error: SVHN is not at hand")
+    assert done.err.count("\n") == 1
+    assert list(Path.cwd().iterdir()) == []
+
+
+def test_a_store_that_cannot_be_written(train):
+    Path("file").write_text("mine")
+    done = train("zoo_of_tests:jem", "--store", "file/below")
+    assert (done.code, done.out) == (2, "")
+    assert "A part of this path is a file" in done.err
+    assert Path("file").read_text() == "mine"

@@ -1,0 +1,402 @@
+"""One trained model under evaluation, and what a metric's outcome is."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from jembench import evaluate, registry
+from jembench.energies import LogitModel
+from jembench.errors import StoreError, Unavailable
+from jembench.evaluate import FitEvaluation, capabilities, measure, not_applicable
+from jembench.features import FeatureBank
+from jembench.interfaces import DataSpec, Features, Measurement, Split, Value
+from jembench.sampling.factories import pcd, sgld
+
+DATA = DataSpec(name="three", shape=(1, 1, 3), num_classes=3)
+IMAGES = torch.tensor([[0, 0, 255], [255, 0, 0], [51, 102, 204], [0, 0, 0]], dtype=torch.uint8).reshape(4, 1, 1, 3)
+TEST = Split(IMAGES, torch.tensor([2, 0, 2, 1]))
+TRAIN = Split(255 - IMAGES.repeat(2, 1, 1, 1), torch.arange(8) % 3)
+CPU = torch.device("cpu")
+
+
+class Pixels(LogitModel):
+    """The logits are the pixels themselves: E(x) = -logsumexp x."""
+
+    def __init__(self, chains="marginal"):
+        super().__init__(torch.nn.Flatten())
+        self.chains = chains
+
+    def training_loss(self, batch, negatives):
+        raise NotImplementedError
+
+
+class Painter(Pixels):
+    def __init__(self):
+        super().__init__("none")
+
+    def sample(self, n, y=None, *, generator):
+        return 3 * torch.randn((n, *DATA.shape), generator=generator)
+
+
+class Flow(torch.nn.Module):
+    """A density and nothing else."""
+
+    def log_prob(self, x, y=None):
+        return -x.square().flatten(1).sum(1)
+
+
+class Dataset:
+    spec = DATA
+
+    def split(self, name):
+        return {"train": TRAIN, "test": TEST}[name]
+
+
+@pytest.fixture
+def make(tmp_path):
+    """Make an evaluation."""
+
+    def make(model=None, sampler=None, *, limit=None, seed=0):
+        return FitEvaluation(
+            model=(Pixels() if model is None else model).eval(),
+            sampler=sampler,
+            data=DATA,
+            dataset=(dataset := Dataset()),
+            device=CPU,
+            seed=seed,
+            limit=limit,
+            iteration_seconds=[],
+            bank=FeatureBank(dataset, tmp_path, CPU),
+        )
+
+    return make
+
+
+def used(sampler, *, conditional=False):
+    """The sampler with four chains behind it."""
+    generator = torch.Generator().manual_seed(5)
+    y = torch.tensor([0, 1, 2, 2]) if conditional else None
+    state = sampler.init(4, y, generator=generator)
+    sampler.finish(state)
+    return sampler
+
+
+# --- what a model can do ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("model", "expected"),
+    [
+        (torch.nn.Flatten(), set()),
+        (LogitModel(torch.nn.Flatten()), {"logits", "energy"}),
+        (Pixels("none"), {"logits", "energy"}),
+        (Pixels("marginal"), {"logits", "energy", "samples"}),
+        (Pixels("conditional"), {"logits", "energy", "samples"}),
+        (Painter(), {"logits", "energy", "samples"}),
+        (Flow(), {"energy", "log_prob"}),
+    ],
+)
+def test_capabilities_are_what_the_model_has(model, expected):
+    assert capabilities(model) == expected
+
+
+class Needs:
+    name = "needs"
+
+    def __init__(self, *capabilities):
+        self.requires = frozenset(capabilities)
+
+
+@pytest.mark.parametrize(
+    ("needs", "has", "reason"),
+    [
+        ([], [], ""),
+        (["logits"], ["logits", "energy"], ""),
+        (["samples"], ["logits"], "needs samples: baseline gives logits only"),
+        (
+            ["samples", "log_prob"],
+            ["energy", "logits"],
+            "needs log_prob and samples: baseline gives logits and energy only",
+        ),
+        (["logits"], [], "needs logits: baseline gives nothing"),
+    ],
+)
+def test_the_reason_why_a_metric_is_not_applicable(needs, has, reason):
+    assert not_applicable(Needs(*needs), frozenset(has), "baseline") == reason
+
+
+# --- what is shared ---------------------------------------------------------------------------------------------------
+
+
+def test_logits_and_energies_of_the_test_images(make):
+    evaluation = make()
+    expected = IMAGES.flatten(1).double() / 255 * 2 - 1
+    assert evaluation.logits().dtype == evaluation.energies().dtype == torch.float32
+    assert torch.allclose(evaluation.logits().double(), expected, atol=1e-6)
+    assert torch.allclose(evaluation.energies().double(), -expected.logsumexp(1), atol=1e-6)
+    by_hand = -math.log(2 * math.exp(-1) + math.exp(1))
+    assert evaluation.energies()[0].item() == pytest.approx(by_hand, abs=1e-6)
+
+
+def test_the_energy_of_a_density_is_minus_its_logarithm(make):
+    expected = (IMAGES.flatten(1).double() / 255 * 2 - 1).square().sum(1)
+    assert torch.allclose(make(Flow()).energies().double(), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["logits", "energies", "samples"])
+def test_what_several_metrics_need_is_computed_once(make, name):
+    evaluation = make(sampler=used(pcd(DATA, buffer=6)))
+    assert getattr(evaluation, name)() is getattr(evaluation, name)()
+
+
+def test_nothing_computed_holds_a_graph(make):
+    net = LogitModel(torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3, 3)))
+    evaluation = make(net)
+    assert not evaluation.logits().requires_grad
+    assert not evaluation.energies().requires_grad
+
+
+def test_a_limit_is_a_draw_of_test_images_that_all_models_share(make):
+    assert make().test() is not None
+    assert torch.equal(make().test().images, IMAGES)
+    for limit in (1, 3):
+        images, labels = make(limit=limit).test()
+        other, _ = make(Painter(), limit=limit, seed=7).test()
+        assert torch.equal(images, other)
+        places = [next(i for i in range(4) if torch.equal(image, IMAGES[i])) for image in images]
+        assert len(set(places)) == limit
+        assert torch.equal(labels, TEST.labels[places])
+        assert len(make(limit=limit).logits()) == limit
+    assert len(make(limit=99).test().images) == 4
+
+
+def test_a_limit_does_not_touch_the_training_images(make, monkeypatch):
+    seen = []
+    network = Network(seen)
+    monkeypatch.setattr(registry, "resolve", lambda kind, spec: network)
+    make(limit=1).features_of("net", "train")
+    assert len(seen[-1]) == len(TRAIN.images)
+
+
+class Network:
+    """A feature network, and what would make it."""
+
+    name = identity = "net"
+
+    def __init__(self, seen):
+        self.seen = seen
+        self.prepared = []
+
+    def make(self):
+        return self
+
+    def prepare(self, dataset, cache, device):
+        self.prepared.append((dataset, cache, device))
+
+    def features(self, images):
+        self.seen.append(images)
+        return Features(images.flatten(1).float(), images.flatten(1).float())
+
+
+def test_features_are_computed_once_for_each_network_and_part(make, monkeypatch):
+    seen = []
+    network = Network(seen)
+    monkeypatch.setattr(registry, "resolve", lambda kind, spec: network)
+    evaluation = make(sampler=used(pcd(DATA, buffer=6)))
+    for _ in range(2):
+        for part in ("samples", "train", "test"):
+            evaluation.features_of("net", part)
+    assert [torch.equal(a, b) for a, b in zip(seen, (evaluation.samples().images, TRAIN.images, IMAGES), strict=True)]
+    assert evaluation.features("net") is network
+    assert [(type(dataset), cache, device) for dataset, cache, device in network.prepared] == [
+        (Dataset, evaluation.bank.folder, CPU)
+    ]
+
+
+def test_generators_of_a_purpose_belong_to_the_fit(make):
+    numbers = [
+        torch.rand((), generator=make(seed=seed).generator(purpose)).item()
+        for seed, purpose in ((0, "a"), (0, "a"), (0, "b"), (1, "a"))
+    ]
+    assert numbers[0] == numbers[1]
+    assert len(set(numbers)) == 3
+
+
+# --- samples ----------------------------------------------------------------------------------------------------------
+
+
+def test_kept_chains_are_the_samples(make):
+    sampler = used(pcd(DATA, buffer=6))
+    slots = sampler.kept().slots
+    sampler.buffer.images[slots[0]] = torch.tensor([-7.0, 0.0, 9.0]).reshape(1, 1, 3)
+    images, labels, source = make(sampler=sampler).samples()
+    assert source == "buffer"
+    assert labels is None
+    assert (images.dtype, images.shape) == (torch.uint8, (4, 1, 1, 3))
+    assert images[0].flatten().tolist() == [0, 128, 255]  # what lies outside of the bounds is clamped
+
+
+def test_kept_chains_know_their_classes(make):
+    _, labels, source = make(Pixels("conditional"), used(pcd(DATA, buffer=6), conditional=True)).samples()
+    assert source == "buffer"
+    assert labels.tolist() == [0, 1, 2, 2]
+
+
+def test_a_model_that_draws_needs_no_chain(make, monkeypatch):
+    monkeypatch.setattr(evaluate, "FRESH_SAMPLES", 20)
+    images, labels, source = make(Painter()).samples()
+    assert (images.dtype, images.shape, labels, source) == (torch.uint8, (20, 1, 1, 3), None, "direct")
+    assert {0, 255} < set(images.flatten().tolist())
+    assert torch.equal(images, make(Painter()).samples().images)
+    assert not torch.equal(images, make(Painter(), seed=1).samples().images)
+
+
+def test_a_sampler_that_keeps_nothing_draws_chains_of_its_own_length(make):
+    evaluation = make(sampler=sgld(DATA, steps=7))
+    images, labels, source = evaluation.samples()
+    assert (len(images), labels, source) == (1000, None, "chains:steps=7")
+    assert torch.equal(images, evaluation.fresh_samples(7).images)
+    assert not torch.equal(images, evaluation.fresh_samples(8).images)
+
+
+def test_fresh_chains_go_down_in_energy(make):
+    evaluation = make(sampler=sgld(DATA, step_size=0.1, noise=0.0))
+
+    def energy(steps):
+        x = evaluation.fresh_samples(steps, 200).images
+        return evaluation._energy(x).mean().item()
+
+    assert energy(20) < energy(10) < energy(1)
+
+
+def test_fresh_chains_of_a_conditional_model_are_shared_out_among_the_classes(make):
+    """At E(x, y) = -x[y], noise aside, every chain brightens the pixel of its class and no other."""
+    evaluation = make(Pixels("conditional"), sgld(DATA, step_size=0.2, noise=0.0))
+    start = evaluation.sampler.start(7, generator=evaluate.seeds.generator(0, "evaluation/chains:steps=9")).x
+    images, labels, source = evaluation.fresh_samples(9, 7)
+    assert (labels.tolist(), source) == ([0, 1, 2, 0, 1, 2, 0], "chains:steps=9")
+    expected = start.flatten(1).clone()
+    expected[torch.arange(7), labels] += 9 * 0.2
+    assert torch.equal(images.flatten(1), evaluate.to_uint8(expected, DATA.bounds))
+
+
+def test_drawing_leaves_the_sampler_and_the_model_as_they_were(make):
+    sampler = used(pcd(DATA, steps=3, buffer=6))
+    evaluation = make(sampler=sampler)
+    before = {name: value.clone() for name, value in sampler.state_dict().items()}
+    samples = evaluation.samples()
+    samples.images.zero_()
+    evaluation.fresh_samples(5, 10)
+    assert all(torch.equal(value, before[name]) for name, value in sampler.state_dict().items())
+    assert not evaluation.model.training
+
+
+@pytest.mark.parametrize("chains", ["marginal", "conditional"])
+@pytest.mark.parametrize("batch", [1, 3, 4, 50])
+def test_no_value_depends_on_the_batch_size(make, monkeypatch, batch, chains):
+    def values():
+        evaluation = make(Pixels(chains), sgld(DATA, steps=5))
+        drawn = evaluation.fresh_samples(5, 7)
+        return evaluation.logits(), evaluation.energies(), drawn.images
+
+    whole = values()
+    monkeypatch.setattr(evaluate, "BATCH", batch)
+    assert all(torch.equal(a, b) for a, b in zip(whole, values(), strict=True))
+
+
+# --- outcomes ---------------------------------------------------------------------------------------------------------
+
+
+class Returns:
+    """A metric that gives the measurement, or raises it."""
+
+    name = "returns"
+    requires = frozenset()
+
+    def __init__(self, result):
+        self.result = result
+
+    def compute(self, evaluation):
+        if isinstance(self.result, BaseException):
+            raise self.result
+        return self.result
+
+
+def value(number, low=None, high=None, n=1):
+    return Measurement(protocol="p", values={"it": Value(number, low, high, n)})
+
+
+def test_a_measurement_becomes_an_outcome():
+    measurement = Measurement(
+        protocol="p", values={"it": Value(1.0, 0.5, 2.0, 9, "%", "lower")}, arrays={"a": np.ones(3)}, details={"k": [1]}
+    )
+    outcome, arrays = measure(Returns(measurement), None)
+    assert (outcome.status, outcome.protocol, outcome.values, outcome.details) == (
+        "ok",
+        "p",
+        measurement.values,
+        {"k": [1]},
+    )
+    assert (outcome.reason, outcome.traceback) == ("", "")
+    assert outcome.seconds >= 0
+    assert np.array_equal(arrays["a"], np.ones(3))
+
+
+def test_numbers_of_any_library_become_plain_ones():
+    mixed = value(np.float32(0.5), torch.tensor(0.25), np.float64(1), np.int64(7))
+    (found,) = measure(Returns(mixed), None).outcome.values.values()
+    assert found == Value(0.5, 0.25, 1.0, 7)
+    assert [type(part) for part in found[:4]] == [float, float, float, int]
+
+
+def test_arrays_of_any_kind_become_numpy_s():
+    measurement = Measurement(protocol="", values=value(1.0).values, arrays={"t": torch.ones(2), "l": [1, 2]})
+    arrays = measure(Returns(measurement), None).arrays
+    assert {label: array.tolist() for label, array in arrays.items()} == {"t": [1, 1], "l": [1, 2]}
+
+
+@pytest.mark.parametrize(
+    "wild", [value(math.nan), value(math.inf), value(1.0, -math.inf, 2.0), value(1.0, 0.0, np.float32("nan"))]
+)
+def test_a_number_that_is_not_finite_is_a_failure(wild):
+    outcome, _ = measure(Returns(wild), None)
+    assert (outcome.status, outcome.reason) == ("failed", "it is not a finite number")
+
+
+@pytest.mark.parametrize(
+    ("result", "reason"),
+    [
+        (ZeroDivisionError("its own bug"), "ZeroDivisionError: its own bug"),
+        (Measurement(protocol="", values={}), "ValueError: the metric measured nothing"),
+        (Measurement(protocol="", values={"it": 1.0}), "AttributeError: 'float' object has no attribute"),
+        (None, "AttributeError: 'NoneType' object has no attribute"),
+        (
+            Measurement(protocol="", values=value(1.0).values, details={"it": object()}),
+            "TypeError: Object of type object is not JSON serializable",
+        ),
+        (
+            Measurement(protocol="", values=value(1.0).values, arrays={"it": np.array([object()])}),
+            "TypeError: the array it holds objects, not numbers",
+        ),
+    ],
+)
+def test_what_goes_wrong_in_a_metric_is_a_failure_with_its_traceback(result, reason):
+    outcome, arrays = measure(Returns(result), None)
+    assert outcome.status == "failed"
+    assert outcome.reason.startswith(reason)
+    assert outcome.traceback.startswith("Traceback")
+    assert outcome.reason in outcome.traceback
+    assert (outcome.values, arrays) == ({}, {})
+
+
+def test_what_is_missing_is_not_applicable_and_says_how_to_get_it():
+    outcome, _ = measure(Returns(Unavailable("The weights are missing: fetch them.")), None)
+    assert (outcome.status, outcome.reason, outcome.details) == ("na", "The weights are missing: fetch them.", {})
+
+
+@pytest.mark.parametrize("error", [StoreError("The disk is full."), KeyboardInterrupt()])
+def test_what_concerns_every_cell_is_no_outcome(error):
+    with pytest.raises(type(error)):
+        measure(Returns(error), None)

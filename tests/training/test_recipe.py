@@ -1,0 +1,317 @@
+"""Recipes: what the shipped ones say, and what is refused."""
+
+import dataclasses
+import json
+
+import pytest
+
+from jembench import packages, registry
+from jembench.errors import SpecError
+from jembench.training import recipe as recipes
+
+MINIMAL = """
+title = "Mine"
+epochs = 2
+batch_size = 8
+log_every = 5
+checkpoint_every = 10
+[optimizer]
+name = "sgd"
+learning_rate = 0.1
+[data]
+noise = 0
+validation = 10
+[chains]
+sampler = "sgld"
+"""
+
+
+@pytest.fixture
+def write(tmp_path):
+    """Write a recipe file, MINIMAL with some text replaced; gives its path."""
+
+    def write(old="", new="", name="mine.toml"):
+        assert old in MINIMAL
+        path = tmp_path / name
+        path.write_text(MINIMAL.replace(old, new, 1) if old else MINIMAL)
+        return str(path)
+
+    return write
+
+
+def message(*arguments):
+    with pytest.raises(SpecError) as caught:
+        recipes.load(*arguments)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+# --- what is shipped --------------------------------------------------------------------------------------------------
+
+PUBLISHED = {
+    "paper": {"epochs": 150, "decay_epochs": (50, 100), "warmup_iterations": 0, "validation": 0},
+    "code": {"epochs": 200, "decay_epochs": (160, 180), "warmup_iterations": 1000, "validation": 5000},
+}
+"""Where the paper (Table 4 and section 5) and its authors' code differ."""
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_the_published_recipes(name):
+    recipe = recipes.load(name)
+    differing = PUBLISHED[name]
+    assert (recipe.epochs, recipe.batch_size) == (differing["epochs"], 64)
+    assert recipe.optimizer == recipes.Optimizer(
+        name="adam", learning_rate=1e-4, betas=(0.9, 0.999), momentum=0, weight_decay=0
+    )
+    assert recipe.schedule == recipes.Schedule(
+        warmup_iterations=differing["warmup_iterations"], decay=0.3, decay_epochs=differing["decay_epochs"]
+    )
+    assert recipe.data == recipes.TrainingData(
+        noise=0.03, validation=differing["validation"], stratified=False, pad=4, flip=True
+    )
+    assert recipe.chains.mode == "eval"
+    sampler = registry.resolve("samplers", recipe.chains.sampler).bound
+    assert (sampler.name, sampler.arguments) == (
+        "pcd",
+        {"steps": 20, "step_size": 1.0, "noise": 0.01, "buffer": 10_000, "reinit": 0.05},
+    )
+
+
+def test_svhn_is_trained_as_the_paper_says_but_never_mirrored():
+    paper, svhn = recipes.load("paper"), recipes.load(recipes.default_for("svhn"))
+    assert not svhn.data.flip
+    assert dataclasses.replace(svhn.data, flip=True) == paper.data
+    assert (svhn.optimizer, svhn.schedule, svhn.chains) == (paper.optimizer, paper.schedule, paper.chains)
+
+
+@pytest.mark.parametrize(
+    ("dataset", "recipe"),
+    [("digits", "digits"), ("cifar10", "paper"), ("cifar100", "paper"), ("svhn", "paper-svhn"), ("a:b", "paper")],
+)
+def test_the_default_recipe_of_a_dataset(dataset, recipe):
+    assert recipes.default_for(dataset) == recipe
+
+
+def test_every_shipped_recipe_can_be_read_and_its_sampler_made():
+    assert {"paper", "code", "digits"} <= set(recipes.names())
+    for name in recipes.names():
+        recipe = recipes.load(name)
+        assert (recipe.name, recipe.label, recipe.overrides) == (name, name, ())
+        assert recipe.title
+        registry.resolve("samplers", recipe.chains.sampler)
+
+
+# --- the schedule -----------------------------------------------------------------------------------------------------
+
+
+def test_the_schedule_s_factor():
+    schedule = recipes.Schedule(warmup_iterations=4, decay=0.5, decay_epochs=(1, 2.5))
+    factors = [schedule.factor(iteration, 10) for iteration in (0, 1, 3, 4, 9, 10, 24, 25)]
+    assert factors == [0.25, 0.5, 1, 1, 1, 0.5, 0.5, 0.25]
+
+
+# --- names and files --------------------------------------------------------------------------------------------------
+
+
+def test_an_unknown_recipe():
+    text = message("papr")
+    assert text.startswith("There is no recipe named 'papr'. Nearest: paper")
+    assert f"Known: {', '.join(recipes.names())}." in text
+
+
+def test_a_file(write):
+    recipe = recipes.load(write())
+    assert (recipe.name, recipe.title, recipe.epochs, recipe.data.noise) == ("mine", "Mine", 2.0, 0.0)
+    assert isinstance(recipe.epochs, float)
+    assert recipe.schedule == recipes.Schedule()
+
+
+def test_a_file_that_is_not_there():
+    assert message("nowhere/mine.toml").startswith("There is no recipe file nowhere/mine.toml. Check the path, or ")
+
+
+@pytest.mark.parametrize("content", [b"epochs = ", b"\xff\xfe"])
+def test_a_file_that_is_no_toml(tmp_path, content):
+    path = tmp_path / "mine.toml"
+    path.write_bytes(content)
+    assert message(str(path)).startswith(f"{path} is not valid TOML: ")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ("epochs = 2\n", "epoch = 2\n", "There is no key in recipe mine named 'epoch'. Nearest: epochs"),
+        ("noise = 0\n", "nois = 0\n", "There is no key in data of recipe mine named 'nois'. Nearest: noise"),
+        ("title", 'name = "yours"\ntitle', "There is no key in recipe mine named 'name'."),
+        ("title", "overrides = []\ntitle", "There is no key in recipe mine named 'overrides'."),
+        ("epochs = 2\n", "", "recipe mine lacks epochs. Add it to the file."),
+        ("noise = 0\nvalidation = 10\n", "", "data of recipe mine lacks noise, validation. "),
+        ("epochs = 2", 'epochs = "2"', "epochs of recipe mine is '2'; it must be a finite number."),
+        ("epochs = 2", "epochs = nan", "epochs of recipe mine is nan; it must be a finite number."),
+        ("epochs = 2", "epochs = true", "epochs of recipe mine is True; it must be a finite number."),
+        ("batch_size = 8", "batch_size = 8.0", "batch_size of recipe mine is 8.0; it must be a whole number."),
+        ("batch_size = 8", "batch_size = true", "batch_size of recipe mine is True; it must be a whole number."),
+        ("noise = 0", "noise = 0\nflip = 1", "flip of data of recipe mine is 1; it must be true or false."),
+        ('"Mine"', "5", "title of recipe mine is 5; it must be text."),
+        ('"sgd"', '"lion"', "name of optimizer of recipe mine is 'lion'; it must be one of adam, sgd."),
+        ("[optimizer]", "optimizer = 3\n[other]", "There is no key in recipe mine named 'other'."),
+        ('title = "Mine"', 'title = "Mine"\nschedule = 3', "schedule of recipe mine is 3; it must be a table."),
+        ('"Mine"', '"Mine"\ndefault_for = "x"', "default_for of recipe mine is 'x'; it must be a list."),
+        ('"Mine"', '"Mine"\ndefault_for = [1]', "default_for of recipe mine is 1; it must be text."),
+        ('"sgd"', '"sgd"\nbetas = [0.9, "x"]', "betas of optimizer of recipe mine is 'x'; it must be a finite number."),
+    ],
+)
+def test_a_file_is_read_strictly(write, old, new, expected):
+    assert message(write(old, new)).startswith(expected)
+
+
+@pytest.mark.parametrize(
+    ("override", "expected"),
+    [
+        ("epochs=0", "epochs is 0.0; it must be greater than 0."),
+        ("batch_size=-1", "batch_size is -1; it must be greater than 0."),
+        ("log_every=0", "log_every is 0; it must be greater than 0."),
+        ("checkpoint_every=0", "checkpoint_every is 0; it must be greater than 0."),
+        ("checkpoint_every=7", "checkpoint_every is 7 and log_every 5: the first must be a multiple of the second."),
+        ("optimizer.learning_rate=0", "optimizer.learning_rate is 0.0; it must be greater than 0."),
+        ("optimizer.betas=[0.9]", "optimizer.betas is [0.9]; it must be two numbers from 0 to below 1."),
+        ("optimizer.betas=[0.9,1]", "optimizer.betas is [0.9, 1.0]; it must be two numbers from 0 to below 1."),
+        ("data.noise=-0.1", "data.noise is -0.1; it must be at least 0."),
+        ("data.validation=-1", "data.validation is -1; it must be at least 0."),
+        ("schedule.warmup_iterations=-1", "schedule.warmup_iterations is -1; it must be at least 0."),
+    ],
+)
+def test_values_that_train_nothing(write, override, expected):
+    assert message(write(), [override]) == f"In recipe mine, {expected}"
+
+
+# --- overrides --------------------------------------------------------------------------------------------------------
+
+
+def test_overrides_of_every_kind(write):
+    recipe = recipes.load(
+        write(),
+        [
+            "epochs=5",
+            "optimizer.learning_rate=1e-3",
+            "schedule.decay_epochs=[1, 2.5]",
+            "data.flip=true",
+            "optimizer.name=adam",
+            "chains.sampler=pcd:steps=2,buffer=50",
+        ],
+    )
+    assert (recipe.epochs, recipe.optimizer.learning_rate, recipe.optimizer.name) == (5.0, 1e-3, "adam")
+    assert recipe.schedule.decay_epochs == (1.0, 2.5)
+    assert recipe.data.flip is True
+    assert recipe.chains.sampler == "pcd:steps=2,buffer=50"
+    assert recipe.optimizer.weight_decay == recipes.load(write()).optimizer.weight_decay
+    assert recipe.label == (
+        "mine+epochs=5+optimizer.name=adam+optimizer.learning_rate=0.001+data.flip=true"
+        "+chains.sampler=pcd:steps=2,buffer=50+schedule.decay_epochs=[1,2.5]"
+    )
+
+
+@pytest.mark.parametrize(
+    ("overrides", "label"),
+    [
+        (["epochs=5"], "mine+epochs=5"),
+        (["epochs=5.0"], "mine+epochs=5"),
+        (["epochs=7", "epochs=5"], "mine+epochs=5"),
+        (["batch_size=4", "epochs=5"], "mine+epochs=5+batch_size=4"),
+        (["epochs=5", "batch_size=4"], "mine+epochs=5+batch_size=4"),
+        (["epochs=2", "title=Yours"], "mine"),
+    ],
+)
+def test_one_recipe_has_one_label_however_it_is_asked_for(write, overrides, label):
+    assert recipes.load(write(), overrides).label == label
+
+
+@pytest.mark.parametrize(
+    ("override", "expected"),
+    [
+        ("epochs", "'epochs' does not say what to set. Write --set key=value, for example --set epochs=5."),
+        ("epoch=5", "There is no key in recipe mine named 'epoch'. Nearest: epochs"),
+        ("data.nois=1", "There is no key in data of recipe mine named 'nois'. Nearest: noise"),
+        ("optimiser.name=sgd", "There is no key in recipe mine named 'optimiser'. Nearest: optimizer"),
+        ("epochs.more=1", "In recipe mine, 'epochs' is not a table, so 'epochs.more' cannot be set."),
+        ("data=5", "data of recipe mine is 5; it must be a table."),
+        ("epochs=many", "epochs of recipe mine is 'many'; it must be a finite number."),
+        ("epochs=NaN", "epochs of recipe mine is nan; it must be a finite number."),
+        ("epochs=1e999", "epochs of recipe mine is inf; it must be a finite number."),
+        ("name=yours", "There is no key in recipe mine named 'name'."),
+    ],
+)
+def test_an_override_that_does_not_fit(write, override, expected):
+    assert message(write(), [override]).startswith(expected)
+
+
+# --- identity ---------------------------------------------------------------------------------------------------------
+
+
+def leaves(value, path=()):
+    """The paths of all fields that hold no dataclass."""
+    for field in dataclasses.fields(value):
+        inner = getattr(value, field.name)
+        if dataclasses.is_dataclass(inner):
+            yield from leaves(inner, (*path, field.name))
+        else:
+            yield (*path, field.name)
+
+
+def changed(value, path):
+    """The dataclass with another value at ``path``."""
+    name, *rest = path
+    inner = getattr(value, name)
+    if rest:
+        return dataclasses.replace(value, **{name: changed(inner, rest)})
+    if isinstance(inner, bool):
+        other = not inner
+    elif isinstance(inner, int | float):
+        other = inner + 1
+    else:
+        other = inner + ("x" if isinstance(inner, str) else ("x",))
+    return dataclasses.replace(value, **{name: other})
+
+
+PATHS = list(leaves(recipes.load("digits")))
+INCIDENTAL = {("name",), ("title",), ("default_for",), ("overrides",)}
+
+
+@pytest.mark.parametrize("path", PATHS, ids=".".join)
+def test_all_but_names_and_titles_is_identity(path):
+    recipe = recipes.load("digits")
+    before, after = (json.dumps(r.identity, sort_keys=True) for r in (recipe, changed(recipe, path)))
+    assert (before == after) == (path in INCIDENTAL)
+
+
+def test_the_incidental_fields_exist():
+    assert set(PATHS) > INCIDENTAL
+
+
+# --- recipes of several packages --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def shipped(tmp_path, monkeypatch):
+    """Take the place of what the suite packages bring."""
+
+    def ship(**files):
+        for name, content in files.items():
+            (tmp_path / f"{name}.toml").write_text(content)
+        found = {name: tmp_path / f"{name}.toml" for name in files}
+        monkeypatch.setattr(packages, "files", lambda folder: found)
+
+    return ship
+
+
+def test_two_default_recipes_of_one_dataset_are_a_choice_for_the_user(shipped):
+    shipped(a='default_for = ["cats"]', b='default_for = ["cats", "dogs"]')
+    assert recipes.default_for("dogs") == "b"
+    with pytest.raises(SpecError, match=r"^a and b are both the default recipe of cats\. Choose one with --recipe\.$"):
+        recipes.default_for("cats")
+
+
+@pytest.mark.parametrize("claim", ["5", '"cats"'])
+def test_a_claim_that_is_no_list_claims_nothing(shipped, claim):
+    shipped(a=f"default_for = {claim}")
+    assert recipes.default_for("cats") == "paper"

@@ -1,0 +1,194 @@
+"""A user's own module: a small dataset, and models and metrics that do well or go wrong in every way there is.
+
+Its folder is put on ``sys.path`` by the tests that use it, in this process or another.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+
+from jembench.energies import LogitModel
+from jembench.errors import StoreError, Unavailable
+from jembench.interfaces import DataSpec, Loss, Measurement, Split, Value
+from jembench.training.objective import Weights, hybrid_loss
+
+# --- data -------------------------------------------------------------------------------------------------------------
+
+
+class Shades:
+    """Three classes of 4x4 images that differ in brightness."""
+
+    spec = DataSpec(name="shades", shape=(1, 4, 4), num_classes=3)
+
+    def split(self, name):
+        n = {"train": 90, "test": 30}[name]
+        labels = torch.arange(n) % 3
+        noise = torch.randint(0, 40, (n, 1, 4, 4), generator=torch.Generator().manual_seed(n))
+        return Split((noise + 100 * labels[:, None, None, None]).clamp(max=255).to(torch.uint8), labels)
+
+
+def data():
+    return Shades()
+
+
+# --- models -----------------------------------------------------------------------------------------------------------
+
+
+class Trained(LogitModel):
+    """A linear network, trained by the weights given."""
+
+    def __init__(self, chains, weights, scale=1.0):
+        super().__init__(torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(16, 3)))
+        self.chains = chains
+        self.weights = weights
+        self.scale = scale
+
+    def training_loss(self, batch, negatives):
+        loss = hybrid_loss(self, batch, negatives, self.weights)
+        return Loss(loss.total * self.scale, loss.parts)
+
+
+def jem(data_spec, *, unused: int = 0):
+    return Trained("marginal", Weights(cross_entropy=1, marginal=1))
+
+
+def factored(data_spec):
+    return Trained("conditional", Weights(cross_entropy=1, conditional=1))
+
+
+def classifier(data_spec, *, width: int = 4):
+    return Trained("none", Weights(cross_entropy=1))
+
+
+def diverging(data_spec):
+    return Trained("none", Weights(cross_entropy=1), scale=math.inf)
+
+
+def confused(data_spec):
+    return Trained("sideways", Weights(cross_entropy=1))
+
+
+def untrainable(data_spec):
+    return LogitModel(torch.nn.Flatten())
+
+
+def no_module(data_spec):
+    return object()
+
+
+class Hashed(Trained):
+    """Its projection is drawn at random when it is made, and no checkpoint holds it."""
+
+    def __init__(self):
+        super().__init__("none", Weights(cross_entropy=1))
+        projection = torch.randn(3, 3)
+        self.net.register_forward_hook(lambda module, inputs, output: output @ projection)
+
+
+def hashed(data_spec):
+    return Hashed()
+
+
+class Painter(Trained):
+    """Draws images without a chain, or cannot."""
+
+    def __init__(self, fails):
+        super().__init__("none", Weights(cross_entropy=1))
+        self.fails = fails
+
+    def sample(self, n, y=None, *, generator):
+        if self.fails:
+            raise RuntimeError("out of paint")
+        return 3 * torch.randn((n, 1, 4, 4), generator=generator)
+
+
+def painter(data_spec, *, fails: bool = False):
+    return Painter(fails)
+
+
+# --- metrics ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class FromLogits:
+    """Anything of the logits and the evaluation."""
+
+    name: str
+    measure: object
+    requires: frozenset = frozenset({"logits"})
+
+    def compute(self, evaluation):
+        return self.measure(evaluation)
+
+
+def measurement(value, **others):
+    return Measurement(protocol="zoo", values={"it": Value(value, None, None, 1)}, **others)
+
+
+def _score(evaluation):
+    logits = evaluation.logits()
+    noise = torch.rand((), generator=evaluation.generator("score"))
+    return measurement(float(logits.double().mean() + noise), arrays={"file": logits.numpy()})
+
+
+def score(*, weight: float = 1.0):
+    return FromLogits("score", _score)
+
+
+def _brightness(evaluation):
+    samples = evaluation.samples()
+    return measurement(float(samples.images.double().mean()), details={"source": samples.source})
+
+
+def brightness():
+    return FromLogits("brightness", _brightness, frozenset({"samples"}))
+
+
+def energy():
+    return FromLogits("energy", lambda e: measurement(float(e.energies().double().mean())), frozenset({"energy"}))
+
+
+def _raises(evaluation):
+    raise ZeroDivisionError("a metric's own bug")
+
+
+def raises():
+    return FromLogits("raises", _raises)
+
+
+def _unavailable(evaluation):
+    raise Unavailable("The weights are missing: fetch them.")
+
+
+def unavailable():
+    return FromLogits("unavailable", _unavailable)
+
+
+def _full_disk(evaluation):
+    raise StoreError("The disk is full.")
+
+
+def full_disk():
+    return FromLogits("full-disk", _full_disk)
+
+
+ODD = {
+    "nan": lambda: measurement(math.nan),
+    "infinite-interval": lambda: Measurement(protocol="", values={"it": Value(1.0, -math.inf, 2.0, 1)}),
+    "nothing": lambda: Measurement(protocol="", values={}),
+    "numpy": lambda: Measurement(
+        protocol="", values={"it": Value(np.float32(0.5), torch.tensor(0.25), np.float64(1), np.int64(7))}
+    ),
+    "objects": lambda: measurement(1.0, arrays={"them": np.array([object()])}),
+    "details": lambda: measurement(1.0, details={"them": object()}),
+    "no-value": lambda: Measurement(protocol="", values={"it": 1.0}),
+}
+
+
+def odd(*, kind: Literal["nan", "infinite-interval", "nothing", "numpy", "objects", "details", "no-value"]):
+    return FromLogits("odd", lambda evaluation: ODD[kind]())
