@@ -96,6 +96,15 @@ class Store:
         except (KeyError, TypeError, StoreError):
             return None
 
+    def is_trained(self, key: FitKey) -> bool:
+        """Whether nothing of a fit is left to be trained."""
+        record = self.read_fit(key)
+        return record is not None and record.status == "done" and self.has_weights(key)
+
+    def has_weights(self, key: FitKey) -> bool:
+        """Whether a model, and its chains, have been chosen and written."""
+        return all((self.fit_folder(key) / name).exists() for name in ("model.safetensors", "sampler.safetensors"))
+
     def write_fit(self, record: FitRecord) -> None:
         """Write a fit's record: from now on the fit is finished."""
         fields = {**record._asdict(), "key": asdict(record.key), "schema": outcome.SCHEMA}

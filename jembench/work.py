@@ -72,11 +72,12 @@ def carry_out(plan: Plan, store: Store, executor: Executor, device: torch.device
     cells = [cell for cell in plan.cells if not store.is_settled(cell.id, cell.name)]
     if not cells:
         return
-    store.check_writable()
     needed = Plan(plan.suite, cells)
+    everything = look_ahead(needed)
+    store.check_writable()
     banks: dict[str, FeatureBank] = {}
     jobs = []
-    for ready in look_ahead(needed):
+    for ready in everything:
         bank = banks.setdefault(ready.fit.key.dataset, FeatureBank(ready.dataset, store.features, device))
         jobs.append(_Job(ready, needed, store, bank, monitor))
     executor.run(jobs)
@@ -187,14 +188,11 @@ def trained(fit: FitPlan, bank: FeatureBank, store: Store, monitor: Monitor, lim
         Diverged: if training diverged; this is recorded in the store.
         StoreError: if the store cannot be written.
     """
-    folder = store.fit_folder(fit.key)
-    record = store.read_fit(fit.key)
-    if not all((folder / name).exists() for name in ("model.safetensors", "sampler.safetensors")):
+    if not store.has_weights(fit.key):
         # The weights that were chosen are in no checkpoint: without them the fit is begun anew.
         for name in ("fit.json", "checkpoint.safetensors"):
-            (folder / name).unlink(missing_ok=True)
-        record = None
-    if record is None or record.status != "done":
+            (store.fit_folder(fit.key) / name).unlink(missing_ok=True)
+    if not store.is_trained(fit.key):
         _train(fit, bank.dataset, store, bank.device, monitor)
     return _load(fit, bank, store, limit)
 
@@ -224,7 +222,8 @@ def _train(fit: FitPlan, dataset: Dataset, store: Store, device: torch.device, m
             iteration=fitted.iteration,
             validation_accuracy=fitted.validation_accuracy,
             seconds=fitted.seconds,
-            iteration_seconds=[row["seconds"] for row in fitted.history[1:]],  # the first window holds the warm-up
+            # the first window holds the warm-up, and counts only where there is no other
+            iteration_seconds=[row["seconds"] for row in fitted.history[1:] or fitted.history],
         )
     )
 

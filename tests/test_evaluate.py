@@ -234,14 +234,14 @@ def test_kept_chains_are_the_samples(make):
     images, labels, source = make(sampler=sampler).samples()
     assert source == "buffer"
     assert labels is None
-    assert (images.dtype, images.shape) == (torch.uint8, (4, 1, 1, 3))
+    assert (images.dtype, images.shape) == (torch.uint8, (6, 1, 1, 3))
     assert images[0].flatten().tolist() == [0, 128, 255]  # what lies outside of the bounds is clamped
 
 
 def test_kept_chains_know_their_classes(make):
     _, labels, source = make(Pixels("conditional"), used(pcd(DATA, buffer=6), conditional=True)).samples()
     assert source == "buffer"
-    assert labels.tolist() == [0, 1, 2, 2]
+    assert labels.tolist() == [0, 0, 1, 1, 2, 2]
 
 
 def test_a_model_that_draws_needs_no_chain(make, monkeypatch):

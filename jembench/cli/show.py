@@ -9,7 +9,6 @@ import click
 
 from jembench.cli import suggest
 from jembench.cli.output import print_json, print_table
-from jembench.cli.train import is_trained
 from jembench.errors import SpecError
 from jembench.outcome import Cell
 from jembench.report import references, table
@@ -134,7 +133,7 @@ def _plan_rows(plan: Plan, store: Store) -> list[dict[str, Any]]:
                 "dataset": key.dataset,
                 "recipe": key.recipe,
                 "seed": key.seed,
-                "trained": is_trained(ready.fit, store),
+                "trained": store.is_trained(ready.fit.key),
                 "iterations": ready.iterations,
                 "passes": ready.passes,
                 "to_do": [str(cell.metric) for cell in possible if cell.id in todo],

@@ -46,7 +46,7 @@ def train(
     place = Store(store)
     with plugins_aside():
         fit = plan_fit(model, dataset, recipe, settings, seed)
-        if not is_trained(fit, place):
+        if not place.is_trained(fit.key):
             with trained(fit, fit.dataset.make(), place, device):
                 pass
     click.echo(place.fit_folder(fit.key))
@@ -63,13 +63,6 @@ def plan_fit(model: str, dataset: str, recipe: str | None, settings: tuple[str, 
     return FitPlan(model=registry.resolve("models", model), dataset=data, recipe=chosen, seed=seed)
 
 
-def is_trained(fit: FitPlan, store: Store) -> bool:
-    """Whether nothing is left to be trained."""
-    record = store.read_fit(fit.key)
-    files = [store.fit_folder(fit.key) / name for name in ("model.safetensors", "sampler.safetensors")]
-    return record is not None and record.status == "done" and all(file.exists() for file in files)
-
-
 @contextmanager
 def trained(fit: FitPlan, dataset: Dataset, store: Store, device: str) -> Iterator[FitEvaluation]:
     """The fit, trained first if the store does not have it; within the context it may be computed with."""
@@ -78,7 +71,7 @@ def trained(fit: FitPlan, dataset: Dataset, store: Store, device: str) -> Iterat
     from jembench.features import FeatureBank
 
     where = devices.resolve(device)
-    if not is_trained(fit, store):
+    if not store.is_trained(fit.key):
         dataset.split("train")  # what is missing is told before anything is written
     store.check_writable()
     with devices.threads_for(dataset.spec, where):

@@ -28,6 +28,7 @@ class PersistentChains:
         self.langevin = langevin
         self.reinit = reinit
         self.buffer = ReplayBuffer(buffer_size, data)
+        self.filled = False
         self.conditional = False  # whether the slots belong to classes: set by the first chains
 
     @property
@@ -41,12 +42,13 @@ class PersistentChains:
 
     def init(self, n: int, y: Tensor | None = None, *, generator: Generator) -> ChainState:
         """Draw n chains from the buffer, from their classes' slots if y is given; restart some of them."""
-        self.buffer.to(generator.device)
+        if not self.filled:
+            self.buffer.fill(self.start(self.buffer.size, generator=generator).x)
+            self.filled = True
         self.conditional = y is not None
         slots = self.buffer.draw(n, generator) if y is None else self.buffer.draw_of_class(y, generator)
         ages = self.buffer.ages[slots]
         restart = torch.rand(n, generator=generator, device=generator.device) < self.reinit
-        restart |= ages == 0
         fresh = self.start(n, y, generator=generator)
         x = torch.where(restart[:, None, None, None], fresh.x, self.buffer.images[slots])
         self.buffer.ages[slots] = ages.masked_fill(restart, 0)
@@ -63,16 +65,19 @@ class PersistentChains:
         self.buffer.ages[state.slots] += self.steps
 
     def kept(self) -> ChainState | None:
-        """A copy of the chains in the buffer that have been sampled at least once, in the order of their slots."""
-        slots = self.buffer.ages.nonzero().squeeze(1)
+        """A copy of all chains in the buffer, in the order of their slots; None before the first were drawn."""
+        if not self.filled:
+            return None
+        slots = torch.arange(self.buffer.size, device=self.buffer.ages.device)
         y = self.buffer.class_of(slots) if self.conditional else None
-        return ChainState(self.buffer.images[slots].clone(), y, slots)
+        return ChainState(self.buffer.images.clone(), y, slots)
 
     def state_dict(self) -> dict[str, Tensor]:
-        """The buffer, the age of each slot, and whether slots belong to classes."""
+        """The buffer, the age of each slot, whether it has been filled, and whether slots belong to classes."""
         return {
             "images": self.buffer.images,
             "ages": self.buffer.ages,
+            "filled": torch.tensor(self.filled),
             "conditional": torch.tensor(self.conditional),
         }
 
@@ -80,8 +85,13 @@ class PersistentChains:
         """Take over a buffer.
 
         Raises:
-            CheckpointError: if it has another size or shape than this sampler's.
+            CheckpointError: if it is not the state of such a sampler, or of another size or shape than this one's.
         """
+        if state.keys() != self.state_dict().keys():
+            raise CheckpointError(
+                "The checkpoint holds no replay buffer: it is of a model or a recipe without one. Train anew, or use "
+                "the recipe that the checkpoint was made with."
+            )
         if state["images"].shape != self.buffer.images.shape:
             raise CheckpointError(
                 f"The checkpoint's replay buffer is {tuple(state['images'].shape)}, but the recipe's sampler keeps "
@@ -90,4 +100,5 @@ class PersistentChains:
         device = self.buffer.images.device
         self.buffer.images = state["images"].to(device, copy=True)
         self.buffer.ages = state["ages"].to(device, copy=True)
+        self.filled = bool(state["filled"])
         self.conditional = bool(state["conditional"])

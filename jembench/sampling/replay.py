@@ -6,7 +6,7 @@ Legend: N slots, B chains, K classes, M = N / K slots a class, C channels, H hei
 from __future__ import annotations
 
 import torch
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from torch import Generator, Tensor
 
 from jembench.errors import SpecError
@@ -16,19 +16,18 @@ from jembench.interfaces import DataSpec
 class ReplayBuffer:
     """N images and the age of each, in sampling steps since its last restart.
 
-    A slot of age 0 has never been sampled; whoever draws it starts it afresh, so that filling the whole buffer
-    with noise beforehand is not needed. Class k owns the slots k M to (k + 1) M - 1 for chains on E(x, y).
+    Class k owns the slots k M to (k + 1) M - 1 for chains on E(x, y).
     """
 
     def __init__(self, size: int, data: DataSpec) -> None:
         self.num_classes = data.num_classes
-        self.images = torch.zeros((size, *data.shape))
+        self.images = torch.zeros((size, *data.shape))  # until they are filled
         self.ages = torch.zeros(size, dtype=torch.int64)
 
-    def to(self, device: torch.device) -> None:
-        """Move the buffer to ``device`` if it is elsewhere."""
-        self.images = self.images.to(device)
-        self.ages = self.ages.to(device)
+    def fill(self, images: Float[Tensor, "N C H W"]) -> None:
+        """Put a new image into every slot."""
+        self.images = images
+        self.ages = torch.zeros(self.size, dtype=torch.int64, device=images.device)
 
     @property
     def size(self) -> int:

@@ -67,6 +67,12 @@ def outcomes():
 
 
 @pytest.fixture
+def values(outcomes):
+    """What was measured, without when and how long."""
+    return lambda store: {key: outcome["values"] for key, outcome in outcomes(store).items()}
+
+
+@pytest.fixture
 def table():
     """The rows of the first table of an output, as words."""
 

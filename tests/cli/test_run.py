@@ -217,9 +217,9 @@ def test_a_finished_run_is_shown_without_torch(jembench, table):
     assert table(done.stdout) == table(before.out)
 
 
-def test_a_run_that_was_killed_goes_on_and_ends_with_the_same_numbers(jembench, tmp_path, outcomes):
+def test_a_run_that_was_killed_goes_on_and_ends_with_the_same_numbers(jembench, tmp_path, values):
     arguments = ["run", "hybrid", "--models", "jem,baseline", "--metrics", "accuracy,nll,energy-gap"]
-    for setting in ("epochs=1", "log_every=2", "checkpoint_every=4", "chains.sampler=pcd:steps=5,buffer=100"):
+    for setting in ("epochs=2", "log_every=2", "checkpoint_every=4", "chains.sampler=pcd:steps=5,buffer=100"):
         arguments += ["--set", setting]
     process = start([*arguments, "--store", tmp_path / "killed"], tmp_path)
     while not list((tmp_path / "killed").glob("fits/*/checkpoint.safetensors")):
@@ -231,8 +231,8 @@ def test_a_run_that_was_killed_goes_on_and_ends_with_the_same_numbers(jembench, 
 
     assert jembench(*arguments, "--store", tmp_path / "killed").code == 0
     assert jembench(*arguments, "--store", tmp_path / "whole").code == 0
-    assert len(measured(outcomes(tmp_path / "whole"))) == 6
-    assert measured(outcomes(tmp_path / "killed")) == measured(outcomes(tmp_path / "whole"))
+    assert len(values(tmp_path / "whole")) == 6
+    assert values(tmp_path / "killed") == values(tmp_path / "whole")
     assert weights(tmp_path / "killed") == weights(tmp_path / "whole")
 
 

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-
 # --- what it refuses --------------------------------------------------------------------------------------------------
 
 REFUSED = {
@@ -95,10 +94,10 @@ def test_a_store_that_cannot_be_written(run, monkeypatch, store, text, by):
     assert Path("file").read_text() == "mine"
 
 
-def test_a_cell_that_is_torn_is_measured_anew_and_no_other(run, contents, outcomes):
+def test_a_cell_that_is_torn_is_measured_anew_and_no_other(run, contents, values):
     before = run()
     whole = contents("runs")
-    numbers = measured(outcomes("runs"))
+    numbers = values("runs")
     torn = next(Path("runs/cells").glob("accuracy-zoo-of-tests-jem-*"))
     torn.write_text(torn.read_text()[:100])
     after = run()
@@ -106,7 +105,7 @@ def test_a_cell_that_is_torn_is_measured_anew_and_no_other(run, contents, outcom
     assert "training" not in after.err
     now = contents("runs")
     assert {path for path in whole if now[path] != whole[path]} <= {torn.relative_to("runs")}
-    assert measured(outcomes("runs")) == numbers
+    assert values("runs") == numbers
 
 
 def test_a_torn_record_of_a_fit_is_written_anew_from_the_checkpoint(run):

@@ -76,10 +76,15 @@ def test_chains_go_on_where_they_were_left_and_grow_older():
     assert sampler.buffer.ages.tolist() == [3] * 20
 
 
-def test_a_slot_never_used_starts_from_noise():
-    state = chains().init(20, generator=seeded())
-    assert float(state.x.abs().max()) <= 1
-    assert float(state.x.std()) == pytest.approx(3**-0.5, abs=0.1)
+def test_the_buffer_begins_as_noise_of_age_0():
+    sampler = chains()
+    assert sampler.kept() is None
+    state = sampler.init(5, generator=seeded())
+    everything = sampler.kept()
+    assert torch.equal(everything.x[state.slots], state.x)
+    assert float(everything.x.abs().max()) <= 1
+    assert float(everything.x.std()) == pytest.approx(3**-0.5, abs=0.1)
+    assert sampler.buffer.ages.tolist() == [0] * 20
 
 
 def test_restarts_happen_at_their_rate_and_begin_a_new_life():
@@ -95,7 +100,7 @@ def test_looking_at_the_samples_does_not_touch_the_buffer():
     sampler = chains()
     chain.draw(sampler, 10, flat, seeded())
     kept = sampler.kept()
-    assert len(kept.x) == 10
+    assert len(kept.x) == 20
     before = sampler.buffer.images.clone()
     kept.x.zero_()
     assert torch.equal(sampler.buffer.images, before)
@@ -105,7 +110,7 @@ def test_conditional_chains_know_their_classes():
     sampler = chains()
     y = torch.tensor([0, 1, 1, 4])
     chain.draw(sampler, 4, flat, seeded(), y)
-    assert sorted(sampler.kept().y.tolist()) == [0, 1, 1, 4]
+    assert sampler.kept().y.tolist() == [number for number in range(5) for _ in range(4)]
 
 
 def test_the_state_brings_the_chains_back():

@@ -162,7 +162,7 @@ def test_a_full_disk_stops_everything_and_what_is_done_is_kept(plan, store, carr
 
 def test_a_store_that_cannot_be_written_is_known_before_anything_is_done(plan, tmp_path, monkeypatch, carry_out):
     (tmp_path / "file").write_text("")
-    monkeypatch.setattr(work, "look_ahead", pytest.fail)
+    monkeypatch.setattr(work, "trained", pytest.fail)
     with pytest.raises(StoreError, match="Cannot write"):
         carry_out(plan("jem"), Store(tmp_path / "file" / "runs"))
 

@@ -5,6 +5,7 @@ import torch
 
 from jembench import work
 from jembench.errors import SpecError
+from jembench.features import FeatureBank
 from jembench.monitor import Monitor
 
 CPU = torch.device("cpu")
@@ -12,7 +13,8 @@ CPU = torch.device("cpu")
 
 def evaluation_of(plan, store, monitor=None):
     (fit,) = plan.fits
-    return fit, work.trained(fit, fit.dataset.make(), store, CPU, monitor or Monitor())
+    bank = FeatureBank(fit.dataset.make(), store.features, CPU)
+    return fit, work.trained(fit, bank, store, monitor or Monitor())
 
 
 def test_a_fit_is_trained_or_loaded(plan, store, recorder):
