@@ -159,7 +159,6 @@ def test_nothing_computed_holds_a_graph(make):
 
 
 def test_a_limit_is_a_draw_of_test_images_that_all_models_share(make):
-    assert make().test() is not None
     assert torch.equal(make().test().images, IMAGES)
     for limit in (1, 3):
         images, labels = make(limit=limit).test()
@@ -333,12 +332,8 @@ def test_a_measurement_becomes_an_outcome():
         protocol="p", values={"it": Value(1.0, 0.5, 2.0, 9, "%", "lower")}, arrays={"a": np.ones(3)}, details={"k": [1]}
     )
     outcome, arrays = measure(Returns(measurement), None)
-    assert (outcome.status, outcome.protocol, outcome.values, outcome.details) == (
-        "ok",
-        "p",
-        measurement.values,
-        {"k": [1]},
-    )
+    assert (outcome.status, outcome.protocol, outcome.details) == ("ok", "p", {"k": [1]})
+    assert outcome.values == measurement.values
     assert (outcome.reason, outcome.traceback) == ("", "")
     assert outcome.seconds >= 0
     assert np.array_equal(arrays["a"], np.ones(3))

@@ -99,6 +99,27 @@ def test_a_run_that_was_killed_goes_on_and_ends_as_one_that_was_not(
     assert carry_out(whole, store) == []
 
 
+def test_training_anew_can_be_interrupted_too(plan, store, carry_out, values, recorder):
+    """The record of the weights that were removed must not vouch for half-trained ones."""
+    whole = plan("jem")
+    carry_out(whole, store)
+    before = values(whole, store)
+    (fit,), (cell,) = whole.fits, whole.cells
+    (store.fit_folder(fit.key) / WEIGHTS).unlink()
+    store.cell_path(cell.id, cell.name).unlink()
+
+    def interrupt(done, total, note):
+        if done == 15:
+            raise KeyboardInterrupt
+
+    recorder.training = interrupt
+    with pytest.raises(KeyboardInterrupt):
+        work.carry_out(whole, store, LocalExecutor(), CPU, recorder)
+    assert (store.fit_folder(fit.key) / WEIGHTS).exists()
+    assert carry_out(whole, store)[0] == "train jem 0"
+    assert values(whole, store) == before
+
+
 def test_two_processes_on_one_store_do_every_piece_of_work_once(plan, store, start, tmp_path, carry_out, values):
     models = "zoo_of_tests:jem zoo_of_tests:classifier"
     processes = [start(store.root, models) for _ in range(2)]
