@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
 from typing import Literal
 
 import torch
@@ -80,3 +82,18 @@ def resolve(name: str) -> torch.device:
         cause = str(error).partition(". ")[0].rstrip(".")
         raise Unavailable(f"The device {name} cannot be used: {cause}. Use --device cpu or auto.") from error
     return device
+
+
+def name(device: torch.device) -> str:
+    """What the hardware is called: a GPU's name, or the processor's."""
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else processor()
+
+
+def processor() -> str:
+    """The name of the CPU, as far as the system tells."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.machine()

@@ -74,20 +74,9 @@ def _commit() -> str:
 def _hardware(device: str) -> dict[str, Any]:
     import torch
 
-    hardware: dict[str, Any] = {
-        "device": device,
-        "processor": _processor(),
-        "cores": os.cpu_count(),
-    }
+    from jembench import devices
+
+    hardware: dict[str, Any] = {"device": device, "processor": devices.processor(), "cores": os.cpu_count()}
     if device.startswith("cuda"):
-        hardware |= {"gpu": torch.cuda.get_device_name(device), "cuda": torch.version.cuda}
+        hardware |= {"gpu": devices.name(torch.device(device)), "cuda": torch.version.cuda}
     return hardware
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor() or platform.machine()
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.machine()

@@ -1,6 +1,7 @@
 """Suites and plans: what is crossed, and what makes a fit or a cell another one."""
 
 import dataclasses
+import inspect
 import json
 import os
 import subprocess
@@ -240,7 +241,7 @@ def test_a_default_that_changes_makes_it_another_cell(make, monkeypatch, factory
     import zoo_of_tests as zoo
 
     before = cell_id(make())
-    changed = getattr(samplers if factory == "pcd" else zoo, factory)
+    changed = inspect.unwrap(getattr(samplers if factory == "pcd" else zoo, factory))
     value = changed.__kwdefaults__[option] + 1
     monkeypatch.setattr(changed, "__kwdefaults__", {**changed.__kwdefaults__, option: value})
     assert cell_id(make()) != before

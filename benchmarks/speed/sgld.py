@@ -15,13 +15,13 @@ import platform
 import statistics
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import NamedTuple
 
 import click
 import torch
 from torch import Generator, Tensor
 
+from jembench import devices
 from jembench.energies import LogitModel, grad_energy
 from jembench.interfaces import ChainState, DataSpec
 from jembench.nets.build import build_net
@@ -82,11 +82,8 @@ def direction_cosine(model: LogitModel, x: Tensor, steps: int, generator: Genera
 def hardware(device: torch.device) -> str:
     """The device's name, and for a CPU how many threads compute and how many processes want it."""
     if device.type == "cuda":
-        return torch.cuda.get_device_name(device)
-    cpuinfo = Path("/proc/cpuinfo")
-    lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
-    name = next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.machine())
-    return f"{name}, {torch.get_num_threads()} threads, load average {os.getloadavg()[0]:.1f}"
+        return devices.name(device)
+    return f"{devices.name(device)}, {torch.get_num_threads()} threads, load average {os.getloadavg()[0]:.1f}"
 
 
 def measure(device: torch.device, net: str, batch: int, steps: int, repeats: int) -> None:
@@ -123,8 +120,7 @@ def _summary(values: list[float]) -> str:
 @click.option("--device", multiple=True, help="Repeatable; every device there is if left out.")
 def main(depth: int, width: int, batch: int, steps: int, repeats: int, device: tuple[str, ...]) -> None:
     """Print the ratio of our SGLD step to a textbook loop: median (min to max)."""
-    devices = device or (("cpu", "cuda") if torch.cuda.is_available() else ("cpu",))
-    for name in devices:
+    for name in device or (("cpu", "cuda") if torch.cuda.is_available() else ("cpu",)):
         measure(torch.device(name), f"wrn-{depth}-{width}", batch, steps, repeats)
 
 

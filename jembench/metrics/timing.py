@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+import torch
 
+from jembench import devices
 from jembench.errors import Unavailable
 from jembench.interfaces import Capability, Evaluation, Measurement
 from jembench.metrics.protocol import bootstrap_rng, protocol_id, require_at_least, value_of
@@ -41,6 +43,12 @@ class IterationTime:
             within=(0.0, np.inf),
         )
         return Measurement(
-            protocol=protocol_id(self.name, evaluation, statistic="median"),
+            protocol=protocol_id(
+                self.name,
+                evaluation,
+                statistic="median",
+                hardware=devices.name(evaluation.device),
+                threads=torch.get_num_threads(),
+            ),
             values={self.name: value_of(median, interval, n, "s", "lower")},
         )
