@@ -8,12 +8,12 @@ import torch
 from torch import Generator, Tensor
 
 from jembench.errors import CheckpointError
-from jembench.interfaces import ChainState, DataSpec, GradEnergy, StepInfo
+from jembench.interfaces import ChainState, DataSpec
 from jembench.sampling.replay import ReplayBuffer
-from jembench.sampling.sgld import Langevin, uniform_start
+from jembench.sampling.sgld import Langevin, LangevinChains
 
 
-class PersistentChains:
+class PersistentChains(LangevinChains):
     """SGLD from a replay buffer (Tieleman, 2008; Du & Mordatch, 2019; Grathwohl et al., 2020, Algorithm 1).
 
     Args:
@@ -24,27 +24,18 @@ class PersistentChains:
     """
 
     def __init__(self, data: DataSpec, langevin: Langevin, *, buffer_size: int, reinit: float) -> None:
-        self.data = data
-        self.langevin = langevin
+        super().__init__(data, langevin)
         self.reinit = reinit
         self.buffer = ReplayBuffer(buffer_size, data)
         self.filled = False
         self.conditional = False  # whether the slots belong to classes: set by the first chains
-
-    @property
-    def steps(self) -> int:
-        """The length of a chain between two visits of the buffer."""
-        return self.langevin.steps
-
-    def start(self, n: int, y: Tensor | None = None, *, generator: Generator) -> ChainState:
-        """n chains at uniform noise, outside of the buffer."""
-        return ChainState(uniform_start(n, self.data, generator), y)
 
     def init(self, n: int, y: Tensor | None = None, *, generator: Generator) -> ChainState:
         """Draw n chains from the buffer, from their classes' slots if y is given; restart some of them."""
         if not self.filled:
             self.buffer.fill(self.start(self.buffer.size, generator=generator).x)
             self.filled = True
+        self.buffer.to(generator.device)
         self.conditional = y is not None
         slots = self.buffer.draw(n, generator) if y is None else self.buffer.draw_of_class(y, generator)
         ages = self.buffer.ages[slots]
@@ -53,10 +44,6 @@ class PersistentChains:
         x = torch.where(restart[:, None, None, None], fresh.x, self.buffer.images[slots])
         self.buffer.ages[slots] = ages.masked_fill(restart, 0)
         return ChainState(x, y, slots)
-
-    def step(self, state: ChainState, grad_energy: GradEnergy, generator: Generator) -> tuple[ChainState, StepInfo]:
-        """One Langevin step of every chain."""
-        return self.langevin.step(state, grad_energy, generator)
 
     def finish(self, state: ChainState) -> None:
         """Write the chains back into their slots."""

@@ -24,6 +24,11 @@ class ReplayBuffer:
         self.images = torch.zeros((size, *data.shape))  # until they are filled
         self.ages = torch.zeros(size, dtype=torch.int64)
 
+    def to(self, device: torch.device) -> None:
+        """Move the buffer to ``device`` if it is elsewhere, as after loading."""
+        self.images = self.images.to(device)
+        self.ages = self.ages.to(device)
+
     def fill(self, images: Float[Tensor, "N C H W"]) -> None:
         """Put a new image into every slot."""
         self.images = images

@@ -54,11 +54,8 @@ class Langevin:
         return state._replace(x=x), StepInfo(energy, grad)
 
 
-class ShortRun:
-    """Short-run SGLD: every chain starts from uniform noise and nothing is kept (Nijkamp et al., 2019).
-
-    JEM needs 80 to 100 steps for it to be stable (Grathwohl et al., 2020, Appendix H.2).
-    """
+class LangevinChains:
+    """What chains by SGLD have in common, however they begin and whatever is kept of them."""
 
     def __init__(self, data: DataSpec, langevin: Langevin) -> None:
         self.data = data
@@ -66,20 +63,27 @@ class ShortRun:
 
     @property
     def steps(self) -> int:
-        """The length of a chain."""
+        """The length of a chain during training."""
         return self.langevin.steps
 
     def start(self, n: int, y: Tensor | None = None, *, generator: Generator) -> ChainState:
-        """n chains at uniform noise."""
+        """n new chains at uniform noise."""
         return ChainState(uniform_start(n, self.data, generator), y)
-
-    def init(self, n: int, y: Tensor | None = None, *, generator: Generator) -> ChainState:
-        """n chains at uniform noise."""
-        return self.start(n, y, generator=generator)
 
     def step(self, state: ChainState, grad_energy: GradEnergy, generator: Generator) -> tuple[ChainState, StepInfo]:
         """One Langevin step of every chain."""
         return self.langevin.step(state, grad_energy, generator)
+
+
+class ShortRun(LangevinChains):
+    """Short-run SGLD: every chain starts from uniform noise and nothing is kept (Nijkamp et al., 2019).
+
+    JEM needs 80 to 100 steps for it to be stable (Grathwohl et al., 2020, Appendix H.2).
+    """
+
+    def init(self, n: int, y: Tensor | None = None, *, generator: Generator) -> ChainState:
+        """n chains at uniform noise."""
+        return self.start(n, y, generator=generator)
 
     def finish(self, state: ChainState) -> None:
         """Nothing outlives a short run."""

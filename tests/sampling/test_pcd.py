@@ -123,6 +123,17 @@ def test_the_state_brings_the_chains_back():
     )
 
 
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_a_buffer_that_was_loaded_follows_its_chains_to_the_gpu():
+    sampler, other = chains(), chains()
+    generator = torch.Generator("cuda").manual_seed(0)
+    chain.draw(sampler, 10, flat, generator)
+    other.load_state_dict({name: value.cpu() for name, value in sampler.state_dict().items()})
+    assert chain.draw(other, 10, flat, generator).x.is_cuda
+    assert torch.equal(other.kept().x.cpu(), sampler.kept().x.cpu())
+
+
 def test_a_buffer_of_another_size_is_refused():
     with pytest.raises(CheckpointError, match=r"\(20, 1, 2, 2\).*\(40, 1, 2, 2\)"):
         chains(size=40).load_state_dict(chains(size=20).state_dict())
