@@ -6,11 +6,16 @@ import errno
 import json
 import os
 import tempfile
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
 from jembench.errors import StoreError
+
+ABANDONED_AFTER = 3600.0
+"""Seconds after which nobody is still writing a temporary file."""
 
 _REMEDIES = {
     errno.ENOSPC: "The disk is full: free some space and run the same command again; finished work is kept.",
@@ -53,6 +58,14 @@ def write_atomically(path: Path, write: Callable[[IO[bytes]], object]) -> None:
     finally:
         if temporary is not None:
             temporary.unlink(missing_ok=True)
+
+
+def sweep(folder: Path) -> None:
+    """Remove the temporary files below ``folder`` that a killed process left behind; those of living ones are young."""
+    for path in folder.rglob(".*.tmp"):
+        with suppress(FileNotFoundError):  # another process sweeps as well
+            if time.time() - path.stat().st_mtime > ABANDONED_AFTER:
+                path.unlink()
 
 
 def write_text(path: Path, text: str) -> None:

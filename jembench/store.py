@@ -20,7 +20,7 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from jembench import outcome
 from jembench.errors import StoreError
-from jembench.files import read_json, write_atomically, write_json
+from jembench.files import read_json, sweep, write_atomically, write_json
 from jembench.lease import lease
 from jembench.outcome import Cell, FitKey
 from jembench.spec import slug
@@ -63,7 +63,7 @@ class Store:
         self.root = root
 
     def check_writable(self) -> None:
-        """Fail now rather than after an hour of training.
+        """Fail now rather than after an hour of training, and clear away what a killed process left half written.
 
         Raises:
             StoreError: if nothing can be written here.
@@ -71,6 +71,7 @@ class Store:
         probe = self.root / ".writable"
         write_atomically(probe, lambda stream: stream.write(b""))
         probe.unlink(missing_ok=True)  # another process may have looked at the same time
+        sweep(self.root)
 
     # --- fits ---------------------------------------------------------------------------------------------------------
 

@@ -112,3 +112,16 @@ def test_json_that_is_a_folder(tmp_path):
 def test_an_absent_file_is_for_the_caller_to_judge(tmp_path):
     with pytest.raises(FileNotFoundError):
         files.read_json(tmp_path / "none.json")
+
+
+def test_what_a_killed_process_left_is_swept_away_and_what_is_being_written_is_not(tmp_path):
+    (tmp_path / "cells").mkdir()
+    names = {"old": ".a.json.x1.tmp", "young": ".b.json.x2.tmp", "finished": "c.json", "foreign": "d.tmp"}
+    for name in names.values():
+        (tmp_path / "cells" / name).write_text("{")
+        os.utime(tmp_path / "cells" / name, (0, 0))
+    os.utime(tmp_path / "cells" / names["young"])
+    files.sweep(tmp_path)
+    assert {path.name for path in (tmp_path / "cells").iterdir()} == {
+        names[k] for k in ("young", "finished", "foreign")
+    }
