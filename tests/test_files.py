@@ -122,6 +122,5 @@ def test_what_a_killed_process_left_is_swept_away_and_what_is_being_written_is_n
         os.utime(tmp_path / "cells" / name, (0, 0))
     os.utime(tmp_path / "cells" / names["young"])
     files.sweep(tmp_path)
-    assert {path.name for path in (tmp_path / "cells").iterdir()} == {
-        names[k] for k in ("young", "finished", "foreign")
-    }
+    left = {path.name for path in (tmp_path / "cells").iterdir()}
+    assert left == {names[kind] for kind in ("young", "finished", "foreign")}

@@ -66,7 +66,7 @@ class Trainer:
         self.generators = {name: seeds.generator(seed, name, device) for name in ("images", "chains")}
         self.optimizer = make_optimizer(model, recipe.optimizer)
         self.augmentation = Augmentation(pad=recipe.data.pad, flip=recipe.data.flip)
-        self.precision = sampling_precision(recipe.chains.precision, data, device)
+        self.grad_energy = grad_energy(model, sampling_precision(recipe.chains.precision, data, device))
         self.iteration = 0
 
     @property
@@ -111,9 +111,7 @@ class Trainer:
             return None
         y = batch.y_labelled if self.model.chains == "conditional" else None
         with chain.mode(self.model, train=self.recipe.chains.mode == "train"):
-            state = chain.draw(
-                self.sampler, len(batch.x), grad_energy(self.model, self.precision), self.generators["chains"], y
-            )
+            state = chain.draw(self.sampler, len(batch.x), self.grad_energy, self.generators["chains"], y)
         return Negatives(state.x, state.y)
 
     def validate(self) -> Validation | None:

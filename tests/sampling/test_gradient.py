@@ -94,6 +94,33 @@ def test_energies_gradients_and_parameters_are_float32(trained, batch, precision
     assert not grad.requires_grad
 
 
+def test_a_network_that_flattens_with_view_works_in_bfloat16_too():
+    """Channels-last maps cannot be viewed as rows; such a network gets contiguous ones."""
+
+    class Viewing(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv, self.linear = nn.Conv2d(3, 4, 3, padding=1), nn.Linear(4 * 6 * 5, 7)
+
+        def forward(self, x):
+            return self.linear(self.conv(x).view(len(x), -1))
+
+    model, x = LogitModel(Viewing()), torch.randn(2, 3, 6, 5)
+    both = [grad_energy(model, precision) for precision in PRECISIONS]
+    for _ in range(2):  # the first call finds out, the second knows
+        exact, fast = (evaluate(x, None)[1] for evaluate in both)
+        assert cosine(exact, fast) > 0.99
+
+
+def test_an_error_of_the_network_is_not_hidden():
+    class Wrong(nn.Module):
+        def energy(self, x, y=None):
+            return (x @ torch.ones(99, 99)).sum((1, 2, 3))
+
+    with pytest.raises(RuntimeError, match="99"):
+        grad_energy(Wrong(), "bfloat16")(torch.randn(2, 3, 4, 4), None)
+
+
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_an_energy_that_is_not_read_off_logits_is_float32_too(precision):
     class Bilinear(nn.Module):
