@@ -36,9 +36,6 @@ if TYPE_CHECKING:
     import torch
     from torch import Generator, Tensor
 
-PLUGIN_API = 1
-"""The version of the protocols in this file. It changes when a plugin written for the former one would break."""
-
 Capability = Literal["logits", "energy", "log_prob", "samples"]
 SplitName = Literal["train", "test"]
 

@@ -185,11 +185,3 @@ def _with_options(metric: str, settings: Sequence[str]) -> str:
         if _owner(setting) == parsed.name:
             options[target.rpartition(".")[2]] = value
     return str(spec.Spec(parsed.name, tuple(sorted(options.items()))))
-
-
-def describe(plan: Plan) -> list[dict[str, Any]]:
-    """The plan as rows that can be printed: one a fit."""
-    return [
-        {"fit": str(fit), "id": fit.key.id, "metrics": [str(cell.metric) for cell in plan.cells_of(fit)]}
-        for fit in plan.fits
-    ]

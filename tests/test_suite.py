@@ -132,17 +132,6 @@ def test_each_dataset_is_trained_by_its_own_recipe():
     assert {fit.recipe.name for fit in suite.make_plan(chosen, recipe="code").fits} == {"code"}
 
 
-def test_describe(make):
-    plan = make("jem", "score energy", seeds=(5,))
-    assert suite.describe(plan) == [
-        {
-            "fit": "zoo_of_tests:jem on zoo_of_tests:data, recipe tiny, seed 5",
-            "id": plan.fits[0].key.id,
-            "metrics": ["zoo_of_tests:score", "zoo_of_tests:energy"],
-        }
-    ]
-
-
 # --- --set ------------------------------------------------------------------------------------------------------------
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import click
 
@@ -93,14 +93,6 @@ def _whereabouts(ctx: click.Context, plan: Plan, store: Store, cells: Sequence[C
 
 
 # --- plans ------------------------------------------------------------------------------------------------------------
-
-
-class _Metrics(NamedTuple):
-    """What is known of a fit's cells beforehand."""
-
-    to_do: list[str]
-    done: list[str]
-    impossible: dict[str, str]  # metric -> why
 
 
 def plan(plan: Plan, store: Store, format: str) -> None:

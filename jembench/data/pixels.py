@@ -31,12 +31,6 @@ def to_uint8(x: Float[Tensor, "*shape"], bounds: Bounds) -> UInt8[Tensor, "*shap
     return x.float().clamp(low, high).sub_(low).mul_(255 / (high - low)).round_().byte()
 
 
-def eps_to_model(eps: float, bounds: Bounds) -> float:
-    """A perturbation in [0, 1] pixel units, as published (8/255), in the model's units."""
-    low, high = bounds
-    return eps * (high - low)
-
-
 def noise_to_model(std: float, bounds: Bounds) -> float:
     """A standard deviation on [-1, 1], as published (.03), in the model's units."""
     low, high = bounds

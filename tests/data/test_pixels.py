@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jembench.data.pixels import eps_to_model, noise_to_model, to_float, to_uint8
+from jembench.data.pixels import noise_to_model, to_float, to_uint8
 
 LEVELS = torch.arange(256, dtype=torch.uint8)
 BOUNDS = st.tuples(st.floats(-10, 10), st.floats(0.1, 10)).map(lambda pair: (pair[0], pair[0] + pair[1]))
@@ -46,13 +46,6 @@ def test_infinity_is_clamped_and_nan_refused() -> None:
     assert to_uint8(torch.tensor([-torch.inf, torch.inf]), (-1.0, 1.0)).tolist() == [0, 255]
     with pytest.raises(ValueError, match="NaN"):
         to_uint8(torch.tensor([0.0, torch.nan]), (-1.0, 1.0))
-
-
-def test_eps_moves_a_pixel_by_as_many_levels_in_any_bounds() -> None:
-    for bounds in ((-1.0, 1.0), (0.0, 1.0)):
-        moved = to_float(torch.tensor([100], dtype=torch.uint8), bounds) + eps_to_model(8 / 255, bounds)
-        assert to_uint8(moved, bounds).item() == 108
-    assert eps_to_model(8 / 255, (-1.0, 1.0)) == 16 / 255
 
 
 def test_noise_is_quoted_on_minus_one_to_one() -> None:
