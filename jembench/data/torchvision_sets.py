@@ -128,6 +128,9 @@ def _load(source: _Source, root: Path, download: bool, name: SplitName) -> Split
 
 def _require_files(source: _Source, root: Path) -> None:
     missing = [file.path for file in source.files if not (root / file.path).is_file()]
+    folders = dict.fromkeys(str(Path(path).parent) for path in missing)
+    if len(missing) == len(source.files) and "." not in folders:
+        missing = list(folders)  # nothing is there: the folder says it shorter than its files
     if missing:
         raise Unavailable(
             f"{source.title} is not at hand: {', '.join(missing)} not found in {root}. To get it, {_remedy(source)} "

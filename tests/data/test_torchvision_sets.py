@@ -277,3 +277,10 @@ def test_an_archive_with_a_wrong_checksum_is_refused(
     monkeypatch.setattr(tv.CIFAR10, "url", f"{author}/{archive.name}")
     with pytest.raises(Unavailable, match=r"could not be downloaded .*corrupted"):
         cifar10(root=str(tmp_path / "user"), download=True).split("train")
+
+
+def test_where_nothing_is_there_the_folder_is_named_and_not_each_file(tmp_path):
+    with pytest.raises(Unavailable, match=r"CIFAR-10 is not at hand: cifar-10-batches-py not found in"):
+        cifar10(root=str(tmp_path))
+    with pytest.raises(Unavailable, match=r"SVHN is not at hand: train_32x32.mat, test_32x32.mat not found in"):
+        svhn(root=str(tmp_path))
