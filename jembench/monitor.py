@@ -17,6 +17,9 @@ class Monitor:
     def cell_started(self, cell: CellPlan) -> None:
         """A metric is being computed."""
 
+    def waiting(self, fit: FitPlan) -> None:
+        """Another process works on the fit. Told again at each look."""
+
     def trouble(self, fit: FitPlan, text: str) -> None:
         """Something beside the cells went wrong, which no outcome tells of."""
 

@@ -97,6 +97,7 @@ class _Job:
         fit = self.ready.fit
         with self.store.lease(fit.key.id) as mine:
             if not mine:
+                self.monitor.waiting(fit)
                 return False
             cells = [cell for cell in self.plan.cells_of(fit) if not self.store.is_settled(cell.id, cell.name)]
             for cell in cells:
@@ -171,13 +172,14 @@ def _make_trainer(fit: FitPlan, dataset: Dataset, device: torch.device) -> Train
 
 
 @contextmanager
-def waiting_lease(store: Store, fit: FitPlan) -> Iterator[None]:
+def waiting_lease(store: Store, fit: FitPlan, monitor: Monitor) -> Iterator[None]:
     """Hold the right to work on a fit, waiting for whoever has it now."""
     while True:
         with store.lease(fit.key.id) as mine:
             if mine:
                 yield
                 return
+        monitor.waiting(fit)
         time.sleep(1)
 
 

@@ -37,6 +37,7 @@ class Watch(Monitor):
         self._places = {fit.key.id: f"[{place}/{len(fits)}] " for place, fit in enumerate(fits, 1) if len(fits) > 1}
         self._datasets = {fit.key.dataset for fit in fits}
         self._seeds = {fit.seed for fit in fits}
+        self._waited_for: set[str] = set()
         self._begin("")
 
     def __enter__(self) -> Watch:
@@ -61,6 +62,12 @@ class Watch(Monitor):
         if cell.fit.key.id != self._fit_id:
             self._begin(cell.fit.key.id)
         self._measures = True
+
+    def waiting(self, fit: FitPlan) -> None:
+        """Tell once."""
+        if fit.key.id not in self._waited_for:
+            self._waited_for.add(fit.key.id)
+            self.tell(f"{self.name(fit)}: another process works on it; its results will be taken over")
 
     def trouble(self, fit: FitPlan, text: str) -> None:
         """Tell at once."""

@@ -75,6 +75,6 @@ def trained(fit: FitPlan, dataset: Dataset, store: Store, device: str) -> Iterat
         dataset.split("train")  # what is missing is told before anything is written
     store.check_writable()
     with devices.threads_for(dataset.spec, where):
-        with monitor([fit]) as watching, work.waiting_lease(store, fit):
+        with monitor([fit]) as watching, work.waiting_lease(store, fit, watching):
             evaluation = work.trained(fit, FeatureBank(dataset, store.features, where), store, watching)
         yield evaluation

@@ -101,6 +101,14 @@ def test_a_fit_of_which_nothing_can_be_computed(clock, capsys):
     assert lines(capsys)[-1] == "[2/2] baseline: nothing to be computed"
 
 
+def test_that_another_process_is_at_work_is_told_once(clock, capsys):
+    jem = plan("jem")
+    monitor = LineMonitor([jem])
+    for _ in range(3):
+        monitor.waiting(jem)
+    assert lines(capsys) == ["jem: another process works on it; its results will be taken over"]
+
+
 def test_trouble_is_told_at_once(clock, capsys):
     jem = plan("jem")
     LineMonitor([jem]).trouble(jem, "no picture [of the samples]")

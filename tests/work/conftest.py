@@ -28,6 +28,9 @@ class Recorder(Monitor):
     def cell_started(self, cell):
         self.events.append(f"measure {short(str(cell.metric))}")
 
+    def waiting(self, fit):
+        self.events.append(f"wait {short(fit.key.model)} {fit.seed}")
+
     def trouble(self, fit, text):
         self.events.append(f"trouble {short(fit.key.model)}: {text}")
 

@@ -149,7 +149,9 @@ def test_a_fit_that_another_process_works_on_is_done_last(plan, store, monkeypat
     assert others.__enter__()
     monkeypatch.setattr("jembench.executor.time.sleep", lambda seconds: others.__exit__(None, None, None))
     events = carry_out(whole, store)
-    assert [event for event in events if event.startswith("train")] == ["train classifier 0", "train jem 0"]
+    told = [event for event in events if event.startswith(("train", "wait"))]
+    assert told[0] == "wait jem 0"
+    assert [event for event in told if event.startswith("train")] == ["train classifier 0", "train jem 0"]
 
 
 def test_what_another_process_finished_meanwhile_is_not_done_again(plan, store, recorder):
@@ -166,12 +168,13 @@ def test_what_another_process_finished_meanwhile_is_not_done_again(plan, store, 
     assert recorder.events == ["train jem 0", "measure score", "done jem 0", "done jem 0"]
 
 
-def test_waiting_for_a_lease(plan, store, monkeypatch):
+def test_waiting_for_a_lease(plan, store, monkeypatch, recorder):
     (fit,) = plan("jem").fits
     others = store.lease(fit.key.id)
     others.__enter__()
     slept = []
     monkeypatch.setattr(work.time, "sleep", lambda seconds: slept.append(others.__exit__(None, None, None)))
-    with work.waiting_lease(store, fit), store.lease(fit.key.id) as again:
+    with work.waiting_lease(store, fit, recorder), store.lease(fit.key.id) as again:
         assert not again
     assert len(slept) == 1
+    assert recorder.events == ["wait jem 0"]
