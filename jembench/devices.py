@@ -48,9 +48,10 @@ def one_thread() -> Iterator[None]:
 def threads_for(data: DataSpec, device: torch.device) -> AbstractContextManager[None]:
     """One CPU thread while PyTorch works on small images.
 
-    A step of the small net on 8x8 images takes 3.0 ms with two threads and 4.6 with one (two cores of an AMD EPYC),
-    but up to 100 ms with two threads as soon as another process wants a core, for they wait for each other at every
-    layer. With one thread the numbers are also the same whatever the number of cores.
+    A sampling step of the net small-8 on 8x8 images takes 3.0 ms with two threads and 4.6 with one (two cores of an AMD
+    EPYC). But threads wait for each other at every layer: while other processes kept both cores busy, a training
+    iteration of ten such steps took 1.7 s with two threads. With one the numbers are also the same whatever the number
+    of cores.
     """
     return one_thread() if device.type == "cpu" and data.dimensions <= SMALL else nullcontext()
 

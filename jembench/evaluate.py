@@ -116,12 +116,15 @@ class FitEvaluation:
 
     @cached_property
     def _energies(self) -> Tensor:
-        with torch.no_grad():
-            parts = [self._energy(images) for images in torch.split(self.test().images, BATCH)]
-        return torch.cat(parts)
+        return self.energies_of(self.test().images)
+
+    @torch.no_grad()
+    def energies_of(self, images: Tensor) -> Tensor:
+        """E(x), or -log p(x), of any images: uint8 (N, C, H, W) -> float32 (N,) on the CPU."""
+        return torch.cat([self._energy(batch.to(self.device)) for batch in torch.split(images, BATCH)])
 
     def _energy(self, images: Tensor) -> Tensor:
-        x = to_float(images.to(self.device), self.data.bounds)
+        x = to_float(images, self.data.bounds)
         energy = self.model.energy(x) if isinstance(self.model, Energy) else -self.model.log_prob(x)
         on_cpu: Tensor = energy.float().cpu()
         return on_cpu

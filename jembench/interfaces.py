@@ -289,6 +289,10 @@ class Evaluation(Protocol):
         """E(x) of the test images: float32 (N,) on the CPU."""
         ...
 
+    def energies_of(self, images: Tensor) -> Tensor:
+        """E(x), or -log p(x), of any images: uint8 (N, C, H, W) -> float32 (N,) on the CPU."""
+        ...
+
     def samples(self) -> Samples:
         """The model's own images."""
         ...

@@ -143,6 +143,15 @@ def test_logits_and_energies_of_the_test_images(make):
 def test_the_energy_of_a_density_is_minus_its_logarithm(make):
     expected = (IMAGES.flatten(1).double() / 255 * 2 - 1).square().sum(1)
     assert torch.allclose(make(Flow()).energies().double(), expected, atol=1e-5)
+    assert torch.equal(make(Flow()).energies_of(IMAGES[1:]), make(Flow()).energies()[1:])
+
+
+def test_energies_are_computed_without_gradients(make, monkeypatch):
+    enabled = []
+    energy = Pixels.energy
+    monkeypatch.setattr(Pixels, "energy", lambda *a: enabled.append(torch.is_grad_enabled()) or energy(*a))
+    make().energies_of(IMAGES)
+    assert enabled == [False]
 
 
 @pytest.mark.parametrize("name", ["logits", "energies", "samples"])
@@ -298,7 +307,7 @@ def test_no_value_depends_on_the_batch_size(make, monkeypatch, batch, chains):
     def values():
         evaluation = make(Pixels(chains), sgld(DATA, steps=5))
         drawn = evaluation.fresh_samples(5, 7)
-        return evaluation.logits(), evaluation.energies(), drawn.images
+        return evaluation.logits(), evaluation.energies(), evaluation.energies_of(TRAIN.images), drawn.images
 
     whole = values()
     monkeypatch.setattr(evaluate, "BATCH", batch)

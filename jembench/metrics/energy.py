@@ -1,6 +1,6 @@
 """Where a model's energy puts its own samples, compared with the test images.
 
-Legend: N examples, C channels, H height, W width, B batch.
+Legend: N examples.
 """
 
 from __future__ import annotations
@@ -9,25 +9,13 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-import torch
-from jaxtyping import Float, UInt8
 from numpy.typing import NDArray
 from torch import Tensor
 
-from jembench.data.pixels import to_float
 from jembench.errors import Diverged
 from jembench.interfaces import Capability, Evaluation, Measurement
 from jembench.metrics.protocol import bootstrap_rng, protocol_id, require_at_least, value_of
 from jembench.stats import bootstrap_interval, mean_of
-
-_BATCH = 256
-
-
-@torch.no_grad()
-def energies_of(evaluation: Evaluation, images: UInt8[Tensor, "N C H W"]) -> Float[Tensor, " N"]:
-    """E(x) of images under the model; float32 on the CPU."""
-    batches = [to_float(batch.to(evaluation.device), evaluation.data.bounds) for batch in torch.split(images, _BATCH)]
-    return torch.cat([evaluation.model.energy(x).float().cpu() for x in batches])
 
 
 def _sorted_finite(energies: Tensor, what: str) -> NDArray[np.float64]:
@@ -63,7 +51,7 @@ class EnergyGap:
 
     def compute(self, evaluation: Evaluation) -> Measurement:
         samples = evaluation.samples()
-        of_data, of_samples = evaluation.energies().cpu(), energies_of(evaluation, samples.images)
+        of_data, of_samples = evaluation.energies().cpu(), evaluation.energies_of(samples.images)
         data = _sorted_finite(of_data, "test images")
         drawn = _sorted_finite(of_samples, "samples")
         mean_data, mean_drawn = mean_of(data), mean_of(drawn)

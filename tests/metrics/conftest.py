@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Generator, Tensor
 
+from jembench.data.pixels import to_float
 from jembench.interfaces import DataSpec, Features, Samples, Split
 
 TOY = DataSpec(name="toy", shape=(1, 4, 4), num_classes=3)
@@ -62,6 +63,9 @@ class FakeEvaluation:
 
     def energies(self) -> Tensor:
         return self.test_energies
+
+    def energies_of(self, images: Tensor) -> Tensor:
+        return self.model.energy(to_float(images, self.data.bounds))
 
     def samples(self) -> Samples:
         return Samples(self.sampled, None, "direct")
