@@ -10,23 +10,38 @@ from typing import Literal
 
 import torch
 
-from jembench.energies import Precision
 from jembench.errors import SpecError, Unavailable
+from jembench.execution import Execution, Precision
 from jembench.interfaces import DataSpec
 
 SMALL = 1024
 """Images of up to so many numbers are worked on by one thread of the CPU."""
 
 
-def sampling_precision(
-    wanted: Literal["float32", "bfloat16", "auto"], data: DataSpec, device: torch.device
-) -> Precision:
-    """What chains are computed in: for ``auto`` bfloat16 wherever the hardware multiplies it faster than float32.
+def execution(
+    data: DataSpec,
+    device: torch.device,
+    *,
+    precision: Literal["auto", "float32", "bfloat16"] = "auto",
+    layout: Literal["auto", "contiguous", "channels_last"] = "auto",
+    compile: Literal["auto", "on", "off"] = "auto",
+) -> Execution:
+    """How a network is computed here: for ``auto`` in the way that was measured to be fastest.
+
+    Compiled on GPUs alone: on CPUs the compiled gradient was slower than the plain one, and compiling takes a minute.
+    """
+    return Execution(
+        precision=_fastest_precision(data, device) if precision == "auto" else precision,
+        channels_last=layout != "contiguous",
+        compiled=device.type == "cuda" if compile == "auto" else compile == "on",
+    )
+
+
+def _fastest_precision(data: DataSpec, device: torch.device) -> Precision:
+    """bfloat16 wherever the hardware multiplies it faster than float32.
 
     On small images the network is not what takes the time, and float32 costs nothing.
     """
-    if wanted != "auto":
-        return wanted
     if device.type == "cuda":
         faster = torch.cuda.is_bf16_supported()
     else:

@@ -13,16 +13,14 @@ Legend: B batch, C channels, H height, W width, K classes.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import cast
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from jembench.execution import PLAIN, Execution, Precision, autocast, compiled, frozen, own
 from jembench.interfaces import Energy, GradEnergy
-
-Precision = Literal["float32", "bfloat16"]
-"""What the network computes in. Energies, gradients and images are float32 in either case."""
 
 
 def marginal_energy(logits: Float[Tensor, "B K"]) -> Float[Tensor, " B"]:
@@ -65,35 +63,43 @@ class LogitModel(nn.Module):
         return energy_of(self.logits(x), y)
 
 
-def grad_energy(model: Energy, precision: Precision = "float32") -> GradEnergy:
+def grad_energy(model: Energy, execution: Execution = PLAIN) -> GradEnergy:
     """(x, y) -> (E, dE/dx) of a model, both float32, without gradients of its parameters.
 
-    ``autograd.grad`` towards x alone leaves ``.grad`` of the parameters as it was and computes none of them. In
-    bfloat16 the network runs under autocast on channels-last images, where convolutions are fastest: on a CPU with
-    bfloat16 instructions two to five times as fast as float32, for a gradient whose cosine to it is above .99.
+    Differentiating towards x alone leaves ``.grad`` of the parameters as it was and computes none of them. In bfloat16
+    the network runs under autocast: on a CPU with bfloat16 instructions two to five times as fast as float32, for a
+    gradient whose cosine to it is above .99.
     """
-    layout = torch.channels_last if precision == "bfloat16" else torch.preserve_format
-
-    def evaluate(x: Tensor, y: Tensor | None) -> tuple[Tensor, Tensor]:
-        nonlocal layout
-        try:
-            return _energy_and_gradient(model, x, y, precision, layout)
-        except RuntimeError as error:
-            if layout is not torch.channels_last or "view size is not compatible" not in str(error):
-                raise
-            layout = torch.contiguous_format  # the network flattens its maps with .view, which wants them contiguous
-            return _energy_and_gradient(model, x, y, precision, layout)
-
-    return evaluate
+    precision = execution.precision
+    if execution.compiled:
+        return _compiled_gradient(model, precision)
+    return lambda x, y: _energy_and_gradient(model, x, y, precision)
 
 
-def _energy_and_gradient(
-    model: Energy, x: Tensor, y: Tensor | None, precision: Precision, layout: torch.memory_format
-) -> tuple[Tensor, Tensor]:
+def _energy_and_gradient(model: Energy, x: Tensor, y: Tensor | None, precision: Precision) -> tuple[Tensor, Tensor]:
     # Whatever autocast the caller is in would reach into the backward pass as well.
     with torch.enable_grad(), torch.autocast(x.device.type, enabled=False):
-        x = x.detach().clone(memory_format=layout).requires_grad_()
-        with torch.autocast(x.device.type, torch.bfloat16, enabled=precision == "bfloat16"):
+        x = x.detach().requires_grad_()
+        with autocast(precision, x.device):
             energy = model.energy(x, y).float()
         (grad,) = torch.autograd.grad(energy.sum(), x)
     return energy.detach(), grad
+
+
+def _compiled_gradient(model: Energy, precision: Precision) -> GradEnergy:
+    """The same with a compiled energy. Its backward pass is towards x alone, as the parameters are frozen meanwhile."""
+
+    def energy_of_images(x: Tensor, y: Tensor | None) -> Tensor:
+        with autocast(precision, x.device):
+            return model.energy(x, y).float()
+
+    fast = compiled(energy_of_images)
+
+    def evaluate(x: Tensor, y: Tensor | None) -> tuple[Tensor, Tensor]:
+        with frozen(cast(nn.Module, model)), torch.enable_grad(), torch.autocast(x.device.type, enabled=False):
+            x = x.detach().requires_grad_()
+            energy = fast(x, y)
+            (grad,) = torch.autograd.grad(energy.sum(), x)
+        return energy.detach(), own(grad)
+
+    return evaluate

@@ -36,9 +36,25 @@ class CheckpointError(JembenchError):
 
 
 class Diverged(JembenchError):
-    """A fit whose loss or state stopped being finite. The last good checkpoint is kept."""
+    """A fit that diverged, and for which no remedy is left."""
 
     exit_code = 1
+
+
+class OutOfTime(JembenchError):
+    """``--max-hours`` are over. Nothing is wrong: the same command goes on."""
+
+    exit_code = 3
+
+
+class ProcessLost(JembenchError):
+    """Of the processes that train together, one has failed or gone. The same command goes on."""
+
+    exit_code = 1
+
+
+class Fallback(UserWarning):
+    """A faster way of doing the same could not be taken. Said once; the results are the same."""
 
 
 def unknown(kind: str, asked: str, known: Iterable[str], list_command: str) -> SpecError:

@@ -124,11 +124,23 @@ class Negatives(NamedTuple):
     y: Tensor | None  # int64 (B,): the class of each chain; None for chains on E(x)
 
 
+class Energies(NamedTuple):
+    """The energies whose means the loss pulls apart, in nats, with their gradients."""
+
+    data: Tensor  # (B,)
+    samples: Tensor  # (B,)
+
+
 class Loss(NamedTuple):
-    """A training loss and what it is made of; ``parts`` are logged apart."""
+    """A training loss and what it is made of.
+
+    ``parts`` are logged apart. ``energies`` are what an energy penalty acts on and what the guard against divergence
+    watches; a model that is trained with chains and leaves them out has neither.
+    """
 
     total: Tensor  # ()
     parts: Mapping[str, Tensor]  # name -> (), detached
+    energies: Energies | None = None
 
 
 Chains = Literal["none", "marginal", "conditional"]
@@ -159,6 +171,7 @@ class ChainState(NamedTuple):
     x: Tensor  # (B, C, H, W)
     y: Tensor | None = None  # int64 (B,): the class that each chain is conditioned on
     slots: Tensor | None = None  # int64 (B,): where in a replay buffer each chain came from
+    steps: int = 0  # moved since they were started or drawn from a buffer
 
 
 class StepInfo(NamedTuple):
@@ -199,6 +212,32 @@ class Sampler(Protocol):
 
     def state_dict(self) -> dict[str, Tensor]: ...
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None: ...
+
+
+@runtime_checkable
+class Informed(Protocol):
+    """A sampler that looks at the training images before its first chain.
+
+    ``state_dict`` need not hold what it saw: it is informed again wherever its chains go on.
+    """
+
+    def inform(self, train: Split) -> None: ...
+
+
+@runtime_checkable
+class Shared(Protocol):
+    """A sampler whose memory can be shared out among processes that train one model together."""
+
+    def share(self, rank: int, size: int) -> None:
+        """Keep one of ``size`` equal parts of the chains, the one of that rank, before there are any.
+
+        ``state_dict`` is then that of the part, while ``load_state_dict`` takes the whole and keeps its part of it.
+        """
+        ...
+
+    def whole(self, parts: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
+        """The state of all chains, from those of all parts in the order of their ranks."""
+        ...
 
 
 # --- metrics ----------------------------------------------------------------------------------------------------------

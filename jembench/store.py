@@ -1,6 +1,6 @@
 """The store: a folder of small files, each written whole, that any number of processes may share.
 
-    fits/<slug>-<hash>/     fit.json, model.safetensors, sampler.safetensors, checkpoint.safetensors, history.csv
+    fits/<slug>-<hash>/     fit.json, model.safetensors, sampler.safetensors, checkpoint-*.safetensors, history.csv
     cells/<slug>-<hash>.json one outcome
     arrays/<slug>-<hash>.npz its per-example values
     features/               feature networks made by us
@@ -40,6 +40,7 @@ class FitRecord(NamedTuple):
     validation_accuracy: float | None
     seconds: float  # spent in training iterations
     iteration_seconds: Sequence[float]  # mean of each logged window but the first
+    interventions: Sequence[str]  # what the guard against divergence did, in sentences
     provenance: Mapping[str, Any]
 
 

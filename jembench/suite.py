@@ -159,16 +159,28 @@ def make_plan(
     for_metrics = [setting for setting in settings if _owner(setting) in metric_names]
     for_recipe = [setting for setting in settings if setting not in for_metrics]
     metrics = [registry.resolve("metrics", _with_options(metric, for_metrics)) for metric in suite.metrics]
-    models = [registry.resolve("models", model) for model in suite.models]
     cells = []
     for dataset_spec in suite.datasets:
         dataset = registry.resolve("datasets", dataset_spec)
         chosen = recipes.load(recipe or recipes.default_for(dataset.component.name), for_recipe)
-        for model in models:
+        for model in (resolve_model(model, chosen) for model in suite.models):
             for seed in suite.seeds:
                 fit = FitPlan(model=model, dataset=dataset, recipe=chosen, seed=seed)
                 cells += [CellPlan(fit=fit, metric=metric, limit=limit) for metric in metrics]
     return Plan(suite, list({cell.id: cell for cell in cells}.values()))
+
+
+def resolve_model(text: str, recipe: Recipe) -> Resolved:
+    """A model, with the recipe's options where its spec leaves them out: JEM++ is JEM with batch norm, for one.
+
+    Options that the model does not have do not concern it.
+    """
+    parsed, resolved = spec.parse(text), registry.resolve("models", text)
+    options = {key: value for key, value in recipe.model.items() if key in resolved.bound.arguments}
+    if options.keys() <= dict(parsed.arguments).keys():
+        return resolved
+    together = options | dict(parsed.arguments)
+    return registry.resolve("models", str(spec.Spec(parsed.name, tuple(sorted(together.items())))))
 
 
 def _owner(setting: str) -> str:

@@ -13,8 +13,10 @@ import torch
 from torch import nn
 
 from jembench import devices, grid, provenance, seeds
-from jembench.errors import Diverged, PluginError, SpecError, StoreError
+from jembench.data.holdout import holdout
+from jembench.errors import Diverged, OutOfTime, PluginError, ProcessLost, SpecError, StoreError
 from jembench.evaluate import FitEvaluation, Measured, capabilities, failed, measure, not_applicable
+from jembench.execution import lay_out
 from jembench.features import FeatureBank
 from jembench.interfaces import Capability, Chains, Dataset, Executor, Metric, Samples, Trainable
 from jembench.monitor import Monitor
@@ -24,6 +26,7 @@ from jembench.suite import CellPlan, FitPlan, Plan
 from jembench.training import checkpoint
 from jembench.training.fit import fit as train
 from jembench.training.loop import Trainer, load_weights, logits_of, make_sampler
+from jembench.training.team import ALONE, Team, follow
 
 SAMPLES = "samples.png"
 """The picture of a fit's own images, in its folder."""
@@ -40,12 +43,12 @@ class Ready(NamedTuple):
     passes: int  # forward-backward passes of a batch that training takes
 
 
-def look_ahead(plan: Plan) -> list[Ready]:
+def look_ahead(plan: Plan, team: Team = ALONE) -> list[Ready]:
     """Load every dataset and build every model once: whatever cannot work is known before anything is trained.
 
     Raises:
         Unavailable: if a dataset is missing.
-        SpecError: if a model cannot be made for a dataset.
+        SpecError: if a model cannot be made for a dataset, or its training not be shared out in the team.
     """
     datasets: dict[str, Dataset] = {}
     ready = []
@@ -53,19 +56,31 @@ def look_ahead(plan: Plan) -> list[Ready]:
         if fit.key.dataset not in datasets:
             datasets[fit.key.dataset] = fit.dataset.make()
         dataset = datasets[fit.key.dataset]
-        trainer = _make_trainer(fit, dataset, torch.device("cpu"))
+        trainer = _make_trainer(fit, dataset, torch.device("cpu"), team)
         has = capabilities(trainer.model)
         reasons = {cell.id: not_applicable(cell.metric.make(), has, fit.key.model) for cell in plan.cells_of(fit)}
-        passes = trainer.iterations * (trainer.sampler.steps + 3 if trainer.sampler else 1)
+        passes = round(trainer.iterations * trainer.passes)
         impossible = {cell: reason for cell, reason in reasons.items() if reason}
         ready.append(Ready(fit, dataset, has, impossible, trainer.iterations, passes))
     return ready
 
 
-def carry_out(plan: Plan, store: Store, executor: Executor, device: torch.device, monitor: Monitor) -> None:
+def carry_out(
+    plan: Plan,
+    store: Store,
+    executor: Executor,
+    device: torch.device,
+    monitor: Monitor,
+    until: float | None = None,
+    team: Team = ALONE,
+) -> None:
     """Do what is pending. One cell's or fit's failure is recorded and stops no other.
 
+    In a team, this is what the process of rank 0 does; the others :func:`assist`.
+
     Raises:
+        OutOfTime: if ``until``, a value of ``time.monotonic()``, came while a model was trained.
+        ProcessLost: if a process of the team failed or has gone.
         StoreError: if the store cannot be written.
         Unavailable, SpecError: as :func:`look_ahead`.
     """
@@ -73,14 +88,28 @@ def carry_out(plan: Plan, store: Store, executor: Executor, device: torch.device
     if not cells:
         return
     needed = Plan(plan.suite, cells)
-    everything = look_ahead(needed)
+    everything = look_ahead(needed, team)
     store.check_writable()
     banks: dict[str, FeatureBank] = {}
     jobs = []
     for ready in everything:
         bank = banks.setdefault(ready.fit.key.dataset, FeatureBank(ready.dataset, store.features, device))
-        jobs.append(_Job(ready, needed, store, bank, monitor))
+        jobs.append(_Job(ready, needed, store, bank, monitor, until, team))
     executor.run(jobs)
+
+
+def assist(fits: Sequence[FitPlan], device: torch.device, team: Team) -> None:
+    """Train with rank 0 whichever of the fits it trains, until it needs nobody any more. Nothing is read or written.
+
+    Raises:
+        ProcessLost: if a process of the team failed or has gone.
+    """
+    known = {fit.key.id: fit for fit in fits}
+    while fit_id := team.broadcast(""):
+        dataset = known[fit_id].dataset.make()
+        trainer = _make_trainer(known[fit_id], dataset, device, team)
+        with devices.threads_for(dataset.spec, device):
+            follow(trainer, team)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,6 +121,8 @@ class _Job:
     store: Store
     bank: FeatureBank
     monitor: Monitor
+    until: float | None
+    team: Team
 
     def __call__(self) -> bool:
         fit = self.ready.fit
@@ -113,8 +144,9 @@ class _Job:
         if not cells:
             return
         try:
-            evaluation = trained(self.ready.fit, self.bank, self.store, self.monitor, cells[0].limit)
-        except StoreError:
+            limit = cells[0].limit
+            evaluation = trained(self.ready.fit, self.bank, self.store, self.monitor, limit, self.until, self.team)
+        except (StoreError, OutOfTime, ProcessLost):
             raise
         except Exception as error:
             for cell in cells:
@@ -145,12 +177,17 @@ class _Job:
             fit=fit.key,
             metric=str(cell.metric),
             outcome=measured.outcome,
-            provenance=provenance.collect(str(self.bank.device), made_by) | {"limit": cell.limit},
+            provenance=provenance.collect(str(self.bank.device), made_by) | self._circumstances(cell),
         )
         self.store.write_cell(record, cell.name, measured.arrays)
 
+    def _circumstances(self, cell: CellPlan) -> dict[str, Any]:
+        """What a reader of the number must know of how it came about."""
+        fit = self.store.read_fit(self.ready.fit.key)
+        return {"limit": cell.limit, "interventions": list(fit.interventions) if fit else []}
 
-def _make_model(fit: FitPlan, dataset: Dataset) -> Any:
+
+def make_model(fit: FitPlan, dataset: Dataset) -> Any:
     """The model as it is before training: the same each time, even what of it no checkpoint holds."""
     with seeds.initialising(fit.seed):
         model = fit.model.make(dataset.spec)
@@ -166,9 +203,9 @@ def _make_model(fit: FitPlan, dataset: Dataset) -> Any:
     return model
 
 
-def _make_trainer(fit: FitPlan, dataset: Dataset, device: torch.device) -> Trainer:
-    model = _make_model(fit, dataset)
-    return Trainer(model, dataset.spec, dataset.split("train"), fit.recipe, seed=fit.seed, device=device)
+def _make_trainer(fit: FitPlan, dataset: Dataset, device: torch.device, team: Team) -> Trainer:
+    model = make_model(fit, dataset)
+    return Trainer(model, dataset.spec, dataset.split("train"), fit.recipe, seed=fit.seed, device=device, team=team)
 
 
 @contextmanager
@@ -183,25 +220,43 @@ def waiting_lease(store: Store, fit: FitPlan, monitor: Monitor) -> Iterator[None
         time.sleep(1)
 
 
-def trained(fit: FitPlan, bank: FeatureBank, store: Store, monitor: Monitor, limit: int | None = None) -> FitEvaluation:
+def trained(
+    fit: FitPlan,
+    bank: FeatureBank,
+    store: Store,
+    monitor: Monitor,
+    limit: int | None = None,
+    until: float | None = None,
+    team: Team = ALONE,
+) -> FitEvaluation:
     """The fit's model, loaded from the store or trained now on the bank's dataset and device, ready for evaluation.
 
     Raises:
-        Diverged: if training diverged; this is recorded in the store.
+        Diverged: if training diverged and no remedy helped; this is recorded in the store.
+        OutOfTime: if ``until`` came first.
+        ProcessLost: if a process of the team failed or has gone.
         StoreError: if the store cannot be written.
     """
     if not store.has_weights(fit.key):
-        # The weights that were chosen are in no checkpoint: without them the fit is begun anew.
-        for name in ("fit.json", "checkpoint.safetensors"):
-            (store.fit_folder(fit.key) / name).unlink(missing_ok=True)
+        (store.fit_folder(fit.key) / "fit.json").unlink(missing_ok=True)  # it must not vouch for those that follow
     if not store.is_trained(fit.key):
-        _train(fit, bank.dataset, store, bank.device, monitor)
+        _train(fit, bank.dataset, store, bank.device, monitor, until, team)
     return _load(fit, bank, store, limit)
 
 
-def _train(fit: FitPlan, dataset: Dataset, store: Store, device: torch.device, monitor: Monitor) -> None:
+def _train(
+    fit: FitPlan,
+    dataset: Dataset,
+    store: Store,
+    device: torch.device,
+    monitor: Monitor,
+    until: float | None,
+    team: Team,
+) -> None:
     monitor.fit_started(fit)
-    trainer = _make_trainer(fit, dataset, device)
+    trainer = _make_trainer(fit, dataset, device, team)
+    team.broadcast(fit.key.id)
+    folder = store.fit_folder(fit.key)
     start = time.perf_counter()
     blank = FitRecord(
         key=fit.key,
@@ -212,10 +267,11 @@ def _train(fit: FitPlan, dataset: Dataset, store: Store, device: torch.device, m
         validation_accuracy=None,
         seconds=0.0,
         iteration_seconds=[],
-        provenance=provenance.collect(str(device), fit.components),
+        interventions=[],
+        provenance=provenance.collect(str(device), fit.components) | {"processes": team.size},
     )
     try:
-        fitted = train(trainer, store.fit_folder(fit.key), monitor.training)
+        fitted = train(trainer, folder, monitor.training, lambda text: monitor.trouble(fit, text), until=until)
     except Diverged as error:
         store.write_fit(blank._replace(status="failed", reason=str(error), seconds=time.perf_counter() - start))
         raise
@@ -226,21 +282,25 @@ def _train(fit: FitPlan, dataset: Dataset, store: Store, device: torch.device, m
             seconds=fitted.seconds,
             # the first window holds the warm-up, and counts only where there is no other
             iteration_seconds=[row["seconds"] for row in fitted.history[1:] or fitted.history],
+            interventions=list(map(str, fitted.interventions)),
         )
     )
 
 
 def _load(fit: FitPlan, bank: FeatureBank, store: Store, limit: int | None) -> FitEvaluation:
     folder, dataset = store.fit_folder(fit.key), bank.dataset
-    model = _make_model(fit, dataset)
+    model = make_model(fit, dataset)
     load_weights(model, checkpoint.read(folder / "model.safetensors"))
-    sampler = make_sampler(model, dataset.spec, fit.recipe)
+    lay_out(model.to(bank.device), dataset.spec)
+    options = fit.recipe.data
+    train = holdout(dataset.split("train"), options.validation, stratified=options.stratified).train
+    sampler = make_sampler(model, dataset.spec, fit.recipe, train)
     if sampler is not None:
         sampler.load_state_dict(checkpoint.read(folder / "sampler.safetensors"))
     record = store.read_fit(fit.key)
     assert record is not None
     return FitEvaluation(
-        model=model.to(bank.device).eval(),
+        model=model.eval(),
         sampler=sampler,
         data=dataset.spec,
         dataset=dataset,
@@ -249,6 +309,7 @@ def _load(fit: FitPlan, bank: FeatureBank, store: Store, limit: int | None) -> F
         limit=limit,
         iteration_seconds=record.iteration_seconds,
         bank=bank,
+        conditional=fit.recipe.chains.conditional,
     )
 
 

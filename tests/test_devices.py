@@ -5,6 +5,7 @@ import torch
 
 from jembench import devices
 from jembench.errors import SpecError, Unavailable
+from jembench.execution import Execution
 from jembench.interfaces import DataSpec
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
@@ -91,12 +92,23 @@ def test_threads_are_put_back_after_an_error(two_threads):
     assert torch.get_num_threads() == 2
 
 
-# --- precision --------------------------------------------------------------------------------------------------------
+# --- how a network is computed ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("wanted", ["float32", "bfloat16"])
-def test_a_precision_that_is_wanted_is_given(wanted):
-    assert devices.sampling_precision(wanted, SMALL, CPU) == wanted
+@pytest.mark.parametrize("device", [CPU, CUDA])
+@pytest.mark.parametrize("data", [SMALL, LARGE])
+@pytest.mark.parametrize(
+    ("wanted", "expected"),
+    [
+        ({"precision": "float32", "layout": "contiguous", "compile": "off"}, Execution()),
+        (
+            {"precision": "bfloat16", "layout": "channels_last", "compile": "on"},
+            Execution(precision="bfloat16", channels_last=True, compiled=True),
+        ),
+    ],
+)
+def test_what_is_wanted_is_given(data, device, wanted, expected):
+    assert devices.execution(data, device, **wanted) == expected
 
 
 @pytest.mark.parametrize("fast", [True, False])
@@ -104,10 +116,17 @@ def test_a_precision_that_is_wanted_is_given(wanted):
 def test_auto_is_bfloat16_where_the_cpu_is_fast_at_it_and_the_images_are_large(monkeypatch, fast, data):
     monkeypatch.setattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda: fast)
     expected = "bfloat16" if fast and data is LARGE else "float32"
-    assert devices.sampling_precision("auto", data, CPU) == expected
+    assert devices.execution(data, CPU).precision == expected
 
 
 @pytest.mark.parametrize("fast", [True, False])
 def test_auto_on_a_gpu_is_what_it_is_fast_at(monkeypatch, fast):
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda: fast)
-    assert devices.sampling_precision("auto", SMALL, CUDA) == ("bfloat16" if fast else "float32")
+    assert devices.execution(SMALL, CUDA).precision == ("bfloat16" if fast else "float32")
+
+
+def test_auto_lays_maps_out_channels_last_and_compiles_on_gpus_alone(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda: True)
+    for device, compiled in ((CPU, False), (CUDA, True)):
+        found = devices.execution(LARGE, device)
+        assert (found.channels_last, found.compiled) == (True, compiled)

@@ -39,6 +39,7 @@ RECORD = FitRecord(
     validation_accuracy=0.5,
     seconds=1.5,
     iteration_seconds=[0.1, 0.2],
+    interventions=["it was mended"],
     provenance={"host": "here"},
 )
 NAME = "ece-jem-digits-s3"

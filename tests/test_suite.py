@@ -13,6 +13,7 @@ from jembench import packages, registry, suite
 from jembench.errors import SpecError
 from jembench.sampling import factories as samplers
 from jembench.suite import Suite
+from jembench.training import recipe as recipes
 
 ANY = "jembench.sampling.factories:sgld"
 """A model's factory as far as planning can tell: it is imported, and never called."""
@@ -273,6 +274,56 @@ def test_an_update_of_a_plugin_keeps_the_id(make, monkeypatch):
             fit_id(suite.make_plan(Suite(name="", title="", models=("lion",), datasets=("digits",), metrics=("nll",))))
         )
     assert len(ids) == 1
+
+
+# --- the recipe's options of the model --------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def with_model_options(zoo_of_tests, tmp_path):
+    """A recipe like the zoo's that says so of the model."""
+
+    def write(options):
+        text = (zoo_of_tests / "tiny.toml").read_text() + "\n[model]\n" + options
+        (tmp_path / "tiny-with.toml").write_text(text)
+        return recipes.load(str(tmp_path / "tiny-with.toml"))
+
+    return write
+
+
+def test_the_recipe_s_options_fill_in_what_the_spec_leaves_out(with_model_options):
+    recipe = with_model_options('unused = "3"')
+    filled = suite.resolve_model("zoo_of_tests:jem", recipe)
+    assert str(filled) == "zoo_of_tests:jem:unused=3"
+    assert filled.bound.arguments["unused"] == 3
+
+
+def test_what_the_spec_says_itself_wins(with_model_options):
+    recipe = with_model_options('unused = "3"')
+    assert suite.resolve_model("zoo_of_tests:jem:unused=1", recipe).bound.arguments["unused"] == 1
+    assert suite.resolve_model("zoo_of_tests:jem:unused=0", recipe).bound.arguments["unused"] == 0  # the default, said
+
+
+def test_a_model_without_such_an_option_is_as_it_was(with_model_options):
+    recipe = with_model_options('unused = "3"')
+    assert str(suite.resolve_model("zoo_of_tests:classifier:width=8", recipe)) == "zoo_of_tests:classifier:width=8"
+    assert str(suite.resolve_model("zoo_of_tests:factored", recipe)) == "zoo_of_tests:factored"
+
+
+def test_options_of_both_are_joined(with_model_options):
+    recipe = with_model_options('width = "6"\nfails = "true"')
+    assert suite.resolve_model("zoo_of_tests:painter", recipe).bound.arguments == {"fails": True}
+    assert suite.resolve_model("zoo_of_tests:classifier", recipe).bound.arguments == {"width": 6}
+
+
+def test_a_value_that_does_not_fit_the_model_is_an_error_that_names_it(with_model_options):
+    with pytest.raises(SpecError, match="width of zoo_of_tests:classifier is 'wide'"):
+        suite.resolve_model("zoo_of_tests:classifier", with_model_options('width = "wide"'))
+
+
+def test_a_plan_s_models_have_the_recipe_s_options(make):
+    plan = make("jem jem:unused=1 classifier", settings=['model.unused="1"'])
+    assert [fit.key.model for fit in plan.fits] == ["zoo_of_tests:jem:unused=1", "zoo_of_tests:classifier"]
 
 
 # --- another process --------------------------------------------------------------------------------------------------

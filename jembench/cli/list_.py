@@ -19,7 +19,7 @@ LISTS = (*KINDS, "recipes")
 @click.argument("kind", metavar="[KIND]", type=click.Choice(LISTS), required=False)
 @options.listing_format
 def list_(kind: str | None, format: str) -> None:
-    """List what is installed: models, datasets, metrics, suites and more.
+    """List what is installed: models, datasets, suites and more.
 
     With KIND, say what each one is and which options it has. KIND is one of models, samplers, metrics, datasets,
     features, suites, executors and recipes.

@@ -7,21 +7,26 @@ import shutil
 import sys
 import textwrap
 import traceback
-from collections.abc import Sequence
+import warnings
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import click
 
 from jembench import __version__
 from jembench.cli.groups import Late, LateGroup
-from jembench.errors import JembenchError
+from jembench.errors import Fallback, JembenchError, OutOfTime
 
 COMMANDS = {
     "run": Late("jembench.cli.run:run", "Train and evaluate models on a suite and print the table."),
     "train": Late("jembench.cli.train:train", "Train one model and print the folder that it lies in."),
+    "estimate": Late(
+        "jembench.cli.estimate:estimate", "Run a few iterations and say what the whole training would take."
+    ),
     "sample": Late("jembench.cli.sample:sample", "Draw images from a trained model as a PNG: a row for each class."),
     "report": Late("jembench.cli.report:report", "Print the table of a store again."),
-    "list": Late("jembench.cli.list_:list_", "List what is installed: models, datasets, metrics, suites and more."),
+    "list": Late("jembench.cli.list_:list_", "List what is installed: models, datasets, suites and more."),
     "plugin": Late("jembench.cli.plugin:plugin", "Look after plugins."),
     "doctor": Late("jembench.cli.doctor:doctor", "Say what works on this machine, and what to do about the rest."),
 }
@@ -31,6 +36,7 @@ COMMANDS = {
 class Settings:
     """What the options of ``jembench`` itself say."""
 
+    arguments: Sequence[str] = ()  # the whole command line, to be repeated in other processes
     debug: bool = False
 
 
@@ -38,8 +44,8 @@ class Settings:
     cls=LateGroup,
     late=COMMANDS,
     epilog="Every option has an environment variable, for example JEMBENCH_RUN_MODELS for --models of run. "
-    "What several commands share is set by JEMBENCH_STORE, JEMBENCH_DATASET, JEMBENCH_DEVICE, JEMBENCH_RECIPE and "
-    "JEMBENCH_SET.",
+    "What several commands share is set by JEMBENCH_STORE, JEMBENCH_DATASET, JEMBENCH_DEVICE, JEMBENCH_DEVICES, "
+    "JEMBENCH_RECIPE and JEMBENCH_SET.",
 )
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
 @click.version_option(__version__, prog_name="jembench")
@@ -53,13 +59,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; ``argv`` is what follows ``jembench`` (by default that of this process).
 
     Returns:
-        The exit code: 0 fine, 1 something failed, 2 wrong usage or something missing, 130 interrupted.
+        The exit code: 0 fine, 1 something failed, 2 wrong usage or something missing, 3 the time was up,
+        130 interrupted.
     """
     if "" not in sys.path:
         sys.path.append("")  # so that zoo:build is found in the folder where the user stands
-    settings = Settings()
+    settings = Settings(sys.argv[1:] if argv is None else argv)
     try:
-        return _invoke(argv, settings)
+        with warnings.catch_warnings():
+            warnings.showwarning = _note(warnings.showwarning)
+            return _invoke(settings)
     except JembenchError as error:
         return _tell(str(error), error.exit_code, settings)
     except click.UsageError as error:
@@ -77,9 +86,21 @@ def main(argv: Sequence[str] | None = None) -> int:
         )
 
 
-def _invoke(argv: Sequence[str] | None, settings: Settings) -> int:
+def _note(show: Callable[..., None]) -> Callable[..., None]:
+    """Our own warnings are one plain line."""
+
+    def show_warning(message: Warning, category: type[Warning], *place: Any) -> None:
+        if issubclass(category, Fallback):
+            click.echo(f"Note: {message}", err=True)
+        else:
+            show(message, category, *place)
+
+    return show_warning
+
+
+def _invoke(settings: Settings) -> int:
     """A command's callback returns its exit code, or None for 0."""
-    arguments = None if argv is None else list(argv)
+    arguments = list(settings.arguments)
     try:
         code = cli.main(
             arguments, prog_name="jembench", standalone_mode=False, obj=settings, auto_envvar_prefix="JEMBENCH"
@@ -100,9 +121,13 @@ def _tell(message: str, exit_code: int, settings: Settings) -> int:
     """Print the error that is being handled as one paragraph: on a terminal wrapped, in a log on one line."""
     if settings.debug:
         traceback.print_exc()
-    paragraph = "Error: " + " ".join(message.splitlines())
+    paragraph = ("" if exit_code == OutOfTime.exit_code else "Error: ") + " ".join(message.splitlines())
     if sys.stderr.isatty():
         width = shutil.get_terminal_size().columns
         paragraph = textwrap.fill(paragraph, width, break_long_words=False, break_on_hyphens=False)
     click.echo(paragraph, err=True)
     return exit_code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -5,6 +5,7 @@ Each also answers to an environment variable without the command's name: ``JEMBE
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -47,6 +48,21 @@ device = click.option(
     show_default=True,
     envvar="JEMBENCH_DEVICE",
     help="cpu, cuda, cuda:1 ...; auto takes the first GPU there is, else the CPU.",
+)
+
+devices = click.option(
+    "--devices",
+    type=click.IntRange(min=1),
+    metavar="N",
+    envvar="JEMBENCH_DEVICES",
+    help="Train each model on N GPUs at once, or in N processes of the CPU; under torchrun or srun in all of theirs.",
+)
+
+max_hours = click.option(
+    "--max-hours",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="H",
+    help="Stop training cleanly after so long (exit code 3); the same command goes on from there.",
 )
 
 seed = click.option(
@@ -100,3 +116,8 @@ def seed_list(text: str) -> tuple[int, ...]:
     if not all(seed.isdecimal() for seed in seeds):
         raise SpecError(f"--seeds is {text!r}; it must be whole numbers with commas between them, for example 0,1,2.")
     return tuple(int(seed) for seed in seeds)
+
+
+def until(max_hours: float | None) -> float | None:
+    """The value of ``time.monotonic()`` at which the hours are over; None: never."""
+    return None if max_hours is None else time.monotonic() + 3600 * max_hours

@@ -11,9 +11,13 @@ from jembench import registry
 from jembench import suite as suites
 from jembench.cli import options, show
 from jembench.cli.output import plugins_aside
+from jembench.cli.train import assist
+from jembench.errors import SpecError
 from jembench.spec import split_list
 from jembench.store import Store
 from jembench.suite import Plan, Suite
+from jembench.training.launch import Joined, joined, placement
+from jembench.training.recipe import check_shares
 
 EXAMPLES = options.examples(
     "jembench run hybrid",
@@ -45,6 +49,8 @@ EXAMPLES = options.examples(
 )
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Evaluate on N of the test images only.")
 @options.device
+@options.devices
+@options.max_hours
 @options.store
 @click.option("--executor", metavar="NAME", default="local", show_default=True, help="Where the work is done.")
 @click.option("--dry-run", is_flag=True, help="Print what would be done and what it costs, and do nothing.")
@@ -61,6 +67,8 @@ def run(
     settings: tuple[str, ...],
     limit: int | None,
     device: str,
+    devices: int | None,
+    max_hours: float | None,
     store: Path,
     executor: str,
     dry_run: bool,
@@ -75,8 +83,20 @@ def run(
     with plugins_aside():
         chosen = choose(suites.load(suite), models=models, metrics=metrics, datasets=dataset, seeds=seeds)
         plan = suites.make_plan(chosen, recipe=recipe, settings=settings, limit=limit)
-        if not dry_run and (pending := show.unfinished(plan, place)):
-            _carry_out(Plan(chosen, pending), place, executor, device)
+        company = placement(devices)
+        for fit in plan.fits:
+            check_shares(fit.recipe, company.size)
+        if company.size > 1 and executor != "local":
+            raise SpecError(f"--devices trains here, and the executor {executor} elsewhere. Leave one of them out.")
+        pending = show.unfinished(plan, place)
+        if not dry_run and (company.started or pending):
+            with joined(company, device, ctx.obj.arguments) as here:
+                if company.rank:
+                    assist(plan.fits, here)
+                else:
+                    _carry_out(Plan(chosen, pending), place, executor, here, options.until(max_hours))
+    if company.rank:
+        return 0
     if dry_run:
         show.plan(plan, place, format)
         return 0
@@ -94,10 +114,10 @@ def choose(suite: Suite, *, models: str | None, metrics: str | None, datasets: s
     )
 
 
-def _carry_out(plan: Plan, store: Store, executor: str, device: str) -> None:
-    from jembench import devices, work
+def _carry_out(plan: Plan, store: Store, executor: str, here: Joined, until: float | None) -> None:
+    from jembench import work
     from jembench.cli.progress import monitor
 
     runner = registry.resolve("executors", executor).make()
     with monitor(plan.fits) as watching:
-        work.carry_out(plan, store, runner, devices.resolve(device), watching)
+        work.carry_out(plan, store, runner, here.device, watching, until, here.team)

@@ -13,6 +13,7 @@ from jembench.cli.output import plugins_aside
 from jembench.cli.train import plan_fit, trained
 from jembench.errors import SpecError, StoreError
 from jembench.store import Store
+from jembench.training.launch import Placement, joined
 
 if TYPE_CHECKING:
     from jembench.interfaces import Dataset
@@ -75,7 +76,7 @@ def sample(
         data = fit.dataset.make()
         _check_model(fit, data, steps)
         _check_output(output)
-        with trained(fit, data, Store(store), device) as evaluation:
+        with joined(Placement(), device, ()) as here, trained(fit, data, Store(store), here) as evaluation:
             samples = work.samples_of(evaluation, fit, steps)
             try:
                 work.write_samples(evaluation, samples, output, columns)

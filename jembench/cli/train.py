@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,16 +13,19 @@ from jembench import registry
 from jembench.cli import options
 from jembench.cli.output import plugins_aside
 from jembench.store import Store
-from jembench.suite import FitPlan
+from jembench.suite import FitPlan, resolve_model
 from jembench.training import recipe as recipes
+from jembench.training.launch import Joined, joined, placement
 
 if TYPE_CHECKING:
+    from jembench.cli.main import Settings
     from jembench.evaluate import FitEvaluation
     from jembench.interfaces import Dataset
 
 EXAMPLES = options.examples(
     "jembench train jem",
     "jembench train jem:net=wrn-28-10 --dataset cifar10 --device cuda",
+    "jembench train jem:net=wrn-28-10 --dataset cifar10 --devices 4",
     "jembench train mypackage.zoo:build --set epochs=5 --seed 1",
 )
 
@@ -34,9 +37,21 @@ EXAMPLES = options.examples(
 @options.recipe_settings
 @options.seed
 @options.device
+@options.devices
+@options.max_hours
 @options.store
+@click.pass_obj
 def train(
-    model: str, dataset: str, recipe: str | None, settings: tuple[str, ...], seed: int, device: str, store: Path
+    main: Settings,
+    model: str,
+    dataset: str,
+    recipe: str | None,
+    settings: tuple[str, ...],
+    seed: int,
+    device: str,
+    devices: int | None,
+    max_hours: float | None,
+    store: Path,
 ) -> None:
     """Train one model and print the folder that it lies in.
 
@@ -46,9 +61,15 @@ def train(
     place = Store(store)
     with plugins_aside():
         fit = plan_fit(model, dataset, recipe, settings, seed)
-        if not place.is_trained(fit.key):
-            with trained(fit, fit.dataset.make(), place, device):
-                pass
+        company = placement(devices)
+        recipes.check_shares(fit.recipe, company.size)
+        if company.started or not place.is_trained(fit.key):
+            with joined(company, device, main.arguments) as here:
+                if company.rank:
+                    assist([fit], here)
+                    return
+                with trained(fit, fit.dataset.make(), place, here, options.until(max_hours)):
+                    pass
     click.echo(place.fit_folder(fit.key))
 
 
@@ -60,21 +81,30 @@ def plan_fit(model: str, dataset: str, recipe: str | None, settings: tuple[str, 
     """
     data = registry.resolve("datasets", dataset)
     chosen = recipes.load(recipe or recipes.default_for(data.component.name), settings)
-    return FitPlan(model=registry.resolve("models", model), dataset=data, recipe=chosen, seed=seed)
+    return FitPlan(model=resolve_model(model, chosen), dataset=data, recipe=chosen, seed=seed)
+
+
+def assist(fits: Sequence[FitPlan], here: Joined) -> None:
+    """Train with the process of rank 0 what it trains of these."""
+    from jembench import work
+
+    work.assist(fits, here.device, here.team)
 
 
 @contextmanager
-def trained(fit: FitPlan, dataset: Dataset, store: Store, device: str) -> Iterator[FitEvaluation]:
+def trained(
+    fit: FitPlan, dataset: Dataset, store: Store, here: Joined, until: float | None = None
+) -> Iterator[FitEvaluation]:
     """The fit, trained first if the store does not have it; within the context it may be computed with."""
     from jembench import devices, work
     from jembench.cli.progress import monitor
     from jembench.features import FeatureBank
 
-    where = devices.resolve(device)
     if not store.is_trained(fit.key):
         dataset.split("train")  # what is missing is told before anything is written
     store.check_writable()
-    with devices.threads_for(dataset.spec, where):
+    with devices.threads_for(dataset.spec, here.device):
         with monitor([fit]) as watching, work.waiting_lease(store, fit, watching):
-            evaluation = work.trained(fit, FeatureBank(dataset, store.features, where), store, watching)
+            bank = FeatureBank(dataset, store.features, here.device)
+            evaluation = work.trained(fit, bank, store, watching, until=until, team=here.team)
         yield evaluation

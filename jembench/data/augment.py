@@ -22,6 +22,10 @@ class Augmentation:
     flip: bool = False  # left to right, every other image
 
 
+NONE = Augmentation()
+"""The image as it is."""
+
+
 def augment(
     images: UInt8[Tensor, "B C H W"], augmentation: Augmentation, generator: Generator
 ) -> UInt8[Tensor, "B C H W"]:

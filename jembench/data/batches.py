@@ -103,7 +103,10 @@ class ImageSource:
             noise_std: on the scale of [-1, 1], whatever the bounds are.
             generator: of the augmentation and the noise; fastest on the images' own device.
         """
-        indices = indices.to(self._images.device)
+        device = self._images.device
+        if device.type == "cuda" and indices.device.type == "cpu":
+            indices = indices.pin_memory()  # from other memory the copy would make the host wait for the device
+        indices = indices.to(device, non_blocking=True)
         images = augment(self._images[indices], augmentation, generator)
         x = add_noise(to_float(images, self._bounds), noise_to_model(noise_std, self._bounds), generator)
         return Drawn(x, None if self._labels is None else self._labels[indices])

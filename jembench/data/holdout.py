@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from torch import Generator
 
 from jembench.errors import JembenchError
 from jembench.interfaces import Split
@@ -42,6 +43,23 @@ def holdout(split: Split, size: int, seed: int = 1234, *, stratified: bool = Fal
     held = np.zeros(n, dtype=bool)
     held[_every_class(split, order, size) if stratified else slice(0, size)] = True
     return Holdout(_take(split, order[~held]), _take(split, order[held]))
+
+
+def labelled_only(split: Split, size: int, generator: Generator) -> Split:
+    """``size`` images at random, the same share of each class; 0: the split itself.
+
+    Raises:
+        JembenchError: if there are not so many.
+    """
+    n = len(split.images)
+    if size == 0:
+        return split
+    if not 0 < size <= n:
+        raise JembenchError(
+            f"The labels of {size} of {n} training images cannot be used. Choose a number from 0 to {n}."
+        )
+    order = torch.randperm(n, generator=generator).numpy()
+    return _take(split, np.sort(order[_every_class(split, order, size)]))
 
 
 def _every_class(split: Split, order: np.ndarray, size: int) -> np.ndarray:

@@ -10,11 +10,13 @@ from jembench.interfaces import DataSpec, Split, SplitName
 class LazyDataset:
     """A :class:`~jembench.interfaces.Dataset` made of its description and a function that reads one split.
 
-    Each split is read once; every later call gives the same tensors, on the CPU.
+    Each split is read once; every later call gives the same tensors, on the CPU. ``train_size`` says how many training
+    images there are without reading them, where that is known.
     """
 
-    def __init__(self, spec: DataSpec, load: Callable[[SplitName], Split]) -> None:
+    def __init__(self, spec: DataSpec, load: Callable[[SplitName], Split], *, train_size: int | None = None) -> None:
         self.spec = spec
+        self.train_size = train_size
         self._load = load
         self._loaded: dict[SplitName, Split] = {}
 

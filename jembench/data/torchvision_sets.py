@@ -55,6 +55,7 @@ class _Source(NamedTuple):
     name: str
     title: str
     class_names: tuple[str, ...]
+    train_size: int
     urls: tuple[str, ...]
     by_hand: str  # what to do with what is behind the URLs
     files: tuple[_File, ...]
@@ -78,6 +79,7 @@ def svhn(root: str = "", *, download: bool = False) -> LazyDataset:
         name="svhn",
         title="SVHN",
         class_names=tuple(str(digit) for digit in range(10)),
+        train_size=73_257,
         urls=tuple(url for url, _, _ in parts),
         by_hand="put them",
         files=tuple(_File(filename, md5) for _, filename, md5 in parts),
@@ -92,6 +94,7 @@ def _cifar(name: str, title: str, class_names: str, reader: Any) -> _Source:
         name=name,
         title=title,
         class_names=tuple(class_names.split()),
+        train_size=50_000,
         urls=(reader.url,),
         by_hand="unpack it",
         files=tuple(_File(f"{reader.base_folder}/{filename}", md5) for filename, md5 in parts),
@@ -111,7 +114,7 @@ def _dataset(source: _Source, root: Path, download: bool) -> LazyDataset:
     spec = DataSpec(
         name=source.name, shape=(3, 32, 32), num_classes=len(source.class_names), class_names=source.class_names
     )
-    return LazyDataset(spec, partial(_load, source, root, download))
+    return LazyDataset(spec, partial(_load, source, root, download), train_size=source.train_size)
 
 
 def _load(source: _Source, root: Path, download: bool, name: SplitName) -> Split:

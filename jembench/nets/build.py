@@ -14,7 +14,7 @@ from jembench.nets.small import SmallNet
 from jembench.nets.wide_resnet import WideResNet
 
 _FORMS = (
-    "Write wrn-DEPTH-WIDTH (wrn-28-10), small-WIDTH (small-12), auto (small-12 below 32 pixels, else wrn-28-10), "
+    "Write wrn-DEPTH-WIDTH (wrn-28-10), small-WIDTH (small-12), auto (small-16 below 32 pixels, else wrn-28-10), "
     "or the import path of a function that is called with the DataSpec (mypackage.nets:build)."
 )
 _SMALLEST_FOR_WIDE = 32  # pixels
@@ -36,7 +36,7 @@ def build_net(text: str, data: DataSpec, *, norm: str = "none") -> nn.Module:
     if data.num_classes < 1:
         raise SpecError(f"{data.name} is unlabelled, and the net {text} gives a logit per class. Choose labelled data.")
     if text == "auto":
-        text = "small-12" if min(height, width) < _SMALLEST_FOR_WIDE else "wrn-28-10"
+        text = "small-16" if min(height, width) < _SMALLEST_FOR_WIDE else "wrn-28-10"
     if match := re.fullmatch(r"wrn-([1-9]\d*)-([1-9]\d*)", text):
         depth, factor = map(int, match.groups())
         return WideResNet(channels, data.num_classes, depth=depth, width=factor, norm=norm)

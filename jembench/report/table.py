@@ -107,6 +107,16 @@ def _row(cells: Sequence[Cell], columns: Sequence[Column]) -> Row:
         recipe=fit.recipe,
         seeds=seeds,
         entries=tuple(_entry([cell for cell in cells if cell.metric == c.metric], c, seeds) for c in columns),
+        notes=_interventions(cells, seeds),
+    )
+
+
+def _interventions(cells: Sequence[Cell], seeds: Sequence[int]) -> tuple[str, ...]:
+    """What the guard did to make these fits: it stands beside their numbers."""
+    done: dict[int, Sequence[str]] = {cell.fit.seed: cell.provenance.get("interventions", ()) for cell in cells}
+    which = {seed: f" of seed {seed}" if len(seeds) > 1 else "" for seed in seeds}
+    return tuple(
+        f"training{which[seed]} diverged and was mended: {'; '.join(done[seed])}" for seed in seeds if done.get(seed)
     )
 
 

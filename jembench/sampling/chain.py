@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
-from torch import Generator, Tensor, nn
+from torch import Generator, Tensor
 
 from jembench.interfaces import ChainState, GradEnergy, Sampler
 
@@ -20,21 +17,14 @@ def run(
 
 
 def draw(
-    sampler: Sampler, n: int, grad_energy: GradEnergy, generator: Generator, y: Tensor | None = None
+    sampler: Sampler,
+    n: int,
+    grad_energy: GradEnergy,
+    generator: Generator,
+    y: Tensor | None = None,
+    steps: int | None = None,
 ) -> ChainState:
     """Start n chains, run them and let the sampler keep their ends: one training iteration's negatives."""
-    state = run(sampler, sampler.init(n, y, generator=generator), grad_energy, generator)
+    state = run(sampler, sampler.init(n, y, generator=generator), grad_energy, generator, steps)
     sampler.finish(state)
     return state
-
-
-@contextmanager
-def mode(model: nn.Module, *, train: bool) -> Iterator[None]:
-    """Put every module into training or evaluation mode, and each back into its own afterwards."""
-    before = {module: module.training for module in model.modules()}
-    model.train(train)
-    try:
-        yield
-    finally:
-        for module, training in before.items():
-            module.training = training

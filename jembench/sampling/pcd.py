@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Generator, Tensor
 
-from jembench.errors import CheckpointError
+from jembench.errors import CheckpointError, SpecError
 from jembench.interfaces import ChainState, DataSpec
 from jembench.sampling.replay import ReplayBuffer
 from jembench.sampling.sgld import Langevin, LangevinChains
+from jembench.sampling.starts import Start
 
 
 class PersistentChains(LangevinChains):
@@ -20,44 +21,79 @@ class PersistentChains(LangevinChains):
         data: the images' shape, bounds and classes.
         langevin: the update.
         buffer_size: N, the number of chains kept.
-        reinit: the probability that a drawn chain is started afresh from uniform noise.
+        reinit: the probability that a drawn chain is started afresh.
+        starts: where new chains begin, the buffer's first ones among them; uniform noise if None.
     """
 
-    def __init__(self, data: DataSpec, langevin: Langevin, *, buffer_size: int, reinit: float) -> None:
-        super().__init__(data, langevin)
+    def __init__(
+        self, data: DataSpec, langevin: Langevin, starts: Start | None = None, *, buffer_size: int, reinit: float
+    ) -> None:
+        super().__init__(data, langevin, starts)
+        self.data = data
         self.reinit = reinit
         self.buffer = ReplayBuffer(buffer_size, data)
+        self.rank = 0  # which part of all chains these are
         self.filled = False
         self.conditional = False  # whether the slots belong to classes: set by the first chains
 
+    def share(self, rank: int, size: int) -> None:
+        """Keep one of ``size`` equal parts of the buffer, and of each class's slots if they belong to classes.
+
+        Raises:
+            SpecError: if the parts cannot be equal.
+        """
+        if self.buffer.size % size:
+            raise SpecError(
+                f"A replay buffer of {self.buffer.size} images cannot be shared out evenly among {size} processes. "
+                "Choose a buffer size that is a multiple of their number."
+            )
+        self.rank = rank
+        self.buffer = ReplayBuffer(self.buffer.size // size, self.data, size)
+
+    def whole(self, parts: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
+        """The state of the whole buffer, from those of its parts in the order of their ranks."""
+        state = dict(parts[0])
+        for name in ("images", "ages"):
+            joined = torch.cat([part[name] for part in parts])
+            state[name] = torch.empty_like(joined)
+            state[name][self._order(bool(state["conditional"]))] = joined
+        return state
+
+    def _order(self, conditional: bool) -> Tensor:
+        """The slots of the whole buffer, part after part."""
+        size, shares = self.buffer.size, self.buffer.shares
+        classes = self.buffer.num_classes if conditional else 1
+        return torch.arange(shares * size).view(classes, shares, size // classes).transpose(0, 1).flatten()
+
     def init(self, n: int, y: Tensor | None = None, *, generator: Generator) -> ChainState:
         """Draw n chains from the buffer, from their classes' slots if y is given; restart some of them."""
+        self.conditional = y is not None
         if not self.filled:
-            self.buffer.fill(self.start(self.buffer.size, generator=generator).x)
+            slots = torch.arange(self.buffer.size, device=generator.device)
+            self.buffer.fill(self.starts.draw(len(slots), self._classes(slots), generator))
             self.filled = True
         self.buffer.to(generator.device)
-        self.conditional = y is not None
         slots = self.buffer.draw(n, generator) if y is None else self.buffer.draw_of_class(y, generator)
-        ages = self.buffer.ages[slots]
+        x, ages = self.buffer.images[slots], self.buffer.ages[slots]
         restart = torch.rand(n, generator=generator, device=generator.device) < self.reinit
-        fresh = self.start(n, y, generator=generator)
-        x = torch.where(restart[:, None, None, None], fresh.x, self.buffer.images[slots])
         self.buffer.ages[slots] = ages.masked_fill(restart, 0)
-        return ChainState(x, y, slots)
+        return ChainState(self.starts.renew(x, restart, y, generator), y, slots)
 
     def finish(self, state: ChainState) -> None:
         """Write the chains back into their slots."""
         assert state.slots is not None
         self.buffer.images[state.slots] = state.x
-        self.buffer.ages[state.slots] += self.steps
+        self.buffer.ages[state.slots] += state.steps
 
     def kept(self) -> ChainState | None:
         """A copy of all chains in the buffer, in the order of their slots; None before the first were drawn."""
         if not self.filled:
             return None
         slots = torch.arange(self.buffer.size, device=self.buffer.ages.device)
-        y = self.buffer.class_of(slots) if self.conditional else None
-        return ChainState(self.buffer.images.clone(), y, slots)
+        return ChainState(self.buffer.images.clone(), self._classes(slots), slots)
+
+    def _classes(self, slots: Tensor) -> Tensor | None:
+        return self.buffer.class_of(slots) if self.conditional else None
 
     def state_dict(self) -> dict[str, Tensor]:
         """The buffer, the age of each slot, whether it has been filled, and whether slots belong to classes."""
@@ -69,7 +105,7 @@ class PersistentChains(LangevinChains):
         }
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Take over a buffer.
+        """Take over a whole buffer, or of a whole one the part that is kept.
 
         Raises:
             CheckpointError: if it is not the state of such a sampler, or of another size or shape than this one's.
@@ -79,13 +115,15 @@ class PersistentChains(LangevinChains):
                 "The checkpoint holds no replay buffer: it is of a model or a recipe without one. Train anew, or use "
                 "the recipe that the checkpoint was made with."
             )
-        if state["images"].shape != self.buffer.images.shape:
+        whole = (self.buffer.shares * self.buffer.size, *self.data.shape)
+        if state["images"].shape != whole:
             raise CheckpointError(
                 f"The checkpoint's replay buffer is {tuple(state['images'].shape)}, but the recipe's sampler keeps "
-                f"{tuple(self.buffer.images.shape)}. Train anew, or use the recipe that the checkpoint was made with."
+                f"{whole}. Train anew, or use the recipe that the checkpoint was made with."
             )
-        device = self.buffer.images.device
-        self.buffer.images = state["images"].to(device, copy=True)
-        self.buffer.ages = state["ages"].to(device, copy=True)
         self.filled = bool(state["filled"])
         self.conditional = bool(state["conditional"])
+        device = self.buffer.images.device
+        slots = self._order(self.conditional).chunk(self.buffer.shares)[self.rank].to(state["images"].device)
+        self.buffer.images = state["images"][slots].to(device)
+        self.buffer.ages = state["ages"][slots].to(device)

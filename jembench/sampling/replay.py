@@ -17,10 +17,16 @@ class ReplayBuffer:
     """N images and the age of each, in sampling steps since its last restart.
 
     Class k owns the slots k M to (k + 1) M - 1 for chains on E(x, y).
+
+    Args:
+        size: N.
+        data: the images' shape and classes.
+        shares: of how many buffers of that size it is one.
     """
 
-    def __init__(self, size: int, data: DataSpec) -> None:
+    def __init__(self, size: int, data: DataSpec, shares: int = 1) -> None:
         self.num_classes = data.num_classes
+        self.shares = shares
         self.images = torch.zeros((size, *data.shape))  # until they are filled
         self.ages = torch.zeros(size, dtype=torch.int64)
 
@@ -63,9 +69,13 @@ class ReplayBuffer:
 
     def _slots_per_class(self) -> int:
         if self.num_classes == 0 or self.size % self.num_classes:
+            processes, times = (
+                (f" and {self.shares} processes", " times that of processes") if self.shares > 1 else ("", "")
+            )
             raise SpecError(
-                f"A replay buffer of {self.size} images cannot be shared out evenly among {self.num_classes} classes, "
-                "which chains on E(x, y) need. Choose a buffer size that is a multiple of the number of classes."
+                f"A replay buffer of {self.shares * self.size} images cannot be shared out evenly among "
+                f"{self.num_classes} classes{processes}, which chains on E(x, y) need. Choose a buffer size that is a "
+                f"multiple of the number of classes{times}."
             )
         return self.size // self.num_classes
 

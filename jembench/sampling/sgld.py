@@ -1,4 +1,4 @@
-"""Stochastic gradient Langevin dynamics: the update, and the sampler that starts every chain from noise.
+"""Stochastic gradient Langevin dynamics: the update, and the sampler that starts every chain anew.
 
 Legend: B chains, C channels, H height, W width.
 """
@@ -12,7 +12,9 @@ import torch
 from jaxtyping import Float
 from torch import Generator, Tensor
 
-from jembench.interfaces import ChainState, DataSpec, GradEnergy, StepInfo
+from jembench.data.pixels import Bounds
+from jembench.interfaces import ChainState, DataSpec, GradEnergy, Split, StepInfo
+from jembench.sampling.starts import Start, UniformStart
 
 
 def langevin_step(
@@ -22,53 +24,76 @@ def langevin_step(
     step_size: float,
     noise: float,
     generator: Generator,
+    clip: float | None = None,
+    bounds: Bounds | None = None,
 ) -> Float[Tensor, "B C H W"]:
     """x' = x - step_size dE/dx + noise N(0, I).
+
+    With ``clip``, each element of dE/dx is clamped to [-clip, clip] first; with ``bounds``, x' is clamped to them
+    (SADA-JEM: Yang, Su & Ji, 2023; clip = 1 and noise = 0). Both change what the chain converges to.
 
     Proper Langevin dynamics has noise = sqrt(2 step_size); the papers sample colder. JEM's Appendix H writes
     step_size = alpha / 2 with alpha = 2. On E = |x|^2 / (2 s^2) the stationary variance is
     noise^2 s^4 / (step_size (2 s^2 - step_size)).
     """
-    kick = torch.randn(x.shape, generator=generator, device=x.device, dtype=x.dtype)
-    return x.sub(grad, alpha=step_size).add_(kick, alpha=noise)
-
-
-def uniform_start(n: int, data: DataSpec, generator: Generator) -> Float[Tensor, "n C H W"]:
-    """Images of independent pixels, uniform within the bounds, on the generator's device."""
-    low, high = data.bounds
-    return torch.rand((n, *data.shape), generator=generator, device=generator.device).mul_(high - low).add_(low)
+    if clip is not None:
+        grad = grad.clamp(-clip, clip)
+    moved = x.sub(grad, alpha=step_size)
+    if noise:
+        moved.add_(torch.randn(x.shape, generator=generator, device=x.device, dtype=x.dtype), alpha=noise)
+    return moved if bounds is None else moved.clamp_(*bounds)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Langevin:
-    """What every SGLD chain has: its length and the two constants of its update."""
+    """What every SGLD chain has: its length and the constants of its update, see :func:`langevin_step`."""
 
     steps: int
     step_size: float
     noise: float
+    clip: float | None = None
+    bounds: Bounds | None = None
 
     def step(self, state: ChainState, grad_energy: GradEnergy, generator: Generator) -> tuple[ChainState, StepInfo]:
         """One Langevin step of every chain."""
         energy, grad = grad_energy(state.x, state.y)
-        x = langevin_step(state.x, grad, step_size=self.step_size, noise=self.noise, generator=generator)
-        return state._replace(x=x), StepInfo(energy, grad)
+        x = langevin_step(
+            state.x,
+            grad,
+            step_size=self.step_size,
+            noise=self.noise,
+            generator=generator,
+            clip=self.clip,
+            bounds=self.bounds,
+        )
+        return state._replace(x=x, steps=state.steps + 1), StepInfo(energy, grad)
 
 
 class LangevinChains:
-    """What chains by SGLD have in common, however they begin and whatever is kept of them."""
+    """What chains by SGLD have in common, however they begin and whatever is kept of them.
 
-    def __init__(self, data: DataSpec, langevin: Langevin) -> None:
-        self.data = data
+    Args:
+        data: the images' shape, bounds and classes.
+        langevin: the update.
+        starts: where new chains begin; uniform noise if None.
+    """
+
+    def __init__(self, data: DataSpec, langevin: Langevin, starts: Start | None = None) -> None:
         self.langevin = langevin
+        self.starts = UniformStart(data) if starts is None else starts
 
     @property
     def steps(self) -> int:
         """The length of a chain during training."""
         return self.langevin.steps
 
+    def inform(self, train: Split) -> None:
+        """Show the training images to the start."""
+        self.starts.inform(train)
+
     def start(self, n: int, y: Tensor | None = None, *, generator: Generator) -> ChainState:
-        """n new chains at uniform noise."""
-        return ChainState(uniform_start(n, self.data, generator), y)
+        """n new chains."""
+        return ChainState(self.starts.draw(n, y, generator), y)
 
     def step(self, state: ChainState, grad_energy: GradEnergy, generator: Generator) -> tuple[ChainState, StepInfo]:
         """One Langevin step of every chain."""
@@ -76,13 +101,13 @@ class LangevinChains:
 
 
 class ShortRun(LangevinChains):
-    """Short-run SGLD: every chain starts from uniform noise and nothing is kept (Nijkamp et al., 2019).
+    """Short-run SGLD: every chain starts anew and nothing is kept (Nijkamp et al., 2019).
 
     JEM needs 80 to 100 steps for it to be stable (Grathwohl et al., 2020, Appendix H.2).
     """
 
     def init(self, n: int, y: Tensor | None = None, *, generator: Generator) -> ChainState:
-        """n chains at uniform noise."""
+        """n new chains."""
         return self.start(n, y, generator=generator)
 
     def finish(self, state: ChainState) -> None:

@@ -21,15 +21,15 @@ from jembench.files import write_atomically
 SCHEMA = 1
 
 
-def write(path: Path, state: Any) -> None:
-    """Write a state, atomically.
+def write(path: Path, state: Any, *, age: int = 0) -> None:
+    """Write a state, atomically; ``age`` orders several of one run (see :func:`age_of`).
 
     Raises:
         StoreError: if the file cannot be written; the previous file is kept.
     """
     tensors: dict[str, Tensor] = {}
     skeleton = _pack(state, "", tensors)
-    header = {"schema": str(SCHEMA), "state": json.dumps(skeleton)}
+    header = {"schema": str(SCHEMA), "age": str(age), "state": json.dumps(skeleton)}
     encoded = save({key: value.detach().cpu().contiguous() for key, value in tensors.items()}, metadata=header)
     write_atomically(path, lambda stream: stream.write(encoded))
 
@@ -54,6 +54,15 @@ def read(path: Path, device: torch.device | str = "cpu") -> Any:
             f"{path} is not a readable checkpoint ({error}). Remove the file and run the same command again: the fit "
             "goes on from the last checkpoint that is whole, or starts anew."
         ) from error
+
+
+def age_of(path: Path) -> int:
+    """The age that a state was written with; -1 for a file that cannot be read. Reads the header alone."""
+    try:
+        with safetensors.safe_open(path, framework="pt") as file:
+            return int((file.metadata() or {}).get("age", 0))
+    except (safetensors.SafetensorError, ValueError, OSError):
+        return -1
 
 
 def _pack(value: Any, path: str, tensors: dict[str, Tensor]) -> Any:

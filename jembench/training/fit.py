@@ -1,7 +1,8 @@
-"""From a trainer to a trained model on disk: checkpoints, the choice of the best one, resuming, and divergence.
+"""From a trainer to a trained model on disk: checkpoints, the choice of the best one, resuming, and the guard.
 
-A fit's folder holds ``checkpoint.safetensors`` (the full state, to go on from), ``model.safetensors`` and
-``sampler.safetensors`` (the chosen model and its chains) and ``history.csv``.
+A fit's folder holds the checkpoints to go on from (:mod:`jembench.training.generations`), ``model.safetensors`` and
+``sampler.safetensors`` (the chosen model and its chains), ``history.csv``, ``energies.png``, and
+``interventions.json`` if the guard had to step in.
 """
 
 from __future__ import annotations
@@ -9,22 +10,24 @@ from __future__ import annotations
 import csv
 import io
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import torch
-
-from jembench.errors import Diverged
-from jembench.files import write_text
-from jembench.training import checkpoint
+from jembench.errors import Diverged, OutOfTime
+from jembench.files import read_json, write_json, write_text
+from jembench.training import checkpoint, guard
+from jembench.training.generations import Generations
+from jembench.training.guard import Intervention
 from jembench.training.loop import Trainer
-
-LARGEST_LOSS = 1e8
-"""A loss beyond it is divergence, as in the reference implementation (wgrathwohl/JEM)."""
+from jembench.training.picture import draw_energies
+from jembench.training.team import InStep
 
 Progress = Callable[[int, int, str], None]
 """(iterations done, iterations in all, what to say of the last ones)."""
+
+Tell = Callable[[str], None]
+"""Called with one sentence that must not be overlooked."""
 
 
 class Fitted(NamedTuple):
@@ -32,88 +35,204 @@ class Fitted(NamedTuple):
 
     iteration: int  # that the chosen weights are from
     validation_accuracy: float | None
-    seconds: float  # spent in iterations, over all runs of the fit
+    seconds: float  # spent in iterations, over all runs of the fit, abandoned ones included
     history: list[dict[str, float]]  # one row a window of ``log_every`` iterations
+    interventions: list[Intervention]
 
 
-def fit(trainer: Trainer, folder: Path, progress: Progress = lambda *_: None) -> Fitted:
-    """Train to the end of the recipe's budget, from the folder's checkpoint if there is one.
+def fit(
+    trainer: Trainer,
+    folder: Path,
+    progress: Progress = lambda *_: None,
+    tell: Tell = lambda _: None,
+    *,
+    until: float | None = None,
+) -> Fitted:
+    """Train to the end of the recipe's budget, from the folder's newest checkpoint if there is one.
 
     The model that is kept is the one of the highest validation accuracy, the latest of equals; without validation
-    images, the last.
+    images, the last. On divergence the guard goes back to a good state and tries the recipe's remedies in turn.
+
+    In a team this is what rank 0 does; the others :func:`~jembench.training.team.follow`.
+
+    Args:
+        trainer: at its start.
+        folder: where the fit lives.
+        progress: told after every window.
+        tell: told of every intervention.
+        until: the value of ``time.monotonic()`` at which to stop, to be continued by the next call.
 
     Raises:
-        Diverged: if a loss, a weight or a chain is not finite any more. The checkpoint on disk is of before.
+        Diverged: if the ladder of remedies has come to its end.
+        OutOfTime: if ``until`` has come; a checkpoint of that moment is on disk.
         StoreError: if a file cannot be written. The previous checkpoint is kept.
     """
-    state = _resume(trainer, folder)
-    while trainer.iteration < trainer.iterations:
-        row = _window(trainer)
-        state["history"].append(row)
-        progress(trainer.iteration, trainer.iterations, describe(row))
-        if trainer.iteration % trainer.recipe.checkpoint_every == 0 or trainer.iteration == trainer.iterations:
-            _checkpoint(trainer, folder, state)
-    best, history = state["best"], state["history"]
-    return Fitted(
-        best["iteration"], best["accuracy"], sum(row["seconds"] * row["iterations"] for row in history), history
-    )
+    with InStep(trainer, trainer.team) as together:
+        run = _Run(trainer, together, folder, tell)
+        run.resume()
+        while trainer.iteration < trainer.iterations:
+            wrong = run.window()
+            due = trainer.iteration % trainer.recipe.checkpoint_every == 0 or trainer.iteration == trainer.iterations
+            stop = until is not None and time.monotonic() >= until
+            if (due or stop) and not wrong and not together("is_finite"):
+                wrong = "a weight or a stored chain was not finite"
+            if wrong:
+                run.intervene(wrong)
+                continue
+            if due:
+                run.history[-1] |= run.choose()
+            if due or stop:
+                run.save()
+            progress(trainer.iteration, trainer.iterations, describe(run.history[-1]))
+            if stop and trainer.iteration < trainer.iterations:
+                raise OutOfTime(
+                    f"The time is up after {trainer.iteration} of {trainer.iterations} iterations. "
+                    "The same command goes on from there."
+                )
+        return run.finish()
 
 
-def _resume(trainer: Trainer, folder: Path) -> dict[str, Any]:
-    path = folder / "checkpoint.safetensors"
-    if not path.exists():
-        return {"history": [], "best": None}
-    state: dict[str, Any] = checkpoint.read(path)
-    trainer.load_state_dict(state.pop("trainer"))
-    return state
+class _Run:
+    """A trainer on its way, and what is remembered of the way."""
 
+    def __init__(self, trainer: Trainer, together: InStep, folder: Path, tell: Tell) -> None:
+        self.trainer = trainer
+        self.together = together
+        self.folder = folder
+        self.tell = tell
+        self.generations = Generations(folder)
+        self.history: list[dict[str, float]] = []
+        self.best: dict[str, Any] | None = None
+        self.interventions: list[Intervention] = []
 
-def _window(trainer: Trainer) -> dict[str, float]:
-    """Some iterations, and their means. The host waits for the device only at the end."""
-    start = time.perf_counter()
-    rows = []
-    for _ in range(min(trainer.recipe.log_every, trainer.iterations - trainer.iteration)):
-        rows.append(trainer.iterate())
-    names = list(rows[0])
-    values = torch.stack([torch.stack([row[name] for name in names]) for row in rows]).double().cpu()
-    seconds = (time.perf_counter() - start) / len(rows)
-    _check(values, names, trainer.iteration - len(rows))
-    means = dict(zip(names, values.mean(0).tolist(), strict=True))
-    place = {"iteration": trainer.iteration, "iterations": len(rows), "seconds": seconds}
-    return {**place, "learning_rate": trainer.learning_rate, **means}
+    # --- going on and going back ----------------------------------------------------------------------------------
 
+    def resume(self) -> None:
+        """Go on from the newest checkpoint; a run that is new, or whose chosen model was removed, writes its first."""
+        state = self.generations.newest()
+        chosen = [self.folder / name for name in (_MODEL, _SAMPLER)]
+        if state is None or (state["best"] and not all(path.exists() for path in chosen)):
+            self.generations.clear()
+            (self.folder / _INTERVENTIONS).unlink(missing_ok=True)
+            state = self._state()
+            self.generations.write_start(state)
+            self.together("load_state_dict", state["trainer"])  # one start for all, however the model initialises
+            return
+        self.interventions = _read_interventions(self.folder)
+        self.history = state["history"]
+        self._take(state)
 
-def _check(values: torch.Tensor, names: list[str], before: int) -> None:
-    good = values.isfinite() & (values.abs() <= LARGEST_LOSS)
-    if not good.all():
-        first = int((~good).any(1).nonzero()[0])
-        part = names[int((~good[first]).nonzero()[0])]
+    def _take(self, state: Mapping[str, Any]) -> None:
+        """Go on from a state, with whatever remedy it does not know of yet."""
+        self.together("load_state_dict", state["trainer"])
+        if self.trainer.adjustment.seeds < len(self.interventions):
+            self.together("adjust", guard.adjustment(self.interventions))
+        self.best = state["best"]
+        if self.best and checkpoint.age_of(self.folder / _MODEL) != self.best["iteration"]:
+            self.best = None  # the model on disk was chosen on the way to divergence, or just before a kill
+            self.choose()
+
+    def intervene(self, reason: str) -> None:
+        """Go back to a good state, and go on with the next remedy of the ladder.
+
+        Where the newest state has led to divergence more than once, it goes back to the one before.
+        """
+        trainer, found = self.trainer, self.trainer.iteration
+        ladder = guard.remedies(trainer.recipe, chains=trainer.sampler is not None)
+        if len(self.interventions) == len(ladder):
+            self._give_up(reason)
+        state = self.generations.newest()
+        assert state is not None
+        if len(self.interventions) > state["trainer"]["adjustment"][0]:
+            self.generations.drop_newest()
+            state = self.generations.newest()
+            assert state is not None
+        back_to = state["trainer"]["iteration"]
+        self.interventions.append(Intervention(found, reason, back_to, ladder[len(self.interventions)]))
+        write_json(self.folder / _INTERVENTIONS, [intervention._asdict() for intervention in self.interventions])
+        self._take(state)
+        self.tell(f"training diverged: {self.interventions[-1]}")
+
+    def _give_up(self, reason: str) -> None:
+        self.save_history()
+        self.draw(f"diverged after {len(self.interventions)} interventions")
+        tried = "; ".join(map(str, self.interventions)) or "nothing, for its ladder is empty"
         raise Diverged(
-            f"Training diverged in iteration {before + first + 1}: {part} was {values[first, names.index(part)]:.3g}. "
-            "The last good checkpoint is kept. Use another seed, a lower learning rate "
-            "(--set optimizer.learning_rate=...) or longer chains (--set chains.sampler=...)."
+            f"Training diverged: at iteration {self.trainer.iteration} {reason}. The guard had tried {tried}. The "
+            "energies are in history.csv and energies.png of the fit's folder. Lower the learning rate (--set "
+            "optimizer.learning_rate=...), take smaller or less noisy sampling steps (--set chains.sampler=...), or "
+            "give the guard a longer ladder (--set guard.ladder=...)."
         )
 
+    # --- a window and its end ------------------------------------------------------------------------------------
 
-def _checkpoint(trainer: Trainer, folder: Path, state: dict[str, Any]) -> None:
-    if not trainer.is_finite():
-        raise Diverged(
-            f"Training diverged before iteration {trainer.iteration}: a weight or a stored chain is not finite. The "
-            "last good checkpoint is kept. Use another seed, a lower learning rate or longer chains."
-        )
-    validation = trainer.validate()
-    accuracy = validation.accuracy if validation else None
-    if validation:
-        state["history"][-1] |= {"validation_accuracy": validation.accuracy, "validation_nll": validation.nll}
-    if state["best"] is None or accuracy is None or accuracy >= state["best"]["accuracy"]:
-        state["best"] = {"iteration": trainer.iteration, "accuracy": accuracy}
-        checkpoint.write(folder / "sampler.safetensors", trainer.sampler.state_dict() if trainer.sampler else {})
-        checkpoint.write(folder / "model.safetensors", dict(trainer.model.state_dict()))
-    write_text(folder / "history.csv", _as_csv(state["history"]))
-    checkpoint.write(folder / "checkpoint.safetensors", {"trainer": trainer.state_dict(), **state})
+    def window(self) -> str | None:
+        """Some iterations, and their means.
+
+        Returns:
+            What is wrong, if the guard finds something.
+        """
+        trainer = self.trainer
+        start = time.perf_counter()
+        n = min(trainer.recipe.log_every, trainer.iterations - trainer.iteration)
+        rows, highest_start = self.together("window", n)
+        seconds = (time.perf_counter() - start) / n
+        place = {"iteration": trainer.iteration, "iterations": n, "seconds": seconds}
+        place |= {"attempt": len(self.interventions), "learning_rate": trainer.learning_rate}
+        means = {name: sum(row[name] for row in rows) / n for name in rows[0]}
+        starts = {} if highest_start is None else {guard.HIGHEST_START: highest_start}
+        self.history.append({**place, **means, **starts})
+        return guard.verdict(rows, highest_start, trainer.recipe.guard)
+
+    def choose(self) -> dict[str, float]:
+        """Validate, and keep the model if it is the best so far.
+
+        Returns:
+            What validation found, for the history.
+        """
+        trainer = self.trainer
+        validation = trainer.validate()
+        accuracy = validation.accuracy if validation else None
+        if self.best is None or accuracy is None or accuracy >= self.best["accuracy"]:
+            self.best = {"iteration": trainer.iteration, "accuracy": accuracy}
+            checkpoint.write(self.folder / _SAMPLER, self.together("chains"))
+            checkpoint.write(self.folder / _MODEL, trainer.weights(), age=trainer.iteration)
+        return {f"validation_{name}": value for name, value in validation._asdict().items()} if validation else {}
+
+    def save(self) -> None:
+        """Write a checkpoint."""
+        self.save_history()
+        self.generations.write(self._state(), self.trainer.iteration)
+
+    def finish(self) -> Fitted:
+        """What became of it."""
+        assert self.best is not None
+        self.generations.tidy()
+        self.draw(f"{len(self.interventions)} interventions" if self.interventions else "")
+        seconds = sum(row["seconds"] * row["iterations"] for row in self.history)
+        return Fitted(self.best["iteration"], self.best["accuracy"], seconds, self.history, self.interventions)
+
+    def _state(self) -> dict[str, Any]:
+        return {"trainer": self.together("state_dict"), "history": self.history, "best": self.best}
+
+    def save_history(self) -> None:
+        """Write the losses and energies so far, for human eyes."""
+        write_text(self.folder / "history.csv", _as_csv(self.history))
+
+    def draw(self, title: str) -> None:
+        """Draw the energies so far."""
+        draw_energies(self.history, title, self.folder / "energies.png")
 
 
-def _as_csv(history: list[dict[str, float]]) -> str:
+_MODEL, _SAMPLER, _INTERVENTIONS = "model.safetensors", "sampler.safetensors", "interventions.json"
+
+
+def _read_interventions(folder: Path) -> list[Intervention]:
+    path = folder / _INTERVENTIONS
+    return [Intervention(**fields) for fields in read_json(path)] if path.exists() else []
+
+
+def _as_csv(history: Sequence[Mapping[str, float]]) -> str:
     names = list(dict.fromkeys(name for row in history for name in row))
     stream = io.StringIO()
     writer = csv.DictWriter(stream, names, restval="", lineterminator="\n")
@@ -122,7 +241,7 @@ def _as_csv(history: list[dict[str, float]]) -> str:
     return stream.getvalue()
 
 
-def describe(row: dict[str, float]) -> str:
+def describe(row: Mapping[str, float]) -> str:
     """A window of training in a few words."""
     words = [f"loss {row['loss']:.3f}"]
     for prefix in ("", "joint_"):

@@ -5,24 +5,29 @@ Legend: B batch, C channels, H height, W width, K classes.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from contextlib import nullcontext
+from typing import Any, NamedTuple, cast
 
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 from torch.nn import functional as F
 
-from jembench import registry, seeds
-from jembench.data.augment import Augmentation
+from jembench import devices, registry, seeds
+from jembench.data.augment import NONE, Augmentation
 from jembench.data.batches import ImageSource, IndexStream
-from jembench.data.holdout import holdout
+from jembench.data.holdout import holdout, labelled_only
 from jembench.data.pixels import to_float
-from jembench.devices import sampling_precision
 from jembench.energies import grad_energy
 from jembench.errors import CheckpointError, SpecError
-from jembench.interfaces import Batch, DataSpec, Loss, Negatives, Sampler, Split, Trainable
+from jembench.execution import autocast, compiled, lay_out, mode
+from jembench.interfaces import Batch, DataSpec, Informed, Loss, Negatives, Sampler, Shared, Split, Trainable
 from jembench.sampling import chain
-from jembench.training.recipe import Optimizer, Recipe
+from jembench.training.guard import HIGHEST, Adjustment
+from jembench.training.optimizers import WeightAverage, at_the_sharpest, load_optimizer, make_optimizer
+from jembench.training.recipe import Recipe, check_shares
+from jembench.training.team import ALONE, Team
 
 
 class Validation(NamedTuple):
@@ -32,11 +37,22 @@ class Validation(NamedTuple):
     nll: float  # nats
 
 
+class Window(NamedTuple):
+    """What is logged of some iterations, over the images and chains of all processes."""
+
+    rows: list[dict[str, float]]  # one an iteration: the loss and its parts
+    highest_start: float | None  # see Trainer.highest_start
+
+
 class Trainer:
     """A model, its optimiser, its chains and its place in the data.
 
     Nothing else is remembered between two iterations: a trainer that loads another's ``state_dict`` goes on exactly
     as that one would have (bit for bit on the CPU).
+
+    In a team, all processes draw the same batches, augmentation and noise included, and each keeps its part; the chains
+    of each are its own. ``window``, ``chains``, ``is_finite``, ``state_dict`` and ``load_state_dict`` are then called
+    in all processes at once, and what the first of them gives is of the whole team in the process of rank 0.
 
     Args:
         model: an ``nn.Module`` that is :class:`~jembench.interfaces.Trainable`.
@@ -45,34 +61,81 @@ class Trainer:
         recipe: how to train.
         seed: the root of all randomness.
         device: where to train.
+        team: with whom.
+
+    Raises:
+        SpecError: if there are no labels, or batches and chains cannot be shared out evenly.
     """
 
     def __init__(
-        self, model: Any, data: DataSpec, images: Split, recipe: Recipe, *, seed: int, device: torch.device
+        self,
+        model: Any,
+        data: DataSpec,
+        images: Split,
+        recipe: Recipe,
+        *,
+        seed: int,
+        device: torch.device,
+        team: Team = ALONE,
     ) -> None:
+        check_shares(recipe, team.size)
+        self.team = team
         self.model = model.to(device)
         self.data = data
         self.recipe = recipe
+        self.seed = seed
         self.device = device
-        self.sampler = make_sampler(model, data, recipe)
         train, self.validation = holdout(images, recipe.data.validation, stratified=recipe.data.stratified)
         if train.labels is None:
             raise SpecError(f"The dataset {data.name} has no labels, and training needs them.")
-        self.source = ImageSource(train, data.bounds, device)
-        self.streams = {
-            name: IndexStream(len(self.source), recipe.batch_size, seeds.generator(seed, f"order/{name}"))
-            for name in ("marginal", "labelled")
-        }
-        self.generators = {name: seeds.generator(seed, name, device) for name in ("images", "chains")}
+        labelled = labelled_only(train, recipe.data.labelled, seeds.generator(seed, "labels"))
+        self.sampler = make_sampler(model, data, recipe, train)
+        share(self.sampler, recipe, team)
+        self.sources = {"marginal": ImageSource(train, data.bounds, device)}
+        self.sources["labelled"] = (
+            self.sources["marginal"] if labelled is train else ImageSource(labelled, data.bounds, device)
+        )
         self.optimizer = make_optimizer(model, recipe.optimizer)
-        self.augmentation = Augmentation(pad=recipe.data.pad, flip=recipe.data.flip)
-        self.grad_energy = grad_energy(model, sampling_precision(recipe.chains.precision, data, device))
+        self.average = WeightAverage(model, recipe.optimizer.average) if recipe.optimizer.average else None
+        self.adjustment = Adjustment()
         self.iteration = 0
+        self._seed()
+        self._prepare()
+
+    def _seed(self) -> None:
+        """Begin every stream of randomness; another one after each intervention."""
+        again = f"/{self.adjustment.seeds}" if self.adjustment.seeds else ""
+        sizes = {"marginal": self.recipe.batch_size, "labelled": self.labelled_batch}
+        self.streams = {
+            name: IndexStream(len(self.sources[name]), size, seeds.generator(self.seed, f"order/{name}{again}"))
+            for name, size in sizes.items()
+        }
+        purposes = {"images": f"images{again}", "chains": f"{self._own_chains}{again}"}
+        self.generators = {name: seeds.generator(self.seed, text, self.device) for name, text in purposes.items()}
+
+    @property
+    def _own_chains(self) -> str:
+        """What the chains' generator is for: another one in each process."""
+        return f"chains@{self.team.rank}" if self.team.rank else "chains"
+
+    def _prepare(self) -> None:
+        """Make the two functions that take the time: dE/dx for the chains, and the loss."""
+        self.execution = devices.execution(self.data, self.device, **dataclasses.asdict(self.recipe.compute))
+        if self.execution.channels_last:
+            lay_out(self.model, self.data)
+        if self.sampler:
+            self.grad_energy = grad_energy(self.model, self.execution)
+        self._loss = compiled(self.model.training_loss) if self.execution.compiled else self.model.training_loss
+
+    @property
+    def labelled_batch(self) -> int:
+        """Images of the p(y|x) batch."""
+        return self.recipe.data.labelled_batch or self.recipe.batch_size
 
     @property
     def iterations_per_epoch(self) -> int:
-        """Whole batches in an epoch."""
-        return len(self.source) // self.recipe.batch_size
+        """Whole batches for p(x) in an epoch."""
+        return len(self.sources["marginal"]) // self.recipe.batch_size
 
     @property
     def iterations(self) -> int:
@@ -82,8 +145,33 @@ class Trainer:
     @property
     def learning_rate(self) -> float:
         """What the next iteration will use."""
-        factor = self.recipe.schedule.factor(self.iteration, self.iterations_per_epoch)
-        return self.recipe.optimizer.learning_rate * factor
+        factor = self.recipe.schedule.factor(self.iteration, self.iterations_per_epoch, self.iterations)
+        return self.recipe.optimizer.learning_rate * factor * self.adjustment.rate
+
+    @property
+    def sampling_steps(self) -> int:
+        """The length of a chain; 0 for a model that is trained without."""
+        return self.sampler.steps * self.adjustment.steps if self.sampler else 0
+
+    @property
+    def passes(self) -> float:
+        """Forward and backward passes of a batch that an iteration takes, chains included."""
+        batches = 1 if self.sampler is None else 3 if self.model.chains == "marginal" else 2
+        return self.sampling_steps + batches * (2 if self.recipe.optimizer.sharpness else 1)
+
+    def window(self, n: int) -> Window:
+        """n iterations. The host waits for the device only at their end."""
+        rows = [self.iterate() for _ in range(n)]
+        highest_start = self.highest_start()
+        names = list(rows[0])
+        values = torch.stack([torch.stack([row[name] for name in names]) for row in rows])
+        highest = [values[:, place].clone() for place, name in enumerate(names) if name == HIGHEST]
+        self.team.average_([values])
+        for column in highest:
+            self.team.highest_(column)
+            values[:, names.index(HIGHEST)] = column
+        each = [dict(zip(names, row, strict=True)) for row in values.double().tolist()]
+        return Window(each, None if highest_start is None else float(highest_start))
 
     def iterate(self) -> dict[str, Tensor]:
         """One optimiser step; gives the loss and its parts, still on the device."""
@@ -92,88 +180,189 @@ class Trainer:
         batch = self._batch()
         negatives = self._negatives(batch)
         self.model.train()
-        loss: Loss = self.model.training_loss(batch, negatives)
-        self.optimizer.zero_grad(set_to_none=True)
-        loss.total.backward()  # type: ignore[no-untyped-call]
+        values = self._differentiate(batch, negatives)
+        if radius := self.recipe.optimizer.sharpness:
+            with at_the_sharpest(self.model, radius, adaptive=self.recipe.optimizer.adaptive):
+                self._differentiate(batch, negatives)
         self.optimizer.step()
+        if self.average:
+            self.average.update(self.model)
         self.iteration += 1
-        return {"loss": loss.total.detach(), **loss.parts}
+        return values
+
+    def _differentiate(self, batch: Batch, negatives: Negatives | None) -> dict[str, Tensor]:
+        """The loss and what is logged of it; the parameters' gradients are those of the loss alone."""
+        with autocast(self.execution.precision, self.device):
+            loss: Loss = self._loss(batch, negatives)
+        total, extremes = loss.total, {}
+        if loss.energies is not None:
+            extremes = {HIGHEST: loss.energies.samples.detach().max()}
+            if weight := max(self.recipe.energy_l2, self.adjustment.energy_l2):
+                total = total + weight * (loss.energies.data.square().mean() + loss.energies.samples.square().mean())
+        self.optimizer.zero_grad(set_to_none=True)
+        total.backward()  # type: ignore[no-untyped-call]
+        self._agree()
+        return {"loss": total.detach(), **loss.parts, **extremes}
+
+    def _agree(self) -> None:
+        """All processes take the mean of their gradients, and of what their norms have seen of the images."""
+        gradients = [weight.grad for weight in self.model.parameters() if weight.grad is not None]
+        running = ("running_mean", "running_var")
+        seen = [buffer for name, buffer in self.model.named_buffers() if name.endswith(running)]
+        self.team.average_([*gradients, *seen])
 
     def _batch(self) -> Batch:
-        noise, generator = self.recipe.data.noise, self.generators["images"]
-        marginal = self.source.draw(next(self.streams["marginal"]), self.augmentation, noise, generator)
-        labelled = self.source.draw(next(self.streams["labelled"]), self.augmentation, noise, generator)
+        options, generator = self.recipe.data, self.generators["images"]
+        augmentation = Augmentation(pad=options.pad, flip=options.flip)
+        indices = {name: next(stream) for name, stream in self.streams.items()}
+        marginal = self.sources["marginal"].draw(
+            indices["marginal"], augmentation if options.augment_marginal else NONE, options.noise, generator
+        )
+        labelled = self.sources["labelled"].draw(indices["labelled"], augmentation, options.noise, generator)
         assert labelled.y is not None
-        return Batch(marginal.x, labelled.x, labelled.y)
+        mine, mine_labelled = self.team.part(len(marginal.x)), self.team.part(len(labelled.x))
+        return Batch(marginal.x[mine], labelled.x[mine_labelled], labelled.y[mine_labelled])
 
     def _negatives(self, batch: Batch) -> Negatives | None:
         if self.sampler is None:
             return None
-        y = batch.y_labelled if self.model.chains == "conditional" else None
-        with chain.mode(self.model, train=self.recipe.chains.mode == "train"):
-            state = chain.draw(self.sampler, len(batch.x), self.grad_energy, self.generators["chains"], y)
-        return Negatives(state.x, state.y)
+        generator = self.generators["chains"]
+        y, n = self._classes(batch, generator), len(batch.x)
+        n = n if self.model.chains == "marginal" else len(batch.y_labelled)
+        with mode(self.model, train=self.recipe.chains.mode == "train"):
+            state = chain.draw(self.sampler, n, self.grad_energy, generator, y, self.sampling_steps)
+        return Negatives(state.x, state.y if self.model.chains == "conditional" else None)
+
+    def _classes(self, batch: Batch, generator: Generator) -> Tensor | None:
+        """What the chains are conditioned on."""
+        if self.model.chains == "conditional":
+            return batch.y_labelled
+        if not self.recipe.chains.conditional:
+            return None
+        return torch.randint(self.data.num_classes, (len(batch.x),), generator=generator, device=self.device)
+
+    @torch.no_grad()
+    def highest_start(self) -> Tensor | None:
+        """The highest energy of a batch of new chains; None for a model without.
+
+        Training goes on as if nobody had looked: no stream of randomness is drawn from, no norm's statistics change.
+        """
+        if self.sampler is None:
+            return None
+        generator = seeds.generator(self.seed, f"guard/{self.iteration}", self.device)
+        classes = torch.arange(self.recipe.batch_size, device=self.device) % max(self.data.num_classes, 1)
+        y = classes if self.model.chains == "conditional" else None
+        state = self.sampler.start(self.recipe.batch_size, y, generator=generator)
+        statistics = [(buffer, buffer.clone()) for buffer in self.model.buffers()]
+        with (
+            mode(self.model, train=self.recipe.chains.mode == "train"),
+            autocast(self.execution.precision, self.device),
+        ):
+            energy: Tensor = self.model.energy(state.x, state.y)
+        for buffer, before in statistics:
+            buffer.copy_(before)
+        return energy.float().max()
+
+    def adjust(self, adjustment: Adjustment) -> None:
+        """Go on with other randomness, longer chains, a lower rate or a penalty: what the guard prescribes."""
+        self.adjustment = adjustment
+        self._seed()
 
     def validate(self) -> Validation | None:
         """Accuracy and NLL on the held-out images; None if the recipe holds none out."""
         if self.validation is None or self.validation.labels is None:
             return None
-        logits = logits_of(self.model, self.validation.images, self.data, self.device)
+        with self.average.in_place_of(self.model) if self.average else nullcontext():
+            logits = logits_of(self.model, self.validation.images, self.data, self.device)
         labels = self.validation.labels
         return Validation(
             accuracy=float((logits.argmax(1) == labels).double().mean()),
             nll=float(F.cross_entropy(logits.double(), labels)),
         )
 
+    def weights(self) -> dict[str, Tensor]:
+        """The model's state as it is to be used: averaged, if the recipe says so."""
+        return dict(self.average.state if self.average else self.model.state_dict())
+
     def is_finite(self) -> bool:
         """Whether every parameter, buffer and stored chain is a finite number."""
         kept = self.sampler.state_dict() if self.sampler else {}
         tensors = [*self.model.state_dict().values(), *kept.values()]
-        return all(bool(tensor.isfinite().all()) for tensor in tensors)
+        return all(self.team.gather(all(bool(tensor.isfinite().all()) for tensor in tensors)))
+
+    def chains(self) -> dict[str, Tensor]:
+        """The state of the sampler, and in a team of all processes' samplers as one."""
+        state = self.sampler.state_dict() if self.sampler else {}
+        if self.team.size == 1 or not state:
+            return state
+        parts = self.team.gather(state)
+        return cast(Shared, self.sampler).whole(parts) if parts else {}
 
     def state_dict(self) -> dict[str, Any]:
-        """All that the next iteration depends on."""
+        """All that the next iteration depends on, for any number of processes."""
         return {
             "iteration": self.iteration,
             "model": dict(self.model.state_dict()),
+            "average": self.average.state_dict() if self.average else {},
             "optimizer": self.optimizer.state_dict(),
-            "sampler": self.sampler.state_dict() if self.sampler else {},
+            "sampler": self.chains(),
             "streams": {name: stream.state_dict() for name, stream in self.streams.items()},
-            "generators": {name: generator.get_state() for name, generator in self.generators.items()},
+            "generators": {
+                "images": self.generators["images"].get_state(),
+                "chains": self.team.gather(self.generators["chains"].get_state()),  # of each process
+            },
+            "adjustment": list(self.adjustment),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on where :meth:`state_dict` was taken.
+        """Go on where :meth:`state_dict` was taken; with another number of processes, the chains draw other numbers.
 
         Raises:
             CheckpointError: if the state is of another model, dataset or sampler.
         """
         load_weights(self.model, state["model"])
+        if self.average:
+            self.average.load_state_dict(state["average"])
         if self.sampler:
             self.sampler.load_state_dict(state["sampler"])
-        self.optimizer.load_state_dict(state["optimizer"])
+        load_optimizer(self.optimizer, state["optimizer"])
         for name, stream in self.streams.items():
             stream.load_state_dict(state["streams"][name])
-        for name, generator in self.generators.items():
-            generator.set_state(state["generators"][name])
+        self.adjustment = Adjustment(*state["adjustment"])
         self.iteration = state["iteration"]
+        self.generators["images"].set_state(state["generators"]["images"].cpu())
+        chains = state["generators"]["chains"]
+        if len(chains) == self.team.size:
+            self.generators["chains"].set_state(chains[self.team.rank].cpu())
+        else:
+            purpose = f"{self._own_chains}/{self.adjustment.seeds}/from {self.iteration}"
+            self.generators["chains"] = seeds.generator(self.seed, purpose, self.device)
 
 
-def make_sampler(model: Trainable, data: DataSpec, recipe: Recipe) -> Sampler | None:
+def make_sampler(model: Trainable, data: DataSpec, recipe: Recipe, train: Split) -> Sampler | None:
     """The recipe's sampler, or None for a model that is trained without chains."""
     if model.chains == "none":
         return None
     sampler: Sampler = registry.resolve("samplers", recipe.chains.sampler).make(data)
+    if isinstance(sampler, Informed):
+        sampler.inform(train)
     return sampler
 
 
-def make_optimizer(model: nn.Module, options: Optimizer) -> torch.optim.Optimizer:
-    """The recipe's optimiser over all parameters of the model."""
-    rate, decay = options.learning_rate, options.weight_decay
-    if options.name == "sgd":
-        return torch.optim.SGD(model.parameters(), rate, momentum=options.momentum, weight_decay=decay)
-    first, second = options.betas
-    return torch.optim.Adam(model.parameters(), rate, betas=(first, second), weight_decay=decay)
+def share(sampler: Sampler | None, recipe: Recipe, team: Team) -> None:
+    """Leave each process of the team its part of the chains.
+
+    Raises:
+        SpecError: if they cannot be shared out.
+    """
+    if team.size == 1 or sampler is None or not sampler.state_dict():
+        return
+    if not isinstance(sampler, Shared):
+        raise SpecError(
+            f"The sampler {recipe.chains.sampler} cannot share its chains out among processes "
+            "(jembench.interfaces.Shared). Train with one process, or choose another sampler."
+        )
+    sampler.share(team.rank, team.size)
 
 
 def load_weights(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
@@ -200,9 +389,9 @@ def load_weights(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
 
 
 @torch.no_grad()
-def logits_of(model: Any, images: Tensor, data: DataSpec, device: torch.device, batch_size: int = 500) -> Tensor:
+def logits_of(model: Any, images: Tensor, data: DataSpec, device: torch.device, batch_size: int = 100) -> Tensor:
     """f(x) of uint8 images (N, C, H, W) in evaluation mode: float32 (N, K) on the CPU."""
-    with chain.mode(model, train=False):
+    with mode(model, train=False):
         batches = [
             model.logits(to_float(part.to(device), data.bounds)).float().cpu()
             for part in torch.split(images, batch_size)

@@ -13,14 +13,17 @@ Legend: B batch, C channels, H height, W width, K classes.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from jembench.energies import joint_energy, marginal_energy
-from jembench.interfaces import Batch, Classifier, Loss, Negatives
+from jembench.interfaces import Batch, Classifier, Energies, Loss, Negatives
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -36,24 +39,43 @@ def hybrid_loss(model: Classifier, batch: Batch, negatives: Negatives | None, we
     """The loss above for a model whose energies are read off its logits.
 
     The parts are ``cross_entropy``, the mean energies E(x) ``energy_data`` and ``energy_samples``, and the mean
-    energies E(x, y) ``joint_energy_data`` and ``joint_energy_samples``. Only what has a weight is computed.
+    energies E(x, y) ``joint_energy_data`` and ``joint_energy_samples``. Only what has a weight is computed, and each
+    image passes through the network once.
     """
+    labelled = weights.cross_entropy or weights.conditional
+    images = {"labelled": batch.x_labelled} if labelled else {}
+    if weights.marginal:
+        images["data"] = batch.x
+    if weights.marginal or weights.conditional:
+        assert negatives is not None
+        images["samples"] = negatives.x
+    logits = dict(zip(images, logits_of_each(model, list(images.values())), strict=True))
+
     terms: list[Tensor] = []
     parts: dict[str, Tensor] = {}
+    energies = None
     if weights.cross_entropy:
-        parts["cross_entropy"] = F.cross_entropy(model.logits(batch.x_labelled).float(), batch.y_labelled)
+        parts["cross_entropy"] = F.cross_entropy(logits["labelled"].float(), batch.y_labelled)
         terms.append(weights.cross_entropy * parts["cross_entropy"])
-    if weights.marginal:
-        assert negatives is not None
-        data = marginal_energy(model.logits(batch.x)).mean()
-        samples = marginal_energy(model.logits(negatives.x)).mean()
-        parts |= {"energy_data": data, "energy_samples": samples}
-        terms.append(weights.marginal * (data - samples))
     if weights.conditional:
         assert negatives is not None
         assert negatives.y is not None
-        data = joint_energy(model.logits(batch.x_labelled), batch.y_labelled).mean()
-        samples = joint_energy(model.logits(negatives.x), negatives.y).mean()
-        parts |= {"joint_energy_data": data, "joint_energy_samples": samples}
-        terms.append(weights.conditional * (data - samples))
-    return Loss(torch.stack(terms).sum(), {name: part.detach() for name, part in parts.items()})
+        joint = joint_energy(logits["labelled"], batch.y_labelled), joint_energy(logits["samples"], negatives.y)
+        energies = Energies(*joint)
+        parts |= {"joint_energy_data": energies.data.mean(), "joint_energy_samples": energies.samples.mean()}
+        terms.append(weights.conditional * (parts["joint_energy_data"] - parts["joint_energy_samples"]))
+    if weights.marginal:
+        energies = Energies(marginal_energy(logits["data"]), marginal_energy(logits["samples"]))
+        parts |= {"energy_data": energies.data.mean(), "energy_samples": energies.samples.mean()}
+        terms.append(weights.marginal * (parts["energy_data"] - parts["energy_samples"]))
+    return Loss(torch.stack(terms).sum(), {name: part.detach() for name, part in parts.items()}, energies)
+
+
+def logits_of_each(model: Classifier, images: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    """f(x) of several batches, in one pass of all of them where no image's logits depend on another image.
+
+    Batch norm makes them depend, and each batch then has its own statistics, as in JEM++ and SADA-JEM.
+    """
+    if any(isinstance(module, _BatchNorm) for module in cast(nn.Module, model).modules()):
+        return tuple(map(model.logits, images))
+    return torch.split(model.logits(torch.cat(list(images))), [len(x) for x in images])

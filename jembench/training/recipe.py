@@ -12,7 +12,7 @@ import operator
 import tomllib
 import typing
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
@@ -21,6 +21,9 @@ from jembench import packages
 from jembench.errors import SpecError, unknown
 
 T = TypeVar("T")
+
+Remedy = Literal["seed", "steps", "rate", "energy_l2"]
+"""What is tried against divergence; see :mod:`jembench.training.guard`."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -32,21 +35,32 @@ class Optimizer:
     betas: tuple[float, ...] = (0.9, 0.999)  # adam
     momentum: float = 0.0  # sgd
     weight_decay: float = 0.0
+    sharpness: float = 0.0  # rho of sharpness-aware minimisation, 0: none
+    adaptive: bool = True  # its neighbourhood is measured relative to each weight (ASAM)
+    average: float = 0.0  # decay of the moving average of the weights that becomes the model; 0: the weights themselves
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Schedule:
-    """The learning rate over time: linear warm-up, then a factor at each milestone."""
+    """The learning rate over time: linear warm-up, a factor at each milestone, and half a cosine over all of it."""
 
     warmup_iterations: int = 0
     decay: float = 1.0
     decay_epochs: tuple[float, ...] = ()
+    cosine: bool = False  # from 1 at the first iteration to 0 at the last
 
-    def factor(self, iteration: int, iterations_per_epoch: int) -> float:
-        """What the learning rate is multiplied by in the iteration of that number, counted from 0."""
+    def factor(self, iteration: int, iterations_per_epoch: int, iterations: int) -> float:
+        """What the learning rate is multiplied by in the iteration of that number, counted from 0.
+
+        Args:
+            iteration: 0 to ``iterations`` - 1.
+            iterations_per_epoch: what milestones are counted in.
+            iterations: all of them.
+        """
         warmup = min(1.0, (iteration + 1) / self.warmup_iterations) if self.warmup_iterations else 1.0
         epoch = iteration / iterations_per_epoch
-        return float(warmup * self.decay ** sum(epoch >= milestone for milestone in self.decay_epochs))
+        cosine = (1 + math.cos(math.pi * iteration / iterations)) / 2 if self.cosine else 1.0
+        return float(warmup * cosine * self.decay ** sum(epoch >= milestone for milestone in self.decay_epochs))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -58,6 +72,9 @@ class TrainingData:
     stratified: bool = False  # the held-out images: the same share of each class
     pad: int = 0  # reflected pixels, of which a random crop keeps the size
     flip: bool = False
+    augment_marginal: bool = True  # whether pad and flip are for the p(x) batch too
+    labelled: int = 0  # images whose labels are used, the same share of each class; 0: all
+    labelled_batch: int = 0  # images of the p(y|x) batch; 0: batch_size
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -66,7 +83,28 @@ class Chains:
 
     sampler: str  # spec
     mode: Literal["eval", "train"] = "eval"  # the model's mode while sampling
-    precision: Literal["float32", "bfloat16", "auto"] = "auto"
+    conditional: bool = False  # negatives for E(x) from chains on E(x, y), y drawn uniformly and thrown away
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Compute:
+    """How the network is computed, in sampling and in training. Nothing of it changes a result but for rounding."""
+
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    layout: Literal["auto", "contiguous", "channels_last"] = "auto"
+    compile: Literal["auto", "on", "off"] = "auto"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Guard:
+    """When training counts as diverged, and what is then tried, one remedy after the other.
+
+    See :mod:`jembench.training.guard`.
+    """
+
+    gap: float = 3.0  # nats between the mean energies of data and samples over a window, either way
+    outlier: float = 10.0  # nats by which a sample's energy may lie above that of every random start
+    ladder: tuple[Remedy, ...] = ("seed", "steps", "rate", "energy_l2", "rate", "rate")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -86,6 +124,10 @@ class Recipe:
     data: TrainingData
     chains: Chains
     schedule: Schedule = Schedule()
+    energy_l2: float = 0.0  # weight of the mean squared energies of data and samples, against divergence
+    compute: Compute = Compute()
+    guard: Guard = Guard()
+    model: Mapping[str, str] = field(default_factory=dict)  # options of the model where its spec leaves them out
     default_for: tuple[str, ...] = ()  # datasets that use this recipe unless told otherwise
     overrides: tuple[str, ...] = ()  # what --set made different from the file, "epochs=5"
 
@@ -128,6 +170,21 @@ def load(name: str, overrides: Sequence[str] = ()) -> Recipe:
     return dataclasses.replace(recipe, overrides=_differences(original.identity, recipe.identity))
 
 
+def check_shares(recipe: Recipe, processes: int) -> None:
+    """Whether the recipe's batches, which are those of all processes together, can be shared out among so many.
+
+    Raises:
+        SpecError: if a batch is no multiple of the number of processes.
+    """
+    sizes = {"batch_size": recipe.batch_size, "data.labelled_batch": recipe.data.labelled_batch}
+    for name, size in sizes.items():
+        if size % processes:
+            raise SpecError(
+                f"{name} of recipe {recipe.label} is {size}, which cannot be shared out evenly among {processes} "
+                f"processes. Choose another number of them, or set a multiple: --set {name}=..."
+            )
+
+
 def _recipe(name: str, fields: Mapping[str, Any]) -> Recipe:
     recipe = read(Recipe, fields, f"recipe {name}", name=name, overrides=())
     _check(recipe)
@@ -140,7 +197,7 @@ def _differences(before: Mapping[str, Any], after: Mapping[str, Any], table: str
     for key, value in after.items():
         if isinstance(value, Mapping):
             found += _differences(before[key], value, f"{key}.")
-        elif value != before[key]:
+        elif value != before.get(key):
             found.append(f"{table}{key}={_written(value)}")
     return tuple(found)
 
@@ -199,7 +256,15 @@ def parse(content: bytes, where: str) -> dict[str, Any]:
         raise SpecError(f"{where} is not valid TOML: {error}. Mend the file.") from error
 
 
-_POSITIVE = ("epochs", "batch_size", "log_every", "checkpoint_every", "optimizer.learning_rate")
+_POSITIVE = (
+    "epochs",
+    "batch_size",
+    "log_every",
+    "checkpoint_every",
+    "optimizer.learning_rate",
+    "guard.gap",
+    "guard.outlier",
+)
 _NOT_NEGATIVE = (
     "optimizer.momentum",
     "optimizer.weight_decay",
@@ -208,6 +273,10 @@ _NOT_NEGATIVE = (
     "data.noise",
     "data.validation",
     "data.pad",
+    "data.labelled",
+    "data.labelled_batch",
+    "optimizer.sharpness",
+    "energy_l2",
 )
 
 
@@ -221,6 +290,8 @@ def _check(recipe: Recipe) -> None:
     betas = recipe.optimizer.betas
     if len(betas) != 2 or not all(0 <= beta < 1 for beta in betas):
         raise SpecError(f"{where}, optimizer.betas is {list(betas)}; it must be two numbers from 0 to below 1.")
+    if not 0 <= recipe.optimizer.average < 1:
+        raise SpecError(f"{where}, optimizer.average is {recipe.optimizer.average}; it must be from 0 to below 1.")
     if recipe.checkpoint_every % recipe.log_every:
         raise SpecError(
             f"{where}, checkpoint_every is {recipe.checkpoint_every} and log_every {recipe.log_every}: the first must "
@@ -276,6 +347,10 @@ def _value(hint: Any, value: Any, where: str) -> Any:
         if not isinstance(value, Mapping):
             raise SpecError(f"{where} is {value!r}; it must be a table.")
         return read(typing.cast(type, hint), value, where)
+    if get_origin(hint) is Mapping:
+        if not isinstance(value, Mapping):
+            raise SpecError(f"{where} is {value!r}; it must be a table.")
+        return {key: _value(get_args(hint)[1], item, f"{key} of {where}") for key, item in value.items()}
     if get_origin(hint) is tuple:
         if not isinstance(value, list | tuple):
             raise SpecError(f"{where} is {value!r}; it must be a list.")

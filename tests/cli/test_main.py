@@ -19,9 +19,12 @@ OPTIONS = {
     (): {"--debug", "--version", "--help"},
     ("run",): {
         *("--models", "--metrics", "--dataset", "--seeds", "--recipe", "--set", "--limit", "--device", "--store"),
-        *("--executor", "--dry-run", "--format", "--help"),
+        *("--devices", "--max-hours", "--executor", "--dry-run", "--format", "--help"),
     },
-    ("train",): {"--dataset", "--recipe", "--set", "--seed", "--device", "--store", "--help"},
+    ("train",): {
+        *("--dataset", "--recipe", "--set", "--seed", "--device", "--devices", "--max-hours", "--store", "--help"),
+    },
+    ("estimate",): {"--dataset", "--recipe", "--set", "--against", "--device", "--format", "--help"},
     ("sample",): {
         *("--dataset", "--recipe", "--set", "--seed", "--steps", "--columns", "--output", "--device", "--store"),
         "--help",
@@ -71,7 +74,7 @@ def test_option_names_are_frozen(path):
 
 
 def test_commands_are_frozen():
-    assert list(entry.COMMANDS) == ["run", "train", "sample", "report", "list", "plugin", "doctor"]
+    assert list(entry.COMMANDS) == ["run", "train", "estimate", "sample", "report", "list", "plugin", "doctor"]
 
 
 @pytest.mark.parametrize("name", [path[0] for path in OPTIONS if len(path) == 1])
@@ -130,7 +133,7 @@ def test_wrong_usage_is_told_in_one_paragraph(jembench):
     )
 
 
-@pytest.mark.parametrize("name", ["run", "train", "sample", "report"])
+@pytest.mark.parametrize("name", ["run", "train", "estimate", "sample", "report"])
 def test_the_examples_of_the_help_name_options_that_there_are(name):
     found, ctx = command(name)
     examples = [shlex.split(line)[2:] for line in found.epilog.splitlines() if line.startswith("  jembench ")]
@@ -148,8 +151,8 @@ def test_an_unknown_command_is_answered_with_the_nearest_and_all(jembench):
     done = jembench("docter")
     assert (done.code, done.out) == (2, "")
     assert done.err == (
-        "Error: There is no command named 'docter'. Nearest: doctor, train. Known: doctor, list, plugin, report, run, "
-        "sample, train. `jembench --help` says what each one is.\n"
+        "Error: There is no command named 'docter'. Nearest: doctor, train. Known: doctor, estimate, list, plugin, "
+        "report, run, sample, train. `jembench --help` says what each one is.\n"
     )
 
 

@@ -222,7 +222,7 @@ def test_a_run_that_was_killed_goes_on_and_ends_with_the_same_numbers(jembench, 
     for setting in ("epochs=2", "log_every=2", "checkpoint_every=4", "chains.sampler=pcd:steps=5,buffer=100"):
         arguments += ["--set", setting]
     process = start([*arguments, "--store", tmp_path / "killed"], tmp_path)
-    while not list((tmp_path / "killed").glob("fits/*/checkpoint.safetensors")):
+    while not list((tmp_path / "killed").glob("fits/*/checkpoint-[01].safetensors")):
         assert process.poll() is None, process.communicate()
         time.sleep(0.01)
     process.send_signal(signal.SIGKILL)

@@ -135,16 +135,17 @@ def test_a_checkpoint_of_another_model_is_refused_and_kept(run, outcomes):
     run()
     folder = next(Path("runs/fits").glob("*-classifier-*"))
     run("--store", "others", models="baseline:net=small-4")
-    other = next(Path("others/fits").iterdir()) / "checkpoint.safetensors"
+    (other,) = next(Path("others/fits").iterdir()).glob("checkpoint-*.safetensors")
+    (own,) = folder.glob("checkpoint-*.safetensors")
     for path in [folder / "fit.json", *Path("runs/cells").glob("*-classifier-*")]:
         path.unlink()
-    other.rename(folder / "checkpoint.safetensors")
-    foreign = (folder / "checkpoint.safetensors").read_bytes()
+    other.rename(own)
+    foreign = own.read_bytes()
     done = run()
     assert done.code != 0
     assert "The checkpoint belongs to another model: " in done.out + done.err
     assert "another folder with --store" in done.out + done.err
-    assert (folder / "checkpoint.safetensors").read_bytes() == foreign
+    assert own.read_bytes() == foreign
     assert outcomes("runs")["zoo_of_tests:jem", 0, "accuracy"]["status"] == "ok"
 
 
@@ -227,7 +228,10 @@ def test_a_metric_that_fails_spoils_no_other(run, outcomes):
 def test_a_fit_that_diverges_is_a_failure_with_advice(run):
     done = run(models="zoo_of_tests:diverging", metrics="accuracy")
     assert done.code == 1
-    assert "¹ Diverged: Training diverged in iteration 1: loss was inf." in done.out
+    assert (
+        "¹ Diverged: Training diverged: at iteration 3 loss was inf. The guard had tried at iteration 3 loss was inf; "
+        in done.out
+    )
 
 
 def test_what_plugins_print_does_not_reach_stdout(run, failing):

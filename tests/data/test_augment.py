@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from jembench.data.augment import Augmentation, add_noise, augment
+from jembench.data.augment import NONE, Augmentation, add_noise, augment
 from jembench.errors import JembenchError
 
 
@@ -78,6 +78,7 @@ def test_what_becomes_of_an_image_does_not_depend_on_the_others() -> None:
 def test_nothing_asked_for_nothing_done_and_nothing_drawn() -> None:
     images, fresh = random_images(4, 3, 8, 8), generator()
     assert torch.equal(augment(images, Augmentation(), fresh), images)
+    assert torch.equal(augment(images, NONE, fresh), images)
     x = images.float()
     assert add_noise(x, 0.0, fresh) is x
     assert torch.equal(fresh.get_state(), generator().get_state())

@@ -1,5 +1,6 @@
 """From cells to rows: means over seeds by hand, gaps with their reasons, protocols that differ."""
 
+import dataclasses
 import math
 
 import pytest
@@ -196,6 +197,37 @@ def test_published_rows_of_our_dataset_may_be_compared(cell):
     value = {"accuracy": Value(92.0, 91.5, 92.5, 10000)}
     table = build([cell(dataset="cifar10:download=true", **value)], published=load(["jem-iclr2020/table1"]))
     assert "not for comparison" not in grids(table)[1].title
+
+
+def mended(cell, *what, seed=0):
+    """A cell of a fit in whose training the guard stepped in."""
+    made = cell(seed=seed, accuracy=Value(97.0 + seed, 95.0, 99.0, 397))
+    return dataclasses.replace(made, provenance={**made.provenance, "interventions": list(what)})
+
+
+def test_a_fit_that_was_mended_says_so_beside_its_numbers(cell):
+    table = build([mended(cell, "at iteration 8 it broke", "at iteration 9 again")])
+    note = "training diverged and was mended: at iteration 8 it broke; at iteration 9 again"
+    assert table.rows[0].notes == (note,)
+    assert note in [footnote.text for footnote in grids(table)[0].footnotes]
+
+
+def test_of_several_seeds_the_note_names_the_one_that_was_mended(cell):
+    table = build([mended(cell), mended(cell, "it broke", seed=1), mended(cell, "so did this", seed=3)])
+    assert table.rows[0].notes == (
+        "training of seed 1 diverged and was mended: it broke",
+        "training of seed 3 diverged and was mended: so did this",
+    )
+
+
+def test_nothing_is_said_of_fits_that_went_well_or_of_an_older_store(cell):
+    table = build([mended(cell), cell("baseline", accuracy=Value(97.5, 95.4, 98.6, 397))])
+    assert [row.notes for row in table.rows] == [(), ()]
+
+
+def test_other_models_rows_have_no_such_note(cell):
+    table = build([mended(cell, "it broke"), cell("baseline", accuracy=Value(97.5, 95.4, 98.6, 397))])
+    assert [len(row.notes) for row in table.rows] == [1, 0]
 
 
 floats = st.floats(-1e300, 1e300) | st.sampled_from([math.nan, math.inf, -math.inf])

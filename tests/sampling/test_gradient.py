@@ -7,10 +7,12 @@ from torch import nn
 from torch.nn import functional as F
 
 from jembench.energies import LogitModel, grad_energy
+from jembench.execution import Execution
 from jembench.nets.small import SmallNet
 from jembench.nets.wide_resnet import WideResNet
 
 PRECISIONS = ("float32", "bfloat16")
+BFLOAT16 = Execution(precision="bfloat16")
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +69,7 @@ def test_gradient_of_a_quadratic_energy_is_x():
 
 
 def test_bfloat16_points_in_the_direction_of_float32(trained, batch):
-    energy, grad = grad_energy(trained, "bfloat16")(*batch)
+    energy, grad = grad_energy(trained, BFLOAT16)(*batch)
     expected_energy, expected = grad_energy(trained)(*batch)
     assert not torch.equal(grad, expected)  # it did compute in another precision
     assert cosine(grad, expected) > 0.99
@@ -80,12 +82,12 @@ def test_bfloat16_of_a_wide_resnet_with_colours():
     torch.manual_seed(0)
     model = LogitModel(WideResNet(3, 10, depth=10, width=1))
     x = torch.rand(4, 3, 16, 16) * 2 - 1
-    assert cosine(grad_energy(model, "bfloat16")(x, None)[1], grad_energy(model)(x, None)[1]) > 0.99
+    assert cosine(grad_energy(model, BFLOAT16)(x, None)[1], grad_energy(model)(x, None)[1]) > 0.99
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_energies_gradients_and_parameters_are_float32(trained, batch, precision):
-    energy, grad = grad_energy(trained, precision)(*batch)
+    energy, grad = grad_energy(trained, Execution(precision=precision))(*batch)
     assert energy.dtype == grad.dtype == torch.float32
     assert energy.shape == (64,)
     assert grad.shape == batch[0].shape
@@ -95,7 +97,7 @@ def test_energies_gradients_and_parameters_are_float32(trained, batch, precision
 
 
 def test_a_network_that_flattens_with_view_works_in_bfloat16_too():
-    """Channels-last maps cannot be viewed as rows; such a network gets contiguous ones."""
+    """Its maps stay as the network's weights have them: contiguous."""
 
     class Viewing(nn.Module):
         def __init__(self):
@@ -106,7 +108,7 @@ def test_a_network_that_flattens_with_view_works_in_bfloat16_too():
             return self.linear(self.conv(x).view(len(x), -1))
 
     model, x = LogitModel(Viewing()), torch.randn(2, 3, 6, 5)
-    both = [grad_energy(model, precision) for precision in PRECISIONS]
+    both = [grad_energy(model, Execution(precision=precision)) for precision in PRECISIONS]
     for _ in range(2):  # the first call finds out, the second knows
         exact, fast = (evaluate(x, None)[1] for evaluate in both)
         assert cosine(exact, fast) > 0.99
@@ -118,7 +120,7 @@ def test_an_error_of_the_network_is_not_hidden():
             return (x @ torch.ones(99, 99)).sum((1, 2, 3))
 
     with pytest.raises(RuntimeError, match="99"):
-        grad_energy(Wrong(), "bfloat16")(torch.randn(2, 3, 4, 4), None)
+        grad_energy(Wrong(), BFLOAT16)(torch.randn(2, 3, 4, 4), None)
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
@@ -131,7 +133,7 @@ def test_an_energy_that_is_not_read_off_logits_is_float32_too(precision):
         def energy(self, x, y=None):
             return self.linear(x.flatten(1)).square().sum(1).to(torch.bfloat16)
 
-    energy, grad = grad_energy(Bilinear(), precision)(torch.ones(2, 1, 4, 4), None)
+    energy, grad = grad_energy(Bilinear(), Execution(precision=precision))(torch.ones(2, 1, 4, 4), None)
     assert energy.dtype == grad.dtype == torch.float32
 
 
@@ -147,7 +149,7 @@ def test_leaves_no_trace(trained, batch, precision):
     x = batch[0].clone()
     trained.net.layer1.eval()
     try:
-        grad_energy(trained, precision)(x, batch[1])
+        grad_energy(trained, Execution(precision=precision))(x, batch[1])
         assert computed == []
         assert all(torch.equal(p.grad, mark) for p, mark in zip(trained.parameters(), marks, strict=True))
         assert all(torch.equal(p, before) for p, before in zip(trained.parameters(), weights, strict=True))
@@ -168,21 +170,21 @@ def test_follows_the_parameters(digits, precision):
     """Made once, it sees the weights of the moment: nothing of the model is copied."""
     torch.manual_seed(0)
     model = LogitModel(SmallNet(1, 10, width=2))
-    evaluate = grad_energy(model, precision)
+    evaluate = grad_energy(model, Execution(precision=precision))
     x = digits[0][:8]
     _, before = evaluate(x, None)
     with torch.no_grad():
         model.net.class_output.weight.mul_(2)
     _, after = evaluate(x, None)
     assert not torch.equal(before, after)
-    assert torch.equal(after, grad_energy(model, precision)(x, None)[1])
+    assert torch.equal(after, grad_energy(model, Execution(precision=precision))(x, None)[1])
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_works_where_gradients_are_off(trained, batch, precision):
-    expected = grad_energy(trained, precision)(*batch)[1]
+    expected = grad_energy(trained, Execution(precision=precision))(*batch)[1]
     with torch.no_grad():
-        assert torch.equal(grad_energy(trained, precision)(*batch)[1], expected)
+        assert torch.equal(grad_energy(trained, Execution(precision=precision))(*batch)[1], expected)
 
 
 def test_float32_stays_float32_inside_autocast(trained, batch):
@@ -199,5 +201,5 @@ def test_cuda_points_in_the_direction_of_the_cpu(trained, batch, precision):
     model = LogitModel(SmallNet(1, 10, width=8)).cuda()
     model.load_state_dict(trained.state_dict())
     x, y = batch
-    grad = grad_energy(model, precision)(x.cuda(), None if y is None else y.cuda())[1]
+    grad = grad_energy(model, Execution(precision=precision))(x.cuda(), None if y is None else y.cuda())[1]
     assert cosine(grad.cpu(), expected) > 0.99

@@ -5,6 +5,7 @@ import torch
 
 from jembench import registry
 from jembench.errors import CheckpointError, SpecError
+from jembench.execution import mode
 from jembench.interfaces import DataSpec
 from jembench.sampling import chain
 from jembench.sampling.pcd import PersistentChains
@@ -123,6 +124,34 @@ def test_the_state_brings_the_chains_back():
     )
 
 
+@pytest.mark.parametrize("conditional", [False, True])
+def test_random_numbers_are_drawn_in_an_order_that_stays(conditional):
+    """Whoever changes it changes the results of every seed."""
+
+    def uniform(n):
+        return torch.rand((n, *DATA.shape), generator=by_hand) * 2 - 1
+
+    sampler, generator, by_hand = chains(reinit=0.4, noise=0.1), seeded(3), seeded(3)
+    y = torch.tensor([4, 0, 1, 4, 2, 3]) if conditional else None
+    images = uniform(20)
+    for _ in range(3):
+        state = chain.draw(sampler, 6, flat, generator, y)
+        if conditional:
+            order = torch.rand((5, 4), generator=by_hand).argsort(1)
+            slots = y * 4 + order[y, torch.tensor([0, 0, 0, 1, 0, 0])]
+        else:
+            slots = torch.randperm(20, generator=by_hand)[:6]
+        restart = torch.rand(6, generator=by_hand) < 0.4
+        x = torch.where(restart.view(6, 1, 1, 1), uniform(6), images[slots])
+        for _ in range(3):
+            x = x + 0.1 * torch.randn(x.shape, generator=by_hand)
+        images[slots] = x
+        assert torch.equal(state.slots, slots)
+        torch.testing.assert_close(state.x, x)
+    torch.testing.assert_close(sampler.kept().x, images)
+    assert torch.equal(generator.get_state(), by_hand.get_state())
+
+
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_a_buffer_that_was_loaded_follows_its_chains_to_the_gpu():
@@ -148,9 +177,9 @@ def test_the_registered_samplers_are_made_of_their_specs():
 
 def test_the_mode_of_every_module_is_put_back():
     net = torch.nn.Sequential(torch.nn.Dropout(), torch.nn.BatchNorm2d(1).eval())
-    with chain.mode(net, train=False):
+    with mode(net, train=False):
         assert not any(module.training for module in net.modules())
     assert [module.training for module in net] == [True, False]
-    with pytest.raises(ZeroDivisionError), chain.mode(net, train=True):
+    with pytest.raises(ZeroDivisionError), mode(net, train=True):
         raise ZeroDivisionError
     assert [module.training for module in net] == [True, False]

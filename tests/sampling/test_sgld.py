@@ -7,7 +7,7 @@ import torch
 
 from jembench.interfaces import DataSpec
 from jembench.sampling import chain
-from jembench.sampling.sgld import Langevin, ShortRun, langevin_step, uniform_start
+from jembench.sampling.sgld import Langevin, ShortRun, langevin_step
 
 DATA = DataSpec(name="toy", shape=(2, 3, 5), num_classes=4)
 
@@ -52,12 +52,33 @@ def test_the_step_goes_downhill():
     assert torch.equal(langevin_step(x, x, step_size=0.25, noise=0, generator=seeded()), 0.75 * x)
 
 
-def test_the_start_fills_the_bounds():
-    data = DataSpec(name="toy", shape=(1, 8, 8), num_classes=0, bounds=(-0.5, 2.0))
-    x = uniform_start(2000, data, seeded())
-    assert -0.5 <= float(x.min()) < -0.49
-    assert 1.99 < float(x.max()) <= 2.0
-    assert float(x.mean()) == pytest.approx(0.75, abs=0.01)
+def test_every_element_of_the_gradient_is_clipped_by_itself():
+    grad = torch.tensor([-5.0, -0.5, 0.0, 0.5, 5.0]).expand(1, *DATA.shape)
+    moved = langevin_step(torch.zeros_like(grad), grad, step_size=0.1, noise=0, generator=seeded(), clip=1)
+    torch.testing.assert_close(moved[0, 0, 0], torch.tensor([0.1, 0.05, 0.0, -0.05, -0.1]))
+
+
+def test_a_diagnostic_reads_the_gradient_that_was_not_clipped():
+    x = torch.full((1, *DATA.shape), 3.0)
+    langevin = Langevin(steps=1, step_size=1, noise=0, clip=0.5)
+    state, info = ShortRun(DATA, langevin).step(chain.ChainState(x), quadratic(1), seeded())
+    assert torch.equal(info.grad, x)
+    assert torch.equal(state.x, x - 0.5)
+
+
+def test_bounded_chains_never_leave_the_bounds():
+    def outwards(x, y):
+        return -x.flatten(1).square().sum(1), -x
+
+    langevin = Langevin(steps=1, step_size=1, noise=0.1, bounds=DATA.bounds)
+    state = ShortRun(DATA, langevin).start(50, generator=seeded())
+    for _ in range(5):
+        state, _ = langevin.step(state, outwards, seeded())
+        assert float(state.x.abs().max()) == 1
+    assert (
+        float(chain.run(ShortRun(DATA, Langevin(steps=5, step_size=1, noise=0.1)), state, outwards, seeded()).x.max())
+        > 1
+    )
 
 
 def test_chains_are_repeatable_by_seed_and_leave_the_global_generator_alone():

@@ -1,5 +1,7 @@
 """A task small enough to train in a second."""
 
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -10,6 +12,7 @@ from jembench.training import recipe as recipes
 from jembench.training.loop import Trainer
 from jembench.training.objective import Weights, hybrid_loss
 
+TINY = Path(__file__).parents[1] / "zoo" / "tiny.toml"
 DATA = DataSpec(name="toy", shape=(1, 4, 4), num_classes=3)
 
 
@@ -18,9 +21,12 @@ class Toy(LogitModel):
 
     chains = "marginal"
     weights = Weights(cross_entropy=1, marginal=1)
+    watch = None
+    """What a test sees, and makes, of (batch, negatives, loss)."""
 
     def training_loss(self, batch, negatives):
-        return hybrid_loss(self, batch, negatives, self.weights)
+        loss = hybrid_loss(self, batch, negatives, self.weights)
+        return self.watch(batch, negatives, loss) if self.watch else loss
 
 
 class ToyFactored(Toy):
@@ -31,6 +37,10 @@ class ToyFactored(Toy):
 class ToyClassifier(Toy):
     chains = "none"
     weights = Weights(cross_entropy=1)
+
+
+def linear():
+    return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(16, 3))
 
 
 def toy_images(n=90):
@@ -51,20 +61,28 @@ def toy_recipe(**overrides):
         "optimizer.learning_rate": 0.01,
         **overrides,
     }
-    return recipes.load("digits", [f"{key}={value}" for key, value in settings.items()])
+    return recipes.load(str(TINY), [f"{key}={value}" for key, value in settings.items()])
 
 
 @pytest.fixture
 def make_trainer():
     """Trainers of the same seed begin alike."""
 
-    def make(model=Toy, *, seed=0, images=None, **overrides):
+    def make(model=Toy, *, seed=0, images=None, net=linear, **overrides):
         with seeds.initialising(seed):
-            net = model(torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(16, 3)))
+            net = model(net())
         device = torch.device("cpu")
         return Trainer(net, DATA, images or toy_images(), toy_recipe(**overrides), seed=seed, device=device)
 
     return make
+
+
+@pytest.fixture
+def pictures(monkeypatch):
+    """Whole fits draw no pictures, which would take longer than they do; gives those that were asked for."""
+    drawn = []
+    monkeypatch.setattr("jembench.training.fit.draw_energies", lambda *arguments: drawn.append(arguments))
+    return drawn
 
 
 @pytest.fixture

@@ -1,46 +1,75 @@
-"""Whole fits: killed, resumed, diverged, out of space."""
+"""Whole fits: killed, resumed, stopped, out of space."""
 
-import csv
 import errno
 import os
+import time
 
 import pytest
 import torch
+from fits import ENOUGH, Killed, assert_equal_weights, kill, newest, rig, rows, weights
 
-from jembench.errors import CheckpointError, Diverged, StoreError
+from jembench.errors import CheckpointError, Diverged, OutOfTime, StoreError
+from jembench.nets.small import SmallNet
 from jembench.training import checkpoint
 from jembench.training.fit import fit
+from jembench.training.generations import Generations
+from jembench.training.loop import Validation
+
+pytestmark = pytest.mark.usefixtures("pictures")
 
 
-def weights(folder):
-    return checkpoint.read(folder / "model.safetensors")
+def small_net():
+    return SmallNet(1, 3, width=2)
 
 
-def rows(folder):
-    with (folder / "history.csv").open() as stream:
-        return list(csv.DictReader(stream))
+KINDS = {
+    "plain": {},
+    "average": {"optimizer.average": 0.9},
+    "convolutions": {"net": small_net, "optimizer.learning_rate": 0.002},
+    "momentum": {"optimizer.name": "sgd", "optimizer.momentum": 0.9},
+    "sharpness": {"optimizer.sharpness": 0.5, "data.labelled": 30, "data.labelled_batch": 6},
+    "conditional": {"chains.conditional": "true"},
+}
 
 
-class Killed(BaseException):
-    """As good as a kill: nothing catches it."""
-
-
-@pytest.mark.parametrize("stop", [4, 8, 20, 32])
-def test_a_fit_that_was_killed_ends_as_one_that_was_not(stop, make_trainer, tmp_path):
-    def kill(done, total, note):
+@pytest.mark.parametrize(
+    ("kind", "stop"),
+    [*(("plain", stop) for stop in (4, 8, 20, 32)), *((kind, 20) for kind in list(KINDS)[1:])],
+)
+def test_a_fit_that_was_killed_ends_as_one_that_was_not(kind, stop, make_trainer, tmp_path):
+    def kill_then(done, total, note):
         if done >= stop:
             raise Killed
 
-    straight = fit(make_trainer(), tmp_path / "straight")
+    straight = fit(make_trainer(**KINDS[kind]), tmp_path / "straight")
     with pytest.raises(Killed):
-        fit(make_trainer(), tmp_path / "killed", kill)
-    resumed = fit(make_trainer(), tmp_path / "killed")
+        fit(make_trainer(**KINDS[kind]), tmp_path / "killed", kill_then)
+    resumed = fit(make_trainer(**KINDS[kind]), tmp_path / "killed")
     assert resumed.iteration == straight.iteration
-    for name, value in weights(tmp_path / "straight").items():
-        assert torch.equal(value, weights(tmp_path / "killed")[name])
+    assert_equal_weights(tmp_path / "straight", tmp_path / "killed")
     losses = [[row["loss"] for row in rows(tmp_path / folder)] for folder in ("straight", "killed")]
     assert losses[0] == losses[1]
     assert len(losses[0]) == 9
+
+
+def test_the_averaged_weights_become_the_model(make_trainer, tmp_path):
+    trainer = make_trainer(**{"optimizer.average": 0.9, "data.validation": 0})
+    fit(trainer, tmp_path)
+    kept = weights(tmp_path)
+    for name, value in trainer.model.state_dict().items():
+        assert torch.equal(kept[name], trainer.average.state[name])
+        assert not torch.equal(kept[name], value)
+
+
+def test_the_averaged_weights_are_validated_and_the_others_trained(make_trainer):
+    trainer = make_trainer(**{"optimizer.average": 0.9})
+    trainer.iterate()
+    own = {name: value.clone() for name, value in trainer.model.state_dict().items()}
+    with torch.no_grad():
+        for value in trainer.average.state.values():
+            value.zero_()
+    assert trainer.validate().nll == pytest.approx(1.0986, abs=1e-4)  # log 3: all logits alike
+    assert all(torch.equal(value, own[name]) for name, value in trainer.model.state_dict().items())
 
 
 def test_a_finished_fit_trains_no_more(make_trainer, tmp_path):
@@ -57,7 +86,7 @@ def test_the_best_by_validation_is_kept_and_the_latest_of_equals(make_trainer, t
 
     def validate():
         seen[trainer.iteration] = trainer.model.net[1].weight.detach().clone()
-        return type("V", (), {"accuracy": next(accuracies), "nll": 1.0})
+        return Validation(next(accuracies), 1.0)
 
     monkeypatch.setattr(trainer, "validate", validate)
     fitted = fit(trainer, tmp_path)
@@ -71,39 +100,86 @@ def test_without_validation_images_the_last_is_kept(make_trainer, tmp_path):
     assert fitted.validation_accuracy is None
 
 
-def test_divergence_stops_with_a_reason_and_keeps_the_last_good_checkpoint(make_trainer, tmp_path):
-    trainer = make_trainer()
-    loss = trainer.model.training_loss
+def poison_a_chain(trainer):
+    def change(loss):
+        trainer.sampler.buffer.images[0] = float("inf")
+        return loss
 
-    def explode(batch, negatives):
-        good = loss(batch, negatives)
-        return good._replace(total=good.total * (float("nan") if trainer.iteration == 18 else 1))
-
-    trainer.model.training_loss = explode
-    with pytest.raises(Diverged, match="iteration 19: loss was nan"):
-        fit(trainer, tmp_path)
-    assert checkpoint.read(tmp_path / "checkpoint.safetensors")["trainer"]["iteration"] == 16
-    assert all(value.isfinite().all() for value in weights(tmp_path).values())
+    return change
 
 
-def test_a_loss_beyond_all_bounds_is_divergence(make_trainer, tmp_path):
-    trainer = make_trainer()
-    loss = trainer.model.training_loss
-    trainer.model.training_loss = lambda b, n: (good := loss(b, n))._replace(total=good.total * 1e12)
-    with pytest.raises(Diverged, match="loss was"):
-        fit(trainer, tmp_path)
+def poison_a_gradient(trainer):
+    """The loss is finite and its gradient is not: the square root's at 0."""
+    bias = trainer.model.net[1].bias
+    return lambda loss: loss._replace(total=loss.total + 0 * (0 * bias).sum().sqrt())
 
 
-def test_a_chain_that_is_not_finite_never_reaches_a_checkpoint(make_trainer, tmp_path):
-    trainer = make_trainer()
+@pytest.mark.parametrize("poison", [poison_a_chain, poison_a_gradient])
+@pytest.mark.parametrize("in_time", [True, False])
+def test_what_is_not_finite_never_reaches_a_checkpoint(make_trainer, tmp_path, poison, in_time):
+    """Neither a regular one nor one that is written because the time is up."""
+    trainer = make_trainer(**ENOUGH)
+    last = 16 if in_time else 4
+    rig(trainer, {(0, last)}, poison(trainer))
+    with pytest.raises(Diverged, match=f"at iteration {last} a "):
+        fit(trainer, tmp_path, until=None if in_time else time.monotonic())
+    assert newest(tmp_path) == last // 2 // 8 * 8
 
-    def spoil(done, total, note):
-        if done == 16:
-            trainer.sampler.buffer.images[0] = float("inf")
 
-    with pytest.raises(Diverged, match="a weight or a stored chain is not finite"):
-        fit(trainer, tmp_path, spoil)
-    assert checkpoint.read(tmp_path / "checkpoint.safetensors")["trainer"]["iteration"] == 8
+@pytest.mark.parametrize("name", ["model.safetensors", "sampler.safetensors"])
+def test_a_fit_whose_chosen_model_was_removed_begins_anew(make_trainer, tmp_path, name):
+    mended = fit(rig(make_trainer(), {(0, 19)}), tmp_path)
+    assert mended.interventions
+    (tmp_path / name).unlink()
+    with pytest.raises(Killed):  # what it was mended by then is forgotten, also after a kill
+        fit(make_trainer(), tmp_path, kill)
+    fitted = fit(make_trainer(), tmp_path)
+    assert fitted.interventions == []
+    fit(make_trainer(), tmp_path / "straight")
+    assert_equal_weights(tmp_path, tmp_path / "straight")
+
+
+# --- stopped ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["plain", "average"])
+def test_a_fit_that_is_out_of_time_stops_and_ends_as_one_that_was_not(kind, make_trainer, tmp_path):
+    straight = fit(make_trainer(**KINDS[kind]), tmp_path / "straight")
+    reached = []
+    for _ in range(8):
+        with pytest.raises(OutOfTime, match=r"The time is up after \d+ of 36 iterations\. The same command goes on"):
+            fit(make_trainer(**KINDS[kind]), tmp_path / "stopped", until=time.monotonic() - 1)
+        reached.append(newest(tmp_path / "stopped"))
+    assert reached == [4, 8, 12, 16, 20, 24, 28, 32]
+    stopped = fit(make_trainer(**KINDS[kind]), tmp_path / "stopped", until=time.monotonic() - 1)
+    assert (stopped.iteration, stopped.validation_accuracy) == (straight.iteration, straight.validation_accuracy)
+    assert_equal_weights(tmp_path / "straight", tmp_path / "stopped")
+    assert [row["loss"] for row in stopped.history] == [row["loss"] for row in straight.history]
+
+
+def test_stopping_at_a_checkpoint_keeps_the_one_before(make_trainer, tmp_path):
+    hour = time.monotonic() + 3600
+    now = [hour]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("jembench.training.fit.time.monotonic", lambda: now[0] - 3600)
+        with pytest.raises(OutOfTime, match="after 16 of 36"):
+            fit(
+                make_trainer(),
+                tmp_path,
+                lambda done, total, note: now.__setitem__(0, 2 * hour if done == 12 else hour),
+                until=hour,
+            )
+    generations = Generations(tmp_path)
+    assert generations.newest()["trainer"]["iteration"] == 16
+    generations.drop_newest()
+    assert generations.newest()["trainer"]["iteration"] == 8
+
+
+def test_a_fit_with_time_enough_does_not_stop(make_trainer, tmp_path):
+    assert fit(make_trainer(), tmp_path, until=time.monotonic() + 3600).history[-1]["iteration"] == 36
+
+
+# --- files ------------------------------------------------------------------------------------------------------------
 
 
 def test_a_full_disk_keeps_the_previous_checkpoint(make_trainer, tmp_path, monkeypatch):
@@ -119,19 +195,36 @@ def test_a_full_disk_keeps_the_previous_checkpoint(make_trainer, tmp_path, monke
     with pytest.raises(StoreError, match=r"No space left on device.*free some space"):
         fit(make_trainer(), tmp_path)
     monkeypatch.setattr(os, "replace", replace)
-    assert checkpoint.read(tmp_path / "checkpoint.safetensors")["trainer"]["iteration"] == 8
+    assert newest(tmp_path) == 8
     assert not list(tmp_path.glob(".*"))
     fit(make_trainer(), tmp_path)
     fit(make_trainer(), tmp_path.parent / "straight")
-    assert torch.equal(weights(tmp_path)["net.1.weight"], weights(tmp_path.parent / "straight")["net.1.weight"])
+    assert_equal_weights(tmp_path, tmp_path.parent / "straight")
+
+
+def test_a_torn_checkpoint_costs_the_iterations_since_the_one_before(make_trainer, tmp_path):
+    def kill_at_20(done, total, note):
+        if done == 20:
+            raise Killed
+
+    with pytest.raises(Killed):
+        fit(make_trainer(), tmp_path, kill_at_20)
+    (newest_file,) = [path for path in tmp_path.glob("checkpoint-?.*") if checkpoint.age_of(path) == 16]
+    newest_file.write_bytes(b"torn")
+    reached = []
+    fit(make_trainer(), tmp_path, lambda done, total, note: reached.append(done))
+    assert reached[0] == 12
+    fit(make_trainer(), tmp_path / "straight")
+    assert_equal_weights(tmp_path, tmp_path / "straight")
 
 
 def test_a_checkpoint_of_another_sampler_is_refused_and_kept(make_trainer, tmp_path):
     fit(make_trainer(), tmp_path)
-    before = (tmp_path / "checkpoint.safetensors").read_bytes()
+    (kept,) = tmp_path.glob("checkpoint-*.safetensors")
+    before = kept.read_bytes()
     with pytest.raises(CheckpointError, match="replay buffer"):
         fit(make_trainer(**{"chains.sampler": '"pcd:steps=3,buffer=60"'}), tmp_path)
-    assert (tmp_path / "checkpoint.safetensors").read_bytes() == before
+    assert kept.read_bytes() == before
 
 
 def test_a_trained_model_has_learned(make_trainer, tmp_path):

@@ -3,7 +3,10 @@
 import pytest
 import torch
 
-from jembench.errors import CheckpointError
+from jembench.data.pixels import to_float
+from jembench.errors import CheckpointError, JembenchError
+from jembench.interfaces import Loss
+from jembench.training.guard import Adjustment
 from jembench.training.loop import load_weights, logits_of
 
 
@@ -49,8 +52,7 @@ def test_validation_changes_nothing(make_trainer):
 def test_conditional_chains_are_of_the_batch_s_own_classes(make_trainer, toy_models):
     trainer = make_trainer(toy_models["factored"])
     seen = []
-    loss = trainer.model.training_loss
-    trainer.model.training_loss = lambda batch, negatives: seen.append((batch, negatives)) or loss(batch, negatives)
+    trainer.model.watch = lambda batch, negatives, loss: seen.append((batch, negatives)) or loss
     trainer.iterate()
     ((batch, negatives),) = seen
     assert torch.equal(batch.y_labelled, negatives.y)
@@ -64,7 +66,7 @@ def test_the_two_batches_are_independent_draws(make_trainer):
 
 def test_validation_images_are_not_trained_on(make_trainer):
     trainer = make_trainer()
-    assert len(trainer.source) == 81
+    assert len(trainer.sources["marginal"]) == len(trainer.sources["labelled"]) == 81
     assert len(trainer.validation.images) == 9
     assert trainer.iterations_per_epoch == 9
     assert trainer.iterations == 36
@@ -101,3 +103,230 @@ def test_logits_do_not_depend_on_the_batch_size(make_trainer):
     assert whole.shape == (9, 3)
     pieces = logits_of(trainer.model, images, trainer.data, trainer.device, batch_size=2)
     assert torch.allclose(whole, pieces, atol=1e-6)
+
+
+# --- the two batches --------------------------------------------------------------------------------------------------
+
+CLEAN = {"data.noise": 0, "data.stratified": "true"}
+
+
+def batches(trainer, n):
+    return [trainer._batch() for _ in range(n)]
+
+
+def which(x):
+    """Images told apart by their pixels."""
+    return {image.numpy().tobytes() for image in x}
+
+
+def labels_of(seen):
+    """The label that came with each image."""
+    return {
+        image.numpy().tobytes(): int(label)
+        for batch in seen
+        for image, label in zip(batch.x_labelled, batch.y_labelled, strict=True)
+    }
+
+
+def test_a_labelled_subset_has_as_many_images_of_each_class_and_p_x_draws_from_all(make_trainer):
+    seen = batches(make_trainer(**CLEAN, **{"data.labelled": 12, "data.labelled_batch": 4}), 9)
+    labelled = labels_of(seen)
+    assert sorted(labelled.values()) == [0] * 4 + [1] * 4 + [2] * 4
+    assert {len(batch.x_labelled) for batch in seen} == {4}
+    marginal = set().union(*(which(batch.x) for batch in seen))
+    assert len(marginal) == 81  # an epoch: every training image
+    assert labelled.keys() < marginal
+
+
+def test_the_labels_that_are_used_depend_on_the_seed_alone(make_trainer):
+    def chosen(seed):
+        return labels_of(batches(make_trainer(seed=seed, **CLEAN, **{"data.labelled": 9}), 3)).keys()
+
+    assert chosen(0) == chosen(0)
+    assert chosen(0) != chosen(1)
+
+
+def test_more_labels_than_images(make_trainer):
+    with pytest.raises(JembenchError, match=r"labels of 82 of 81 training images cannot be used.*from 0 to 81"):
+        make_trainer(**{"data.labelled": 82})
+
+
+def test_the_labelled_batch_has_a_size_of_its_own(make_trainer, toy_models):
+    seen = []
+    for name in ("jem", "factored"):
+        trainer = make_trainer(
+            toy_models[name], **{"data.labelled_batch": 15, "chains.sampler": '"pcd:steps=2,buffer=90"'}
+        )
+        trainer.model.watch = lambda batch, negatives, loss: seen.append((batch, negatives)) or loss
+        trainer.iterate()
+        assert trainer.iterations_per_epoch == 9  # counted in batches for p(x)
+    for batch, _ in seen:
+        assert (len(batch.x), len(batch.x_labelled), len(batch.y_labelled)) == (9, 15, 15)
+    assert [len(negatives.x) for _, negatives in seen] == [9, 15]  # as many samples as there is data beside them
+
+
+@pytest.mark.parametrize("both", [True, False])
+def test_augmentation_may_be_for_the_labelled_batch_alone(make_trainer, both):
+    trainer = make_trainer(**CLEAN, **{"data.pad": 1, "data.augment_marginal": str(both).lower()})
+    originals = which(to_float(trainer.sources["marginal"]._images, trainer.data.bounds))
+    seen = batches(trainer, 9)
+    assert not set().union(*(which(batch.x_labelled) for batch in seen)) <= originals
+    assert (set().union(*(which(batch.x) for batch in seen)) <= originals) == (not both)
+
+
+# --- chains -----------------------------------------------------------------------------------------------------------
+
+
+class Watched:
+    """A trainer's dE/dx, and what it was asked."""
+
+    def __init__(self, trainer):
+        self.calls, self.evaluate = [], trainer.grad_energy
+        trainer.grad_energy = self
+
+    def __call__(self, x, y):
+        found = self.evaluate(x, y)
+        self.calls.append((x, y, *found))
+        return found
+
+
+def test_conditional_chains_of_a_marginal_model_have_uniform_classes_that_are_thrown_away(make_trainer):
+    trainer = make_trainer(**{"chains.conditional": "true", "data.labelled": 30})
+    watched, seen = Watched(trainer), []
+    trainer.model.watch = lambda batch, negatives, loss: seen.append((batch, negatives)) or loss
+    x, y, energy, grad = (trainer.iterate(), watched.calls[-1])[1]
+    x = x.clone().requires_grad_()
+    # One step of the optimiser later the weights are others: their E(x, y) is asked for anew.
+    energy, grad = watched.evaluate(x, y)
+    logits = trainer.model.logits(x)
+    torch.testing.assert_close(energy, -logits[torch.arange(9), y].detach())
+    expected = torch.autograd.grad(-logits[torch.arange(9), y].sum(), x)[0]
+    torch.testing.assert_close(grad, expected)
+    for _ in range(199):
+        trainer.iterate()
+    assert all(negatives.y is None for _, negatives in seen)
+    classes = [watched.calls[3 * i][1] for i in range(200)]
+    assert all(torch.equal(watched.calls[3 * i + step][1], classes[i]) for i in range(200) for step in (1, 2))
+    counts = torch.bincount(torch.cat(classes), minlength=3).double()
+    assert ((counts - 600) ** 2 / 600).sum() < 13.8  # the 99.9 % point for 2 degrees of freedom
+    assert sum(torch.equal(y, batch.y_labelled) for y, (batch, _) in zip(classes, seen, strict=True)) < 3
+    assert torch.equal(trainer.sampler.kept().y, torch.arange(30) // 10)  # the buffer's slots have classes
+
+
+def test_marginal_chains_have_no_classes(make_trainer):
+    trainer = make_trainer()
+    watched = Watched(trainer)
+    trainer.iterate()
+    assert [y for _, y, *_ in watched.calls] == [None] * 3
+
+
+def test_the_model_s_mode_while_sampling_is_the_recipe_s(make_trainer):
+    for mode in ("eval", "train"):
+        trainer = make_trainer(**{"chains.mode": mode})
+        evaluate, modes = trainer.grad_energy, []
+        trainer.grad_energy = lambda x, y, t=trainer, e=evaluate, m=modes: m.append(t.model.training) or e(x, y)
+        trainer.model.watch = lambda batch, negatives, loss, t=trainer, m=modes: m.append(t.model.training) or loss
+        trainer.iterate()
+        assert modes == [mode == "train"] * 3 + [True]
+
+
+# --- the step ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("adaptive", [True, False])
+def test_a_sharpness_aware_step_follows_the_gradient_at_the_sharpest_point(make_trainer, toy_models, adaptive):
+    settings = {"optimizer.name": "sgd", "optimizer.learning_rate": 0.5, "optimizer.sharpness": 0.3}
+    trainer = make_trainer(toy_models["classifier"], **settings, **{"optimizer.adaptive": str(adaptive).lower()})
+    layer, seen = trainer.model.net[1], []
+    trainer.model.watch = lambda batch, negatives, loss: seen.append((batch, loss.total.item())) or loss
+    before = [p.detach().double().clone() for p in (layer.weight, layer.bias)]
+    values = trainer.iterate()
+    (batch, first), (again, second) = seen  # two passes over one batch
+    assert batch is again
+    assert second > first
+    assert float(values["loss"]) == pytest.approx(first)
+
+    def gradient(weights):
+        weight, bias = (w.clone().requires_grad_() for w in weights)
+        logits = batch.x_labelled.double().flatten(1) @ weight.T + bias
+        loss = -logits.log_softmax(1)[torch.arange(9), batch.y_labelled].mean()
+        return torch.autograd.grad(loss, (weight, bias))
+
+    g = gradient(before)
+    scaled = [w.abs() * gw if adaptive else gw for w, gw in zip(before, g, strict=True)]
+    length = torch.cat([part.flatten() for part in scaled]).norm()
+    uphill = [w + 0.3 * (w.square() * gw if adaptive else gw) / length for w, gw in zip(before, g, strict=True)]
+    for found, w, gw in zip((layer.weight, layer.bias), before, gradient(uphill), strict=True):
+        torch.testing.assert_close(found.double(), w - 0.5 * gw, rtol=1e-4, atol=1e-6)
+
+
+def test_without_sharpness_there_is_one_pass(make_trainer):
+    trainer, seen = make_trainer(), []
+    trainer.model.watch = lambda batch, negatives, loss: seen.append(1) or loss
+    trainer.iterate()
+    assert len(seen) == 1
+    assert trainer.passes == 3 + 3
+    assert make_trainer(**{"optimizer.sharpness": 1.0}).passes == 3 + 6
+
+
+def test_the_penalty_is_the_mean_square_of_both_energies(make_trainer):
+    trainer, seen = make_trainer(energy_l2=0.25), []
+    trainer.model.watch = lambda batch, negatives, loss: seen.append(loss) or loss
+    values = trainer.iterate()
+    (loss,) = seen
+    squares = loss.energies.data.square().mean() + loss.energies.samples.square().mean()
+    assert float(values["loss"]) == pytest.approx((loss.total + 0.25 * squares).item(), rel=1e-6)
+    assert float(values["highest_sample"]) == loss.energies.samples.max().item()
+
+
+def test_a_model_that_keeps_its_energies_to_itself_is_trained_all_the_same(make_trainer):
+    trainer = make_trainer(energy_l2=0.25)
+    trainer.model.watch = lambda batch, negatives, loss: Loss(loss.total, loss.parts)
+    assert "highest_sample" not in trainer.iterate()
+
+
+def test_adjustments_last_until_the_next_and_travel_with_the_state(make_trainer):
+    trainer = make_trainer(energy_l2=0.01)
+    trainer.adjust(Adjustment(seeds=2, steps=2, rate=0.3, energy_l2=0.1))
+    watched = Watched(trainer)
+    trainer.iterate()
+    assert len(watched.calls) == trainer.sampling_steps == 6
+    assert trainer.optimizer.param_groups[0]["lr"] == pytest.approx(0.003)
+    other = make_trainer(energy_l2=0.01)
+    other.load_state_dict(trainer.state_dict())
+    assert other.adjustment == trainer.adjustment
+    assert float(other.iterate()["loss"]) == float(trainer.iterate()["loss"])
+
+
+def test_each_intervention_begins_other_randomness_and_none_the_same(make_trainer):
+    def first(seeds):
+        trainer = make_trainer()
+        if seeds:
+            trainer.adjust(Adjustment(seeds=seeds))
+        return trainer._batch().x, trainer.sampler.init(5, generator=trainer.generators["chains"]).x
+
+    found = [first(seeds) for seeds in (0, 1, 2)]
+    for kind in (0, 1):
+        assert not any(torch.equal(found[a][kind], found[b][kind]) for a, b in ((0, 1), (0, 2), (1, 2)))
+    assert all(torch.equal(a, b) for a, b in zip(first(1), found[1], strict=True))
+
+
+def test_a_model_of_nothing_but_a_loss_is_trained(make_trainer):
+    """A density model needs neither logits nor energies to be trained without validation images."""
+
+    class Bare(torch.nn.Module):
+        chains = "none"
+
+        def __init__(self, net):
+            super().__init__()
+            self.net = net
+
+        def training_loss(self, batch, negatives):
+            return Loss(self.net(batch.x).square().mean(), {})
+
+    trainer = make_trainer(Bare, **{"data.validation": 0})
+    first = float(trainer.iterate()["loss"])
+    for _ in range(20):
+        last = float(trainer.iterate()["loss"])
+    assert last < first
+    assert trainer.highest_start() is None

@@ -4,10 +4,12 @@ import math
 
 import pytest
 import torch
+from torch import nn
 
 from jembench.energies import LogitModel
 from jembench.interfaces import Batch, Negatives
-from jembench.training.objective import Weights, hybrid_loss
+from jembench.nets.small import SmallNet
+from jembench.training.objective import Weights, hybrid_loss, logits_of_each
 
 
 class Table(torch.nn.Module):
@@ -84,3 +86,110 @@ def test_a_constant_added_to_all_logits_changes_no_loss():
     shifted = hybrid_loss(LogitModel(Shifted()), BATCH, NEGATIVES, weights)
     assert plain.total.item() == pytest.approx(shifted.total.item(), rel=1e-5)
     assert float(shifted.parts["energy_data"]) == pytest.approx(DATA - 7, rel=1e-6)
+
+
+# --- energies ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("weights", "data", "samples"),
+    [
+        (Weights(cross_entropy=1, marginal=1), [-logsumexp(0.5), -logsumexp(-1)], [-logsumexp(0.25), -logsumexp(3)]),
+        (Weights(conditional=1), [-1.0, -4.0], [-0.5, 0.0]),
+    ],
+)
+def test_the_energies_are_those_of_each_image(weights, data, samples):
+    energies = hybrid_loss(LogitModel(Table()), BATCH, NEGATIVES, weights).energies
+    assert energies.data.tolist() == pytest.approx(data, rel=1e-6)
+    assert energies.samples.tolist() == pytest.approx(samples, rel=1e-6)
+
+
+def slope(v):
+    """dE/ds of the scale s at s = 1: minus the logits' mean under p(y|x)."""
+    return -(v * math.exp(v) + 2 * v * math.exp(2 * v)) / math.exp(logsumexp(v))
+
+
+@pytest.mark.parametrize(
+    ("weights", "expected"),
+    [
+        (
+            Weights(marginal=1),
+            -logsumexp(0.5) * slope(0.5)
+            - logsumexp(-1) * slope(-1)
+            - logsumexp(0.25) * slope(0.25)
+            - logsumexp(3) * slope(3),
+        ),
+        (Weights(conditional=1), 1.0**2 + 4.0**2 + 0.5**2 + 0.0**2),
+    ],
+)
+def test_a_penalty_on_the_energies_reaches_the_weights(weights, expected):
+    """d/ds (mean E^2 over two data + mean E^2 over two samples) = sum of E dE/ds over the four."""
+    model = LogitModel(Table())
+    energies = hybrid_loss(model, BATCH, NEGATIVES, weights).energies
+    (energies.data.square().mean() + energies.samples.square().mean()).backward()
+    assert model.net.scale.grad.item() == pytest.approx(expected, rel=1e-5)
+
+
+def test_a_classifier_has_no_energies():
+    assert hybrid_loss(LogitModel(Table()), BATCH, None, Weights(cross_entropy=1)).energies is None
+
+
+# --- one pass ---------------------------------------------------------------------------------------------------------
+
+
+def small(norm, dtype=torch.float64):
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        return LogitModel(SmallNet(2, 3, width=4, norm=norm)).to(dtype).train()
+
+
+def three(dtype=torch.float64):
+    """Batches of different sizes whose statistics differ widely."""
+    generator = torch.Generator().manual_seed(0)
+    return [
+        scale * torch.randn(n, 2, 8, 8, generator=generator, dtype=dtype) + shift
+        for n, scale, shift in ((4, 1.0, 0.0), (6, 0.3, 1.0), (5, 2.0, -1.0))
+    ]
+
+
+def passes(model, calls):
+    model.net.register_forward_pre_hook(lambda module, inputs: calls.append(len(inputs[0])))
+
+
+@pytest.mark.parametrize("norm", ["none", "layer", "instance"])
+def test_one_pass_gives_what_three_passes_do(norm):
+    model, calls = small(norm), []
+    expected = [model.logits(x) for x in three()]
+    passes(model, calls)
+    found = logits_of_each(model, three())
+    assert calls == [15]
+    for ours, theirs in zip(found, expected, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-10, atol=1e-12)
+
+
+def test_with_batch_norm_each_batch_has_its_own_statistics():
+    model, other, calls = small("batch"), small("batch"), []
+    expected = [other.logits(x) for x in three()]
+    passes(model, calls)
+    found = logits_of_each(model, three())
+    assert calls == [4, 6, 5]
+    together = small("batch").logits(torch.cat(three())).split([4, 6, 5])
+    for ours, theirs, mixed in zip(found, expected, together, strict=True):
+        assert torch.equal(ours, theirs)
+        assert (ours - mixed).abs().max() > 0.01
+    for name, value in model.state_dict().items():  # running statistics, in the same order
+        assert torch.equal(value, other.state_dict()[name])
+
+
+def test_an_image_s_part_of_the_loss_is_its_own():
+    """The gradient of the whole loss is that of three separate passes."""
+    x_labelled, x, samples = three()
+    batch, negatives = Batch(x, x_labelled, torch.tensor([0, 1, 2, 1])), Negatives(samples, None)
+    ours, textbook = small("none"), small("none")
+    hybrid_loss(ours, batch, negatives, Weights(cross_entropy=1, marginal=1)).total.backward()
+    classified = nn.CrossEntropyLoss()(textbook.net(x_labelled), batch.y_labelled)
+    likelier = -textbook.net(x).exp().sum(1).log().mean()
+    less_likely = -textbook.net(samples).exp().sum(1).log().mean()
+    (classified + likelier - less_likely).backward()
+    for found, expected in zip(ours.parameters(), textbook.parameters(), strict=True):
+        torch.testing.assert_close(found.grad, expected.grad, rtol=1e-4, atol=1e-6)  # energies are float32

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from collections.abc import Mapping
 
 import pytest
 
@@ -69,11 +70,24 @@ def test_the_published_recipes(name):
     assert recipe.data == recipes.TrainingData(
         noise=0.03, validation=differing["validation"], stratified=False, pad=4, flip=True
     )
+    assert recipe.data.augment_marginal
+    assert (recipe.optimizer.sharpness, recipe.optimizer.average, recipe.energy_l2) == (0, 0, 0)
+    assert recipe.model == {}
+    assert not recipe.chains.conditional
     assert recipe.chains.mode == "eval"
     sampler = registry.resolve("samplers", recipe.chains.sampler).bound
     assert (sampler.name, sampler.arguments) == (
         "pcd",
-        {"steps": 20, "step_size": 1.0, "noise": 0.01, "buffer": 10_000, "reinit": 0.05},
+        {
+            "steps": 20,
+            "step_size": 1.0,
+            "noise": 0.01,
+            "buffer": 10_000,
+            "reinit": 0.05,
+            "clip": None,
+            "bounded": False,
+            "start": "uniform",
+        },
     )
 
 
@@ -106,8 +120,19 @@ def test_every_shipped_recipe_can_be_read_and_its_sampler_made():
 
 def test_the_schedule_s_factor():
     schedule = recipes.Schedule(warmup_iterations=4, decay=0.5, decay_epochs=(1, 2.5))
-    factors = [schedule.factor(iteration, 10) for iteration in (0, 1, 3, 4, 9, 10, 24, 25)]
+    factors = [schedule.factor(iteration, 10, 100) for iteration in (0, 1, 3, 4, 9, 10, 24, 25)]
     assert factors == [0.25, 0.5, 1, 1, 1, 0.5, 0.5, 0.25]
+
+
+def test_a_cosine_falls_from_1_to_0_over_the_whole_budget_and_multiplies_the_rest():
+    cosine = recipes.Schedule(cosine=True)
+    factors = [cosine.factor(iteration, 10, 120) for iteration in (0, 20, 30, 40, 60, 80, 90, 120)]
+    root = 3**0.5 / 2, 0.5**0.5
+    expected = [2, 1 + root[0], 1 + root[1], 1.5, 1, 0.5, 1 - root[1], 0]
+    assert factors == pytest.approx([value / 2 for value in expected], abs=1e-12)
+    together = recipes.Schedule(cosine=True, warmup_iterations=40, decay=0.5, decay_epochs=(2,))
+    assert together.factor(19, 10, 120) == pytest.approx(0.5 * cosine.factor(19, 10, 120))
+    assert together.factor(60, 10, 120) == pytest.approx(0.5 * 0.5)
 
 
 # --- names and files --------------------------------------------------------------------------------------------------
@@ -159,6 +184,30 @@ def test_a_file_that_is_no_toml(tmp_path, content):
         ('"Mine"', '"Mine"\ndefault_for = "x"', "default_for of recipe mine is 'x'; it must be a list."),
         ('"Mine"', '"Mine"\ndefault_for = [1]', "default_for of recipe mine is 1; it must be text."),
         ('"sgd"', '"sgd"\nbetas = [0.9, "x"]', "betas of optimizer of recipe mine is 'x'; it must be a finite number."),
+        ("[optimizer]", "[model]\nnorm = 3\n[optimizer]", "norm of model of recipe mine is 3; it must be text."),
+        ("[optimizer]", "model = 3\n[other]", "There is no key in recipe mine named 'other'."),
+        ('title = "Mine"', 'title = "Mine"\nmodel = 3', "model of recipe mine is 3; it must be a table."),
+        (
+            "[optimizer]",
+            '[guard]\nladder = ["seed", "prayer"]\n[optimizer]',
+            "ladder of guard of recipe mine is 'prayer'; it must be one of seed, steps, rate, energy_l2.",
+        ),
+        (
+            "[optimizer]",
+            '[compute]\nprecision = "float16"\n[optimizer]',
+            "precision of compute of recipe mine is 'float16'; it must be one of auto, float32, bfloat16.",
+        ),
+        (
+            "[optimizer]",
+            '[compute]\nlayout = "last"\n[optimizer]',
+            "layout of compute of recipe mine is 'last'; it must be one of auto, contiguous, channels_last.",
+        ),
+        (
+            "[optimizer]",
+            "[compute]\ncompile = true\n[optimizer]",
+            "compile of compute of recipe mine is True; it must be one of auto, on, off.",
+        ),
+        ('"sgld"', '"sgld"\nprecision = "auto"', "There is no key in chains of recipe mine named 'precision'."),
     ],
 )
 def test_a_file_is_read_strictly(write, old, new, expected):
@@ -178,6 +227,14 @@ def test_a_file_is_read_strictly(write, old, new, expected):
         ("optimizer.betas=[0.9,1]", "optimizer.betas is [0.9, 1.0]; it must be two numbers from 0 to below 1."),
         ("data.noise=-0.1", "data.noise is -0.1; it must be at least 0."),
         ("data.validation=-1", "data.validation is -1; it must be at least 0."),
+        ("data.labelled=-1", "data.labelled is -1; it must be at least 0."),
+        ("data.labelled_batch=-1", "data.labelled_batch is -1; it must be at least 0."),
+        ("optimizer.sharpness=-0.1", "optimizer.sharpness is -0.1; it must be at least 0."),
+        ("optimizer.average=1", "optimizer.average is 1.0; it must be from 0 to below 1."),
+        ("optimizer.average=-0.1", "optimizer.average is -0.1; it must be from 0 to below 1."),
+        ("energy_l2=-1", "energy_l2 is -1.0; it must be at least 0."),
+        ("guard.gap=0", "guard.gap is 0.0; it must be greater than 0."),
+        ("guard.outlier=-1", "guard.outlier is -1.0; it must be greater than 0."),
         ("schedule.warmup_iterations=-1", "schedule.warmup_iterations is -1; it must be at least 0."),
     ],
 )
@@ -209,6 +266,24 @@ def test_overrides_of_every_kind(write):
         "mine+epochs=5+optimizer.name=adam+optimizer.learning_rate=0.001+data.flip=true"
         "+chains.sampler=pcd:steps=2,buffer=50+schedule.decay_epochs=[1,2.5]"
     )
+
+
+def test_tables_of_the_new_kinds(write):
+    path = write("[optimizer]", '[model]\nnorm = "batch"\n[guard]\nladder = []\n[optimizer]')
+    recipe = recipes.load(path)
+    assert (recipe.model, recipe.guard.ladder, recipe.guard.gap) == ({"norm": "batch"}, (), 3.0)
+    assert recipe.label == "mine"
+    changed = recipes.load(path, ["model.norm=layer", "model.net=small-4", 'guard.ladder=["seed","rate"]'])
+    assert changed.model == {"norm": "layer", "net": "small-4"}
+    assert changed.guard.ladder == ("seed", "rate")
+    assert set(changed.overrides) == {"model.norm=layer", "model.net=small-4", "guard.ladder=[seed,rate]"}
+    assert recipes.load(path, ["model.norm=batch"]).label == "mine"
+
+
+def test_an_option_of_the_model_can_be_set_where_the_recipe_has_none(write):
+    recipe = recipes.load(write(), ["model.norm=batch"])
+    assert recipe.model == {"norm": "batch"}
+    assert recipe.label == "mine+model.norm=batch"
 
 
 @pytest.mark.parametrize(
@@ -268,6 +343,8 @@ def changed(value, path):
         other = not inner
     elif isinstance(inner, int | float):
         other = inner + 1
+    elif isinstance(inner, Mapping):
+        other = {**inner, "norm": "x"}
     else:
         other = inner + ("x" if isinstance(inner, str) else ("x",))
     return dataclasses.replace(value, **{name: other})

@@ -88,13 +88,45 @@ def test_a_model_that_diverges_fails_all_its_cells_and_no_other_model(plan, stor
     for metric in ("score", "energy"):
         failed = found["diverging", 0, metric]
         assert failed.status == "failed"
-        assert failed.reason.startswith("Diverged: Training diverged in iteration 1: loss was inf.")
+        assert failed.reason.startswith(
+            "Diverged: Training diverged: at iteration 3 loss was inf. The guard had tried "
+        )
     assert found["diverging", 0, "brightness"].status == "na"
     record = store.read_fit(whole.fits[0].key)
     assert record.status == "failed"
-    assert record.reason.startswith("Training diverged in iteration 1: loss was inf.")
+    assert record.reason.startswith(
+        "Training diverged: at iteration 3 loss was inf. The guard had tried "
+        "at iteration 3 loss was inf; back to 0 with a new seed; "
+        "at iteration 3 loss was inf; back to 0 with 0.3 times the learning rate"
+    )
     assert found["classifier", 0, "score"].status == "ok"
     assert "train diverging 0" in carry_out(whole, store)
+
+
+def test_a_model_that_was_mended_says_so_in_its_record_and_beside_every_number(plan, store, carry_out, outcomes):
+    """Iteration 14 breaks twice: the 14th in all and, once more from 9 on, the 20th."""
+    whole = plan("shaky classifier", "score")
+    events = carry_out(whole, store)
+    what = [
+        "at iteration 15 loss was nan; back to 9 with a new seed",
+        "at iteration 15 loss was nan; back to 0 with 2 times the sampling steps",
+    ]
+    assert [event for event in events if event.startswith("trouble")] == [
+        f"trouble shaky: training diverged: {each}" for each in what
+    ]
+    assert {outcome.status for outcome in outcomes(whole, store).values()} == {"ok"}
+    mended, healthy = whole.fits
+    assert list(store.read_fit(mended.key).interventions) == what
+    assert list(store.read_fit(healthy.key).interventions) == []
+    by_model = {cell.fit.model: cell.provenance["interventions"] for cell in store.contents().cells}
+    assert by_model == {"zoo_of_tests:shaky": what, "zoo_of_tests:classifier": []}
+
+
+def test_a_fit_that_is_not_to_be_mended_fails_at_once(plan, store, carry_out, outcomes):
+    whole = plan("shaky", "score", settings=["guard.ladder=[]"])
+    carry_out(whole, store)
+    (outcome,) = outcomes(whole, store).values()
+    assert outcome.reason.startswith("Diverged: Training diverged: at iteration 15 loss was nan.")
 
 
 def test_a_model_that_raises_in_training_fails_its_cells_alone(zoo, plan, store, monkeypatch, carry_out, outcomes):

@@ -4,14 +4,18 @@ import os
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 import torch
 
 from jembench import work
+from jembench.errors import OutOfTime
 from jembench.executor import LocalExecutor
+from jembench.monitor import Monitor
 from jembench.store import Store
 from jembench.training import checkpoint
+from jembench.training.generations import Generations
 
 CPU = torch.device("cpu")
 WEIGHTS = "model.safetensors"
@@ -84,8 +88,7 @@ def test_a_run_that_was_killed_goes_on_and_ends_as_one_that_was_not(
     whole = plan("jem", "score brightness", seeds=(0, 1))
     first, _ = whole.fits
     assert store.read_fit(first.key) is None
-    kept = store.fit_folder(first.key) / "checkpoint.safetensors"
-    assert checkpoint.read(kept)["trainer"]["iteration"] == 9
+    assert Generations(store.fit_folder(first.key)).newest()["trainer"]["iteration"] == 9
 
     work.carry_out(whole, store, LocalExecutor(), CPU, recorder)
     assert recorder.iterations == [*range(12, 37, 3), *range(3, 37, 3)]  # on from 9; the second fit from the beginning
@@ -118,6 +121,34 @@ def test_training_anew_can_be_interrupted_too(plan, store, carry_out, values, re
     assert (store.fit_folder(fit.key) / WEIGHTS).exists()
     assert carry_out(whole, store)[0] == "train jem 0"
     assert values(whole, store) == before
+
+
+def test_a_run_that_is_out_of_time_goes_on_each_time_and_ends_as_one_that_was_not(
+    plan, store, tmp_path, carry_out, values
+):
+    """Also if there is never time enough to come to the first choice of a model (iteration 9)."""
+    whole = plan("jem", "score brightness")
+    (fit,) = whole.fits
+    reached = []
+    for _ in range(11):
+        with pytest.raises(OutOfTime):
+            work.carry_out(whole, store, LocalExecutor(), CPU, Monitor(), time.monotonic() - 1)
+        reached.append(Generations(store.fit_folder(fit.key)).newest()["trainer"]["iteration"])
+        assert store.read_fit(fit.key) is None
+        assert store.contents().cells == []
+    assert reached == list(range(3, 36, 3))
+    work.carry_out(whole, store, LocalExecutor(), CPU, Monitor(), time.monotonic() - 1)
+    straight = Store(tmp_path / "straight")
+    carry_out(whole, straight)
+    assert values(whole, store) == values(whole, straight)
+    assert list((store.root / "leases").iterdir()) == [store.root / "leases" / ".guard"]
+
+
+def test_when_the_time_is_up_what_is_trained_is_measured_still(plan, store, carry_out, outcomes):
+    carry_out(plan("jem", "score"), store)
+    whole = plan("jem", "score brightness")
+    work.carry_out(whole, store, LocalExecutor(), CPU, Monitor(), time.monotonic() - 1)
+    assert {outcome.status for outcome in outcomes(whole, store).values()} == {"ok"}
 
 
 def test_two_processes_on_one_store_do_every_piece_of_work_once(plan, store, start, tmp_path, carry_out, values):

@@ -14,7 +14,7 @@ import torch
 
 from jembench.energies import LogitModel
 from jembench.errors import StoreError, Unavailable
-from jembench.interfaces import DataSpec, Loss, Measurement, Split, Value
+from jembench.interfaces import DataSpec, Measurement, Split, Value
 from jembench.training.objective import Weights, hybrid_loss
 
 # --- data -------------------------------------------------------------------------------------------------------------
@@ -50,7 +50,7 @@ class Trained(LogitModel):
 
     def training_loss(self, batch, negatives):
         loss = hybrid_loss(self, batch, negatives, self.weights)
-        return Loss(loss.total * self.scale, loss.parts)
+        return loss._replace(total=loss.total * self.scale)
 
 
 def jem(data_spec, *, unused: int = 0):
@@ -67,6 +67,23 @@ def classifier(data_spec, *, width: int = 4):
 
 def diverging(data_spec):
     return Trained("none", Weights(cross_entropy=1), scale=math.inf)
+
+
+class Shaky(Trained):
+    """Its loss is no number in some of the iterations, counted over all attempts."""
+
+    def __init__(self, bad):
+        super().__init__("marginal", Weights(cross_entropy=1, marginal=1))
+        self.bad, self.done = bad, 0
+
+    def training_loss(self, batch, negatives):
+        self.done += 1
+        self.scale = math.nan if self.done in self.bad else 1.0
+        return super().training_loss(batch, negatives)
+
+
+def shaky(data_spec):
+    return Shaky({14, 20})
 
 
 def confused(data_spec):

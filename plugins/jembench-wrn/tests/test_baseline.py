@@ -31,7 +31,7 @@ def test_is_found_through_its_entry_point():
 
 def test_default_has_no_norm_and_takes_the_small_net_on_digits():
     model = registry.resolve("models", "baseline").make(DIGITS)
-    assert sum(p.numel() for p in model.parameters()) == 43_762
+    assert sum(p.numel() for p in model.parameters()) == 77_418
 
 
 def test_unknown_norm_is_answered_with_the_known_ones():

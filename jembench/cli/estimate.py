@@ -1,0 +1,120 @@
+"""``jembench estimate``: what a training would cost."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import click
+
+from jembench.cli import options
+from jembench.cli.output import plugins_aside, print_json, print_table
+from jembench.cli.train import plan_fit
+from jembench.errors import JembenchError
+from jembench.registry import Resolved
+from jembench.spec import split_list
+from jembench.suite import FitPlan
+from jembench.training import recipe as recipes
+
+if TYPE_CHECKING:
+    import torch
+
+    from jembench.interfaces import Dataset
+
+EXAMPLES = options.examples(
+    "jembench estimate jem",
+    "jembench estimate jem --dataset cifar10 --recipe paper",
+    "jembench estimate jem:net=wrn-16-4 --dataset cifar10 --recipe paper --against fast,sada",
+)
+
+PLAIN = ("compute.precision=float32", "compute.layout=contiguous", "compute.compile=off")
+
+
+@click.command("estimate", epilog=EXAMPLES)
+@click.argument("model", metavar="MODEL")
+@options.dataset
+@options.recipe
+@options.recipe_settings
+@click.option(
+    "--against",
+    metavar="RECIPES",
+    help="Other recipes to compare with: fast,sada. By default all that are for any dataset or for this one.",
+)
+@options.device
+@options.listing_format
+def estimate(
+    model: str,
+    dataset: str,
+    recipe: str | None,
+    settings: tuple[str, ...],
+    against: str | None,
+    device: str,
+    format: str,
+) -> None:
+    """Run a few iterations and say what the whole training would take.
+
+    It is said for this machine, for the recipe that is asked for and for others. The images are random, so the
+    dataset need not be there. The second row is the same recipe without mixed precision, channels-last layout and
+    compilation.
+    """
+    from jembench import devices
+
+    with plugins_aside():
+        asked = plan_fit(model, dataset, recipe, settings, seed=0)
+        where = devices.resolve(device)
+        data = _unread(asked.dataset)
+        rows = [_estimated(asked.key.recipe, asked, data, where)]
+        plain = plan_fit(model, dataset, recipe, (*settings, *PLAIN), seed=0)
+        rows.append(_estimated("the same in float32", plain, data, where))
+        for name in _others(asked) if against is None else split_list(against):
+            try:
+                rows.append(_estimated(name, plan_fit(model, dataset, name, (), seed=0), data, where))
+            except JembenchError as error:
+                if against is not None:
+                    raise
+                click.echo(f"{name} is left out: {error}", err=True)
+    if format == "json":
+        print_json([row._asdict() for row in rows])
+    else:
+        click.echo(f"{model} on {dataset}, {devices.name(where)}")
+        headings = ("recipe", "model", "s/iteration", "iterations", "hours", "peak memory")
+        print_table(headings, [_texts(row) for row in rows])
+
+
+class Row(NamedTuple):
+    """What one training would cost."""
+
+    recipe: str
+    model: str
+    seconds: float  # an iteration
+    iterations: int
+    hours: float
+    memory: int  # bytes, 0: not known
+
+
+def _estimated(name: str, fit: FitPlan, data: Dataset, device: torch.device) -> Row:
+    from jembench.estimate import estimate
+
+    click.echo(f"timing {name} ...", err=True)
+    found = estimate(fit, data, device)
+    return Row(name, fit.key.model, found.seconds, found.iterations, found.hours, found.memory)
+
+
+def _texts(row: Row) -> tuple[str, ...]:
+    memory = f"{row.memory / 2**30:.1f} GiB" if row.memory else "not known"
+    return row.recipe, row.model, f"{row.seconds:.3g}", str(row.iterations), f"{row.hours:.3g}", memory
+
+
+def _others(asked: FitPlan) -> list[str]:
+    """Recipes for any dataset, or for this one."""
+    dataset = asked.dataset.component.name
+    known = [recipes.load(name) for name in recipes.names() if name != asked.recipe.name]
+    return [other.name for other in known if not other.default_for or dataset in other.default_for]
+
+
+def _unread(dataset: Resolved) -> Dataset:
+    """The dataset without its images: one that may be downloaded does not look for its files before it is read."""
+    arguments = dict(dataset.bound.arguments)
+    if "download" in arguments:
+        arguments["download"] = True
+    described: Dataset = dataset.factory(**arguments)
+    return described

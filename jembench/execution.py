@@ -1,0 +1,117 @@
+"""How a network is computed: its mode, the precision, the layout of its maps, compiled or as it is written.
+
+None of it changes what is computed but for rounding. Whatever cannot be had falls back, with one warning.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from typing import Any, Literal, ParamSpec, TypeVar
+
+import torch
+from torch import nn
+from torch.utils._pytree import tree_map
+
+from jembench.errors import Fallback
+from jembench.interfaces import DataSpec
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+Precision = Literal["float32", "bfloat16"]
+"""What the network computes in. Weights, energies, gradients and images are float32 in either case."""
+
+
+@contextmanager
+def mode(model: nn.Module, *, train: bool) -> Iterator[None]:
+    """Put every module into training or evaluation mode, and each back into its own afterwards."""
+    before = {module: module.training for module in model.modules()}
+    model.train(train)
+    try:
+        yield
+    finally:
+        for module, training in before.items():
+            module.training = training
+
+
+@contextmanager
+def frozen(model: nn.Module) -> Iterator[None]:
+    """No parameter requires a gradient for a while."""
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    for parameter in trained:
+        parameter.requires_grad_(False)
+    try:
+        yield
+    finally:
+        for parameter in trained:
+            parameter.requires_grad_()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Execution:
+    """The three choices, none of them left open."""
+
+    precision: Precision = "float32"
+    channels_last: bool = False
+    compiled: bool = False
+
+
+PLAIN = Execution()
+"""As PyTorch does it where nothing is said."""
+
+
+def autocast(precision: Precision, device: torch.device) -> AbstractContextManager[Any]:
+    """The network runs in that precision, whatever autocast the caller is in."""
+    return torch.autocast(device.type, torch.bfloat16, enabled=precision == "bfloat16")
+
+
+def lay_out(model: Any, data: DataSpec) -> bool:
+    """Lay the model's weights out channels-last, where convolutions are fastest; False if the network cannot bear it.
+
+    A network that flattens its maps with ``.view`` wants them contiguous, which shows when it is shown two images. Its
+    weights are then as before, and so are those of a model that shows neither logits nor energies.
+    """
+    device = next((p.device for p in model.parameters()), torch.device("cpu"))
+    look = getattr(model, "logits", None) or getattr(model, "energy", None)
+    if look is None:
+        return False
+    model.to(memory_format=torch.channels_last)
+    try:
+        with torch.no_grad(), mode(model, train=False):
+            look(torch.zeros(2, *data.shape, device=device))
+    except RuntimeError as error:
+        model.to(memory_format=torch.contiguous_format)
+        if "view size is not compatible" not in str(error):
+            raise
+        warnings.warn("The network flattens its maps with .view, which keeps it from its fastest layout.", Fallback, 1)
+        return False
+    return True
+
+
+def compiled(function: Callable[P, T]) -> Callable[P, T]:
+    """``function`` by ``torch.compile``, on a GPU with CUDA graphs; as it is, with one warning, where that fails."""
+    fast: Callable[P, T] | None = None
+    given_up = False
+
+    def call(*args: P.args, **kwargs: P.kwargs) -> T:
+        nonlocal fast, given_up
+        if not given_up:
+            try:
+                fast = fast or torch.compile(function, fullgraph=True, dynamic=False, mode="reduce-overhead")
+                return own(fast(*args, **kwargs))
+            except Exception as error:  # compilers fail in many ways; what is wrong with the function fails again below
+                fast, given_up = None, True
+                cause = f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
+                warnings.warn(f"Not compiled, which is slower but gives the same results ({cause}).", Fallback, 1)
+        return function(*args, **kwargs)
+
+    return call
+
+
+def own(value: T) -> T:
+    """Copies of what a CUDA graph has written, since its next replay writes there again."""
+    copied: T = tree_map(lambda leaf: leaf.clone() if isinstance(leaf, torch.Tensor) and leaf.is_cuda else leaf, value)
+    return copied

@@ -1,0 +1,70 @@
+"""A fit's checkpoints on disk: the start, and the last two. A kill or a full disk leaves those that were there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from jembench.errors import CheckpointError
+from jembench.training import checkpoint
+
+
+class Generations:
+    """The states of a fit, in its folder.
+
+    Two files take turns, so that the one before the newest is there too: the state of a run that is about to diverge
+    can look healthy, and going back to it would lead to the same end.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._turns = [folder / f"checkpoint-{turn}.safetensors" for turn in (0, 1)]
+        self._start = folder / "checkpoint-start.safetensors"
+
+    def write_start(self, state: Any) -> None:
+        """Keep the state before the first iteration, until :meth:`tidy`."""
+        checkpoint.write(self._start, state)
+
+    def write(self, state: Any, iteration: int) -> None:
+        """Keep a state in place of the older of the two.
+
+        Raises:
+            StoreError: if it cannot be written. Those that were there still are.
+        """
+        oldest = min(self._turns, key=lambda path: checkpoint.age_of(path) if path.exists() else -2)
+        checkpoint.write(oldest, state, age=iteration)
+
+    def newest(self) -> Any | None:
+        """The newest state that can be read; None if there never was one.
+
+        Raises:
+            CheckpointError: if there are files and none can be read.
+        """
+        failure = None
+        for path in self._newest_first():
+            try:
+                return checkpoint.read(path)
+            except CheckpointError as error:
+                failure = error
+        if failure:
+            raise failure
+        return None
+
+    def drop_newest(self) -> None:
+        """Forget the newest state, if there is another one."""
+        newest, *others = self._newest_first()
+        if others:
+            newest.unlink()
+
+    def tidy(self) -> None:
+        """Keep the newest state alone: the fit has come to its end."""
+        for path in self._newest_first()[1:]:
+            path.unlink()
+
+    def clear(self) -> None:
+        """Forget everything."""
+        for path in self._newest_first():
+            path.unlink()
+
+    def _newest_first(self) -> list[Path]:
+        turns = sorted((path for path in self._turns if path.exists()), key=checkpoint.age_of, reverse=True)
+        return [*turns, *([self._start] if self._start.exists() else [])]

@@ -1,0 +1,272 @@
+"""How the processes of a team come about: who starts them, and how they find one another.
+
+The same command line runs in every process. It was started by torchrun, by Slurm's ``srun``, or by hand with
+``--devices N``: then the process that is there starts the others. Lightning Fabric knows how each launcher numbers its
+processes, gives each one its device and joins them.
+
+The others are started here and not by Fabric, whose launcher repeats ``sys.argv`` of whatever program this is, lets
+them write to stdout, and kills the first process without a word if another one dies.
+
+Imports nothing heavy: Fabric and torch are imported once there is a team to be made.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from jembench.errors import ProcessLost, SpecError, Unavailable
+
+if TYPE_CHECKING:
+    import torch
+
+    from jembench.training.team import Team
+
+RANK = "JEMBENCH_RANK"
+"""The environment variable by which a process that was started here knows which it is."""
+
+GRACE = 10.0
+"""Seconds in which a process may find out by itself that another one has gone, before it is ended."""
+
+
+class Placement(NamedTuple):
+    """Which of how many processes this one is, and who has started them."""
+
+    rank: int = 0
+    size: int = 1
+    nodes: int = 1
+    launcher: Literal["", "jembench", "torchrun", "slurm"] = ""
+
+    @property
+    def started(self) -> bool:
+        """Whether all processes are there already: they wait for one another even if there is nothing to do."""
+        return self.launcher != ""
+
+
+class Joined(NamedTuple):
+    """The team, and the device of this process."""
+
+    team: Team
+    device: torch.device
+
+
+def placement(devices: int | None, environment: Mapping[str, str] = os.environ) -> Placement:
+    """Where this process stands.
+
+    Args:
+        devices: how many processes there are to be; None: as many as a launcher has started. With 1, each process of a
+            launcher works on its own.
+        environment: what launchers tell.
+
+    Raises:
+        SpecError: if a launcher has started another number.
+    """
+    found = _launched(devices, environment)
+    if devices == 1 or found is None:
+        return Placement(size=devices or 1)
+    if devices not in (None, found.size):
+        raise SpecError(
+            f"--devices is {devices}, but {found.launcher} has started {found.size} processes. Leave --devices out, or "
+            "give both the same number."
+        )
+    if found.size % found.nodes or (found.launcher == "slurm" and "SLURM_NTASKS_PER_NODE" not in environment):
+        raise SpecError(
+            f"{found.launcher} has started {found.size} processes on {found.nodes} machines. Start the same number on "
+            "each: torchrun --nproc-per-node N, srun --ntasks-per-node N."
+        )
+    return found if found.size > 1 else Placement()
+
+
+def _launched(devices: int | None, environment: Mapping[str, str]) -> Placement | None:
+    """What a launcher says, if there is one. An allocation of Slurm's without ``srun`` is none."""
+
+    def number(name: str) -> int:
+        return int(environment.get(name, "1"))
+
+    if RANK in environment:
+        return Placement(number(RANK), devices or 1, 1, "jembench")
+    if "TORCHELASTIC_RUN_ID" in environment:
+        return Placement(number("RANK"), number("WORLD_SIZE"), number("GROUP_WORLD_SIZE"), "torchrun")
+    if number("SLURM_STEP_NUM_TASKS") > 1 and environment.get("SLURM_JOB_NAME") not in ("bash", "interactive"):
+        return Placement(number("SLURM_PROCID"), number("SLURM_STEP_NUM_TASKS"), number("SLURM_NNODES"), "slurm")
+    return None
+
+
+@contextmanager
+def joined(place: Placement, device: str, arguments: Sequence[str]) -> Iterator[Joined]:
+    """Be one of the team until the end of the context. A process that nobody has started starts the others.
+
+    Args:
+        place: where this process stands.
+        device: what ``--device`` says: in a team a kind of device, of which every process has its own.
+        arguments: the command line to be repeated, without the program.
+
+    Raises:
+        Unavailable: if Lightning Fabric or a device is missing.
+        SpecError: if the device is one for all.
+        ProcessLost: if a process has gone.
+    """
+    if place.size == 1:
+        from jembench import devices
+        from jembench.training.team import ALONE
+
+        yield Joined(ALONE, devices.resolve(device))
+        return
+    _check_fabric()
+    kind = _kind(device, place)
+    with _process_kept(), _company(place, arguments):
+        own = _join(place, kind)
+        from jembench.training.team import Processes
+
+        team = Processes()
+        try:
+            yield Joined(team, own)
+        except ProcessLost:
+            raise
+        except Exception:
+            if place.rank == 0:
+                team.leave()
+            raise
+        team.leave()
+
+
+def _check_fabric() -> None:
+    try:
+        import lightning_fabric  # noqa: F401
+    except ImportError as error:
+        raise Unavailable(
+            f"Several processes join through Lightning Fabric, which cannot be imported here ({error}). "
+            'Install it: pip install "jembench[parallel]"'
+        ) from error
+
+
+def _kind(device: str, place: Placement) -> str:
+    """What kind of device each process has one of, in Fabric's words."""
+    import torch
+
+    from jembench import devices
+
+    found = devices.resolve(device)
+    if ":" in device or found.type not in ("cpu", "cuda"):
+        raise SpecError(
+            f"--device is {device}, and --devices asks for {place.size} of a kind. Write --device cuda or --device cpu."
+        )
+    here = place.size // place.nodes
+    if found.type == "cuda" and torch.cuda.device_count() < here:
+        raise Unavailable(
+            f"{here} processes need a GPU each, and torch {torch.__version__} finds {torch.cuda.device_count()} that "
+            "each of them can use. Take fewer with --devices, or let every process see all GPUs of its machine."
+        )
+    return found.type
+
+
+@contextmanager
+def _process_kept() -> Iterator[None]:
+    """Joining a team sets environment variables and the number of threads: afterwards both are as before."""
+    import torch
+
+    environment, threads = dict(os.environ), torch.get_num_threads()
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(environment)
+        torch.set_num_threads(threads)
+
+
+def _join(place: Placement, kind: str) -> torch.device:
+    """Find the others; gives the device of this process. The CPU's cores are shared out among the processes."""
+    from lightning_fabric import Fabric
+    from lightning_fabric.plugins.environments.lightning import LightningEnvironment
+    from lightning_fabric.plugins.environments.slurm import SLURMEnvironment
+    from lightning_fabric.plugins.environments.torchelastic import TorchElasticEnvironment
+
+    logging.getLogger("lightning_fabric").setLevel(logging.WARNING)
+    launchers = {"torchrun": TorchElasticEnvironment, "slurm": SLURMEnvironment}
+    try:
+        fabric = Fabric(
+            accelerator=kind,
+            strategy="ddp",
+            devices=place.size // place.nodes,
+            num_nodes=place.nodes,
+            plugins=[launchers.get(place.launcher, LightningEnvironment)()],
+        )
+        fabric.launch()
+    except RuntimeError as error:
+        raise ProcessLost(
+            f"The {place.size} processes that are to train together have not found one another ({error})."
+        ) from error
+    return fabric.device
+
+
+@contextmanager
+def _company(place: Placement, arguments: Sequence[str]) -> Iterator[None]:
+    """Start the other processes, if nobody has; see to it that none of them outlives another one.
+
+    A launcher that is not ours sees to that itself.
+    """
+    if place.launcher == "jembench":
+        threading.Thread(target=_end_with_the_first, daemon=True).start()
+    if place.started:
+        yield
+        return
+    os.environ.update(_addresses(place))
+    others = [_start(rank, arguments) for rank in range(1, place.size)]
+    ended = threading.Event()
+    for process in others:
+        threading.Thread(target=_end_with, args=(process, ended), daemon=True).start()
+    try:
+        yield
+        for process in others:
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(GRACE)
+    finally:
+        ended.set()
+        for process in others:
+            process.kill()
+            process.communicate()
+
+
+def _addresses(place: Placement) -> dict[str, str]:
+    """What the processes of this machine find one another by, as Fabric wants to be told."""
+    from lightning_fabric.plugins.environments.lightning import find_free_network_port
+
+    port = str(find_free_network_port())
+    whereabouts = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "NODE_RANK": "0"}
+    return {**whereabouts, "LOCAL_RANK": "0", "WORLD_SIZE": str(place.size)}
+
+
+def _start(rank: int, arguments: Sequence[str]) -> subprocess.Popen[bytes]:
+    """Another process of the same command. An interrupt from the keyboard reaches the first process alone."""
+    return subprocess.Popen(
+        [sys.executable, "-P", "-m", "jembench.cli.main", *arguments],
+        env={**os.environ, RANK: str(rank), "LOCAL_RANK": str(rank)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+
+
+def _end_with(process: subprocess.Popen[bytes], ended: threading.Event) -> None:
+    """End the first process when another one has gone and it has not noticed: it may wait for it in a driver."""
+    process.wait()
+    if not ended.wait(GRACE):
+        print(
+            "Error: A process that trained with this one has ended too early. The same command goes on from the last "
+            "checkpoint.",
+            file=sys.stderr,
+            flush=True,
+        )
+        os._exit(ProcessLost.exit_code)
+
+
+def _end_with_the_first() -> None:
+    """End when the first process does, however it does: it holds the other end of stdin, and never writes to it."""
+    os.read(0, 1)
+    os._exit(ProcessLost.exit_code)

@@ -1,0 +1,115 @@
+"""Optimisers, and the two things that recipes put around them: sharpness-aware steps and averages of the weights."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from jembench.training.recipe import Optimizer
+
+TINY = 1e-12
+
+
+def make_optimizer(model: nn.Module, options: Optimizer) -> torch.optim.Optimizer:
+    """The recipe's optimiser over all parameters of the model, each step one pass over the memory (fused)."""
+    rate, decay = options.learning_rate, options.weight_decay
+    if options.name == "sgd":
+        return torch.optim.SGD(model.parameters(), rate, momentum=options.momentum, weight_decay=decay, fused=True)
+    first, second = options.betas
+    return torch.optim.Adam(model.parameters(), rate, betas=(first, second), weight_decay=decay, fused=True)
+
+
+def load_optimizer(optimizer: torch.optim.Optimizer, state: Mapping[str, Any]) -> None:
+    """Take over an optimiser's state, its tensors laid out in memory as their parameters are.
+
+    Fused steps walk through the memory of both alike: a momentum in another layout would be another weight's.
+    """
+    optimizer.load_state_dict(dict(state))
+    for parameter, values in optimizer.state.items():
+        for name, value in values.items():
+            if isinstance(value, Tensor) and value.shape == parameter.shape:
+                values[name] = torch.empty_like(parameter, dtype=value.dtype, device=value.device).copy_(value)
+
+
+@contextmanager
+def at_the_sharpest(model: nn.Module, radius: float, *, adaptive: bool) -> Iterator[None]:
+    """Move the weights, along their gradients, to where the loss within a ball is about highest; back at the end.
+
+    The gradient that is computed inside is the one that the optimiser then follows: sharpness-aware minimisation (Foret
+    et al., 2021), w + rho g / |g|. Adaptive measures the ball relative to each weight (ASAM; Kwon et al., 2021):
+    w + rho w^2 g / |w g|; SADA-JEM uses it with rho = 2.
+
+    Args:
+        model: its parameters' ``grad`` are of the loss at the weights.
+        radius: rho, above 0.
+        adaptive: whether ASAM.
+    """
+    weights = list(model.parameters())
+    before = [weight.detach().clone() for weight in weights]
+    with torch.no_grad():
+        scales = [weight.abs() if adaptive else torch.ones_like(weight) for weight in before]
+        gradients = [torch.zeros_like(weight) if weight.grad is None else weight.grad for weight in weights]
+        scaled = [scale * gradient for scale, gradient in zip(scales, gradients, strict=True)]
+        length = torch.stack([part.norm() for part in scaled]).norm() + TINY
+        for weight, scale, part in zip(weights, scales, scaled, strict=True):
+            weight.add_(scale * part * (radius / length))
+    try:
+        yield
+    finally:
+        with torch.no_grad():
+            for weight, value in zip(weights, before, strict=True):
+                weight.copy_(value)
+
+
+class WeightAverage:
+    """The exponential moving average of a model's weights: less noisy than the weights of any one iteration.
+
+    The decay grows from .1 at the first step to its value, so that the initial weights are soon forgotten.
+
+    Args:
+        model: whose state, buffers included, is averaged.
+        decay: in [0, 1).
+    """
+
+    def __init__(self, model: nn.Module, decay: float) -> None:
+        self.decay = decay
+        self.updates = 0
+        self.state = {name: value.detach().clone() for name, value in model.state_dict().items()}
+
+    @torch.no_grad()
+    def update(self, model: nn.Module) -> None:
+        """Move towards the model's present weights."""
+        self.updates += 1
+        weight = 1 - min(self.decay, self.updates / (self.updates + 9))
+        current = model.state_dict()
+        smooth = [name for name, value in self.state.items() if value.is_floating_point()]
+        torch._foreach_lerp_([self.state[name] for name in smooth], [current[name] for name in smooth], weight)
+        for name in self.state.keys() - set(smooth):
+            self.state[name].copy_(current[name])
+
+    @contextmanager
+    def in_place_of(self, model: nn.Module) -> Iterator[None]:
+        """The model has the averaged weights for a while."""
+        own = {name: value.clone() for name, value in model.state_dict().items()}
+        model.load_state_dict(self.state)
+        try:
+            yield
+        finally:
+            model.load_state_dict(own)
+
+    def state_dict(self) -> dict[str, object]:
+        """The average and how many weights it is of."""
+        return {"updates": self.updates, "state": dict(self.state)}
+
+    def load_state_dict(self, state: Mapping[str, object]) -> None:
+        """Go on from a former average."""
+        averages, updates = state["state"], state["updates"]
+        assert isinstance(averages, dict)
+        assert isinstance(updates, int)
+        for name, value in self.state.items():
+            value.copy_(averages[name])
+        self.updates = updates

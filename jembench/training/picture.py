@@ -1,0 +1,55 @@
+"""The picture of a training run: energies of data and samples over time, and where the guard stepped in."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from jembench.files import write_atomically
+from jembench.training.guard import HIGHEST, HIGHEST_START
+
+_CURVES = {
+    "energy_data": "E(x) of data, mean",
+    "energy_samples": "E(x) of samples, mean",
+    "joint_energy_data": "E(x, y) of data, mean",
+    "joint_energy_samples": "E(x, y) of samples, mean",
+    HIGHEST: "sample of the highest energy",
+    HIGHEST_START: "random start of the highest energy",
+}
+
+
+def draw_energies(history: Sequence[Mapping[str, float]], title: str, path: Path) -> None:
+    """Write a PNG of a fit's history, abandoned attempts included; nothing if there are no energies.
+
+    The scale is linear within 10 nats and logarithmic beyond, so that both training and divergence are seen.
+    """
+    from matplotlib.figure import Figure  # half a second, which only those pay who train
+
+    curves = [name for name in _CURVES if any(name in row for row in history)]
+    if not curves:
+        return
+    figure = Figure(figsize=(8, 4.5), layout="constrained")
+    axes = figure.subplots()
+    attempts = sorted({row["attempt"] for row in history})
+    for color, name in enumerate(curves):
+        for attempt in attempts:
+            rows = [row for row in history if row["attempt"] == attempt and name in row]
+            axes.plot(
+                [row["iteration"] for row in rows],
+                [row[name] for row in rows],
+                color=f"C{color}",
+                linewidth=1.2 if name.endswith(("data", "samples")) else 0.6,
+                label=_CURVES[name] if attempt == attempts[0] else None,
+            )
+    for attempt in attempts[1:]:
+        start = min(row["iteration"] for row in history if row["attempt"] == attempt)
+        axes.axvline(start, color="black", linewidth=0.6, linestyle=":")
+    axes.set_yscale("symlog", linthresh=10)
+    axes.set_xlabel("iteration")
+    axes.set_ylabel("energy, nats")
+    axes.set_title(title, fontsize=9)
+    axes.legend(fontsize=8, frameon=False)
+    stream = io.BytesIO()
+    figure.savefig(stream, format="png", dpi=120)
+    write_atomically(path, lambda file: file.write(stream.getvalue()))

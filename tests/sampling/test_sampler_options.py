@@ -1,0 +1,70 @@
+"""What the registered samplers make of their spec strings."""
+
+import pytest
+
+from jembench import registry
+from jembench.errors import SpecError
+from jembench.interfaces import DataSpec, Informed, Sampler
+from jembench.sampling.sgld import Langevin
+from jembench.sampling.starts import ClassGaussianStart, UniformStart
+
+DATA = DataSpec(name="toy", shape=(1, 2, 2), num_classes=5, bounds=(-0.5, 2.0))
+
+
+def make(text):
+    return registry.resolve("samplers", text).make(DATA)
+
+
+@pytest.mark.parametrize("name", ["sgld", "pcd"])
+def test_nothing_is_clipped_or_bounded_and_chains_start_at_noise_unless_asked_for(name):
+    plain, asked = make(name), make(f"{name}:clip=1,bounded=true,start=class-gaussian,noise=0")
+    assert (plain.langevin.clip, plain.langevin.bounds) == (None, None)
+    assert isinstance(plain.starts, UniformStart)
+    assert (asked.langevin.clip, asked.langevin.bounds) == (1.0, DATA.bounds)
+    assert isinstance(asked.starts, ClassGaussianStart)
+
+
+@pytest.mark.parametrize("name", ["sgld", "pcd", "proximal"])
+def test_samplers_keep_the_protocols(name):
+    assert isinstance(make(name), Sampler)
+    assert isinstance(make(name), Informed)
+
+
+def test_an_option_that_is_left_out_and_one_given_its_default_are_the_same():
+    given = registry.resolve("samplers", "pcd:clip=none,bounded=false,start=uniform")
+    assert given.bound.identity == registry.resolve("samplers", "pcd").bound.identity
+    assert str(given.bound) == "pcd"
+    assert str(registry.resolve("samplers", "pcd:clip=1,bounded=yes").bound) == "pcd:bounded=true,clip=1.0"
+
+
+def test_the_proximal_sampler_is_that_of_jem_plus_plus_by_default():
+    sampler = make("proximal")
+    assert sampler.langevin == Langevin(steps=10, step_size=1.0, noise=0.0, clip=1.0, bounds=DATA.bounds)
+    assert (sampler.steps, sampler.buffer.size, sampler.reinit) == (10, 10_000, 0.05)
+    assert isinstance(sampler.starts, ClassGaussianStart)
+    assert isinstance(make("proximal:start=uniform").starts, UniformStart)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("sgld:steps=0", "steps of sgld is 0; it must be at least 1."),
+        ("sgld:noise=-0.1", "noise of sgld is -0.1; it must be at least 0."),
+        ("pcd:step_size=0", "step_size of pcd is 0.0; it must be greater than 0."),
+        ("pcd:clip=0", "clip of pcd is 0.0; it must be greater than 0."),
+        ("sgld:clip=-1", "clip of sgld is -1.0; it must be greater than 0."),
+        ("pcd:buffer=0", "buffer of pcd is 0; it must be at least 1."),
+        ("pcd:reinit=5", "reinit of pcd is 5.0; it must be a probability, from 0 to 1."),
+        ("proximal:reinit=-0.1", "reinit of proximal is -0.1; it must be a probability, from 0 to 1."),
+        ("proximal:outer=0", "outer of proximal is 0; it must be at least 1."),
+        ("proximal:inner=0", "inner of proximal is 0; it must be at least 1."),
+        ("proximal:step_size=-0.2", "step_size of proximal is -0.2; it must be greater than 0."),
+        ("proximal:clip=0", "clip of proximal is 0.0; it must be greater than 0."),
+        ("pcd:start=gaussian", "start of pcd is 'gaussian'; it must be one of uniform, class-gaussian."),
+        ("pcd:clip=high", "clip of pcd is 'high'; it must be a finite number, for example 0.1, 1e-4 or 8/255."),
+    ],
+)
+def test_an_option_that_makes_no_sense_is_named(text, message):
+    with pytest.raises(SpecError) as caught:
+        make(text)
+    assert str(caught.value) == message

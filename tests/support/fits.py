@@ -1,0 +1,54 @@
+"""What tests of whole fits share: their files, kills, and losses that go wrong on purpose."""
+
+import csv
+
+import torch
+
+from jembench.training import checkpoint
+from jembench.training.generations import Generations
+
+ENOUGH = {"guard.ladder": "[]"}
+"""The first divergence is the end."""
+
+
+def weights(folder):
+    return checkpoint.read(folder / "model.safetensors")
+
+
+def rows(folder):
+    with (folder / "history.csv").open() as stream:
+        return list(csv.DictReader(stream))
+
+
+def newest(folder):
+    """The iteration of the newest state."""
+    return Generations(folder).newest()["trainer"]["iteration"]
+
+
+def assert_equal_weights(folder, other):
+    found, expected = weights(folder), weights(other)
+    assert found.keys() == expected.keys()
+    for name, value in found.items():
+        assert torch.equal(value, expected[name]), name
+
+
+class Killed(BaseException):
+    """As good as a kill: nothing catches it."""
+
+
+def kill(*_):
+    raise Killed
+
+
+def not_a_number(loss):
+    return loss._replace(total=loss.total * float("nan"))
+
+
+def rig(trainer, places, change=not_a_number):
+    """Change the loss in those iterations, each given as (attempt, iteration)."""
+
+    def watch(batch, negatives, loss):
+        return change(loss) if (trainer.adjustment.seeds, trainer.iteration + 1) in places else loss
+
+    trainer.model.watch = watch
+    return trainer

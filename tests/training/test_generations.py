@@ -1,0 +1,135 @@
+"""The start and the last two states of a fit: which is read, and what is left after a kill."""
+
+import errno
+import os
+
+import pytest
+import torch
+
+from jembench.errors import CheckpointError, StoreError
+from jembench.training import checkpoint
+from jembench.training.generations import Generations
+
+TURNS = "checkpoint-0.safetensors", "checkpoint-1.safetensors"
+START = "checkpoint-start.safetensors"
+
+
+def state(number):
+    return {"number": number, "weights": torch.full((100,), float(number))}
+
+
+@pytest.fixture
+def generations(tmp_path):
+    """After the start and the iterations 10, 20, 30."""
+    generations = Generations(tmp_path)
+    generations.write_start(state(0))
+    for number in (10, 20, 30):
+        generations.write(state(number), number)
+    return generations
+
+
+def files(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def tear(path):
+    path.write_bytes(path.read_bytes()[:-50])
+
+
+def holder(folder, number):
+    """The file that a state lies in."""
+    (path,) = [folder / name for name in TURNS if checkpoint.age_of(folder / name) == number]
+    return path
+
+
+def test_nothing_was_ever_written(tmp_path):
+    assert Generations(tmp_path).newest() is None
+
+
+def test_a_start_alone(tmp_path):
+    generations = Generations(tmp_path)
+    generations.write_start(state(0))
+    assert generations.newest()["number"] == 0
+
+
+def test_the_last_two_and_the_start_are_kept(generations, tmp_path):
+    assert files(tmp_path) == [*TURNS, START]
+    found = []
+    for _ in range(4):
+        found.append(generations.newest()["number"])
+        generations.drop_newest()
+    assert found == [30, 20, 0, 0]  # the start is never dropped
+    assert files(tmp_path) == [START]
+
+
+def test_another_process_finds_the_same(generations, tmp_path):
+    again = Generations(tmp_path)
+    newest = again.newest()
+    assert newest["number"] == 30
+    assert torch.equal(newest["weights"], torch.full((100,), 30.0))
+    again.write(state(40), 40)
+    again.drop_newest()
+    assert again.newest()["number"] == 30
+
+
+def test_what_was_dropped_gives_its_place_to_the_next(generations):
+    generations.drop_newest()
+    generations.write(state(25), 25)
+    assert generations.newest()["number"] == 25
+    generations.drop_newest()
+    assert generations.newest()["number"] == 20
+
+
+@pytest.mark.parametrize(
+    "damage", [tear, lambda path: path.write_bytes(b""), lambda path: path.write_bytes(b"torn" * 9)]
+)
+def test_a_torn_newest_state_falls_back_to_the_one_before(generations, tmp_path, damage):
+    damage(holder(tmp_path, 30))
+    assert generations.newest()["number"] == 20
+    generations.write(state(30), 30)  # takes the torn one's place
+    assert generations.newest()["number"] == 30
+    generations.drop_newest()
+    assert generations.newest()["number"] == 20
+
+
+def test_both_torn_falls_back_to_the_start(generations, tmp_path):
+    for name in TURNS:
+        tear(tmp_path / name)
+    assert generations.newest()["number"] == 0
+
+
+def test_all_torn_is_an_error_that_says_what_to_do(generations, tmp_path):
+    for name in (*TURNS, START):
+        tear(tmp_path / name)
+    with pytest.raises(CheckpointError, match=r"is not a readable checkpoint .*Remove the file"):
+        generations.newest()
+    assert files(tmp_path) == [*TURNS, START]
+
+
+def test_the_end_keeps_the_newest_alone(generations, tmp_path):
+    kept = holder(tmp_path, 30).name
+    generations.tidy()
+    assert files(tmp_path) == [kept]
+    assert generations.newest()["number"] == 30
+    generations.tidy()
+    assert generations.newest()["number"] == 30
+
+
+def test_a_new_beginning_forgets_everything_of_its_own(generations, tmp_path):
+    (tmp_path / "history.csv").write_text("loss")
+    generations.clear()
+    assert files(tmp_path) == ["history.csv"]
+    assert generations.newest() is None
+    generations.clear()
+
+
+def test_a_full_disk_keeps_what_was_there(generations, tmp_path, monkeypatch):
+    def full(source, target):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    before = {name: (tmp_path / name).read_bytes() for name in files(tmp_path)}
+    monkeypatch.setattr(os, "replace", full)
+    with pytest.raises(StoreError, match=r"No space left on device.*free some space"):
+        generations.write(state(40), 40)
+    assert {name: (tmp_path / name).read_bytes() for name in files(tmp_path)} == before
+    assert generations.newest()["number"] == 30

@@ -1,0 +1,284 @@
+"""Fits that diverge: what the guard notices, where it goes back to, and what it does about it."""
+
+import json
+
+import pytest
+import torch
+from fits import ENOUGH, Killed, assert_equal_weights, kill, newest, not_a_number, rig, rows, weights
+from torch import nn
+
+from jembench.errors import Diverged
+from jembench.training.fit import fit
+from jembench.training.generations import Generations
+from jembench.training.guard import Intervention
+from jembench.training.loop import Validation
+
+pytestmark = pytest.mark.usefixtures("pictures")
+
+
+# --- divergence that ends a fit ---------------------------------------------------------------------------------------
+
+
+def test_divergence_stops_with_a_reason_and_keeps_the_last_good_checkpoint(make_trainer, tmp_path):
+    trainer = rig(make_trainer(**ENOUGH), {(0, 19)})
+    with pytest.raises(Diverged, match=r"^Training diverged: at iteration 20 loss was nan\..* ladder is empty\."):
+        fit(trainer, tmp_path)
+    assert newest(tmp_path) == 16
+    assert all(value.isfinite().all() for value in weights(tmp_path).values())
+    assert rows(tmp_path)[-1]["loss"] == "nan"
+
+
+def test_a_loss_beyond_all_bounds_is_divergence(make_trainer, tmp_path):
+    trainer = rig(make_trainer(**ENOUGH), {(0, 3)}, lambda loss: loss._replace(total=loss.total * 1e12))
+    with pytest.raises(Diverged, match="at iteration 4 loss was"):
+        fit(trainer, tmp_path)
+
+
+class Cliff(nn.Module):
+    """Smooth images, as the data are, have logits that are 100 higher: p(y|x) is as it was."""
+
+    def __init__(self):
+        super().__init__()
+        self.net = nn.Sequential(nn.Flatten(), nn.Linear(16, 3))
+
+    def forward(self, x):
+        return self.net(x) + 100 * (x.flatten(1).std(dim=1, keepdim=True) < 0.3)
+
+
+def test_a_collapse_that_an_energy_penalty_hides_is_divergence(make_trainer, tmp_path):
+    hidden = {"net": Cliff, "energy_l2": 1e-3, "epochs": 20}
+    unguarded = fit(make_trainer(**hidden, **{"guard.gap": 1e6, "guard.outlier": 1e6}), tmp_path / "unguarded")
+    assert unguarded.validation_accuracy == 1.0
+    assert all(abs(row["loss"]) < 1e4 for row in unguarded.history)
+    with pytest.raises(Diverged, match=r"at iteration 4 E\(data\) was -\d+\.\d and E\(samples\) -?\d\.\d\."):
+        fit(make_trainer(**hidden, **ENOUGH), tmp_path / "guarded")
+
+
+# --- divergence that is mended ----------------------------------------------------------------------------------------
+
+
+def test_it_goes_back_to_the_newest_state_with_other_randomness(make_trainer, tmp_path):
+    trainer, told, seen = make_trainer(), [], {}
+
+    def watch(batch, negatives, loss):
+        place = trainer.adjustment.seeds, trainer.iteration + 1
+        seen[place] = batch, trainer.model.net[1].weight.detach().clone()
+        return not_a_number(loss) if place == (0, 19) else loss
+
+    trainer.model.watch = watch
+    fitted = fit(trainer, tmp_path, tell=told.append)
+    intervention = Intervention(iteration=20, reason="loss was nan", returned_to=16, remedy="seed")
+    assert fitted.interventions == [intervention]
+    assert told == [f"training diverged: {intervention}"]
+    assert json.loads((tmp_path / "interventions.json").read_text()) == [intervention._asdict()]
+    (before, start), (after, again) = seen[0, 17], seen[1, 17]
+    assert torch.equal(start, again)
+    assert not torch.equal(before.x, after.x)
+    assert not torch.equal(before.x_labelled, after.x_labelled)
+    # The abandoned window stays on record, and its time counts.
+    assert [(row["attempt"], row["iteration"]) for row in fitted.history] == [
+        *[(0, iteration) for iteration in (4, 8, 12, 16, 20)],
+        *[(1, iteration) for iteration in (20, 24, 28, 32, 36)],
+    ]
+    assert fitted.seconds == pytest.approx(sum(4 * row["seconds"] for row in fitted.history))
+    assert len(rows(tmp_path)) == 10
+    assert all(value.isfinite().all() for value in weights(tmp_path).values())
+    assert len(list(tmp_path.glob("checkpoint-*"))) == 1
+
+
+def test_without_progress_it_goes_back_further_each_time(make_trainer, tmp_path):
+    trainer = rig(make_trainer(), {(0, 19), (1, 17), (2, 10), (3, 3)})
+    fitted = fit(trainer, tmp_path)
+    assert [(each.iteration, each.returned_to, each.remedy) for each in fitted.interventions] == [
+        (20, 16, "seed"),
+        (20, 8, "steps"),
+        (12, 0, "rate"),
+        (4, 0, "energy_l2"),
+    ]
+    assert trainer.iteration == 36
+
+
+def test_progress_makes_the_newest_state_a_good_one_again(make_trainer, tmp_path):
+    trainer = rig(make_trainer(), {(0, 19), (1, 27), (2, 27), (3, 19)})
+    fitted = fit(trainer, tmp_path)
+    assert [each.returned_to for each in fitted.interventions] == [16, 24, 16, 0]
+
+
+def test_every_rung_of_the_ladder_is_in_force(make_trainer, tmp_path):
+    """What each attempt really did: its sampling steps, its rate, and the penalty in its loss."""
+    trainer = make_trainer()
+    gradient, steps, found = trainer.grad_energy, [], {}
+
+    def counting(x, y):
+        steps.append(1)
+        return gradient(x, y)
+
+    def watch(batch, negatives, loss):
+        attempt = trainer.adjustment.seeds
+        found.setdefault(attempt, []).append((len(steps), trainer.optimizer.param_groups[0]["lr"], loss))
+        steps.clear()
+        return not_a_number(loss) if attempt < 4 and trainer.iteration == 2 else loss
+
+    trainer.grad_energy, trainer.model.watch = counting, watch
+    fitted = fit(trainer, tmp_path)
+    assert [each.remedy for each in fitted.interventions] == ["seed", "steps", "rate", "energy_l2"]
+    assert [{taken for taken, _, _ in found[attempt][1:]} for attempt in range(5)] == [{3}, {3}, {6}, {6}, {6}]
+    rates = [{round(rate, 9) for _, rate, _ in found[attempt]} for attempt in range(5)]
+    assert rates == [{0.01}] * 3 + [{0.003}] * 2
+    for row, losses in ((fitted.history[4], found[4][:4]),):
+        assert (row["attempt"], row["iteration"]) == (4, 4)
+        penalties = [
+            0.1 * (loss.energies.data.square().mean() + loss.energies.samples.square().mean()).item()
+            for _, _, loss in losses
+        ]
+        plain = [loss.total.item() for _, _, loss in losses]
+        assert row["loss"] == pytest.approx((sum(plain) + sum(penalties)) / 4, rel=1e-5)
+        assert sum(penalties) > 0.01
+
+
+def test_the_ladder_s_end_tells_all_that_was_tried(make_trainer, tmp_path):
+    ladder = {"guard.ladder": '["seed","steps","rate","energy_l2"]'}
+    trainer = rig(make_trainer(**ladder), {(attempt, 3) for attempt in range(9)})
+    with pytest.raises(Diverged) as caught:
+        fit(trainer, tmp_path)
+    assert (
+        "Training diverged: at iteration 4 loss was nan. The guard had tried "
+        "at iteration 4 loss was nan; back to 0 with a new seed"
+        "; at iteration 4 loss was nan; back to 0 with 2 times the sampling steps"
+        "; at iteration 4 loss was nan; back to 0 with 0.3 times the learning rate"
+        "; at iteration 4 loss was nan; back to 0 with energy_l2 = 0.1"
+        ". The energies are in"
+    ) in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert [row["attempt"] for row in rows(tmp_path)] == ["0", "1", "2", "3", "4"]
+    with pytest.raises(Diverged, match=r"energy_l2 = 0\.1"):  # and again, without climbing it anew
+        fit(rig(make_trainer(**ladder), {(4, 3)}), tmp_path)
+    assert len(json.loads((tmp_path / "interventions.json").read_text())) == 4
+
+
+def test_a_model_without_chains_has_a_shorter_ladder(make_trainer, toy_models, tmp_path):
+    trainer = rig(make_trainer(toy_models["classifier"]), {(0, 3), (1, 3)})
+    fitted = fit(trainer, tmp_path)
+    assert [each.remedy for each in fitted.interventions] == ["seed", "rate"]
+    assert trainer.learning_rate == pytest.approx(0.003)
+
+
+TWICE = {(0, 19), (1, 17), (2, 10)}
+
+
+@pytest.mark.parametrize("interventions", [1, 2, 3])
+def test_killed_after_an_intervention_it_goes_on_with_the_remedy(make_trainer, tmp_path, interventions):
+    """Between the intervention and the next checkpoint."""
+    told = []
+
+    def kill_at(text):
+        told.append(text)
+        if len(told) == interventions:
+            raise Killed
+
+    straight = fit(rig(make_trainer(), TWICE), tmp_path / "straight")
+    assert len(straight.interventions) == 3
+    with pytest.raises(Killed):
+        fit(rig(make_trainer(), TWICE), tmp_path / "killed", tell=kill_at)
+    resumed = fit(rig(make_trainer(), TWICE), tmp_path / "killed")
+    assert resumed.interventions == straight.interventions
+    assert resumed.iteration == straight.iteration
+    assert resumed.validation_accuracy == straight.validation_accuracy
+    assert_equal_weights(tmp_path / "straight", tmp_path / "killed")
+
+
+def test_killed_while_the_next_checkpoint_is_written(make_trainer, tmp_path, monkeypatch):
+    straight = fit(rig(make_trainer(), {(0, 19)}), tmp_path / "straight")
+    trainer, write = rig(make_trainer(), {(0, 19)}), Generations.write
+    with monkeypatch.context() as patch:
+        patch.setattr(Generations, "write", lambda *them: kill() if trainer.adjustment.seeds else write(*them))
+        with pytest.raises(Killed):
+            fit(trainer, tmp_path / "killed")
+    assert trainer.iteration == 24
+    resumed = fit(rig(make_trainer(), {(0, 19)}), tmp_path / "killed")
+    assert resumed.interventions == straight.interventions
+    assert_equal_weights(tmp_path / "straight", tmp_path / "killed")
+
+
+def test_killed_before_an_intervention_is_on_disk_it_is_made_again(make_trainer, tmp_path, monkeypatch):
+    straight = fit(rig(make_trainer(), {(0, 19)}), tmp_path / "straight")
+    with monkeypatch.context() as patch:
+        patch.setattr("jembench.training.fit.write_json", kill)
+        with pytest.raises(Killed):
+            fit(rig(make_trainer(), {(0, 19)}), tmp_path / "killed")
+    assert fit(rig(make_trainer(), {(0, 19)}), tmp_path / "killed").interventions == straight.interventions
+    assert_equal_weights(tmp_path / "straight", tmp_path / "killed")
+
+
+# --- the chosen model -------------------------------------------------------------------------------------------------
+
+ACCURACY = {0: {8: 0.9, 16: 0.8, 24: 0.95}, 1: {}, 2: {16: 0.8, 24: 0.85, 32: 0.5, 36: 0.5}}
+"""Of the attempts that reach an iteration. In the second attempt the state of 24 turns out to be a bad one."""
+
+LEADS_ASTRAY = {(0, 27), (1, 25)}
+
+
+def choosy(trainer, seen, accuracy=ACCURACY):
+    """Validation finds what the test wants, and notes the weights that it looked at."""
+
+    def validate():
+        place = trainer.adjustment.seeds, trainer.iteration
+        seen[place] = trainer.model.net[1].weight.detach().clone()
+        return Validation(accuracy[place[0]][place[1]], 1.0)
+
+    trainer.validate = validate
+    return trainer
+
+
+@pytest.mark.parametrize("killed", [False, True])
+@pytest.mark.parametrize(("at_24", "expected"), [(0.85, (24, 0.85)), (0.75, (16, 0.8))])
+def test_the_chosen_model_is_never_of_a_state_that_was_given_up(make_trainer, tmp_path, killed, at_24, expected):
+    accuracy = {**ACCURACY, 2: {**ACCURACY[2], 24: at_24}}
+    seen, told = {}, []
+
+    def make():
+        return choosy(rig(make_trainer(), LEADS_ASTRAY), seen, accuracy)
+
+    def kill_at_second(text):
+        told.append(text)
+        if len(told) == 2:
+            raise Killed
+
+    if killed:
+        with pytest.raises(Killed):
+            fit(make(), tmp_path, tell=kill_at_second)
+    fitted = fit(make(), tmp_path)
+    assert [each.returned_to for each in fitted.interventions] == [24, 16]
+    assert (fitted.iteration, fitted.validation_accuracy) == expected
+    assert torch.equal(weights(tmp_path)["net.1.weight"], seen[2, fitted.iteration])
+
+
+def test_back_at_the_start_nothing_is_chosen(make_trainer, tmp_path):
+    accuracy = {0: {8: 0.99}, 1: {}, 2: {8: 0.2, 16: 0.1, 24: 0.1, 32: 0.1, 36: 0.1}}
+    seen = {}
+    fitted = fit(choosy(rig(make_trainer(), {(0, 10), (1, 10)}), seen, accuracy), tmp_path)
+    assert [each.returned_to for each in fitted.interventions] == [8, 0]
+    assert (fitted.iteration, fitted.validation_accuracy) == (8, 0.2)
+    assert torch.equal(weights(tmp_path)["net.1.weight"], seen[2, 8])
+
+
+# --- the guard's look -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["jem", "factored"])
+def test_the_guard_s_look_changes_nothing(name, make_trainer, toy_models, tmp_path):
+    wide = {"guard.gap": 1e9, "guard.outlier": 1e9}
+    blind = make_trainer(toy_models[name])
+    blind.highest_start = lambda: None
+    fit(blind, tmp_path / "blind")
+    fit(make_trainer(toy_models[name], **ENOUGH), tmp_path / "narrow")
+    fit(make_trainer(toy_models[name], **wide), tmp_path / "wide")
+    assert_equal_weights(tmp_path / "blind", tmp_path / "narrow")
+    assert_equal_weights(tmp_path / "blind", tmp_path / "wide")
+
+
+def test_what_the_guard_looks_at_is_in_the_history(make_trainer, tmp_path):
+    fit(make_trainer(), tmp_path)
+    for row in rows(tmp_path):
+        assert float(row["highest_sample"]) >= float(row["energy_samples"])
+        assert float(row["highest_start"]) - float(row["energy_samples"]) < 10

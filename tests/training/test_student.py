@@ -1,0 +1,55 @@
+"""The student report's recipe: half the steps, a hundred times the rate, twice the batch. It needs the guard."""
+
+import csv
+
+import pytest
+import torch
+
+from jembench import registry, seeds
+from jembench.errors import Diverged
+from jembench.training import recipe as recipes
+from jembench.training.fit import fit
+from jembench.training.loop import Trainer
+
+ON_DIGITS = (
+    "epochs=50",
+    "log_every=20",
+    "checkpoint_every=100",
+    "data.validation=100",
+    "data.pad=0",
+    "data.flip=false",
+    "chains.sampler=pcd:steps=10,buffer=1000",
+)
+"""What of the recipe is for larger images."""
+
+
+def trainer(*overrides):
+    digits = registry.resolve("datasets", "digits").make()
+    with seeds.initialising(1):
+        model = registry.resolve("models", "jem:net=small-4").make(digits.spec)
+    recipe = recipes.load("student", [*ON_DIGITS, *overrides])
+    return Trainer(model, digits.spec, digits.split("train"), recipe, seed=1, device=torch.device("cpu"))
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def test_unguarded_it_diverges(tmp_path):
+    with pytest.raises(Diverged, match=r"E\(data\) was .* and E\(samples\)"):
+        fit(trainer("guard.ladder=[]"), tmp_path)
+    assert (tmp_path / "energies.png").stat().st_size > 10_000
+
+
+def test_guarded_it_ends_with_a_usable_model(tmp_path):
+    fitted = fit(trainer(), tmp_path)
+    assert fitted.interventions
+    assert fitted.validation_accuracy > 0.9
+    with (tmp_path / "history.csv").open() as file:
+        last = list(csv.DictReader(file))[-1]
+    assert float(last["attempt"]) == len(fitted.interventions)
+    assert abs(float(last["energy_data"]) - float(last["energy_samples"])) < 2

@@ -1,0 +1,163 @@
+"""What the two processes of ``test_team.py`` do together: ``python two_processes.py RANK FOLDER``.
+
+Each writes what it ends with as ``rank-N.pt``.
+"""
+
+import sys
+from datetime import timedelta
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+from conftest import DATA, Toy, ToyClassifier, ToyFactored, toy_images, toy_recipe
+
+from jembench import seeds
+from jembench.errors import ProcessLost
+from jembench.interfaces import Negatives
+from jembench.training import team
+from jembench.training.fit import fit
+from jembench.training.loop import Trainer
+
+SGD = {"batch_size": 10, "optimizer.name": "sgd", "data.validation": 10}
+JEM = {"batch_size": 10, "data.validation": 10}
+
+
+def net(*layers):
+    return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(16, 3), *layers)
+
+
+def make_trainer(company=team.ALONE, model=Toy, layers=(), **overrides):
+    with seeds.initialising(0):
+        made = model(net(*layers))
+    recipe = toy_recipe(**overrides)
+    return Trainer(made, DATA, toy_images(), recipe, seed=0, device=torch.device("cpu"), team=company)
+
+
+def state(trainer):
+    return {name: value.clone() for name, value in trainer.model.state_dict().items()}
+
+
+def after(trainer, iterations):
+    for _ in range(iterations):
+        trainer.iterate()
+    return state(trainer)
+
+
+def with_given_negatives(trainer, x):
+    """All processes' negatives are the rows of ``x``, and each takes its part."""
+    trainer._negatives = lambda batch: Negatives(x[trainer.team.part(len(x))], None)
+    return trainer
+
+
+def given_negatives():
+    return torch.rand((10, 1, 4, 4), generator=torch.Generator().manual_seed(5)) * 2 - 1
+
+
+class Bug(Exception):
+    """Of a plugin."""
+
+
+def fails(trainer, iteration):
+    """The loss raises in that iteration."""
+    loss = trainer.model.training_loss
+
+    def broken(batch, negatives):
+        if trainer.iteration == iteration:
+            raise Bug("a bug")
+        return loss(batch, negatives)
+
+    trainer._loss = broken
+    return trainer
+
+
+def is_nan(trainer, iteration):
+    """The loss is NaN the first time it comes to that iteration."""
+    loss, times = trainer.model.training_loss, []
+
+    def spoilt(batch, negatives):
+        value = loss(batch, negatives)
+        if trainer.iteration == iteration and not times:
+            times.append(iteration)
+            return value._replace(total=value.total * float("nan"))
+        return value
+
+    trainer._loss = spoilt
+    return trainer
+
+
+def stop_at(iteration):
+    def progress(done, total, note):
+        if done >= iteration:
+            raise Bug("stopped")
+
+    return progress
+
+
+def together(trainer, folder, **options):
+    """One fit: what rank 0 does, and what the other does."""
+    if trainer.team.rank:
+        return team.follow(trainer, trainer.team)
+    return fit(trainer, folder, **options)
+
+
+def main(rank, folder):
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"file://{folder / 'meeting'}", rank=rank, world_size=2)
+    team.MUSTER = timedelta(seconds=1)
+    company = team.Processes()
+    found = {}
+
+    found["gathered"] = company.gather({"rank": torch.tensor(rank)})
+    found["told"] = company.broadcast({"from": torch.tensor(rank)})
+
+    found["classifier"] = after(make_trainer(company, ToyClassifier, **SGD), 12)
+    found["sharpness"] = after(make_trainer(company, ToyClassifier, **SGD, **{"optimizer.sharpness": 0.5}), 12)
+    found["batch norm"] = after(make_trainer(company, layers=[torch.nn.BatchNorm1d(3)], **JEM), 5)
+
+    found["window"] = with_given_negatives(make_trainer(company, **SGD), given_negatives()).window(4)
+
+    for name, model in {"marginal": Toy, "conditional": ToyFactored}.items():
+        trainer = make_trainer(company, model, **JEM)
+        after(trainer, 5)
+        found[f"{name} part"] = trainer.sampler.state_dict()
+        found[f"{name} classes"] = trainer.sampler.kept().y
+        found[f"{name} whole"] = trainer.chains()
+
+    trainer = make_trainer(company, **JEM)
+    together(trainer, folder / "straight")
+    found["straight"] = state(trainer)
+    for stop in (8, 16):
+        trainer = make_trainer(company, **JEM)
+        if rank:
+            together(trainer, None)
+        else:
+            try:
+                together(trainer, folder / "stopped", progress=stop_at(stop))
+            except Bug:
+                found["stopped"] = trainer.iteration
+    trainer = make_trainer(company, **JEM)
+    together(trainer, folder / "stopped")
+    found["resumed"] = state(trainer)
+
+    trainer = make_trainer(company, **JEM)
+    fitted = together(is_nan(trainer, 13) if rank else trainer, folder / "diverged")
+    found["diverged"] = state(trainer)
+    found["adjustment"] = trainer.adjustment
+    found["interventions"] = fitted and fitted.interventions
+
+    try:
+        together(fails(make_trainer(company, **JEM), 6), folder / "bug everywhere")
+    except Bug as error:
+        found["bug everywhere"] = str(error)
+    found["after the bug"] = company.gather(rank)
+
+    try:
+        trainer = make_trainer(company, **JEM)
+        together(fails(trainer, 6) if rank else trainer, folder / "bug in one")
+    except ProcessLost as error:
+        found["bug in one"] = str(error)
+    torch.save(found, folder / f"rank-{rank}.pt")
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), Path(sys.argv[2]))
