@@ -1,0 +1,231 @@
+"""The work that is compared: each contest is the same work twice, textbook and ours, with a check that it is the same.
+
+Images are random levels of CIFAR's shape: their content changes no timing.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import textbook
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from jembench import devices, registry, seeds
+from jembench.data.pixels import to_float
+from jembench.energies import grad_energy
+from jembench.evaluate import BATCH
+from jembench.execution import Execution, autocast, lay_out
+from jembench.interfaces import Batch, ChainState, DataSpec, Negatives, Split
+from jembench.sampling import chain
+from jembench.sampling.sgld import Langevin, ShortRun
+from jembench.training import recipe
+from jembench.training.loop import Trainer, logits_of
+
+DATA = DataSpec(name="noise", shape=(3, 32, 32), num_classes=10)
+IMAGES = 10_000
+CLASSIFIER_ITERATIONS = 5  # a turn; one alone is too short to time
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """On what, and how much of it."""
+
+    net: str
+    batch: int
+    steps: int  # of a chain
+    images: int  # of which the logits are computed
+    scored: int  # images of which the gradient's norm is computed
+    workers: int  # processes of each of the textbook's data loaders
+    device: str
+
+    @property
+    def place(self) -> torch.device:
+        """The device."""
+        return torch.device(self.device)
+
+    @property
+    def execution(self) -> Execution:
+        """How jembench computes the network here unless told otherwise."""
+        return devices.execution(DATA, self.place)
+
+    def model(self, name: str) -> Any:
+        """A new jembench model; the same weights each time."""
+        with seeds.initialising(0):
+            return registry.resolve("models", f"{name}:net={self.net}").make(DATA).to(self.place)
+
+    def trainer(self, model: Any, *overrides: str) -> Trainer:
+        """Ours, with the paper's recipe."""
+        sampler = f"pcd:steps={self.steps},step_size=1.0,noise=0.01,buffer=10000,reinit=0.05"
+        paper = recipe.load("paper", [f"batch_size={self.batch}", f"chains.sampler={sampler}", *overrides])
+        return Trainer(model, DATA, toy_images().split, paper, seed=0, device=self.place)
+
+    def jem_training(self, net: nn.Module) -> textbook.JemTraining:
+        """The textbook's."""
+        _, pixels, labels = toy_images()
+        options = {"batch": self.batch, "device": self.place, "workers": self.workers}
+        return textbook.JemTraining(net, pixels, labels, steps=self.steps, **options)
+
+
+class ToyImages(NamedTuple):
+    """The same images in the layout of either side."""
+
+    split: Split
+    pixels: np.ndarray  # uint8 (N, H, W, C)
+    labels: list[int]
+
+
+@functools.cache
+def toy_images() -> ToyImages:
+    """Random levels and labels."""
+    channels, height, width = DATA.shape
+    rng = np.random.default_rng(0)
+    pixels = rng.integers(256, size=(IMAGES, height, width, channels), dtype=np.uint8)
+    labels = torch.from_numpy(rng.integers(DATA.num_classes, size=IMAGES))
+    images = torch.from_numpy(pixels).permute(0, 3, 1, 2).contiguous()
+    return ToyImages(Split(images, labels), pixels, labels.tolist())
+
+
+class Contest(NamedTuple):
+    """The same work twice, both sides warm."""
+
+    unit: str
+    units: float  # in one call of either
+    textbook: Callable[[], object]
+    ours: Callable[[], object]
+    agreement: Mapping[str, float]  # whether it is the same work
+
+
+def sampling(setting: Setting) -> Contest:
+    """A chain of SGLD: the paper's constants, from noise. Agreement is that of two chains without Langevin noise."""
+    model, device = setting.model("jem").eval(), setting.place
+    net = copy.deepcopy(model.net)
+    if setting.execution.channels_last:
+        lay_out(model, DATA)
+    evaluate = grad_energy(model, setting.execution)
+    generator = torch.Generator(device).manual_seed(0)
+    start = to_float(_first(setting, setting.batch), DATA.bounds)
+
+    def ours(noise: float = textbook.NOISE) -> Tensor:
+        langevin = Langevin(steps=setting.steps, step_size=textbook.STEP_SIZE, noise=noise)
+        return chain.run(ShortRun(DATA, langevin), ChainState(start), evaluate, generator).x
+
+    def theirs(noise: float = textbook.NOISE) -> Tensor:
+        return textbook.langevin(net, start, setting.steps, noise)
+
+    cosine = _cosine(theirs(0.0) - start, ours(0.0) - start)
+    return Contest("SGLD step", setting.steps, theirs, ours, {"cosine": cosine})
+
+
+def jem(setting: Setting) -> Contest:
+    """An iteration of JEM, from the images in memory to the new weights."""
+    model = setting.model("jem")
+    net = copy.deepcopy(model.net)
+    ours, theirs = setting.trainer(model), setting.jem_training(net)
+    x, labelled, samples = to_float(_first(setting, 3 * setting.batch), DATA.bounds).chunk(3)
+    y = _labels(setting, setting.batch)
+    loss = textbook.jem_loss(net, x, samples, labelled, y)
+    agreement = _agreement(ours, Batch(x, labelled, y), Negatives(samples, None), net, loss)
+    return _training(ours, theirs, 1, agreement)
+
+
+def classifier(setting: Setting) -> Contest:
+    """An iteration of the same network as a classifier."""
+    model = setting.model("baseline")
+    net = copy.deepcopy(model.net)
+    _, pixels, labels = toy_images()
+    ours = setting.trainer(model)
+    theirs = textbook.ClassifierTraining(
+        net, pixels, labels, batch=setting.batch, device=setting.place, workers=setting.workers
+    )
+    x, y = to_float(_first(setting, setting.batch), DATA.bounds), _labels(setting, setting.batch)
+    agreement = _agreement(ours, Batch(x, x, y), None, net, F.cross_entropy(net(x), y))
+    return _training(ours, theirs, CLASSIFIER_ITERATIONS, agreement)
+
+
+def evaluation(setting: Setting) -> Contest:
+    """f(x) of the test images, as every metric of classification needs it."""
+    model, device = setting.model("jem").eval(), setting.place
+    net = copy.deepcopy(model.net)
+
+    def ours(count: int = setting.images) -> Tensor:
+        return logits_of(model, toy_images().split.images[:count], DATA, device, BATCH)
+
+    def theirs(count: int = setting.images) -> Tensor:
+        return textbook.logits(net, _evaluation_loader(setting, count), device)
+
+    few = min(setting.images, BATCH)
+    agreement = {"largest difference": float((theirs(few) - ours(few)).abs().max())}
+    return Contest(f"{setting.images:,} images", 1, theirs, ours, agreement)
+
+
+def gradient_norm(setting: Setting) -> Contest:
+    """-|d log p(x) / dx|, in float32 as all that evaluation reports."""
+    model, device = setting.model("jem").eval(), setting.place
+    net, evaluate = copy.deepcopy(model.net), grad_energy(model)
+
+    def ours(count: int = setting.scored) -> Tensor:
+        parts = torch.split(toy_images().split.images[:count], textbook.EVALUATION_BATCH)
+        grads = (evaluate(to_float(part.to(device), DATA.bounds), None)[1] for part in parts)
+        return torch.cat([-grad.flatten(1).norm(dim=1).cpu() for grad in grads])
+
+    def theirs(count: int = setting.scored) -> Tensor:
+        return textbook.gradient_scores(net, _evaluation_loader(setting, count), device)
+
+    few = min(setting.scored, textbook.EVALUATION_BATCH)
+    own, reference = ours(few), theirs(few)
+    agreement = {"largest relative difference": float(((own - reference) / reference).abs().max())}
+    return Contest(f"{setting.scored:,} images", 1, theirs, ours, agreement)
+
+
+def _first(setting: Setting, count: int) -> Tensor:
+    return toy_images().split.images[:count].to(setting.place)
+
+
+def _labels(setting: Setting, count: int) -> Tensor:
+    return torch.tensor(toy_images().labels[:count], device=setting.place)
+
+
+def _evaluation_loader(setting: Setting, count: int) -> Any:
+    _, pixels, labels = toy_images()
+    return textbook.evaluation_loader(pixels[:count], labels[:count], workers=setting.workers)
+
+
+def _training(ours: Trainer, theirs: textbook.Training, iterations: int, agreement: Mapping[str, float]) -> Contest:
+    """Both, after an iteration that fills the buffers and compiles what is compiled."""
+
+    def repeated(iterate: Callable[[], object]) -> Callable[[], None]:
+        def work() -> None:
+            for _ in range(iterations):
+                iterate()
+
+        return work
+
+    ours.iterate()
+    theirs.iterate()
+    return Contest("iteration", iterations, repeated(theirs.iterate), repeated(ours.iterate), agreement)
+
+
+def _agreement(
+    ours: Trainer, batch: Batch, negatives: Negatives | None, net: nn.Module, reference: Tensor
+) -> dict[str, float]:
+    """Our loss at the same weights, images and negatives as the textbook's, and how their gradients are aligned.
+
+    The cosine is the lowest of all parameters': over all of them, those of the last layer would hide the rest.
+    """
+    with autocast(ours.execution.precision, ours.device):
+        loss = ours.model.training_loss(batch, negatives).total
+    grads = torch.autograd.grad(loss, list(ours.model.parameters()))
+    references = torch.autograd.grad(reference, list(net.parameters()))
+    lowest = min(_cosine(theirs, own) for theirs, own in zip(references, grads, strict=True))
+    return {"loss": reference.item(), "our loss": loss.item(), "lowest cosine": lowest}
+
+
+def _cosine(first: Tensor, second: Tensor) -> float:
+    return float(torch.cosine_similarity(first.flatten(), second.flatten(), dim=0))

@@ -1,0 +1,104 @@
+"""How much of what the hardware can do is done: floating-point operations a second against those of a matrix product.
+
+The operations counted are those that the algorithm needs, whoever carries them out: PyTorch's counter on the
+textbook's network, convolutions and matrix products alone, a multiplication and an addition counting two.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+import textbook
+import torch
+from contests import DATA, Setting
+from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
+from turns import seconds
+
+SMALLEST, LARGEST = 1024, 16_384
+SLOWEST = 1.0  # seconds: no larger product is tried after one that took as long
+LONG_ENOUGH = 0.5  # seconds, about, that a measurement takes: a shorter one would fall into a lull of a busy machine
+
+
+class Work(NamedTuple):
+    """Floating-point operations."""
+
+    step: int  # of SGLD: a forward pass and the gradient towards the images
+    iteration: int  # of JEM: all steps, and the three batches forward and backward
+
+
+def work_of(setting: Setting, net: nn.Module) -> Work:
+    """What the algorithm needs, counted on tensors without content."""
+    net = copy.deepcopy(net).to("meta")
+    x = torch.empty((setting.batch, *DATA.shape), device="meta")
+    y = torch.empty(setting.batch, dtype=torch.int64, device="meta")
+
+    def learn() -> None:
+        textbook.jem_loss(net, x, x, x, y).backward()
+
+    # The counter follows gradients through modules, and fails where a module's input is what they are taken of.
+    step = operations(lambda: textbook.langevin(lambda x: net(x.view_as(x)), x, 1))
+    return Work(step, setting.steps * step + operations(learn))
+
+
+def operations(work: Callable[[], object]) -> int:
+    """The floating-point operations of a call."""
+    with FlopCounterMode(display=False) as counter:
+        work()
+    return counter.get_total_flops()
+
+
+class MatrixProduct(NamedTuple):
+    """Products of square matrices."""
+
+    size: int
+    multiply: Callable[[], object]
+    operations: int  # of one call
+
+
+def matrix_product(dtype: torch.dtype, device: torch.device) -> MatrixProduct:
+    """The product of the size at which the rate is highest."""
+    best, rate, size, taken = None, 0.0, SMALLEST, 0.0
+    while size <= LARGEST and taken < SLOWEST:
+        product, taken = _product(size, dtype, device)
+        if best is None or product.operations / taken > rate:
+            best, rate = product, product.operations / taken
+        size *= 2
+    assert best is not None
+    return best
+
+
+def _product(size: int, dtype: torch.dtype, device: torch.device) -> tuple[MatrixProduct, float]:
+    """The product of that size, repeated if it is short, and the seconds that a call takes (the best of three)."""
+    left, right = (torch.randn((size, size), device=device).to(dtype) for _ in range(2))
+    out = torch.empty_like(left)
+
+    def multiply(times: int = 1) -> None:
+        for _ in range(times):
+            torch.mm(left, right, out=out)
+
+    with _as_convolutions(device):
+        multiply()  # warm
+        times = max(1, round(LONG_ENOUGH / seconds(multiply, device)))
+
+    def several() -> None:
+        with _as_convolutions(device):
+            multiply(times)
+
+    taken = min(seconds(several, device) for _ in range(3))
+    return MatrixProduct(size, several, times * 2 * size**3), taken
+
+
+@contextmanager
+def _as_convolutions(device: torch.device) -> Iterator[None]:
+    """On a GPU float32 is multiplied as its convolutions do it, in TF32 unless that was turned off."""
+    before = torch.get_float32_matmul_precision()
+    if device.type == "cuda" and torch.backends.cudnn.allow_tf32:
+        torch.set_float32_matmul_precision("high")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)

@@ -1,0 +1,161 @@
+"""What is measured of a network: each subject gives rows of the table."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import contests
+import memory
+import rate
+import torch
+from contests import Contest, Setting
+from turns import Spread, Turn, spread, take_turns
+
+from jembench.training import recipe
+from jembench.training.fit import _Run
+from jembench.training.team import InStep
+
+
+class Row(NamedTuple):
+    """One line of the table."""
+
+    subject: str
+    per: str
+    measure: Literal["seconds", "percent", "bytes"]
+    textbook: Spread
+    ours: Spread
+    ratio: Spread | None  # of each turn, above 1 where ours is better; None where the two are not to be divided
+    notes: Mapping[str, float]
+
+
+class Timed(NamedTuple):
+    """A contest's turns. What took them is gone, and with it its memory."""
+
+    unit: str
+    units: float
+    agreement: Mapping[str, float]
+    turns: list[Turn]
+
+
+class Session:
+    """All that is measured of one network.
+
+    Args:
+        setting: the network, and how much of everything.
+        repeats: turns of each contest.
+        rates: whether matrix products take turns as well, of which rates are read.
+    """
+
+    def __init__(self, setting: Setting, repeats: int, *, rates: bool) -> None:
+        self.setting = setting
+        self.repeats = repeats
+        precisions = ("float32", setting.execution.precision) if rates else ()
+        self.products = {name: rate.matrix_product(getattr(torch, name), setting.place) for name in precisions}
+        self._timed: dict[str, Timed] = {}
+
+    def rows(self, subject: str) -> list[Row]:
+        """What there is to say of a subject."""
+        return [contest_row(subject, self.timed(subject))] if subject in CONTESTS else OTHERS[subject](self)
+
+    def timed(self, subject: str) -> Timed:
+        """The turns of a contest: those that the rate is read of are the ones that its own row shows."""
+        if subject not in self._timed:
+            contest = CONTESTS[subject](self.setting)
+            products = self.products if subject in RATED else {}
+            contestants = {"textbook": contest.textbook, "ours": contest.ours}
+            contestants |= {name: product.multiply for name, product in products.items()}
+            turns = take_turns(contestants, self.repeats, self.setting.place)
+            self._timed[subject] = Timed(contest.unit, contest.units, contest.agreement, turns)
+        return self._timed[subject]
+
+
+def contest_row(subject: str, timed: Timed) -> Row:
+    """Seconds a unit of both, and their ratio turn by turn."""
+    turns = timed.turns
+    textbook, ours = (spread(turn[side] / timed.units for turn in turns) for side in ("textbook", "ours"))
+    ratio = spread(turn["textbook"] / turn["ours"] for turn in turns)
+    return Row(subject, timed.unit, "seconds", textbook, ours, ratio, timed.agreement)
+
+
+def rates(session: Session) -> list[Row]:
+    """Model FLOP utilisation of a sampling step and of a whole iteration of JEM."""
+    work = rate.work_of(session.setting, session.setting.model("jem").net)
+    return [
+        _rate_row(session, "sampling", work.step),
+        _rate_row(session, "jem", work.iteration),
+    ]
+
+
+def _rate_row(session: Session, subject: str, operations: int) -> Row:
+    """The share of the rate of a matrix product in the precision that each side computes in."""
+    _, units, _, turns = session.timed(subject)
+    precision = session.setting.execution.precision
+    products = session.products
+
+    def share(turn: Turn, side: str, ruler: str) -> float:
+        return 100 * (operations * units / turn[side]) / (products[ruler].operations / turn[ruler])
+
+    notes = {"GFLOP": operations / 1e9} | {
+        f"{name} {product.size}^3 GFLOP/s": spread(product.operations / turn[name] / 1e9 for turn in turns).median
+        for name, product in products.items()
+    }
+    return Row(
+        f"rate of {subject}",
+        f"matrix rate, float32 and {precision}",
+        "percent",
+        spread(share(turn, "textbook", "float32") for turn in turns),
+        spread(share(turn, "ours", precision) for turn in turns),
+        None,
+        notes,
+    )
+
+
+def guard(session: Session) -> list[Row]:
+    """An iteration of JEM without the guard's look and with it, which comes once in ``log_every`` iterations.
+
+    A window of one iteration is timed beside a bare iteration. Its excess is the look, of which each iteration bears
+    its part.
+    """
+    setting = session.setting
+    trainer = setting.trainer(setting.model("jem"), "log_every=1", "checkpoint_every=1")
+    every = recipe.load("paper").log_every
+    with tempfile.TemporaryDirectory() as folder, InStep(trainer, trainer.team) as together:
+        run = _Run(trainer, together, Path(folder), lambda _: None)
+        run.window()  # warm
+        turns = take_turns({"bare": trainer.iterate, "window": run.window}, session.repeats, setting.place)
+    costs = [(turn["window"] - turn["bare"]) / every for turn in turns]
+    ratios = (turn["bare"] / (turn["bare"] + cost) for turn, cost in zip(turns, costs, strict=True))
+    share = spread(100 * cost / turn["bare"] for turn, cost in zip(turns, costs, strict=True))
+    return [
+        Row(
+            "guard",
+            "iteration, without and with it",
+            "seconds",
+            spread(turn["bare"] for turn in turns),
+            spread(turn["bare"] + cost for turn, cost in zip(turns, costs, strict=True)),
+            spread(ratios),
+            {"look costs %": share.median, "at most %": share.high},
+        )
+    ]
+
+
+def peak_memory(session: Session) -> list[Row]:
+    """The peak memory of training JEM, each side measured once in a process of its own."""
+    textbook, ours = (memory.peak(side, session.setting) for side in ("textbook", "ours"))
+    once = [spread([value]) for value in (textbook, ours, textbook / ours)]
+    return [Row("memory", "JEM training, peak", "bytes", *once, {})]
+
+
+CONTESTS: Mapping[str, Callable[[Setting], Contest]] = {
+    "sampling": contests.sampling,
+    "jem": contests.jem,
+    "classifier": contests.classifier,
+    "evaluation": contests.evaluation,
+    "gradient-norm": contests.gradient_norm,
+}
+RATED = ("sampling", "jem")
+OTHERS: Mapping[str, Callable[[Session], list[Row]]] = {"guard": guard, "rate": rates, "memory": peak_memory}
+SUBJECTS = (*CONTESTS, *OTHERS)

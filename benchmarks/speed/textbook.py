@@ -1,0 +1,209 @@
+"""JEM as a newcomer writes it from Algorithm 1 of Grathwohl et al. (2020): what jembench's speed is measured against.
+
+Nothing of jembench is imported, and nothing is slow on purpose. Wherever the algorithm leaves a choice, this is
+PyTorch's default or what the authors' implementation (wgrathwohl/JEM) does:
+
+- float32, contiguous images and weights, eager: PyTorch's defaults. So is TF32 in the convolutions of a GPU.
+- Images come from a ``DataLoader`` over PIL images, augmented one by one by torchvision. Worker processes do it where a
+  GPU computes; beside a network that wants all cores of the CPU they were slower than none.
+- The data of p(x) and the labelled data have a loader each, and data, samples and labelled data a pass each through
+  the network.
+- ``retain_graph=True`` at every sampling step. It costs memory rather than time.
+- The replay buffer lies on the CPU: a batch of chains is copied to the device and back in each iteration.
+- ``autograd.grad`` towards the images alone, so that sampling computes no parameter gradients; with ``backward``, as
+  many write it, a step would take half as long again.
+- The loss is read in every iteration, to stop when it has run away.
+- cuDNN tries its algorithms and keeps the fastest (``cudnn.benchmark``), as the authors' implementation lets it.
+
+The network is handed in and is jembench's own: its in-place activations are to the textbook's advantage.
+
+Legend: N images, B batch, C channels, H height, W width, K classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.utils.data import DataLoader, Dataset
+from torchvision import transforms
+
+STEP_SIZE, NOISE = 1.0, 0.01
+BUFFER, REINIT = 10_000, 0.05
+DATA_NOISE = 0.03
+LEARNING_RATE = 1e-4
+EVALUATION_BATCH = 100
+
+tuned = torch.backends.cudnn.flags(enabled=True, benchmark=True)
+"""In the textbook's code alone: what it is measured against must not run under its settings."""
+
+Batch = tuple[Tensor, Tensor]
+"""Images (B, C, H, W) and labels (B,)."""
+
+
+class Images(Dataset[tuple[Tensor, int]]):
+    """Pixels in memory that become a PIL image when they are asked for, as in torchvision's CIFAR10."""
+
+    def __init__(self, pixels: np.ndarray, labels: list[int], transform: Callable[[Image.Image], Tensor]) -> None:
+        self.pixels = pixels  # uint8 (N, H, W, C)
+        self.labels = labels
+        self.transform = transform
+
+    def __len__(self) -> int:
+        return len(self.pixels)
+
+    def __getitem__(self, index: int) -> tuple[Tensor, int]:
+        return self.transform(Image.fromarray(self.pixels[index])), self.labels[index]
+
+
+def add_noise(x: Tensor) -> Tensor:
+    """The data noise of the paper."""
+    return x + DATA_NOISE * torch.randn_like(x)
+
+
+def training_transform(size: int) -> Any:
+    """Augmentation, then [-1, 1], then data noise."""
+    return transforms.Compose(
+        [
+            transforms.Pad(4, padding_mode="reflect"),
+            transforms.RandomCrop(size),
+            transforms.RandomHorizontalFlip(),
+            transforms.ToTensor(),
+            transforms.Normalize((0.5, 0.5, 0.5), (0.5, 0.5, 0.5)),
+            add_noise,
+        ]
+    )
+
+
+def training_loader(pixels: np.ndarray, labels: list[int], *, batch: int, workers: int) -> Iterator[Batch]:
+    """Augmented batches without end."""
+    images = Images(pixels, labels, training_transform(pixels.shape[1]))
+    loader = DataLoader(images, batch_size=batch, shuffle=True, num_workers=workers, drop_last=True)
+    while True:
+        yield from loader
+
+
+def evaluation_loader(pixels: np.ndarray, labels: list[int], *, workers: int) -> DataLoader[Any]:
+    """The images in their order, within [-1, 1]."""
+    transform = transforms.Compose([transforms.ToTensor(), transforms.Normalize((0.5, 0.5, 0.5), (0.5, 0.5, 0.5))])
+    return DataLoader(Images(pixels, labels, transform), batch_size=EVALUATION_BATCH, num_workers=workers)
+
+
+@tuned
+def langevin(net: Callable[[Tensor], Tensor], x: Tensor, steps: int, noise: float = NOISE) -> Tensor:
+    """SGLD on log p(x) = logsumexp f(x)."""
+    x = x.clone().requires_grad_()
+    for _ in range(steps):
+        grad = torch.autograd.grad(net(x).logsumexp(1).sum(), [x], retain_graph=True)[0]
+        x.data += STEP_SIZE * grad + noise * torch.randn_like(x)
+    return x.detach()
+
+
+def jem_loss(net: nn.Module, x_data: Tensor, x_samples: Tensor, x_labelled: Tensor, y: Tensor) -> Tensor:
+    """Cross-entropy, minus mean log p of the data, plus that of the samples."""
+    log_p_data = net(x_data).logsumexp(1).mean()
+    log_p_samples = net(x_samples).logsumexp(1).mean()
+    return F.cross_entropy(net(x_labelled), y) - (log_p_data - log_p_samples)
+
+
+class Training:
+    """What both kinds of training share: Adam, and a step of it."""
+
+    def __init__(self, net: nn.Module, device: torch.device) -> None:
+        self.net = net.to(device)
+        self.device = device
+        self.optimizer = torch.optim.Adam(net.parameters(), lr=LEARNING_RATE)
+
+    def descend(self, loss: Tensor) -> None:
+        """One step down the loss."""
+        if abs(loss.item()) > 1e8:
+            raise RuntimeError("training has diverged")
+        self.optimizer.zero_grad()
+        loss.backward()
+        self.optimizer.step()
+
+
+class JemTraining(Training):
+    """Algorithm 1."""
+
+    def __init__(
+        self,
+        net: nn.Module,
+        pixels: np.ndarray,
+        labels: list[int],
+        *,
+        batch: int,
+        steps: int,
+        device: torch.device,
+        workers: int,
+    ) -> None:
+        super().__init__(net, device)
+        self.batch, self.steps = batch, steps
+        self.data = training_loader(pixels, labels, batch=batch, workers=workers)
+        self.labelled = training_loader(pixels, labels, batch=batch, workers=workers)
+        size = pixels.shape[1]
+        self.buffer = torch.empty(BUFFER, pixels.shape[3], size, size).uniform_(-1, 1)
+
+    def sample(self) -> Tensor:
+        """Chains from the buffer, some of them begun anew, moved and put back."""
+        slots = torch.randint(BUFFER, (self.batch,))
+        kept = self.buffer[slots]
+        new = torch.empty_like(kept).uniform_(-1, 1)
+        restart = (torch.rand(self.batch) < REINIT).float()[:, None, None, None]
+        start = restart * new + (1 - restart) * kept
+        self.net.eval()
+        samples = langevin(self.net, start.to(self.device), self.steps)
+        self.net.train()
+        self.buffer[slots] = samples.cpu()
+        return samples
+
+    @tuned
+    def iterate(self) -> None:
+        """One step of training."""
+        x, _ = next(self.data)
+        x_labelled, y = next(self.labelled)
+        samples = self.sample()
+        x, x_labelled, y = x.to(self.device), x_labelled.to(self.device), y.to(self.device)
+        self.descend(jem_loss(self.net, x, samples, x_labelled, y))
+
+
+class ClassifierTraining(Training):
+    """The same network, trained by cross-entropy alone."""
+
+    def __init__(
+        self, net: nn.Module, pixels: np.ndarray, labels: list[int], *, batch: int, device: torch.device, workers: int
+    ) -> None:
+        super().__init__(net, device)
+        self.labelled = training_loader(pixels, labels, batch=batch, workers=workers)
+
+    @tuned
+    def iterate(self) -> None:
+        """One step of training."""
+        x, y = next(self.labelled)
+        self.net.train()
+        self.descend(F.cross_entropy(self.net(x.to(self.device)), y.to(self.device)))
+
+
+@tuned
+@torch.no_grad()
+def logits(net: nn.Module, loader: DataLoader[Any], device: torch.device) -> Tensor:
+    """f(x) of all images: (N, K)."""
+    net.eval()
+    return torch.cat([net(x.to(device)).cpu() for x, _ in loader])
+
+
+@tuned
+def gradient_scores(net: nn.Module, loader: DataLoader[Any], device: torch.device) -> Tensor:
+    """-|d log p(x) / dx| of all images: (N,)."""
+    net.eval()
+    scores = []
+    for images, _ in loader:
+        x = images.to(device).requires_grad_()
+        grad = torch.autograd.grad(net(x).logsumexp(1).sum(), [x])[0]
+        scores.append(-grad.flatten(1).norm(dim=1).cpu())
+    return torch.cat(scores)

@@ -1,0 +1,86 @@
+"""The speed benchmarks run, and both sides of each do the same work. No time is looked at."""
+
+import importlib
+import json
+import math
+from pathlib import Path
+
+import pytest
+import torch
+from click.testing import CliRunner
+
+SPEED = Path(__file__).parent.parent / "benchmarks" / "speed"
+TINY = "--net wrn-10-1 --batch 8 --steps 2 --repeats 1 --images 20 --scored 20 --device cpu"
+CONTESTS = ["sampling", "jem", "classifier", "evaluation", "gradient-norm"]
+
+
+@pytest.fixture(scope="module")
+def speed():
+    """Imports a script as ``python benchmarks/speed/run.py`` does."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(SPEED)
+        yield importlib.import_module
+
+
+@pytest.fixture
+def rows(speed):
+    def measure(*what):
+        result = CliRunner().invoke(speed("run").main, [*what, *TINY.split(), "--format", "json"])
+        assert result.exception is None, result.output
+        (net,) = json.loads(result.stdout)["nets"]
+        return net["rows"]
+
+    with torch.random.fork_rng():  # the textbook draws from the global generator, as textbooks do
+        yield measure
+
+
+@pytest.mark.parametrize("what", [*CONTESTS, "guard"])
+def test_a_finite_ratio_is_printed(rows, what):
+    (row,) = rows(what)
+    assert row["subject"] == what
+    assert all(math.isfinite(number) and number > 0 for number in row["ratio"].values())
+    if what in CONTESTS:
+        assert_same_work(row["notes"])
+
+
+def assert_same_work(agreement):
+    """In bfloat16 a number has eight significant bits; evaluation is in float32 on both sides."""
+    if "loss" in agreement:
+        assert agreement["our loss"] == pytest.approx(agreement["loss"], rel=2**-8)
+        assert agreement["lowest cosine"] > 0.99
+    elif "cosine" in agreement:
+        assert agreement["cosine"] > 0.99
+    else:
+        (difference,) = agreement.values()
+        assert difference < 1e-4
+
+
+def test_peak_memory_holds_the_replay_buffer_at_least(rows):
+    (row,) = rows("memory")
+    assert min(row["textbook"]["low"], row["ours"]["low"]) > 10_000 * 3 * 32 * 32 * 4
+    assert row["ratio"]["median"] == pytest.approx(row["textbook"]["median"] / row["ours"]["median"])
+
+
+def test_rates_are_shares_of_what_the_hardware_does(speed, rows, monkeypatch):
+    for constant, small in {"SMALLEST": 256, "LARGEST": 256, "LONG_ENOUGH": 0.01}.items():
+        monkeypatch.setattr(speed("rate"), constant, small)
+    sampling, jem = rows("rate")
+    for row in (sampling, jem):
+        assert all(0 < row[side]["median"] < math.inf for side in ("textbook", "ours"))
+    assert jem["notes"]["GFLOP"] > 2 * sampling["notes"]["GFLOP"]
+
+
+def test_operations_are_those_of_our_iteration_too(speed, monkeypatch):
+    setting = speed("contests").Setting(net="wrn-10-1", batch=4, steps=2, images=4, scored=4, workers=0, device="cpu")
+    model = setting.model("jem")
+    needed = speed("rate").work_of(setting, model.net)
+    # the counter fails where gradients are taken towards the very tensor that a module was given
+    monkeypatch.setattr(model, "logits", lambda x: model.net(x.view_as(x)))
+    assert speed("rate").operations(setting.trainer(model).iterate) == needed.iteration
+
+
+def test_a_table_is_printed(speed):
+    result = CliRunner().invoke(speed("run").main, ["sampling", *TINY.split()])
+    assert result.exit_code == 0
+    assert "wrn-10-1, batch 8 of 3x32x32, 2 sampling steps" in result.stdout
+    assert "SGLD step" in result.stdout
