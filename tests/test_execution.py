@@ -326,3 +326,20 @@ def test_a_traced_gradient_is_the_plain_one(fresh_compiler, monkeypatch, precisi
     )
     execution = Execution(compiled=True, precision=precision)
     check_gradient(convolutional(), execution, torch.randn(4, 3, 8, 8, generator=seeded()), y)
+
+
+def test_a_traced_gradient_moves_the_statistics_of_batch_norm_as_the_plain_one_does(fresh_compiler, monkeypatch):
+    """JEM++ and SADA-JEM sample in training mode."""
+    original = torch.compile
+    monkeypatch.setattr(
+        torch, "compile", lambda function, mode, **options: original(function, backend="aot_eager", **options)
+    )
+    x, found = torch.randn(4, 3, 8, 8, generator=seeded()), []
+    for execution in (Execution(), Execution(compiled=True)):
+        with seeds.initialising(0):
+            model = Plain(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.LeakyReLU(0.2), nn.Flatten(), nn.Linear(144, 3))
+        grad = grad_energy(model, execution)(x, None)[1]
+        found.append((grad, model.net[1].running_mean, model.net[1].num_batches_tracked))
+        assert all(parameter.requires_grad for parameter in model.parameters())
+    for plain, traced in zip(*found, strict=True):
+        torch.testing.assert_close(plain, traced)

@@ -156,7 +156,8 @@ class Trainer:
     @property
     def passes(self) -> float:
         """Forward and backward passes of a batch that an iteration takes, chains included."""
-        batches = 1 if self.sampler is None else 3 if self.model.chains == "marginal" else 2
+        both = self.model.chains == "marginal" and not self.recipe.data.shared
+        batches = 1 if self.sampler is None else 3 if both else 2
         return self.sampling_steps + batches * (2 if self.recipe.optimizer.sharpness else 1)
 
     def window(self, n: int) -> Window:
@@ -215,6 +216,12 @@ class Trainer:
         options, generator = self.recipe.data, self.generators["images"]
         augmentation = Augmentation(pad=options.pad, flip=options.flip)
         indices = {name: next(stream) for name, stream in self.streams.items()}
+        if options.shared:
+            labelled = self.sources["labelled"].draw(indices["labelled"], augmentation, options.noise, generator)
+            assert labelled.y is not None
+            mine = self.team.part(len(labelled.x))
+            x = labelled.x[mine]
+            return Batch(x, x, labelled.y[mine])
         marginal = self.sources["marginal"].draw(
             indices["marginal"], augmentation if options.augment_marginal else NONE, options.noise, generator
         )

@@ -47,6 +47,7 @@ class Schedule:
     warmup_iterations: int = 0
     decay: float = 1.0
     decay_epochs: tuple[float, ...] = ()
+    linear_from: float = 1.0  # the share of the training after which the rate falls linearly to 0; 1: it never does
     cosine: bool = False  # from 1 at the first iteration to 0 at the last
 
     def factor(self, iteration: int, iterations_per_epoch: int, iterations: int) -> float:
@@ -60,7 +61,10 @@ class Schedule:
         warmup = min(1.0, (iteration + 1) / self.warmup_iterations) if self.warmup_iterations else 1.0
         epoch = iteration / iterations_per_epoch
         cosine = (1 + math.cos(math.pi * iteration / iterations)) / 2 if self.cosine else 1.0
-        return float(warmup * cosine * self.decay ** sum(epoch >= milestone for milestone in self.decay_epochs))
+        left = 1 - iteration / iterations
+        linear = min(1.0, left / (1 - self.linear_from)) if self.linear_from < 1 else 1.0
+        steps = self.decay ** sum(epoch >= milestone for milestone in self.decay_epochs)
+        return float(warmup * steps * linear * cosine)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -75,6 +79,7 @@ class TrainingData:
     augment_marginal: bool = True  # whether pad and flip are for the p(x) batch too
     labelled: int = 0  # images whose labels are used, the same share of each class; 0: all
     labelled_batch: int = 0  # images of the p(y|x) batch; 0: batch_size
+    shared: bool = False  # whether the images of the p(y|x) batch are those of the p(x) batch too
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -290,6 +295,13 @@ def _check(recipe: Recipe) -> None:
     betas = recipe.optimizer.betas
     if len(betas) != 2 or not all(0 <= beta < 1 for beta in betas):
         raise SpecError(f"{where}, optimizer.betas is {list(betas)}; it must be two numbers from 0 to below 1.")
+    if recipe.data.shared and (recipe.data.labelled or recipe.data.labelled_batch):
+        raise SpecError(
+            f"{where}, data.shared trains p(x) on the very images of p(y|x), which data.labelled and "
+            "data.labelled_batch would make others. Leave them out, or data.shared."
+        )
+    if not 0 <= recipe.schedule.linear_from <= 1:
+        raise SpecError(f"{where}, schedule.linear_from is {recipe.schedule.linear_from}; it must be from 0 to 1.")
     if not 0 <= recipe.optimizer.average < 1:
         raise SpecError(f"{where}, optimizer.average is {recipe.optimizer.average}; it must be from 0 to below 1.")
     if recipe.checkpoint_every % recipe.log_every:

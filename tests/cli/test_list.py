@@ -80,13 +80,13 @@ def test_recipes(jembench):
     digits = next(recipe for recipe in json.loads(done.out) if recipe["name"] == "digits")
     assert digits["default_for"] == ["digits"]
     assert digits["problem"] == ""
-    assert digits["fields"]["epochs"] == 33
+    assert digits["fields"]["epochs"] == 34
     assert digits["fields"]["optimizer.name"] == "adam"
 
 
 def test_the_table_of_recipes_shows_fields_as_they_are_set(jembench):
     out = jembench("list", "recipes").out
-    for text in ("used for digits", "optimizer.betas=[0.9, 0.999]", "schedule.cosine=true", "optimizer.name=adam"):
+    for text in ("used for digits", "optimizer.betas=[0.9, 0.999]", "data.shared=true", "optimizer.name=adam"):
         assert text in out
 
 

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from torch import nn
 
 from jembench.data.pixels import to_float
 from jembench.errors import CheckpointError, JembenchError
@@ -174,6 +175,17 @@ def test_augmentation_may_be_for_the_labelled_batch_alone(make_trainer, both):
     assert (set().union(*(which(batch.x) for batch in seen)) <= originals) == (not both)
 
 
+def test_both_terms_may_be_trained_on_the_same_images(make_trainer):
+    trainer = make_trainer(**{"data.shared": "true"})
+    for batch in batches(trainer, 2):
+        assert torch.equal(batch.x, batch.x_labelled)
+    seen = []
+    trainer.model.register_forward_pre_hook(lambda _, images: seen.append(len(images[0])))
+    trainer.iterate()
+    assert seen[-1] == 18  # one pass: the images once, and as many samples
+    assert trainer.passes == trainer.sampling_steps + 2
+
+
 # --- chains -----------------------------------------------------------------------------------------------------------
 
 
@@ -330,3 +342,16 @@ def test_a_model_of_nothing_but_a_loss_is_trained(make_trainer):
         last = float(trainer.iterate()["loss"])
     assert last < first
     assert trainer.highest_start() is None
+
+
+def test_looking_at_random_starts_leaves_the_statistics_of_batch_norm_alone(make_trainer, toy_models):
+    class Normed(toy_models["jem"]):
+        def __init__(self, net):
+            super().__init__(nn.Sequential(net[0], nn.BatchNorm1d(16), net[1]))
+
+    trainer = make_trainer(Normed, **{"chains.mode": "train"})
+    trainer.iterate()
+    before = {name: value.clone() for name, value in trainer.model.state_dict().items()}
+    assert trainer.highest_start().isfinite()
+    assert all(torch.equal(value, before[name]) for name, value in trainer.model.state_dict().items())
+    assert float(before["net.1.num_batches_tracked"]) == trainer.sampler.steps + 3

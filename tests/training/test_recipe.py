@@ -124,6 +124,24 @@ def test_the_schedule_s_factor():
     assert factors == [0.25, 0.5, 1, 1, 1, 0.5, 0.5, 0.25]
 
 
+def test_a_rate_falls_linearly_to_0_after_a_share_of_the_training():
+    schedule = recipes.Schedule(linear_from=0.5)
+    assert [schedule.factor(iteration, 10, 100) for iteration in (0, 50, 75, 99)] == pytest.approx([1, 1, 0.5, 0.02])
+    assert recipes.Schedule(linear_from=0).factor(25, 10, 100) == 0.75
+
+
+@pytest.mark.parametrize("other", ["data.labelled=100", "data.labelled_batch=16"])
+def test_shared_images_cannot_be_others(other):
+    with pytest.raises(SpecError, match=r"data\.shared trains p\(x\) on the very images"):
+        recipes.load("digits-paper", ["data.shared=true", other])
+
+
+@pytest.mark.parametrize("share", [-0.1, 1.1])
+def test_the_share_before_the_linear_fall_is_one(share):
+    with pytest.raises(SpecError, match="linear_from is"):
+        recipes.load("digits-paper", [f"schedule.linear_from={share}"])
+
+
 def test_a_cosine_falls_from_1_to_0_over_the_whole_budget_and_multiplies_the_rest():
     cosine = recipes.Schedule(cosine=True)
     factors = [cosine.factor(iteration, 10, 120) for iteration in (0, 20, 30, 40, 60, 80, 90, 120)]
