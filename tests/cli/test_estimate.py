@@ -1,0 +1,51 @@
+"""``jembench estimate``."""
+
+import json
+
+import pytest
+
+
+@pytest.fixture
+def estimate(jembench):
+    """``jembench estimate`` of a network that takes a moment."""
+    return lambda *arguments: jembench("estimate", *arguments)
+
+
+def test_the_recipe_that_is_asked_for_stands_first_and_others_beside_it(estimate):
+    done = estimate("jem:net=small-2", "--recipe", "digits", "--set", "epochs=2", "--against", "digits-paper")
+    assert done.code == 0
+    lines = done.out.splitlines()
+    assert lines[0].startswith("jem:net=small-2 on digits, ")
+    assert [line.split("  ")[0].strip() for line in lines[3:]] == [
+        "digits+epochs=2",
+        "the same in float32",
+        "digits-paper",
+    ]
+    assert "timing digits-paper ..." in done.err
+
+
+def test_json_says_the_same_in_full(estimate):
+    done = estimate("baseline:net=small-2", "--set", "epochs=2", "--against", "", "--format", "json")
+    rows = json.loads(done.out)
+    assert [row["recipe"] for row in rows] == ["digits+epochs=2", "the same in float32"]
+    for row in rows:
+        assert row["model"] == "baseline:net=small-2"
+        assert row["hours"] == pytest.approx(row["seconds"] * row["iterations"] / 3600)
+
+
+def test_a_dataset_need_not_be_there(estimate):
+    done = estimate("baseline:net=wrn-10-1", "--dataset", "cifar10", "--recipe", "paper", "--against", "")
+    assert done.code == 0
+    assert "117150" in done.out  # 150 epochs of 781 batches of 64
+
+
+def test_recipes_that_do_not_fit_are_left_out_unless_asked_for(estimate):
+    done = estimate("jem:net=small-2", "--set", "epochs=1", "--against", "code")
+    assert (done.code, done.out) == (2, "")
+    assert "Error: Cannot hold 5000 of 1400 training images out" in done.err
+
+
+def test_a_model_that_cannot_be_trained(estimate, zoo_of_tests):
+    done = estimate("zoo_of_tests:untrainable")
+    assert (done.code, done.out) == (2, "")
+    assert "cannot be trained" in done.err
