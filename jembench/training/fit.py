@@ -175,10 +175,11 @@ class _Run:
         trainer = self.trainer
         start = time.perf_counter()
         n = min(trainer.recipe.log_every, trainer.iterations - trainer.iteration)
+        rate = trainer.learning_rate
         rows, highest_start = self.together("window", n)
         seconds = (time.perf_counter() - start) / n
         place = {"iteration": trainer.iteration, "iterations": n, "seconds": seconds}
-        place |= {"attempt": len(self.interventions), "learning_rate": trainer.learning_rate}
+        place |= {"attempt": len(self.interventions), "learning_rate": rate}
         means = {name: sum(row[name] for row in rows) / n for name in rows[0]}
         starts = {} if highest_start is None else {guard.HIGHEST_START: highest_start}
         self.history.append({**place, **means, **starts})

@@ -96,11 +96,12 @@ class Trainer:
             self.sources["marginal"] if labelled is train else ImageSource(labelled, data.bounds, device)
         )
         self.optimizer = make_optimizer(model, recipe.optimizer)
-        self.average = WeightAverage(model, recipe.optimizer.average) if recipe.optimizer.average else None
         self.adjustment = Adjustment()
         self.iteration = 0
         self._seed()
         self._prepare()
+        # made when the weights lie as they will: averages are then taken in one piece
+        self.average = WeightAverage(model, recipe.optimizer.average) if recipe.optimizer.average else None
 
     def _seed(self) -> None:
         """Begin every stream of randomness; another one after each intervention."""

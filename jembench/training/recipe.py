@@ -354,6 +354,13 @@ def read(cls: type[T], fields: Mapping[str, Any], where: str, **given: Any) -> T
     return cls(**given, **{key: _value(hints[key], value, f"{key} of {where}") for key, value in fields.items()})
 
 
+def _option(value: Any, where: str) -> str:
+    """An option of a spec, as the text that stands there."""
+    if isinstance(value, Mapping | list):
+        raise SpecError(f"{where} is {value!r}; it must be text, a number, true or false.")
+    return value if isinstance(value, str) else json.dumps(value)
+
+
 def _value(hint: Any, value: Any, where: str) -> Any:
     if dataclasses.is_dataclass(hint):
         if not isinstance(value, Mapping):
@@ -362,7 +369,7 @@ def _value(hint: Any, value: Any, where: str) -> Any:
     if get_origin(hint) is Mapping:
         if not isinstance(value, Mapping):
             raise SpecError(f"{where} is {value!r}; it must be a table.")
-        return {key: _value(get_args(hint)[1], item, f"{key} of {where}") for key, item in value.items()}
+        return {key: _option(item, f"{key} of {where}") for key, item in value.items()}
     if get_origin(hint) is tuple:
         if not isinstance(value, list | tuple):
             raise SpecError(f"{where} is {value!r}; it must be a list.")

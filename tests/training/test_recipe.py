@@ -130,6 +130,11 @@ def test_a_rate_falls_linearly_to_0_after_a_share_of_the_training():
     assert recipes.Schedule(linear_from=0).factor(25, 10, 100) == 0.75
 
 
+def test_options_of_the_model_are_written_as_in_a_spec():
+    overrides = ["model.norm=batch", "model.width=8", "model.deep=true"]
+    assert recipes.load("digits-paper", overrides).model == {"norm": "batch", "width": "8", "deep": "true"}
+
+
 @pytest.mark.parametrize("other", ["data.labelled=100", "data.labelled_batch=16"])
 def test_shared_images_cannot_be_others(other):
     with pytest.raises(SpecError, match=r"data\.shared trains p\(x\) on the very images"):
@@ -202,7 +207,11 @@ def test_a_file_that_is_no_toml(tmp_path, content):
         ('"Mine"', '"Mine"\ndefault_for = "x"', "default_for of recipe mine is 'x'; it must be a list."),
         ('"Mine"', '"Mine"\ndefault_for = [1]', "default_for of recipe mine is 1; it must be text."),
         ('"sgd"', '"sgd"\nbetas = [0.9, "x"]', "betas of optimizer of recipe mine is 'x'; it must be a finite number."),
-        ("[optimizer]", "[model]\nnorm = 3\n[optimizer]", "norm of model of recipe mine is 3; it must be text."),
+        (
+            "[optimizer]",
+            "[model]\nnorm = [3]\n[optimizer]",
+            "norm of model of recipe mine is [3]; it must be text, a number",
+        ),
         ("[optimizer]", "model = 3\n[other]", "There is no key in recipe mine named 'other'."),
         ('title = "Mine"', 'title = "Mine"\nmodel = 3', "model of recipe mine is 3; it must be a table."),
         (
