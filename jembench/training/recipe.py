@@ -109,7 +109,7 @@ class Guard:
 
     gap: float = 3.0  # nats between the mean energies of data and samples over a window, either way
     outlier: float = 10.0  # nats by which a sample's energy may lie above that of every random start
-    ladder: tuple[Remedy, ...] = ("seed", "steps", "rate", "energy_l2", "rate", "rate")
+    ladder: tuple[Remedy, ...] = ("seed", "steps", "rate", "energy_l2", *("rate",) * 4)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
