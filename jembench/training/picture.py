@@ -19,10 +19,15 @@ _CURVES = {
 }
 
 
+LINEAR = 10.0
+"""nats"""
+
+
 def draw_energies(history: Sequence[Mapping[str, float]], title: str, path: Path) -> None:
     """Write a PNG of a fit's history, abandoned attempts included; nothing if there are no energies.
 
-    The scale is linear within 10 nats and logarithmic beyond, so that both training and divergence are seen.
+    The scale is linear within 10 nats, and logarithmic beyond where there is anything beyond, so that both training and
+    divergence are seen.
     """
     from matplotlib.figure import Figure  # half a second, which only those pay who train
 
@@ -45,7 +50,8 @@ def draw_energies(history: Sequence[Mapping[str, float]], title: str, path: Path
     for attempt in attempts[1:]:
         start = min(row["iteration"] for row in history if row["attempt"] == attempt)
         axes.axvline(start, color="black", linewidth=0.6, linestyle=":")
-    axes.set_yscale("symlog", linthresh=10)
+    if any(abs(row.get(name, 0)) > LINEAR for row in history for name in curves):
+        axes.set_yscale("symlog", linthresh=LINEAR)
     axes.set_xlabel("iteration")
     axes.set_ylabel("energy, nats")
     axes.set_title(title, fontsize=9)
