@@ -24,8 +24,10 @@ from jembench.outcome import Cell, Outcome
 from jembench.store import FitRecord, Store
 from jembench.suite import CellPlan, FitPlan, Plan
 from jembench.training import checkpoint
+from jembench.training.chains import make_sampler
+from jembench.training.checkpoint import load_weights
 from jembench.training.fit import fit as train
-from jembench.training.loop import Trainer, load_weights, logits_of, make_sampler
+from jembench.training.loop import Trainer, logits_of
 from jembench.training.team import ALONE, Team, follow
 
 SAMPLES = "samples.png"

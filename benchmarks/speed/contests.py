@@ -153,6 +153,7 @@ def evaluation(setting: Setting) -> Contest:
     """f(x) of the test images, as every metric of classification needs it."""
     model, device = setting.model("jem").eval(), setting.place
     net = copy.deepcopy(model.net)
+    lay_out(model, DATA)
 
     def ours(count: int = setting.images) -> Tensor:
         return logits_of(model, toy_images().split.images[:count], DATA, device, BATCH)
@@ -168,7 +169,9 @@ def evaluation(setting: Setting) -> Contest:
 def gradient_norm(setting: Setting) -> Contest:
     """-|d log p(x) / dx|, in float32 as all that evaluation reports."""
     model, device = setting.model("jem").eval(), setting.place
-    net, evaluate = copy.deepcopy(model.net), grad_energy(model)
+    net = copy.deepcopy(model.net)
+    lay_out(model, DATA)
+    evaluate = grad_energy(model)
 
     def ours(count: int = setting.scored) -> Tensor:
         parts = torch.split(toy_images().split.images[:count], textbook.EVALUATION_BATCH)

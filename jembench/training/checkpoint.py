@@ -7,13 +7,14 @@ Reading one never runs code. A file is whole or absent: a kill or a full disk ke
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import safetensors
 import torch
 from safetensors.torch import save
-from torch import Tensor
+from torch import Tensor, nn
 
 from jembench.errors import CheckpointError
 from jembench.files import write_atomically
@@ -63,6 +64,29 @@ def age_of(path: Path) -> int:
             return int((file.metadata() or {}).get("age", 0))
     except (safetensors.SafetensorError, ValueError, OSError):
         return -1
+
+
+def load_weights(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
+    """Load a state dictionary whose names and shapes must all fit; nothing is loaded if one does not.
+
+    Raises:
+        CheckpointError: that lists what does not fit.
+    """
+    own = model.state_dict()
+    wrong = [f"{name} is missing" for name in own.keys() - weights.keys()]
+    wrong += [f"{name} is unknown" for name in weights.keys() - own.keys()]
+    wrong += [
+        f"{name} is {tuple(weights[name].shape)} instead of {tuple(own[name].shape)}"
+        for name in own.keys() & weights.keys()
+        if own[name].shape != weights[name].shape
+    ]
+    if wrong:
+        shown = "; ".join(sorted(wrong)[:5]) + (f"; and {len(wrong) - 5} more" if len(wrong) > 5 else "")
+        raise CheckpointError(
+            f"The checkpoint belongs to another model: {shown}. Use the model spec that it was trained with, or "
+            "another folder with --store."
+        )
+    model.load_state_dict(weights)
 
 
 def _pack(value: Any, path: str, tensors: dict[str, Tensor]) -> Any:

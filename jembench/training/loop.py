@@ -11,19 +11,21 @@ from contextlib import nullcontext
 from typing import Any, NamedTuple, cast
 
 import torch
-from torch import Generator, Tensor, nn
+from torch import Generator, Tensor
 from torch.nn import functional as F
 
-from jembench import devices, registry, seeds
+from jembench import devices, seeds
 from jembench.data.augment import NONE, Augmentation
 from jembench.data.batches import ImageSource, IndexStream
 from jembench.data.holdout import holdout, labelled_only
 from jembench.data.pixels import to_float
 from jembench.energies import grad_energy
-from jembench.errors import CheckpointError, SpecError
+from jembench.errors import SpecError
 from jembench.execution import autocast, compiled, lay_out, mode
-from jembench.interfaces import Batch, DataSpec, Informed, Loss, Negatives, Sampler, Shared, Split, Trainable
+from jembench.interfaces import Batch, DataSpec, Loss, Negatives, Shared, Split
 from jembench.sampling import chain
+from jembench.training.chains import make_sampler, share
+from jembench.training.checkpoint import load_weights
 from jembench.training.guard import HIGHEST, Adjustment
 from jembench.training.optimizers import WeightAverage, at_the_sharpest, load_optimizer, make_optimizer
 from jembench.training.recipe import Recipe, check_shares
@@ -345,55 +347,6 @@ class Trainer:
         else:
             purpose = f"{self._own_chains}/{self.adjustment.seeds}/from {self.iteration}"
             self.generators["chains"] = seeds.generator(self.seed, purpose, self.device)
-
-
-def make_sampler(model: Trainable, data: DataSpec, recipe: Recipe, train: Split) -> Sampler | None:
-    """The recipe's sampler, or None for a model that is trained without chains."""
-    if model.chains == "none":
-        return None
-    sampler: Sampler = registry.resolve("samplers", recipe.chains.sampler).make(data)
-    if isinstance(sampler, Informed):
-        sampler.inform(train)
-    return sampler
-
-
-def share(sampler: Sampler | None, recipe: Recipe, team: Team) -> None:
-    """Leave each process of the team its part of the chains.
-
-    Raises:
-        SpecError: if they cannot be shared out.
-    """
-    if team.size == 1 or sampler is None or not sampler.state_dict():
-        return
-    if not isinstance(sampler, Shared):
-        raise SpecError(
-            f"The sampler {recipe.chains.sampler} cannot share its chains out among processes "
-            "(jembench.interfaces.Shared). Train with one process, or choose another sampler."
-        )
-    sampler.share(team.rank, team.size)
-
-
-def load_weights(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
-    """Load a state dictionary whose names and shapes must all fit; nothing is loaded if one does not.
-
-    Raises:
-        CheckpointError: that lists what does not fit.
-    """
-    own = model.state_dict()
-    wrong = [f"{name} is missing" for name in own.keys() - weights.keys()]
-    wrong += [f"{name} is unknown" for name in weights.keys() - own.keys()]
-    wrong += [
-        f"{name} is {tuple(weights[name].shape)} instead of {tuple(own[name].shape)}"
-        for name in own.keys() & weights.keys()
-        if own[name].shape != weights[name].shape
-    ]
-    if wrong:
-        shown = "; ".join(sorted(wrong)[:5]) + (f"; and {len(wrong) - 5} more" if len(wrong) > 5 else "")
-        raise CheckpointError(
-            f"The checkpoint belongs to another model: {shown}. Use the model spec that it was trained with, or "
-            "another folder with --store."
-        )
-    model.load_state_dict(weights)
 
 
 @torch.no_grad()

@@ -7,8 +7,9 @@ from torch import nn
 from jembench.data.pixels import to_float
 from jembench.errors import CheckpointError, JembenchError
 from jembench.interfaces import Loss
+from jembench.training.checkpoint import load_weights
 from jembench.training.guard import Adjustment
-from jembench.training.loop import load_weights, logits_of
+from jembench.training.loop import logits_of
 
 
 @pytest.mark.parametrize("name", ["jem", "factored", "classifier"])

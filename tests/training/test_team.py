@@ -13,8 +13,8 @@ from jembench.interfaces import DataSpec
 from jembench.sampling.pcd import PersistentChains
 from jembench.sampling.sgld import Langevin
 from jembench.training import checkpoint
+from jembench.training.chains import share
 from jembench.training.fit import fit
-from jembench.training.loop import share
 from jembench.training.team import ALONE, InStep, Team, follow
 
 HERE = Path(__file__).parent

@@ -1,0 +1,35 @@
+"""The sampler that a recipe names, made ready for training."""
+
+from __future__ import annotations
+
+from jembench import registry
+from jembench.errors import SpecError
+from jembench.interfaces import DataSpec, Informed, Sampler, Shared, Split, Trainable
+from jembench.training.recipe import Recipe
+from jembench.training.team import Team
+
+
+def make_sampler(model: Trainable, data: DataSpec, recipe: Recipe, train: Split) -> Sampler | None:
+    """The recipe's sampler, or None for a model that is trained without chains."""
+    if model.chains == "none":
+        return None
+    sampler: Sampler = registry.resolve("samplers", recipe.chains.sampler).make(data)
+    if isinstance(sampler, Informed):
+        sampler.inform(train)
+    return sampler
+
+
+def share(sampler: Sampler | None, recipe: Recipe, team: Team) -> None:
+    """Leave each process of the team its part of the chains.
+
+    Raises:
+        SpecError: if they cannot be shared out.
+    """
+    if team.size == 1 or sampler is None or not sampler.state_dict():
+        return
+    if not isinstance(sampler, Shared):
+        raise SpecError(
+            f"The sampler {recipe.chains.sampler} cannot share its chains out among processes "
+            "(jembench.interfaces.Shared). Train with one process, or choose another sampler."
+        )
+    sampler.share(team.rank, team.size)
