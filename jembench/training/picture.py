@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -50,8 +51,10 @@ def draw_energies(history: Sequence[Mapping[str, float]], title: str, path: Path
     for attempt in attempts[1:]:
         start = min(row["iteration"] for row in history if row["attempt"] == attempt)
         axes.axvline(start, color="black", linewidth=0.6, linestyle=":")
-    if any(abs(row.get(name, 0)) > LINEAR for row in history for name in curves):
+    energies = [row[name] for row in history for name in curves if math.isfinite(row.get(name, math.nan))]
+    if max(map(abs, energies), default=0) > LINEAR:
         axes.set_yscale("symlog", linthresh=LINEAR)
+        axes.set_ylim(2 * min(-LINEAR / 2, *energies), 2 * max(LINEAR / 2, *energies))
     axes.set_xlabel("iteration")
     axes.set_ylabel("energy, nats")
     axes.set_title(title, fontsize=9)
