@@ -110,7 +110,7 @@ class Generative(Protocol):
 
 
 class Batch(NamedTuple):
-    """What one training iteration sees of the data: two independent draws, augmented, with data noise."""
+    """What one training iteration sees of the data, augmented, with data noise: two draws, or one for both terms."""
 
     x: Tensor  # (B, C, H, W) for p(x)
     x_labelled: Tensor  # (B, C, H, W) for p(y|x)

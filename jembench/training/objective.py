@@ -4,9 +4,9 @@
       + w_px  (mean E(x_p) - mean E(x_q))
       + w_pxy (mean E(x_l, y_l) - mean E(x_q, y_q))
 
-x_p and (x_l, y_l) are two independent draws of the data, x_q the model's samples. (1, 1, 0) is JEM, (0, 0, 1) the
-"p(x|y) factored" ablation, (1, 0, 0) a plain classifier. Algorithm 1 of Grathwohl et al. (2020) prints the second
-term with the sign of a quantity to be maximised; this is the loss, to be minimised.
+x_p and (x_l, y_l) are draws of the data, independent unless the recipe has them share one; x_q are the model's samples.
+(1, 1, 0) is JEM, (0, 0, 1) the "p(x|y) factored" ablation, (1, 0, 0) a plain classifier. Algorithm 1 of Grathwohl et
+al. (2020) prints the second term with the sign of a quantity to be maximised; this is the loss, to be minimised.
 
 Legend: B batch, C channels, H height, W width, K classes.
 """

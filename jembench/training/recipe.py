@@ -48,7 +48,7 @@ class Schedule:
     decay: float = 1.0
     decay_epochs: tuple[float, ...] = ()
     linear_from: float = 1.0  # the share of the training after which the rate falls linearly to 0; 1: it never does
-    cosine: bool = False  # from 1 at the first iteration to 0 at the last
+    cosine: bool = False  # from 1 at the first iteration to 0 after the last
 
     def factor(self, iteration: int, iterations_per_epoch: int, iterations: int) -> float:
         """What the learning rate is multiplied by in the iteration of that number, counted from 0.
