@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 import torch
 from torch import nn
@@ -20,16 +21,17 @@ _FORMS = (
 _SMALLEST_FOR_WIDE = 32  # pixels
 
 
-def build_net(text: str, data: DataSpec, *, norm: str = "none") -> nn.Module:
+def build_net(text: str, data: DataSpec, *, norm: str = "none", dropout: float = 0.0) -> nn.Module:
     """The network that ``text`` names, (B, C, H, W) -> (B, K) for the images and classes of ``data``.
 
     Args:
         text: ``wrn-28-10``, ``small-12``, ``auto`` or an import path ``mypackage.nets:build``.
         data: what the network will see.
         norm: none, batch, instance or layer; a network given by its import path has its own.
+        dropout: the share of each block's maps that is dropped in training; likewise.
 
     Raises:
-        SpecError: if the text or the norm is not one of these, or the data have no classes.
+        SpecError: if the text, norm or dropout is not one of these, or the data have no classes.
         PluginError: if the network at the import path cannot be loaded or does not give (B, K).
     """
     channels, height, width = data.shape
@@ -39,17 +41,17 @@ def build_net(text: str, data: DataSpec, *, norm: str = "none") -> nn.Module:
         text = "small-16" if min(height, width) < _SMALLEST_FOR_WIDE else "wrn-28-10"
     if match := re.fullmatch(r"wrn-([1-9]\d*)-([1-9]\d*)", text):
         depth, factor = map(int, match.groups())
-        return WideResNet(channels, data.num_classes, depth=depth, width=factor, norm=norm)
+        return WideResNet(channels, data.num_classes, depth=depth, width=factor, norm=norm, dropout=dropout)
     if match := re.fullmatch(r"small-([1-9]\d*)", text):
-        return SmallNet(channels, data.num_classes, width=int(match[1]), norm=norm)
+        return SmallNet(channels, data.num_classes, width=int(match[1]), norm=norm, dropout=dropout)
     if ":" in text:
-        return _build_own(text, data, norm)
+        return _build_own(text, data, {"norm": norm != "none", "dropout": dropout != 0})
     raise SpecError(f"There is no net named {text!r}. {_FORMS}")
 
 
-def _build_own(path: str, data: DataSpec, norm: str) -> nn.Module:
-    if norm != "none":
-        raise SpecError(f"norm={norm} has no effect on the net {path}, which brings its own. Leave norm out.")
+def _build_own(path: str, data: DataSpec, asked: Mapping[str, bool]) -> nn.Module:
+    for option in (name for name, is_asked in asked.items() if is_asked):
+        raise SpecError(f"{option} has no effect on the net {path}, which brings its own. Leave {option} out.")
     net = registry.load(registry.find("models", path))(data)
     if not isinstance(net, nn.Module):
         raise PluginError(f"{path} gave a {type(net).__name__} for {data.name}; it must return a torch.nn.Module.")

@@ -11,5 +11,8 @@ class SmallNet(ResidualNet):
     With w = 8 it has 19,642 parameters on 1x8x8 images of ten classes.
     """
 
-    def __init__(self, channels: int, num_classes: int, *, width: int, norm: str = "none") -> None:
-        super().__init__(channels, num_classes, stem=width, widths=(width, 2 * width, 4 * width), blocks=1, norm=norm)
+    def __init__(
+        self, channels: int, num_classes: int, *, width: int, norm: str = "none", dropout: float = 0.0
+    ) -> None:
+        widths = (width, 2 * width, 4 * width)
+        super().__init__(channels, num_classes, stem=width, widths=widths, blocks=1, norm=norm, dropout=dropout)

@@ -32,14 +32,16 @@ NORMS: Mapping[str, Callable[[int], nn.Module]] = {
 class Block(nn.Module):
     """Two 3x3 convolutions, each after norm and activation, added to the block's raw input.
 
-    Where the shape changes, the raw input passes through a bare 1x1 convolution.
+    Where the shape changes, the raw input passes through a bare 1x1 convolution. Dropout stands before the second
+    convolution (Zagoruyko & Komodakis, section 2.4).
     """
 
-    def __init__(self, in_channels: int, out_channels: int, stride: int, norm: str) -> None:
+    def __init__(self, in_channels: int, out_channels: int, stride: int, norm: str, dropout: float) -> None:
         super().__init__()
         self.norm1 = NORMS[norm](in_channels)
         self.conv1 = nn.Conv2d(in_channels, out_channels, 3, padding=1)
         self.norm2 = NORMS[norm](out_channels)
+        self.dropout = nn.Dropout(dropout)
         self.conv2 = nn.Conv2d(out_channels, out_channels, 3, stride=stride, padding=1)
         self.shortcut = nn.Sequential()
         if stride != 1 or in_channels != out_channels:
@@ -48,7 +50,7 @@ class Block(nn.Module):
     def forward(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B D h w"]:
         hidden = self.conv1(F.leaky_relu(self.norm1(x), LEAK))
         # In place: no backward pass reads what a convolution or a norm gave.
-        hidden = self.conv2(F.leaky_relu_(self.norm2(hidden), LEAK))
+        hidden = self.conv2(self.dropout(F.leaky_relu_(self.norm2(hidden), LEAK)))
         return cast(Tensor, hidden.add_(self.shortcut(x)))
 
 
@@ -64,19 +66,33 @@ class ResidualNet(nn.Module):
         widths: the channels of the three groups.
         blocks: the number of blocks in each group.
         norm: none, batch, instance or layer (group norm of one group).
+        dropout: the share of a block's maps that is dropped while the model is trained, in [0, 1).
+
+    Raises:
+        SpecError: if there is no such norm, or the dropout is no such share.
     """
 
     def __init__(
-        self, channels: int, num_classes: int, *, stem: int, widths: tuple[int, int, int], blocks: int, norm: str
+        self,
+        channels: int,
+        num_classes: int,
+        *,
+        stem: int,
+        widths: tuple[int, int, int],
+        blocks: int,
+        norm: str,
+        dropout: float,
     ) -> None:
         super().__init__()
         if norm not in NORMS:
             raise SpecError(f"There is no norm named {norm!r}. Write one of {', '.join(NORMS)}.")
+        if not 0 <= dropout < 1:
+            raise SpecError(f"dropout is {dropout}; it must be a share from 0 up to, but not, 1, for example 0.3.")
         first, second, third = widths
         self.conv1 = nn.Conv2d(channels, stem, 3, padding=1)
-        self.layer1 = _group(stem, first, blocks, 1, norm)
-        self.layer2 = _group(first, second, blocks, 2, norm)
-        self.layer3 = _group(second, third, blocks, 2, norm)
+        self.layer1 = _group(stem, first, blocks, 1, norm, dropout)
+        self.layer2 = _group(first, second, blocks, 2, norm, dropout)
+        self.layer3 = _group(second, third, blocks, 2, norm, dropout)
         self.norm = NORMS[norm](third)
         self.class_output = nn.Linear(third, num_classes)
 
@@ -87,10 +103,10 @@ class ResidualNet(nn.Module):
         return cast(Tensor, self.class_output(hidden.mean(dim=(2, 3))))
 
 
-def _group(in_channels: int, out_channels: int, blocks: int, stride: int, norm: str) -> nn.Sequential:
+def _group(in_channels: int, out_channels: int, blocks: int, stride: int, norm: str, dropout: float) -> nn.Sequential:
     """A group of blocks: the first changes the shape, the others keep it."""
-    first = Block(in_channels, out_channels, stride, norm)
-    return nn.Sequential(first, *(Block(out_channels, out_channels, 1, norm) for _ in range(blocks - 1)))
+    first = Block(in_channels, out_channels, stride, norm, dropout)
+    return nn.Sequential(first, *(Block(out_channels, out_channels, 1, norm, dropout) for _ in range(blocks - 1)))
 
 
 class WideResNet(ResidualNet):
@@ -99,13 +115,15 @@ class WideResNet(ResidualNet):
     The names of its parameters are those of the published weights without their prefix ``f.``.
 
     Raises:
-        SpecError: if the depth is not 6n + 4 with n >= 1, or the norm is unknown.
+        SpecError: if the depth is not 6n + 4 with n >= 1, or the norm is unknown, or the dropout no share.
     """
 
-    def __init__(self, channels: int, num_classes: int, *, depth: int, width: int, norm: str = "none") -> None:
+    def __init__(
+        self, channels: int, num_classes: int, *, depth: int, width: int, norm: str = "none", dropout: float = 0.0
+    ) -> None:
         blocks, rest = divmod(depth - 4, 6)
         if rest or blocks < 1:
             nearest = f"{depth - rest} and {depth - rest + 6}" if depth > 10 else "10"
             raise SpecError(f"A wide residual network has a depth of 6n + 4 and {depth} is not. Nearest: {nearest}.")
         widths = (16 * width, 32 * width, 64 * width)
-        super().__init__(channels, num_classes, stem=16, widths=widths, blocks=blocks, norm=norm)
+        super().__init__(channels, num_classes, stem=16, widths=widths, blocks=blocks, norm=norm, dropout=dropout)

@@ -125,5 +125,5 @@ def test_own_net_that_is_not_there():
 
 
 def test_norm_has_no_effect_on_an_own_net(own):
-    with pytest.raises(SpecError, match="norm=batch has no effect on the net own_nets:build"):
+    with pytest.raises(SpecError, match="norm has no effect on the net own_nets:build"):
         build_net(own(lambda data: nn.Flatten()), COLOURS, norm="batch")

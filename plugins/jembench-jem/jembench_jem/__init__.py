@@ -11,17 +11,17 @@ if TYPE_CHECKING:
 Norm = Literal["none", "batch", "instance", "layer"]
 
 
-def jem(data: DataSpec, *, net: str = "auto", norm: Norm = "none") -> JEM:
+def jem(data: DataSpec, *, net: str = "auto", norm: Norm = "none", dropout: float = 0.0) -> JEM:
     """JEM: one network read as p(y|x) and as p(x), trained on both."""
     from jembench.nets.build import build_net
     from jembench_jem.model import JEM
 
-    return JEM(build_net(net, data, norm=norm))
+    return JEM(build_net(net, data, norm=norm, dropout=dropout))
 
 
-def jem_factored(data: DataSpec, *, net: str = "auto", norm: Norm = "none") -> FactoredJEM:
+def jem_factored(data: DataSpec, *, net: str = "auto", norm: Norm = "none", dropout: float = 0.0) -> FactoredJEM:
     """JEM's ablation that is trained on p(x|y) alone; p(y|x) follows by Bayes' rule."""
     from jembench.nets.build import build_net
     from jembench_jem.model import FactoredJEM
 
-    return FactoredJEM(build_net(net, data, norm=norm))
+    return FactoredJEM(build_net(net, data, norm=norm, dropout=dropout))

@@ -10,10 +10,14 @@ if TYPE_CHECKING:
 
 
 def baseline(
-    data: DataSpec, *, net: str = "auto", norm: Literal["none", "batch", "instance", "layer"] = "none"
+    data: DataSpec,
+    *,
+    net: str = "auto",
+    norm: Literal["none", "batch", "instance", "layer"] = "none",
+    dropout: float = 0.0,
 ) -> Baseline:
     """The same network as JEM's, trained on p(y|x) alone."""
     from jembench.nets.build import build_net
     from jembench_wrn.model import Baseline
 
-    return Baseline(build_net(net, data, norm=norm))
+    return Baseline(build_net(net, data, norm=norm, dropout=dropout))
