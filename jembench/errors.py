@@ -27,6 +27,10 @@ class Unavailable(JembenchError):
     """Something outside the program is missing: data, weights, a device. The text says how to get it."""
 
 
+class NotApplicable(Unavailable):
+    """What was asked means nothing here, and nothing outside the program can change that: it is not tried again."""
+
+
 class StoreError(JembenchError):
     """The store cannot be read or written, or holds something that this version does not understand."""
 

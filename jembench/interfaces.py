@@ -14,6 +14,7 @@ entry-point group factory is called with                     gives
 jembench.models   ``factory(data_spec, **options)``          an ``nn.Module`` with capabilities, see below
 jembench.samplers ``factory(data_spec, **options)``          a :class:`Sampler`
 jembench.datasets ``factory(**options)``                     a :class:`Dataset`
+jembench.outliers ``factory(**options)``                     an :class:`Outliers`
 jembench.metrics  ``factory(**options)``                     a :class:`Metric`
 jembench.features ``factory(**options)``                     a :class:`FeatureNetwork`
 jembench.executors ``factory(**options)``                    an :class:`Executor`
@@ -27,6 +28,7 @@ module of the factory light (import torch inside the function), then listing and
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, runtime_checkable
@@ -37,6 +39,8 @@ if TYPE_CHECKING:
     from torch import Generator, Tensor
 
 Capability = Literal["logits", "energy", "log_prob", "samples"]
+Quantity = Literal["logits", "energy", "grad-norm"]
+"""What one pass through a network says of an image: f(x), E(x) and the L2 norm of dE/dx = -d log p(x)/dx."""
 SplitName = Literal["train", "test"]
 
 # --- data -----------------------------------------------------------------------------------------------------------
@@ -76,6 +80,19 @@ class Dataset(Protocol):
     @property
     def spec(self) -> DataSpec: ...
     def split(self, name: SplitName) -> Split: ...
+
+
+@runtime_checkable
+class Outliers(Protocol):
+    """Images that are not of a dataset, as many as its test images. Deterministic."""
+
+    def draw(self, test: Split, data: DataSpec) -> Tensor:
+        """uint8 (N, C, H, W) of the dataset's shape, for its N test images under evaluation.
+
+        Raises:
+            Unavailable: with the remedy, if they are not at hand, or mean nothing for such a dataset.
+        """
+        ...
 
 
 # --- models: an nn.Module that has any of these ---------------------------------------------------------------------
@@ -172,6 +189,7 @@ class ChainState(NamedTuple):
     y: Tensor | None = None  # int64 (B,): the class that each chain is conditioned on
     slots: Tensor | None = None  # int64 (B,): where in a replay buffer each chain came from
     steps: int = 0  # moved since they were started or drawn from a buffer
+    ages: Tensor | None = None  # int64 (B,): of kept chains, the steps since each was started
 
 
 class StepInfo(NamedTuple):
@@ -264,12 +282,28 @@ class Measurement:
     details: Mapping[str, Any] = field(default_factory=dict)  # JSON: what else a reader must know
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Source:
+    """Which of a model's images are wanted."""
+
+    chains: Literal["kept", "fresh"] = "kept"  # what it keeps, or draws without a chain; or the ends of new chains
+    steps: int | None = None  # of new chains; None: as many as in training
+    images: int | None = None  # of new chains; None: 1,000
+    conditional: bool | None = None  # new chains on E(x, y), each class as often; None: as the model was trained
+    pooling: Literal["one", "five", "mean"] = "one"  # of kept chains: the model's own buffer; those of the last five
+    # epochs, together; or their pixel-wise mean, slot by slot
+
+
+KEPT = Source()
+
+
 class Samples(NamedTuple):
     """Images that a model generated."""
 
     images: Tensor  # uint8 (N, C, H, W)
     labels: Tensor | None  # int64 (N,): the class that each was conditioned on
     source: str  # "buffer", "direct" or "chains:steps=100": part of a protocol
+    ages: Tensor | None = None  # int64 (N,): the sampling steps since each chain of a buffer was started
 
 
 class Features(NamedTuple):
@@ -332,16 +366,52 @@ class Evaluation(Protocol):
         """E(x), or -log p(x), of any images: uint8 (N, C, H, W) -> float32 (N,) on the CPU."""
         ...
 
-    def samples(self) -> Samples:
-        """The model's own images."""
+    def images(self, name: str) -> Tensor:
+        """The images of ``test``, ``validation`` or ``train`` (without validation), or of a set of outliers, by its
+        spec: ``interp``, ``celeba:root=/data``; uint8 (N, C, H, W).
+
+        Raises:
+            Unavailable: with the remedy, if they are not at hand.
+        """
+        ...
+
+    def labels_of(self, name: Literal["test", "validation", "train"]) -> Tensor:
+        """The labels of a part of the dataset, int64 (N,).
+
+        Raises:
+            Unavailable: if the dataset has none.
+        """
+        ...
+
+    def read(self, quantity: Quantity, images: str | Tensor = "test") -> Tensor:
+        """What the model says of images, named as in :meth:`images` or given: float32 (N, K) or (N,) on the CPU.
+
+        Each image passes through the network once, whichever metrics ask, in this run or a later one.
+        """
+        ...
+
+    def refined(self, images: str | Tensor, steps: int) -> Tensor:
+        """E(x) after ``steps`` of the model's own chain that were started at the images: float32 (N,) on the CPU.
+
+        Raises:
+            Unavailable: if the model has no chains.
+        """
+        ...
+
+    def samples(self, source: Source = KEPT) -> Samples:
+        """The model's own images.
+
+        Raises:
+            Unavailable: if it has no such images.
+        """
         ...
 
     def features(self, spec: str) -> FeatureNetwork:
         """The feature network of that spec, ready for use."""
         ...
 
-    def features_of(self, spec: str, images: Literal["samples", "train", "test"]) -> Features:
-        """The features of the samples or of a part of the dataset."""
+    def features_of(self, spec: str, images: Literal["samples", "train", "test"] | Tensor) -> Features:
+        """The features of the samples, of a part of the dataset (``train``: with validation), or of any images."""
         ...
 
     def generator(self, purpose: str) -> Generator:
@@ -351,13 +421,34 @@ class Evaluation(Protocol):
 
 @runtime_checkable
 class Metric(Protocol):
-    """A measurement on one trained model."""
+    """A measurement on one trained model.
+
+    One that reads quantities of the test images or of outliers may say so in an attribute
+    ``reads: frozenset[Quantity]``; then one pass gives all that the metrics of a run ask for.
+    """
 
     @property
     def name(self) -> str: ...
     @property
     def requires(self) -> frozenset[Capability]: ...
     def compute(self, evaluation: Evaluation) -> Measurement: ...
+
+
+class Resampling(NamedTuple):
+    """A value as a statistic of observations, to be resampled."""
+
+    statistic: Callable[..., np.ndarray[Any, Any]]  # index matrices (R, N), one for each of ``sizes`` -> (R,)
+    sizes: tuple[int, ...]  # N of each independent sample
+    within: tuple[float, float] = (-math.inf, math.inf)  # the range of the value
+
+
+@runtime_checkable
+class Resampled(Protocol):
+    """A metric whose values follow from its per-example arrays: two models can then be compared image by image."""
+
+    def resamplings(self, arrays: Mapping[str, np.ndarray[Any, Any]]) -> Mapping[str, Resampling]:
+        """From what ``Measurement.arrays`` held, the statistic behind each label, in the order of the images."""
+        ...
 
 
 # --- executors --------------------------------------------------------------------------------------------------------

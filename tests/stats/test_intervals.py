@@ -6,8 +6,7 @@ import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jembench import stats
-from jembench.stats import bootstrap_interval, mean_of, multiplicities, wilson
+from jembench.stats import bootstrap_interval, intervals, mean_of, multiplicities, wilson
 
 
 def rng(seed: int = 0) -> np.random.Generator:
@@ -109,7 +108,7 @@ def test_the_same_generator_gives_the_same_interval_however_the_resamples_are_cu
         )
 
     whole, other = interval(5), interval(6)
-    monkeypatch.setattr(stats, "_CHUNK_ELEMENTS", 7 * (31 + 17) + 1)
+    monkeypatch.setattr(intervals, "_CHUNK_ELEMENTS", 7 * (31 + 17) + 1)
     assert interval(5) == whole != other
 
 

@@ -6,12 +6,14 @@ Legend: R resamples, N observations.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from statistics import NormalDist
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+from jembench.interfaces import Resampling
 
 Indices = NDArray[np.int64]
 Statistic = Callable[..., NDArray[Any]]
@@ -66,7 +68,7 @@ def bootstrap_interval(
         estimate: the statistic of the samples themselves.
         statistic: from one index matrix (R, N) for each sample to R values; called with at most a few million indices.
         sizes: the size N of each sample.
-        rng: draws the indices; the result does not depend on how they are cut into calls.
+        rng: draws the indices.
         resamples: R.
         level: the nominal coverage.
         within: the range of the statistic, to which the interval is clipped.
@@ -79,6 +81,45 @@ def bootstrap_interval(
     """
     if resamples == 0 or min(sizes) < 2:
         return None
+    return around(estimate, resampled(statistic, sizes, rng, resamples), level, within)
+
+
+def interval_of(
+    estimate: float, resampling: Resampling, *, rng: np.random.Generator, resamples: int = 1000
+) -> Interval | None:
+    """The bootstrap interval of a value whose statistic a metric has handed out, see :func:`bootstrap_interval`."""
+    return bootstrap_interval(
+        estimate, resampling.statistic, *resampling.sizes, rng=rng, resamples=resamples, within=resampling.within
+    )
+
+
+def around(
+    estimate: float,
+    values: NDArray[np.float64],
+    level: float = 0.95,
+    within: tuple[float, float] = (-math.inf, math.inf),
+) -> Interval:
+    """The percentiles of how far resampled values (R,) are from their median, put around the estimate.
+
+    It contains the estimate, also where rounding has put that just outside of its range.
+    """
+    tail = (1 - level) / 2
+    low, middle, high = np.quantile(values, [tail, 0.5, 1 - tail])
+    lowest, highest = within
+    return Interval(
+        min(max(estimate + float(low - middle), lowest), estimate),
+        max(min(estimate + float(high - middle), highest), estimate),
+    )
+
+
+def resampled(
+    statistic: Statistic, sizes: Sequence[int], rng: np.random.Generator, resamples: int
+) -> NDArray[np.float64]:
+    """The statistic of so many resamples, (R,); the result does not depend on how they are cut into calls.
+
+    Raises:
+        ValueError: if the statistic of a resample is not finite.
+    """
     streams = rng.spawn(len(sizes))
     rows = max(1, _CHUNK_ELEMENTS // sum(sizes))
     parts = []
@@ -88,14 +129,7 @@ def bootstrap_interval(
     values = np.concatenate(parts).astype(np.float64)
     if not np.isfinite(values).all():
         raise ValueError(f"the statistic is not finite in {np.count_nonzero(~np.isfinite(values))} resamples")
-    tail = (1 - level) / 2
-    low, middle, high = np.quantile(values, [tail, 0.5, 1 - tail])
-    lowest, highest = within
-    # Rounding may put the estimate itself just outside of the range: it stays within the interval.
-    return Interval(
-        min(max(estimate + float(low - middle), lowest), estimate),
-        max(min(estimate + float(high - middle), highest), estimate),
-    )
+    return values
 
 
 def multiplicities(indices: Indices, n: int) -> NDArray[np.int64]:

@@ -1,0 +1,173 @@
+"""Two models on the same images, or over the same seeds: differences, and whether they could be chance.
+
+Legend: N images, R resamples, S seeds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from jembench.interfaces import Resampling
+from jembench.stats.intervals import around, resampled
+
+
+class McNemar(NamedTuple):
+    """The images on which only one of two classifiers is right."""
+
+    only_a: int
+    only_b: int
+    p: float  # two-sided, of as uneven a division where either is as likely
+
+
+class Difference(NamedTuple):
+    """A difference A - B, its 95 % interval and its two-sided p value."""
+
+    value: float
+    low: float
+    high: float
+    p: float
+
+
+def mcnemar(correct_a: NDArray[np.bool_], correct_b: NDArray[np.bool_]) -> McNemar:
+    """McNemar's exact test: the images on which both are right, or both wrong, say nothing.
+
+    McNemar (1947), Psychometrika 12(2), 153-157; exact, by the binomial distribution.
+
+    Args:
+        correct_a: whether the first classifier is right on each image, (N,).
+        correct_b: whether the second is.
+
+    Raises:
+        ValueError: if they are not the same number of images.
+    """
+    from scipy.stats import binomtest
+
+    if len(correct_a) != len(correct_b):
+        raise ValueError(f"{len(correct_a)} images and {len(correct_b)} cannot be paired")
+    right_a, right_b = np.asarray(correct_a, dtype=bool), np.asarray(correct_b, dtype=bool)
+    only_a, only_b = int((right_a & ~right_b).sum()), int((right_b & ~right_a).sum())
+    either = only_a + only_b
+    return McNemar(only_a, only_b, float(binomtest(only_a, either).pvalue) if either else 1.0)
+
+
+def paired_bootstrap(
+    a: Resampling, b: Resampling, difference: float, *, rng: np.random.Generator, resamples: int = 10_000
+) -> Difference:
+    """The difference of one statistic of two models on the same images: both see the same resamples.
+
+    Args:
+        a: the statistic of the first model.
+        b: that of the second, of as many images.
+        difference: A - B on the images themselves.
+        rng: draws the images.
+        resamples: R; no p value is below 1 / (R + 1).
+
+    Raises:
+        ValueError: if the two are not of the same sizes, if there is nothing to resample, or if the statistic of a
+            resample is not finite.
+    """
+    if a.sizes != b.sizes:
+        raise ValueError(f"{a.sizes} images and {b.sizes} cannot be paired")
+    _check(a, b, resamples)
+    drawn = resampled(lambda *indices: a.statistic(*indices) - b.statistic(*indices), a.sizes, rng, resamples)
+    return _difference(difference, drawn)
+
+
+def unpaired_bootstrap(
+    a: Resampling, b: Resampling, difference: float, *, rng: np.random.Generator, resamples: int = 10_000
+) -> Difference:
+    """The same for two models on images of their own, each resampled by itself."""
+    _check(a, b, resamples)
+    streams = rng.spawn(2)
+    of_a, of_b = (
+        resampled(one.statistic, one.sizes, stream, resamples) for one, stream in zip((a, b), streams, strict=True)
+    )
+    return _difference(difference, of_a - of_b)
+
+
+def _check(a: Resampling, b: Resampling, resamples: int) -> None:
+    if min(*a.sizes, *b.sizes) < 2 or resamples < 1:
+        raise ValueError(f"{resamples} resamples of {a.sizes} and {b.sizes} observations say nothing of chance")
+
+
+def _difference(value: float, drawn: NDArray[np.float64]) -> Difference:
+    """By the deviations from the resamples' median, as every interval here; see ``intervals.bootstrap_interval``.
+
+    The p value is the share of resamples whose deviation is as large as the difference itself: how often chance alone
+    would give it, if there were none. Efron & Tibshirani (1993), chapter 16; the 1 is Davison & Hinkley's (1997).
+    """
+    # A deviation as large as the difference counts, though rounding may have made it smaller in its last digits.
+    extreme = np.abs(drawn - np.median(drawn)) >= abs(value) * (1 - 1e-9)
+    p = (1 + int(extreme.sum())) / (len(drawn) + 1)
+    return Difference(value, *around(value, drawn), p)
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """p values adjusted for how many there are: the chance of any false alarm among them stays at the level.
+
+    Holm (1979), Scandinavian Journal of Statistics 6(2), 65-70.
+
+    Raises:
+        ValueError: if one is not within 0..1.
+    """
+    if not all(0 <= p <= 1 for p in p_values):
+        raise ValueError(f"not all of {list(p_values)} are within 0..1")
+    order = sorted(range(len(p_values)), key=lambda index: p_values[index])
+    adjusted = [0.0] * len(p_values)
+    highest = 0.0
+    for rank, index in enumerate(order):
+        highest = max(highest, min(1.0, (len(order) - rank) * p_values[index]))
+        adjusted[index] = highest
+    return adjusted
+
+
+def seed_difference(a: Sequence[float], b: Sequence[float], *, paired: bool) -> Difference | None:
+    """The mean difference over seeds, by Student's t (paired) or Welch's; None for fewer than two seeds.
+
+    This is how much training anew changes it, which says nothing of other test images. Where all seeds differ by the
+    same, the interval has no width.
+
+    Args:
+        a: the first model's value for each seed.
+        b: the second's.
+        paired: whether both are of the same seeds, in the same order.
+
+    Raises:
+        ValueError: if a value is not finite, or if paired values are not as many.
+    """
+    if paired and len(a) != len(b):
+        raise ValueError(f"{len(a)} seeds and {len(b)} cannot be paired")
+    if min(len(a), len(b)) < 2:
+        return None
+    first, second = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
+    if not (np.isfinite(first).all() and np.isfinite(second).all()):
+        raise ValueError(f"not all of {list(a)} and {list(b)} are finite")
+    value = float(first.mean() - second.mean())
+    error, freedom = _paired_error(first - second) if paired else _welch_error(first, second)
+    return _by_t(value, error, freedom)
+
+
+def _paired_error(differences: NDArray[Any]) -> tuple[float, float]:
+    return float(differences.std(ddof=1) / math.sqrt(len(differences))), float(len(differences) - 1)
+
+
+def _welch_error(a: NDArray[Any], b: NDArray[Any]) -> tuple[float, float]:
+    """Welch (1947), Biometrika 34, 28-35: the standard error and its degrees of freedom."""
+    parts = [float(sample.var(ddof=1)) / len(sample) for sample in (a, b)]
+    total = sum(parts)
+    weights = sum(part**2 / (len(sample) - 1) for part, sample in zip(parts, (a, b), strict=True))
+    return math.sqrt(total), total**2 / weights if weights else math.inf
+
+
+def _by_t(value: float, error: float, freedom: float) -> Difference:
+    from scipy.stats import t
+
+    if error == 0:
+        return Difference(value, value, value, 1.0 if value == 0 else 0.0)
+    half = float(t.ppf(0.975, freedom)) * error
+    return Difference(value, value - half, value + half, float(2 * t.sf(abs(value) / error, freedom)))

@@ -1,0 +1,115 @@
+"""How well a score ranks one set of images above another: AUROC, FPR at 95 % TPR, average precision.
+
+The values themselves are scikit-learn's. Their resampled statistics are ours: the scores are ranked once, and each
+resample then takes a few sums over ranks instead of a sort. Higher scores are more likely inside.
+
+Legend: N scores inside (the positive class), M outside, U distinct scores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from jembench.interfaces import Resampling
+from jembench.stats.intervals import Indices
+
+Scores = NDArray[np.float64]
+Counts = NDArray[np.int64]
+
+TPR = 0.95
+"""The share of the positive class that passes the threshold of ``fpr95``."""
+
+
+class Detection(NamedTuple):
+    """How well scores tell inside from outside, each in 0..1."""
+
+    auroc: float  # P(inside scores higher than outside), ties counting half
+    fpr95: float  # the least share of outside that passes a threshold which at least 95 % of inside pass
+    aupr: float  # average precision, inside being the positive class
+
+
+def detection(inside: Scores, outside: Scores) -> Detection:
+    """The three values by scikit-learn, in float64.
+
+    Raises:
+        ValueError: if a score is not finite, and so has no rank, or if there are none.
+    """
+    from sklearn.metrics import average_precision_score, roc_auc_score, roc_curve
+
+    _check(inside, outside)
+    truth = np.concatenate([np.ones(len(inside)), np.zeros(len(outside))])
+    scores = np.concatenate([inside, outside]).astype(np.float64)
+    false, true, _ = roc_curve(truth, scores, drop_intermediate=False)
+    return Detection(
+        auroc=float(roc_auc_score(truth, scores)),
+        fpr95=float(false[true >= TPR].min()),
+        aupr=min(1.0, float(average_precision_score(truth, scores))),  # rounding may put a sum of shares above 1
+    )
+
+
+def auroc_resampling(inside: Scores, outside: Scores) -> Resampling:
+    """AUROC as a statistic of both sets, each resampled by itself.
+
+    Of all pairs, the share in which inside scores higher, ties counting half: Mann & Whitney (1947), Annals of
+    Mathematical Statistics 18(1), 50-60.
+    """
+    pairs = len(inside) * len(outside)
+
+    def auroc(of_inside: Counts, of_outside: Counts) -> float:
+        twice_above = 2 * of_inside.cumsum() - of_inside  # whole numbers: exact
+        return int(of_outside @ twice_above) / (2 * pairs)
+
+    return _resampling(inside, outside, auroc)
+
+
+def fpr_resampling(inside: Scores, outside: Scores, tpr: float = TPR) -> Resampling:
+    """The least FPR at a TPR of ``tpr`` or more, as a statistic of both sets."""
+
+    def fpr(of_inside: Counts, of_outside: Counts) -> float:
+        threshold = int(np.searchsorted(of_inside.cumsum() / len(inside), tpr))
+        return int(of_outside[: threshold + 1].sum()) / len(outside)
+
+    return _resampling(inside, outside, fpr)
+
+
+def average_precision_resampling(inside: Scores, outside: Scores) -> Resampling:
+    """Average precision as a statistic of both sets: the mean over inside of the precision at its own score."""
+
+    def average_precision(of_inside: Counts, of_outside: Counts) -> float:
+        true = of_inside.cumsum()
+        passing = np.maximum(true + of_outside.cumsum(), 1)  # none pass where none of the resample scores so high
+        return float(of_inside @ (true / passing)) / len(inside)
+
+    return _resampling(inside, outside, average_precision)
+
+
+def _resampling(inside: Scores, outside: Scores, value: Callable[[Counts, Counts], float]) -> Resampling:
+    """A value of how often each distinct score, from the highest down, stands in a resample of either set.
+
+    Resamples are taken one by one: the counts of one stay in the cache, those of many would be written out and read.
+    """
+    _check(inside, outside)
+    distinct, ranks = np.unique(-np.concatenate([inside, outside]).astype(np.float64), return_inverse=True)
+    of_inside, of_outside = ranks[: len(inside)], ranks[len(inside) :]
+
+    def counts(drawn: Indices) -> Counts:
+        return np.bincount(drawn, minlength=len(distinct))
+
+    def statistic(drawn_inside: Indices, drawn_outside: Indices) -> Scores:
+        resamples = zip(drawn_inside, drawn_outside, strict=True)
+        return np.array([value(counts(of_inside[i]), counts(of_outside[j])) for i, j in resamples])
+
+    return Resampling(statistic, (len(inside), len(outside)), (0.0, 1.0))
+
+
+def _check(inside: Scores, outside: Scores) -> None:
+    for what, scores in (("inside", inside), ("outside", outside)):
+        if not len(scores):
+            raise ValueError(f"there are no scores {what}")
+        bad = int((~np.isfinite(scores)).sum())
+        if bad:
+            raise ValueError(f"{bad} of {len(scores)} scores {what} are not finite, and cannot be ranked")

@@ -1,0 +1,221 @@
+"""Two models on the same images."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats as scipy_stats
+
+from jembench.interfaces import Resampling
+from jembench.stats import mean_of
+from jembench.stats.paired import holm, mcnemar, paired_bootstrap, seed_difference, unpaired_bootstrap
+
+# --- McNemar ----------------------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=60, deadline=None)
+@given(only_a=st.integers(0, 25), only_b=st.integers(0, 25), both=st.integers(0, 5), neither=st.integers(0, 5))
+def test_mcnemar_counts_the_divisions_that_are_as_uneven(only_a, only_b, both, neither):
+    a = np.array([True] * (only_a + both) + [False] * (only_b + neither), dtype=bool)
+    b = np.array([False] * only_a + [True] * both + [True] * only_b + [False] * neither, dtype=bool)
+    found = mcnemar(a, b)
+    assert (found.only_a, found.only_b) == (only_a, only_b)
+    n, fewer = only_a + only_b, min(only_a, only_b)
+    tail = sum(math.comb(n, k) for k in range(fewer + 1)) / 2**n
+    assert found.p == pytest.approx(min(1.0, 2 * tail))
+    assert mcnemar(b, a).p == pytest.approx(found.p)
+
+
+def test_numbers_0_and_1_are_right_and_wrong_too():
+    a, b = np.array([1, 1, 0, 1], np.uint8), np.array([0, 1, 1, 0], np.uint8)
+    assert mcnemar(a, b)[:2] == (2, 1)
+    assert mcnemar(a, b) == mcnemar(a == 1, b == 1)
+
+
+def test_two_classifiers_that_are_right_on_the_same_images_do_not_differ():
+    right = np.array([True, False, True])
+    assert mcnemar(right, right) == (0, 0, 1.0)
+
+
+def test_images_must_be_the_same():
+    with pytest.raises(ValueError, match="3 images and 4"):
+        mcnemar(np.ones(3, bool), np.ones(4, bool))
+    with pytest.raises(ValueError, match="cannot be paired"):
+        paired_bootstrap(mean(np.ones(3)), mean(np.ones(4)), 0.0, rng=np.random.default_rng(0))
+
+
+# --- the bootstrap ----------------------------------------------------------------------------------------------------
+
+
+def mean(values):
+    return Resampling(mean_of(values), (len(values),))
+
+
+def compare(a, b, compare=paired_bootstrap, resamples=2000, seed=0):
+    return compare(mean(a), mean(b), a.mean() - b.mean(), rng=np.random.default_rng(seed), resamples=resamples)
+
+
+def test_a_difference_that_all_images_share_is_certain_where_they_are_paired():
+    """The images vary much, and both models by the same."""
+    a = np.random.default_rng(1).normal(0, 10, 200)
+    found = compare(a + 0.5, a)
+    assert found.value == pytest.approx(0.5)
+    assert found.high - found.low < 1e-9
+    assert found.p == pytest.approx(1 / 2001)
+    apart = compare(a + 0.5, a, unpaired_bootstrap)
+    assert apart.low < 0 < apart.high
+    assert apart.p > 0.3
+
+
+def test_one_model_does_not_differ_from_itself():
+    a = np.random.default_rng(2).normal(size=100)
+    assert compare(a, a)[:3] == (0, 0, 0)
+    assert compare(a, a).p == 1
+
+
+def test_the_interval_is_that_of_the_mean_difference():
+    """Of many images it is the normal one."""
+    rng = np.random.default_rng(3)
+    a, b = rng.normal(size=(2, 2000))
+    found = compare(a, b, resamples=4000)
+    error = (a - b).std(ddof=1) / math.sqrt(2000)
+    assert found.high - found.low == pytest.approx(2 * 1.96 * error, rel=0.06)
+    assert found.p == pytest.approx(2 * scipy_stats.norm.sf(abs(found.value) / error), abs=0.04)
+
+
+def test_false_alarms_are_as_rare_as_they_should_be():
+    rng = np.random.default_rng(4)
+    alarms = [compare(*rng.normal(size=(2, 60)), resamples=200, seed=seed).p < 0.05 for seed in range(300)]
+    # 5 % nominal; 300 trials have a standard error of 1.3 %
+    assert 0.02 < np.mean(alarms) < 0.09
+
+
+@pytest.mark.parametrize("draw", [paired_bootstrap, unpaired_bootstrap])
+def test_intervals_of_a_difference_cover_it_as_often_as_they_say(draw):
+    """Of two means over images that both models find as hard."""
+    rng = np.random.default_rng(5)
+    hits = 0
+    for seed in range(300):
+        shared = rng.normal(size=60) if draw is paired_bootstrap else 0
+        a, b = rng.normal(0.3, 1, 60) + shared, rng.normal(0, 1, 60) + shared
+        found = compare(a, b, draw, resamples=300, seed=seed)
+        hits += found.low <= 0.3 <= found.high
+    assert 0.91 < hits / 300 < 0.98
+
+
+def test_deviations_as_large_as_the_difference_count_whatever_the_last_digits_say():
+    """Of six images one differs: it is in a resample k times, k binomial of median 1, and deviates unless k is 1."""
+    a, b = 100 * np.array([[1.0, 1, 0, 1, 0, 0], [1, 1, 0, 1, 1, 0]])  # sixths of 100 are not exact in binary
+    never_but_once = 1 - scipy_stats.binom.pmf(1, 6, 1 / 6)
+    assert compare(a, b, resamples=10_000).p == pytest.approx(never_but_once, abs=0.02)
+
+
+def test_swapping_the_models_turns_the_difference_round():
+    rng = np.random.default_rng(6)
+    a, b = rng.normal(size=(2, 50))
+    there, back = compare(a, b), compare(b, a)
+    assert there[:3] == pytest.approx((-back.value, -back.high, -back.low))
+    assert there.p == back.p
+
+
+@pytest.mark.parametrize("draw", [paired_bootstrap, unpaired_bootstrap])
+@pytest.mark.parametrize(("size", "resamples"), [(1, 100), (10, 0)])
+def test_what_cannot_be_resampled_has_no_interval(draw, size, resamples):
+    with pytest.raises(ValueError, match=f"{resamples} resamples of .* say nothing of chance"):
+        compare(np.zeros(size), np.ones(size), draw, resamples=resamples)
+
+
+def test_models_on_other_images_may_be_of_other_numbers():
+    rng = np.random.default_rng(7)
+    a, b = rng.normal(1, 1, 80), rng.normal(0, 1, 50)
+    found = compare(a, b, unpaired_bootstrap)
+    expected = scipy_stats.ttest_ind(a, b, equal_var=False).confidence_interval()
+    assert (found.low, found.high) == pytest.approx(tuple(expected), abs=0.1)
+
+
+# --- Holm -------------------------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=6))
+def test_holm_is_the_closure_of_bonferroni(p_values):
+    """A hypothesis falls only if every set of hypotheses that it belongs to does, each tested by its smallest p."""
+    n = len(p_values)
+    sets = [s for size in range(1, n + 1) for s in itertools.combinations(range(n), size)]
+    expected = [max(min(1.0, len(s) * min(p_values[i] for i in s)) for s in sets if index in s) for index in range(n)]
+    assert holm(p_values) == pytest.approx(expected)
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=20), st.randoms())
+def test_holm_keeps_the_order_of_p_values_and_their_places(p_values, random):
+    adjusted = holm(p_values)
+    assert all(p <= q <= 1 for p, q in zip(p_values, adjusted, strict=True))
+    ordered = [q for _, q in sorted(zip(p_values, adjusted, strict=True))]
+    assert ordered == sorted(adjusted)
+    places = random.sample(range(len(p_values)), len(p_values))
+    assert holm([p_values[place] for place in places]) == [adjusted[place] for place in places]
+
+
+def test_holm_by_hand():
+    assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
+
+
+def test_holm_of_nothing_is_nothing():
+    assert holm([]) == []
+
+
+@pytest.mark.parametrize("wrong", [math.nan, -0.1, 1.1])
+def test_what_is_no_p_value_is_not_adjusted(wrong):
+    with pytest.raises(ValueError, match=r"within 0\.\.1"):
+        holm([0.5, wrong])
+
+
+# --- seeds ------------------------------------------------------------------------------------------------------------
+
+values = st.lists(st.floats(-100, 100), min_size=2, max_size=8)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.tuples(st.floats(-100, 100), st.floats(-100, 100)), min_size=2, max_size=8))
+def test_paired_seeds_are_student_s(pairs):
+    a, b = map(np.array, zip(*pairs, strict=True))
+    if (a - b).std() < 1e-6:
+        return
+    expected = scipy_stats.ttest_rel(a, b)
+    found = seed_difference(a, b, paired=True)
+    assert found.p == pytest.approx(expected.pvalue, abs=1e-9)
+    assert (found.low, found.high) == pytest.approx(tuple(expected.confidence_interval()), abs=1e-6)
+
+
+@settings(max_examples=40, deadline=None)
+@given(values, values)
+def test_other_seeds_are_welch_s(a, b):
+    if min(np.std(a), np.std(b)) < 1e-6:
+        return
+    expected = scipy_stats.ttest_ind(a, b, equal_var=False)
+    found = seed_difference(a, b, paired=False)
+    assert found.p == pytest.approx(expected.pvalue, abs=1e-9)
+    assert (found.low, found.high) == pytest.approx(tuple(expected.confidence_interval()), abs=1e-6)
+
+
+def test_one_seed_says_nothing_of_seeds():
+    assert seed_difference([1.0], [2.0], paired=True) is None
+    assert seed_difference([1.0], [2.0, 3.0], paired=False) is None
+
+
+def test_seeds_are_paired_one_by_one():
+    with pytest.raises(ValueError, match="2 seeds and 3 cannot be paired"):
+        seed_difference([1.0, 2.0], [1.0, 2.0, 3.0], paired=True)
+
+
+@pytest.mark.parametrize("paired", [True, False])
+def test_a_seed_that_diverged_is_never_averaged(paired):
+    with pytest.raises(ValueError, match="finite"):
+        seed_difference([1.0, math.nan], [1.0, 2.0], paired=paired)
+
+
+def test_seeds_that_all_differ_by_the_same_leave_no_width():
+    assert seed_difference([1.0, 1.0], [0.5, 0.5], paired=True) == (0.5, 0.5, 0.5, 0.0)
