@@ -19,7 +19,7 @@ import entrypoints
 from jembench import spec as specs
 from jembench.errors import JembenchError, PluginError, SpecError, unknown
 
-Kind = Literal["models", "samplers", "metrics", "datasets", "features", "suites", "executors"]
+Kind = Literal["models", "samplers", "metrics", "datasets", "outliers", "features", "suites", "executors"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
 
@@ -155,7 +155,7 @@ def find(kind: Kind, name: str) -> Component:
 
 def singular(kind: Kind) -> str:
     """What one component of a kind is called in a sentence."""
-    return "feature network" if kind == "features" else kind.removesuffix("s")
+    return {"features": "feature network", "outliers": "set of outliers"}.get(kind, kind.removesuffix("s"))
 
 
 def load(component: Component) -> Any:

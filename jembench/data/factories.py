@@ -59,3 +59,15 @@ def imagefolder(*, root: str, size: int = 0, grey: bool = False, name: str = "")
     from jembench.data import imagefolder
 
     return imagefolder.imagefolder(root, size=size, grey=grey, name=name)
+
+
+@incidental("root")
+def celeba(*, root: str = "", size: int = 32) -> Dataset:
+    """CelebA's aligned faces without labels: cropped to the central square, resized to ``size`` pixels.
+
+    ``root`` is the folder that holds ``celeba/img_align_celeba`` and ``celeba/list_eval_partition.txt`` ($JEMBENCH_DATA
+    or ~/.cache/jembench/data by default).
+    """
+    from jembench.data import celeba
+
+    return celeba.celeba(root, size=size)

@@ -7,38 +7,23 @@ from __future__ import annotations
 
 import hashlib
 import os
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
-import numpy as np
 import torch
-from jaxtyping import UInt8
 from PIL import Image
-from torch import Tensor
 
 from jembench.data.decoded import decoded
+from jembench.data.decoding import Form, cannot_decode, decode_all
 from jembench.data.lazy import LazyDataset
 from jembench.data.locations import cache_folder
-from jembench.errors import JembenchError, SpecError, Unavailable
+from jembench.errors import SpecError, Unavailable
 from jembench.interfaces import DataSpec, Split, SplitName
 from jembench.spec import slug
 
 _LAYOUT = "It must hold train/<class>/* and test/<class>/*, one folder of images a class."
 _SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
-_CHUNK = 256  # images a thread decodes at a time
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Form:
-    """What every image file is turned into."""
-
-    mode: Literal["RGB", "L"]
-    height: int
-    width: int
-    square: bool  # crop to the central square and resize, instead of demanding the size
 
 
 class _Listing(NamedTuple):
@@ -67,7 +52,7 @@ def imagefolder(root: str, *, size: int, grey: bool, name: str) -> LazyDataset:
         raise SpecError(f"size of imagefolder is {size}; it must be a number of pixels, or 0 for the images' own size.")
     class_names = _class_names(folder)
     width, height = (size, size) if size else _size_of_first_image(folder / "train", class_names)
-    form = _Form(mode="L" if grey else "RGB", height=height, width=width, square=size > 0)
+    form = Form(mode="L" if grey else "RGB", height=height, width=width, square=size > 0)
     spec = DataSpec(
         name=name or folder.name,
         shape=(1 if grey else 3, height, width),
@@ -124,53 +109,13 @@ def _list_images(folder: Path, class_names: tuple[str, ...]) -> _Listing:
     return _Listing(paths, labels, digest.hexdigest())
 
 
-def _load(root: Path, class_names: tuple[str, ...], form: _Form, name: SplitName) -> Split:
+def _load(root: Path, class_names: tuple[str, ...], form: Form, name: SplitName) -> Split:
     listing = _list_images(root / name, class_names)
     # The file's name says what it holds and its fingerprint which state of it: a changed folder replaces its old cache.
     key = hashlib.sha256(f"{root}\0{name}\0{form}".encode(errors="surrogateescape")).hexdigest()[:16]
     file = cache_folder() / "decoded" / f"{slug(root.name)}-{name}-{key}.safetensors"
-    images = decoded(file, listing.fingerprint, lambda: _decode_all(listing.paths, form))
+    images = decoded(file, listing.fingerprint, lambda: decode_all(listing.paths, form))
     return Split(images, torch.tensor(listing.labels))
-
-
-def _decode_all(paths: list[str], form: _Form) -> UInt8[Tensor, "N C H W"]:
-    """Decode in threads: Pillow lets go of the interpreter while it reads and decodes."""
-    channels = len(form.mode)
-    pixels = np.empty((len(paths), form.height, form.width, channels), dtype=np.uint8)
-
-    def decode_chunk(start: int) -> None:
-        for index in range(start, min(start + _CHUNK, len(paths))):
-            pixels[index] = _decode(paths[index], form).reshape(pixels.shape[1:])
-
-    with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
-        list(pool.map(decode_chunk, range(0, len(paths), _CHUNK)))  # raises what a thread raised
-    return torch.from_numpy(pixels).permute(0, 3, 1, 2).contiguous()
-
-
-def _decode(path: str, form: _Form) -> np.ndarray:
-    try:
-        with Image.open(path) as image:
-            if image.mode.startswith(("I", "F")):  # Pillow would cut these off at 255
-                raise JembenchError(f"{path} has more than 8 bits a channel. Save it as an 8-bit image.")
-            picture = image.convert(form.mode)
-    except (OSError, SyntaxError, ValueError) as error:  # SyntaxError: Pillow's word for a damaged PNG
-        raise _cannot_decode(path, error) from error
-    if form.square:
-        return np.asarray(_central_square(picture, form.height))
-    if picture.size != (form.width, form.height):
-        raise JembenchError(
-            f"{path} is {picture.width}x{picture.height} and the first image {form.width}x{form.height} "
-            "(width x height): a dataset has images of one size. "
-            "Add size=32 (or another size) to crop each one to its central square and resize it."
-        )
-    return np.asarray(picture)
-
-
-def _central_square(image: Image.Image, size: int) -> Image.Image:
-    side = min(image.size)
-    left, top = (image.width - side) // 2, (image.height - side) // 2
-    square = image.crop((left, top, left + side, top + side))
-    return square.resize((size, size), Image.Resampling.BICUBIC)
 
 
 def _size_of_first_image(folder: Path, class_names: tuple[str, ...]) -> tuple[int, int]:
@@ -180,8 +125,4 @@ def _size_of_first_image(folder: Path, class_names: tuple[str, ...]) -> tuple[in
         with Image.open(path) as image:
             return image.size
     except (OSError, SyntaxError, ValueError) as error:
-        raise _cannot_decode(path, error) from error
-
-
-def _cannot_decode(path: str, error: Exception) -> JembenchError:
-    return JembenchError(f"{path} cannot be decoded as an image: {error}. Replace or remove the file.")
+        raise cannot_decode(path, error) from error

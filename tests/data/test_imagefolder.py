@@ -8,7 +8,7 @@ import pytest
 import torch
 from PIL import Image
 
-from jembench.data import imagefolder as module
+from jembench.data import decoding
 from jembench.data.factories import imagefolder
 from jembench.errors import JembenchError, SpecError, Unavailable
 
@@ -119,7 +119,7 @@ def forbid_decoding(monkeypatch: pytest.MonkeyPatch) -> None:
     def decode(path: str, form: object) -> np.ndarray:
         raise AssertionError(f"decoded {path}")
 
-    monkeypatch.setattr(module, "_decode", decode)
+    monkeypatch.setattr(decoding, "_decode", decode)
 
 
 def test_a_second_start_decodes_nothing(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,82 @@
+"""From image files to pixels: decoded in threads, cropped and resized as a dataset wants them.
+
+Legend: N files, C channels, H height, W width.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+from jaxtyping import UInt8
+from PIL import Image
+from torch import Tensor
+
+from jembench.errors import JembenchError
+
+_CHUNK = 256  # images a thread decodes at a time
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Form:
+    """What every image file is turned into."""
+
+    mode: Literal["RGB", "L"]
+    height: int
+    width: int
+    square: bool  # crop to the central square and resize, instead of demanding the size
+
+
+def decode_all(paths: Sequence[str], form: Form) -> UInt8[Tensor, "N C H W"]:
+    """The pixels of the files, in their order. In threads: Pillow lets go of the interpreter while it decodes.
+
+    Raises:
+        JembenchError: if a file cannot be decoded, or is of another size than is demanded.
+    """
+    channels = len(form.mode)
+    pixels = np.empty((len(paths), form.height, form.width, channels), dtype=np.uint8)
+
+    def decode_chunk(start: int) -> None:
+        for index in range(start, min(start + _CHUNK, len(paths))):
+            pixels[index] = _decode(paths[index], form).reshape(pixels.shape[1:])
+
+    with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
+        list(pool.map(decode_chunk, range(0, len(paths), _CHUNK)))  # raises what a thread raised
+    return torch.from_numpy(pixels).permute(0, 3, 1, 2).contiguous()
+
+
+def _decode(path: str, form: Form) -> np.ndarray:
+    try:
+        with Image.open(path) as image:
+            if image.mode.startswith(("I", "F")):  # Pillow would cut these off at 255
+                raise JembenchError(f"{path} has more than 8 bits a channel. Save it as an 8-bit image.")
+            picture = image.convert(form.mode)
+    except (OSError, SyntaxError, ValueError) as error:  # SyntaxError: Pillow's word for a damaged PNG
+        raise cannot_decode(path, error) from error
+    if form.square:
+        return np.asarray(central_square(picture, form.height))
+    if picture.size != (form.width, form.height):
+        raise JembenchError(
+            f"{path} is {picture.width}x{picture.height} and the first image {form.width}x{form.height} "
+            "(width x height): a dataset has images of one size. "
+            "Add size=32 (or another size) to crop each one to its central square and resize it."
+        )
+    return np.asarray(picture)
+
+
+def central_square(image: Image.Image, size: int) -> Image.Image:
+    """The largest square in the middle, resized with bicubic interpolation to ``size`` x ``size``."""
+    side = min(image.size)
+    left, top = (image.width - side) // 2, (image.height - side) // 2
+    square = image.crop((left, top, left + side, top + side))
+    return square.resize((size, size), Image.Resampling.BICUBIC)
+
+
+def cannot_decode(path: str, error: Exception) -> JembenchError:
+    """The error for a file that is no image."""
+    return JembenchError(f"{path} cannot be decoded as an image: {error}. Replace or remove the file.")

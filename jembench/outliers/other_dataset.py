@@ -1,0 +1,62 @@
+"""The test images of another dataset, in the shape of this one.
+
+Legend: N images, M test images of the other dataset, C channels, H height, W width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+
+from jembench import seeds
+from jembench.errors import NotApplicable
+from jembench.interfaces import Dataset, DataSpec, Split
+
+_MODES = {1: "L", 3: "RGB"}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class OtherDataset:
+    """As many of its test images as there are of this one's, drawn at random; all of them, if it has fewer.
+
+    Each is cropped to its central square, where this dataset's images are square, and resized with Pillow's bicubic
+    filter; grey and RGB become each other as Pillow converts them (ITU-R 601).
+    """
+
+    make: Callable[[], Dataset]
+
+    def draw(self, test: Split, data: DataSpec) -> Tensor:
+        dataset = self.make()
+        if dataset.spec.name == data.name:
+            raise NotApplicable(f"{data.name} is the in-distribution dataset itself.")
+        images = dataset.split("test").images
+        if len(images) > len(test.images):
+            generator = seeds.generator(0, f"outliers/{dataset.spec.name}")
+            images = images[torch.randperm(len(images), generator=generator)[: len(test.images)]]
+        return images if images.shape[1:] == data.shape else _reshaped(images, dataset.spec, data)
+
+
+def _reshaped(images: Tensor, theirs: DataSpec, data: DataSpec) -> Tensor:
+    for spec in (theirs, data):
+        if spec.shape[0] not in _MODES:
+            raise NotApplicable(
+                f"Images of {theirs.name} cannot be given the shape of {data.name}: {spec.name} has {spec.shape[0]} "
+                "channels, and only grey and RGB become each other."
+            )
+    channels, height, width = data.shape
+    arrays = [_resize(image.permute(1, 2, 0).numpy(), _MODES[channels], height, width) for image in images]
+    return torch.from_numpy(np.stack(arrays)).reshape(-1, height, width, channels).permute(0, 3, 1, 2).contiguous()
+
+
+def _resize(pixels: np.ndarray, mode: str, height: int, width: int) -> np.ndarray:
+    picture = Image.fromarray(pixels.squeeze(2) if pixels.shape[2] == 1 else pixels).convert(mode)
+    if height == width:
+        side = min(picture.size)
+        left, top = (picture.width - side) // 2, (picture.height - side) // 2
+        picture = picture.crop((left, top, left + side, top + side))
+    return np.asarray(picture.resize((width, height), Image.Resampling.BICUBIC))
