@@ -10,22 +10,26 @@ import json
 import math
 import time
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, cast, get_args
 
 import numpy as np
 import torch
 from torch import Generator, Tensor
 
-from jembench import seeds
+from jembench import readings, seeds
+from jembench.data.content import content_hash
+from jembench.data.holdout import Holdout
 from jembench.data.pixels import to_float, to_uint8
 from jembench.energies import grad_energy
-from jembench.errors import StoreError, Unavailable
+from jembench.errors import NotApplicable, StoreError, Unavailable
 from jembench.features import FeatureBank
 from jembench.interfaces import (
+    KEPT,
     Capability,
+    ChainState,
     Classifier,
     Dataset,
     DataSpec,
@@ -37,21 +41,25 @@ from jembench.interfaces import (
     GradEnergy,
     Measurement,
     Metric,
+    Quantity,
     Sampler,
     Samples,
+    Source,
     Split,
     Trainable,
     Value,
 )
+from jembench.memory import Memory
 from jembench.outcome import Outcome, encode
+from jembench.outliers.resolve import resolve
 from jembench.sampling import chain
-from jembench.training.loop import logits_of
+from jembench.training import snapshots
 
 FRESH_SAMPLES = 1000
 """How many images are drawn from a model that keeps none."""
 
-BATCH = 100
-"""Images a network pass: on CPUs faster than 500, whose maps leave the caches. No value depends on it."""
+SETTLED = {"settled": True}
+"""The details of an outcome that is not applicable for what the fit is: it need not be tried again."""
 
 
 def capabilities(model: Any) -> frozenset[Capability]:
@@ -88,7 +96,15 @@ class FitEvaluation:
     iteration_seconds: Sequence[float]
     bank: FeatureBank
     conditional: bool = False  # whether the model was trained with chains on E(x, y), whatever its loss
-    _features: dict[str, Features] = field(default_factory=dict)  # of the samples, by the network's spec
+    held: Holdout | None = None  # what the recipe trained on, and what it held out
+    buffers: Callable[[], Sequence[Samples]] = tuple  # those of the last epochs of training, the last one last
+    memory: Memory | None = None
+    wanted: frozenset[Quantity] = frozenset()  # what the metrics will read of test images and outliers
+    _images: dict[str, Tensor] = field(default_factory=dict)  # by name
+    _readings: dict[str, dict[Quantity, Tensor]] = field(default_factory=dict)  # by the content of the images
+    _samples: dict[Source, Samples] = field(default_factory=dict)
+
+    # --- images -------------------------------------------------------------------------------------------------------
 
     def test(self) -> Split:
         """The test images under evaluation."""
@@ -103,89 +119,202 @@ class FitEvaluation:
         chosen = torch.randperm(len(images), generator=draw)[: self.limit]
         return Split(images[chosen], None if labels is None else labels[chosen])
 
+    def images(self, name: str) -> Tensor:
+        """The images of ``test``, ``validation`` or ``train`` (without validation), or a set of outliers by its spec.
+
+        Raises:
+            Unavailable: with the remedy, if they are not at hand.
+            SpecError: if no set of outliers and no dataset has that name.
+        """
+        if name in _PARTS:
+            return self._part(name).images
+        if name not in self._images:
+            self._images[name] = resolve(name).make().draw(self.test(), self.data)
+        return self._images[name]
+
+    def labels_of(self, name: Literal["test", "validation", "train"]) -> Tensor:
+        """The labels of a part of the dataset, int64 (N,).
+
+        Raises:
+            Unavailable: if the dataset has none, or the part does not exist.
+        """
+        labels = self._part(name).labels
+        if labels is None:
+            raise NotApplicable(f"The dataset {self.data.name} has no labels.")
+        return labels
+
+    def _part(self, name: str) -> Split:
+        if name == "test":
+            return self.test()
+        held = self.held or Holdout(self.dataset.split("train"), None)
+        if name == "train":
+            return held.train
+        if held.validation is None:
+            raise NotApplicable(
+                "The model was trained without validation images, and nothing may be fitted on test images. Train it "
+                "with some held out: --set data.validation=5000, or a recipe that does."
+            )
+        return held.validation
+
+    # --- what the network says of them --------------------------------------------------------------------------------
+
     def logits(self) -> Tensor:
         """f(x) of the test images: float32 (N, K) on the CPU."""
-        return self._logits
-
-    @cached_property
-    def _logits(self) -> Tensor:
-        return logits_of(self.model, self.test().images, self.data, self.device, BATCH)
+        return self.read("logits")
 
     def energies(self) -> Tensor:
         """E(x) of the test images: float32 (N,) on the CPU."""
-        return self._energies
+        return self.read("energy")
 
-    @cached_property
-    def _energies(self) -> Tensor:
-        return self.energies_of(self.test().images)
-
-    @torch.no_grad()
     def energies_of(self, images: Tensor) -> Tensor:
         """E(x), or -log p(x), of any images: uint8 (N, C, H, W) -> float32 (N,) on the CPU."""
-        return torch.cat([self._energy(batch.to(self.device)) for batch in torch.split(images, BATCH)])
+        return self.read("energy", images)
 
-    def _energy(self, images: Tensor) -> Tensor:
-        x = to_float(images, self.data.bounds)
-        energy = self.model.energy(x) if isinstance(self.model, Energy) else -self.model.log_prob(x)
-        on_cpu: Tensor = energy.float().cpu()
-        return on_cpu
+    def read(self, quantity: Quantity, images: str | Tensor = "test") -> Tensor:
+        """What the model says of images, by name or given: float32 (N, K) or (N,) on the CPU.
 
-    def samples(self) -> Samples:
-        """The model's own images: drawn directly, or the sampler's kept chains, or fresh ones."""
-        return self._samples
+        Of test images and outliers, all that the metrics of this run will ask for is computed in the same pass.
+        """
+        named = isinstance(images, str)
+        pixels = self.images(images) if isinstance(images, str) else images
+        content = content_hash(pixels)
+        known = self._readings.setdefault(content, {})
+        if quantity not in known and self.memory:
+            known.update(cast(dict[Quantity, Tensor], self.memory.recall(content)))
+        if quantity not in known:
+            wanted = {quantity} | (self.wanted & self._readable if named and images not in _NEVER_OUTLIERS else set())
+            known.update(readings.read(self.model, pixels, self.data, self.device, wanted - known.keys()))
+            if self.memory:
+                self.memory.keep(content, cast(dict[str, Tensor], known))
+        return known[quantity]
 
     @cached_property
-    def _samples(self) -> Samples:
-        generator = seeds.generator(self.seed, "evaluation/samples", self.device)
+    def _readable(self) -> frozenset[Quantity]:
+        has = capabilities(self.model)
+        logits: frozenset[Quantity] = frozenset({"logits"} if "logits" in has else set())
+        energies: frozenset[Quantity] = frozenset({"energy", "grad-norm"} if "energy" in has else set())
+        return logits | energies
+
+    def refined(self, images: str | Tensor, steps: int) -> Tensor:
+        """E(x) after ``steps`` of the model's own chain that were started at the images: float32 (N,) on the CPU.
+
+        Raises:
+            Unavailable: if the model has no chains.
+        """
+        if self.sampler is None:
+            raise NotApplicable("The model was trained without chains, so there is none to refine an image by.")
+        pixels = self.images(images) if isinstance(images, str) else images
+        return self._remembered(
+            f"refined-{steps}-{content_hash(pixels)}", lambda: {"energy": self._refine(pixels, steps)}
+        )["energy"]
+
+    def _refine(self, images: Tensor, steps: int) -> Tensor:
+        assert self.sampler is not None
+        generator = seeds.generator(self.seed, f"evaluation/refined:steps={steps}", self.device)
+        state = ChainState(to_float(images.to(self.device), self.data.bounds))
+        gradient = _in_batches(grad_energy(self.model))
+        end = chain.run(self.sampler, state, gradient, generator, steps)
+        return gradient(end.x, None)[0].cpu()
+
+    def _remembered(self, name: str, compute: Callable[[], dict[str, Tensor]]) -> dict[str, Tensor]:
+        known = self.memory.recall(name) if self.memory else {}
+        if not known:
+            known = compute()
+            if self.memory:
+                self.memory.keep(name, known)
+        return known
+
+    # --- samples ------------------------------------------------------------------------------------------------------
+
+    def samples(self, source: Source = KEPT) -> Samples:
+        """The model's own images: drawn directly, or the sampler's kept chains, or the ends of new ones.
+
+        Raises:
+            Unavailable: if it has no such images.
+        """
+        if source not in self._samples:
+            self._samples[source] = self._draw(source)
+        return self._samples[source]
+
+    def _draw(self, source: Source) -> Samples:
+        if source.chains == "fresh":
+            if self.sampler is None:
+                raise NotApplicable("The model draws its images directly, without a chain, so there are no new chains.")
+            return self.fresh_samples(source.steps, source.images, source.conditional)
+        if source.pooling != "one":
+            pool = snapshots.together if source.pooling == "five" else snapshots.pixelwise_mean
+            return pool(self.buffers())
         if isinstance(self.model, Generative):
+            generator = seeds.generator(self.seed, "evaluation/samples", self.device)
             with torch.no_grad():
                 x = self.model.sample(FRESH_SAMPLES, generator=generator)
             return Samples(to_uint8(x, self.data.bounds).cpu(), None, "direct")
-        assert self.sampler is not None
-        kept = self.sampler.kept()
-        if kept is not None:
-            return self._as_samples(kept.x, kept.y, "buffer")
-        return self.fresh_samples(self.sampler.steps)
+        kept = self.sampler.kept() if self.sampler else None
+        return self.fresh_samples() if kept is None else self._as_samples(kept, "buffer")
 
-    def fresh_samples(self, steps: int, n: int = FRESH_SAMPLES) -> Samples:
+    def fresh_samples(self, steps: int | None = None, n: int | None = None, conditional: bool | None = None) -> Samples:
         """n images at the end of new chains of so many steps. The sampler's memory stays as it is.
 
-        A model that was trained by chains on E(x, y) gets the same ones, as many for each class.
+        Args:
+            steps: by default as many as in training.
+            n: by default FRESH_SAMPLES.
+            conditional: whether on E(x, y), each class as often; by default as the model was trained.
         """
         assert self.sampler is not None
-        generator = seeds.generator(self.seed, f"evaluation/chains:steps={steps}", self.device)
-        conditional = self.conditional or self.model.chains == "conditional"
+        steps = self.sampler.steps if steps is None else steps
+        as_trained = self.conditional or self.model.chains == "conditional"
+        conditional = as_trained if conditional is None else conditional
+        unusual = "" if conditional == as_trained else f"conditional={conditional},".lower()
+        name = f"chains:{unusual}steps={steps}"
+        drawn = self._remembered(
+            f"samples-{n or FRESH_SAMPLES}-{steps}-{conditional}",
+            lambda: self._run_chains(steps, n or FRESH_SAMPLES, conditional, name),
+        )
+        return Samples(drawn["images"], drawn.get("labels"), name)
+
+    def _run_chains(self, steps: int, n: int, conditional: bool, name: str) -> dict[str, Tensor]:
+        assert self.sampler is not None
+        generator = seeds.generator(self.seed, f"evaluation/{name}", self.device)
         y = torch.arange(n, device=self.device) % self.data.num_classes if conditional else None
         state = self.sampler.start(n, y, generator=generator)
-        state = chain.run(self.sampler, state, _in_batches(grad_energy(self.model)), generator, steps)
-        return self._as_samples(state.x, state.y, f"chains:steps={steps}")
+        end = chain.run(self.sampler, state, _in_batches(grad_energy(self.model)), generator, steps)
+        images, labels, *_ = self._as_samples(end, name)
+        return {"images": images} | ({} if labels is None else {"labels": labels})
 
-    def _as_samples(self, x: Tensor, y: Tensor | None, source: str) -> Samples:
-        return Samples(to_uint8(x, self.data.bounds).cpu(), None if y is None else y.cpu(), source)
+    def _as_samples(self, state: ChainState, source: str) -> Samples:
+        labels, ages = (None if part is None else part.cpu() for part in (state.y, state.ages))
+        return Samples(to_uint8(state.x, self.data.bounds).cpu(), labels, source, ages)
+
+    # --- features -----------------------------------------------------------------------------------------------------
 
     def features(self, spec: str) -> FeatureNetwork:
         """The feature network of that spec, ready for use."""
         return self.bank.network(spec)
 
-    def features_of(self, spec: str, images: Literal["samples", "train", "test"]) -> Features:
-        """The features of the samples or of a part of the dataset."""
-        if images != "samples":
-            return self.bank.of_real(spec, (self.test() if images == "test" else self.dataset.split(images)).images)
-        if spec not in self._features:
-            self._features[spec] = self.features(spec).features(self.samples().images)
-        return self._features[spec]
+    def features_of(self, spec: str, images: Literal["samples", "train", "test"] | Tensor) -> Features:
+        """The features of the samples, of a part of the dataset (``train``: with validation), or of any images."""
+        if isinstance(images, Tensor):
+            return self.bank.of_images(spec, images)
+        if images == "samples":
+            return self.bank.of_images(spec, self.samples().images)
+        return self.bank.of_images(spec, (self.test() if images == "test" else self.dataset.split(images)).images)
 
     def generator(self, purpose: str) -> Generator:
         """A CPU generator of its own for each purpose, derived from the fit's seed."""
         return seeds.generator(self.seed, f"evaluation/{purpose}")
 
 
+_PARTS = ("test", "validation", "train")
+_NEVER_OUTLIERS = ("validation", "train")
+
+
 def _in_batches(grad_energy: GradEnergy) -> GradEnergy:
-    """The same, with BATCH images a network pass. The chains go on as one, so that no random number depends on it."""
+    """The same, with a few images a network pass. The chains go on as one, so that no random number depends on it."""
 
     def evaluate(x: Tensor, y: Tensor | None) -> tuple[Tensor, Tensor]:
-        labels = [None] * len(x) if y is None else torch.split(y, BATCH)
-        energies, grads = zip(*map(grad_energy, torch.split(x, BATCH), labels), strict=True)
+        size = readings.CPU_BATCH if x.device.type == "cpu" else readings.GPU_BATCH
+        labels = [None] * len(x) if y is None else torch.split(y, size)
+        energies, grads = zip(*map(grad_energy, torch.split(x, size), labels), strict=True)
         return torch.cat(energies), torch.cat(grads)
 
     return evaluate
@@ -210,7 +339,10 @@ def measure(metric: Metric, evaluation: FitEvaluation) -> Measured:
     except StoreError:
         raise
     except Unavailable as error:
-        return Measured(Outcome(status="na", reason=str(error), seconds=time.perf_counter() - start), {})
+        details = SETTLED if isinstance(error, NotApplicable) else {}
+        return Measured(
+            Outcome(status="na", reason=str(error), details=details, seconds=time.perf_counter() - start), {}
+        )
     except Exception as error:
         return Measured(failed(error, time.perf_counter() - start), {})
     seconds = time.perf_counter() - start

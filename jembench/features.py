@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from jembench import registry
+from jembench.data.content import content_hash
 from jembench.errors import CheckpointError
 from jembench.interfaces import Dataset, FeatureNetwork, Features
 from jembench.spec import slug
@@ -43,11 +43,10 @@ class FeatureBank:
             self._networks[spec] = network
         return self._networks[spec]
 
-    def of_real(self, spec: str, images: Tensor) -> Features:
-        """The features of real images, uint8 (N, C, H, W): remembered by what the images are, not by their name."""
+    def of_images(self, spec: str, images: Tensor) -> Features:
+        """The features of images, uint8 (N, C, H, W): remembered by what the images are, not by their name."""
         network = self.network(spec)
-        content = hashlib.sha256(images.numpy().tobytes()).hexdigest()[:16]
-        path = self.folder / "of-images" / f"{slug(network.identity)}-{content}.safetensors"
+        path = self.folder / "of-images" / f"{slug(network.identity)}-{content_hash(images)}.safetensors"
         if path not in self._features:
             self._features[path] = _read(path) or self._compute(network, images, path)
         return self._features[path]

@@ -3,6 +3,7 @@
     fits/<slug>-<hash>/     fit.json, model.safetensors, sampler.safetensors, checkpoint-*.safetensors, history.csv
     cells/<slug>-<hash>.json one outcome
     arrays/<slug>-<hash>.npz its per-example values
+    readings/               what trained models said of images, so that they need not be asked again
     features/               feature networks made by us
     leases/                 who works on what
 
@@ -12,6 +13,7 @@ What a process did not finish is simply not there, so running the same command a
 from __future__ import annotations
 
 import zipfile
+import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict
@@ -139,7 +141,7 @@ class Store:
         cell = self.read_cell(cell_id, name)
         if cell is None:
             return False
-        return cell.outcome.status == "ok" or bool(cell.outcome.details.get("capability"))
+        return cell.outcome.status == "ok" or bool(cell.outcome.details.get("settled"))
 
     def write_cell(self, cell: Cell, name: str, arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
         """Write a cell, its arrays first: a cell that can be read is complete."""
@@ -150,6 +152,26 @@ class Store:
     def arrays_path(self, cell_id: str, name: str) -> Path:
         """Where a cell's per-example values lie, if it has any."""
         return self._place("arrays", name, cell_id, ".npz")
+
+    def read_arrays(self, cell_id: str, name: str) -> dict[str, np.ndarray[Any, Any]]:
+        """A cell's per-example values; none, if it has no such file.
+
+        Raises:
+            StoreError: if the file is torn, or holds something other than plain arrays.
+        """
+        import numpy as np
+
+        path = self.arrays_path(cell_id, name)
+        try:
+            with path.open("rb") as stream, np.load(stream, allow_pickle=False) as arrays:
+                return dict(arrays)
+        except FileNotFoundError:
+            return {}
+        except (OSError, ValueError, TypeError, EOFError, NotImplementedError, zipfile.BadZipFile, zlib.error) as error:
+            raise StoreError(
+                f"{path} cannot be read ({error}): it was cut short or edited. Remove the cell {cell_id} from the "
+                "store and run the same command again; only it is done anew."
+            ) from error
 
     def contents(self) -> Contents:
         """Every cell in the store. A file that is not a cell is reported and passed over."""
@@ -188,6 +210,11 @@ class Store:
     def features(self) -> Path:
         """Where feature networks are kept."""
         return self.root / "features"
+
+    @property
+    def readings(self) -> Path:
+        """Where it is kept what trained models said of images."""
+        return self.root / "readings"
 
     def lease(self, fit_id: str) -> AbstractContextManager[bool]:
         """Hold the right to work on a fit and its cells: gives False while another process holds it."""

@@ -6,13 +6,16 @@ and every identity known, before anything is computed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from jembench import packages, registry, spec
-from jembench.errors import SpecError, unknown
+from jembench.crossing import Grid, Variant, bare_name, compares_with_itself, in_fields, with_options
+from jembench.errors import JembenchError, SpecError, unknown
 from jembench.outcome import FitKey
 from jembench.registry import Component, Resolved
 from jembench.spec import stable_hash
@@ -22,15 +25,51 @@ from jembench.training.recipe import Recipe
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Suite:
-    """What is run, on what, measured how."""
+    """What is run, on what, measured how; or the union of other suites, which then says little of its own."""
 
     name: str
     title: str
-    models: tuple[str, ...]
-    datasets: tuple[str, ...]
-    metrics: tuple[str, ...]
+    models: tuple[str, ...] = ()
+    datasets: tuple[str, ...] = ()
+    metrics: tuple[str, ...] = ()
     seeds: tuple[int, ...] = (0,)
     reference: tuple[str, ...] = ()  # tables of published numbers, "paper/table"
+    recipe: Mapping[str, str] = field(default_factory=dict)  # dataset's name, or "default" -> recipe
+    grid: tuple[Grid, ...] = ()
+    variant: tuple[Variant, ...] = ()  # where there are some, they are all that is trained
+    included: tuple[Suite, ...] = ()
+
+    @property
+    def parts(self) -> list[Suite]:
+        """The suites that it is the union of, each once, with its own recipes where it names some; or itself."""
+        if not self.included:
+            return [self]
+        parts = {part.name: part for suite in self.included for part in suite.parts}
+        return [dataclasses.replace(part, recipe={**part.recipe, **self.recipe}) for part in parts.values()]
+
+    @property
+    def references(self) -> list[str]:
+        """Its tables of published numbers, and those of the suites that it includes."""
+        return list(dict.fromkeys([*(name for suite in self.included for name in suite.references), *self.reference]))
+
+    @property
+    def metric_names(self) -> set[str]:
+        """Whatever the options: ``{"accuracy", "ood"}``."""
+        own = {spec.parse(metric).name for metric in (*self.metrics, *(grid.metric for grid in self.grid))}
+        return own.union(*(suite.metric_names for suite in self.included))
+
+    def recipe_for(self, dataset: str) -> str:
+        """The name of the recipe that a dataset, given by the name in its spec, is trained with."""
+        return self.recipe.get(dataset) or self.recipe.get("default") or recipes.default_for(dataset)
+
+    def variants_on(self, dataset: str) -> list[Variant]:
+        """What is trained on a dataset, given by its spec: the recipe itself where the suite names no variants."""
+        if not self.variant:
+            return [Variant(name="")]
+        return [variant for variant in self.variant if variant.covers(dataset)]
+
+
+# --- suite files ------------------------------------------------------------------------------------------------------
 
 
 def names() -> list[str]:
@@ -44,11 +83,54 @@ def load(name: str) -> Suite:
     Raises:
         SpecError: if there is none, or its file does not say what a suite must.
     """
+    return _load(name, ())
+
+
+def _load(name: str, including: tuple[str, ...]) -> Suite:
     files = packages.files()
     if name not in files:
         raise unknown("suite", name, files, "jembench list suites")
+    if name in including:
+        circle = " includes ".join((*including[including.index(name) :], name))
+        raise SpecError(f"The suite {circle}. Leave one of these out.")
+    where = f"suite {name}"
     fields = recipes.parse(files[name].read_bytes(), str(files[name]))
-    return recipes.read(Suite, fields, f"suite {name}", name=name)
+    included = tuple(_load(other, (*including, name)) for other in _included(fields, where))
+    suite = recipes.read(Suite, _in_fields(fields, where), where, name=name, included=included)
+    if not included:
+        needed = ("models", "datasets") if suite.grid else ("models", "datasets", "metrics")
+        missing = [key for key in needed if key not in fields]
+        if missing:
+            raise SpecError(f"{where} lacks {', '.join(missing)}. Add it to the file.")
+    return suite
+
+
+def _included(fields: dict[str, Any], where: str) -> list[str]:
+    """Take the key ``include`` out of a suite's fields."""
+    include = fields.pop("include", [])
+    if not isinstance(include, list) or not all(isinstance(name, str) for name in include):
+        raise SpecError(f"include of {where} is {include!r}; it must be a list of suites' names.")
+    own = sorted(fields.keys() - {"title", "reference", "recipe"})
+    if include and own:
+        raise SpecError(
+            f"{where} includes others, and has {', '.join(own)} of its own. Write these into a suite of their own, and "
+            "include it as well."
+        )
+    return include
+
+
+def _in_fields(fields: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """What is written shorter in a file than it is held, in the form of the dataclasses."""
+    found = dict(fields)
+    if isinstance(found.get("recipe"), str):
+        found["recipe"] = {"default": found["recipe"]}
+    for key in ("grid", "variant"):
+        if isinstance(found.get(key), list):
+            found[key] = [in_fields(item, f"{key} of {where}") for item in found[key]]
+    return found
+
+
+# --- plans ------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,11 +204,22 @@ def _identity(resolved: Resolved) -> dict[str, Any]:
     return {**resolved.bound.identity, "name": component.name, "distribution": component.distribution}
 
 
+class Part(NamedTuple):
+    """What belongs together in a report: the work of one suite of a union, or all of it."""
+
+    title: str
+    metrics: tuple[str, ...]  # canonical specs
+    grids: tuple[Grid, ...]
+    rows: frozenset[tuple[str, str, str]] | None = None  # (model, dataset, recipe) of each fit; None: whatever there is
+
+
 class Plan(NamedTuple):
     """All the work of a run."""
 
     suite: Suite
     cells: list[CellPlan]
+    parts: tuple[Part, ...] = ()
+    recipe_names: Mapping[str, str] = MappingProxyType({})  # the label of a variant's recipe -> the variant
 
     @property
     def fits(self) -> list[FitPlan]:
@@ -145,29 +238,136 @@ def make_plan(
 
     Args:
         suite: with the command line's choices in place of its own.
-        recipe: its name; None: the dataset's default.
+        recipe: its name; None: the suite's, or else the dataset's default.
         settings: ``metric.option=value`` for an option of a metric, otherwise ``key=value`` of the recipe.
         limit: how many test images to evaluate.
 
     Raises:
         SpecError: for any name or option that does not exist, before anything is computed.
     """
-    for needed in ("models", "datasets", "metrics", "seeds"):
-        if not getattr(suite, needed):
-            raise SpecError(f"There is nothing to run: the suite {suite.name} was left without {needed}. Name some.")
-    metric_names = {spec.parse(metric).name for metric in suite.metrics}
-    for_metrics = [setting for setting in settings if _owner(setting) in metric_names]
+    for_metrics = [setting for setting in settings if _owner(setting) in suite.metric_names]
     for_recipe = [setting for setting in settings if setting not in for_metrics]
-    metrics = [registry.resolve("metrics", _with_options(metric, for_metrics)) for metric in suite.metrics]
-    cells = []
-    for dataset_spec in suite.datasets:
+    cells: dict[str, CellPlan] = {}
+    parts: list[Part] = []
+    recipe_names: dict[str, str] = {}
+    for suite_part in suite.parts:
+        _check(suite_part)
+        part = _part(suite_part, for_metrics)
+        planned = _cells(suite_part, part, recipe, for_recipe, limit)
+        cells |= {cell.id: cell for cell in planned if cell.id not in cells}
+        rows = frozenset((cell.fit.key.model, cell.fit.key.dataset, cell.fit.key.recipe) for cell in planned)
+        parts.append(part._replace(rows=rows))
+        recipe_names |= _recipe_names(suite_part, recipe, for_recipe)
+    if not cells:
+        datasets = ", ".join(dict.fromkeys(dataset for part in suite.parts for dataset in part.datasets))
+        raise SpecError(f"There is nothing to run: no metric of the suite {suite.name} is for {datasets}. Name some.")
+    return Plan(suite, list(cells.values()), _merged(parts), recipe_names)
+
+
+def _merged(parts: Sequence[Part]) -> tuple[Part, ...]:
+    """Parts that measure the same, because the command line says what, are one."""
+    found: list[Part] = []
+    for part in parts:
+        same = next((n for n, other in enumerate(found) if other[1:3] == part[1:3]), None)
+        if same is None:
+            found.append(part)
+        else:
+            found[same] = found[same]._replace(rows=(found[same].rows or frozenset()) | (part.rows or frozenset()))
+    return tuple(found)
+
+
+def parts_of(suite: Suite, fits: Iterable[FitKey]) -> tuple[Part, ...]:
+    """The parts of a suite as it stands, for results that are there already.
+
+    A fit is shown in the parts that train its dataset by its recipe; in all of them, if none does.
+
+    Raises:
+        SpecError: for a metric that does not exist, or has no such option.
+    """
+    fits, members = list(fits), suite.parts
+
+    def rows(part: Suite) -> Iterator[tuple[str, str, str]]:
+        for fit in fits:
+            trained_in = [member for member in members if _is_by(fit, member)]
+            if part in trained_in or not trained_in:
+                yield fit.model, fit.dataset, fit.recipe
+
+    return tuple(_part(part, ())._replace(rows=frozenset(rows(part))) for part in members)
+
+
+def _is_by(fit: FitKey, part: Suite) -> bool:
+    return f"{fit.recipe}+".startswith(f"{part.recipe_for(bare_name(fit.dataset))}+")
+
+
+def all_grids() -> list[Grid]:
+    """The grids of every suite that can be used, each once and with all values."""
+    found: list[Grid] = []
+    for name in names():
+        try:
+            grids = [grid for part in load(name).parts for grid in part.grid if grid.places]
+        except JembenchError:
+            continue  # `jembench run` of that suite says what is wrong with it
+        found += [grid for grid in (dataclasses.replace(grid, values=()) for grid in grids) if grid not in found]
+    return found
+
+
+def recipe_names(suite: Suite) -> dict[str, str]:
+    """The name of each variant, by the label of the recipe that it makes."""
+    return {label: name for part in suite.parts for label, name in _recipe_names(part, None, ()).items()}
+
+
+def _recipe_names(part: Suite, recipe: str | None, overrides: Sequence[str]) -> dict[str, str]:
+    return {
+        _recipe(part, dataset, recipe, [*variant.settings, *overrides]).label: variant.name
+        for dataset in part.datasets
+        for variant in part.variants_on(dataset)
+        if variant.settings
+    }
+
+
+def _check(part: Suite) -> None:
+    stated = {
+        "models": part.models or [variant for variant in part.variant if variant.models],
+        "datasets": part.datasets,
+        "metrics": part.metrics or part.grid,
+        "seeds": part.seeds,
+    }
+    for needed, found in stated.items():
+        if not found:
+            raise SpecError(f"There is nothing to run: the suite {part.name} was left without {needed}. Name some.")
+
+
+def _part(part: Suite, settings: Sequence[str]) -> Part:
+    metrics = (registry.resolve("metrics", with_options(text, _options(text, settings))) for text in part.metrics)
+    grids = (grid.pinned(_options(grid.metric, settings)) for grid in part.grid)
+    return Part(part.title, tuple(map(str, metrics)), tuple(grids))
+
+
+def _cells(
+    suite_part: Suite, part: Part, recipe: str | None, overrides: Sequence[str], limit: int | None
+) -> list[CellPlan]:
+    found: list[CellPlan] = []
+    for dataset_spec in suite_part.datasets:
         dataset = registry.resolve("datasets", dataset_spec)
-        chosen = recipes.load(recipe or recipes.default_for(dataset.component.name), for_recipe)
-        for model in (resolve_model(model, chosen) for model in suite.models):
-            for seed in suite.seeds:
-                fit = FitPlan(model=model, dataset=dataset, recipe=chosen, seed=seed)
-                cells += [CellPlan(fit=fit, metric=metric, limit=limit) for metric in metrics]
-    return Plan(suite, list({cell.id: cell for cell in cells}.values()))
+        metrics = _metrics(part, str(dataset))
+        for variant in suite_part.variants_on(str(dataset)):
+            chosen = _recipe(suite_part, str(dataset), recipe, [*variant.settings, *overrides])
+            for model in (resolve_model(model, chosen) for model in variant.models or suite_part.models):
+                for seed in suite_part.seeds:
+                    fit = FitPlan(model=model, dataset=dataset, recipe=chosen, seed=seed)
+                    found += [CellPlan(fit=fit, metric=metric, limit=limit) for metric in metrics]
+    return found
+
+
+def _recipe(part: Suite, dataset: str, recipe: str | None, overrides: Sequence[str]) -> Recipe:
+    return recipes.load(recipe or part.recipe_for(bare_name(dataset)), overrides)
+
+
+def _metrics(part: Part, dataset: str) -> list[Resolved]:
+    """Those of a dataset: the suite's own, then those of its grids."""
+    of_grids = [place.metric for grid in part.grids if grid.covers(dataset) for place in grid.places]
+    found = [metric for metric in (*part.metrics, *of_grids) if not compares_with_itself(metric, dataset)]
+    return [registry.resolve("metrics", metric) for metric in found]
 
 
 def resolve_model(text: str, recipe: Recipe) -> Resolved:
@@ -179,8 +379,7 @@ def resolve_model(text: str, recipe: Recipe) -> Resolved:
     options = {key: value for key, value in recipe.model.items() if key in resolved.bound.arguments}
     if options.keys() <= dict(parsed.arguments).keys():
         return resolved
-    together = options | dict(parsed.arguments)
-    return registry.resolve("models", str(spec.Spec(parsed.name, tuple(sorted(together.items())))))
+    return registry.resolve("models", with_options(text, options | dict(parsed.arguments)))
 
 
 def _owner(setting: str) -> str:
@@ -188,12 +387,11 @@ def _owner(setting: str) -> str:
     return setting.partition("=")[0].rpartition(".")[0]
 
 
-def _with_options(metric: str, settings: Sequence[str]) -> str:
-    """The metric's spec with the command line's options in it."""
-    parsed = spec.parse(metric)
-    options = dict(parsed.arguments)
+def _options(metric: str, settings: Sequence[str]) -> dict[str, str]:
+    """What the command line sets of a metric."""
+    name, found = spec.parse(metric).name, {}
     for setting in settings:
         target, _, value = setting.partition("=")
-        if _owner(setting) == parsed.name:
-            options[target.rpartition(".")[2]] = value
-    return str(spec.Spec(parsed.name, tuple(sorted(options.items()))))
+        if _owner(setting) == name:
+            found[target.rpartition(".")[2]] = value
+    return found

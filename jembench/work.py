@@ -15,19 +15,20 @@ from torch import nn
 from jembench import devices, grid, provenance, seeds
 from jembench.data.holdout import holdout
 from jembench.errors import Diverged, OutOfTime, PluginError, ProcessLost, SpecError, StoreError
-from jembench.evaluate import FitEvaluation, Measured, capabilities, failed, measure, not_applicable
+from jembench.evaluate import SETTLED, FitEvaluation, Measured, capabilities, failed, measure, not_applicable
 from jembench.execution import lay_out
 from jembench.features import FeatureBank
-from jembench.interfaces import Capability, Chains, Dataset, Executor, Metric, Samples, Trainable
+from jembench.interfaces import Capability, Chains, Dataset, Executor, Samples, Source, Trainable
+from jembench.memory import Memory
 from jembench.monitor import Monitor
 from jembench.outcome import Cell, Outcome
 from jembench.store import FitRecord, Store
 from jembench.suite import CellPlan, FitPlan, Plan
-from jembench.training import checkpoint
+from jembench.training import checkpoint, snapshots
 from jembench.training.chains import make_sampler
 from jembench.training.checkpoint import load_weights
 from jembench.training.fit import fit as train
-from jembench.training.loop import Trainer, logits_of
+from jembench.training.loop import Trainer
 from jembench.training.team import ALONE, Team, follow
 
 SAMPLES = "samples.png"
@@ -135,7 +136,7 @@ class _Job:
             cells = [cell for cell in self.plan.cells_of(fit) if not self.store.is_settled(cell.id, cell.name)]
             for cell in cells:
                 if reason := self.ready.impossible.get(cell.id):
-                    outcome = Outcome(status="na", reason=reason, details={"capability": True})
+                    outcome = Outcome(status="na", reason=reason, details=SETTLED)
                     self._write(cell, Measured(outcome, {}))
             with devices.threads_for(self.ready.dataset.spec, self.bank.device):
                 self._measure([cell for cell in cells if cell.id not in self.ready.impossible])
@@ -146,8 +147,9 @@ class _Job:
         if not cells:
             return
         try:
-            limit = cells[0].limit
+            limit, metrics = cells[0].limit, [cell.metric.make() for cell in cells]
             evaluation = trained(self.ready.fit, self.bank, self.store, self.monitor, limit, self.until, self.team)
+            evaluation.wanted = frozenset().union(*(getattr(metric, "reads", frozenset()) for metric in metrics))
         except (StoreError, OutOfTime, ProcessLost):
             raise
         except Exception as error:
@@ -155,9 +157,8 @@ class _Job:
                 self._write(cell, Measured(failed(error), {}))
             return
         self._draw_picture(evaluation)
-        for cell in cells:
+        for cell, metric in zip(cells, metrics, strict=True):
             self.monitor.cell_started(cell)
-            metric: Metric = cell.metric.make()
             self._write(cell, measure(metric, evaluation))
 
     def _draw_picture(self, evaluation: FitEvaluation) -> None:
@@ -292,11 +293,12 @@ def _train(
 def _load(fit: FitPlan, bank: FeatureBank, store: Store, limit: int | None) -> FitEvaluation:
     folder, dataset = store.fit_folder(fit.key), bank.dataset
     model = make_model(fit, dataset)
-    load_weights(model, checkpoint.read(folder / "model.safetensors"))
+    weights = folder / "model.safetensors"
+    load_weights(model, checkpoint.read(weights))
     lay_out(model.to(bank.device), dataset.spec)
     options = fit.recipe.data
-    train = holdout(dataset.split("train"), options.validation, stratified=options.stratified).train
-    sampler = make_sampler(model, dataset.spec, fit.recipe, train)
+    held = holdout(dataset.split("train"), options.validation, stratified=options.stratified)
+    sampler = make_sampler(model, dataset.spec, fit.recipe, held.train)
     if sampler is not None:
         sampler.load_state_dict(checkpoint.read(folder / "sampler.safetensors"))
     record = store.read_fit(fit.key)
@@ -312,6 +314,9 @@ def _load(fit: FitPlan, bank: FeatureBank, store: Store, limit: int | None) -> F
         iteration_seconds=record.iteration_seconds,
         bank=bank,
         conditional=fit.recipe.chains.conditional,
+        held=held,
+        buffers=lambda: snapshots.read(folder),
+        memory=Memory(store.readings, [weights]),
     )
 
 
@@ -327,7 +332,7 @@ def samples_of(evaluation: FitEvaluation, fit: FitPlan, steps: int | None) -> Sa
         return evaluation.samples()
     if evaluation.sampler is None:
         raise SpecError(f"{fit.key.model} draws its images directly, without a chain. Leave --steps out.")
-    return evaluation.fresh_samples(steps)
+    return evaluation.samples(Source(chains="fresh", steps=steps))
 
 
 def write_samples(evaluation: FitEvaluation, samples: Samples, path: Path, columns: int = 10) -> None:
@@ -337,7 +342,6 @@ def write_samples(evaluation: FitEvaluation, samples: Samples, path: Path, colum
     """
     classes = samples.labels
     if classes is None:
-        logits = logits_of(evaluation.model, samples.images, evaluation.data, evaluation.device)
-        classes = logits.argmax(1)
+        classes = evaluation.read("logits", samples.images).argmax(1)
     chosen = grid.by_class(classes, evaluation.data.num_classes, columns, evaluation.generator("grid"))
     grid.write_png(path, samples.images, chosen)

@@ -6,12 +6,14 @@ import numpy as np
 import pytest
 import torch
 
-from jembench import evaluate, registry
+from jembench import evaluate, readings, registry
+from jembench.data.holdout import Holdout
 from jembench.energies import LogitModel
-from jembench.errors import StoreError, Unavailable
+from jembench.errors import NotApplicable, StoreError, Unavailable
 from jembench.evaluate import FitEvaluation, capabilities, measure, not_applicable
 from jembench.features import FeatureBank
-from jembench.interfaces import DataSpec, Features, Measurement, Split, Value
+from jembench.interfaces import DataSpec, Features, Measurement, Samples, Source, Split, Value
+from jembench.memory import Memory
 from jembench.sampling.factories import pcd, sgld
 
 DATA = DataSpec(name="three", shape=(1, 1, 3), num_classes=3)
@@ -58,7 +60,7 @@ class Dataset:
 def make(tmp_path):
     """Make an evaluation."""
 
-    def make(model=None, sampler=None, *, limit=None, seed=0):
+    def make(model=None, sampler=None, *, limit=None, seed=0, **more):
         return FitEvaluation(
             model=(Pixels() if model is None else model).eval(),
             sampler=sampler,
@@ -69,6 +71,7 @@ def make(tmp_path):
             limit=limit,
             iteration_seconds=[],
             bank=FeatureBank(dataset, tmp_path, CPU),
+            **more,
         )
 
     return make
@@ -232,14 +235,119 @@ def test_generators_of_a_purpose_belong_to_the_fit(make):
     assert len(set(numbers)) == 3
 
 
+# --- images and what the model says of them ---------------------------------------------------------------------------
+
+
+class Watched(Pixels):
+    """Counts the images that it is shown, and remembers where gradients were asked for."""
+
+    def __init__(self):
+        super().__init__()
+        self.shown, self.with_gradient = 0, []
+
+    def logits(self, x):
+        self.shown += len(x)
+        self.with_gradient.append(x.requires_grad)
+        return super().logits(x)
+
+
+def test_parts_and_outliers_by_name(make):
+    evaluation = make(
+        held=Holdout(Split(TRAIN.images[2:], TRAIN.labels[2:]), Split(TRAIN.images[:2], TRAIN.labels[:2]))
+    )
+    assert torch.equal(evaluation.images("test"), IMAGES)
+    assert torch.equal(evaluation.images("train"), TRAIN.images[2:])
+    assert torch.equal(evaluation.images("validation"), TRAIN.images[:2])
+    assert torch.equal(evaluation.labels_of("validation"), TRAIN.labels[:2])
+    assert torch.equal(evaluation.images("inverted"), 255 - IMAGES)
+    assert evaluation.images("inverted") is evaluation.images("inverted")
+
+
+def test_nothing_stands_in_for_validation_images_that_are_not_there(make):
+    with pytest.raises(NotApplicable, match="trained without validation images, and nothing may be fitted on test"):
+        make().read("logits", "validation")
+    assert torch.equal(make().images("train"), TRAIN.images)
+
+
+def test_an_image_is_shown_once_whatever_is_asked_of_it(make):
+    evaluation = make(Watched(), wanted=frozenset({"logits", "energy", "grad-norm"}))
+    for name in ("test", "inverted"):
+        for quantity in ("energy", "logits", "grad-norm", "energy"):
+            evaluation.read(quantity, name)
+    assert evaluation.model.shown == 8
+    assert evaluation.model.with_gradient == [True, True]
+
+
+def test_gradients_are_computed_only_where_they_are_wanted(make):
+    evaluation = make(Watched(), held=Holdout(TRAIN, TRAIN), wanted=frozenset({"grad-norm"}))
+    evaluation.read("logits", "validation")
+    evaluation.energies_of(TEST.images[:2])
+    assert evaluation.model.with_gradient == [False, False]
+
+
+def test_what_a_model_cannot_say_is_not_asked_along(make):
+    evaluation = make(Flow(), wanted=frozenset({"logits", "energy"}))
+    assert evaluation.read("energy", "test").shape == (4,)
+
+
+def test_a_later_run_asks_the_model_nothing_again(make, tmp_path):
+    (weights := tmp_path / "weights").write_bytes(b"1")
+
+    def run(content=b"1"):
+        weights.write_bytes(content)
+        evaluation = make(Watched(), sgld(DATA, steps=3), memory=Memory(tmp_path / "readings", [weights]))
+        values = [evaluation.logits(), evaluation.refined("test", 2), evaluation.samples().images]
+        return evaluation.model.shown, values
+
+    (shown, first), (again, second), (other, _) = run(), run(), run(b"2")
+    assert (again, other) == (0, shown)
+    assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
+
+
+def test_refining_follows_the_model_s_own_chain_from_the_image_itself(make):
+    """Without noise a chain of E(x) = -logsumexp x climbs: x' = x + step softmax(x)."""
+    evaluation = make(sampler=sgld(DATA, step_size=0.1, noise=0.0))
+    x = evaluate.to_float(IMAGES, DATA.bounds).flatten(1)
+    for _ in range(3):
+        x = x + 0.1 * x.softmax(1)
+    assert torch.allclose(evaluation.refined("test", 3), -x.logsumexp(1), atol=1e-5)
+    assert torch.equal(evaluation.images("test"), IMAGES)
+    with pytest.raises(NotApplicable, match="without chains"):
+        make(Pixels("none")).refined("test", 3)
+
+
 # --- samples ----------------------------------------------------------------------------------------------------------
+
+
+def test_new_chains_by_their_source(make):
+    evaluation = make(sampler=sgld(DATA, steps=7))
+    few = evaluation.samples(Source(chains="fresh", steps=2, images=5))
+    assert (len(few.images), few.labels, few.source) == (5, None, "chains:steps=2")
+    of_classes = evaluation.samples(Source(chains="fresh", steps=2, images=5, conditional=True))
+    assert (of_classes.labels.tolist(), of_classes.source) == ([0, 1, 2, 0, 1], "chains:conditional=true,steps=2")
+    assert torch.equal(few.images, evaluation.fresh_samples(2, 5).images)
+    with pytest.raises(NotApplicable, match="draws its images directly"):
+        make(Painter()).samples(Source(chains="fresh"))
+
+
+def test_buffers_of_the_last_epochs_are_pooled_or_averaged(make):
+    buffers = [Samples(torch.full((2, *DATA.shape), level, dtype=torch.uint8), None, "buffer") for level in range(5)]
+    evaluation = make(sampler=used(pcd(DATA, buffer=6)), buffers=lambda: buffers)
+    assert len(evaluation.samples(Source(pooling="five")).images) == 10
+    assert torch.equal(evaluation.samples(Source(pooling="mean")).images, buffers[2].images)
+
+
+def test_kept_chains_know_their_ages(make):
+    sampler = used(pcd(DATA, buffer=6))
+    sampler.buffer.ages[2] = 40
+    assert make(sampler=sampler).samples().ages.tolist()[2] == 40
 
 
 def test_kept_chains_are_the_samples(make):
     sampler = used(pcd(DATA, buffer=6))
     slots = sampler.kept().slots
     sampler.buffer.images[slots[0]] = torch.tensor([-7.0, 0.0, 9.0]).reshape(1, 1, 3)
-    images, labels, source = make(sampler=sampler).samples()
+    images, labels, source, _ = make(sampler=sampler).samples()
     assert source == "buffer"
     assert labels is None
     assert (images.dtype, images.shape) == (torch.uint8, (6, 1, 1, 3))
@@ -247,14 +355,14 @@ def test_kept_chains_are_the_samples(make):
 
 
 def test_kept_chains_know_their_classes(make):
-    _, labels, source = make(Pixels("conditional"), used(pcd(DATA, buffer=6), conditional=True)).samples()
+    _, labels, source, _ = make(Pixels("conditional"), used(pcd(DATA, buffer=6), conditional=True)).samples()
     assert source == "buffer"
     assert labels.tolist() == [0, 0, 1, 1, 2, 2]
 
 
 def test_a_model_that_draws_needs_no_chain(make, monkeypatch):
     monkeypatch.setattr(evaluate, "FRESH_SAMPLES", 20)
-    images, labels, source = make(Painter()).samples()
+    images, labels, source, _ = make(Painter()).samples()
     assert (images.dtype, images.shape, labels, source) == (torch.uint8, (20, 1, 1, 3), None, "direct")
     assert {0, 255} < set(images.flatten().tolist())
     assert torch.equal(images, make(Painter()).samples().images)
@@ -263,7 +371,7 @@ def test_a_model_that_draws_needs_no_chain(make, monkeypatch):
 
 def test_a_sampler_that_keeps_nothing_draws_chains_of_its_own_length(make):
     evaluation = make(sampler=sgld(DATA, steps=7))
-    images, labels, source = evaluation.samples()
+    images, labels, source, _ = evaluation.samples()
     assert (len(images), labels, source) == (1000, None, "chains:steps=7")
     assert torch.equal(images, evaluation.fresh_samples(7).images)
     assert not torch.equal(images, evaluation.fresh_samples(8).images)
@@ -274,7 +382,7 @@ def test_fresh_chains_go_down_in_energy(make):
 
     def energy(steps):
         x = evaluation.fresh_samples(steps, 200).images
-        return evaluation._energy(x).mean().item()
+        return evaluation.energies_of(x).mean().item()
 
     assert energy(20) < energy(10) < energy(1)
 
@@ -283,7 +391,7 @@ def test_fresh_chains_of_a_conditional_model_are_shared_out_among_the_classes(ma
     """At E(x, y) = -x[y], noise aside, every chain brightens the pixel of its class and no other."""
     evaluation = make(Pixels("conditional"), sgld(DATA, step_size=0.2, noise=0.0))
     start = evaluation.sampler.start(7, generator=evaluate.seeds.generator(0, "evaluation/chains:steps=9")).x
-    images, labels, source = evaluation.fresh_samples(9, 7)
+    images, labels, source, _ = evaluation.fresh_samples(9, 7)
     assert (labels.tolist(), source) == ([0, 1, 2, 0, 1, 2, 0], "chains:steps=9")
     expected = start.flatten(1).clone()
     expected[torch.arange(7), labels] += 9 * 0.2
@@ -310,7 +418,7 @@ def test_no_value_depends_on_the_batch_size(make, monkeypatch, batch, chains):
         return evaluation.logits(), evaluation.energies(), evaluation.energies_of(TRAIN.images), drawn.images
 
     whole = values()
-    monkeypatch.setattr(evaluate, "BATCH", batch)
+    monkeypatch.setattr(readings, "CPU_BATCH", batch)
     assert all(torch.equal(a, b) for a, b in zip(whole, values(), strict=True))
 
 
@@ -398,6 +506,11 @@ def test_what_goes_wrong_in_a_metric_is_a_failure_with_its_traceback(result, rea
 def test_what_is_missing_is_not_applicable_and_says_how_to_get_it():
     outcome, _ = measure(Returns(Unavailable("The weights are missing: fetch them.")), None)
     assert (outcome.status, outcome.reason, outcome.details) == ("na", "The weights are missing: fetch them.", {})
+
+
+def test_what_can_never_be_is_settled():
+    outcome, _ = measure(Returns(NotApplicable("There are too few images.")), None)
+    assert (outcome.status, outcome.reason, outcome.details) == ("na", "There are too few images.", {"settled": True})
 
 
 @pytest.mark.parametrize("error", [StoreError("The disk is full."), KeyboardInterrupt()])

@@ -43,30 +43,30 @@ def bank(tmp_path):
 
 def test_a_network_is_prepared_once_and_its_features_computed_once(network, tmp_path):
     shared = bank(tmp_path)
-    first, second = shared.of_real("net", IMAGES), shared.of_real("net", IMAGES)
+    first, second = shared.of_images("net", IMAGES), shared.of_images("net", IMAGES)
     assert first is second
     assert (network.prepared, network.asked) == (1, 1)
 
 
 def test_another_run_reads_what_was_kept(network, tmp_path):
-    first = bank(tmp_path).of_real("net", IMAGES)
-    second = bank(tmp_path).of_real("net", IMAGES)
+    first = bank(tmp_path).of_images("net", IMAGES)
+    second = bank(tmp_path).of_images("net", IMAGES)
     assert network.asked == 1
     assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
 
 
 def test_other_images_or_another_network_have_features_of_their_own(network, tmp_path):
-    bank(tmp_path).of_real("net", IMAGES)
-    bank(tmp_path).of_real("net", IMAGES.flip(0))
+    bank(tmp_path).of_images("net", IMAGES)
+    bank(tmp_path).of_images("net", IMAGES.flip(0))
     network.identity = "counting@2"
-    bank(tmp_path).of_real("net", IMAGES)
+    bank(tmp_path).of_images("net", IMAGES)
     assert network.asked == 3
 
 
 def test_damaged_features_are_computed_again(network, tmp_path):
-    bank(tmp_path).of_real("net", IMAGES)
+    bank(tmp_path).of_images("net", IMAGES)
     (kept,) = (tmp_path / "of-images").iterdir()
     kept.write_bytes(kept.read_bytes()[:50])
-    again = bank(tmp_path).of_real("net", IMAGES)
+    again = bank(tmp_path).of_images("net", IMAGES)
     assert network.asked == 2
     assert torch.equal(again.pool, IMAGES.flatten(1).float())

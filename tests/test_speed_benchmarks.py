@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 SPEED = Path(__file__).parent.parent / "benchmarks" / "speed"
 TINY = "--net wrn-10-1 --batch 8 --steps 2 --repeats 1 --images 20 --scored 20 --device cpu"
-CONTESTS = ["sampling", "jem", "classifier", "evaluation", "gradient-norm"]
+CONTESTS = ["sampling", "jem", "classifier", "evaluation", "gradient-norm", "scores", "bootstrap"]
 
 
 @pytest.fixture(scope="module")

@@ -90,6 +90,28 @@ def test_arrays_that_need_a_pickle_are_refused(store):
     assert hidden(store.root) == []
 
 
+def test_a_cell_without_arrays_has_none(store):
+    assert store.read_arrays(CELL.id, NAME) == {}
+
+
+def test_arrays_that_are_torn_are_an_error_with_the_remedy(store):
+    store.write_cell(CELL, NAME, {"correct": np.ones(1000, dtype=bool), "confidence": np.linspace(0, 1, 1000)})
+    path = store.arrays_path(CELL.id, NAME)
+    whole = path.read_bytes()
+    for torn in (b"", b"no archive", whole[:100], whole[: len(whole) // 2], whole[:200] + b"x" * 50 + whole[250:]):
+        path.write_bytes(torn)
+        with pytest.raises(StoreError, match=f"{path} cannot be read .*: it was cut short or edited"):
+            store.read_arrays(CELL.id, NAME)
+
+
+def test_arrays_that_hold_objects_are_not_read(store):
+    path = store.arrays_path(CELL.id, NAME)
+    path.parent.mkdir(parents=True)
+    np.savez(path, correct=np.array([{}], dtype=object))
+    with pytest.raises(StoreError, match="pickle"):
+        store.read_arrays(CELL.id, NAME)
+
+
 def test_a_cell_is_found_by_its_id_whatever_it_was_called(store):
     store.write_cell(CELL, "an-older-name", {"a": np.zeros(2)})
     assert store.read_cell(CELL.id, NAME) == CELL
@@ -103,7 +125,7 @@ def test_a_cell_is_found_by_its_id_whatever_it_was_called(store):
     ("fields", "settled"),
     [
         ({}, True),
-        ({"status": "na", "details": {"capability": True}}, True),
+        ({"status": "na", "details": {"settled": True}}, True),
         ({"status": "na", "details": {}}, False),
         ({"status": "failed", "details": {}}, False),
     ],

@@ -17,20 +17,21 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from jembench import devices, registry, seeds
+from jembench import devices, readings, registry, seeds
 from jembench.data.pixels import to_float
 from jembench.energies import grad_energy
-from jembench.evaluate import BATCH
-from jembench.execution import Execution, autocast, lay_out
+from jembench.execution import Execution, autocast, frozen, lay_out
 from jembench.interfaces import Batch, ChainState, DataSpec, Negatives, Split
 from jembench.sampling import chain
 from jembench.sampling.sgld import Langevin, ShortRun
+from jembench.stats import Interval, interval_of, ranking
 from jembench.training import recipe
-from jembench.training.loop import Trainer, logits_of
+from jembench.training.loop import Trainer
 
 DATA = DataSpec(name="noise", shape=(3, 32, 32), num_classes=10)
 IMAGES = 10_000
 CLASSIFIER_ITERATIONS = 5  # a turn; one alone is too short to time
+RESAMPLES = 100  # a turn
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,12 +157,12 @@ def evaluation(setting: Setting) -> Contest:
     lay_out(model, DATA)
 
     def ours(count: int = setting.images) -> Tensor:
-        return logits_of(model, toy_images().split.images[:count], DATA, device, BATCH)
+        return readings.read(model, toy_images().split.images[:count], DATA, device, {"logits"})["logits"]
 
     def theirs(count: int = setting.images) -> Tensor:
         return textbook.logits(net, _evaluation_loader(setting, count), device)
 
-    few = min(setting.images, BATCH)
+    few = min(setting.images, readings.CPU_BATCH)
     agreement = {"largest difference": float((theirs(few) - ours(few)).abs().max())}
     return Contest(f"{setting.images:,} images", 1, theirs, ours, agreement)
 
@@ -185,6 +186,53 @@ def gradient_norm(setting: Setting) -> Contest:
     own, reference = ours(few), theirs(few)
     agreement = {"largest relative difference": float(((own - reference) / reference).abs().max())}
     return Contest(f"{setting.scored:,} images", 1, theirs, ours, agreement)
+
+
+def scores(setting: Setting) -> Contest:
+    """The three scores of out-of-distribution detection, beside the bare passes that they need and nothing else.
+
+    The bare side is no textbook's but the least that must be done: one forward and one backward pass towards the images
+    a batch, of the same size and in the same layout, with nothing made of them. So a ratio of 1 is the best there is.
+    """
+    model, device = setting.model("jem").eval(), setting.place
+    lay_out(model, DATA)
+    size = readings.CPU_BATCH if device.type == "cpu" else readings.GPU_BATCH
+
+    def ours(count: int = setting.scored) -> readings.Readings:
+        images = toy_images().split.images[:count]
+        return readings.read(model, images, DATA, device, {"logits", "energy", "grad-norm"})
+
+    def bare(count: int = setting.scored) -> list[Tensor]:
+        gradients = []
+        with frozen(model):
+            for part in torch.split(_first(setting, count), size):
+                x = to_float(part, DATA.bounds).requires_grad_()
+                gradients += torch.autograd.grad(model.net(x).logsumexp(1).sum(), x)
+        return gradients
+
+    few = min(setting.scored, size)
+    reference = torch.cat(bare(few)).flatten(1).norm(dim=1).cpu()
+    agreement = {"largest relative difference": float((ours(few)["grad-norm"] / reference - 1).abs().max())}
+    return Contest(f"{setting.scored:,} images", 1, bare, ours, agreement)
+
+
+def bootstrap(setting: Setting) -> Contest:
+    """The interval of AUROC from as many scores inside as outside, on the CPU whatever the network computes on."""
+    rng = np.random.default_rng(0)
+    count = setting.images
+    inside, outside = rng.normal(1, 1, count), rng.normal(0, 1, count)
+    estimate = textbook.auroc(inside, outside)
+
+    def ours() -> Interval | None:
+        return interval_of(estimate, ranking.auroc_resampling(inside, outside), rng=rng, resamples=RESAMPLES)
+
+    def theirs() -> np.ndarray:
+        return textbook.auroc_interval(inside, outside, RESAMPLES, rng)
+
+    i, j = rng.integers(count, size=(2, count))
+    own = ranking.auroc_resampling(inside, outside).statistic(i[None], j[None]).item()
+    agreement = {"largest difference": abs(own - textbook.auroc(inside[i], outside[j]))}
+    return Contest(f"resample of 2 x {count:,} scores", RESAMPLES, theirs, ours, agreement)
 
 
 def _first(setting: Setting, count: int) -> Tensor:

@@ -155,6 +155,8 @@ CONTESTS: Mapping[str, Callable[[Setting], Contest]] = {
     "classifier": contests.classifier,
     "evaluation": contests.evaluation,
     "gradient-norm": contests.gradient_norm,
+    "scores": contests.scores,
+    "bootstrap": contests.bootstrap,
 }
 RATED = ("sampling", "jem")
 OTHERS: Mapping[str, Callable[[Session], list[Row]]] = {"guard": guard, "rate": rates, "memory": peak_memory}

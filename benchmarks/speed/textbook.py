@@ -28,6 +28,7 @@ from typing import Any
 import numpy as np
 import torch
 from PIL import Image
+from sklearn.metrics import roc_auc_score
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.data import DataLoader, Dataset
@@ -207,3 +208,15 @@ def gradient_scores(net: nn.Module, loader: DataLoader[Any], device: torch.devic
         grad = torch.autograd.grad(net(x).logsumexp(1).sum(), [x])[0]
         scores.append(-grad.flatten(1).norm(dim=1).cpu())
     return torch.cat(scores)
+
+
+def auroc(inside: np.ndarray, outside: np.ndarray) -> float:
+    """How often a score inside (N,) is higher than one outside (M,)."""
+    truth = np.concatenate([np.ones(len(inside)), np.zeros(len(outside))])
+    return float(roc_auc_score(truth, np.concatenate([inside, outside])))
+
+
+def auroc_interval(inside: np.ndarray, outside: np.ndarray, resamples: int, rng: np.random.Generator) -> np.ndarray:
+    """The 95 % interval of AUROC by the percentiles of resamples of both sides."""
+    values = [auroc(rng.choice(inside, len(inside)), rng.choice(outside, len(outside))) for _ in range(resamples)]
+    return np.quantile(values, [0.025, 0.975])

@@ -1,22 +1,27 @@
-"""Expected calibration error: does a confidence of 80 % mean that 80 % are right?
+"""Calibration errors: does a confidence of 80 % mean that 80 % are right?
 
 Legend: N examples, K classes, M bins, R resamples.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
 from numpy.typing import NDArray
 from torch import Tensor
 
-from jembench.interfaces import Capability, Evaluation, Measurement
-from jembench.metrics.classification import classification_protocol, labelled_logits
+from jembench.interfaces import Capability, Evaluation, Measurement, Quantity, Resampling
+from jembench.metrics.binning import adaptive_error, binned_error
+from jembench.metrics.classification import classification_protocol
+from jembench.metrics.labelled import LabelledLogits, Scaling, label_of, labelled_logits
 from jembench.metrics.protocol import bootstrap_rng, require_at_least, value_of
-from jembench.stats import Statistic, bootstrap_interval, multiplicities
+from jembench.stats import Statistic, interval_of
+
+Arrays = Mapping[str, NDArray[Any]]
 
 
 class Predictions(NamedTuple):
@@ -32,63 +37,107 @@ def predictions(logits: Float[Tensor, "N K"], labels: Int[Tensor, " N"]) -> Pred
     return Predictions(confidence.numpy(), (predicted == labels).numpy())
 
 
-def bin_of(confidence: NDArray[np.float64], bins: int) -> NDArray[np.int64]:
-    """Which of M bins of equal width on [0, 1] each confidence falls into: [a, b), the last one [a, 1]."""
-    edges = np.linspace(0, 1, bins + 1)
-    return np.minimum(np.searchsorted(edges, confidence, side="right") - 1, bins - 1)
-
-
-def expected_calibration_error(predicted: Predictions, bins: int) -> float:
-    """ECE in [0, 1]: the weighted mean over bins of |accuracy - mean confidence|.
-
-    Guo et al. (2017), arXiv:1706.04599, equation 3; M = 20 in Grathwohl et al. (2020), arXiv:1912.03263, section 5.2.
-    The weight of a bin is its share of the examples, so each term is |sum of (correct - confidence)| / N.
-    """
-    return float(np.abs(_gaps(predicted, bins).sum(axis=0)).sum() / len(predicted.correct))
-
-
-def _gaps(predicted: Predictions, bins: int) -> NDArray[np.float64]:
-    """The gap correct - confidence of each example in the column of its bin: (N, M)."""
-    gaps = np.zeros((len(predicted.correct), bins))
-    gaps[np.arange(len(gaps)), bin_of(predicted.confidence, bins)] = predicted.correct - predicted.confidence
-    return gaps
-
-
-def _resampled(predicted: Predictions, bins: int) -> Statistic:
-    gaps = _gaps(predicted, bins)
-    n = len(gaps)
-    return lambda indices: np.abs(multiplicities(indices, n) @ gaps).sum(axis=1) / n
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ExpectedCalibrationError:
-    """Top-label ECE with M equal-width bins, in %, with a bootstrap interval."""
+class CalibrationError:
+    """A weighted mean over M bins of |frequency - mean confidence|, in %, with a bootstrap interval."""
 
-    bins: int = 20
-    resamples: int = 1000
-    name: ClassVar[str] = "ece"
+    name: str
+    arrays_of: Callable[[LabelledLogits], Arrays]  # what is kept of each example
+    error: Callable[[Arrays, int], Statistic]  # the error in 0..1 as a statistic of them
+    bins: int
+    scaling: Scaling
+    resamples: int
     requires: ClassVar[frozenset[Capability]] = frozenset({"logits"})
+    reads: ClassVar[frozenset[Quantity]] = frozenset({"logits"})
 
     def __post_init__(self) -> None:
         require_at_least(1, self.name, bins=self.bins)
         require_at_least(0, self.name, resamples=self.resamples)
 
+    @property
+    def _label(self) -> str:
+        return label_of(self.name, self.scaling)
+
     def compute(self, evaluation: Evaluation) -> Measurement:
-        predicted = predictions(*labelled_logits(evaluation))
-        order = np.lexsort(predicted)  # then the resamples do not depend on the order of the images
-        in_order = Predictions(predicted.confidence[order], predicted.correct[order])
-        ece, n = expected_calibration_error(in_order, self.bins), len(order)
-        statistic = _resampled(in_order, self.bins)
-        interval = bootstrap_interval(
-            100 * ece,
-            lambda indices: 100 * statistic(indices),
-            n,
-            rng=bootstrap_rng(evaluation, self.name),
-            resamples=self.resamples,
-            within=(0.0, 100.0),
-        )
+        seen = labelled_logits(evaluation, self.scaling)
+        arrays, n = self.arrays_of(seen), len(seen.labels)
+        (resampling,) = self.resamplings(_in_order(arrays)).values()
+        value = float(resampling.statistic(np.arange(n)[None])[0])
+        rng = bootstrap_rng(evaluation, self.name)
+        interval = interval_of(value, resampling, rng=rng, resamples=self.resamples)
         return Measurement(
-            protocol=classification_protocol(self.name, evaluation, n, bins=self.bins),
-            values={self.name: value_of(100 * ece, interval, n, "%", "lower")},
-            arrays=predicted._asdict(),
+            protocol=classification_protocol(self.name, evaluation, n, bins=self.bins, **seen.identity),
+            values={self._label: value_of(value, interval, n, "%", "lower")},
+            arrays=arrays,
+            details=seen.details,
         )
+
+    def resamplings(self, arrays: Arrays) -> Mapping[str, Resampling]:
+        """The error in % of resampled examples."""
+        error = self.error(arrays, self.bins)
+        n = len(next(iter(arrays.values())))
+        return {self._label: Resampling(lambda indices: 100 * error(indices), (n,), (0.0, 100.0))}
+
+
+def _in_order(arrays: Arrays) -> Arrays:
+    """The examples sorted: then the resamples do not depend on the order of the images."""
+    order = np.lexsort([column for array in arrays.values() for column in np.atleast_2d(array.T)])
+    return {name: array[order] for name, array in arrays.items()}
+
+
+def ece(*, bins: int, scaling: Scaling, resamples: int) -> CalibrationError:
+    """Of the predicted class, in bins of equal width.
+
+    Guo et al. (2017), arXiv:1706.04599, equation 3; M = 20 in Grathwohl et al. (2020), arXiv:1912.03263, section 5.2.
+    """
+    return CalibrationError(
+        name="ece",
+        arrays_of=_top_label,
+        error=lambda arrays, bins: binned_error(arrays["confidence"], arrays["correct"], bins),
+        bins=bins,
+        scaling=scaling,
+        resamples=resamples,
+    )
+
+
+def ace(*, bins: int, scaling: Scaling, resamples: int) -> CalibrationError:
+    """Of the predicted class, in bins of equal mass: none is empty, and each weighs the same.
+
+    Nguyen & O'Connor (2015), arXiv:1508.05154, section 3.2; Nixon et al. (2019), arXiv:1904.01685.
+    """
+    return CalibrationError(
+        name="ace",
+        arrays_of=_top_label,
+        error=lambda arrays, bins: adaptive_error(arrays["confidence"], arrays["correct"], bins),
+        bins=bins,
+        scaling=scaling,
+        resamples=resamples,
+    )
+
+
+def classwise_ece(*, bins: int, scaling: Scaling, resamples: int) -> CalibrationError:
+    """The mean over classes of the same error of p(k|x), against how often the label is k.
+
+    Kull et al. (2019), arXiv:1910.12656, definition 2.
+    """
+    return CalibrationError(
+        name="classwise-ece",
+        arrays_of=_all_classes,
+        error=_classwise_error,
+        bins=bins,
+        scaling=scaling,
+        resamples=resamples,
+    )
+
+
+def _top_label(seen: LabelledLogits) -> Arrays:
+    return predictions(seen.logits, seen.labels)._asdict()
+
+
+def _all_classes(seen: LabelledLogits) -> Arrays:
+    return {"probabilities": seen.logits.softmax(dim=1).numpy(), "labels": seen.labels.numpy()}
+
+
+def _classwise_error(arrays: Arrays, bins: int) -> Statistic:
+    probabilities, labels = arrays["probabilities"], arrays["labels"]
+    return binned_error(probabilities, labels[:, None] == np.arange(probabilities.shape[1]), bins)

@@ -5,9 +5,9 @@ Legend: N examples, K classes. Everything is computed in float64 from the model'
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -15,37 +15,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
-from jembench.errors import Diverged, Unavailable
-from jembench.interfaces import Capability, Evaluation, Measurement
+from jembench.interfaces import Capability, Evaluation, Measurement, Quantity, Resampling
+from jembench.metrics.labelled import Scaling, label_of, labelled_logits
 from jembench.metrics.protocol import bootstrap_rng, protocol_id, require_at_least, value_of
-from jembench.stats import Interval, bootstrap_interval, mean_of, wilson
-
-
-class LabelledLogits(NamedTuple):
-    """The test images' logits and what they should have said."""
-
-    logits: Tensor  # float64 (N, K), finite
-    labels: Tensor  # int64 (N,)
-
-
-def labelled_logits(evaluation: Evaluation) -> LabelledLogits:
-    """The test images' logits in float64, checked, with their labels, both on the CPU.
-
-    Raises:
-        Unavailable: if the dataset has no labels.
-        Diverged: if a logit is not finite; a number made from the others would hide it.
-    """
-    labels = evaluation.test().labels
-    if labels is None:
-        raise Unavailable(f"The dataset {evaluation.data.name} has no labels, so there is nothing to classify.")
-    logits = evaluation.logits().cpu().double()
-    bad = int((~logits.isfinite()).any(dim=1).sum())
-    if bad:
-        raise Diverged(
-            f"The logits of {bad} of {len(logits)} test images of {evaluation.data.name} are not finite (NaN or "
-            "infinite): the model has diverged. Train it again with another seed or a lower learning rate."
-        )
-    return LabelledLogits(logits, labels.cpu())
+from jembench.spec import Scalar
+from jembench.stats import Interval, interval_of, mean_of, wilson
 
 
 def is_correct(logits: Float[Tensor, "N K"], labels: Int[Tensor, " N"]) -> Bool[Tensor, " N"]:
@@ -74,9 +48,11 @@ class Accuracy:
 
     name: ClassVar[str] = "accuracy"
     requires: ClassVar[frozenset[Capability]] = frozenset({"logits"})
+    reads: ClassVar[frozenset[Quantity]] = frozenset({"logits"})
 
     def compute(self, evaluation: Evaluation) -> Measurement:
-        correct = is_correct(*labelled_logits(evaluation)).numpy()
+        seen = labelled_logits(evaluation)
+        correct = is_correct(seen.logits, seen.labels).numpy()
         n, hits = len(correct), int(correct.sum())
         low, high = wilson(hits, n)
         return Measurement(
@@ -84,6 +60,10 @@ class Accuracy:
             values={self.name: value_of(100 * hits / n, Interval(100 * low, 100 * high), n, "%", "higher")},
             arrays={"correct": correct},
         )
+
+    def resamplings(self, arrays: Mapping[str, NDArray[Any]]) -> Mapping[str, Resampling]:
+        """The share in % of resampled images."""
+        return {self.name: Resampling(mean_of(100.0 * arrays["correct"]), (len(arrays["correct"]),), (0.0, 100.0))}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -94,41 +74,55 @@ class MeanScore:
     unit: str
     score: Callable[[Tensor, Tensor], Tensor]  # logits (N, K), labels (N,) -> (N,), >= 0
     highest: float
-    resamples: int = 1000
+    scaling: Scaling
+    resamples: int
     requires: ClassVar[frozenset[Capability]] = frozenset({"logits"})
+    reads: ClassVar[frozenset[Quantity]] = frozenset({"logits"})
 
     def __post_init__(self) -> None:
         require_at_least(0, self.name, resamples=self.resamples)
 
+    @property
+    def _label(self) -> str:
+        return label_of(self.name, self.scaling)
+
     def compute(self, evaluation: Evaluation) -> Measurement:
-        scores: NDArray[Any] = self.score(*labelled_logits(evaluation)).numpy()
+        seen = labelled_logits(evaluation, self.scaling)
+        scores: NDArray[Any] = self.score(seen.logits, seen.labels).numpy()
         in_order = np.sort(scores)  # then neither the mean nor the resamples depend on the order of the images
         mean, n = float(in_order.mean()), len(scores)
-        interval = bootstrap_interval(
-            mean,
-            mean_of(in_order),
-            n,
-            rng=bootstrap_rng(evaluation, self.name),
-            resamples=self.resamples,
-            within=(0.0, self.highest),
-        )
+        (resampling,) = self.resamplings({self.name: in_order}).values()
+        interval = interval_of(mean, resampling, rng=bootstrap_rng(evaluation, self.name), resamples=self.resamples)
         return Measurement(
-            protocol=classification_protocol(self.name, evaluation, n),
-            values={self.name: value_of(mean, interval, n, self.unit, "lower")},
+            protocol=classification_protocol(self.name, evaluation, n, **seen.identity),
+            values={self._label: value_of(mean, interval, n, self.unit, "lower")},
             arrays={self.name: scores},
+            details=seen.details,
         )
 
+    def resamplings(self, arrays: Mapping[str, NDArray[Any]]) -> Mapping[str, Resampling]:
+        """The mean score of resampled images."""
+        scores = arrays[self.name]
+        return {self._label: Resampling(mean_of(scores), (len(scores),), (0.0, self.highest))}
 
-def classification_protocol(metric: str, evaluation: Evaluation, n: int, **parts: int) -> str:
+
+def classification_protocol(metric: str, evaluation: Evaluation, n: int, **parts: Scalar) -> str:
     """The protocol id of a measurement on n test images, shown to the model without data noise."""
     return protocol_id(metric, evaluation, split="test", images=n, data_noise=0, **parts)
 
 
-def nll(*, resamples: int) -> MeanScore:
+def nll(*, scaling: Scaling, resamples: int) -> MeanScore:
     """The mean negative log-likelihood."""
-    return MeanScore(name="nll", unit="nats", score=negative_log_likelihood, highest=float("inf"), resamples=resamples)
+    return MeanScore(
+        name="nll",
+        unit="nats",
+        score=negative_log_likelihood,
+        highest=float("inf"),
+        scaling=scaling,
+        resamples=resamples,
+    )
 
 
-def brier(*, resamples: int) -> MeanScore:
+def brier(*, scaling: Scaling, resamples: int) -> MeanScore:
     """The mean Brier score."""
-    return MeanScore(name="brier", unit="", score=brier_score, highest=2.0, resamples=resamples)
+    return MeanScore(name="brier", unit="", score=brier_score, highest=2.0, scaling=scaling, resamples=resamples)

@@ -5,6 +5,7 @@ Legend: N examples.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -13,9 +14,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from jembench.errors import Diverged
-from jembench.interfaces import Capability, Evaluation, Measurement
-from jembench.metrics.protocol import bootstrap_rng, protocol_id, require_at_least, value_of
-from jembench.stats import bootstrap_interval, mean_of
+from jembench.interfaces import Capability, Evaluation, Measurement, Resampling
+from jembench.metrics.protocol import bootstrap_rng, protocol_id, require_at_least
+from jembench.metrics.resampled import bootstrapped
+from jembench.stats import mean_of
 
 
 def _sorted_finite(energies: Tensor, what: str) -> NDArray[np.float64]:
@@ -54,16 +56,7 @@ class EnergyGap:
         of_data, of_samples = evaluation.energies().cpu(), evaluation.energies_of(samples.images)
         data = _sorted_finite(of_data, "test images")
         drawn = _sorted_finite(of_samples, "samples")
-        mean_data, mean_drawn = mean_of(data), mean_of(drawn)
-        gap = float(data.mean() - drawn.mean())
-        interval = bootstrap_interval(
-            gap,
-            lambda i, j: mean_data(i) - mean_drawn(j),
-            len(data),
-            len(drawn),
-            rng=bootstrap_rng(evaluation, self.name),
-            resamples=self.resamples,
-        )
+        in_order = {"energy-data": data, "energy-samples": drawn}
         details = {"energy-data": float(data.mean()), "energy-samples": float(drawn.mean())}
         arrays: dict[str, NDArray[Any]] = {"energy-data": of_data.numpy(), "energy-samples": of_samples.numpy()}
         protocol = protocol_id(
@@ -75,5 +68,12 @@ class EnergyGap:
             source=samples.source,
             data_noise=0,
         )
-        values = {self.name: value_of(gap, interval, min(len(data), len(drawn)), "nats")}
+        rng = bootstrap_rng(evaluation, self.name)
+        values = {self.name: bootstrapped(self.resamplings(in_order)[self.name], rng, self.resamples, "nats")}
         return Measurement(protocol=protocol, values=values, arrays=arrays, details=details)
+
+    def resamplings(self, arrays: Mapping[str, NDArray[Any]]) -> Mapping[str, Resampling]:
+        """The gap of resampled test images and samples."""
+        data, drawn = (arrays[name].astype(np.float64) for name in ("energy-data", "energy-samples"))
+        mean_data, mean_drawn = mean_of(data), mean_of(drawn)
+        return {self.name: Resampling(lambda i, j: mean_data(i) - mean_drawn(j), (len(data), len(drawn)))}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from jembench.interfaces import FeatureNetwork, Metric
+from jembench.metrics.sample_protocol import SampleProtocol, of_samples
 
 
 def accuracy() -> Metric:
@@ -14,25 +15,43 @@ def accuracy() -> Metric:
     return Accuracy()
 
 
-def nll(*, resamples: int = 1000) -> Metric:
-    """Mean negative log-likelihood -log p(y|x) on the test images, in nats."""
+def nll(*, scaling: Literal["none", "temperature"] = "none", resamples: int = 1000) -> Metric:
+    """Mean negative log-likelihood -log p(y|x) on the test images, in nats.
+
+    ``scaling=temperature`` divides the logits by a temperature fitted on validation images, which the recipe must hold
+    out; so it does for all metrics of calibration.
+    """
     from jembench.metrics import classification
 
-    return classification.nll(resamples=resamples)
+    return classification.nll(scaling=scaling, resamples=resamples)
 
 
-def brier(*, resamples: int = 1000) -> Metric:
+def brier(*, scaling: Literal["none", "temperature"] = "none", resamples: int = 1000) -> Metric:
     """Brier score on the test images: squared error of p(y|x), summed over classes, 0 to 2."""
     from jembench.metrics import classification
 
-    return classification.brier(resamples=resamples)
+    return classification.brier(scaling=scaling, resamples=resamples)
 
 
-def ece(*, bins: int = 20, resamples: int = 1000) -> Metric:
+def ece(*, bins: int = 20, scaling: Literal["none", "temperature"] = "none", resamples: int = 1000) -> Metric:
     """Expected calibration error of the predicted class, equal-width bins, in %."""
-    from jembench.metrics.calibration import ExpectedCalibrationError
+    from jembench.metrics import calibration
 
-    return ExpectedCalibrationError(bins=bins, resamples=resamples)
+    return calibration.ece(bins=bins, scaling=scaling, resamples=resamples)
+
+
+def ace(*, bins: int = 20, scaling: Literal["none", "temperature"] = "none", resamples: int = 1000) -> Metric:
+    """Adaptive calibration error: that of the predicted class in bins that hold as many images each, in %."""
+    from jembench.metrics import calibration
+
+    return calibration.ace(bins=bins, scaling=scaling, resamples=resamples)
+
+
+def classwise_ece(*, bins: int = 20, scaling: Literal["none", "temperature"] = "none", resamples: int = 1000) -> Metric:
+    """Classwise calibration error: that of each p(k|x) against how often the class is k, averaged over k, in %."""
+    from jembench.metrics import calibration
+
+    return calibration.classwise_ece(bins=bins, scaling=scaling, resamples=resamples)
 
 
 def energy_gap(*, resamples: int = 1000) -> Metric:
@@ -42,19 +61,28 @@ def energy_gap(*, resamples: int = 1000) -> Metric:
     return EnergyGap(resamples=resamples)
 
 
-def inception_score(*, features: str = "auto", splits: int = 10, resamples: int = 200) -> Metric:
+@of_samples
+def inception_score(
+    *, features: str = "auto", samples: SampleProtocol, splits: int = 10, resamples: int = 200
+) -> Metric:
     """Inception score of the model's samples, by torch-fidelity.
 
     ``features`` is a feature network, for example ``inception:weights=/a/file.pth``; ``auto`` is Inception for images
-    of 32 pixels and more, and ``cnn``, trained on the dataset itself, for smaller ones.
+    of 32 pixels and more, and ``cnn``, trained on the dataset itself, for smaller ones. The options from ``source`` on
+    say which images are scored; all metrics of samples have them.
     """
     from jembench.metrics.inception_score import InceptionScore
 
-    return InceptionScore(features=features, splits=splits, resamples=resamples)
+    return InceptionScore(features=features, samples=samples, splits=splits, resamples=resamples)
 
 
+@of_samples
 def fid(
-    *, features: str = "auto", reference: Literal["train", "test"] = "train", resamples: int | None = None
+    *,
+    features: str = "auto",
+    samples: SampleProtocol,
+    reference: Literal["train", "test"] = "train",
+    resamples: int | None = None,
 ) -> Metric:
     """Fréchet distance between features of the model's samples and of the dataset, by torch-fidelity.
 
@@ -62,12 +90,14 @@ def fid(
     """
     from jembench.metrics.frechet_distance import FrechetDistance
 
-    return FrechetDistance(features=features, reference=reference, resamples=resamples)
+    return FrechetDistance(features=features, samples=samples, reference=reference, resamples=resamples)
 
 
+@of_samples
 def kid(
     *,
     features: str = "auto",
+    samples: SampleProtocol,
     reference: Literal["train", "test"] = "train",
     subsets: int = 100,
     subset_size: int = 1000,
@@ -80,13 +110,20 @@ def kid(
     from jembench.metrics.kernel_distance import KernelDistance
 
     return KernelDistance(
-        features=features, reference=reference, subsets=subsets, subset_size=subset_size, resamples=resamples
+        features=features,
+        samples=samples,
+        reference=reference,
+        subsets=subsets,
+        subset_size=subset_size,
+        resamples=resamples,
     )
 
 
+@of_samples
 def prc(
     *,
     features: str = "auto",
+    samples: SampleProtocol,
     reference: Literal["train", "test"] = "train",
     neighbours: int = 3,
     resamples: int = 200,
@@ -97,7 +134,83 @@ def prc(
     """
     from jembench.metrics.precision_recall import PrecisionAndRecall
 
-    return PrecisionAndRecall(features=features, reference=reference, neighbours=neighbours, resamples=resamples)
+    return PrecisionAndRecall(
+        features=features, samples=samples, reference=reference, neighbours=neighbours, resamples=resamples
+    )
+
+
+@of_samples
+def neighbours(*, features: str = "auto", samples: SampleProtocol, resamples: int = 200) -> Metric:
+    """Memorisation: how near the model's samples are to training images, compared with test images.
+
+    ``features``: as for ``is``; distances between pixels are beside those between features.
+    """
+    from jembench.metrics.neighbours import Neighbours
+
+    return Neighbours(features=features, samples=samples, resamples=resamples)
+
+
+def class_samples(
+    *,
+    source: Literal["kept", "fresh"] = "kept",
+    steps: int | None = None,
+    images: int | None = None,
+    conditional: bool | None = None,
+    resamples: int = 1000,
+) -> Metric:
+    """Random samples of each class, and what the model itself takes its samples for.
+
+    ``source=fresh`` runs new chains: so many ``images``, of so many ``steps``, on E(x, y) if ``conditional``.
+    """
+    from jembench.metrics.class_samples import ClassSamples
+
+    samples = SampleProtocol(source=source, steps=steps, images=images, conditional=conditional)
+    return ClassSamples(samples=samples, resamples=resamples)
+
+
+def confident_samples(*, resamples: int = 1000) -> Metric:
+    """The 64 samples that the model is surest of: their mean confidence and how many classes they are of."""
+    from jembench.metrics.confident_samples import ConfidentSamples
+
+    return ConfidentSamples(resamples=resamples)
+
+
+def chain_age(*, resamples: int = 1000) -> Metric:
+    """Median age of the chains in the replay buffer, in steps, and how much of it their classes explain."""
+    from jembench.metrics.chain_age import ChainAge
+
+    return ChainAge(resamples=resamples)
+
+
+def log_density(*, resamples: int = 1000) -> Metric:
+    """Log p(x) of the test images, in nats: its spread, and how its highest differ from its lowest."""
+    from jembench.metrics.log_density import LogDensity
+
+    return LogDensity(resamples=resamples)
+
+
+def logit_shift(*, by: float = 10.0) -> Metric:
+    """How exactly a constant added to all logits leaves p(y|x) and shifts log p(x) by itself."""
+    from jembench.metrics.logit_shift import LogitShift
+
+    return LogitShift(by=by)
+
+
+def ood(
+    *,
+    set: str,
+    score: Literal["log-px", "max-py", "grad-norm", "energy", "max-logit", "refinement"] = "log-px",
+    steps: int = 10,
+    resamples: int = 1000,
+) -> Metric:
+    """Out-of-distribution detection: AUROC, FPR at 95 % TPR and average precision of a score against other images.
+
+    ``set`` is a set of outliers (`jembench list outliers`) or a dataset: interp, svhn, celeba:root=/data. ``steps`` are
+    of the chain that the score ``refinement`` runs from each image.
+    """
+    from jembench.metrics.ood import OutOfDistribution
+
+    return OutOfDistribution(set=set, score=score, steps=steps, resamples=resamples)
 
 
 def iteration_time(*, resamples: int = 1000) -> Metric:

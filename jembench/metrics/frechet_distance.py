@@ -21,6 +21,7 @@ from jembench.devices import one_thread
 from jembench.interfaces import Capability, Evaluation, Measurement
 from jembench.metrics.generation import Reference, generated, reference_pool, require_images
 from jembench.metrics.protocol import bootstrap_rng, require_at_least, value_of
+from jembench.metrics.sample_protocol import ALL_KEPT, SampleProtocol
 from jembench.stats import Indices, Statistic, bootstrap_interval, multiplicities
 
 _RESAMPLES = 200
@@ -93,17 +94,22 @@ class FrechetDistance:
     """
 
     features: str = "auto"
+    samples: SampleProtocol = ALL_KEPT
     reference: Reference = "train"
     resamples: int | None = None
     name: ClassVar[str] = "fid"
-    requires: ClassVar[frozenset[Capability]] = frozenset({"samples"})
 
     def __post_init__(self) -> None:
         if self.resamples is not None:
             require_at_least(0, self.name, resamples=self.resamples)
 
+    @property
+    def requires(self) -> frozenset[Capability]:
+        """What a model must be able to do."""
+        return self.samples.requires
+
     def compute(self, evaluation: Evaluation) -> Measurement:
-        sample = generated(evaluation, self.features)
+        sample = generated(evaluation, self.features, self.samples)
         real = reference_pool(evaluation, self.features, self.reference)
         dimensions = real.shape[1]
         because = f"as many as {sample.network.identity} has features, or the fitted Gaussian is degenerate"

@@ -1,10 +1,12 @@
-"""What every metric of generated images needs: features of the samples and of the dataset, in an order of their own.
+"""What every metric of generated images needs: the samples that a protocol asks for, features of
+them and of the dataset, and an order of their own.
 
 Legend: N generated images, M reference images, D features, K logits, C channels, H height, W width.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -16,6 +18,8 @@ from torch import Tensor
 from jembench.errors import Diverged, Unavailable
 from jembench.interfaces import Evaluation, FeatureNetwork, Features
 from jembench.metrics.protocol import protocol_id
+from jembench.metrics.sample_protocol import SampleProtocol
+from jembench.metrics.selection import selected
 from jembench.spec import Scalar
 
 Reference = Literal["train", "test"]
@@ -23,34 +27,28 @@ _INCEPTION_FROM_HEIGHT = 32
 
 
 class Generated(NamedTuple):
-    """The features of a model's samples, float64 on the CPU, in canonical order."""
+    """Images of a model that are scored, with their features, float64 on the CPU, in canonical order."""
 
+    images: Tensor  # uint8 (N, C, H, W)
     network: FeatureNetwork
     features: Features
-    source: str
+    identity: Mapping[str, Scalar]  # what a protocol must say of which images these are
 
     @property
     def n(self) -> int:
-        """The number of generated images."""
-        return len(self.features.pool)
+        """The number of images."""
+        return len(self.images)
 
     def label(self, metric: str) -> str:
         """``fid`` under Inception, ``fid-digits-cnn`` under a network of another name."""
         return f"{metric}-{self.network.name}" if self.network.name else metric
 
-    def protocol(self, metric: str, evaluation: Evaluation, **parts: Scalar) -> str:
-        """The protocol id. All samples are scored as they are: none selected, none averaged."""
-        return protocol_id(
-            metric,
-            evaluation,
-            implementation="torch-fidelity",
-            features=self.network.identity,
-            images=self.n,
-            selection="none",
-            pooling="one-buffer",
-            source=self.source,
-            **parts,
-        )
+    def protocol(
+        self, metric: str, evaluation: Evaluation, implementation: str = "torch-fidelity", **parts: Scalar
+    ) -> str:
+        """The protocol id."""
+        named = {"implementation": implementation, "features": self.network.identity, **self.identity, **parts}
+        return protocol_id(metric, evaluation, **named)
 
 
 def features_spec(option: str, evaluation: Evaluation) -> str:
@@ -60,25 +58,52 @@ def features_spec(option: str, evaluation: Evaluation) -> str:
     return "inception" if evaluation.data.shape[1] >= _INCEPTION_FROM_HEIGHT else "cnn"
 
 
-def generated(evaluation: Evaluation, features: str) -> Generated:
-    """The features of the samples, sorted by the content of the images.
+def generated(evaluation: Evaluation, features: str, asked: SampleProtocol) -> Generated:
+    """The images that a protocol asks for, with their features, sorted by the content of the images.
 
-    Sorting first makes every value exactly independent of the order of the samples, although IS and KID shuffle.
+    Sorting first makes every value exactly independent of the order of the samples: which of equally confident ones
+    are kept does not depend on it, nor how IS and KID shuffle. Images that come sorted by class are shuffled as well.
 
     Raises:
-        Diverged: if a feature is not finite.
+        Diverged: if a feature or a logit is not finite.
+        Unavailable: if the model has no such images, or too few.
     """
     spec = features_spec(features, evaluation)
-    samples = evaluation.samples()
-    order = torch.from_numpy(canonical_order(samples.images))
-    raw = evaluation.features_of(spec, "samples")
-    in_order = Features(*(_finite(part, "samples")[order] for part in raw))
-    return Generated(evaluation.features(spec), in_order, samples.source)
+    samples = evaluation.samples(asked.wanted)
+    all_features = Features(*(_finite(part, "samples") for part in evaluation.features_of(spec, samples.images)))
+    kept = torch.from_numpy(canonical_order(samples.images))
+    if asked.selection == "features":
+        kept = kept[selected(asked, all_features.logits[kept])]
+    elif asked.selection == "model":
+        kept = kept[selected(asked, _logits(evaluation, samples.images)[kept])]
+    return Generated(
+        samples.images[kept],
+        evaluation.features(spec),
+        Features(*(part[kept] for part in all_features)),
+        asked.parts(len(kept), len(samples.images), samples.source),
+    )
+
+
+def _logits(evaluation: Evaluation, samples: Tensor) -> Tensor:
+    logits = evaluation.read("logits", samples).cpu().double()
+    bad = int((~logits.isfinite()).any(dim=1).sum())
+    if bad:
+        raise Diverged(f"The model's logits of {bad} of {len(samples)} samples are not finite: none can be selected.")
+    return logits
 
 
 def reference_pool(evaluation: Evaluation, features: str, split: Reference) -> Tensor:
     """The pooled features of a part of the dataset, float64 (M, D) on the CPU."""
-    return _finite(evaluation.features_of(features_spec(features, evaluation), split).pool, f"{split} images")
+    return pool_of(evaluation, features, split, f"{split} images")
+
+
+def pool_of(evaluation: Evaluation, features: str, images: Reference | Tensor, what: str) -> Tensor:
+    """The pooled features of images, float64 (M, D) on the CPU; ``what`` they are, for errors.
+
+    Raises:
+        Diverged: if one is not finite.
+    """
+    return _finite(evaluation.features_of(features_spec(features, evaluation), images).pool, what)
 
 
 def canonical_order(images: UInt8[Tensor, "N C H W"]) -> NDArray[np.int64]:

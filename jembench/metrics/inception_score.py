@@ -19,6 +19,7 @@ from torch import Tensor
 from jembench.interfaces import Capability, Evaluation, Measurement
 from jembench.metrics.generation import generated, require_images
 from jembench.metrics.protocol import bootstrap_rng, require_at_least, value_of
+from jembench.metrics.sample_protocol import ALL_KEPT, SampleProtocol
 from jembench.stats import Indices, Statistic, bootstrap_interval, multiplicities
 
 
@@ -69,17 +70,22 @@ class InceptionScore:
     """IS of a model's samples, higher is better, with a bootstrap interval."""
 
     features: str = "auto"
+    samples: SampleProtocol = ALL_KEPT
     splits: int = 10
     resamples: int = 200
     name: ClassVar[str] = "is"
-    requires: ClassVar[frozenset[Capability]] = frozenset({"samples"})
 
     def __post_init__(self) -> None:
         require_at_least(1, self.name, splits=self.splits)
         require_at_least(0, self.name, resamples=self.resamples)
 
+    @property
+    def requires(self) -> frozenset[Capability]:
+        """What a model must be able to do."""
+        return self.samples.requires
+
     def compute(self, evaluation: Evaluation) -> Measurement:
-        sample = generated(evaluation, self.features)
+        sample = generated(evaluation, self.features, self.samples)
         require_images(sample.n, self.splits, "generated images", self.name, "one in each split")
         logits = sample.features.logits
         score = inception_score(logits, self.splits)

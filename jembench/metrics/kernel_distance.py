@@ -19,6 +19,7 @@ from torch import Tensor
 from jembench.interfaces import Capability, Evaluation, Measurement
 from jembench.metrics.generation import Reference, generated, reference_pool, require_images
 from jembench.metrics.protocol import bootstrap_rng, require_at_least, value_of
+from jembench.metrics.sample_protocol import ALL_KEPT, SampleProtocol
 from jembench.stats import Indices, Statistic, bootstrap_interval, multiplicities
 
 Matrix = NDArray[Any]
@@ -107,20 +108,25 @@ class KernelDistance:
     """
 
     features: str = "auto"
+    samples: SampleProtocol = ALL_KEPT
     reference: Reference = "train"
     subsets: int = 100
     subset_size: int = 1000
     resamples: int = 200
     name: ClassVar[str] = "kid"
-    requires: ClassVar[frozenset[Capability]] = frozenset({"samples"})
 
     def __post_init__(self) -> None:
         require_at_least(1, self.name, subsets=self.subsets)
         require_at_least(2, self.name, subset_size=self.subset_size)
         require_at_least(0, self.name, resamples=self.resamples)
 
+    @property
+    def requires(self) -> frozenset[Capability]:
+        """What a model must be able to do."""
+        return self.samples.requires
+
     def compute(self, evaluation: Evaluation) -> Measurement:
-        sample = generated(evaluation, self.features)
+        sample = generated(evaluation, self.features, self.samples)
         images, real = sample.features.pool, reference_pool(evaluation, self.features, self.reference)
         require_images(sample.n, 2, "generated images", self.name, "to compare them with one another")
         require_images(len(real), 2, f"{self.reference} images", self.name, "to compare them with one another")

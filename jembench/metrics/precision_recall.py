@@ -20,6 +20,7 @@ from torch import Tensor
 from jembench.interfaces import Capability, Evaluation, Measurement, Value
 from jembench.metrics.generation import Reference, generated, reference_pool, require_images
 from jembench.metrics.protocol import bootstrap_rng, require_at_least, value_of
+from jembench.metrics.sample_protocol import ALL_KEPT, SampleProtocol
 from jembench.stats import Indices, Statistic, bootstrap_interval, multiplicities
 
 Matrix = NDArray[Any]
@@ -98,18 +99,23 @@ class PrecisionAndRecall:
     """Precision and recall of a model's samples against a part of the dataset, in %, with bootstrap intervals."""
 
     features: str = "auto"
+    samples: SampleProtocol = ALL_KEPT
     reference: Reference = "train"
     neighbours: int = 3
     resamples: int = 200
     name: ClassVar[str] = "prc"
-    requires: ClassVar[frozenset[Capability]] = frozenset({"samples"})
 
     def __post_init__(self) -> None:
         require_at_least(1, self.name, neighbours=self.neighbours)
         require_at_least(0, self.name, resamples=self.resamples)
 
+    @property
+    def requires(self) -> frozenset[Capability]:
+        """What a model must be able to do."""
+        return self.samples.requires
+
     def compute(self, evaluation: Evaluation) -> Measurement:
-        sample = generated(evaluation, self.features)
+        sample = generated(evaluation, self.features, self.samples)
         images, real = sample.features.pool, reference_pool(evaluation, self.features, self.reference)
         because = f"each with {self.neighbours} neighbours"
         require_images(sample.n, self.neighbours + 1, "generated images", self.name, because)

@@ -86,11 +86,11 @@ class PersistentChains(LangevinChains):
         self.buffer.ages[state.slots] += state.steps
 
     def kept(self) -> ChainState | None:
-        """A copy of all chains in the buffer, in the order of their slots; None before the first were drawn."""
+        """A copy of all chains in the buffer and of their ages, by slot; None before the first were drawn."""
         if not self.filled:
             return None
         slots = torch.arange(self.buffer.size, device=self.buffer.ages.device)
-        return ChainState(self.buffer.images.clone(), self._classes(slots), slots)
+        return ChainState(self.buffer.images.clone(), self._classes(slots), slots, ages=self.buffer.ages.clone())
 
     def _classes(self, slots: Tensor) -> Tensor | None:
         return self.buffer.class_of(slots) if self.conditional else None

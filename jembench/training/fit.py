@@ -1,8 +1,9 @@
 """From a trainer to a trained model on disk: checkpoints, the choice of the best one, resuming, and the guard.
 
 A fit's folder holds the checkpoints to go on from (:mod:`jembench.training.generations`), ``model.safetensors`` and
-``sampler.safetensors`` (the chosen model and its chains), ``history.csv``, ``energies.png``, and
-``interventions.json`` if the guard had to step in.
+``sampler.safetensors`` (the chosen model and its chains), the chains of the last epochs
+(:mod:`jembench.training.snapshots`), ``history.csv``, ``energies.png``, and ``interventions.json`` if the guard had to
+step in.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any, NamedTuple
 
 from jembench.errors import Diverged, OutOfTime
 from jembench.files import read_json, write_json, write_text
-from jembench.training import checkpoint, guard
+from jembench.training import checkpoint, guard, snapshots
 from jembench.training.generations import Generations
 from jembench.training.guard import Intervention
 from jembench.training.loop import Trainer
@@ -71,14 +72,18 @@ def fit(
         run = _Run(trainer, together, folder, tell)
         run.resume()
         while trainer.iteration < trainer.iterations:
+            before = trainer.iteration
             wrong = run.window()
+            snapshot = snapshots.due(trainer, before)
             due = trainer.iteration % trainer.recipe.checkpoint_every == 0 or trainer.iteration == trainer.iterations
             stop = until is not None and time.monotonic() >= until
-            if (due or stop) and not wrong and not together("is_finite"):
+            if (due or stop or snapshot) and not wrong and not together("is_finite"):
                 wrong = "a weight or a stored chain was not finite"
             if wrong:
                 run.intervene(wrong)
                 continue
+            if snapshot:  # before any checkpoint, after which it would not be taken again
+                snapshots.keep(folder, snapshot, trainer, together("chains"))
             if due:
                 run.history[-1] |= run.choose()
             if due or stop:

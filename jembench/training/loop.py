@@ -14,11 +14,10 @@ import torch
 from torch import Generator, Tensor
 from torch.nn import functional as F
 
-from jembench import devices, seeds
+from jembench import devices, readings, seeds
 from jembench.data.augment import NONE, Augmentation
 from jembench.data.batches import ImageSource, IndexStream
 from jembench.data.holdout import holdout, labelled_only
-from jembench.data.pixels import to_float
 from jembench.energies import grad_energy
 from jembench.errors import SpecError
 from jembench.execution import autocast, compiled, lay_out, mode
@@ -283,7 +282,7 @@ class Trainer:
         if self.validation is None or self.validation.labels is None:
             return None
         with self.average.in_place_of(self.model) if self.average else nullcontext():
-            logits = logits_of(self.model, self.validation.images, self.data, self.device)
+            logits = readings.read(self.model, self.validation.images, self.data, self.device, {"logits"})["logits"]
         labels = self.validation.labels
         return Validation(
             accuracy=float((logits.argmax(1) == labels).double().mean()),
@@ -347,14 +346,3 @@ class Trainer:
         else:
             purpose = f"{self._own_chains}/{self.adjustment.seeds}/from {self.iteration}"
             self.generators["chains"] = seeds.generator(self.seed, purpose, self.device)
-
-
-@torch.no_grad()
-def logits_of(model: Any, images: Tensor, data: DataSpec, device: torch.device, batch_size: int = 100) -> Tensor:
-    """f(x) of uint8 images (N, C, H, W) in evaluation mode: float32 (N, K) on the CPU."""
-    with mode(model, train=False):
-        batches = [
-            model.logits(to_float(part.to(device), data.bounds)).float().cpu()
-            for part in torch.split(images, batch_size)
-        ]
-    return torch.cat(batches)

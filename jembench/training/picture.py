@@ -6,17 +6,24 @@ import io
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from jembench.files import write_atomically
 from jembench.training.guard import HIGHEST, HIGHEST_START
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+History = Sequence[Mapping[str, float]]
+"""A row for each window of training; what was not measured in it is not in the row."""
+
 _CURVES = {
-    "energy_data": "E(x) of data, mean",
-    "energy_samples": "E(x) of samples, mean",
-    "joint_energy_data": "E(x, y) of data, mean",
-    "joint_energy_samples": "E(x, y) of samples, mean",
-    HIGHEST: "sample of the highest energy",
-    HIGHEST_START: "random start of the highest energy",
+    "energy_data": ("E(x) of data, mean", "-"),
+    "energy_samples": ("E(x) of samples, mean", "--"),
+    "joint_energy_data": ("E(x, y) of data, mean", "-"),
+    "joint_energy_samples": ("E(x, y) of samples, mean", "--"),
+    HIGHEST: ("sample of the highest energy", "-."),
+    HIGHEST_START: ("random start of the highest energy", ":"),
 }
 
 
@@ -24,29 +31,46 @@ LINEAR = 10.0
 """nats"""
 
 
-def draw_energies(history: Sequence[Mapping[str, float]], title: str, path: Path) -> None:
-    """Write a PNG of a fit's history, abandoned attempts included; nothing if there are no energies.
+def draw_energies(history: History, title: str, path: Path) -> None:
+    """Write a PNG of a fit's history, abandoned attempts included; nothing if there are no energies."""
+    from matplotlib.figure import Figure  # half a second, which only those pay who train
+
+    if not curves_in(history):
+        return
+    figure = Figure(figsize=(8, 4.5), layout="constrained")
+    axes = figure.subplots()
+    plot_energies(axes, history)
+    axes.set_title(title, fontsize=9)
+    axes.legend(fontsize=8, frameon=False)
+    stream = io.BytesIO()
+    figure.savefig(stream, format="png", dpi=120)
+    write_atomically(path, lambda file: file.write(stream.getvalue()))
+
+
+def curves_in(history: History) -> list[str]:
+    """The energies that a history holds."""
+    return [name for name in _CURVES if any(name in row for row in history)]
+
+
+def plot_energies(axes: Axes, history: History) -> None:
+    """Draw the energies of a history that has some, abandoned attempts included, in the colours of the current style.
 
     The scale is linear within 10 nats, and logarithmic beyond where there is anything beyond, so that both training and
     divergence are seen.
     """
-    from matplotlib.figure import Figure  # half a second, which only those pay who train
-
-    curves = [name for name in _CURVES if any(name in row for row in history)]
-    if not curves:
-        return
-    figure = Figure(figsize=(8, 4.5), layout="constrained")
-    axes = figure.subplots()
+    curves = curves_in(history)
     attempts = sorted({row["attempt"] for row in history})
     for color, name in enumerate(curves):
+        label, line = _CURVES[name]
         for attempt in attempts:
             rows = [row for row in history if row["attempt"] == attempt and name in row]
             axes.plot(
                 [row["iteration"] for row in rows],
                 [row[name] for row in rows],
                 color=f"C{color}",
-                linewidth=1.2 if name.endswith(("data", "samples")) else 0.6,
-                label=_CURVES[name] if attempt == attempts[0] else None,
+                linestyle=line,
+                linewidth=1.2 if name.endswith(("data", "samples")) else 0.8,
+                label=label if attempt == attempts[0] else None,
             )
     for attempt in attempts[1:]:
         start = min(row["iteration"] for row in history if row["attempt"] == attempt)
@@ -54,11 +78,7 @@ def draw_energies(history: Sequence[Mapping[str, float]], title: str, path: Path
     energies = [row[name] for row in history for name in curves if math.isfinite(row.get(name, math.nan))]
     if max(map(abs, energies), default=0) > LINEAR:
         axes.set_yscale("symlog", linthresh=LINEAR)
+        axes.yaxis.set_major_formatter("{x:g}")
         axes.set_ylim(2 * min(-LINEAR / 2, *energies), 2 * max(LINEAR / 2, *energies))
     axes.set_xlabel("iteration")
     axes.set_ylabel("energy, nats")
-    axes.set_title(title, fontsize=9)
-    axes.legend(fontsize=8, frameon=False)
-    stream = io.BytesIO()
-    figure.savefig(stream, format="png", dpi=120)
-    write_atomically(path, lambda file: file.write(stream.getvalue()))

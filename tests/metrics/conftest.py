@@ -9,7 +9,8 @@ import torch
 from torch import Generator, Tensor
 
 from jembench.data.pixels import to_float
-from jembench.interfaces import DataSpec, Features, Samples, Split
+from jembench.errors import Unavailable
+from jembench.interfaces import KEPT, DataSpec, Features, Samples, Source, Split
 
 TOY = DataSpec(name="toy", shape=(1, 4, 4), num_classes=3)
 CPU = torch.device("cpu")
@@ -53,10 +54,44 @@ class FakeEvaluation:
     device: torch.device = CPU
     seed: int = 0
     specs_asked: set[str] = field(default_factory=set)
+    sets: dict[str, Tensor] = field(default_factory=dict)  # images by name; a test may name them as it likes
+    set_labels: dict[str, Tensor] = field(default_factory=dict)
+    readings: dict[tuple[str, str], Tensor] = field(default_factory=dict)  # by (quantity, name of the images)
+    refinements: dict[str, Tensor] = field(default_factory=dict)  # refined energies by the name of the images
+    by_source: dict[Source, Samples] = field(default_factory=dict)
 
     def test(self) -> Split:
+        if "test" in self.sets:
+            return Split(self.sets["test"], self.labels)
         n = len(self.test_logits) if self.test_logits is not None else len(self.test_energies)
         return Split(torch.zeros(n, *self.data.shape, dtype=torch.uint8), self.labels)
+
+    def images(self, name: str) -> Tensor:
+        if name == "test":
+            return self.test().images
+        if name not in self.sets:
+            raise Unavailable(f"There are no images named {name}.")
+        return self.sets[name]
+
+    def labels_of(self, name: str) -> Tensor:
+        return self.labels if name == "test" else self.set_labels[name]
+
+    def read(self, quantity: str, images: str | Tensor = "test") -> Tensor:
+        """What the test set down for a name; for images given, what the model says."""
+        if isinstance(images, Tensor):
+            x = to_float(images, self.data.bounds)
+            if quantity == "logits":
+                return self.model.logits(x)
+            if quantity == "energy":
+                return self.model.energy(x)
+            x = x.requires_grad_()
+            return torch.autograd.grad(self.model.energy(x).sum(), x)[0].flatten(1).norm(dim=1)
+        if (quantity, images) in self.readings:
+            return self.readings[quantity, images]
+        return {"logits": self.test_logits, "energy": self.test_energies}[quantity]
+
+    def refined(self, images: str | Tensor, steps: int) -> Tensor:
+        return self.refinements[images]
 
     def logits(self) -> Tensor:
         return self.test_logits
@@ -67,15 +102,21 @@ class FakeEvaluation:
     def energies_of(self, images: Tensor) -> Tensor:
         return self.model.energy(to_float(images, self.data.bounds))
 
-    def samples(self) -> Samples:
+    def samples(self, source: Source = KEPT) -> Samples:
+        if source in self.by_source:
+            return self.by_source[source]
+        if source != KEPT:
+            raise Unavailable(f"There are no samples from {source}.")
         return Samples(self.sampled, None, "direct")
 
     def features(self, spec: str) -> PixelFeatures:
         self.specs_asked.add(spec)
         return self.network
 
-    def features_of(self, spec: str, images: str) -> Features:
+    def features_of(self, spec: str, images: str | Tensor) -> Features:
         self.specs_asked.add(spec)
+        if isinstance(images, Tensor):
+            return self.network.features(images)
         wanted = self.sampled if images == "samples" else self.dataset.split(images).images
         return self.network.features(wanted)
 

@@ -5,27 +5,41 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
-from hypothesis import assume, given
-from hypothesis import strategies as st
+from torch.nn import functional as F
 from torchmetrics.classification import MulticlassCalibrationError
 
-from jembench.errors import Diverged, SpecError
+from jembench.errors import Diverged, NotApplicable, SpecError
 from jembench.metrics import factories
-from jembench.metrics.calibration import Predictions, bin_of, expected_calibration_error, predictions
+from jembench.metrics.binning import binned_error
+from jembench.metrics.calibration import predictions
 
-
-def made_of(*pairs: tuple[float, bool]) -> Predictions:
-    confidence, correct = zip(*pairs, strict=True)
-    return Predictions(np.array(confidence), np.array(correct))
+ERRORS = {"ece": factories.ece, "ace": factories.ace, "classwise-ece": factories.classwise_ece}
+SCALED = ERRORS | {"nll": factories.nll, "brier": factories.brier}
 
 
 @pytest.fixture
 def evaluation(fake):
-    generator = torch.Generator().manual_seed(0)
-    labels = torch.randint(3, (300,), generator=generator)
-    logits = 3 * torch.randn(300, 3, generator=generator)
-    logits[torch.arange(300), labels] += 1
-    return fake.Evaluation(test_logits=logits, labels=labels)
+    """300 test images and 200 validation images; the model is three times too sure of all."""
+    parts = {}
+    for seed, (name, n) in enumerate({"test": 300, "validation": 200}.items()):
+        generator = torch.Generator().manual_seed(seed)
+        logits = 3 * torch.randn(n, 3, generator=generator)
+        labels = torch.multinomial((logits / 3).softmax(1), 1, generator=generator)[:, 0]
+        parts[name] = (logits, labels)
+    return fake.Evaluation(
+        test_logits=parts["test"][0],
+        labels=parts["test"][1],
+        readings={("logits", "validation"): parts["validation"][0]},
+        set_labels={"validation": parts["validation"][1]},
+    )
+
+
+def whole(statistic, n):
+    """The statistic of the examples themselves."""
+    return statistic(np.arange(n)[None])[0]
+
+
+# --- ECE --------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("bins", [1, 7, 20])
@@ -37,38 +51,96 @@ def test_ece_agrees_with_torchmetrics(bins, evaluation):
     assert found.value == pytest.approx(expected, abs=1e-4)  # torchmetrics sums in float32
 
 
-def test_ece_of_a_case_made_by_hand():
-    # Bins of width 1/2: [0, .5) holds one, right at .4; [.5, 1] holds three, two of them right, mean confidence .8.
-    predicted = made_of((0.4, True), (0.7, True), (0.8, False), (0.9, True))
-    expected = 1 / 4 * (1 - 0.4) + 3 / 4 * (0.8 - 2 / 3)
-    assert expected_calibration_error(predicted, bins=2) == pytest.approx(expected, abs=1e-15)
+# --- all classes ------------------------------------------------------------------------------------------------------
 
 
-def test_a_confidence_of_exactly_one_belongs_to_the_last_bin():
-    assert bin_of(np.array([1.0]), bins=20).tolist() == [19]
-    together = made_of((1.0, False), (0.96, True))  # one bin: accuracy 1/2, mean confidence .98
-    assert expected_calibration_error(together, bins=20) == pytest.approx(0.98 - 0.5)
-
-
-def test_bins_are_closed_below_and_open_above():
-    assert bin_of(np.array([0.0, 0.2499, 0.25, 0.5, 0.75]), bins=4).tolist() == [0, 0, 1, 2, 3]
-
-
-@pytest.mark.parametrize(("correct", "ece"), [(True, 0.0), (False, 1.0)])
-def test_the_best_and_the_worst_calibration(correct, ece):
-    assert expected_calibration_error(made_of(*[(1.0, correct)] * 5), bins=20) == ece
-
-
-@given(st.lists(st.tuples(st.floats(0, 1), st.booleans()), min_size=1, max_size=50), st.integers(1, 30))
-def test_ece_is_the_weighted_gap_between_confidence_and_accuracy(pairs, bins):
-    confidence, correct = made_of(*pairs)
-    assume(not np.isin(confidence, np.arange(1, bins) / bins).any())  # an edge may round differently there
+@pytest.mark.parametrize("bins", [1, 15])
+def test_the_classwise_error_is_the_mean_of_the_binary_ones(bins, evaluation):
+    probabilities = evaluation.test_logits.double().softmax(1).numpy()
+    labels = evaluation.labels.numpy()
     expected = 0.0
-    for b in range(bins):
-        inside = (confidence >= b / bins) & ((confidence < (b + 1) / bins) | (b == bins - 1))
-        if inside.any():
-            expected += inside.mean() * abs(correct[inside].mean() - confidence[inside].mean())
-    assert expected_calibration_error(Predictions(confidence, correct), bins) == pytest.approx(expected, abs=1e-12)
+    for k in range(3):
+        p, is_k = probabilities[:, k], labels == k
+        where = np.minimum((p * bins).astype(int), bins - 1)
+        expected += sum(abs((is_k - p)[where == b].sum()) for b in range(bins)) / 300 / 3
+    found = factories.classwise_ece(bins=bins).compute(evaluation).values["classwise-ece"]
+    assert found.value == pytest.approx(100 * expected, abs=1e-9)
+
+
+def test_with_one_bin_the_classwise_error_is_that_of_the_class_frequencies(evaluation):
+    probabilities = evaluation.test_logits.double().softmax(1).mean(0)
+    frequencies = F.one_hot(evaluation.labels, 3).double().mean(0)
+    found = factories.classwise_ece(bins=1).compute(evaluation).values["classwise-ece"].value
+    assert found == pytest.approx(100 * (probabilities - frequencies).abs().mean().item(), abs=1e-9)
+
+
+def test_of_two_classes_the_classwise_error_is_that_of_either(fake):
+    generator = torch.Generator().manual_seed(0)
+    logits, labels = torch.randn(300, 2, generator=generator), torch.randint(2, (300,), generator=generator)
+    found = factories.classwise_ece().compute(fake.Evaluation(test_logits=logits, labels=labels))
+    for k in range(2):
+        p = logits.double().softmax(1)[:, k].numpy()
+        of_class = binned_error(p, (labels == k).numpy(), 20)
+        assert found.values["classwise-ece"].value == pytest.approx(100 * whole(of_class, 300), abs=1e-9)
+
+
+# --- temperature ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ERRORS)
+def test_scaling_mends_a_model_that_is_too_sure(name, evaluation):
+    before = ERRORS[name]().compute(evaluation).values[name].value
+    measurement = ERRORS[name](scaling="temperature").compute(evaluation)
+    assert measurement.values[f"{name}-scaled"].value < before / 2
+    assert measurement.details["temperature"] == pytest.approx(3, rel=0.3)
+    assert measurement.details["validation_images"] == 200
+    assert "scaling=temperature" in measurement.protocol
+    assert "validation_images=200" in measurement.protocol
+
+
+def test_scaling_changes_no_answer_and_no_test_label_has_a_part_in_it(evaluation):
+    ece = factories.ece(scaling="temperature")
+    first = ece.compute(evaluation)
+    assert np.array_equal(first.arrays["correct"], factories.ece().compute(evaluation).arrays["correct"])
+    other = dataclasses.replace(evaluation, labels=(evaluation.labels + 1) % 3)
+    assert ece.compute(other).details == first.details
+
+
+@pytest.mark.parametrize("name", ["nll", "brier"])
+def test_proper_scores_gain_by_scaling_too(name, evaluation):
+    factory = getattr(factories, name)
+    scaled = factory(scaling="temperature").compute(evaluation).values[f"{name}-scaled"]
+    assert scaled.value < factory().compute(evaluation).values[name].value
+
+
+@pytest.mark.parametrize("name", SCALED)
+def test_where_the_validation_images_need_no_scaling_it_changes_nothing(name, evaluation):
+    evaluation.readings["logits", "validation"] = (
+        torch.tensor([0.5, 0.25, 0.25], dtype=torch.float64).log().expand(4, 3)
+    )
+    evaluation.set_labels["validation"] = torch.tensor([0, 0, 1, 2])
+    plain, scaled = (SCALED[name](scaling=scaling).compute(evaluation) for scaling in ("none", "temperature"))
+    assert scaled.details["temperature"] == pytest.approx(1, abs=1e-9)
+    assert scaled.values[f"{name}-scaled"][:3] == pytest.approx(plain.values[name][:3], abs=1e-6)
+
+
+def test_validation_logits_that_are_not_finite_are_refused(evaluation):
+    evaluation.readings["logits", "validation"][[1, 4], 0] = torch.inf
+    with pytest.raises(Diverged, match="logits of 2 of 200 validation images of toy are not finite"):
+        factories.ece(scaling="temperature").compute(evaluation)
+
+
+def test_without_validation_images_there_is_no_temperature(evaluation):
+    class Without(type(evaluation)):
+        def labels_of(self, name):
+            raise NotApplicable("No image was held out.")
+
+    bare = Without(test_logits=evaluation.test_logits, labels=evaluation.labels, readings=evaluation.readings)
+    with pytest.raises(NotApplicable, match="No image was held out"):
+        factories.ece(scaling="temperature").compute(bare)
+
+
+# --- what holds of all ------------------------------------------------------------------------------------------------
 
 
 def test_the_softmax_is_taken_in_float64():
@@ -76,37 +148,58 @@ def test_the_softmax_is_taken_in_float64():
     assert confidence[0] == 1 / (1 + np.exp(-20.0)) < 1  # float32 would say 1
 
 
-def test_ece_and_its_interval_do_not_depend_on_the_order_of_images(evaluation):
+@pytest.mark.parametrize("name", ERRORS)
+def test_no_value_depends_on_the_order_of_images(name, evaluation):
     order = torch.randperm(300, generator=torch.Generator().manual_seed(1))
     permuted = dataclasses.replace(
         evaluation, test_logits=evaluation.test_logits[order], labels=evaluation.labels[order]
     )
-    ece = factories.ece()
-    assert ece.compute(permuted).values == ece.compute(evaluation).values
+    assert ERRORS[name]().compute(permuted).values == ERRORS[name]().compute(evaluation).values
 
 
-def test_the_interval_holds_the_estimate_even_for_a_well_calibrated_model(fake):
+@pytest.mark.parametrize("name", ERRORS)
+def test_the_interval_holds_the_estimate_even_for_a_well_calibrated_model(name, fake):
     """There every resample looks worse than the estimate, and a plain percentile interval would lie above it."""
     generator = torch.Generator().manual_seed(0)
     logits = torch.randn(300, 3, generator=generator)
     labels = torch.multinomial(logits.softmax(1), 1, generator=generator)[:, 0]
-    found = factories.ece().compute(fake.Evaluation(test_logits=logits, labels=labels)).values["ece"]
+    found = ERRORS[name]().compute(fake.Evaluation(test_logits=logits, labels=labels)).values[name]
     assert 0 <= found.low < found.value < found.high <= 100
 
 
-def test_the_measurement_can_be_scored_again_from_its_arrays(evaluation):
-    measurement = factories.ece(bins=15).compute(evaluation)
-    assert measurement.protocol == "ece:bins=15,data=toy,data_noise=0,images=300,split=test"
-    again = expected_calibration_error(Predictions(**measurement.arrays), 15)
-    assert 100 * again == pytest.approx(measurement.values["ece"].value, abs=1e-12)
+@pytest.mark.parametrize("scaling", ["none", "temperature"])
+@pytest.mark.parametrize("name", SCALED)
+def test_the_measurement_can_be_scored_again_from_its_arrays(name, scaling, evaluation):
+    metric = SCALED[name](scaling=scaling)
+    measurement = metric.compute(evaluation)
+    ((label, value),) = measurement.values.items()
+    assert label == (name if scaling == "none" else f"{name}-scaled")
+    ((again_label, again),) = metric.resamplings(measurement.arrays).items()
+    assert again_label == label
+    assert whole(again.statistic, 300) == pytest.approx(value.value, abs=1e-12)
 
 
-def test_logits_that_are_not_finite_are_refused(evaluation):
+@pytest.mark.parametrize("name", ERRORS)
+def test_the_protocol_names_the_bins(name, evaluation):
+    protocol = ERRORS[name](bins=15).compute(evaluation).protocol
+    assert protocol == f"{name}:bins=15,data=toy,data_noise=0,images=300,split=test"
+
+
+def test_the_arrays_of_ece_are_those_of_a_reliability_diagram(evaluation):
+    arrays = factories.ece().compute(evaluation).arrays
+    probabilities = evaluation.test_logits.double().softmax(1)
+    assert arrays["confidence"] == pytest.approx(probabilities.amax(1).numpy(), abs=1e-12)
+    assert np.array_equal(arrays["correct"], (probabilities.argmax(1) == evaluation.labels).numpy())
+
+
+@pytest.mark.parametrize("name", ERRORS)
+def test_logits_that_are_not_finite_are_refused(name, evaluation):
     evaluation.test_logits[0, 0] = torch.nan
     with pytest.raises(Diverged, match="logits of 1 of 300"):
-        factories.ece().compute(evaluation)
+        ERRORS[name]().compute(evaluation)
 
 
-def test_no_bins_are_refused():
-    with pytest.raises(SpecError, match="bins of ece is 0; it must be at least 1"):
-        factories.ece(bins=0)
+@pytest.mark.parametrize("name", ERRORS)
+def test_no_bins_are_refused(name):
+    with pytest.raises(SpecError, match=f"bins of {name} is 0; it must be at least 1"):
+        ERRORS[name](bins=0)

@@ -118,6 +118,17 @@ def test_arrays_hold_what_each_image_contributed(evaluation):
     assert 100 * measurement.arrays["correct"].mean() == measurement.values["accuracy"].value
 
 
+@pytest.mark.parametrize("metric", METRICS)
+def test_values_of_resampled_images_follow_from_the_arrays(metric, evaluation):
+    measurement = METRICS[metric].compute(evaluation)
+    ((label, resampling),) = METRICS[metric].resamplings(measurement.arrays).items()
+    assert (label, resampling.sizes) == (metric, (200,))
+    value, of_first_alone = resampling.statistic(np.stack([np.arange(200), np.zeros(200, dtype=np.int64)]))
+    assert value == pytest.approx(measurement.values[metric].value, abs=1e-12)
+    first = dataclasses.replace(evaluation, test_logits=evaluation.test_logits[:1], labels=evaluation.labels[:1])
+    assert of_first_alone == pytest.approx(METRICS[metric].compute(first).values[metric].value, abs=1e-12)
+
+
 def test_without_resamples_the_interval_is_absent(evaluation):
     found = factories.nll(resamples=0).compute(evaluation).values["nll"]
     assert (found.low, found.high) == (None, None)

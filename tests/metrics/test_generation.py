@@ -6,9 +6,11 @@ import dataclasses
 
 import pytest
 import torch
+from torch_fidelity.metric_fid import fid_features_to_statistics, fid_statistics_to_metric
+from torch_fidelity.metric_isc import isc_features_to_metric
 
 from jembench.errors import Diverged, SpecError, Unavailable
-from jembench.interfaces import DataSpec
+from jembench.interfaces import DataSpec, Samples, Source
 from jembench.metrics import factories
 from jembench.metrics.generation import canonical_order
 
@@ -140,3 +142,107 @@ def test_without_resamples_the_interval_is_absent(metric, generation):
 def test_options_without_meaning_are_refused(factory, options, message):
     with pytest.raises(SpecError, match=message):
         factory(**options)
+
+
+# --- which images are scored ------------------------------------------------------------------------------------------
+
+
+class Model:
+    """It is sure of images with a bright pixel among their first three, whatever the feature network sees."""
+
+    def logits(self, x):
+        return 9 * x.flatten(1)[:, :3]
+
+
+def most_confident(logits, n):
+    return logits.double().softmax(1).amax(1).argsort(descending=True)[:n]
+
+
+@pytest.mark.parametrize("selection", ["model", "features"])
+def test_the_scores_are_those_of_torch_fidelity_on_the_images_selected(selection, generation):
+    generation.model = Model()
+    features = generation.network.features(generation.sampled)
+    logits = {"features": features.logits, "model": generation.read("logits", generation.sampled)}[selection]
+    kept = most_confident(logits, 20)
+    kept = kept[torch.from_numpy(canonical_order(generation.sampled[kept]))]
+    options = {"selection": selection, "top": 1 / 3, "resamples": 0}
+    score = factories.inception_score(splits=2, **options).compute(generation)
+    expected = isc_features_to_metric(features.logits[kept].double(), splits=2)["inception_score_mean"]
+    assert score.values["is-pixels"].value == pytest.approx(expected, rel=1e-12)
+    assert score.values["is-pixels"].n == 20
+    assert f"images=20,implementation=torch-fidelity,per_class=false,pooling=one-buffer,selection={selection}" in (
+        score.protocol
+    )
+    assert score.protocol.endswith("splits=2,top=20/60")
+    distance = factories.fid(**options).compute(generation).values["fid-pixels"].value
+    real = generation.network.features(generation.dataset.split("train").images).pool
+    statistics = (fid_features_to_statistics(x.double()) for x in (features.pool[kept], real))
+    expected = fid_statistics_to_metric(*statistics, verbose=False)["frechet_inception_distance"]
+    assert distance == pytest.approx(float(expected), rel=1e-9)
+
+
+@pytest.mark.parametrize("per_class", [False, True])
+@pytest.mark.parametrize("selection", ["model", "features"])
+@pytest.mark.parametrize("metric", METRICS)
+def test_nothing_depends_on_the_order_of_samples_among_which_some_are_selected(
+    metric, selection, per_class, generation, fake
+):
+    """Equally confident ones among them, of which only some are kept."""
+    generation.model, generation.network = Model(), fake.Features(dimensions=13)
+    generation.sampled = fake.images(200, 3)
+    generation.sampled[:, 0, 0, :3] //= 64
+    generation.sampled[:, 0, 3, 1:] //= 64
+    factory = {"is": factories.inception_score, **vars(factories)}[metric]
+    metric = factory(selection=selection, top=60, per_class=per_class, resamples=5)
+    order = torch.randperm(200, generator=torch.Generator().manual_seed(0))
+    permuted = dataclasses.replace(generation, sampled=generation.sampled[order])
+    found = metric.compute(generation)
+    assert metric.compute(permuted) == found
+    assert next(iter(found.values.values())).n == 60
+
+
+def test_images_sorted_by_class_score_as_any_others(generation, fake):
+    """Splits that held one class each would score 1."""
+    generation.network = fake.Features(dimensions=6)
+    ten = torch.zeros(200, 1, 4, 4, dtype=torch.uint8)
+    ten[:, 0, 0, 0] = torch.arange(200)
+    ten.view(200, 16)[torch.arange(200), 6 + torch.arange(200) // 20] = 255
+    generation.sampled = ten
+    logits = generation.network.features(ten).logits
+    metric = factories.inception_score(resamples=0)
+    in_order = isc_features_to_metric(logits, splits=10, shuffle=False)["inception_score_mean"]
+    assert in_order == pytest.approx(1, abs=1e-3)
+    by_class = metric.compute(generation).values["is-pixels"].value
+    assert by_class > 7
+    generation.sampled = ten[torch.randperm(200, generator=torch.Generator().manual_seed(1))]
+    assert metric.compute(generation).values["is-pixels"].value == by_class
+
+
+def test_new_chains_and_pooled_buffers_are_scored_where_asked_for(generation, fake):
+    fresh, five = Source(chains="fresh", steps=5, images=40), Source(pooling="five")
+    generation.by_source[fresh] = Samples(fake.images(40, 7), None, "chains:steps=5")
+    generation.by_source[five] = Samples(fake.images(300, 8), None, "buffer")
+    found = factories.fid(source="fresh", steps=5, images=40, resamples=0).compute(generation)
+    assert "images=40" in found.protocol
+    assert "source=chains:steps=5" in found.protocol
+    assert found.values["fid-pixels"].n == 40
+    found = factories.fid(pooling="five", resamples=0).compute(generation)
+    assert {"images=300", "pooling=five-buffers", "source=buffer"} <= set(found.protocol.split(",")[1:])
+
+
+def test_too_few_selected_images_are_refused(generation):
+    with pytest.raises(Unavailable, match="fid needs at least 8 generated images"):
+        factories.fid(selection="features", top=7).compute(generation)
+    with pytest.raises(Unavailable, match="The 61 most confident images cannot be kept of 60"):
+        factories.fid(selection="features", top=61).compute(generation)
+
+
+def test_a_model_whose_logits_are_not_finite_selects_nothing(generation):
+    class Broken(Model):
+        def logits(self, x):
+            return super().logits(x) / (torch.arange(len(x)) != 3)[:, None]
+
+    generation.model = Broken()
+    factories.fid(resamples=0).compute(generation)
+    with pytest.raises(Diverged, match="The model's logits of 1 of 60 samples are not finite: none can be selected"):
+        factories.fid(selection="model", top=0.5).compute(generation)

@@ -10,14 +10,23 @@ from jembench import registry
 METRICS = [component.name for component in registry.components("metrics") if component.distribution == "jembench"]
 REQUIRED = {
     "accuracy": {"logits"},
+    "ace": {"logits"},
     "brier": {"logits"},
+    "chain-age": {"logits", "samples"},
+    "classwise-ece": {"logits"},
+    "class-samples": {"logits", "samples"},
+    "confident-samples": {"logits", "samples"},
     "ece": {"logits"},
     "energy-gap": {"energy", "samples"},
     "fid": {"samples"},
     "is": {"samples"},
     "iteration-time": set(),
     "kid": {"samples"},
+    "log-density": {"energy"},
+    "logit-shift": {"logits"},
+    "neighbours": {"samples"},
     "nll": {"logits"},
+    "ood": {"energy"},
     "prc": {"samples"},
 }
 
@@ -28,13 +37,19 @@ def test_every_metric_is_registered():
 
 @pytest.mark.parametrize("name", REQUIRED)
 def test_a_metric_is_made_from_its_name_and_knows_what_it_needs(name):
-    metric = registry.resolve("metrics", name).make()
+    metric = registry.resolve("metrics", "ood:set=interp" if name == "ood" else name).make()
     assert metric.name == name
     assert metric.requires == REQUIRED[name]
 
 
 @pytest.mark.parametrize(
-    "spec", ["ece:bins=15", "fid:features=inception:weights=/a/file.pth,reference=test", "is:splits=5"]
+    "spec",
+    [
+        "ece:bins=15",
+        "nll:scaling=temperature",
+        "fid:features=inception:weights=/a/file.pth,reference=test",
+        "is:splits=5",
+    ],
 )
 def test_options_come_back_in_the_canonical_spec(spec):
     assert str(registry.resolve("metrics", spec)) == spec

@@ -102,9 +102,27 @@ def test_looking_at_the_samples_does_not_touch_the_buffer():
     chain.draw(sampler, 10, flat, seeded())
     kept = sampler.kept()
     assert len(kept.x) == 20
-    before = sampler.buffer.images.clone()
+    images, ages = sampler.buffer.images.clone(), sampler.buffer.ages.clone()
     kept.x.zero_()
-    assert torch.equal(sampler.buffer.images, before)
+    kept.ages.fill_(7)
+    assert torch.equal(sampler.buffer.images, images)
+    assert torch.equal(sampler.buffer.ages, ages)
+
+
+def test_kept_chains_know_their_ages_which_count_steps_and_begin_again_at_a_restart():
+    sampler = chains(steps=3)
+    slots = chain.draw(sampler, 5, flat, seeded(1)).slots
+    expected = torch.zeros(20, dtype=torch.int64)
+    expected[slots] = 3
+    assert torch.equal(sampler.kept().ages, expected)
+    slots = chain.draw(sampler, 8, flat, seeded(2), steps=4).slots
+    expected[slots] += 4
+    first = sampler.kept()
+    assert torch.equal(first.ages, expected)
+    sampler.reinit = 1.0
+    expected[chain.draw(sampler, 6, flat, seeded(3)).slots] = 3
+    assert torch.equal(sampler.kept().ages, expected)
+    assert not torch.equal(first.ages, expected)
 
 
 def test_conditional_chains_know_their_classes():

@@ -9,7 +9,6 @@ from jembench.errors import CheckpointError, JembenchError
 from jembench.interfaces import Loss
 from jembench.training.checkpoint import load_weights
 from jembench.training.guard import Adjustment
-from jembench.training.loop import logits_of
 
 
 @pytest.mark.parametrize("name", ["jem", "factored", "classifier"])
@@ -96,15 +95,6 @@ def test_weights_of_another_model_are_refused_and_nothing_is_loaded(make_trainer
     for words in ("net.1.bias is missing", "head.bias is unknown", "net.1.weight is (7, 16) instead of (3, 16)"):
         assert words in str(error.value)
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
-
-
-def test_logits_do_not_depend_on_the_batch_size(make_trainer):
-    trainer = make_trainer()
-    images = trainer.validation.images
-    whole = logits_of(trainer.model, images, trainer.data, trainer.device)
-    assert whole.shape == (9, 3)
-    pieces = logits_of(trainer.model, images, trainer.data, trainer.device, batch_size=2)
-    assert torch.allclose(whole, pieces, atol=1e-6)
 
 
 # --- the two batches --------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from jembench.errors import SpecError
 from jembench.interfaces import DataSpec
 from jembench.sampling.pcd import PersistentChains
 from jembench.sampling.sgld import Langevin
-from jembench.training import checkpoint
+from jembench.training import checkpoint, snapshots
 from jembench.training.chains import share
 from jembench.training.fit import fit
 from jembench.training.team import ALONE, InStep, Team, follow
@@ -196,6 +196,14 @@ def test_the_chains_of_each_process_draw_other_numbers(alone):
 
 
 # --- stopped, resumed, diverged, failed -------------------------------------------------------------------------------
+
+
+def test_the_buffers_of_the_last_epochs_are_of_all_chains_stopped_or_not(folder):
+    straight, stopped = (snapshots.read(folder / name) for name in ("straight", "stopped"))
+    assert len(straight) == len(stopped) == 4
+    for one, other in zip(straight, stopped, strict=True):
+        assert len(one.images.flatten(1).unique(dim=0)) == 30
+        assert torch.equal(one.images, other.images)
 
 
 def test_a_fit_that_was_stopped_ends_as_one_that_was_not(folder, ranks):

@@ -58,6 +58,6 @@ def test_a_picture_is_of_the_classes_that_were_drawn_for_or_that_the_model_sees(
     for number, row in enumerate(shown):
         assert (kept.labels[row[row >= 0]] == number).all()
     work.write_samples(evaluation, kept._replace(labels=None), tmp_path / "b.png", columns=4)
-    seen = work.logits_of(evaluation.model, kept.images, evaluation.data, CPU).argmax(1)
+    seen = evaluation.read("logits", kept.images).argmax(1)
     for number, row in enumerate(rows[-1]):
         assert (seen[row[row >= 0]] == number).all()

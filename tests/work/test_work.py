@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from jembench import evaluate, suite, work
+from jembench import readings, suite, work
 from jembench.store import Store
 from jembench.training import checkpoint
 
@@ -179,7 +179,7 @@ def test_values_do_not_depend_on_the_batch_size_of_evaluation(plan, store, tmp_p
     settings = ["chains.sampler=sgld:steps=4,step_size=0.1"]
     whole = plan("jem factored", "score energy brightness", settings=settings)
     carry_out(whole, store)
-    monkeypatch.setattr(evaluate, "BATCH", 7)
+    monkeypatch.setattr(readings, "CPU_BATCH", 7)
     other = Store(tmp_path / "other")
     carry_out(whole, other)
     found, expected = values(whole, other), values(whole, store)

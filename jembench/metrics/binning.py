@@ -1,0 +1,88 @@
+"""Bins of confidence: what a reliability diagram shows, and what calibration errors are sums over. Imports no torch.
+
+Legend: N examples, K columns of confidences, M bins, R resamples.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from jembench.stats import Indices, Statistic, multiplicities
+
+Floats = NDArray[np.float64]
+
+
+class Reliability(NamedTuple):
+    """A reliability diagram: how many examples each bin holds, and what is known of them; NaN where there are none."""
+
+    edges: Floats  # (M + 1,)
+    counts: NDArray[np.int64]  # (M,)
+    accuracy: Floats  # (M,) in 0..1
+    confidence: Floats  # (M,) their mean, in 0..1
+
+
+def reliability(confidence: Floats, correct: NDArray[np.bool_], bins: int) -> Reliability:
+    """Accuracy and mean confidence in M bins of equal width. Guo et al. (2017), arXiv:1706.04599, figure 1."""
+    where = equal_width(confidence, bins)
+    counts = np.bincount(where, minlength=bins)
+    with np.errstate(invalid="ignore"):
+        accuracy = np.bincount(where, weights=correct, minlength=bins) / counts
+        mean = np.bincount(where, weights=confidence, minlength=bins) / counts
+    return Reliability(np.linspace(0, 1, bins + 1), counts, accuracy, mean)
+
+
+def equal_width(confidence: Floats, bins: int) -> NDArray[np.int64]:
+    """Which of M bins of equal width on [0, 1] each confidence falls into: [a, b), the last one [a, 1]."""
+    edges = np.linspace(0, 1, bins + 1)
+    return np.minimum(np.searchsorted(edges, confidence, side="right") - 1, bins - 1)
+
+
+def binned_error(confidence: Floats, hit: NDArray[np.bool_], bins: int) -> Statistic:
+    """The sum over M bins of equal width of |sum of (hit - confidence)| / N, in 0..1, of index matrices (R, N).
+
+    The weight of a bin is its share of the examples, so this is the weighted mean of |frequency - mean confidence|.
+    Of several columns, (N, K), each has bins of its own, and this is the mean over columns.
+    """
+    from scipy.sparse import csr_array
+
+    n = len(confidence)
+    columns = confidence.reshape(n, -1)
+    k = columns.shape[1]
+    gaps = hit.reshape(n, -1) - columns
+    where = equal_width(columns, bins) + bins * np.arange(k)
+    # Each example is in one bin of each column alone: of the sum's N K M weights, N K are not zero.
+    into_bins = csr_array((gaps.ravel(), (where.ravel(), np.repeat(np.arange(n), k))), shape=(k * bins, n))
+
+    def errors(indices: Indices) -> Floats:
+        sums = into_bins @ multiplicities(indices, n).T
+        total: Floats = np.abs(sums).sum(axis=0) / (n * k)
+        return total
+
+    return errors
+
+
+def adaptive_error(confidence: Floats, hit: NDArray[np.bool_], bins: int) -> Statistic:
+    """The same sum over M bins of equal mass, of index matrices (R, N); the bins are those of each resample.
+
+    An example is in bin ceil(F M), where F is the share of examples that are no more confident. So bins hold N / M
+    each, up to rounding, and examples of the same confidence are always in the same one.
+    """
+    distinct, group = np.unique(confidence, return_inverse=True)
+    gap = hit - confidence
+
+    def errors(indices: Indices) -> Floats:
+        rows, n = indices.shape
+        places = (group[indices] + len(distinct) * np.arange(rows)[:, None]).ravel()
+        shape = (rows, len(distinct))
+        count = np.bincount(places, minlength=rows * len(distinct)).reshape(shape)
+        gaps = np.bincount(places, weights=gap[indices].ravel(), minlength=rows * len(distinct)).reshape(shape)
+        where = np.maximum(-(-count.cumsum(axis=1) * bins // n) - 1, 0)  # a rounding up in whole numbers
+        where += bins * np.arange(rows)[:, None]
+        sums = np.bincount(where.ravel(), weights=gaps.ravel(), minlength=rows * bins).reshape(rows, bins)
+        total: Floats = np.abs(sums).sum(axis=1) / n
+        return total
+
+    return errors

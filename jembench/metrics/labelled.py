@@ -1,0 +1,65 @@
+"""Logits beside the labels that they should have said, checked, and calibrated if that is asked for.
+
+Legend: N examples, K classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple
+
+from torch import Tensor
+
+from jembench.errors import NotApplicable
+from jembench.interfaces import Evaluation
+from jembench.metrics.classified import require_finite
+from jembench.metrics.temperature import fit_temperature
+from jembench.spec import Scalar
+
+Scaling = Literal["none", "temperature"]
+
+
+class LabelledLogits(NamedTuple):
+    """The test images' logits and what they should have said."""
+
+    logits: Tensor  # float64 (N, K), finite
+    labels: Tensor  # int64 (N,)
+    identity: Mapping[str, Scalar] = {}  # what a protocol must say of how they were scaled
+    details: Mapping[str, Any] = {}
+
+
+def label_of(metric: str, scaling: Scaling) -> str:
+    """The label of a value, so that one before scaling and one after it can stand in one table."""
+    return metric if scaling == "none" else f"{metric}-scaled"
+
+
+def labelled_logits(evaluation: Evaluation, scaling: Scaling = "none") -> LabelledLogits:
+    """The test images' logits in float64, checked, with their labels, both on the CPU.
+
+    With temperature scaling they are divided by the one number that makes the *validation* images likeliest; test
+    images have no part in it. Guo et al. (2017), arXiv:1706.04599, section 4.2.
+
+    Raises:
+        NotApplicable: if the dataset has no labels, or if no temperature follows from validation images.
+        Diverged: if a logit is not finite; a number made from the others would hide it.
+    """
+    plain = _labelled(evaluation, "test")
+    if scaling == "none":
+        return plain
+    held = _labelled(evaluation, "validation")
+    temperature, n = fit_temperature(held.logits, held.labels), len(held.labels)
+    return LabelledLogits(
+        plain.logits / temperature,
+        plain.labels,
+        identity={"scaling": scaling, "validation_images": n},
+        details={"temperature": temperature, "validation_images": n},
+    )
+
+
+def _labelled(evaluation: Evaluation, images: Literal["test", "validation"]) -> LabelledLogits:
+    labels = evaluation.test().labels if images == "test" else evaluation.labels_of(images)
+    if labels is None:
+        raise NotApplicable(f"The dataset {evaluation.data.name} has no labels, so there is nothing to classify.")
+    logits = evaluation.read("logits", images).cpu().double()
+    require_finite(logits, f"{images} images of {evaluation.data.name}")
+    return LabelledLogits(logits, labels.cpu())

@@ -1,0 +1,189 @@
+"""Memorisation: are generated images nearer to training images than images that the model cannot have seen?
+
+Every image is compared with the training image that is nearest to it, in L2, among the features of a network and among
+pixels. The test images say how near is near: their nearest 1 % set the threshold. A mirrored or shifted copy is far
+away in pixels, and only as near in features as the network makes it.
+
+Legend: N generated images, M test images, T training images, D features or pixels, R resamples.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Float, UInt8
+from numpy.typing import NDArray
+from torch import Tensor
+
+from jembench.errors import Unavailable
+from jembench.interfaces import Capability, Evaluation, Measurement, Resampling, Value
+from jembench.metrics.generation import Generated, generated, pool_of, require_images
+from jembench.metrics.protocol import bootstrap_rng, require_at_least, value_of
+from jembench.metrics.sample_protocol import ALL_KEPT, SampleProtocol
+from jembench.stats import Indices, Interval, Statistic, bootstrap_interval, wilson
+
+Arrays = Mapping[str, NDArray[Any]]
+
+PERCENTILE = 1
+"""Of the test images' distances: as many of them count as memorised, and as many samples that are as fresh."""
+
+SHOWN = 32
+"""Pairs that are kept for a figure."""
+
+_BLOCK = 1024
+
+
+class Nearest(NamedTuple):
+    """The training image nearest to each image."""
+
+    distance: Tensor  # float64 (N,), exactly 0 for a copy
+    which: Tensor  # int64 (N,), the first of equals
+
+
+def nearest(
+    images: Float[Tensor, "N D"] | UInt8[Tensor, "N D"],
+    train: Float[Tensor, "T D"] | UInt8[Tensor, "T D"],
+    device: torch.device,
+) -> Nearest:
+    """Find the nearest training image of each image in L2, in float64, in which sums of squares of pixels are exact."""
+    x = images.to(device).double()
+    lowest = torch.full((len(x),), torch.inf, dtype=torch.float64, device=device)
+    which = torch.zeros(len(x), dtype=torch.int64, device=device)
+    for start in range(0, len(train), _BLOCK):
+        block = torch.cdist(x, train[start : start + _BLOCK].to(device).double())
+        within = block.argmin(dim=1)  # unlike min's, the first of equals
+        distance = block.gather(1, within[:, None])[:, 0]
+        nearer = distance < lowest
+        lowest = lowest.where(~nearer, distance)
+        which = which.where(~nearer, start + within)
+    which = which.cpu()
+    distance = torch.cat(
+        [
+            (a.double() - train[b].double()).norm(dim=1)  # cdist leaves a rounding error where features are equal
+            for a, b in zip(torch.split(images, _BLOCK), torch.split(which, _BLOCK), strict=True)
+        ]
+    )
+    return Nearest(distance, which)
+
+
+def memorised(distance: NDArray[np.float64], of_test: NDArray[np.float64]) -> Statistic:
+    """The share of images, in %, as near to a training image as the nearest 1 % of test images, of (R, N) and (R, M).
+
+    The threshold is the smallest distance that at least 1 % of the test images do not exceed.
+    """
+    place = -(-PERCENTILE * len(of_test) // 100) - 1
+
+    def shares(drawn: Indices, drawn_test: Indices) -> NDArray[np.float64]:
+        threshold = np.partition(of_test[drawn_test], place, axis=1)[:, place]
+        found: NDArray[np.float64] = 100 * (distance[drawn] <= threshold[:, None]).mean(axis=1)
+        return found
+
+    return shares
+
+
+def median_ratio(distance: NDArray[np.float64], of_test: NDArray[np.float64]) -> Statistic:
+    """The median distance to a training image over that of the test images, of (R, N) and (R, M): 1 for fresh ones."""
+
+    def ratios(drawn: Indices, drawn_test: Indices) -> NDArray[np.float64]:
+        found: NDArray[np.float64] = np.median(distance[drawn], axis=1) / np.median(of_test[drawn_test], axis=1)
+        return found
+
+    return ratios
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Neighbours:
+    """The share of samples that are suspiciously near to a training image, and how near samples are on the whole.
+
+    ``memorised`` is in %, lower is better: 1 is expected of samples as fresh as test images, 100 of copies. The
+    interval is Wilson's, widened to the bootstrap's over samples and test images, which knows that the threshold is an
+    estimate. ``nearest-ratio`` is the ratio of the median distances: near 0 for copies, above 1 for images that are
+    unlike the dataset.
+    """
+
+    features: str = "auto"
+    samples: SampleProtocol = ALL_KEPT
+    resamples: int = 200
+    name: ClassVar[str] = "neighbours"
+
+    def __post_init__(self) -> None:
+        require_at_least(0, self.name, resamples=self.resamples)
+
+    @property
+    def requires(self) -> frozenset[Capability]:
+        """What a model must be able to do."""
+        return self.samples.requires
+
+    def compute(self, evaluation: Evaluation) -> Measurement:
+        sample = generated(evaluation, self.features, self.samples)
+        train, test = evaluation.images("train"), evaluation.test().images
+        require_images(len(test), 100 // PERCENTILE, "test images", self.name, "whose nearest 1 % set its threshold")
+        arrays = self._distances(evaluation, sample, train, test)
+        closest = np.argsort(arrays[sample.label("distance")], kind="stable")[:SHOWN]
+        shown = train[torch.from_numpy(arrays[sample.label("nearest")][closest])]
+        return Measurement(
+            protocol=sample.protocol(
+                self.name,
+                evaluation,
+                implementation="jembench",
+                percentile=PERCENTILE,
+                test_images=len(test),
+                train_images=len(train),
+            ),
+            values=self._values(evaluation, arrays),
+            arrays={**arrays, "images": sample.images[torch.from_numpy(closest)].numpy(), "neighbours": shown.numpy()},
+        )
+
+    def _distances(self, evaluation: Evaluation, sample: Generated, train: Tensor, test: Tensor) -> Arrays:
+        """Of features and of pixels: distances of samples and test images, and which training image is nearest."""
+        device = evaluation.device if evaluation.device.type == "cuda" else torch.device("cpu")
+        pools = (pool_of(evaluation, self.features, images, "images") for images in (train, test))
+        spaces = {
+            sample.label(""): (sample.features.pool, *pools),
+            "-pixels": (sample.images.flatten(1), train.flatten(1), test.flatten(1)),
+        }
+        arrays: dict[str, NDArray[Any]] = {}
+        for space, (images, of_train, of_test) in spaces.items():
+            found = nearest(images, of_train, device)
+            arrays[f"distance{space}"], arrays[f"nearest{space}"] = found.distance.numpy(), found.which.numpy()
+            arrays[f"test-distance{space}"] = nearest(of_test, of_train, device).distance.numpy()
+            if np.median(arrays[f"test-distance{space}"]) == 0:
+                raise Unavailable(
+                    "More than half of the test images are copies of training images, so they say nothing of how near "
+                    "an image is that was not seen. Choose a dataset whose test images are others."
+                )
+        return arrays
+
+    def resamplings(self, arrays: Arrays) -> Mapping[str, Resampling]:
+        """The statistics behind the values, of samples and of test images."""
+        found: dict[str, Resampling] = {}
+        for space in [name.removeprefix("test-distance") for name in arrays if name.startswith("test-distance")]:
+            distance, of_test = arrays[f"distance{space}"], arrays[f"test-distance{space}"]
+            sizes = (len(distance), len(of_test))
+            found[f"memorised{space}"] = Resampling(memorised(distance, of_test), sizes, (0.0, 100.0))
+            found[f"nearest-ratio{space}"] = Resampling(median_ratio(distance, of_test), sizes, (0.0, np.inf))
+        return found
+
+    def _values(self, evaluation: Evaluation, arrays: Arrays) -> Mapping[str, Value]:
+        rng = bootstrap_rng(evaluation, self.name)
+        values: dict[str, Value] = {}
+        for label, (statistic, sizes, within) in self.resamplings(arrays).items():
+            estimate = float(statistic(*(np.arange(size)[None] for size in sizes))[0])
+            interval = bootstrap_interval(estimate, statistic, *sizes, rng=rng, resamples=self.resamples, within=within)
+            if label.startswith("memorised"):
+                widened = _at_least_wilsons(estimate, sizes[0], interval)
+                values[label] = value_of(estimate, widened, sizes[0], "%", "lower")
+            else:
+                values[label] = value_of(estimate, interval, sizes[0])
+        return values
+
+
+def _at_least_wilsons(share: float, n: int, bootstrapped: Interval | None) -> Interval:
+    """Both intervals of a share in %, in one: the bootstrap's of a share of 0 or 100 would have no width."""
+    ends = [100 * end for end in wilson(round(share * n / 100), n)]
+    ends += [share, *(bootstrapped or ())]  # the share itself lies within, up to rounding
+    return Interval(min(ends), max(ends))

@@ -1,0 +1,133 @@
+"""Which of a model's images are scored: the options that all metrics of generated images share."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, get_type_hints
+
+from jembench.errors import SpecError
+from jembench.interfaces import Capability, Metric, Source
+from jembench.spec import Scalar, format_value
+
+_POOLING = {"one": "one-buffer", "five": "five-buffers", "mean": "mean-of-five-buffers"}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SampleProtocol:
+    """Where the images come from, and which of them are kept.
+
+    The Inception score of one model ranges from 5 to 22 by how many are kept alone (the reproducibility report on JEM,
+    Table 4). The 10 % of the highest p(y|x), and buffers of five epochs lumped together, are those of Grathwohl et al.
+    (2020), Table 5.
+
+    Raises:
+        SpecError: for options that have no meaning, or would have no effect.
+    """
+
+    source: Literal["kept", "fresh"] = "kept"  # what the model keeps or draws without a chain; the ends of new chains
+    steps: int | None = None  # of new chains; None: as many as in training
+    images: int | None = None  # of new chains, before selection; None: 1,000
+    conditional: bool | None = None  # new chains on E(x, y), each class as often; None: as the model was trained
+    pooling: Literal["one", "five", "mean"] = "one"  # one buffer, those of five epochs, or their pixels' mean
+    selection: Literal["none", "model", "features"] = "none"  # whose confidence max_y p(y|x) decides which are kept
+    per_class: bool = False  # keep as many of each class that the selecting network sees
+    top: float = 1.0  # how many are kept: a share of all in (0, 1], or a whole number above 1
+
+    def __post_init__(self) -> None:
+        _check_chains(self)
+        _check_selection(self)
+
+    @property
+    def wanted(self) -> Source:
+        """What to ask an evaluation for."""
+        return Source(
+            chains=self.source,
+            steps=self.steps,
+            images=self.images,
+            conditional=self.conditional,
+            pooling=self.pooling,
+        )
+
+    @property
+    def requires(self) -> frozenset[Capability]:
+        """What a model must be able to do."""
+        return frozenset({"samples", "logits"} if self.selection == "model" else {"samples"})
+
+    def count(self, n: int) -> int:
+        """How many of n images are kept."""
+        return int(self.top) if self.top > 1 else max(1, round(self.top * n))
+
+    def parts(self, kept: int, drawn: int, source: str) -> dict[str, Scalar]:
+        """What an id must say of ``kept`` images that were chosen among ``drawn``, which came from ``source``."""
+        said: dict[str, Scalar] = {"images": kept, "source": source}
+        said |= {"pooling": _POOLING[self.pooling], "selection": self.selection}
+        if self.selection != "none":
+            said |= {"per_class": self.per_class, "top": f"{kept}/{drawn}"}
+        return said
+
+
+def _check_chains(asked: SampleProtocol) -> None:
+    of_new = {name: getattr(asked, name) for name in ("steps", "images", "conditional")}
+    for name, value in of_new.items():
+        if value is None:
+            continue
+        if asked.source != "fresh":
+            raise SpecError(
+                f"{name}={format_value(value)} says how new chains are run, and source={asked.source} runs none. Add "
+                f"source=fresh, or leave {name} out."
+            )
+        if name != "conditional" and value < 1:
+            raise SpecError(f"{name} of new chains is {value}; it must be at least 1.")
+    if asked.source == "fresh" and asked.pooling != "one":
+        raise SpecError(
+            f"pooling={asked.pooling} is of the chains that training kept, and source=fresh runs new ones. Leave one "
+            "of the two out."
+        )
+
+
+def _check_selection(asked: SampleProtocol) -> None:
+    top = format_value(asked.top)
+    if not (0 < asked.top <= 1 or (asked.top > 1 and asked.top % 1 == 0)):
+        raise SpecError(
+            f"top is {top}; it must be a share of the images above 0 and up to 1, such as 0.1, or a whole number of "
+            "them above 1, such as 1000."
+        )
+    selecting = asked.selection != "none"
+    if asked.per_class and not selecting:
+        raise SpecError("per_class=true keeps the most confident of each class: say whose confidence, selection=model.")
+    if asked.top != 1 and not selecting:
+        raise SpecError(f"top={top} keeps the most confident images: say whose confidence, such as selection=model.")
+    if asked.top == 1 and selecting:
+        raise SpecError(
+            f"selection={asked.selection} keeps the most confident images: say how many, for example top=0.1 for a "
+            "tenth of them."
+        )
+
+
+ALL_KEPT = SampleProtocol()
+"""Every image that the model keeps, or draws without a chain."""
+
+
+def of_samples(factory: Callable[..., Metric]) -> Callable[..., Metric]:
+    """Give a metric's factory the options of :class:`SampleProtocol`, in place of its parameter ``samples``.
+
+    Options are what a factory's signature says. This one is put together of both, so that each stands in one place.
+    """
+    types = get_type_hints(SampleProtocol)
+    shared = {
+        name: parameter.replace(annotation=types[name])
+        for name, parameter in inspect.signature(SampleProtocol).parameters.items()
+    }
+
+    @functools.wraps(factory)
+    def make(**options: Any) -> Metric:
+        chosen = {name: options.pop(name) for name in shared if name in options}
+        return factory(samples=SampleProtocol(**chosen), **options)
+
+    own = inspect.signature(factory)
+    parameters = [parameter for name, parameter in own.parameters.items() if name != "samples"]
+    make.__signature__ = own.replace(parameters=[*parameters, *shared.values()])  # type: ignore[attr-defined]
+    return make

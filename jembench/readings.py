@@ -1,0 +1,93 @@
+"""What a network says of images: logits, energies and gradient norms, all from one pass.
+
+Legend: N images, B images a pass, C channels, H height, W width, K classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Set
+from typing import Any, cast
+
+import torch
+from jaxtyping import Float, UInt8
+from torch import Tensor, nn
+
+from jembench.data.pixels import to_float
+from jembench.energies import LogitModel, marginal_energy
+from jembench.execution import frozen, mode
+from jembench.interfaces import Classifier, DataSpec, Energy, Quantity
+
+Readings = dict[Quantity, Tensor]
+"""Float32 on the CPU: logits (N, K), energy (N,), grad-norm (N,)."""
+
+CPU_BATCH = 100
+"""Images a pass: on CPUs faster than 500, whose maps leave the caches. No value depends on it."""
+
+GPU_BATCH = 1000
+"""The same on a GPU, to begin with: halved whenever its memory is too small."""
+
+
+def read(
+    model: Any, images: UInt8[Tensor, "N C H W"], data: DataSpec, device: torch.device, wanted: Set[Quantity]
+) -> Readings:
+    """Every wanted quantity of every image, each image passing through the network once, in evaluation mode.
+
+    Logits and energy come from one forward pass where the energy is that of the logits (a
+    :class:`~jembench.energies.LogitModel`), and one backward pass, towards the images alone, gives the gradient. The
+    norm is that of dE/dx in the model's own units of x, as in Grathwohl et al. (2020), section 5.3.
+
+    Raises:
+        RuntimeError: if a single image is too large for the device.
+    """
+    with mode(model, train=False), frozen(cast(nn.Module, model)):
+        parts = _in_chunks(
+            images, device, lambda chunk: _one_pass(model, to_float(chunk.to(device), data.bounds), wanted)
+        )
+    return {quantity: torch.cat([part[quantity] for part in parts]).cpu() for quantity in parts[0]}
+
+
+def _in_chunks(
+    images: Tensor, device: torch.device, work: Callable[[Tensor], Readings], size: int | None = None
+) -> list[Readings]:
+    """``work`` on one chunk after the other, on smaller ones from where the memory was too small."""
+    size = size or (CPU_BATCH if device.type == "cpu" else GPU_BATCH)
+    parts: list[Readings] = []
+    start = 0
+    while start < len(images) or not parts:
+        try:
+            parts.append(work(images[start : start + size]))
+        except torch.cuda.OutOfMemoryError:
+            if size == 1:
+                raise
+            size //= 2
+            torch.cuda.empty_cache()
+            continue
+        start += size
+    return parts
+
+
+def _one_pass(model: Any, x: Float[Tensor, "B C H W"], wanted: Set[Quantity]) -> Readings:
+    # Whatever autocast the caller is in would reach into the backward pass as well.
+    with torch.set_grad_enabled("grad-norm" in wanted), torch.autocast(x.device.type, enabled=False):
+        x.requires_grad_("grad-norm" in wanted)
+        found: Readings = {}
+        if "logits" in wanted or (wanted and energy_follows_from_logits(model)):
+            found["logits"] = cast(Classifier, model).logits(x).float()
+        if wanted & {"energy", "grad-norm"}:
+            logits = found["logits"] if energy_follows_from_logits(model) else None
+            found["energy"] = energy(model, x) if logits is None else marginal_energy(logits)
+        if "grad-norm" in wanted:
+            (grad,) = torch.autograd.grad(found["energy"].sum(), x)
+            found["grad-norm"] = grad.float().flatten(1).norm(dim=1)
+    return {quantity: reading.detach() for quantity, reading in found.items() if quantity in wanted}
+
+
+def energy_follows_from_logits(model: Any) -> bool:
+    """Whether E(x) is -logsumexp of the logits by construction."""
+    return isinstance(model, LogitModel) and type(model).energy is LogitModel.energy
+
+
+def energy(model: Any, x: Float[Tensor, "B C H W"]) -> Float[Tensor, " B"]:
+    """E(x), or -log p(x) of a model with a normalised density, in float32."""
+    value: Tensor = model.energy(x) if isinstance(model, Energy) else -model.log_prob(x)
+    return value.float()

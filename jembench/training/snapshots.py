@@ -1,0 +1,122 @@
+"""The chains of the last five epochs of training: their ends as images, to be scored together or averaged.
+
+Grathwohl et al. (2020), Appendix, lump five buffers of the last epochs together; the reproducibility report averages
+them. ``buffer-1.safetensors`` to ``buffer-5.safetensors`` of a fit's folder hold them, the oldest first.
+
+Legend: N chains of a buffer, C channels, H height, W width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from jembench import registry
+from jembench.data.pixels import to_uint8
+from jembench.errors import CheckpointError, Unavailable
+from jembench.interfaces import ChainState, Sampler, Samples
+from jembench.training import checkpoint
+from jembench.training.loop import Trainer
+
+COUNT = 5
+
+
+def due(trainer: Trainer, before: int) -> int | None:
+    """Which of the five is to be kept now, the last window having begun after ``before`` iterations.
+
+    They are an epoch apart, or a window where that is longer, so that no two of them are the same; the last one is of
+    the end of training.
+    """
+    apart = max(trainer.iterations_per_epoch, trainer.recipe.log_every)
+    for number in range(1, COUNT + 1):
+        if before < trainer.iterations - (COUNT - number) * apart <= trainer.iteration:
+            return number
+    return None
+
+
+def keep(folder: Path, number: int, trainer: Trainer, state: Mapping[str, Tensor]) -> None:
+    """Write the images of all chains, in place of those of a training that was gone back on.
+
+    Args:
+        folder: the fit's.
+        number: 1 to 5.
+        trainer: where training stands.
+        state: that of its sampler, in a team of all processes' samplers as one; finite.
+
+    Raises:
+        StoreError: if the file cannot be written.
+    """
+    chains = _kept(trainer, state)
+    if chains is None:
+        return
+    parts = {"images": to_uint8(chains.x, trainer.data.bounds), "labels": chains.y, "ages": chains.ages}
+    checkpoint.write(_path(folder, number), parts, age=trainer.iteration)
+
+
+def _kept(trainer: Trainer, state: Mapping[str, Tensor]) -> ChainState | None:
+    """The chains that outlive an iteration, those of all processes."""
+    if trainer.sampler is None or not state:
+        return None
+    if trainer.team.size == 1:
+        return trainer.sampler.kept()
+    # of a team, each process has a part of the chains and a sampler that can hold no more
+    whole: Sampler = registry.resolve("samplers", trainer.recipe.chains.sampler).make(trainer.data)
+    whole.load_state_dict(state)
+    return whole.kept()
+
+
+def read(folder: Path) -> list[Samples]:
+    """The buffers that a fit's training has kept, the oldest first; a damaged file is as good as none."""
+    found = []
+    for path in (_path(folder, number) for number in range(1, COUNT + 1)):
+        try:
+            if path.exists():
+                parts = checkpoint.read(path)
+                found.append(Samples(parts["images"], parts["labels"], "buffer", parts["ages"]))
+        except CheckpointError:
+            continue
+    return found
+
+
+def together(buffers: Sequence[Samples]) -> Samples:
+    """The images of five buffers, one after the other: 5 N of them.
+
+    Raises:
+        Unavailable: if there are fewer buffers.
+    """
+    _require_five(buffers)
+    images, labels, _, ages = zip(*buffers, strict=True)
+    return Samples(torch.cat(images), _joined(labels), "buffer", _joined(ages))
+
+
+def pixelwise_mean(buffers: Sequence[Samples]) -> Samples:
+    """The mean of five buffers, slot by slot and pixel by pixel, rounded: N images. A slot keeps its class.
+
+    Raises:
+        Unavailable: if there are fewer buffers.
+    """
+    _require_five(buffers)
+    total = buffers[0].images.int()
+    for buffer in buffers[1:]:
+        total += buffer.images
+    return Samples((2 * total + COUNT).div(2 * COUNT, rounding_mode="floor").byte(), buffers[-1].labels, "buffer")
+
+
+def _joined(parts: Sequence[Tensor | None]) -> Tensor | None:
+    known = [part for part in parts if part is not None]
+    return torch.cat(known) if len(known) == len(parts) else None
+
+
+def _require_five(buffers: Sequence[Samples]) -> None:
+    if len(buffers) < COUNT:
+        raise Unavailable(
+            f"The training kept only {len(buffers)} buffers: five epochs are needed, with a sampler that keeps its "
+            "chains (pcd). Train it again with this version, for at least five epochs."
+        )
+
+
+def _path(folder: Path, number: int) -> Path:
+    return folder / f"buffer-{number}.safetensors"

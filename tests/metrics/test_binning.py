@@ -1,0 +1,148 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from sklearn.calibration import calibration_curve
+
+from jembench.metrics import binning
+
+
+def whole(statistic, n):
+    """The statistic of the examples themselves."""
+    return statistic(np.arange(n)[None])[0]
+
+
+pairs = st.lists(st.tuples(st.floats(0, 1), st.booleans()), min_size=1, max_size=50)
+tied = st.lists(st.tuples(st.sampled_from([0.2, 0.5, 0.7, 1.0]), st.booleans()), min_size=1, max_size=50)
+
+
+def columns(pairs):
+    confidence, correct = zip(*pairs, strict=True)
+    return np.array(confidence), np.array(correct)
+
+
+def drawn(n, seed):
+    return np.random.default_rng(seed).integers(n, size=(3, n))
+
+
+# --- bins of equal width ----------------------------------------------------------------------------------------------
+
+
+def test_ece_of_a_case_made_by_hand():
+    # Bins of width 1/2: [0, .5) holds one, right at .4; [.5, 1] holds three, two of them right, mean confidence .8.
+    confidence, correct = np.array([0.4, 0.7, 0.8, 0.9]), np.array([True, True, False, True])
+    expected = 1 / 4 * (1 - 0.4) + 3 / 4 * (0.8 - 2 / 3)
+    assert whole(binning.binned_error(confidence, correct, 2), 4) == pytest.approx(expected, abs=1e-15)
+
+
+def test_a_confidence_of_exactly_one_belongs_to_the_last_bin():
+    assert binning.equal_width(np.array([1.0]), bins=20).tolist() == [19]
+    confidence, correct = np.array([1.0, 0.96]), np.array([False, True])  # one bin: accuracy 1/2, confidence .98
+    assert whole(binning.binned_error(confidence, correct, 20), 2) == pytest.approx(0.98 - 0.5)
+    assert binning.reliability(confidence, correct, 20).counts[-1] == 2
+
+
+def test_bins_are_closed_below_and_open_above():
+    assert binning.equal_width(np.array([0.0, 0.2499, 0.25, 0.5, 0.75]), bins=4).tolist() == [0, 0, 1, 2, 3]
+
+
+@pytest.mark.parametrize(("correct", "ece"), [(True, 0.0), (False, 1.0)])
+def test_the_best_and_the_worst_calibration(correct, ece):
+    for error in (binning.binned_error, binning.adaptive_error):
+        assert whole(error(np.ones(5), np.full(5, correct), 20), 5) == ece
+
+
+@given(pairs, st.integers(1, 30))
+def test_ece_is_the_weighted_gap_between_confidence_and_accuracy(pairs, bins):
+    confidence, correct = columns(pairs)
+    assume(not np.isin(confidence, np.arange(1, bins) / bins).any())  # an edge may round differently there
+    expected = 0.0
+    for b in range(bins):
+        inside = (confidence >= b / bins) & ((confidence < (b + 1) / bins) | (b == bins - 1))
+        if inside.any():
+            expected += inside.mean() * abs(correct[inside].mean() - confidence[inside].mean())
+    assert whole(binning.binned_error(confidence, correct, bins), len(pairs)) == pytest.approx(expected, abs=1e-12)
+
+
+@given(pairs | tied, st.integers(1, 30))
+def test_both_errors_are_shares_and_of_one_bin_the_gap_of_all_examples(pairs, bins):
+    confidence, correct = columns(pairs)
+    for error in (binning.binned_error, binning.adaptive_error):
+        assert 0 <= whole(error(confidence, correct, bins), len(pairs)) <= 1
+        one_bin = abs(correct.mean() - confidence.mean())
+        assert whole(error(confidence, correct, 1), len(pairs)) == pytest.approx(one_bin, abs=1e-12)
+
+
+@given(pairs | tied, st.integers(1, 30), st.integers(0, 99))
+def test_the_error_of_a_resample_is_that_of_the_examples_drawn(pairs, bins, seed):
+    confidence, correct = columns(pairs)
+    indices = drawn(len(pairs), seed)
+    expected = [whole(binning.binned_error(confidence[row], correct[row], bins), len(pairs)) for row in indices]
+    assert np.allclose(binning.binned_error(confidence, correct, bins)(indices), expected, rtol=0, atol=1e-12)
+
+
+def test_of_several_columns_the_error_is_the_mean_of_theirs():
+    rng = np.random.default_rng(0)
+    confidence, hit = rng.random((40, 3)), rng.random((40, 3)) < 0.5
+    indices = drawn(40, seed=1)
+    each = [binning.binned_error(confidence[:, k], hit[:, k], 7)(indices) for k in range(3)]
+    assert np.allclose(binning.binned_error(confidence, hit, 7)(indices), np.mean(each, axis=0), rtol=0, atol=1e-12)
+
+
+def test_a_reliability_diagram_agrees_with_scikit_learn():
+    rng = np.random.default_rng(0)
+    confidence = 0.3 + 0.7 * rng.random(500)
+    correct = rng.random(500) < confidence
+    found = binning.reliability(confidence, correct, 20)
+    accuracy, mean = calibration_curve(correct, confidence, n_bins=20)
+    assert np.allclose(found.accuracy[found.counts > 0], accuracy, rtol=0, atol=1e-12)
+    assert np.allclose(found.confidence[found.counts > 0], mean, rtol=0, atol=1e-12)
+
+
+@given(pairs, st.integers(1, 30))
+def test_a_reliability_diagram_holds_what_ece_sums(pairs, bins):
+    confidence, correct = columns(pairs)
+    edges, counts, accuracy, mean = binning.reliability(confidence, correct, bins)
+    assert counts.sum() == len(pairs)
+    assert np.array_equal(np.isnan(accuracy), counts == 0)
+    expected = np.nansum(counts * np.abs(accuracy - mean)) / len(pairs)
+    assert whole(binning.binned_error(confidence, correct, bins), len(pairs)) == pytest.approx(expected, abs=1e-12)
+    filled = counts > 0
+    assert (edges[:-1][filled] <= mean[filled] + 1e-12).all()
+    assert (mean[filled] <= edges[1:][filled] + 1e-12).all()
+
+
+# --- bins of equal mass -----------------------------------------------------------------------------------------------
+
+
+def adaptive_by_hand(confidence, correct, bins):
+    """Bin ceil(F M) of each example, F being the share of examples that are no more confident."""
+    n = len(confidence)
+    where = np.array([-(-int((confidence <= one).sum()) * bins // n) for one in confidence])
+    return sum(abs((correct[where == b] - confidence[where == b]).sum()) for b in set(where.tolist())) / n
+
+
+@given(pairs | tied, st.integers(1, 30), st.integers(0, 99))
+def test_each_resample_has_bins_of_equal_mass_of_its_own(pairs, bins, seed):
+    confidence, correct = columns(pairs)
+    indices = drawn(len(pairs), seed)
+    expected = [adaptive_by_hand(confidence[row], correct[row], bins) for row in indices]
+    assert np.allclose(binning.adaptive_error(confidence, correct, bins)(indices), expected, rtol=0, atol=1e-12)
+
+
+def test_bins_of_equal_mass_hold_as_many_examples_each():
+    """Of 100 examples in 4 bins the first 25 are one bin: gaps of opposite signs cancel within a bin alone."""
+    confidence = np.linspace(0.01, 0.99, 100)
+    correct = np.zeros(100, bool)
+    correct[:25] = True
+    expected = ((1 - confidence[:25]).sum() + confidence[25:].sum()) / 100
+    assert whole(binning.adaptive_error(confidence, correct, 4), 100) == pytest.approx(expected)
+
+
+def test_examples_of_the_same_confidence_are_never_parted():
+    """In two bins of two each, three of the four would be cut in the midst: all are in the second."""
+    confidence, correct = np.array([0.9, 0.9, 0.6, 0.9]), np.array([True, False, True, False])
+    expected = (abs(1 - 0.6) + abs(1 - 3 * 0.9)) / 4
+    assert whole(binning.adaptive_error(confidence, correct, 2), 4) == pytest.approx(expected)

@@ -1,0 +1,150 @@
+"""The age of kept chains against the class that the model sees, checked against SciPy."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import kruskal
+
+from jembench.errors import Diverged, NotApplicable, SpecError
+from jembench.interfaces import KEPT, Samples
+from jembench.metrics import factories
+from jembench.metrics.chain_age import epsilon_squared
+
+
+class Model:
+    """Three pixels of an image are its logits."""
+
+    def logits(self, x):
+        return x.flatten(1)[:, :3]
+
+
+def of_classes(classes):
+    """Images whose class is plain to see."""
+    images = torch.zeros(len(classes), 1, 4, 4, dtype=torch.uint8)
+    images[torch.arange(len(classes)), 0, 0, classes] = 255
+    return images
+
+
+@pytest.fixture
+def evaluation(fake):
+    """120 chains; those of class 2 are older."""
+    generator = torch.Generator().manual_seed(0)
+    classes = torch.randint(3, (120,), generator=generator)
+    ages = 20 * (torch.randint(1, 9, (120,), generator=generator) + 3 * (classes == 2))
+    return fake.Evaluation(model=Model(), by_source={KEPT: Samples(of_classes(classes), None, "buffer", ages)})
+
+
+def of_resample(ages, classes):
+    """Epsilon squared by SciPy's H, of all chains."""
+    groups = [ages[classes == number] for number in np.unique(classes)]
+    return kruskal(*groups).statistic / (len(ages) - 1)
+
+
+def test_values_and_details_are_scipys_and_numpys(evaluation):
+    samples = evaluation.by_source[KEPT]
+    ages, classes = samples.ages.numpy(), samples.images[:, 0, 0, :3].argmax(1).numpy()
+    found = factories.chain_age().compute(evaluation)
+    assert found.values["chain-age"].value == np.median(ages)
+    assert found.values["chain-age"].unit == "steps"
+    assert found.values["age-dependence"].value == pytest.approx(of_resample(ages, classes), abs=1e-12)
+    groups = [ages[classes == number] for number in range(3)]
+    assert found.details["p-value"] == pytest.approx(kruskal(*groups).pvalue)
+    assert found.details["p-value"] < 1e-5
+    assert found.details["counts"] == [len(group) for group in groups]
+    assert found.details["median-age"] == [np.median(group) for group in groups]
+    assert found.details["median-age"][2] > max(found.details["median-age"][:2])
+    assert np.array_equal(found.arrays["ages"], ages)
+    assert np.array_equal(found.arrays["predicted"], classes)
+    for value in found.values.values():
+        assert value.low <= value.value <= value.high
+        assert value.n == 120
+    assert found.values["age-dependence"].low > 0
+    assert found.values["age-dependence"].high < 1
+
+
+def test_the_ends_hold_a_tenth_and_all_that_are_as_old(fake):
+    """Of 20 chains the two youngest are asked for, and three are of the same age."""
+    ages = torch.tensor([5, 5, 5, *range(10, 27)])
+    classes = torch.tensor([0, 0, 1, *[1] * 14, 2, 2, 2])
+    evaluation = fake.Evaluation(model=Model(), by_source={KEPT: Samples(of_classes(classes), None, "buffer", ages)})
+    details = factories.chain_age(resamples=0).compute(evaluation).details
+    assert details["youngest-tenth"] == [2, 1, 0]
+    assert details["oldest-tenth"] == [0, 0, 2]
+
+
+@settings(deadline=None)
+@given(data=st.data(), n=st.integers(2, 30), seed=st.integers(0, 99))
+def test_the_effect_size_of_every_resample_is_scipys_with_its_ties(data, n, seed):
+    ages = np.array(data.draw(st.lists(st.integers(0, 5), min_size=n, max_size=n)))
+    classes = np.array(data.draw(st.lists(st.integers(0, 3), min_size=n, max_size=n)))
+    indices = np.random.default_rng(seed).integers(n, size=(6, n))
+    for row, share in zip(indices, epsilon_squared(ages, classes)(indices), strict=True):
+        if len(set(ages[row])) == 1 or len(set(classes[row])) == 1:
+            assert share == 0
+        else:
+            assert share == pytest.approx(of_resample(ages[row], classes[row]), abs=1e-12)
+        assert -1e-12 <= share <= 1 + 1e-12
+
+
+@pytest.mark.parametrize(
+    ("ages", "classes", "expected"),
+    [
+        ([1, 1, 5, 5], [0, 0, 1, 1], 1.0),  # the age decides
+        ([1, 5, 1, 5], [0, 0, 1, 1], 0.0),  # it says nothing
+        ([3, 3, 3, 3], [0, 0, 1, 1], 0.0),  # there is but one age
+        ([1, 2, 3, 4], [2, 2, 2, 2], 0.0),  # and but one class
+    ],
+)
+def test_the_effect_size_where_it_is_known(ages, classes, expected):
+    assert epsilon_squared(np.array(ages), np.array(classes))(np.arange(4)[None]) == pytest.approx([expected])
+
+
+@pytest.mark.parametrize(("ages", "classes"), [([3] * 6, [0, 1, 2] * 2), ([1, 2, 3, 4, 5, 6], [1] * 6)])
+def test_where_nothing_can_be_tested_there_is_no_p_value(fake, ages, classes):
+    samples = Samples(of_classes(torch.tensor(classes)), None, "buffer", torch.tensor(ages))
+    found = factories.chain_age().compute(fake.Evaluation(model=Model(), by_source={KEPT: samples}))
+    assert found.details["p-value"] is None
+    assert found.values["age-dependence"][:3] == (0, 0, 0)
+    if classes == [1] * 6:
+        assert found.details["median-age"] == [None, 3.5, None]
+
+
+def test_no_value_depends_on_the_order_of_the_chains(evaluation):
+    expected = factories.chain_age(resamples=50).compute(evaluation)
+    images, _, source, ages = evaluation.by_source[KEPT]
+    order = torch.randperm(120, generator=torch.Generator().manual_seed(1))
+    evaluation.by_source[KEPT] = Samples(images[order], None, source, ages[order])
+    found = factories.chain_age(resamples=50).compute(evaluation)
+    assert found.details == expected.details
+    for label, value in found.values.items():
+        assert value[:4] == pytest.approx(expected.values[label][:4], abs=1e-12)
+
+
+def test_the_resampled_statistics_of_all_chains_are_the_values(evaluation):
+    metric = factories.chain_age()
+    found = metric.compute(evaluation)
+    for label, resampling in metric.resamplings(found.arrays).items():
+        assert resampling.statistic(np.arange(120)[None])[0] == pytest.approx(found.values[label].value)
+
+
+def test_a_model_without_kept_chains_has_no_ages(evaluation):
+    evaluation.by_source[KEPT] = evaluation.by_source[KEPT]._replace(ages=None)
+    with pytest.raises(NotApplicable, match="keeps no chains"):
+        factories.chain_age().compute(evaluation)
+
+
+def test_logits_that_are_not_finite_are_never_classified(evaluation):
+    class Broken:
+        def logits(self, x):
+            return x.flatten(1)[:, :3] / 0
+
+    evaluation.model = Broken()
+    with pytest.raises(Diverged, match="of 120 samples are not finite"):
+        factories.chain_age().compute(evaluation)
+
+
+def test_impossible_options():
+    with pytest.raises(SpecError, match="resamples of chain-age"):
+        factories.chain_age(resamples=-1)

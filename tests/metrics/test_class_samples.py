@@ -1,0 +1,153 @@
+"""Samples by class: what the model takes its own images for, and which of them are shown."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import entropy
+
+from jembench.errors import Diverged, SpecError, Unavailable
+from jembench.interfaces import KEPT, Samples, Source
+from jembench.metrics import factories
+from jembench.stats import wilson
+
+FRESH = Source(chains="fresh", steps=5, images=60, conditional=True)
+
+
+class Model:
+    """Three pixels of an image are its logits."""
+
+    def logits(self, x):
+        return 4 * x.flatten(1)[:, :3]
+
+
+@pytest.fixture
+def evaluation(fake):
+    images = fake.images(60, 3)
+    return fake.Evaluation(
+        model=Model(),
+        by_source={
+            KEPT: Samples(images, None, "buffer"),
+            FRESH: Samples(images, torch.arange(60) % 3, "chains:conditional=true,steps=5"),
+        },
+    )
+
+
+def by_hand(evaluation):
+    pixels = evaluation.by_source[KEPT].images.flatten(1)[:, :3].double() / 255 * 2 - 1
+    probabilities = np.exp(4 * pixels.numpy())
+    probabilities /= probabilities.sum(axis=1, keepdims=True)
+    return probabilities.argmax(axis=1), probabilities.max(axis=1)
+
+
+def test_samples_of_chains_on_px_are_counted_by_the_class_that_the_model_sees(evaluation):
+    predicted, confidence = by_hand(evaluation)
+    found = factories.class_samples().compute(evaluation)
+    assert found.values.keys() == {"classes-kept", "confident-kept"}
+    assert found.values["classes-kept"].value == pytest.approx(np.exp(entropy(np.bincount(predicted, minlength=3))))
+    hits = int((confidence > 0.9).sum())
+    assert 0 < hits < 60
+    confident = found.values["confident-kept"]
+    assert confident[:3] == pytest.approx((100 * hits / 60, *(100 * end for end in wilson(hits, 60))))
+    assert np.array_equal(found.arrays["predicted"], predicted)
+    assert found.arrays["confidence"] == pytest.approx(confidence, abs=1e-6)
+    assert found.details["counts"] == np.bincount(predicted, minlength=3).tolist()
+    assert "labels" not in found.arrays
+
+
+def test_samples_of_chains_on_a_class_are_compared_with_it(evaluation):
+    predicted, _ = by_hand(evaluation)
+    found = factories.class_samples(source="fresh", steps=5, images=60, conditional=True).compute(evaluation)
+    assert found.values.keys() == {"agreement-fresh"}
+    hits = int((predicted == np.arange(60) % 3).sum())
+    agreement = found.values["agreement-fresh"]
+    assert agreement[:3] == pytest.approx((100 * hits / 60, *(100 * end for end in wilson(hits, 60))))
+    assert (agreement.n, agreement.unit, agreement.better) == (60, "%", "higher")
+    assert found.arrays["labels"].tolist() == [number % 3 for number in range(60)]
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"source": "fresh", "steps": 5, "images": 60, "conditional": True}], ids=["marginal", "conditional"]
+)
+def test_a_row_holds_different_samples_of_its_class(evaluation, options):
+    arrays = factories.class_samples(**options).compute(evaluation).arrays
+    classes = arrays.get("labels", arrays["predicted"])
+    samples = evaluation.by_source[KEPT].images.numpy()
+    assert arrays["grid"].shape == (3, 10)
+    for number, row in enumerate(arrays["grid"]):
+        which = arrays["shown"][row[row >= 0]]
+        assert (classes[which] == number).all()
+        assert len(set(which.tolist())) == min(10, int((classes == number).sum()))
+    assert np.array_equal(arrays["images"], samples[arrays["shown"]])
+    assert arrays["images"].dtype == np.uint8
+
+
+def test_which_are_shown_is_a_matter_of_chance_not_of_confidence(evaluation):
+    """Over many seeds, the samples shown are as confident as all of their class."""
+    metric, shown = factories.class_samples(resamples=0), []
+    for seed in range(60):
+        arrays = metric.compute(dataclasses.replace(evaluation, seed=1000 * seed)).arrays
+        shown.append(arrays["shown"])
+    counts = np.bincount(np.concatenate(shown), minlength=60)
+    predicted, confidence = by_hand(evaluation)
+    for number in range(3):
+        members = predicted == number
+        expected = 60 * min(1, 10 / members.sum())
+        assert abs(counts[members] - expected).max() <= 5 * (expected * (1 - expected / 60)) ** 0.5
+        assert np.average(confidence[members], weights=counts[members]) == pytest.approx(
+            confidence[members].mean(), abs=0.02
+        )
+
+
+def test_no_value_depends_on_the_order_of_the_samples(evaluation):
+    expected = factories.class_samples(resamples=50).compute(evaluation)
+    order = torch.randperm(60, generator=torch.Generator().manual_seed(0))
+    evaluation.by_source[KEPT] = Samples(evaluation.by_source[KEPT].images[order], None, "buffer")
+    found = factories.class_samples(resamples=50).compute(evaluation)
+    assert found.values == expected.values
+    shown = [measured.arrays["images"][measured.arrays["grid"][:, 0]] for measured in (found, expected)]
+    assert np.array_equal(*shown)
+
+
+@pytest.mark.parametrize("options", [{}, {"source": "fresh", "steps": 5, "images": 60, "conditional": True}])
+def test_the_resampled_statistics_of_all_samples_are_the_values(evaluation, options):
+    metric = factories.class_samples(**options)
+    found = metric.compute(evaluation)
+    resamplings = metric.resamplings(found.arrays)
+    assert resamplings.keys() == found.values.keys()
+    for label, resampling in resamplings.items():
+        assert resampling.statistic(np.arange(60)[None])[0] == pytest.approx(found.values[label].value)
+
+
+def test_the_protocol_says_where_the_samples_come_from(evaluation):
+    kept = factories.class_samples().compute(evaluation).protocol
+    fresh = factories.class_samples(source="fresh", steps=5, images=60, conditional=True).compute(evaluation).protocol
+    assert "confident=0.9" in kept
+    assert "images=60" in kept
+    assert "source=buffer" in kept
+    assert "steps=5" in fresh
+
+
+def test_options_that_contradict_one_another_are_refused():
+    with pytest.raises(SpecError, match="Add source=fresh"):
+        factories.class_samples(conditional=True)
+    with pytest.raises(SpecError, match="resamples of class-samples is -1"):
+        factories.class_samples(resamples=-1)
+
+
+def test_samples_that_cannot_be_had_are_told(evaluation):
+    with pytest.raises(Unavailable, match="no samples from"):
+        factories.class_samples(source="fresh").compute(evaluation)
+
+
+def test_logits_that_are_not_finite_are_never_counted(evaluation):
+    class Broken(Model):
+        def logits(self, x):
+            logits = super().logits(x)
+            logits[2, 1] = float("nan")
+            return logits
+
+    evaluation.model = Broken()
+    with pytest.raises(Diverged, match="The logits of 1 of 60 samples are not finite"):
+        factories.class_samples().compute(evaluation)

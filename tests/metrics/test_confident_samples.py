@@ -1,0 +1,103 @@
+"""The 64 samples that the model is surest of."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import entropy
+
+from jembench.errors import Diverged, SpecError, Unavailable
+from jembench.metrics import factories
+
+
+class Model:
+    """Three pixels of an image are its logits."""
+
+    def __init__(self, scale=4.0):
+        self.scale = scale
+
+    def logits(self, x):
+        return self.scale * x.flatten(1)[:, :3]
+
+
+@pytest.fixture
+def evaluation(fake):
+    return fake.Evaluation(model=Model(), sampled=fake.images(200, 3))
+
+
+def by_hand(evaluation, scale=4.0):
+    pixels = evaluation.sampled.flatten(1)[:, :3].double() / 255 * 2 - 1
+    probabilities = torch.softmax(scale * pixels, dim=1)
+    return probabilities.argmax(1).numpy(), probabilities.amax(1).numpy()
+
+
+def test_the_surest_64_are_found_in_their_order(evaluation):
+    predicted, confidence = by_hand(evaluation)
+    found = factories.confident_samples().compute(evaluation)
+    surest = np.argsort(-confidence)[:64]
+    assert np.array_equal(found.arrays["shown"], surest)
+    assert np.array_equal(found.arrays["images"], evaluation.sampled.numpy()[surest])
+    assert found.arrays["confidence"] == pytest.approx(confidence, abs=1e-6)
+    assert found.values["confidence-64"].value == pytest.approx(100 * confidence[surest].mean(), abs=1e-4)
+    counts = np.bincount(predicted[surest], minlength=3)
+    assert found.arrays["counts"].tolist() == counts.tolist()
+    assert found.values["classes-64"].value == pytest.approx(np.exp(entropy(counts)))
+    for value in found.values.values():
+        assert value.low <= value.value <= value.high
+        assert value.n == 64
+    assert "images=200" in found.protocol
+    assert "shown=64" in found.protocol
+
+
+def test_confidences_that_round_to_one_are_told_apart(evaluation):
+    evaluation.model = Model(scale=200.0)
+    pixels = evaluation.sampled.flatten(1)[:, :3].double().sort(dim=1, descending=True).values
+    margin = (pixels[:, 0] - pixels[:, 1]).numpy()
+    found = factories.confident_samples(resamples=0).compute(evaluation).arrays
+    assert (found["confidence"] == 1).sum() > 64
+    assert sorted(margin[found["shown"]]) == sorted(margin)[-64:]
+
+
+def test_nothing_depends_on_the_order_of_the_samples_even_where_all_are_equally_sure(evaluation):
+    evaluation.sampled[:, :, 0] = 0
+    evaluation.sampled[:, :, 0, 1] = 255 * (torch.arange(200) % 2)[:, None]
+    order = torch.randperm(200, generator=torch.Generator().manual_seed(0))
+    shuffled = dataclasses.replace(evaluation, sampled=evaluation.sampled[order])
+    expected, found = (factories.confident_samples(resamples=50).compute(each) for each in (evaluation, shuffled))
+    assert len(np.unique(expected.arrays["log-odds"])) == 2
+    assert found.values == expected.values
+    assert np.array_equal(found.arrays["images"], expected.arrays["images"])
+
+
+def test_the_resampled_statistics_of_all_samples_are_the_values(evaluation):
+    metric = factories.confident_samples()
+    found = metric.compute(evaluation)
+    for label, resampling in metric.resamplings(found.arrays).items():
+        assert resampling.statistic(np.arange(200)[None])[0] == pytest.approx(found.values[label].value)
+
+
+def test_a_resample_has_64_surest_samples_of_its_own(evaluation):
+    metric = factories.confident_samples()
+    arrays = metric.compute(evaluation).arrays
+    least = np.argsort(arrays["log-odds"])[:20]
+    drawn = np.resize(least, 200)[None]
+    expected = np.sort(100 * arrays["confidence"][drawn[0]])[-64:].mean()
+    assert metric.resamplings(arrays)["confidence-64"].statistic(drawn) == pytest.approx([expected])
+
+
+def test_too_few_samples_are_refused(evaluation):
+    evaluation.sampled = evaluation.sampled[:63]
+    with pytest.raises(Unavailable, match=r"needs at least 64 samples.*there are 63"):
+        factories.confident_samples().compute(evaluation)
+
+
+def test_logits_that_are_not_finite_are_never_ranked(evaluation):
+    evaluation.model = Model(scale=float("inf"))
+    with pytest.raises(Diverged, match="of 200 samples are not finite"):
+        factories.confident_samples().compute(evaluation)
+
+
+def test_impossible_options():
+    with pytest.raises(SpecError, match="resamples of confident-samples"):
+        factories.confident_samples(resamples=-1)

@@ -1,0 +1,240 @@
+"""log p(x) of the test images, and its two ends, checked by sorting and against scikit-learn."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import entropy
+from sklearn.metrics import roc_auc_score
+
+from jembench.errors import Diverged, SpecError
+from jembench.interfaces import DataSpec
+from jembench.metrics import factories
+from jembench.metrics.log_density import size_of_end
+from jembench.stats import wilson
+
+N = 60
+PER_IMAGE = ("log-px", "labels", "predicted", "confidence", "log-odds")
+
+
+class Classifier:
+    """Only says that there are logits; a test sets down which."""
+
+    def logits(self, x): ...
+
+
+@pytest.fixture
+def evaluation(fake):
+    """60 images of 3 classes, of which the likelier are more often classified rightly, and more often of class 0."""
+    generator = torch.Generator().manual_seed(0)
+    energies = 50 * torch.randn(N, generator=generator) - 400
+    likely = -(energies + 400) / 50
+    labels = (torch.randn(N, generator=generator) - 0.7 * likely).add(1).clamp(0, 2).long()
+    margin = torch.randn(N, generator=generator) + likely + 1
+    logits = torch.randn(N, 3, generator=generator)
+    logits[torch.arange(N), labels] = logits.amax(1) + margin
+    return fake.Evaluation(
+        model=Classifier(),
+        test_energies=energies,
+        test_logits=logits,
+        labels=labels,
+        sets={"test": fake.images(N, 1)},
+    )
+
+
+def shown(arrays, grid):
+    """Which test images stand in a row or a sheet, without its empty places."""
+    chosen = arrays[grid] if isinstance(grid, str) else grid
+    return arrays["shown"][chosen[chosen >= 0]]
+
+
+def test_values_are_those_of_sorted_images(evaluation):
+    log_px = -evaluation.test_energies.double().numpy()
+    labels, predicted = evaluation.labels.numpy(), evaluation.test_logits.argmax(1).numpy()
+    right = labels == predicted
+    order = np.argsort(-log_px)
+    top, bottom = order[:15], order[-15:]
+    values = factories.log_density().compute(evaluation).values
+    assert values["log-px-spread"].value == pytest.approx(np.std(log_px), abs=1e-9)
+    assert values["classes-top"].value == pytest.approx(np.exp(entropy(np.bincount(labels[top], minlength=3))))
+    assert values["auroc-correct"].value == pytest.approx(roc_auc_score(right, log_px), abs=1e-12)
+    assert values["auroc-correct"].value > 0.6
+    assert values["auroc-correct"].n == min(right.sum(), N - right.sum())
+    for label, members in (("accuracy-top", top), ("accuracy-bottom", bottom)):
+        hits = int(right[members].sum())
+        assert values[label][:4] == pytest.approx((100 * hits / 15, *(100 * end for end in wilson(hits, 15)), 15))
+    assert values["accuracy-top"].value > values["accuracy-bottom"].value
+    for value in values.values():
+        assert value.low <= value.value <= value.high
+    assert [values[label].unit for label in ("log-px-spread", "accuracy-top")] == ["nats", "%"]
+
+
+def test_arrays_are_in_the_order_of_the_test_images(evaluation):
+    arrays = factories.log_density().compute(evaluation).arrays
+    probabilities = evaluation.test_logits.double().softmax(1)
+    assert np.array_equal(arrays["log-px"], -evaluation.test_energies.double().numpy())
+    assert np.array_equal(arrays["labels"], evaluation.labels.numpy())
+    assert np.array_equal(arrays["predicted"], evaluation.test_logits.argmax(1).numpy())
+    assert arrays["confidence"] == pytest.approx(probabilities.amax(1).numpy())
+    confidence = arrays["confidence"]
+    assert arrays["log-odds"] == pytest.approx(np.log(confidence / (1 - confidence)))
+
+
+def test_sheets_show_the_ends_in_their_order(evaluation):
+    arrays = factories.log_density().compute(evaluation).arrays
+    for grid, scores in (
+        ("top", -arrays["log-px"]),
+        ("bottom", arrays["log-px"]),
+        ("top-confidence", -arrays["confidence"]),
+        ("bottom-confidence", arrays["confidence"]),
+    ):
+        assert arrays[grid].shape == (10, 10)
+        assert (arrays[grid].ravel()[15:] == -1).all()
+        assert np.array_equal(shown(arrays, grid), np.argsort(scores)[:15])
+    assert np.array_equal(arrays["images"], evaluation.sets["test"].numpy()[arrays["shown"]])
+    assert arrays["images"].dtype == np.uint8
+
+
+def test_confidences_that_round_to_one_are_told_apart(evaluation):
+    evaluation.test_logits *= 60
+    ranked = evaluation.test_logits.double().sort(dim=1, descending=True).values
+    arrays = factories.log_density(resamples=0).compute(evaluation).arrays
+    assert (arrays["confidence"] == 1).sum() > 15
+    assert np.array_equal(shown(arrays, "top-confidence"), np.argsort(-(ranked[:, 0] - ranked[:, 1]).numpy())[:15])
+
+
+def test_every_class_shows_its_highest_lowest_and_random_ones(evaluation):
+    arrays = factories.log_density().compute(evaluation).arrays
+    for number in range(3):
+        members = np.flatnonzero(arrays["labels"] == number)
+        ordered = members[np.argsort(-arrays["log-px"][members])]
+        assert np.array_equal(shown(arrays, arrays["highest"][number]), ordered[:10])
+        assert np.array_equal(shown(arrays, arrays["lowest"][number]), ordered[::-1][:10])
+        chosen = shown(arrays, arrays["random"][number])
+        assert set(chosen) <= set(members)
+        assert len(set(chosen)) == min(10, len(members))
+
+
+def test_the_details_are_the_make_up_of_both_ends(evaluation):
+    found = factories.log_density().compute(evaluation)
+    labels = found.arrays["labels"]
+    assert found.details["top"] == 15
+    assert found.details["counts-top"] == np.bincount(labels[shown(found.arrays, "top")], minlength=3).tolist()
+    assert found.details["counts-bottom"] == np.bincount(labels[shown(found.arrays, "bottom")], minlength=3).tolist()
+
+
+@pytest.mark.parametrize("spacing", [1.0, 1000.0], ids=["different", "with many ties"])
+def test_nothing_depends_on_the_order_of_the_images(evaluation, spacing):
+    evaluation.test_energies = (evaluation.test_energies / spacing).round(decimals=0 if spacing > 1 else 6)
+    order = torch.randperm(N, generator=torch.Generator().manual_seed(1))
+    shuffled = dataclasses.replace(
+        evaluation,
+        test_energies=evaluation.test_energies[order],
+        test_logits=evaluation.test_logits[order],
+        labels=evaluation.labels[order],
+        sets={"test": evaluation.sets["test"][order]},
+    )
+    expected, found = (factories.log_density(resamples=50).compute(each) for each in (evaluation, shuffled))
+    assert found.details == expected.details
+    for label, value in found.values.items():
+        assert value[:4] == pytest.approx(expected.values[label][:4], abs=1e-9)
+    for grid in ("top", "bottom", "top-confidence", "bottom-confidence", "highest", "random", "lowest"):
+        places, expected_places = found.arrays[grid], expected.arrays[grid]
+        assert np.array_equal(places < 0, expected_places < 0)
+        images, expected_images = found.arrays["images"][places], expected.arrays["images"][expected_places]
+        assert np.array_equal(images[places >= 0], expected_images[places >= 0])
+
+
+@pytest.mark.parametrize("spacing", [1.0, 1000.0], ids=["different", "with many ties"])
+def test_the_resampled_statistics_of_all_images_are_the_values(evaluation, spacing):
+    evaluation.test_energies = (evaluation.test_energies / spacing).round(decimals=0 if spacing > 1 else 6)
+    metric = factories.log_density()
+    found = metric.compute(evaluation)
+    resamplings = metric.resamplings(found.arrays)
+    assert resamplings.keys() == found.values.keys() - {"auroc-correct"}
+    for label, resampling in resamplings.items():
+        assert resampling.sizes == (N,)
+        assert resampling.statistic(np.arange(N)[None])[0] == pytest.approx(found.values[label].value)
+
+
+def test_a_resample_has_ends_of_its_own(evaluation):
+    metric = factories.log_density()
+    arrays = metric.compute(evaluation).arrays
+    indices = np.random.default_rng(0).integers(N, size=(8, N))
+    resamplings = metric.resamplings(arrays)
+    for number, row in enumerate(indices):
+        again = dataclasses.replace(
+            evaluation,
+            test_energies=evaluation.test_energies[row],
+            test_logits=evaluation.test_logits[row],
+            labels=evaluation.labels[row],
+            sets={"test": evaluation.sets["test"][row]},
+        )
+        values = factories.log_density(resamples=0).compute(again).values
+        for label, resampling in resamplings.items():
+            assert resampling.statistic(indices)[number] == pytest.approx(values[label].value)
+
+
+@pytest.mark.parametrize(("n", "expected"), [(1, 1), (3, 1), (60, 15), (397, 99), (400, 100), (10_000, 100)])
+def test_an_end_is_100_images_and_never_more_than_a_quarter(n, expected):
+    assert size_of_end(n) == expected
+
+
+def test_the_protocol_says_how_large_an_end_is(evaluation):
+    protocol = factories.log_density().compute(evaluation).protocol
+    assert protocol.startswith("log-density:")
+    assert {"top=15", "images=60", "split=test"} <= set(protocol.partition(":")[2].split(","))
+
+
+def test_without_labels_only_the_spread_and_the_ends_are_left(evaluation):
+    evaluation.labels, evaluation.data = None, DataSpec(name="bare", shape=(1, 4, 4), num_classes=0)
+    evaluation.model = None
+    found = factories.log_density().compute(evaluation)
+    assert found.values.keys() == {"log-px-spread"}
+    assert found.arrays.keys() == {"log-px", "images", "shown", "top", "bottom"}
+    assert found.details == {"top": 15}
+
+
+def test_a_density_that_does_not_classify_has_ends_by_label(evaluation):
+    evaluation.model = None
+    found = factories.log_density().compute(evaluation)
+    assert found.values.keys() == {"log-px-spread", "classes-top"}
+    assert not {"predicted", "confidence", "log-odds", "top-confidence"} & found.arrays.keys()
+    assert {"labels", "highest", "random", "lowest"} <= found.arrays.keys()
+
+
+@pytest.mark.parametrize("wrong", [False, True])
+def test_where_all_are_right_or_none_is_nothing_is_to_be_detected(evaluation, wrong):
+    predicted = evaluation.test_logits.argmax(1)
+    evaluation.labels = (predicted + 1) % 3 if wrong else predicted
+    found = factories.log_density().compute(evaluation)
+    assert "auroc-correct" not in found.values
+    assert "all images are classified rightly, or none is" in found.details["auroc-correct"]
+    assert found.values["accuracy-top"].value == (0 if wrong else 100)
+
+
+def test_one_image_classified_wrongly_gives_a_value_without_an_interval(evaluation):
+    evaluation.labels = evaluation.test_logits.argmax(1)
+    worst = int(evaluation.test_energies.argmax())
+    evaluation.labels[worst] = (evaluation.labels[worst] + 1) % 3
+    found = factories.log_density().compute(evaluation).values["auroc-correct"]
+    assert found[:4] == (1.0, None, None, 1)
+
+
+@pytest.mark.parametrize("wrong", [float("nan"), float("inf"), -float("inf")])
+def test_an_energy_that_is_not_finite_is_never_ranked(evaluation, wrong):
+    evaluation.test_energies[7] = wrong
+    with pytest.raises(Diverged, match=r"log p\(x\) of 1 of 60 test images is not finite"):
+        factories.log_density().compute(evaluation)
+
+
+def test_logits_that_are_not_finite_are_never_ranked(evaluation):
+    evaluation.test_logits[7, 0] = float("nan")
+    with pytest.raises(Diverged, match="The logits of 1 of 60 test images are not finite"):
+        factories.log_density().compute(evaluation)
+
+
+def test_impossible_options():
+    with pytest.raises(SpecError, match="resamples of log-density"):
+        factories.log_density(resamples=-1)

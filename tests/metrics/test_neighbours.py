@@ -1,0 +1,201 @@
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+from sklearn.neighbors import NearestNeighbors
+
+from jembench import stats
+from jembench.errors import Diverged, SpecError, Unavailable
+from jembench.interfaces import Resampled, Samples, Source
+from jembench.metrics import factories
+from jembench.metrics import neighbours as module
+from jembench.metrics.neighbours import memorised, nearest
+
+CPU = torch.device("cpu")
+METRIC = factories.neighbours(resamples=50)
+
+
+@pytest.fixture
+def evaluation(fake):
+    """300 training and 200 test images, and 150 samples that are as fresh as the test images."""
+    sets = {"train": fake.images(300, 0), "test": fake.images(200, 1)}
+    return fake.Evaluation(sets=sets, sampled=fake.images(150, 2), network=fake.Features("net", 8))
+
+
+def brute_force(images, train):
+    distance = np.linalg.norm(images[:, None].astype(float) - train[None].astype(float), axis=2)
+    return distance.min(axis=1), distance.argmin(axis=1)
+
+
+@pytest.mark.parametrize("block", [7, 1024])
+@pytest.mark.parametrize("kind", ["pixels", "features"])
+def test_the_nearest_agree_with_brute_force_and_with_scikit_learn(kind, block, fake, monkeypatch):
+    monkeypatch.setattr(module, "_BLOCK", block)
+    images, train = fake.images(60, 0, 100, 140).flatten(1), fake.images(90, 1, 100, 140).flatten(1)
+    if kind == "features":
+        images, train = images.double() / 255 + 1000, train.double() / 255 + 1000
+    found = nearest(images, train, CPU)
+    distance, which = brute_force(images.numpy(), train.numpy())
+    np.testing.assert_allclose(found.distance.numpy(), distance, rtol=1e-12)
+    np.testing.assert_array_equal(found.which.numpy(), which)
+    by_tree = NearestNeighbors(n_neighbors=1, algorithm="kd_tree").fit(train.double().numpy())
+    np.testing.assert_allclose(found.distance.numpy(), by_tree.kneighbors(images.double().numpy())[0][:, 0], rtol=1e-9)
+
+
+@pytest.mark.parametrize("block", [2, 1024])
+def test_of_equal_training_images_the_first_is_named(block, monkeypatch):
+    monkeypatch.setattr(module, "_BLOCK", block)
+    train = torch.tensor([[9], [5], [5], [1], [5]], dtype=torch.uint8)
+    found = nearest(torch.tensor([[5], [2]], dtype=torch.uint8), train, CPU)
+    assert found.which.tolist() == [1, 3]
+    assert found.distance.tolist() == [0.0, 1.0]
+
+
+def test_copies_of_training_images_are_memorised(evaluation):
+    evaluation.sampled = evaluation.sets["train"][100:250]
+    found = METRIC.compute(evaluation)
+    for space in ("net", "pixels"):
+        assert found.values[f"memorised-{space}"].value == 100
+        assert found.values[f"memorised-{space}"].low > 90
+        assert found.values[f"nearest-ratio-{space}"].value == 0
+        assert (found.arrays[f"distance-{space}"] == 0).all()
+    np.testing.assert_array_equal(found.arrays["images"], found.arrays["neighbours"])
+
+
+def test_of_the_test_images_themselves_one_in_a_hundred_is(evaluation):
+    evaluation.sampled = evaluation.sets["test"]
+    values = METRIC.compute(evaluation).values
+    for space in ("net", "pixels"):
+        assert values[f"memorised-{space}"].value == 1
+        assert values[f"nearest-ratio-{space}"].value == 1
+
+
+def test_copies_are_found_where_test_images_are_copies_too(evaluation):
+    evaluation.sets["test"][:20] = evaluation.sets["train"][:20]
+    evaluation.sampled = torch.cat([evaluation.sets["train"][:75], evaluation.sampled[75:] // 8])
+    assert METRIC.compute(evaluation).values["memorised-pixels"].value == 50
+
+
+def test_values_arrays_and_id_of_fresh_samples(evaluation):
+    found = METRIC.compute(evaluation)
+    assert list(found.values) == ["memorised-net", "nearest-ratio-net", "memorised-pixels", "nearest-ratio-pixels"]
+    for label, value in found.values.items():
+        assert value.low <= value.value <= value.high
+        assert value.n == 150
+        assert (value.unit, value.better) == (("%", "lower") if label.startswith("memorised") else ("", ""))
+    assert 0.8 < found.values["nearest-ratio-pixels"].value < 1.25
+    order = np.lexsort(evaluation.sampled.flatten(1).numpy().T[::-1])
+    samples, train, test = (
+        images.flatten(1).numpy() for images in (evaluation.sampled[order], *evaluation.sets.values())
+    )
+    distance, which = brute_force(samples, train)
+    np.testing.assert_allclose(found.arrays["distance-pixels"], distance, rtol=1e-12)
+    np.testing.assert_array_equal(found.arrays["nearest-pixels"], which)
+    of_test = brute_force(test, train)[0]
+    share = 100 * np.mean(distance <= np.sort(of_test)[1])  # two of 200 are 1 %
+    assert found.values["memorised-pixels"].value == pytest.approx(share)
+    assert found.values["nearest-ratio-pixels"].value == pytest.approx(np.median(distance) / np.median(of_test))
+    assert found.protocol == (
+        "neighbours:data=toy,features=net@0,images=150,implementation=jembench,percentile=1,pooling=one-buffer,"
+        "selection=none,source=direct,test_images=200,train_images=300"
+    )
+
+
+def test_the_pairs_that_are_shown_are_the_nearest_by_features(evaluation):
+    found = METRIC.compute(evaluation)
+    assert found.arrays["images"].shape == found.arrays["neighbours"].shape == (32, 1, 4, 4)
+    assert found.arrays["images"].dtype == found.arrays["neighbours"].dtype == np.uint8
+    of_pairs = np.linalg.norm(
+        found.arrays["images"].reshape(32, 16)[:, :8] / 255 - found.arrays["neighbours"].reshape(32, 16)[:, :8] / 255,
+        axis=1,
+    )
+    np.testing.assert_allclose(of_pairs, np.sort(found.arrays["distance-net"])[:32], atol=1e-6)
+
+
+def test_nothing_depends_on_the_order_of_the_samples(evaluation):
+    order = torch.randperm(150, generator=torch.Generator().manual_seed(0))
+    first, second = (
+        METRIC.compute(dataclasses.replace(evaluation, sampled=evaluation.sampled[part]))
+        for part in (slice(None), order)
+    )
+    assert first.values == second.values
+    for name, array in first.arrays.items():
+        np.testing.assert_array_equal(array, second.arrays[name])
+
+
+def test_the_values_follow_from_the_arrays(evaluation):
+    assert isinstance(METRIC, Resampled)
+    found = METRIC.compute(evaluation)
+    for label, (statistic, sizes, (lowest, highest)) in METRIC.resamplings(found.arrays).items():
+        value = statistic(*(np.arange(size)[None] for size in sizes))
+        assert value == pytest.approx([found.values[label].value])
+        assert lowest <= value <= highest
+        assert sizes == (150, 200)
+
+
+def test_only_inception_gives_the_plain_label(evaluation, fake):
+    evaluation.network = fake.Features("", 8)
+    assert list(METRIC.compute(evaluation).values)[:2] == ["memorised", "nearest-ratio"]
+
+
+def test_without_resamples_the_interval_of_a_share_is_wilsons(evaluation):
+    values = factories.neighbours(resamples=0).compute(evaluation).values
+    share = values["memorised-net"]
+    low, high = stats.wilson(round(1.5 * share.value), 150)
+    assert (share.low, share.high) == pytest.approx((100 * low, 100 * high))
+    assert values["nearest-ratio-net"].low is None
+
+
+def test_of_fresh_samples_the_interval_nearly_always_holds_one_percent():
+    """Wilson's alone, which takes the threshold as known, misses it more often than not: samples are many."""
+    rng = np.random.default_rng(0)
+    held = alone = 0
+    for _ in range(200):
+        distance, of_test = rng.random(5000), rng.random(400)
+        statistic = memorised(distance, of_test)
+        share = float(statistic(np.arange(5000)[None], np.arange(400)[None])[0])
+        interval = stats.bootstrap_interval(share, statistic, 5000, 400, rng=rng, resamples=100, within=(0.0, 100.0))
+        low, high = module._at_least_wilsons(share, 5000, interval)
+        held += low <= 1 <= high
+        low, high = module._at_least_wilsons(share, 5000, None)
+        alone += low <= 1 <= high
+    assert held >= 180
+    assert alone < 100
+
+
+def test_other_images_can_be_asked_for(evaluation, fake):
+    fresh = Source(chains="fresh", steps=5)
+    evaluation.by_source[fresh] = Samples(fake.images(40, 5), None, "chains:steps=5")
+    found = factories.neighbours(source="fresh", steps=5, selection="features", top=20).compute(evaluation)
+    assert found.values["memorised-net"].n == 20
+    assert "selection=features" in found.protocol
+
+
+def test_few_test_images_or_copies_of_training_images_are_refused(evaluation):
+    few = dataclasses.replace(evaluation, sets={**evaluation.sets, "test": evaluation.sets["test"][:99]})
+    with pytest.raises(Unavailable, match="neighbours needs at least 100 test images, whose nearest 1 %"):
+        METRIC.compute(few)
+    evaluation.sets["test"] = evaluation.sets["train"][:200]
+    with pytest.raises(Unavailable, match="More than half of the test images are copies of training images"):
+        METRIC.compute(evaluation)
+
+
+def test_features_that_are_not_finite_are_refused(evaluation, monkeypatch):
+    pure = evaluation.network.features
+
+    def broken(images):
+        found = pure(images)
+        found.pool[0] = torch.nan if len(images) == 300 else found.pool[0]
+        return found
+
+    monkeypatch.setattr(evaluation.network, "features", broken)
+    with pytest.raises(Diverged, match="features of 1 of 300 images are not finite"):
+        METRIC.compute(evaluation)
+
+
+def test_options_without_meaning_are_refused():
+    with pytest.raises(SpecError, match="resamples of neighbours is -1"):
+        factories.neighbours(resamples=-1)

@@ -1,0 +1,161 @@
+"""Six scores that tell test images from patches, checked against scikit-learn and by hand."""
+
+import numpy as np
+import pytest
+import torch
+from sklearn.metrics import average_precision_score, roc_auc_score, roc_curve
+
+from jembench.errors import Diverged, SpecError, Unavailable
+from jembench.metrics.ood import SCORES, OutOfDistribution
+from jembench.stats import wilson
+
+SHAPE = (1, 4, 4)
+
+
+def pictures(n, seed):
+    return torch.randint(256, (n, *SHAPE), dtype=torch.uint8, generator=torch.Generator().manual_seed(seed))
+
+
+def normal(*shape, seed):
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
+
+
+@pytest.fixture
+def evaluation(fake):
+    """40 test images and 30 patches, whose readings are random."""
+    readings = {}
+    for name, n, seed in (("test", 40, 0), ("patches", 30, 10)):
+        readings["logits", name] = 3 * normal(n, 3, seed=seed + 1)
+        readings["energy", name] = 200 * normal(n, seed=seed + 2) - 500
+        readings["grad-norm", name] = normal(n, seed=seed + 3).abs()
+    return fake.Evaluation(
+        labels=torch.arange(40) % 3,
+        sets={"test": pictures(40, 1), "patches": pictures(30, 2)},
+        readings=readings,
+        refinements={
+            name: readings["energy", name] - normal(n, seed=5).abs() for name, n in (("test", 40), ("patches", 30))
+        },
+    )
+
+
+def by_hand(evaluation, score, name):
+    logits, energy = evaluation.readings["logits", name].double(), evaluation.readings["energy", name].double()
+    return {
+        "log-px": -energy,
+        "max-py": torch.softmax(logits, 1).max(1).values,
+        "grad-norm": -evaluation.readings["grad-norm", name].double(),
+        "energy": torch.logsumexp(logits, 1),
+        "max-logit": logits.max(1).values,
+        "refinement": evaluation.refinements[name].double() - energy,
+    }[score].numpy()
+
+
+@pytest.mark.parametrize("score", SCORES)
+def test_the_three_values_are_scikit_learns(evaluation, score):
+    """In float64, with in-distribution as the positive class; energies of hundreds are ranked as they are."""
+    inside, outside = (by_hand(evaluation, score, name) for name in ("test", "patches"))
+    truth, scores = np.r_[np.ones(40), np.zeros(30)], np.r_[inside, outside]
+    false, true, _ = roc_curve(truth, scores, drop_intermediate=False)
+    found = OutOfDistribution(set="patches", score=score).compute(evaluation)
+    assert found.values["auroc"].value == pytest.approx(roc_auc_score(truth, scores), abs=1e-12)
+    assert found.values["aupr"].value == pytest.approx(average_precision_score(truth, scores), abs=1e-12)
+    assert found.values["fpr95"].value == pytest.approx(false[true >= 0.95].min(), abs=1e-12)
+    assert np.allclose(found.arrays["inside"], inside, atol=1e-12)
+    assert np.allclose(found.arrays["outside"], outside, atol=1e-12)
+    for value in found.values.values():
+        assert 0 <= value.low <= value.value <= value.high <= 1
+
+
+def test_test_images_that_are_likelier_score_one_and_the_sign_is_not_flipped(evaluation):
+    evaluation.readings["energy", "patches"] = evaluation.readings["energy", "test"].max() + 1 + torch.rand(30)
+    values = OutOfDistribution(set="patches").compute(evaluation).values
+    assert (values["auroc"].value, values["fpr95"].value, values["aupr"].value) == (1.0, 0.0, 1.0)
+    assert (values["auroc"].better, values["fpr95"].better) == ("higher", "lower")
+
+
+def test_sets_that_do_not_overlap_have_an_interval_all_the_same(evaluation):
+    """All resamples agree, which proves nothing: 30 pairs without a common image are 30 trials."""
+    evaluation.readings["energy", "patches"] = evaluation.readings["energy", "test"].max() + 1 + torch.rand(30)
+    values = OutOfDistribution(set="patches").compute(evaluation).values
+    assert values["auroc"][1:3] == wilson(30, 30)
+    assert values["fpr95"][1:3] == wilson(0, 30)
+    assert values["aupr"][1:3] == (None, None)
+
+
+def test_scores_that_say_nothing_give_one_half(evaluation):
+    for name, n in (("test", 40), ("patches", 30)):
+        evaluation.readings["energy", name] = torch.full((n,), 7.0)
+    assert OutOfDistribution(set="patches").compute(evaluation).values["auroc"].value == 0.5
+
+
+@pytest.mark.parametrize("wrong", [float("nan"), float("inf"), -float("inf")])
+@pytest.mark.parametrize("name", ["test", "patches"])
+def test_a_score_that_is_not_finite_is_never_ranked(evaluation, wrong, name):
+    evaluation.readings["energy", name][3] = wrong
+    with pytest.raises(Diverged, match=f"The score log-px of 1 of .* images of {name} is not finite"):
+        OutOfDistribution(set="patches").compute(evaluation)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_no_value_depends_on_the_order_of_images(evaluation_values, seed):
+    """Up to rounding, for sums are taken in another order."""
+    expected, shuffled = evaluation_values(None), evaluation_values(seed)
+    for label, value in expected.items():
+        assert np.allclose(value[:3], shuffled[label][:3], atol=1e-12)
+
+
+@pytest.fixture
+def evaluation_values(evaluation):
+    original = dict(evaluation.readings)
+
+    def values(seed):
+        evaluation.readings = dict(original)
+        if seed is not None:
+            for name, n in (("test", 40), ("patches", 30)):
+                order = torch.randperm(n, generator=torch.Generator().manual_seed(seed))
+                evaluation.readings["energy", name] = original["energy", name][order]
+        return OutOfDistribution(set="patches", resamples=50).compute(evaluation).values
+
+    return values
+
+
+def test_what_a_score_needs_and_reads():
+    def needs(score):
+        metric = OutOfDistribution(set="patches", score=score)
+        return metric.requires, metric.reads
+
+    assert needs("log-px") == ({"energy"}, {"energy"})
+    assert needs("max-py") == needs("energy") == needs("max-logit") == ({"logits"}, {"logits"})
+    assert needs("grad-norm") == ({"energy"}, {"grad-norm"})
+    assert needs("refinement") == ({"energy", "samples"}, {"energy"})
+
+
+def test_the_protocol_says_which_images_they_were(evaluation):
+    first = OutOfDistribution(set="patches").compute(evaluation).protocol
+    for part in ("score=log-px", "set=patches", "images=40", "outliers=30", "positive=in-distribution", "content="):
+        assert part in first
+    assert "steps" not in first
+    assert "steps=7" in OutOfDistribution(set="patches", score="refinement", steps=7).compute(evaluation).protocol
+    evaluation.sets["patches"] = pictures(30, 3)
+    assert OutOfDistribution(set="patches").compute(evaluation).protocol != first
+
+
+def test_a_set_that_is_missing_is_told_before_anything_is_scored(evaluation):
+    evaluation.readings = {}
+    with pytest.raises(Unavailable, match="no images named svhn"):
+        OutOfDistribution(set="svhn").compute(evaluation)
+
+
+@pytest.mark.parametrize(("options", "text"), [({"resamples": -1}, "resamples of ood"), ({"steps": 0}, "steps of ood")])
+def test_impossible_options(options, text):
+    with pytest.raises(SpecError, match=text):
+        OutOfDistribution(set="patches", **options)
+
+
+def test_the_resampled_statistics_of_all_images_are_the_values(evaluation):
+    metric = OutOfDistribution(set="patches", score="max-py")
+    found = metric.compute(evaluation)
+    whole = [np.arange(40)[None], np.arange(30)[None]]
+    for label, resampling in metric.resamplings(found.arrays).items():
+        assert resampling.sizes == (40, 30)
+        assert resampling.statistic(*whole)[0] == pytest.approx(found.values[label].value, abs=1e-9)

@@ -1,0 +1,69 @@
+"""Which images a figure shows: each once, found again by its index."""
+
+import numpy as np
+import pytest
+import torch
+
+from jembench.metrics.pictures import first_of_classes, in_rows, pictures, places, random_of_classes
+
+
+def numbered(n):
+    """Images that say which one they are."""
+    return torch.arange(n, dtype=torch.uint8).view(n, 1, 1, 1).expand(n, 1, 2, 2)
+
+
+def test_every_image_is_kept_once_and_a_grid_finds_it():
+    grids = {"a": np.array([[7, 3, -1]]), "b": np.array([[3], [9]])}
+    found = pictures(numbered(12), grids)
+    assert found["shown"].tolist() == [3, 7, 9]
+    assert found["images"][:, 0, 0, 0].tolist() == [3, 7, 9]
+    assert found["images"].dtype == np.uint8
+    assert found["a"].tolist() == [[1, 0, -1]]
+    for name, chosen in grids.items():
+        seen = np.where(found[name] < 0, -1, found["shown"][found[name]])
+        assert np.array_equal(seen, chosen)
+
+
+def test_a_grid_without_any_image_is_empty():
+    found = pictures(numbered(3), {"grid": np.full((2, 2), -1)})
+    assert found["images"].shape == (0, 1, 2, 2)
+    assert found["grid"].tolist() == [[-1, -1], [-1, -1]]
+
+
+def test_rows_are_filled_one_after_the_other():
+    assert in_rows(np.arange(12), 2).tolist() == [list(range(10)), [10, 11] + [-1] * 8]
+    assert in_rows(np.arange(12), 1).tolist() == [list(range(10))]
+    assert in_rows(np.arange(100)).shape == (10, 10)
+
+
+def test_the_first_of_each_class_come_in_the_order_given():
+    found = first_of_classes(np.array([4, 3, 2, 1, 0]), np.array([0, 2, 0, 0, 2]), 3)
+    assert [row[row >= 0].tolist() for row in found] == [[3, 2, 0], [], [4, 1]]
+
+
+def test_the_place_of_an_image_is_that_of_its_content():
+    images = torch.tensor([[1, 200], [2, 0], [1, 9], [0, 255]], dtype=torch.uint8).reshape(4, 1, 1, 2)
+    assert places(images).tolist() == [2, 3, 1, 0]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_random_images_are_of_their_class_and_do_not_depend_on_the_order(seed):
+    classes = np.arange(60) % 3
+    found = random_of_classes(numbered(60), classes, 4, torch.Generator().manual_seed(seed))
+    assert found.shape == (4, 10)
+    assert all((classes[row] == number).all() for number, row in enumerate(found[:3]))
+    assert len(np.unique(found[:3])) == 30
+    assert (found[3] == -1).all()
+    order = np.random.default_rng(seed).permutation(60)
+    shuffled = random_of_classes(numbered(60)[order], classes[order], 4, torch.Generator().manual_seed(seed))
+    assert np.array_equal(order[shuffled[:3]], found[:3])
+
+
+def test_every_image_of_a_class_is_chosen_equally_often():
+    chosen = [
+        random_of_classes(numbered(40), np.zeros(40, int), 1, torch.Generator().manual_seed(seed))
+        for seed in range(400)
+    ]
+    counts = np.bincount(np.concatenate(chosen).ravel(), minlength=40)
+    assert counts.sum() == 4000
+    assert abs(counts - 100).max() < 5 * (100 * 0.75) ** 0.5

@@ -1,0 +1,116 @@
+"""Which images are scored: options that contradict one another, and ids that never mean two things."""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jembench import registry
+from jembench.errors import SpecError
+from jembench.interfaces import KEPT, Samples, Source
+from jembench.metrics import factories
+from jembench.metrics.generation import generated
+from jembench.metrics.sample_protocol import SampleProtocol
+
+METRICS = ["is", "fid", "kid", "prc"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"steps": 5}, "steps=5 says how new chains are run, and source=kept runs none. Add source=fresh"),
+        ({"images": 5}, "images=5 says how new chains are run"),
+        ({"conditional": False}, "conditional=false says how new chains are run"),
+        ({"source": "fresh", "steps": 0}, "steps of new chains is 0; it must be at least 1"),
+        ({"source": "fresh", "images": 0}, "images of new chains is 0"),
+        ({"source": "fresh", "pooling": "five"}, "pooling=five is of the chains that training kept"),
+        ({"selection": "model", "top": 0.0}, "top is 0.0; it must be a share"),
+        ({"selection": "model", "top": -0.1}, "top is -0.1"),
+        ({"selection": "model", "top": 2.5}, "top is 2.5"),
+        ({"selection": "model", "top": float("nan")}, "top is nan"),
+        ({"selection": "model", "top": float("inf")}, "top is inf"),
+        ({"per_class": True}, "per_class=true keeps the most confident of each class: say whose"),
+        ({"top": 0.1}, "top=0.1 keeps the most confident images: say whose confidence"),
+        ({"selection": "features"}, "selection=features keeps the most confident images: say how many"),
+    ],
+)
+def test_options_without_meaning_or_effect_are_refused(options, message):
+    with pytest.raises(SpecError, match=message):
+        SampleProtocol(**options)
+
+
+@given(
+    top=st.one_of(st.floats(min_value=1e-9, max_value=1, exclude_max=True), st.integers(2, 300)),
+    n=st.integers(1, 300),
+)
+def test_top_is_a_share_or_a_number(top, n):
+    count = SampleProtocol(selection="model", top=top).count(n)
+    assert count == top if top > 1 else (count == 1 or abs(count - top * n) <= 0.5)
+    assert count >= 1
+
+
+def test_an_evaluation_is_asked_for_what_the_options_say():
+    assert SampleProtocol().wanted == KEPT
+    asked = SampleProtocol(source="fresh", steps=5, images=100, conditional=True)
+    assert asked.wanted == Source(chains="fresh", steps=5, images=100, conditional=True)
+    assert SampleProtocol(pooling="mean", selection="model", top=0.1).wanted == Source(pooling="mean")
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_every_metric_of_samples_has_all_the_options(name):
+    spec = f"{name}:images=100,selection=model,source=fresh,steps=5,top=0.1"
+    resolved = registry.resolve("metrics", spec)
+    assert str(resolved) == spec
+    metric = resolved.make()
+    assert metric.samples == SampleProtocol(images=100, selection="model", source="fresh", steps=5, top=0.1)
+    assert metric.requires == {"samples", "logits"}
+    assert registry.resolve("metrics", name).make().requires == {"samples"}
+
+
+def test_the_options_of_a_factory_are_its_own_and_those_of_samples():
+    assert list(inspect.signature(factories.inception_score).parameters) == [
+        *("features", "splits", "resamples"),
+        *("source", "steps", "images", "conditional", "pooling", "selection", "per_class", "top"),
+    ]
+    with pytest.raises(TypeError, match="stpes"):
+        factories.inception_score(stpes=5)
+
+
+def chosen():
+    """Every combination of options that is allowed."""
+    sources = [{"pooling": pooling} for pooling in ("one", "five", "mean")]
+    sources += [
+        {"source": "fresh", "steps": steps, "images": images, "conditional": conditional}
+        for steps, images, conditional in itertools.product((5, 50), (40, 60), (False, True))
+    ]
+    selections = [{}]
+    selections += [
+        {"selection": selection, "per_class": per_class, "top": top}
+        for selection, per_class, top in itertools.product(("model", "features"), (False, True), (0.1, 0.5, 6))
+    ]
+    return [SampleProtocol(**source, **selection) for source in sources for selection in selections]
+
+
+def test_an_id_says_which_images_are_scored_and_nothing_else(generation, fake):
+    class Model:
+        def logits(self, x):
+            return x.flatten(1)[:, :3] * 4
+
+    generation.model, generation.network = Model(), fake.Features(dimensions=13)
+    for seed, wanted in enumerate(dict.fromkeys(asked.wanted for asked in chosen())):
+        kind = "buffer" if wanted.chains == "kept" else f"chains:conditional={wanted.conditional},steps={wanted.steps}"
+        images = fake.images(300 if wanted.pooling == "five" else 60, seed)[: wanted.images]
+        generation.by_source[wanted] = Samples(images, None, kind)
+    meanings, images_of = {}, {}
+    for asked in chosen():
+        sample = generated(generation, "auto", asked)
+        name = sample.protocol("is", generation, splits=10)
+        meaning = asked.wanted, asked.selection, asked.per_class, sample.n
+        assert meanings.setdefault(name, meaning) == meaning
+        assert torch.equal(images_of.setdefault(name, sample.images), sample.images)
+    assert len(meanings) == len(set(meanings.values())) > 100

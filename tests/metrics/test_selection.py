@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jembench.errors import Unavailable
+from jembench.metrics.sample_protocol import SampleProtocol
+from jembench.metrics.selection import log_odds, selected
+
+
+def random_logits(n=200, classes=5, seed=0):
+    return 3 * torch.randn(n, classes, generator=torch.Generator().manual_seed(seed))
+
+
+def confidence_in_numpy(logits):
+    logits = logits.double().numpy()
+    p = np.exp(logits - logits.max(axis=1, keepdims=True))
+    return (p / p.sum(axis=1, keepdims=True)).max(axis=1)
+
+
+def test_the_log_odds_are_those_of_the_confidence():
+    p = confidence_in_numpy(random_logits())
+    np.testing.assert_allclose(log_odds(random_logits()).numpy(), np.log(p / (1 - p)), rtol=1e-10)
+
+
+def test_images_whose_confidence_rounds_to_one_are_told_apart():
+    logits = torch.tensor([[90.0, 0.0], [0.0, 100.0], [95.0, 0.0], [1000.0, -1000.0]])
+    assert confidence_in_numpy(logits).tolist() == [1.0] * 4
+    assert selected(SampleProtocol(selection="model", top=2), logits).tolist() == [1, 3]
+
+
+@given(top=st.one_of(st.floats(0.01, 0.99), st.integers(2, 200)), seed=st.integers(0, 20))
+def test_the_most_confident_are_kept_in_their_order(top, seed):
+    logits = random_logits(seed=seed)
+    asked = SampleProtocol(selection="features", top=top)
+    kept = selected(asked, logits).numpy()
+    expected = np.sort(np.argsort(-confidence_in_numpy(logits), kind="stable")[: asked.count(200)])
+    np.testing.assert_array_equal(kept, expected)
+
+
+@given(top=st.sampled_from([5, 14, 0.1, 0.3]), seed=st.integers(0, 20))
+def test_of_each_class_its_most_confident_are_kept(top, seed):
+    logits = random_logits(seed=seed)
+    asked = SampleProtocol(selection="model", top=top, per_class=True)
+    each, classes, confidence = asked.count(200) // 5, logits.argmax(1).numpy(), confidence_in_numpy(logits)
+    expected = [np.flatnonzero(classes == k)[np.argsort(-confidence[classes == k])[:each]] for k in range(5)]
+    assert selected(asked, logits).tolist() == sorted(np.concatenate(expected).tolist())
+
+
+def test_of_equals_the_first_are_kept():
+    assert selected(SampleProtocol(selection="model", top=3), torch.zeros(9, 4)).tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"top": 201}, "The 201 most confident images cannot be kept of 200. Lower top"),
+        ({"top": 4, "per_class": True}, "are 0 a class"),
+        ({"top": 199, "per_class": True}, r"39 a class, and the network that selects sees \d+ of class \d"),
+    ],
+)
+def test_more_than_there_are_is_refused(options, message):
+    with pytest.raises(Unavailable, match=message):
+        selected(SampleProtocol(selection="model", **options), random_logits())
+
+
+def test_a_class_that_the_network_never_sees_is_named():
+    with pytest.raises(Unavailable, match="sees 0 of class 2"):
+        selected(
+            SampleProtocol(selection="features", top=30, per_class=True),
+            random_logits() * torch.tensor([1, 1, 0, 1, 1]) - torch.tensor([0.0, 0, 99, 0, 0]),
+        )

@@ -1,0 +1,67 @@
+"""Shares in %, and how many classes a set of images is made of."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from scipy.stats import entropy
+
+from jembench.metrics.resampled import bootstrapped, highest_of
+from jembench.metrics.shares import class_resampling, effective_classes, share, share_resampling
+from jembench.stats import wilson
+
+COUNTS = arrays(np.int64, st.tuples(st.integers(1, 4), st.integers(2, 8)), elements=st.integers(0, 50)).filter(
+    lambda counts: counts.sum(axis=1).all()
+)
+
+
+@given(COUNTS)
+def test_the_effective_number_of_classes_is_exp_of_the_entropy(counts):
+    found = effective_classes(counts)
+    assert found == pytest.approx(np.exp(entropy(counts, axis=1)), abs=1e-12)
+    assert ((found > 1 - 1e-12) & (found < counts.shape[1] + 1e-12)).all()
+
+
+@pytest.mark.parametrize(
+    ("counts", "expected"), [([7, 0, 0, 0], 1), ([5, 5, 0, 0], 2), ([9, 9, 9, 9], 4), ([1, 1, 2, 0], 2 * 2**0.5)]
+)
+def test_classes_of_equal_size_count_fully_and_rare_ones_less(counts, expected):
+    assert effective_classes(np.array([counts])) == pytest.approx([expected])
+
+
+def test_resampled_classes_are_those_that_were_drawn():
+    classes = np.array([2, 0, 0, 1])
+    indices = np.array([[0, 0, 0, 0], [0, 1, 2, 3], [1, 2, 0, 0]])
+    expected = [1, np.exp(entropy([2, 1, 1])), 2]
+    assert class_resampling(classes, 3).statistic(indices) == pytest.approx(expected)
+
+
+def test_a_share_is_in_percent_with_wilsons_interval():
+    flags = np.arange(40) < 30
+    found, (low, high) = share(flags, "higher"), wilson(30, 40)
+    assert found == pytest.approx((75.0, 100 * low, 100 * high, 40, "%", "higher"))
+    assert share_resampling(flags).statistic(np.array([np.arange(40), np.zeros(40, int)])).tolist() == [75, 100]
+
+
+@given(
+    scores=arrays(np.int64, st.integers(1, 12), elements=st.integers(0, 5)),
+    n=st.integers(1, 12),
+    seed=st.integers(0, 99),
+)
+def test_the_highest_of_each_resample(scores, n, seed):
+    n = min(n, len(scores))
+    order = np.argsort(-scores, kind="stable")
+    indices = np.random.default_rng(seed).integers(len(scores), size=(5, len(scores)))
+    for row, chosen in zip(indices, highest_of(order, n)(indices), strict=True):
+        assert sorted(scores[chosen]) == sorted(scores[row])[-n:]
+        assert set(chosen) <= set(row)
+
+
+def test_a_bootstrapped_value_is_the_statistic_of_all():
+    resampling = class_resampling(np.repeat([0, 1, 2], [50, 30, 20]), 4)
+    found = bootstrapped(resampling, np.random.default_rng(0), 500, "classes", n=7)
+    assert found.value == pytest.approx(np.exp(entropy([5, 3, 2])))
+    assert 1 < found.low < found.value < found.high < 4
+    assert (found.n, found.unit) == (7, "classes")
+    assert bootstrapped(resampling, np.random.default_rng(0), 0)[1:4] == (None, None, 100)

@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from scipy.optimize import minimize_scalar
+from torch.nn import functional as F
+
+from jembench.errors import NotApplicable
+from jembench.metrics.temperature import HIGHEST, LOWEST, fit_temperature
+
+
+def made(n=200, sharper=1.0, seed=0):
+    """Logits whose own probabilities the labels follow, and then made sharper."""
+    generator = torch.Generator().manual_seed(seed)
+    logits = torch.randn(n, 3, generator=generator, dtype=torch.float64)
+    return sharper * logits, torch.multinomial(logits.softmax(1), 1, generator=generator)[:, 0]
+
+
+def test_the_temperature_is_the_best_of_a_grid():
+    logits, labels = made(sharper=3)
+    grid = np.exp(np.linspace(-2, 3, 5001))
+    losses = [F.cross_entropy(logits / t, labels).item() for t in grid]
+    found = fit_temperature(logits, labels)
+    assert found == pytest.approx(grid[np.argmin(losses)], rel=1e-3)  # its step
+    assert F.cross_entropy(logits / found, labels).item() <= min(losses)
+    assert found == pytest.approx(3, rel=0.3)
+
+
+@pytest.mark.parametrize("sharper", [0.1, 1, 20])
+def test_the_temperature_is_the_one_that_scipy_minimises_the_loss_by(sharper):
+    logits, labels = made(sharper=sharper)
+    best = minimize_scalar(
+        lambda log: F.cross_entropy(logits / np.exp(log), labels).item(),
+        bounds=np.log([LOWEST, HIGHEST]),
+        method="bounded",
+        options={"xatol": 1e-9},
+    )
+    assert fit_temperature(logits, labels) == pytest.approx(np.exp(best.x), rel=1e-6)
+
+
+def test_probabilities_that_are_the_frequencies_need_no_scaling():
+    logits = torch.tensor([0.5, 0.25, 0.25]).log().expand(4, 3)
+    assert fit_temperature(logits, torch.tensor([0, 0, 1, 2])) == pytest.approx(1, rel=1e-6)  # of float32 logits
+
+
+@given(st.floats(0.2, 5), st.integers(0, 20))
+def test_logits_that_are_multiplied_want_as_much_more_temperature(factor, seed):
+    logits, labels = made(50, seed=seed)
+    plain = fit_temperature(logits, labels)
+    assume(0.06 < plain < 15)
+    assert fit_temperature(factor * logits, labels) == pytest.approx(factor * plain, rel=1e-6)
+
+
+@pytest.mark.parametrize(("sign", "right"), [(1, 3), (-1, 0)])
+def test_where_all_or_none_are_right_no_temperature_is_the_likeliest(sign, right):
+    logits = sign * torch.eye(3, dtype=torch.float64)
+    with pytest.raises(NotApplicable, match=f"3 validation images, of which {right} are classified right"):
+        fit_temperature(logits, torch.arange(3))
+
+
+@pytest.mark.parametrize("offset", [0.0, 1000 / 3])
+def test_where_all_are_right_no_rounding_makes_up_a_temperature(offset):
+    logits = torch.randn(100, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    labels = logits.argmax(dim=1)
+    with pytest.raises(NotApplicable, match="100 validation images, of which 100 are classified right"):
+        fit_temperature(logits + offset, labels)
