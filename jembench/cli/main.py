@@ -26,6 +26,8 @@ COMMANDS = {
     ),
     "sample": Late("jembench.cli.sample:sample", "Draw images from a trained model as a PNG: a row for each class."),
     "report": Late("jembench.cli.report:report", "Print the table of a store again."),
+    "compare": Late("jembench.cli.compare:compare", "Compare two models of a store, image by image and seed by seed."),
+    "figures": Late("jembench.cli.figures:figures", "Draw what a store holds, each figure with its numbers as CSV."),
     "list": Late("jembench.cli.list_:list_", "List what is installed: models, datasets, suites and more."),
     "plugin": Late("jembench.cli.plugin:plugin", "Look after plugins."),
     "doctor": Late("jembench.cli.doctor:doctor", "Say what works on this machine, and what to do about the rest."),

@@ -6,7 +6,7 @@ Each also answers to an environment variable without the command's name: ``JEMBE
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -77,6 +77,12 @@ report_format = click.option(
     help="How results are printed. Progress goes to stderr.",
 )
 
+reference = click.option(
+    "--reference",
+    metavar="NAMES",
+    help="Published tables in place of the suite's own: jem-iclr2020/table1,later-work/hybrid; none for none.",
+)
+
 listing_format = click.option(
     "--format",
     type=click.Choice(["table", "json"]),
@@ -116,6 +122,13 @@ def seed_list(text: str) -> tuple[int, ...]:
     if not all(seed.isdecimal() for seed in seeds):
         raise SpecError(f"--seeds is {text!r}; it must be whole numbers with commas between them, for example 0,1,2.")
     return tuple(int(seed) for seed in seeds)
+
+
+def published_tables(names: str | None, of_suite: Sequence[str]) -> list[str]:
+    """The tables that ``--reference`` names, or those of the suite where it was not given."""
+    if names is None:
+        return list(of_suite)
+    return [] if names == "none" else [name.strip() for name in names.split(",")]
 
 
 def until(max_hours: float | None) -> float | None:

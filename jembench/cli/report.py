@@ -12,43 +12,86 @@ import click
 from jembench import spec
 from jembench import suite as suites
 from jembench.cli import options, show
+from jembench.errors import SpecError
 from jembench.outcome import Cell
-from jembench.store import Store
+from jembench.report import references
+from jembench.report.places import Places
+from jembench.store import Contents, Store
 
 EXAMPLES = options.examples(
-    "jembench report", "jembench report hybrid", "jembench report hybrid --format latex > table.tex"
+    "jembench report",
+    "jembench report hybrid",
+    "jembench report hybrid --format latex > table.tex",
+    "jembench report --claims",
 )
 
 
 @click.command("report", epilog=EXAMPLES)
 @click.argument("suite", metavar="[SUITE]", required=False)
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Show what `run --limit N` has evaluated.")
+@click.option("--claims", is_flag=True, help="Say which claims of the papers hold for what the store has.")
 @options.store
+@options.reference
 @options.report_format
 @click.pass_context
-def report(ctx: click.Context, suite: str | None, limit: int | None, store: Path, format: str) -> int:
+def report(
+    ctx: click.Context,
+    suite: str | None,
+    limit: int | None,
+    claims: bool,
+    store: Path,
+    reference: str | None,
+    format: str,
+) -> int:
     """Print the table of a store again.
 
-    Shows all that the store holds, or the metrics of SUITE with the published numbers below.
+    Shows all that the store holds, or the metrics of SUITE with the published numbers.
     """
+    if claims:
+        return _claims(Store(store), suite, limit, reference, format)
     chosen = suites.load(suite) if suite else None
-    contents = Store(store).contents()
-    for problem in contents.problems:
-        click.echo(f"Passed over: {problem}", err=True)
+    published = references.load(options.published_tables(reference, chosen.references if chosen else ()))
+    contents = read(Store(store))
     cells = newest(contents.cells)
     if chosen:
-        wanted = {spec.parse(metric).name for metric in chosen.metrics}
-        cells = [cell for cell in cells if spec.parse(cell.metric).name in wanted]
+        cells = [cell for cell in cells if spec.parse(cell.metric).name in chosen.metric_names]
     shown = [cell for cell in cells if cell.provenance.get("limit") == limit]
     if not shown:
         results = "such results" if contents.cells else "results"
-        click.echo(_nothing(store, suite, limit, results), err=format != "table")
+        click.echo(nothing(store, suite, limit, results), err=format != "table")
     for note in _left_out(cells, limit):
         click.echo(note, err=True)
     if shown or format != "table":
-        metrics = chosen.metrics if chosen else tuple(dict.fromkeys(cell.metric for cell in shown))
-        show.print_results(shown, metrics, chosen.reference if chosen else (), format)
+        parts = suites.parts_of(chosen, [cell.fit for cell in shown]) if chosen else [_everything(shown)]
+        show.print_results(shown, parts, published, format, suites.recipe_names(chosen) if chosen else {})
     return show.exit_code(ctx, shown)
+
+
+def _everything(cells: Sequence[Cell]) -> suites.Part:
+    """One part of all metrics, in the grids of any suite of which there is more than one place."""
+    metrics = tuple(dict.fromkeys(cell.metric for cell in cells))
+    grids = (grid for grid in suites.all_grids() if sum(map(bool, map(Places([grid]).of, metrics))) > 1)
+    return suites.Part("", metrics, tuple(grids))
+
+
+def _claims(store: Store, suite: str | None, limit: int | None, reference: str | None, format: str) -> int:
+    if suite is not None or reference is not None:
+        raise SpecError("--claims judges all that the store holds. Leave out the suite and --reference.")
+    from jembench.report import claims, claims_table, judging
+
+    cells = [cell for cell in newest(read(store).cells) if cell.provenance.get("limit") == limit]
+    place = "" if store.root == Path("runs") else str(store.root)
+    found = judging.judge(claims.load(), cells, lambda cell: store.read_arrays(cell.id, cell.metric), store=place)
+    show.print_findings(claims_table.findings(found), format)
+    return 0
+
+
+def read(store: Store) -> Contents:
+    """What a store holds; what cannot be read is told on stderr."""
+    contents = store.contents()
+    for problem in contents.problems:
+        click.echo(f"Passed over: {problem}", err=True)
+    return contents
 
 
 def newest(cells: Sequence[Cell]) -> list[Cell]:
@@ -61,7 +104,8 @@ def newest(cells: Sequence[Cell]) -> list[Cell]:
     return [cell for cell in cells if cell.id in kept]
 
 
-def _nothing(store: Path, suite: str | None, limit: int | None, results: str) -> str:
+def nothing(store: Path, suite: str | None, limit: int | None, results: str) -> str:
+    """What there is to do about a store without the results that were asked for."""
     place = "" if store == Path("runs") else f" --store {shlex.quote(str(store))}"
     subset = "" if limit is None else f" --limit {limit}"
     what = f"{store} holds no {results} yet" if store.is_dir() else f"There is no store {store} yet"

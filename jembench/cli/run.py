@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -12,7 +13,9 @@ from jembench import suite as suites
 from jembench.cli import options, show
 from jembench.cli.output import plugins_aside
 from jembench.cli.train import assist
+from jembench.crossing import Variant, bare_name
 from jembench.errors import SpecError
+from jembench.report import references
 from jembench.spec import split_list
 from jembench.store import Store
 from jembench.suite import Plan, Suite
@@ -35,7 +38,9 @@ EXAMPLES = options.examples(
     metavar="SPECS",
     help="Models in place of the suite's own: jem,baseline:norm=batch. A model of yours is mypackage.zoo:build.",
 )
-@click.option("--metrics", metavar="SPECS", help="Metrics in place of the suite's own: accuracy,ece:bins=15.")
+@click.option(
+    "--metrics", metavar="SPECS", help="Metrics in place of the suite's own and of its grids: accuracy,ece:bins=15."
+)
 @click.option(
     "--dataset",
     metavar="SPECS",
@@ -54,6 +59,7 @@ EXAMPLES = options.examples(
 @options.store
 @click.option("--executor", metavar="NAME", default="local", show_default=True, help="Where the work is done.")
 @click.option("--dry-run", is_flag=True, help="Print what would be done and what it costs, and do nothing.")
+@options.reference
 @options.report_format
 @click.pass_context
 def run(
@@ -72,6 +78,7 @@ def run(
     store: Path,
     executor: str,
     dry_run: bool,
+    reference: str | None,
     format: str,
 ) -> int:
     """Train and evaluate models on a suite and print the table.
@@ -82,6 +89,7 @@ def run(
     place = Store(store)
     with plugins_aside():
         chosen = choose(suites.load(suite), models=models, metrics=metrics, datasets=dataset, seeds=seeds)
+        published = references.load(options.published_tables(reference, chosen.references))
         plan = suites.make_plan(chosen, recipe=recipe, settings=settings, limit=limit)
         company = placement(devices)
         for fit in plan.fits:
@@ -100,18 +108,37 @@ def run(
     if dry_run:
         show.plan(plan, place, format)
         return 0
-    return show.results(ctx, plan, place, format)
+    return show.results(ctx, plan, place, published, format)
 
 
 def choose(suite: Suite, *, models: str | None, metrics: str | None, datasets: str | None, seeds: str | None) -> Suite:
-    """The suite with the command line's choices in place of its own."""
+    """The suite, or each that it includes, with the command line's choices in place of its own.
+
+    Metrics take the place of grids too. Of variants with models of their own, those are left that are also asked for.
+    """
+    if suite.included:
+        included = (
+            choose(one, models=models, metrics=metrics, datasets=datasets, seeds=seeds) for one in suite.included
+        )
+        return dataclasses.replace(suite, included=tuple(included))
     return dataclasses.replace(
         suite,
         models=suite.models if models is None else tuple(split_list(models)),
         metrics=suite.metrics if metrics is None else tuple(split_list(metrics)),
+        grid=suite.grid if metrics is None else (),
         datasets=suite.datasets if datasets is None else tuple(split_list(datasets)),
         seeds=suite.seeds if seeds is None else options.seed_list(seeds),
+        variant=suite.variant if models is None else _of_models(suite.variant, split_list(models)),
     )
+
+
+def _of_models(variants: Sequence[Variant], models: Sequence[str]) -> tuple[Variant, ...]:
+    names = {bare_name(model) for model in models}
+    found = (
+        dataclasses.replace(variant, models=tuple(model for model in variant.models if bare_name(model) in names))
+        for variant in variants
+    )
+    return tuple(new for old, new in zip(variants, found, strict=True) if new.models or not old.models)
 
 
 def _carry_out(plan: Plan, store: Store, executor: str, here: Joined, until: float | None) -> None:

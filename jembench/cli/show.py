@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from jembench import spec
 from jembench.cli import suggest
 from jembench.cli.output import print_json, print_table
 from jembench.errors import SpecError
 from jembench.outcome import Cell
-from jembench.report import references, table
+from jembench.report import table
+from jembench.report.references import PublishedTable
 from jembench.store import Store
-from jembench.suite import CellPlan, Plan
+from jembench.suite import CellPlan, Part, Plan
+
+if TYPE_CHECKING:
+    from jembench.report.findings import Findings
 
 PICTURES = 3
 """So many are named one by one."""
+
+NAMED = 3
+"""So many of one metric under different options are named one by one."""
 
 
 def unfinished(plan: Plan, store: Store) -> list[CellPlan]:
@@ -27,15 +36,14 @@ def unfinished(plan: Plan, store: Store) -> list[CellPlan]:
 # --- results ----------------------------------------------------------------------------------------------------------
 
 
-def results(ctx: click.Context, plan: Plan, store: Store, format: str) -> int:
-    """Print the table of a plan's cells, and where everything lies.
+def results(ctx: click.Context, plan: Plan, store: Store, published: Sequence[PublishedTable], format: str) -> int:
+    """Print the tables of a plan's cells, and where everything lies.
 
     Returns:
         the exit code.
     """
     cells = [found for cell in plan.cells if (found := store.read_cell(cell.id, cell.name))]
-    metrics = list(dict.fromkeys(str(cell.metric) for cell in plan.cells))
-    print_results(cells, metrics, plan.suite.reference, format)
+    print_results(cells, plan.parts, published, format, plan.recipe_names)
     if format == "table":
         click.echo()
         for name, text in _whereabouts(ctx, plan, store, cells):
@@ -43,9 +51,15 @@ def results(ctx: click.Context, plan: Plan, store: Store, format: str) -> int:
     return exit_code(ctx, cells)
 
 
-def print_results(cells: Sequence[Cell], metrics: Sequence[str], reference: Sequence[str], format: str) -> None:
-    """Print one table of cells, in a format of ``jembench.report``, with the published numbers below it."""
-    built = table.build(cells, metrics=metrics, published=references.load(reference))
+def print_results(
+    cells: Sequence[Cell],
+    parts: Sequence[Part],
+    published: Sequence[PublishedTable],
+    format: str,
+    recipe_names: Mapping[str, str] | None = None,
+) -> None:
+    """Print the tables of some cells, in a format of ``jembench.report``, with the published numbers."""
+    built = table.build(cells, parts=parts, published=published, recipe_names=recipe_names)
     if format == "table":
         from rich.console import Console
 
@@ -56,6 +70,20 @@ def print_results(cells: Sequence[Cell], metrics: Sequence[str], reference: Sequ
         from jembench.report.render import render
 
         click.echo(render(built, format), nl=False)  # type: ignore[arg-type]  # click has checked the format
+
+
+def print_findings(findings: Findings, format: str) -> None:
+    """Print grids, or what programs and papers read of them, in a format of ``jembench.report``."""
+    if format == "table":
+        from rich.console import Console
+
+        from jembench.report import terminal
+
+        terminal.show_grids(findings.grids, Console())
+    else:
+        from jembench.report.findings import render
+
+        click.echo(render(findings, format), nl=False)  # type: ignore[arg-type]  # click has checked the format
 
 
 def exit_code(ctx: click.Context, cells: Iterable[Cell]) -> int:
@@ -85,7 +113,7 @@ def _whereabouts(ctx: click.Context, plan: Plan, store: Store, cells: Sequence[C
         )
         lines.append(("", suggest.again(ctx, debug=True)))
     else:
-        following = [suggest.again(ctx, seeds="0,1,2")] if len(plan.suite.seeds) == 1 else []
+        following = [suggest.again(ctx, seeds="0,1,2")] if len({fit.seed for fit in plan.fits}) == 1 else []
         following += [suggest.sample(ctx, fit) for fit in drawn[:1]]
         following.append(suggest.report(ctx, plan.suite.name))
         lines += [("next", command) for command in following]
@@ -167,4 +195,15 @@ def _measuring(row: dict[str, Any]) -> str:
         reasons.setdefault(reason, []).append(metric)
     parts = [("to do", row["to_do"], ""), ("done", row["done"], "")]
     parts += [("N/A", metrics, f" ({reason})") for reason, metrics in reasons.items()]
-    return "\n".join(f"{state}: {', '.join(metrics)}{reason}" for state, metrics, reason in parts if metrics)
+    return "\n".join(f"{state}: {', '.join(_counted(metrics))}{reason}" for state, metrics, reason in parts if metrics)
+
+
+def _counted(metrics: Sequence[str]) -> list[str]:
+    """The metrics; those of a grid, one metric under many options, as ``42 of ood``."""
+    counts = Counter(spec.parse(metric).name for metric in metrics)
+    texts = (
+        f"{counts[name]} of {name}" if counts[name] > NAMED else metric
+        for metric in metrics
+        for name in [spec.parse(metric).name]
+    )
+    return list(dict.fromkeys(texts))

@@ -10,6 +10,7 @@ from dataclasses import asdict
 from typing import Any
 
 from jembench.outcome import encode
+from jembench.report.references import PublishedColumn
 from jembench.report.table import Column, Entry, Row, Table
 
 SCHEMA = 1
@@ -70,8 +71,14 @@ def _row(row: Row, columns: tuple[Column, ...]) -> dict[str, Any]:
         "recipe": row.recipe,
         "seeds": row.seeds,
         "notes": row.notes,
-        "values": [_value(entry, column) for entry, column in zip(row.entries, columns, strict=True)],
+        "values": [_value(entry, column) for entry, column in _asked_for(row, columns)],
     }
+
+
+def _asked_for(row: Row, columns: tuple[Column, ...]) -> Iterator[tuple[Entry, Column]]:
+    """A row's entries but for those that no part of the suite asks for."""
+    found = zip(row.entries, columns, strict=True)
+    return ((entry, column) for entry, column in found if entry.status != "not asked for")
 
 
 def _value(entry: Entry, column: Column) -> dict[str, Any]:
@@ -80,7 +87,7 @@ def _value(entry: Entry, column: Column) -> dict[str, Any]:
 
 def _measured_lines(table: Table) -> Iterator[dict[str, Any]]:
     for row in table.rows:
-        for entry, column in zip(row.entries, table.columns, strict=True):
+        for entry, column in _asked_for(row, table.columns):
             yield {
                 "kind": "measured",
                 "model": row.model,
@@ -102,9 +109,14 @@ def _published_lines(table: Table) -> Iterator[dict[str, Any]]:
                     "model": row.model,
                     "printed_as": row.label,
                     "dataset": row.dataset,
-                    **columns[label]._asdict(),
+                    **_of_column(columns[label]),
                     "status": "ok",
                     "value": value,
+                    "protocol": row.protocols.get(label, ""),
                     "source": row.source,
                     "notes": "; ".join(filter(None, (row.note, published.note))),
                 }
+
+
+def _of_column(column: PublishedColumn) -> dict[str, Any]:
+    return {"label": column.label, "unit": column.unit, "better": column.better}

@@ -2,8 +2,11 @@ r"""Tables as LaTeX, with the rules of ``booktabs``: paste them behind ``\usepac
 
 from __future__ import annotations
 
-from jembench.report.layout import Footnote, Grid, Heading, Text, grids
+from collections.abc import Iterable
+
+from jembench.report.layout import grids
 from jembench.report.table import Table
+from jembench.report.text import Footnote, Grid, Heading, Text
 
 _ESCAPES = str.maketrans(
     {
@@ -34,7 +37,12 @@ _ESCAPES = str.maketrans(
 
 def render(table: Table) -> str:
     """A ``table`` environment for our results and for each published table, footnotes below the rules."""
-    return "\n\n".join(_grid(grid) for grid in grids(table)) + "\n"
+    return of_grids(grids(table))
+
+
+def of_grids(found: Iterable[Grid]) -> str:
+    """The same for grids of any kind."""
+    return "\n\n".join(map(_grid, found)) + "\n"
 
 
 def _grid(grid: Grid) -> str:
@@ -59,7 +67,8 @@ def _line(texts: list[str]) -> str:
 
 
 def _heading(heading: Heading) -> str:
-    return _escape(f"{heading.label} ({heading.detail})" if heading.detail else heading.label)
+    label = f"{heading.label} ({heading.detail})" if heading.detail else heading.label
+    return _escape(label) + _superscript(", ".join(heading.marks))
 
 
 def _text(text: Text) -> str:

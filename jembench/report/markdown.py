@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
-from jembench.report.layout import Footnote, Grid, Heading, Text, grids
+from jembench.report.layout import grids
 from jembench.report.table import Table
+from jembench.report.text import Footnote, Grid, Heading, Text
 
 
 def render(table: Table) -> str:
     """A heading, a table and a list of footnotes for our results and for each published table."""
-    return "\n\n".join(_grid(grid) for grid in grids(table)) + "\n"
+    return of_grids(grids(table))
+
+
+def of_grids(found: Iterable[Grid]) -> str:
+    """The same for grids of any kind."""
+    return "\n\n".join(map(_grid, found)) + "\n"
 
 
 def _grid(grid: Grid) -> str:
@@ -28,7 +35,8 @@ def _grid(grid: Grid) -> str:
 
 
 def _heading(heading: Heading) -> str:
-    return _escape(f"{heading.label} ({heading.detail})" if heading.detail else heading.label)
+    label = f"{heading.label} ({heading.detail})" if heading.detail else heading.label
+    return _escape(label) + _superscript(", ".join(heading.marks))
 
 
 def _text(text: Text) -> str:

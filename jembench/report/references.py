@@ -6,14 +6,16 @@ described at the head of ``jem-iclr2020.toml``.
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.resources.abc import Traversable
 from typing import Any, Literal, NamedTuple, get_args
 
 from jembench import packages
 from jembench.errors import PluginError, SpecError
+from jembench.spec import Spec, format_value
 
 Standing = Literal["published", "as quoted"]
 Better = Literal["higher", "lower", ""]
@@ -25,6 +27,7 @@ class PublishedColumn(NamedTuple):
     label: str
     unit: str
     better: Better
+    value: str = ""  # the label of ours that it corresponds to, "auroc"; "": no metric of ours gives it
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -38,6 +41,7 @@ class PublishedRow:
     source: str  # authors, venue, table
     status: Standing  # "as quoted": read in another text than the paper
     note: str = ""
+    protocols: Mapping[str, str] = field(default_factory=dict)  # label -> what is known of the protocol, as an id
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -94,8 +98,8 @@ def read(stem: str, file: Traversable) -> list[PublishedTable]:
 
 
 def _table(stem: str, table: Mapping[str, Any], paper: Mapping[str, Any]) -> PublishedTable:
-    _only(table, {"name", "where", "dataset", "note", "columns", "rows"})
-    columns = tuple(_column(column) for column in table["columns"])
+    _only(table, {"name", "where", "dataset", "note", "protocol", "columns", "rows"})
+    columns = tuple(_column(column, table) for column in table["columns"])
     return PublishedTable(
         id=f"{stem}/{table['name']}",
         title=paper["title"],
@@ -106,26 +110,58 @@ def _table(stem: str, table: Mapping[str, Any], paper: Mapping[str, Any]) -> Pub
     )
 
 
-def _column(column: Mapping[str, Any]) -> PublishedColumn:
-    _only(column, {"label", "unit", "better"})
-    return PublishedColumn(column["label"], column.get("unit", ""), _one_of(Better, column.get("better", "")))
+def _column(column: Mapping[str, Any], table: Mapping[str, Any]) -> PublishedColumn:
+    _only(column, {"label", "unit", "better", "protocol"})
+    stated = _stated(column, table)
+    value = "" if stated is None else stated.get("value", stated.get("metric", column["label"]))
+    return PublishedColumn(column["label"], column.get("unit", ""), _one_of(Better, column.get("better", "")), value)
 
 
 def _row(
     row: Mapping[str, Any], table: Mapping[str, Any], paper: Mapping[str, Any], columns: Sequence[PublishedColumn]
 ) -> PublishedRow:
     labels = [column.label for column in columns]
-    _only(row, {"model", "label", "dataset", "where", "cite", "note", *labels})
+    _only(row, {"model", "label", "dataset", "where", "cite", "note", "protocol", *labels})
     cite, where = row.get("cite", paper["cite"]), row.get("where", table["where"])
+    dataset, printed = row.get("dataset", table["dataset"]), [label for label in labels if label in row]
     return PublishedRow(
         model=row["model"],
         label=row["label"],
-        dataset=row.get("dataset", table["dataset"]),
-        values={label: float(row[label]) for label in labels if label in row},
+        dataset=dataset,
+        values={label: float(row[label]) for label in printed},
         source=f"{cite}, {where}" if where else cite,
         status=_one_of(Standing, paper["status"]),
         note=row.get("note", ""),
+        protocols=_protocols(row, table, dataset, printed),
     )
+
+
+def _protocols(row: Mapping[str, Any], table: Mapping[str, Any], dataset: str, labels: Sequence[str]) -> dict[str, str]:
+    """What the table, the column and the row say together of the protocol of each value that is ours too."""
+    of_row = _only(row.get("protocol", {}), set(labels))
+    found = {}
+    for column in table["columns"]:
+        label, stated = column["label"], _stated(column, table)
+        if label not in labels or stated is None:
+            continue
+        parts = {"data": re.sub(r"[^a-z0-9]", "", dataset.lower()), **stated, **of_row.get(label, {})}
+        metric = parts.pop("metric", label)
+        parts.pop("value", None)
+        found[label] = str(Spec(metric, tuple(sorted((key, _text(key, value)) for key, value in parts.items()))))
+    return found
+
+
+def _stated(column: Mapping[str, Any], table: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The protocol of a column, as far as it is that of all its values; None if no metric of ours gives them."""
+    if "protocol" not in column and "protocol" not in table:
+        return None
+    return {**table.get("protocol", {}), **column.get("protocol", {})}
+
+
+def _text(key: str, value: Any) -> str:
+    if not isinstance(value, str | int | float):
+        raise ValueError(f"{key} of a protocol is {value!r}, and must be text, a number, true or false")
+    return value if isinstance(value, str) else format_value(value)
 
 
 def _only(table: Mapping[str, Any], known: set[str]) -> Mapping[str, Any]:

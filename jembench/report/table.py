@@ -1,23 +1,27 @@
 """From cells to a table: a row a model, a column a value; seeds are summarised, gaps are explained.
 
 Legend: a row is one model x dataset x recipe, over all its seeds; an entry is what stands in a row under a column.
+The table is flat, and says besides which of its columns belong together: :mod:`jembench.report.sections` reads that.
 """
 
 from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
 
 from jembench import spec
+from jembench.crossing import compares_with_itself
 from jembench.errors import SpecError
 from jembench.interfaces import Value
 from jembench.outcome import Cell, Outcome
+from jembench.report.places import Places
 from jembench.report.references import PublishedTable
+from jembench.suite import Part
 
-EntryStatus = Literal["ok", "na", "failed", "not run"]
+EntryStatus = Literal["ok", "na", "failed", "not run", "not asked for"]
 
 
 class Column(NamedTuple):
@@ -60,32 +64,83 @@ class Row:
     entries: tuple[Entry, ...]  # one a column
     notes: tuple[str, ...] = ()  # what else a reader must know of these fits
 
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """What a part of a plan knows it by."""
+        return self.model, self.dataset, self.recipe
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Table:
-    """Our results, and the published numbers to be shown below them."""
+    """Our results, and the published numbers to be shown beside or below them."""
 
     columns: tuple[Column, ...]
     rows: tuple[Row, ...]
+    parts: tuple[Part, ...]
     published: tuple[PublishedTable, ...] = ()
+    recipe_names: Mapping[str, str] = field(default_factory=dict)  # the label of a variant's recipe -> the variant
 
 
-def build(cells: Iterable[Cell], *, metrics: Sequence[str] = (), published: Sequence[PublishedTable] = ()) -> Table:
+def build(
+    cells: Iterable[Cell],
+    *,
+    metrics: Sequence[str] = (),
+    parts: Sequence[Part] = (),
+    published: Sequence[PublishedTable] = (),
+    recipe_names: Mapping[str, str] | None = None,
+) -> Table:
     """Lay out cells as a table.
 
     Args:
         cells: in the order in which their models shall appear.
         metrics: canonical specs, in the order of the columns; metrics that only the cells name follow.
+        parts: what belongs together, each with metrics of its own, in place of ``metrics``.
         published: the reference tables to show.
+        recipe_names: what to call a recipe, given by its label, where the table is for human eyes.
     """
     cells = list(cells)
-    order = dict.fromkeys([*metrics, *(cell.metric for cell in cells)])
+    parts = [_completed(part, cells) for part in parts] or [Part("", _and_those_of(metrics, cells), ())]
+    order = dict.fromkeys(metric for part in parts for metric in (*part.metrics, *_of_grids(part, cells)))
     columns = tuple(column for metric in order for column in _columns(metric, cells))
     groups: dict[tuple[str, str, str], list[Cell]] = {}
     for cell in cells:
         groups.setdefault((cell.fit.model, cell.fit.dataset, cell.fit.recipe), []).append(cell)
-    rows = [_row(group, columns) for group in groups.values()]
-    return Table(columns=columns, rows=_mark_incomparable(rows, columns), published=tuple(published))
+    rows = [_row(group, columns, parts) for group in groups.values()]
+    return Table(
+        columns=columns,
+        rows=_mark_incomparable(rows, columns),
+        parts=tuple(parts),
+        published=tuple(published),
+        recipe_names=recipe_names or {},
+    )
+
+
+def _and_those_of(metrics: Sequence[str], cells: Sequence[Cell]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys([*metrics, *(cell.metric for cell in cells)]))
+
+
+def _completed(part: Part, cells: Sequence[Cell]) -> Part:
+    """The part with what the cells hold of its metrics under other options, where a fit has none under its own.
+
+    ``run --set ece.bins=15`` measures another metric than the suite's, in its place; what a grid of any suite has
+    measured stands there.
+    """
+    names, places = {spec.parse(metric).name for metric in part.metrics}, Places(part.grids)
+    as_asked = {(cell.fit.id, spec.parse(cell.metric).name) for cell in cells if cell.metric in part.metrics}
+    others = [
+        cell
+        for cell in cells
+        if (name := spec.parse(cell.metric).name) in names
+        and (cell.fit.id, name) not in as_asked
+        and not any(places.of(cell.metric))
+    ]
+    return part._replace(metrics=_and_those_of(part.metrics, others))
+
+
+def _of_grids(part: Part, cells: Sequence[Cell]) -> list[str]:
+    places = Places(part.grids)
+    asked_for = [] if part.rows is None else places.metrics
+    return [*asked_for, *(cell.metric for cell in cells if any(places.of(cell.metric)))]
 
 
 def _columns(metric: str, cells: Sequence[Cell]) -> list[Column]:
@@ -98,17 +153,32 @@ def _columns(metric: str, cells: Sequence[Cell]) -> list[Column]:
     ]
 
 
-def _row(cells: Sequence[Cell], columns: Sequence[Column]) -> Row:
+def _row(cells: Sequence[Cell], columns: Sequence[Column], parts: Sequence[Part]) -> Row:
     fit = cells[0].fit
     seeds = tuple(sorted({cell.fit.seed for cell in cells}))
-    return Row(
-        model=fit.model,
-        dataset=fit.dataset,
-        recipe=fit.recipe,
-        seeds=seeds,
-        entries=tuple(_entry([cell for cell in cells if cell.metric == c.metric], c, seeds) for c in columns),
-        notes=_interventions(cells, seeds),
+    of_metric: dict[str, list[Cell]] = {}
+    for cell in cells:
+        of_metric.setdefault(cell.metric, []).append(cell)
+    row = Row(model=fit.model, dataset=fit.dataset, recipe=fit.recipe, seeds=seeds, entries=())
+    asked = {metric for part in parts for metric in _asked(part, row)} | of_metric.keys()
+    entries = (
+        _entry(of_metric.get(column.metric, []), column, seeds) if column.metric in asked else NOT_ASKED_FOR
+        for column in columns
     )
+    return replace(row, entries=tuple(entries), notes=_interventions(cells, seeds))
+
+
+NOT_ASKED_FOR = Entry(status="not asked for")
+
+
+def _asked(part: Part, row: Row) -> list[str]:
+    """The metrics that a part asks for of a row, as they are planned."""
+    if part.rows is None:
+        return list(part.metrics)
+    if row.key not in part.rows:
+        return []
+    of_grids = (metric for grid in part.grids if grid.covers(row.dataset) for metric in Places([grid]).metrics)
+    return [metric for metric in (*part.metrics, *of_grids) if not compares_with_itself(metric, row.dataset)]
 
 
 def _interventions(cells: Sequence[Cell], seeds: Sequence[int]) -> tuple[str, ...]:

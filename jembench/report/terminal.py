@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Literal
 
 from rich import box
@@ -9,8 +10,9 @@ from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text as RichText
 
-from jembench.report.layout import Footnote, Grid, Heading, Text, grids
+from jembench.report.layout import grids
 from jembench.report.table import Table
+from jembench.report.text import Footnote, Grid, Heading, Text
 
 _SUPERSCRIPT = str.maketrans("0123456789,", "⁰¹²³⁴⁵⁶⁷⁸⁹˒")
 _NAMES_AT_MOST = 34  # of the terminal's columns, for what identifies a row
@@ -19,8 +21,13 @@ Interval = Literal["beside", "below"]
 
 
 def show(table: Table, console: Console) -> None:
-    """Print our results, then the published ones."""
-    for grid in grids(table):
+    """Print our results, then the published numbers that do not stand beside them."""
+    show_grids(grids(table), console)
+
+
+def show_grids(found: Iterable[Grid], console: Console) -> None:
+    """Print grids one below the other."""
+    for grid in found:
         console.print()
         console.print(RichText(grid.title, style="bold"))
         console.print()
@@ -67,6 +74,7 @@ def _rich(grid: Grid, columns: list[int], interval: Interval) -> RichTable:
 
 def _heading(heading: Heading) -> RichText:
     text = RichText(heading.label, style="bold")
+    text.append(_superscript(",".join(heading.marks)), style="not bold yellow")
     return text.append(f"\n{heading.detail}", style="not bold dim") if heading.detail else text
 
 

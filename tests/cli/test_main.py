@@ -19,7 +19,7 @@ OPTIONS = {
     (): {"--debug", "--version", "--help"},
     ("run",): {
         *("--models", "--metrics", "--dataset", "--seeds", "--recipe", "--set", "--limit", "--device", "--store"),
-        *("--devices", "--max-hours", "--executor", "--dry-run", "--format", "--help"),
+        *("--devices", "--max-hours", "--executor", "--dry-run", "--reference", "--format", "--help"),
     },
     ("train",): {
         *("--dataset", "--recipe", "--set", "--seed", "--device", "--devices", "--max-hours", "--store", "--help"),
@@ -29,7 +29,12 @@ OPTIONS = {
         *("--dataset", "--recipe", "--set", "--seed", "--steps", "--columns", "--output", "--device", "--store"),
         "--help",
     },
-    ("report",): {"--limit", "--store", "--format", "--help"},
+    ("report",): {"--limit", "--claims", "--store", "--reference", "--format", "--help"},
+    ("compare",): {
+        *("--dataset", "--recipe", "--recipe-b", "--metrics", "--seeds", "--limit", "--resamples", "--store"),
+        *("--format", "--help"),
+    },
+    ("figures",): {"--limit", "--output", "--format", "--store", "--help"},
     ("list",): {"--format", "--help"},
     ("plugin",): {"--help"},
     ("plugin", "list"): {"--format", "--help"},
@@ -74,7 +79,8 @@ def test_option_names_are_frozen(path):
 
 
 def test_commands_are_frozen():
-    assert list(entry.COMMANDS) == ["run", "train", "estimate", "sample", "report", "list", "plugin", "doctor"]
+    commands = "run train estimate sample report compare figures list plugin doctor"
+    assert list(entry.COMMANDS) == commands.split()
 
 
 @pytest.mark.parametrize("name", [path[0] for path in OPTIONS if len(path) == 1])
@@ -151,8 +157,8 @@ def test_an_unknown_command_is_answered_with_the_nearest_and_all(jembench):
     done = jembench("docter")
     assert (done.code, done.out) == (2, "")
     assert done.err == (
-        "Error: There is no command named 'docter'. Nearest: doctor, train. Known: doctor, estimate, list, plugin, "
-        "report, run, sample, train. `jembench --help` says what each one is.\n"
+        "Error: There is no command named 'docter'. Nearest: doctor, train, compare. Known: compare, doctor, "
+        "estimate, figures, list, plugin, report, run, sample, train. `jembench --help` says what each one is.\n"
     )
 
 

@@ -27,7 +27,7 @@ REFUSED = {
     "empty models": (["hybrid", "--models", ""], ["nothing to run", "without models"]),
     "import path": (["hybrid", "--models", "nothing_here:build"], ["No module named 'nothing_here'", "Check the path"]),
     "metric": (["hybrid", "--metrics", "acuracy"], ["no metric named 'acuracy'", "`jembench list metrics`"]),
-    "option of a metric": (["hybrid", "--metrics", "ece:bin=3"], ["no option of ece named 'bin'", "Nearest: bins."]),
+    "option of a metric": (["hybrid", "--metrics", "ece:bin=3"], ["no option of ece named 'bin'", "Nearest: bins,"]),
     "setting of a metric": (["hybrid", "--set", "ece.bins=x"], ["bins of ece is 'x'", "a whole number"]),
     "dataset": (["hybrid", "--dataset", "digit"], ["no dataset named 'digit'", "`jembench list datasets`"]),
     "recipe": (["hybrid", "--recipe", "papers"], ["no recipe named 'papers'", "Nearest: paper", "list recipes`"]),

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from jembench import packages
+from jembench import packages, spec
 from jembench.errors import PluginError, SpecError
 from jembench.report import references
 
@@ -107,6 +107,54 @@ def test_an_unknown_name_is_answered_with_the_known(name):
         references.load([name])
 
 
+@pytest.mark.parametrize(
+    ("name", "row", "label", "protocol"),
+    [
+        ("jem-iclr2020/table1", 0, "accuracy", "accuracy:data=cifar10,images=10000,split=test"),
+        ("jem-iclr2020/accuracies", 0, "accuracy", "accuracy:data=svhn,images=26032,split=test"),
+        ("jem-iclr2020/figure4", 1, "ece", "ece:bins=20,data=cifar100,images=10000,split=test"),
+        (
+            "jem-iclr2020/table7-max-py",
+            3,
+            "constant",
+            "ood:data=cifar10,images=10000,score=max-py,set=constant:value=0,split=test",
+        ),
+        (
+            "reproduction-wrn28-2/table6",
+            1,
+            "is",
+            "is:data=cifar10,features=inception-2015-12-05,images=100,implementation=barratt-sharma,selection=none,"
+            "source=chains:steps=10",
+        ),
+        ("reproduction-wrn28-2/figure2", 0, "ece", "ece:data=cifar10"),  # nothing else is told
+    ],
+)
+def test_a_protocol_is_put_together_of_table_column_and_row(name, row, label, protocol):
+    assert references.load([name])[0].rows[row].protocols[label] == protocol
+
+
+def test_a_column_names_the_value_of_ours_that_it_is():
+    assert {column.value for column in references.load(["jem-iclr2020/table7-log-px"])[0].columns} == {"auroc"}
+    assert [column.value for column in references.load(["jem-iclr2020/table6"])[0].columns] == ["is"] * 3 + ["fid"] * 3
+    assert {column.value for column in references.load(["jem-iclr2020/table4"])[0].columns} == {""}
+
+
+def test_every_protocol_is_of_a_metric_that_there_is_and_of_parts_that_it_has():
+    """A misspelt part would keep a number from ever standing beside ours, in silence."""
+    parts = {
+        "accuracy": {"split", "images"},
+        "ece": {"split", "images", "bins"},
+        "ood": {"split", "images", "score", "set"},
+        "fid": {"features", "implementation", "reference"},
+        "is": {"features", "images", "implementation", "per_class", "pooling", "selection", "source", "top"},
+    }
+    for table in everything().values():
+        for row in table.rows:
+            assert row.protocols.keys() <= row.values.keys()
+            for protocol in map(spec.parse, row.protocols.values()):
+                assert dict(protocol.arguments).keys() <= parts[protocol.name] | {"data"}, (table.id, row.label)
+
+
 GOOD = """
 [paper]
 title = "T"
@@ -132,6 +180,8 @@ rows = [{ model = "m", label = "M", ece = 1.5 }]
         ("ece = 1.5", "ece = []", "must be a string or a real number"),
         ('better = "lower"', 'better = "less"', "'less' is not one of"),
         ("[[table]]", "[[table]", "line 7"),
+        ("ece = 1.5", "ece = 1.5, protocol = { fid = {} }", "fid is no field of a table that may hold ece"),
+        ("[[table]]", "[[table]]\nprotocol = { bins = [] }", "bins of a protocol is []"),
     ],
 )
 def test_a_file_that_cannot_be_used_says_why(tmp_path: Path, monkeypatch, old, new, problem):

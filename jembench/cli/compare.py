@@ -1,0 +1,107 @@
+"""``jembench compare``: two models of a store side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import click
+
+from jembench import spec
+from jembench.cli import options, show
+from jembench.cli.report import newest, nothing, read
+from jembench.errors import SpecError, unknown
+from jembench.outcome import Cell
+from jembench.store import Store
+from jembench.subjects import Pair, find_pair, matching, subjects
+
+EXAMPLES = options.examples(
+    "jembench compare jem baseline",
+    "jembench compare jem baseline:norm=batch --metrics accuracy,ece",
+    "jembench compare jem jem --recipe digits+chains.conditional=true --recipe-b digits",
+)
+
+
+@click.command("compare", epilog=EXAMPLES)
+@click.argument("a")
+@click.argument("b")
+@click.option("--dataset", metavar="SPEC", help="The dataset. By default the one that both were measured on.")
+@click.option("--recipe", metavar="LABEL", help="The recipe of both, as `jembench report` names it.")
+@click.option("--recipe-b", metavar="LABEL", help="The recipe of B, where it is another than that of A.")
+@click.option(
+    "--metrics", metavar="LIST", help="Only these: accuracy,ood:set=interp; a bare name means all its options."
+)
+@click.option("--seeds", metavar="LIST", help="Only these seeds: 0,1,2. By default all that both have.")
+@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Compare what `run --limit N` has evaluated.")
+@click.option(
+    "--resamples",
+    type=click.IntRange(min=1),
+    metavar="R",
+    default=10_000,
+    show_default=True,
+    help="Of the bootstrap. No p value is below 1 / (R + 1).",
+)
+@options.store
+@options.report_format
+def compare(
+    a: str,
+    b: str,
+    dataset: str | None,
+    recipe: str | None,
+    recipe_b: str | None,
+    metrics: str | None,
+    seeds: str | None,
+    limit: int | None,
+    resamples: int,
+    store: Path,
+    format: str,
+) -> None:
+    """Compare two models of a store, image by image and seed by seed.
+
+    Nothing is trained or evaluated. A and B are models as `jembench report` shows them; a bare name will do where it
+    means one model. Every value that both have under one protocol gets the interval of its difference and a verdict.
+    """
+    from jembench.comparison import compare as compared
+    from jembench.report.comparison_table import findings
+
+    place = Store(store)
+    cells = _cells(place, limit, seeds)
+    pair = find_pair(subjects(cells), a, b, dataset=dataset, recipe=recipe, recipe_b=recipe_b)
+    if metrics is not None:
+        pair = _only(pair, metrics)
+    show.print_findings(
+        findings(compared(pair, lambda cell: place.read_arrays(cell.id, cell.metric), resamples)), format
+    )
+
+
+def _cells(store: Store, limit: int | None, seeds: str | None) -> list[Cell]:
+    contents = read(store)
+    wanted = None if seeds is None else options.seed_list(seeds)
+    found = [
+        cell
+        for cell in newest(contents.cells)
+        if cell.provenance.get("limit") == limit and (wanted is None or cell.fit.seed in wanted)
+    ]
+    if not found:
+        raise SpecError(nothing(store.root, None, limit, "such results" if contents.cells else "results"))
+    return found
+
+
+def _only(pair: Pair, metrics: str) -> Pair:
+    """The pair with some of its metrics.
+
+    Raises:
+        SpecError: for a metric that neither was measured by.
+    """
+    known = list(dict.fromkeys(cell.metric for subject in pair for cell in subject.cells))
+    wanted = {metric for text in spec.split_list(metrics) for metric in _matching(text, known)}
+    a, b = (subject._replace(cells=tuple(c for c in subject.cells if c.metric in wanted)) for subject in pair)
+    return Pair(a, b)
+
+
+def _matching(text: str, known: Sequence[str]) -> Iterable[str]:
+    found = matching("metrics", text, known)
+    if not found:
+        names = {spec.parse(metric).name for metric in known}
+        raise unknown("metric in the store, of these models,", text, names, "jembench list metrics")
+    return found

@@ -1,0 +1,131 @@
+"""``jembench figures``: draw what a store holds."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, get_args
+
+import click
+
+from jembench import spec
+from jembench import suite as suites
+from jembench.cli import options
+from jembench.cli.report import newest, nothing
+from jembench.errors import SpecError, StoreError
+from jembench.files import write_atomically
+from jembench.outcome import Cell
+from jembench.report.figures.drawing import Format
+from jembench.store import Store
+
+if TYPE_CHECKING:
+    from jembench.report.figures.drawing import Planned
+
+EXAMPLES = options.examples(
+    "jembench figures", "jembench figures ood --output paper/figures", "jembench figures --format png"
+)
+
+
+@click.command("figures", epilog=EXAMPLES)
+@click.argument("suite", metavar="[SUITE]", required=False)
+@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Draw what `run --limit N` has evaluated.")
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path),
+    metavar="FOLDER",
+    help="Where to write. By default figures/ in the store.",
+)
+@click.option(
+    "--format",
+    "formats",
+    default="png,svg",
+    show_default=True,
+    metavar="LIST",
+    help="The formats of the pictures: png, svg or both.",
+)
+@options.store
+@click.pass_context
+def figures(
+    ctx: click.Context, suite: str | None, limit: int | None, output: Path | None, formats: str, store: Path
+) -> int:
+    """Draw what a store holds, each figure with its numbers as CSV.
+
+    Draws all that the store has figures for, or the metrics of SUITE. No model is asked anything: a figure that is
+    missing is of a metric that was not run.
+    """
+    wanted = _formats(formats)
+    place = Store(store)
+    contents = place.contents()
+    passed_over = _PassedOver(ctx.obj.debug)
+    for problem in contents.problems:
+        passed_over(problem)
+    written = 0
+    for planned in _planned(_chosen(contents.cells, suite, limit), place, passed_over):
+        for path in _drawn(planned, wanted, output or store / "figures", passed_over):
+            click.echo(path)
+            written += 1
+    if not written and not passed_over.count:
+        click.echo(nothing(store, suite, limit, "results that have figures"))
+    return int(passed_over.count > 0)
+
+
+@dataclass
+class _PassedOver:
+    """Tells, in a line each, what could not be read or drawn."""
+
+    debug: bool
+    count: int = 0
+
+    def __call__(self, problem: str) -> None:
+        self.count += 1
+        if self.debug and sys.exc_info()[0]:
+            traceback.print_exc()
+        click.echo(f"Passed over: {problem}", err=True)
+
+
+def _formats(text: str) -> list[Format]:
+    known = get_args(Format)
+    asked = list(dict.fromkeys(part.strip() for part in text.split(",")))
+    if not set(asked) <= set(known):
+        raise SpecError(f"--format is {text!r}; it must be {' or '.join(known)}, or both with a comma between them.")
+    return [format for format in known if format in asked]
+
+
+def _chosen(cells: Sequence[Cell], suite: str | None, limit: int | None) -> list[Cell]:
+    found = [cell for cell in newest(cells) if cell.provenance.get("limit") == limit]
+    if suite is None:
+        return found
+    wanted = suites.load(suite).metric_names
+    return [cell for cell in found if spec.parse(cell.metric).name in wanted]
+
+
+def _planned(cells: Sequence[Cell], store: Store, passed_over: _PassedOver) -> Iterable[Planned]:
+    from jembench.report.figures.catalogue import figures
+
+    return figures(cells, lambda cell: store.read_arrays(cell.id, cell.metric), store.fit_folder, passed_over)
+
+
+def _drawn(planned: Planned, formats: Sequence[Format], folder: Path, passed_over: _PassedOver) -> Iterable[Path]:
+    """Draw and write one figure. One that cannot be drawn stops no other."""
+    from jembench.report.figures.drawing import render
+
+    try:
+        files = render(planned, formats)
+    except Exception as error:
+        cause = " ".join(f"{type(error).__name__}: {error}".split())
+        passed_over(f"the figure {planned.stem} cannot be drawn: {cause}")
+        return
+    for name, content in files.items():
+        _write(folder / name, content)
+        yield folder / name
+
+
+def _write(path: Path, content: bytes) -> None:
+    try:
+        write_atomically(path, lambda stream: stream.write(content))
+    except StoreError as error:
+        cause = error.__cause__.strerror if isinstance(error.__cause__, OSError) else error
+        raise SpecError(f"Cannot write the figure {path}: {cause}. Choose another folder with --output.") from error

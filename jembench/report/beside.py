@@ -1,0 +1,183 @@
+"""Which published numbers stand beside ours, and why the others do not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from jembench.report.protocols import Compared, Difference, compare, in_words
+from jembench.report.references import PublishedRow, PublishedTable
+from jembench.report.table import Table
+
+
+class Beside(NamedTuple):
+    """A published row, as far as its numbers and ours mean the same."""
+
+    row: PublishedRow
+    table: PublishedTable
+    dataset: str  # spec of ours
+    values: Mapping[int, float]  # by columns of the flat table
+    tacit: tuple[str, ...]  # parts of our protocols that are not stated there
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Left:
+    """What stays in a published table: the values that no column of ours means the same by."""
+
+    table: PublishedTable
+    rows: tuple[PublishedRow, ...]
+    columns: tuple[int, ...]
+    moved: frozenset[tuple[int, str]]  # (row, label) of values that stand beside ours
+    reasons: tuple[str, ...]  # why the others cannot be compared, in words
+
+
+class Placed(NamedTuple):
+    """Every published number in its place."""
+
+    beside: tuple[Beside, ...]
+    left: tuple[Left, ...]
+
+
+class _Ours(NamedTuple):
+    """What we measured in one column on one dataset, under one protocol or several."""
+
+    column: int
+    dataset: str
+    protocols: tuple[str, ...]
+
+
+def place(table: Table, shown: Iterable[int]) -> Placed:
+    """Sort the published numbers of a table into those beside ours and those that stay where they are.
+
+    Args:
+        table: ours, with the published tables.
+        shown: the columns of ours beside which a number can stand.
+    """
+    ours = _ours(table, sorted(shown))
+    beside: list[Beside] = []
+    left: list[Left] = []
+    for published in table.published:
+        moved: set[tuple[int, str]] = set()
+        for number, row in enumerate(published.rows):
+            found = _of_row(row, published, table, ours)
+            beside += found.rows
+            moved |= {(number, label) for label in found.labels}
+        if any((n, label) not in moved for n, row in enumerate(published.rows) for label in row.values):
+            left.append(_left(published, moved, table, ours))
+    return Placed(tuple(beside), tuple(left))
+
+
+def _ours(table: Table, shown: Sequence[int]) -> list[_Ours]:
+    found: dict[tuple[int, str], dict[str, None]] = {}
+    for index in shown:
+        for row in table.rows:
+            if row.entries[index].status == "ok":
+                found.setdefault((index, row.dataset), {})[row.entries[index].protocol] = None
+    return [_Ours(index, dataset, tuple(protocols)) for (index, dataset), protocols in found.items()]
+
+
+class _Moved(NamedTuple):
+    rows: list[Beside]
+    labels: set[str]
+
+
+def _of_row(row: PublishedRow, published: PublishedTable, table: Table, ours: Sequence[_Ours]) -> _Moved:
+    by_dataset: dict[str, dict[int, float]] = {}
+    tacit: dict[str, dict[str, None]] = {}
+    labels: set[str] = set()
+    for column in published.columns:
+        if column.label not in row.protocols:
+            continue
+        for one in ours:
+            of_ours = table.columns[one.column]
+            compared = [compare(row.protocols[column.label], protocol) for protocol in one.protocols]
+            if (of_ours.label, of_ours.unit) == (column.value, column.unit) and all(map(_agree, compared)):
+                by_dataset.setdefault(one.dataset, {})[one.column] = row.values[column.label]
+                tacit.setdefault(one.dataset, {}).update(dict.fromkeys(t for c in compared if c for t in c.tacit))
+                labels.add(column.label)
+    found = [Beside(row, published, data, values, tuple(tacit[data])) for data, values in by_dataset.items()]
+    return _Moved(found, labels)
+
+
+def _agree(compared: Compared | None) -> bool:
+    return compared is not None and not compared.differences
+
+
+# --- what is left -----------------------------------------------------------------------------------------------------
+
+
+def _left(published: PublishedTable, moved: set[tuple[int, str]], table: Table, ours: Sequence[_Ours]) -> Left:
+    staying = {
+        (number, label)
+        for number, row in enumerate(published.rows)
+        for label in row.values
+        if (number, label) not in moved
+    }
+    labels = {label for _, label in staying}
+    staying_rows = {
+        column.label: [row for n, row in enumerate(published.rows) if (n, column.label) in staying]
+        for column in published.columns
+        if column.label in labels
+    }
+    kept = sorted({number for number, _ in staying})
+    return Left(
+        table=published,
+        rows=tuple(published.rows[number] for number in kept),
+        columns=tuple(index for index, column in enumerate(published.columns) if column.label in labels),
+        moved=frozenset((kept.index(number), label) for number, label in moved if number in kept and label in labels),
+        reasons=tuple(_sentences({label: _reasons(label, rows, ours) for label, rows in staying_rows.items()})),
+    )
+
+
+def _reasons(label: str, rows: Sequence[PublishedRow], ours: Sequence[_Ours]) -> list[str]:
+    """Why the numbers of a column cannot stand beside ours: how each differs from what it is nearest to of ours."""
+    differences: list[Difference] = []
+    others: dict[str, None] = {}
+    for row in rows:
+        protocol = row.protocols.get(label)
+        nearest = _nearest(protocol, ours) if protocol else None
+        if protocol is None:
+            others["no metric here gives such a number"] = None
+        elif nearest is None:
+            others[_NOT_MEASURED] = None
+        elif not nearest:
+            others["ours are of several protocols"] = None
+        else:
+            asked_for = [d for d in nearest if d.ours != _ANOTHER or d.published is None]
+            others |= {} if asked_for == nearest else {_NOT_MEASURED: None}
+            differences += (d._replace(published=row.dataset) if d.part == "data" else d for d in asked_for)
+    return [*in_words(differences), *others]
+
+
+_NOT_MEASURED = "not measured here"
+_ANOTHER = "another"
+"""What ours is called where there are several that are as near, none of which is the one."""
+
+
+def _nearest(protocol: str, ours: Sequence[_Ours]) -> list[Difference] | None:
+    """What is different from those of ours that it is nearest to; None if we have nothing of the metric."""
+    compared = [compare(protocol, own) for one in ours for own in one.protocols]
+    found = [one.differences for one in compared if one is not None]
+    if not found:
+        return None
+    fewest = min(map(len, found))
+    together: dict[tuple[str, str | None], set[str | None]] = {}
+    for part, published, own in (d for differences in found if len(differences) == fewest for d in differences):
+        together.setdefault((part, published), set()).add(own)
+    return [
+        Difference(part, published, *(own if len(own) == 1 else {_ANOTHER}))
+        for (part, published), own in together.items()
+    ]
+
+
+def _sentences(reasons: Mapping[str, Sequence[str]]) -> list[str]:
+    """What holds for every column, then what is peculiar to some."""
+    compared = [texts for texts in reasons.values() if texts != [_NOT_MEASURED]] or list(reasons.values())
+    common = [text for text in compared[0] if all(text in texts for texts in compared)]
+    grouped: dict[tuple[str, ...], list[str]] = {}
+    for label, texts in reasons.items():
+        if peculiar := tuple(text for text in texts if text not in common):
+            grouped.setdefault(peculiar, []).append(label)
+    peculiarities = [f"{', '.join(labels)}: {'; '.join(texts)}" for texts, labels in grouped.items()]
+    return [*(["; ".join(common)] if common else []), *peculiarities]

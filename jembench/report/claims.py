@@ -1,0 +1,147 @@
+"""What the papers claim, from the TOML files in ``claims/`` of every suite package.
+
+A file is one paper. The layout is described at the head of ``jem-iclr2020.toml``.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib.resources.abc import Traversable
+from typing import Any, Literal, NamedTuple
+
+from jembench import packages
+from jembench.errors import PluginError
+
+ANY = "*"
+Direction = Literal["higher", "lower"]
+
+
+class Recipes(NamedTuple):
+    """The recipe of a claim's model and that of what it is compared with; ``*`` stands for the same text in both."""
+
+    own: str = ANY
+    other: str = ANY
+
+    def other_of(self, label: str) -> str | None:
+        """The recipe that belongs to one of ours; None if ours is not meant."""
+        head, star, tail = self.own.partition(ANY)
+        if not star:
+            return self.other if label == head else None
+        if len(label) < len(head) + len(tail) or not (label.startswith(head) and label.endswith(tail)):
+            return None
+        return self.other.replace(ANY, label[len(head) : len(label) - len(tail)])
+
+
+class Paper(NamedTuple):
+    """Who claims it."""
+
+    title: str
+    cite: str  # authors, venue
+    url: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Claim:
+    """That one value is higher, or lower, than another."""
+
+    id: str  # "jem-iclr2020/calibrated"
+    paper: Paper
+    text: str
+    where: str  # in the paper: "Table 1"
+    metric: str = ""  # spec; "": nothing can measure it
+    label: str = ""  # of the metric's values; "": its only one
+    direction: Direction = "higher"
+    model: str = ""  # a component's name
+    than: str | float = ""  # another's, or a number
+    than_metric: str = ""  # spec; "": the same
+    alike: tuple[str, ...] = ()  # parts of the protocol that must be the same under both metrics
+    within: float = 0.0  # how far on the other side the value may lie
+    each: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # option of the metrics -> values
+    recipes: tuple[Recipes, ...] = (Recipes(),)
+    measure: tuple[str, ...] = ()  # commands
+    unmeasured: str = ""  # why nothing can measure it
+
+    @property
+    def margin(self) -> float:
+        """The difference at which it starts to hold is minus this."""
+        return self.within if self.direction == "higher" else -self.within
+
+    @property
+    def models(self) -> list[str]:
+        """The components that it is about."""
+        return [self.model] if isinstance(self.than, float) or self.than == self.model else [self.model, self.than]
+
+
+def load() -> list[Claim]:
+    """Every claim of every paper.
+
+    Raises:
+        PluginError: for a file that is not of the layout.
+    """
+    return [claim for stem, file in sorted(packages.files("claims").items()) for claim in read(stem, file)]
+
+
+def read(stem: str, file: Traversable) -> list[Claim]:
+    """The claims of one file.
+
+    Raises:
+        PluginError: if the file is not of the layout; the message says where.
+    """
+    try:
+        data = tomllib.loads(file.read_text(encoding="utf-8"))
+        _only(data, {"paper", "claim"}, "the file")
+        _only(data["paper"], set(Paper._fields), "paper")
+        paper = Paper(*(data["paper"][name] for name in Paper._fields))
+        return [_claim(stem, claim, paper) for claim in data["claim"]]
+    except KeyError as error:
+        problem = f"the field {error} is missing"
+    except (tomllib.TOMLDecodeError, TypeError, ValueError) as error:
+        problem = str(error)
+    raise PluginError(
+        f"The file of claims {file} cannot be used: {problem}. Mend it, or tell the author of its package."
+    )
+
+
+_WORDS = {"id", "text", "where"}
+_MEASURED = {"metric", "label", "than", "than_metric", "alike", "within", "each", "recipes", "measure"}
+
+
+def _claim(stem: str, claim: Mapping[str, Any], paper: Paper) -> Claim:
+    words = {"id": f"{stem}/{claim['id']}", "text": claim["text"], "where": claim["where"]}
+    if "unmeasured" in claim:
+        _only(claim, {*_WORDS, "unmeasured"}, claim["id"])
+        return Claim(paper=paper, **words, unmeasured=claim["unmeasured"])
+    direction = _direction(claim)
+    _only(claim, {*_WORDS, *_MEASURED, direction}, claim["id"])
+    model, than = claim[direction], claim.get("than")
+    if than is None and "than_metric" not in claim:
+        raise ValueError(f"{claim['id']} has neither than nor than_metric: nothing to be {direction} than")
+    return Claim(
+        paper=paper,
+        **words,
+        metric=claim["metric"],
+        label=claim.get("label", ""),
+        direction=direction,
+        model=model,
+        than=model if than is None else than if isinstance(than, str) else float(than),
+        than_metric=claim.get("than_metric", ""),
+        alike=tuple(claim.get("alike", ())),
+        within=float(claim.get("within", 0)),
+        each={option: tuple(map(str, values)) for option, values in claim.get("each", {}).items()},
+        recipes=tuple(Recipes(*pair) for pair in claim.get("recipes", [[ANY, ANY]])),
+        measure=tuple(claim["measure"]),
+    )
+
+
+def _direction(claim: Mapping[str, Any]) -> Direction:
+    if ("higher" in claim) == ("lower" in claim):
+        raise ValueError(f"{claim['id']} must have one of higher and lower")
+    return "higher" if "higher" in claim else "lower"
+
+
+def _only(table: Mapping[str, Any], known: set[str], where: str) -> None:
+    unknown = sorted(table.keys() - known)
+    if unknown:
+        raise ValueError(f"{', '.join(unknown)} is no field of {where}, which may hold {', '.join(sorted(known))}")

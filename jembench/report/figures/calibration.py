@@ -1,0 +1,159 @@
+"""Reliability diagrams: is a model right as often as it is confident?
+
+Guo et al. (2017), arXiv:1706.04599, Figure 1; Grathwohl et al. (2020), arXiv:1912.03263, Figure 4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from jembench.interfaces import Value
+from jembench.metrics.binning import Reliability, reliability
+from jembench.report.figures import names, style
+from jembench.report.figures.drawing import Drawing, Planned
+from jembench.report.figures.grouping import grouped
+from jembench.report.figures.results import Result, Subject
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+_BARS: dict[str, Any] = {"align": "edge", "linewidth": 0.5}
+
+
+class Calibration(NamedTuple):
+    """How far the confidences of one model can be believed."""
+
+    model: str
+    scaling: str  # of the confidences; "none"
+    bins: Reliability
+    ece: Value  # in %
+
+    def __str__(self) -> str:
+        return self.model if self.scaling == "none" else f"{self.model}, {self.scaling} scaling"
+
+
+def plan(results: list[Result]) -> Iterator[Planned]:
+    """A diagram for each model, before and after scaling, and one that compares the models of a dataset."""
+    for result in results:
+        yield Planned(names.stem(result.named("reliability"), [result.fit], result.limit), partial(_diagram_of, result))
+    for group in grouped(results, _peers):
+        if len(group) > 1:
+            figure = group[0].named("reliability-compared", without=("scaling",))
+            stem = names.stem(figure, [result.fit for result in group], group[0].limit)
+            yield Planned(stem, partial(_comparison_of, group))
+
+
+def _peers(result: Result) -> tuple[object, ...]:
+    same = tuple(result.protocol.get(part) for part in ("split", "images", "bins", "data_noise"))
+    return result.fit.dataset, result.fit.seed, result.limit, same
+
+
+def _calibration_of(result: Result) -> Calibration:
+    confidence, correct = result.arrays["confidence"], result.arrays["correct"].astype(bool)
+    return Calibration(
+        names.model_of(result.fit),
+        result.options.get("scaling", "none"),
+        reliability(confidence, correct, int(result.protocol["bins"])),
+        next(iter(result.values.values())),
+    )
+
+
+def _diagram_of(result: Result) -> Drawing:
+    calibration = _calibration_of(result)
+    return diagram(f"{calibration} on {result.fit.dataset}, seed {result.fit.seed}", calibration)
+
+
+def _comparison_of(results: Sequence[Result]) -> Drawing:
+    fit = results[0].fit
+    return comparison(f"{fit.dataset}, seed {fit.seed}", [_calibration_of(result) for result in results])
+
+
+def diagram(title: str, calibration: Calibration) -> Drawing:
+    """Accuracy in each bin of confidence with its gap to the mean confidence; below, how many images are in each."""
+    figure = style.new_figure(style.COLUMN, 4.1, f"{title}\nECE {_in_percent(calibration.ece)}")
+    above, below = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
+    bins = calibration.bins
+    _draw_gaps(above, bins)
+    above.set_ylabel("accuracy")
+    below.bar(bins.edges[:-1], bins.counts, np.diff(bins.edges), color=style.BLUE, edgecolor=style.BLACK, **_BARS)
+    below.set_yscale("log")
+    below.set_ylim(0.5, 2 * bins.counts.sum())
+    below.yaxis.set_major_formatter("{x:g}")
+    below.set_ylabel("images")
+    below.set_xlabel("confidence")
+    style.legend_below(figure, above, columns=2)
+    return Drawing(figure, _rows(calibration))
+
+
+def comparison(title: str, calibrations: Sequence[Calibration]) -> Drawing:
+    """A panel for each model and scaling: accuracy in each bin of confidence, with its gap to the mean confidence."""
+    models = list(dict.fromkeys(calibration.model for calibration in calibrations))
+    ordered = sorted(calibrations, key=lambda calibration: models.index(calibration.model))
+    columns = 4 if len(ordered) == 4 else min(3, len(ordered))
+    lines = -(-len(ordered) // columns)
+    figure = style.new_figure(style.PAGE, 0.7 + lines * (0.3 + style.PAGE / columns), title)
+    panels = style.panels(figure, len(ordered), columns, sharex=True, sharey=True)
+    for axes, calibration in zip(panels, ordered, strict=True):
+        _draw_gaps(axes, calibration.bins)
+        axes.set_aspect("equal")
+        name = style.wrapped(str(calibration), style.PAGE / columns - 0.2)
+        axes.set_title(f"{name}\nECE {_in_percent(calibration.ece)}", fontsize=7)
+    for axes in panels[-columns:]:
+        axes.set_xlabel("confidence")
+    for axes in panels[::columns]:
+        axes.set_ylabel("accuracy")
+    style.legend_below(figure, panels[0], columns=2)
+    return Drawing(figure, [row for calibration in ordered for row in _rows(calibration)])
+
+
+def _draw_gaps(axes: Axes, bins: Reliability) -> None:
+    filled = bins.counts > 0
+    left, width = bins.edges[:-1][filled], np.diff(bins.edges)[filled]
+    accuracy, confidence = bins.accuracy[filled], bins.confidence[filled]
+    axes.bar(left, accuracy, width, color=style.SKY, edgecolor=style.BLACK, label="accuracy", **_BARS)
+    gap: dict[str, Any] = {
+        "bottom": np.minimum(accuracy, confidence),
+        "facecolor": "none",
+        "edgecolor": style.VERMILLION,
+    }
+    label = "gap to mean confidence"
+    axes.bar(left, np.abs(accuracy - confidence), width, hatch="/////", label=label, **gap, **_BARS)
+    _diagonal(axes)
+
+
+def _diagonal(axes: Axes) -> None:
+    axes.plot([0, 1], [0, 1], color=style.BLACK, linestyle=":", linewidth=style.HAIR)
+    axes.set_xlim(-0.01, 1.01)
+    axes.set_ylim(-0.01, 1.01)
+
+
+def _in_percent(value: Value) -> str:
+    if value.low is None or value.high is None:
+        return f"{value.value:.2f} %"
+    return f"{value.value:.2f} % [{value.low:.2f}, {value.high:.2f}]"
+
+
+def _rows(calibration: Calibration) -> list[dict[str, Any]]:
+    bins = calibration.bins
+    ece = calibration.ece
+    of_all = {
+        "model": calibration.model,
+        "scaling": calibration.scaling,
+        "ece": ece.value,
+        "ece_low": ece.low,
+        "ece_high": ece.high,
+    }
+    columns = (bins.edges[:-1], bins.edges[1:], bins.counts, bins.accuracy, bins.confidence)
+    fields = ("bin_low", "bin_high", "count", "accuracy", "confidence")
+    return [
+        {**of_all, **dict(zip(fields, values, strict=True))}
+        for values in zip(*(column.tolist() for column in columns), strict=True)
+    ]
+
+
+ECE = Subject(metric="ece", shapes={"confidence": "N", "correct": "N"}, plan=plan)

@@ -1,0 +1,86 @@
+"""Which figures a store's results give."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from jembench.errors import StoreError
+from jembench.outcome import Cell, FitKey
+from jembench.report.figures import (
+    ages,
+    calibration,
+    density,
+    detection,
+    energies,
+    generation,
+    neighbours,
+    samples,
+    seeds,
+)
+from jembench.report.figures.drawing import Planned
+from jembench.report.figures.results import Arrays, Result, load
+from jembench.training.picture import History
+
+SUBJECTS = (
+    calibration.ECE,
+    detection.OOD,
+    samples.CLASSES,
+    samples.CONFIDENT,
+    density.DENSITY,
+    ages.AGES,
+    neighbours.NEIGHBOURS,
+    *generation.SUBJECTS,
+)
+
+
+def figures(
+    cells: Sequence[Cell],
+    read: Callable[[Cell], Arrays],
+    folder_of: Callable[[FitKey], Path],
+    passed_over: Callable[[str], None],
+) -> Iterator[Planned]:
+    """Every figure of the cells, each under a name of its own.
+
+    Args:
+        cells: of any metrics; those of metrics without figures are of no effect.
+        read: gives the arrays of a cell, or raises StoreError.
+        folder_of: where a trained model lies.
+        passed_over: is told of what is damaged, a sentence each.
+    """
+    taken: set[str] = set()
+    for planned in _all(cells, read, folder_of, passed_over):
+        stem, number = planned.stem, 1
+        while stem in taken:
+            number += 1
+            stem = f"{planned.stem}-{number}"
+        taken.add(stem)
+        yield planned._replace(stem=stem)
+
+
+def _all(
+    cells: Sequence[Cell],
+    read: Callable[[Cell], Arrays],
+    folder_of: Callable[[FitKey], Path],
+    passed_over: Callable[[str], None],
+) -> Iterator[Planned]:
+    for subject in SUBJECTS:
+        results: list[Result] = []
+        for result in load(subject, cells, read):
+            if isinstance(result, str):
+                passed_over(result)
+            else:
+                results.append(result)
+        yield from subject.plan(results)
+    yield from energies.plan(_histories(cells, folder_of, passed_over))
+    yield from seeds.plan(cells)
+
+
+def _histories(
+    cells: Sequence[Cell], folder_of: Callable[[FitKey], Path], passed_over: Callable[[str], None]
+) -> Iterator[tuple[FitKey, History]]:
+    for fit in {cell.fit.id: cell.fit for cell in cells}.values():
+        try:
+            yield fit, energies.read_history(folder_of(fit) / "history.csv")
+        except StoreError as error:
+            passed_over(str(error))

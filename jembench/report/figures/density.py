@@ -1,0 +1,137 @@
+"""What a model takes to be likely: log p(x) by class, and the images at either end.
+
+Grathwohl et al. (2020), arXiv:1912.03263, Figures 8, 10, 11 and 13.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from jembench.report.figures import histograms, names, style
+from jembench.report.figures.drawing import Drawing, Planned
+from jembench.report.figures.images import Panel, grids
+from jembench.report.figures.results import Arrays, Result, Subject
+
+
+def plan(results: list[Result]) -> Iterator[Planned]:
+    """For each model its extremes and, where there are labels, what is to be said of each class."""
+    for result in results:
+        kinds = {"log-density-extremes": extremes}
+        if "labels" in result.arrays:
+            kinds |= {"log-density-by-class": by_class, "log-density-top": make_up}
+        if "highest" in result.arrays:
+            kinds["log-density-images"] = images_of_classes
+        for figure, draw in kinds.items():
+            stem = names.stem(result.named(figure), [result.fit], result.limit)
+            yield Planned(stem, partial(draw, names.title_of(result.fit), result.arrays))
+
+
+def by_class(title: str, arrays: Arrays) -> Drawing:
+    """A histogram of log p(x) for each class, one above the other on one scale."""
+    scores, labels = arrays["log-px"], arrays["labels"]
+    classes = np.unique(labels).tolist()
+    edges = histograms.edges_of(scores)
+    counts = np.stack([histograms.counts_in(edges, scores[labels == number]) for number in classes])
+    medians = [float(np.median(scores[labels == number])) for number in classes]
+    share = counts / counts.sum(axis=1, keepdims=True)
+    figure = style.new_figure(style.COLUMN, 0.7 + min(8.0, 0.28 * len(classes)), title)
+    axes = figure.subplots()
+    for place in range(len(classes)):
+        base = len(classes) - 1 - place
+        line = base + 1.3 * share[place] / share.max()
+        drawn: dict[str, Any] = {"baseline": base, "zorder": place}  # a high one hides a part of the one above
+        axes.stairs(line, edges, fill=True, facecolor=style.SKY, edgecolor=style.BLACK, linewidth=0.5, **drawn)
+        axes.plot([medians[place]] * 2, [base, base + 0.35], color=style.VERMILLION, zorder=place)
+    axes.plot([], [], color=style.VERMILLION, label="median")
+    axes.legend(loc="upper left", bbox_to_anchor=(0, 1.04))
+    axes.set_yticks(range(len(classes)), [str(number) for number in reversed(classes)])
+    axes.tick_params(axis="y", length=0)
+    axes.spines["left"].set_visible(False)
+    axes.set_ylabel("class")
+    axes.set_xlabel("log p(x) + constant, nats")
+    return Drawing(
+        figure,
+        [
+            row
+            for number, median, counted in zip(classes, medians, counts, strict=True)
+            for row in histograms.rows(edges, counted, **{"class": number, "median": median})
+        ],
+    )
+
+
+def images_of_classes(title: str, arrays: Arrays) -> Drawing:
+    """For each class the images of the highest log p(x), some at random, and those of the lowest."""
+    labels = [str(number) for number in range(len(arrays["highest"]))]
+    panels = [
+        Panel(name, arrays[kind], arrays["log-px"], labels if kind == "highest" else ())
+        for kind, name in (("highest", "highest log p(x)"), ("random", "at random"), ("lowest", "lowest log p(x)"))
+    ]
+    return grids(title, arrays, arrays["labels"], panels, columns=3)
+
+
+def extremes(title: str, arrays: Arrays) -> Drawing:
+    """The images of the highest and of the lowest log p(x), and p(y|x) where the model classifies."""
+    panels = [
+        Panel("highest log p(x)", arrays["top"], arrays["log-px"]),
+        Panel("lowest log p(x)", arrays["bottom"], arrays["log-px"]),
+    ]
+    if {"top-confidence", "bottom-confidence", "confidence"} <= arrays.keys():
+        panels += [
+            Panel("highest p(y|x)", arrays["top-confidence"], arrays["confidence"]),
+            Panel("lowest p(y|x)", arrays["bottom-confidence"], arrays["confidence"]),
+        ]
+    return grids(title, arrays, arrays.get("labels"), panels, columns=2)
+
+
+def make_up(title: str, arrays: Arrays) -> Drawing:
+    """How many of the images of the highest and of the lowest log p(x) are of each class."""
+    labels = arrays["labels"]
+    classes = np.unique(labels)
+    sides = {"highest": _labels_in("top", arrays), "lowest": _labels_in("bottom", arrays)}
+    counts = {side: [int((found == number).sum()) for number in classes] for side, found in sides.items()}
+    figure = style.new_figure(style.COLUMN, 2.2, title)
+    axes = figure.subplots()
+    places = np.arange(len(classes))
+    for index, (side, heights) in enumerate(counts.items()):
+        colour, _, _, hatch = style.look(index)
+        options: dict[str, Any] = {"color": colour, "alpha": 0.7, "hatch": hatch, "edgecolor": style.BLACK}
+        label = f"{len(sides[side])} {side}"
+        axes.bar(places + 0.4 * (index - 0.5), heights, 0.4, linewidth=0.4, label=label, **options)
+    shares = [float((labels == number).mean()) for number in classes]
+    expected = np.array(shares) * len(sides["highest"])
+    edges = np.arange(len(classes) + 1) - 0.5
+    axes.stairs(expected, edges, baseline=None, color=style.BLACK, linestyle=":", label="expected")
+    axes.set_xticks(places, [str(number) for number in classes])
+    axes.set_xlabel("class")
+    axes.set_ylabel("images by log p(x)")
+    style.legend_below(figure, axes, columns=3)
+    rows = zip(classes.tolist(), counts["highest"], counts["lowest"], shares, strict=True)
+    fields = ("class", "highest", "lowest", "share_of_all")
+    return Drawing(figure, [dict(zip(fields, row, strict=True)) for row in rows])
+
+
+def _labels_in(grid: str, arrays: Arrays) -> NDArray[Any]:
+    pictures = arrays[grid][arrays[grid] >= 0]
+    labels: NDArray[Any] = arrays["labels"][arrays["shown"][pictures]]
+    return labels
+
+
+DENSITY = Subject(
+    metric="log-density",
+    shapes={"log-px": "N", "images": "M C H W", "shown": "M", "top": "R S", "bottom": "R S"},
+    optional={
+        "labels": "N",
+        "confidence": "N",
+        "top-confidence": "R S",
+        "bottom-confidence": "R S",
+        "highest": "K L",
+        "random": "K L",
+        "lowest": "K L",
+    },
+    plan=plan,
+)

@@ -1,0 +1,158 @@
+"""Out-of-distribution detection: the scores of test images and outliers, and AUROC of all models at a glance.
+
+The histograms are those of Grathwohl et al. (2020), arXiv:1912.03263, Table 2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from jembench.interfaces import Value
+from jembench.report.figures import histograms, names, style
+from jembench.report.figures.drawing import Drawing, Planned
+from jembench.report.figures.grouping import grouped
+from jembench.report.figures.results import Numbers, Result, Subject
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_AXES = {
+    "log-px": "log p(x) + constant, nats",
+    "max-py": "max p(y|x)",
+    "grad-norm": "-|d log p(x) / dx|",
+    "energy": "logsumexp f(x)",
+    "max-logit": "max f(x)",
+}
+
+
+def plan(results: list[Result]) -> Iterator[Planned]:
+    """For each model and score the histograms of all sets; for all models the AUROC of all sets and scores."""
+    for group in grouped(results, lambda result: (names.identity(result.fit), result.limit, _score(result))):
+        first = group[0]
+        yield Planned(
+            names.stem(f"ood-{_score(first)}", [first.fit], first.limit),
+            partial(_histograms_of, group),
+        )
+    ranked = [result for result in results if "auroc" in result.values]
+    for group in grouped(ranked, lambda result: (result.fit.dataset, result.fit.seed, result.limit)):
+        fits = [result.fit for result in group]
+        yield Planned(names.stem("auroc", fits, group[0].limit), partial(_auroc_of, group))
+
+
+def _score(result: Result) -> str:
+    steps = result.protocol.get("steps")
+    return result.protocol.get("score", "score") + (f"-{steps}" if steps else "")
+
+
+def _sets(results: Sequence[Result]) -> list[str]:
+    """The set of each result, without its options where the name alone tells it from the others."""
+    full = [result.protocol.get("set", "outliers") for result in results]
+    short = {text: text.partition(":")[0] for text in dict.fromkeys(full)}
+    return [short[text] if list(short.values()).count(short[text]) == 1 else text for text in full]
+
+
+def _histograms_of(results: Sequence[Result]) -> Drawing:
+    score = _score(results[0])
+    sets = [
+        (name, result.arrays["inside"], result.arrays["outside"], result.values.get("auroc"))
+        for name, result in zip(_sets(results), results, strict=True)
+    ]
+    return score_histograms(f"{score}: {names.title_of(results[0].fit)}", _AXES.get(score, score), sets)
+
+
+def score_histograms(title: str, score: str, sets: Sequence[tuple[str, Numbers, Numbers, Value | None]]) -> Drawing:
+    """A panel for each set of outliers: its scores over those of the test images, as densities.
+
+    Args:
+        title: of the figure.
+        score: the label of the horizontal axis.
+        sets: name, scores of test images (N,), scores of outliers (M,), AUROC.
+    """
+    columns = min(4 if len(sets) > 6 else 3, len(sets))
+    width = style.PAGE if columns > 1 else style.COLUMN
+    rows_of_panels = -(-len(sets) // columns)
+    figure = style.new_figure(width, 0.5 + 1.55 * rows_of_panels, title)
+    rows: list[dict[str, Any]] = []
+    axes_of_sets = style.panels(figure, len(sets), columns)
+    for axes, (name, inside, outside, auroc) in zip(axes_of_sets, sets, strict=True):
+        edges = histograms.edges_of(inside, outside)
+        for series, (label, scores) in enumerate((("test images", inside), ("outliers", outside))):
+            counts = histograms.counts_in(edges, scores)
+            histograms.draw(axes, edges, counts, series, label)
+            rows += histograms.rows(edges, counts, set=name, images=label)
+        axes.set_title(f"{name}\nAUROC {_with_interval(auroc)}" if auroc else name, fontsize=7)
+        axes.locator_params(axis="x", nbins=4)
+    figure.supxlabel(score)
+    handles, labels = axes_of_sets[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper right", ncols=2)
+    return Drawing(figure, rows)
+
+
+def _with_interval(value: Value) -> str:
+    if value.low is None or value.high is None:
+        return f"{value.value:.3f}"
+    return f"{value.value:.3f} [{value.low:.3f}, {value.high:.3f}]"
+
+
+def _auroc_of(results: Sequence[Result]) -> Drawing:
+    first = results[0]
+    found = [
+        (names.model_of(result.fit), _score(result), name, result.values["auroc"])
+        for name, result in zip(_sets(results), results, strict=True)
+    ]
+    return auroc(f"AUROC on {first.fit.dataset}, seed {first.fit.seed}: in-distribution is positive", found)
+
+
+def auroc(title: str, found: Sequence[tuple[str, str, str, Value]]) -> Drawing:
+    """A panel for each score, a line for each set of outliers, a point with its interval for each model.
+
+    Args:
+        title: of the figure.
+        found: model, score, set and AUROC.
+    """
+    models, scores, sets = (list(dict.fromkeys(part)) for part in list(zip(*found, strict=True))[:3])
+    scores.sort(key=lambda score: list(_AXES).index(score) if score in _AXES else len(_AXES))
+    columns = min(3, len(scores))
+    width = style.PAGE if columns > 1 else style.COLUMN
+    height = 0.55 + -(-len(scores) // columns) * (0.55 + 0.16 * len(sets) * max(1.0, 0.5 * len(models)))
+    figure = style.new_figure(width, height, title)
+    axes_of_scores = style.panels(figure, len(scores), columns, sharey=True)
+    for axes, score in zip(axes_of_scores, scores, strict=True):
+        for index, model in enumerate(models):
+            points = [(sets.index(s), value) for m, c, s, value in found if (m, c) == (model, score)]
+            shift = 0.6 * ((index + 0.5) / len(models) - 0.5)
+            _draw_points(axes, points, shift, index, model)
+        axes.axvline(0.5, color=style.BLACK, linewidth=style.HAIR, linestyle=":")
+        axes.set_title(score)
+        axes.set_yticks(range(len(sets)), sets)
+        axes.set_ylim(len(sets) - 0.5, -0.5)
+        axes.set_xlim(-0.03, 1.03)
+        axes.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0", ".25", ".5", ".75", "1"])
+    for axes in axes_of_scores[-columns:]:  # the lowest of each column
+        axes.set_xlabel("AUROC")
+    style.legend_below(figure, axes_of_scores[0], columns=4)
+    rows = [
+        {"model": model, "score": score, "set": name, "auroc": value.value, "low": value.low, "high": value.high}
+        for model, score, name, value in found
+    ]
+    return Drawing(figure, rows)
+
+
+def _draw_points(axes: Axes, points: Sequence[tuple[int, Value]], shift: float, index: int, model: str) -> None:
+    colour, _, marker, _ = style.look(index)
+    values = [value for _, value in points]
+    axes.errorbar(
+        [value.value for value in values],
+        [place + shift for place, _ in points],
+        xerr=style.error_bars(values),
+        color=colour,
+        marker=marker,
+        linestyle="none",
+        elinewidth=0.8,
+        label=model,
+    )
+
+
+OOD = Subject(metric="ood", shapes={"inside": "N", "outside": "M"}, plan=plan)

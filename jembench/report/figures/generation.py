@@ -1,0 +1,130 @@
+"""How good samples are said to be: the Inception score against the share kept, and any score against the chain's steps.
+
+Tables 3 to 6 of the reproducibility report of Grathwohl et al. (2020), as curves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import NamedTuple
+
+from jembench.interfaces import Value
+from jembench.report.figures import names, style
+from jembench.report.figures.drawing import Drawing, Planned
+from jembench.report.figures.grouping import grouped
+from jembench.report.figures.results import Result, Subject
+
+_NETWORKS = {"model": "the model's", "features": "the feature network's"}
+_POOLING = ("one-buffer", "five-buffers", "mean-of-five-buffers")
+
+
+class Point(NamedTuple):
+    """One value of a curve."""
+
+    curve: str
+    x: float
+    value: Value
+
+
+class Scale(NamedTuple):
+    """The horizontal axis."""
+
+    name: str  # in the figure's name and in the CSV
+    label: str
+    options: tuple[str, ...]  # of the metric, which differ from point to point and from curve to curve
+
+
+KEPT = Scale("kept", "share of the samples kept, %", ("top", "selection", "pooling"))
+STEPS = Scale("steps", "steps of new chains", ("steps", "source"))
+
+
+def plan(results: list[Result]) -> Iterator[Planned]:
+    """For each model and score a figure of what was selected, and one of new chains, where there are two points."""
+    selections = [result for result in results if result.protocol.get("selection") in _NETWORKS]
+    selections.sort(key=lambda result: (result.protocol["selection"], _POOLING.index(result.protocol["pooling"])))
+    for group in grouped(selections, lambda result: _peers(result, (*KEPT.options, "images"))):
+        yield from _planned(KEPT, group, [(_selection(result), _share(result)) for result in group])
+    new_chains = [result for result in results if result.options.get("source") == "fresh" and "steps" in result.options]
+    for group in grouped(new_chains, lambda result: _peers(result, STEPS.options)):
+        points = [(names.model_of(result.fit), float(result.options["steps"])) for result in group]
+        yield from _planned(STEPS, group, points)
+
+
+def _peers(result: Result, free: Sequence[str]) -> tuple[object, ...]:
+    """What two results share that differ in the free parts of their protocol alone."""
+    fixed = tuple(sorted((key, value) for key, value in result.protocol.items() if key not in free))
+    return names.identity(result.fit), result.limit, fixed
+
+
+def _planned(scale: Scale, results: Sequence[Result], places: Sequence[tuple[str, float]]) -> Iterator[Planned]:
+    if len({x for _, x in places}) < 2:
+        return
+    fit, limit = results[0].fit, results[0].limit
+    for label in dict.fromkeys(label for result in results for label in result.values):
+        points = [
+            Point(curve, x, result.values[label])
+            for (curve, x), result in zip(places, results, strict=True)
+            if label in result.values
+        ]
+        stem = names.stem(results[0].named(f"{label}-{scale.name}", scale.options), [fit], limit)
+        yield Planned(stem, partial(curves, f"{label} of {names.title_of(fit)}", label, scale, points))
+
+
+def _selection(result: Result) -> str:
+    pooling = result.protocol["pooling"].replace("-", " ")
+    each = ", per class" if result.protocol.get("per_class") == "true" else ""
+    return f"{_NETWORKS[result.protocol['selection']]} confidence{each}, {pooling}"
+
+
+def _share(result: Result) -> float:
+    """In %."""
+    kept, drawn = result.protocol["top"].split("/")
+    return 100 * int(kept) / int(drawn)
+
+
+def curves(title: str, label: str, scale: Scale, points: Sequence[Point]) -> Drawing:
+    """A curve for each name among the points, with intervals, on a logarithmic horizontal axis."""
+    from matplotlib.ticker import NullLocator
+
+    found = grouped(sorted(points, key=lambda point: point.x), lambda point: point.curve)
+    found.sort(key=lambda group: [point.curve for point in points].index(group[0].curve))
+    figure = style.new_figure(style.COLUMN, 2.3 + 0.16 * len(found) * (len(found) > 1), title)
+    axes = figure.subplots()
+    for index, group in enumerate(found):
+        colour, line, marker, _ = style.look(index)
+        values = [point.value for point in group]
+        nudge = 1.03 ** (index - (len(found) - 1) / 2)  # apart, so that intervals do not hide one another
+        axes.errorbar(
+            [point.x * nudge for point in group],
+            [value.value for value in values],
+            yerr=style.error_bars(values),
+            color=colour,
+            linestyle=line,
+            marker=marker,
+            elinewidth=0.8,
+            label=group[0].curve,
+        )
+    ticks = sorted({point.x for point in points})
+    axes.set_xscale("log")
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    axes.set_xlabel(scale.label)
+    axes.set_ylabel(label)
+    if len(found) > 1:
+        style.legend_below(figure, axes, columns=1)
+    rows = [
+        {
+            "curve": p.curve,
+            scale.name: p.x,
+            label: p.value.value,
+            "low": p.value.low,
+            "high": p.value.high,
+            "n": p.value.n,
+        }
+        for p in points
+    ]
+    return Drawing(figure, rows)
+
+
+SUBJECTS = tuple(Subject(metric=metric, plan=plan) for metric in ("is", "fid", "kid", "prc"))

@@ -1,0 +1,64 @@
+"""What samples look like: class by class, and those that the model is most confident of.
+
+Grathwohl et al. (2020), arXiv:1912.03263, Figures 2, 7, 9 and 12.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+import numpy as np
+
+from jembench.report.figures import names
+from jembench.report.figures.drawing import Drawing, Planned
+from jembench.report.figures.images import Panel, grids
+from jembench.report.figures.results import Arrays, Result, Subject
+
+
+def _plan_classes(results: list[Result]) -> Iterator[Planned]:
+    for result in results:
+        title = f"{_source(result)}: {names.title_of(result.fit)}"
+        stem = names.stem(result.named("samples"), [result.fit], result.limit)
+        yield Planned(stem, partial(class_grid, title, result.arrays))
+
+
+def _plan_confident(results: list[Result]) -> Iterator[Planned]:
+    for result in results:
+        stem = names.stem(result.named("confident"), [result.fit], result.limit)
+        yield Planned(stem, partial(confident_grid, f"most confident: {names.title_of(result.fit)}", result.arrays))
+
+
+def _source(result: Result) -> str:
+    source = str(result.cell.outcome.details.get("source", "samples"))
+    conditional = " on E(x, y)" if "labels" in result.arrays else ""
+    known = {"buffer": "replay buffer", "direct": "samples"}
+    return known.get(source, f"new chains of {source.rpartition('=')[2]} steps") + conditional
+
+
+def class_grid(title: str, arrays: Arrays) -> Drawing:
+    """A row of samples for each class: the one that they were drawn for, else the one that the model sees.
+
+    Their score is the model's confidence, max p(y|x).
+    """
+    classes = arrays.get("labels", arrays["predicted"])
+    labels = [str(number) for number in range(len(arrays["grid"]))]
+    return grids(title, arrays, classes, [Panel("", arrays["grid"], arrays["confidence"], labels)], columns=1)
+
+
+def confident_grid(title: str, arrays: Arrays) -> Drawing:
+    """The samples that the model is most confident of, row by row, in a square."""
+    count = len(arrays["images"])
+    side = int(np.ceil(np.sqrt(count)))
+    grid = np.full(side * side, -1)
+    grid[:count] = np.arange(count)
+    panel = Panel("", grid.reshape(side, side), arrays["confidence"])
+    return grids(title, arrays, arrays["predicted"], [panel], columns=1)
+
+
+_PICTURES = {"images": "M C H W", "shown": "M", "predicted": "N", "confidence": "N"}
+
+CLASSES = Subject(
+    metric="class-samples", shapes={**_PICTURES, "grid": "K S"}, optional={"labels": "N"}, plan=_plan_classes
+)
+CONFIDENT = Subject(metric="confident-samples", shapes=_PICTURES, plan=_plan_confident)

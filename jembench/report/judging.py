@@ -1,0 +1,201 @@
+"""Whether the claims of the papers hold for the models of a store."""
+
+from __future__ import annotations
+
+import itertools
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, NamedTuple
+
+from jembench import registry, spec
+from jembench.comparison import (
+    LEVEL,
+    RESAMPLES,
+    Contrast,
+    Read,
+    Side,
+    adjust,
+    common_seeds,
+    contrast,
+    protocols_of,
+    sides,
+)
+from jembench.crossing import bare_name, with_options
+from jembench.errors import SpecError
+from jembench.outcome import Cell
+from jembench.report.claims import ANY, Claim, Recipes
+from jembench.report.table import protocol_differences
+from jembench.subjects import Pair, Subject, canonical, subjects
+
+Verdict = Literal["held", "not held", "inconclusive", "not measured", "not comparable"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Finding:
+    """What a store says of one claim: of one value, on one dataset, by one recipe."""
+
+    claim: Claim
+    verdict: Verdict
+    metric: str  # canonical spec, or as the claim has it
+    pair: Pair | None = None  # the same twice, for one model alone; None: not measured
+    label: str = ""
+    contrast: Contrast | None = None
+    p: float | None = None  # after Holm, over all claims
+    reason: str = ""
+
+
+class Question(NamedTuple):
+    """A claim's metrics, with their options."""
+
+    metric: str
+    than_metric: str
+
+
+def judge(
+    claims: Sequence[Claim], cells: Iterable[Cell], read: Read, *, store: str = "", resamples: int = RESAMPLES
+) -> list[Finding]:
+    """Every claim, for each dataset, recipe and value that the store has of it; or why it has none.
+
+    Args:
+        claims: in the order of the findings.
+        cells: of one store, all evaluated on as many images.
+        read: gives a cell's per-example values.
+        store: its folder, for commands; "": the usual one.
+        resamples: of the bootstrap.
+    """
+    known = subjects(cells)
+    found = [finding for claim in claims for finding in _of_claim(claim, claims, known, read, store, resamples)]
+    adjusted = adjust(finding.contrast.p if finding.contrast else None for finding in found)
+    return [
+        finding if p is None else replace(finding, p=p, verdict=_verdict(finding, p))
+        for finding, p in zip(found, adjusted, strict=True)
+    ]
+
+
+def _verdict(finding: Finding, p: float) -> Verdict:
+    if finding.contrast is None or p >= LEVEL:
+        return "inconclusive"
+    above = finding.contrast.value + finding.claim.margin > 0
+    return "held" if above == (finding.claim.direction == "higher") else "not held"
+
+
+def _of_claim(
+    claim: Claim, claims: Sequence[Claim], known: Sequence[Subject], read: Read, store: str, resamples: int
+) -> list[Finding]:
+    if claim.unmeasured:
+        return [Finding(claim=claim, verdict="not measured", metric="", reason=claim.unmeasured)]
+    found = [
+        finding
+        for pair in _pairs(claim, claims, known)
+        for question in _questions(claim)
+        if (finding := _answer(claim, question, pair, read, resamples))
+    ]
+    missing = Finding(claim=claim, verdict="not measured", metric=claim.metric, reason=_remedy(claim, store))
+    return found or [missing]
+
+
+def _remedy(claim: Claim, store: str) -> str:
+    """Why nothing was measured, as far as it can be known without the store, or the commands that do it."""
+    installed = {component.name for component in registry.components("models")}
+    absent = [model for model in claim.models if model not in installed]
+    if absent:
+        return f"no model {' or '.join(absent)} is installed"
+    place = f" --store {shlex.quote(store)}" if store else ""
+    return " and ".join(f"`{command}{place}`" for command in claim.measure)
+
+
+# --- which models -----------------------------------------------------------------------------------------------------
+
+
+def _pairs(claim: Claim, claims: Sequence[Claim], known: Sequence[Subject]) -> list[Pair]:
+    """The models that a claim is about; those whose options or recipe were changed only where there are no others."""
+    found = list(_candidates(claim, _reserved(claim, claims), known))
+    plain = {pair.a.dataset for pair in found if not _changed(pair)}
+    return [pair for pair in found if pair.a.dataset not in plain or not _changed(pair)]
+
+
+def _changed(pair: Pair) -> bool:
+    return any("+" in subject.recipe or spec.parse(subject.model).arguments for subject in pair)
+
+
+def _reserved(claim: Claim, claims: Sequence[Claim]) -> set[Recipes]:
+    """The recipes that other claims of its paper name: they ask another question."""
+    return {
+        recipes for other in claims if other.paper == claim.paper for recipes in other.recipes if recipes.own != ANY
+    }
+
+
+def _candidates(claim: Claim, reserved: set[Recipes], known: Sequence[Subject]) -> Iterator[Pair]:
+    for recipes, a in itertools.product(claim.recipes, known):
+        recipe = recipes.other_of(a.recipe)
+        theirs = recipes.own == ANY and any(other.other_of(a.recipe) is not None for other in reserved)
+        if bare_name(a.model) != claim.model or recipe is None or theirs:
+            continue
+        if isinstance(claim.than, float):
+            yield Pair(a, a)
+        for b in known:
+            if bare_name(b.model) == claim.than and (b.dataset, b.recipe) == (a.dataset, recipe) and _alike(a, b):
+                yield Pair(a, b)
+
+
+def _alike(a: Subject, b: Subject) -> bool:
+    """Whether two models have the same options. Recipes may differ in these as well."""
+    return a.recipe != b.recipe or spec.parse(a.model).arguments == spec.parse(b.model).arguments
+
+
+# --- one value --------------------------------------------------------------------------------------------------------
+
+
+def _questions(claim: Claim) -> Iterator[Question]:
+    for values in itertools.product(*claim.each.values()):
+        options = dict(zip(claim.each, values, strict=True))
+        yield Question(*(_metric(text, options) for text in (claim.metric, claim.than_metric or claim.metric)))
+
+
+def _metric(text: str, options: Mapping[str, str]) -> str:
+    return canonical("metrics", with_options(text, options))
+
+
+def _answer(claim: Claim, question: Question, pair: Pair, read: Read, resamples: int) -> Finding | None:
+    a = _side(pair.a, question.metric, claim.label)
+    if a is None:
+        return None
+    found = Finding(claim=claim, verdict="inconclusive", metric=question.metric, pair=pair, label=a.label)
+    if isinstance(claim.than, float):
+        return _contrasted(found, a, claim.than, read, resamples)
+    b = _side(pair.b, question.than_metric, claim.label)
+    if b is None or not common_seeds(a, b):
+        return None
+    different = _differences(claim, a, b)
+    if different:
+        return replace(found, verdict="not comparable", reason=different)
+    return _contrasted(found, a, b, read, resamples)
+
+
+def _side(subject: Subject, metric: str, label: str) -> Side | None:
+    """What was measured; None if nothing was, or if it is not clear which of several values is meant."""
+    found = [side for side in sides(subject).values() if side.metric == metric and label in ("", side.label)]
+    return found[0] if len(found) == 1 else None
+
+
+def _differences(claim: Claim, a: Side, b: Side) -> str:
+    """How the protocols differ that must be the same."""
+    protocols = protocols_of(a, b)
+    if claim.than_metric:
+        protocols = tuple(dict.fromkeys(_parts(protocol, claim.alike) for protocol in protocols))
+    return "; ".join(protocol_differences(protocols)) if len(protocols) > 1 else ""
+
+
+def _parts(protocol: str, names: Sequence[str]) -> str:
+    try:
+        parsed = spec.parse(protocol)
+    except SpecError:  # a plugin may write its protocols as it likes
+        return protocol
+    kept = tuple((key, value) for key, value in parsed.arguments if key in names)
+    return str(spec.Spec(parsed.name, kept))
+
+
+def _contrasted(found: Finding, a: Side, b: Side | float, read: Read, resamples: int) -> Finding:
+    difference = contrast(a, b, read, margin=found.claim.margin, resamples=resamples)
+    return replace(found, contrast=difference, reason="" if difference.images else difference.untested)

@@ -1,0 +1,116 @@
+"""Whether a published number and one of ours mean the same: their protocols, part by part."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from jembench import spec
+from jembench.errors import SpecError
+from jembench.spec import Spec
+
+TACIT = frozenset({"content", "data_noise", "outliers", "positive"})
+"""Parts of our ids that papers pass over, and that a published number may leave open and still stand beside ours.
+
+The outliers themselves and their number, which are never the same images but of the same kind; noise on test images;
+which class is called positive, which leaves an AUROC as it is. All else must be stated, and be the same.
+"""
+
+
+class Difference(NamedTuple):
+    """A part of the protocol that is another."""
+
+    part: str
+    published: str | None  # None: not stated there
+    ours: str | None  # None: we have no such thing
+
+
+def in_words(differences: Iterable[Difference]) -> list[str]:
+    """What is different between numbers in one column and ours, each part once: ``dataset CIFAR-10, ours digits``."""
+    stated: dict[tuple[str, str | None], dict[str, None]] = {}
+    silent: dict[str, None] = {}
+    for part, published, ours in differences:
+        if published is None:
+            silent[named(part)] = None
+        else:
+            stated.setdefault((named(part), ours), {})[published] = None
+    of_some = " or not stated"
+    words = [
+        f"{part} {_or(list(published))}{of_some * (part in silent)}, ours {_plain(ours)}"
+        for (part, ours), published in stated.items()
+    ]
+    never = [part for part in silent if part not in {part for part, _ in stated}]
+    return words + ([f"not stated there: {', '.join(never)}"] if never else [])
+
+
+def named(part: str) -> str:
+    """What a part of a protocol is called in a sentence."""
+    return _NAMES.get(part, part.replace("_", " "))
+
+
+_NAMES = {
+    "content": "the outliers themselves",
+    "data": "dataset",
+    "data_noise": "noise on test images",
+    "outliers": "their number",
+    "positive": "the positive class",
+}
+
+
+def _or(values: list[str]) -> str:
+    shown = [value.partition("@")[0] for value in values]
+    return " or ".join(shown) if len(shown) < 4 else f"from {shown[0]} to {shown[-1]}"
+
+
+def _plain(ours: str | None) -> str:
+    return "none" if ours is None else ours.partition("@")[0]  # a checksum tells a reader nothing
+
+
+class Compared(NamedTuple):
+    """Two protocols of one metric side by side."""
+
+    differences: tuple[Difference, ...]
+    tacit: tuple[str, ...]  # parts of ours that are not stated there, and need not be
+
+
+def compare(published: str, ours: str) -> Compared | None:
+    """A published protocol, of which a part is stated, against one of ours; None if the metric is another."""
+    theirs, own = spec.parse(published), _parsed(ours)
+    if own is None or own.name != theirs.name:
+        return None
+    stated, known = dict(theirs.arguments), dict(own.arguments)
+    differences = [
+        Difference(part, stated.get(part), known.get(part))
+        for part in sorted(stated.keys() | known.keys(), key=lambda part: (part != "data", part))
+        if not (part in stated and part in known and _same(stated[part], known[part]))
+        and not (part in TACIT and part not in stated)
+    ]
+    return Compared(tuple(_telling(differences)), tuple(sorted(known.keys() & TACIT - stated.keys())))
+
+
+def _parsed(protocol: str) -> Spec | None:
+    try:
+        return spec.parse(protocol)
+    except SpecError:  # a number, or the protocol of a plugin that writes them as it likes
+        return None
+
+
+def _same(published: str, ours: str) -> bool:
+    """Whether two values agree: as text, as numbers, as specs of which ours says more, or but for our checksum."""
+    if published in (ours, ours.partition("@")[0]):
+        return True
+    theirs, own = _parsed(published), _parsed(ours)
+    if theirs is not None and own is not None:
+        known = dict(own.arguments)
+        return theirs.name == own.name and all(_same(value, known.get(key, "")) for key, value in theirs.arguments)
+    try:
+        return float(published) == float(ours)
+    except ValueError:
+        return False
+
+
+def _telling(differences: Sequence[Difference]) -> list[Difference]:
+    """Those worth saying: not how many images there are of other data, nor details of what ours has not at all."""
+    on_other_data = any(difference.part == "data" for difference in differences)
+    left = [difference for difference in differences if not (on_other_data and difference.part == "images")]
+    return [difference for difference in left if difference.ours is not None] or left

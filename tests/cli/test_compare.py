@@ -1,0 +1,138 @@
+"""``jembench compare``, and ``jembench report --claims``."""
+
+import csv
+import io
+import json
+import shutil
+
+import pytest
+
+JEM, CLASSIFIER = "zoo_of_tests:jem", "zoo_of_tests:classifier"
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory):
+    """Where the store of this module's tests is kept once it is there."""
+    return tmp_path_factory.mktemp("kept") / "runs"
+
+
+@pytest.fixture
+def trained(kept, run, jembench):
+    """Two models of the zoo with two seeds each."""
+    if kept.exists():
+        shutil.copytree(kept, "runs")
+    else:
+        assert run("--seeds", "0,1").code == 0
+        shutil.copytree("runs", kept)
+    return lambda *arguments: jembench("compare", *arguments)
+
+
+def test_two_models(trained, outcomes):
+    done = trained(JEM, CLASSIFIER, "--format", "json", "--resamples", "200")
+    assert (done.code, done.err) == (0, "")
+    content = json.loads(done.out)
+    assert [content[side]["model"] for side in "ab"] == [JEM, CLASSIFIER]
+    rows = {row["label"]: row for row in content["rows"]}
+    assert {"accuracy", "ece"} <= rows.keys()
+    stored = [
+        [outcomes("runs")[model, seed, "accuracy"]["values"]["accuracy"]["value"] for seed in (0, 1)]
+        for model in (JEM, CLASSIFIER)
+    ]
+    assert (rows["accuracy"]["a"], rows["accuracy"]["b"]) == tuple(sum(values) / 2 for values in stored)
+    assert rows["accuracy"]["seeds"] == [0, 1]
+    assert rows["ece"]["images_test"] == "paired bootstrap"
+    assert rows["ece"]["training_p"] is None
+
+
+def test_repeated_runs_print_the_same(trained):
+    first, second = (trained(JEM, CLASSIFIER, "--resamples", "200") for _ in range(2))
+    assert first == second
+
+
+def test_the_table(trained):
+    done = trained(JEM, CLASSIFIER, "--resamples", "200", "--metrics", "accuracy,ece")
+    assert done.out.splitlines()[1] == (
+        f"{JEM} and {CLASSIFIER} · dataset zoo_of_tests:data · recipe tiny · seeds 0, 1"
+    )
+    assert "other images: 95 % interval of the difference, by the bootstrap: both models see the same 200" in done.out
+    assert "Of fewer than 3 seeds that both have, it is not judged what training anew would change." in done.out
+    assert "adjusted by Holm for 2 values. Below 0.05 there is a verdict." in done.out
+    assert "brightness" not in done.out
+
+
+def test_one_seed_is_tested_exactly(trained):
+    done = trained(JEM, CLASSIFIER, "--resamples", "200", "--seeds", "1", "--format", "json")
+    (row,) = [row for row in json.loads(done.out)["rows"] if row["label"] == "accuracy"]
+    assert (row["seeds"], row["images_test"]) == ([1], "McNemar")
+
+
+@pytest.mark.parametrize(("format", "start"), [("markdown", "### "), ("latex", r"\begin{table}")])
+def test_for_papers(trained, format, start):
+    done = trained(JEM, CLASSIFIER, "--resamples", "100", "--format", format)
+    assert (done.code, done.out.startswith(start)) == (0, True)
+
+
+def test_csv_has_a_line_for_each_value(trained):
+    arguments = (JEM, CLASSIFIER, "--resamples", "100", "--format")
+    lines = list(csv.DictReader(io.StringIO(trained(*arguments, "csv").out)))
+    rows = json.loads(trained(*arguments, "json").out)["rows"]
+    assert [line["label"] for line in lines] == [row["label"] for row in rows]
+    assert [float(line["a"]) for line in lines] == [row["a"] for row in rows]
+    assert {line["seeds"] for line in lines} == {"0 1"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["zoo_of_tests:gem", CLASSIFIER], "There is no model in the store named 'zoo_of_tests:gem'. Nearest: zoo_of_"),
+        ([JEM, JEM], f"Both models are {JEM} on zoo_of_tests:data, recipe tiny. Name two, or two recipes of one with"),
+        ([JEM, CLASSIFIER, "--metrics", "fud"], "There is no metric in the store, of these models, named 'fud'."),
+        ([JEM, CLASSIFIER, "--dataset", "svhn"], "There is no dataset in the store named 'svhn'."),
+        ([JEM, CLASSIFIER, "--recipe", "x"], f"{JEM} was not trained by a recipe 'x'. In the store: tiny."),
+        ([JEM, CLASSIFIER, "--seeds", "7"], "runs holds no such results yet"),
+        ([JEM, CLASSIFIER, "--seeds", "x"], "--seeds is 'x'"),
+        ([JEM, CLASSIFIER, "--limit", "5"], "runs holds no such results yet: `jembench run hybrid --limit 5` makes"),
+    ],
+)
+def test_what_cannot_be_compared(trained, arguments, message):
+    done = trained(*arguments)
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith(f"Error: {message}")
+    assert len(done.err.splitlines()) == 1
+
+
+def test_no_store(jembench):
+    done = jembench("compare", "jem", "baseline")
+    assert done == (2, "", "Error: There is no store runs yet: `jembench run hybrid` makes some.\n")
+
+
+# --- claims -----------------------------------------------------------------------------------------------------------
+
+
+def test_claims_of_a_store(run, jembench):
+    run(models="jem,baseline", metrics="accuracy,ece")
+    done = jembench("report", "--claims")
+    assert (done.code, done.err) == (0, "")
+    assert "Claims · Grathwohl et al., ICLR 2020" in done.out
+    assert "of seed 0 alone: from 3 seeds on it is judged what training anew would change" in done.out
+    assert "no suite attacks models yet: JEM is more robust to adversarial images" in done.out
+    claims = {
+        claim["claim"]: claim for claim in json.loads(jembench("report", "--claims", "--format", "json").out)["claims"]
+    }
+    calibrated = claims["jem-iclr2020/calibrated"]
+    assert (calibrated["model_a"], calibrated["model_b"], calibrated["recipe_a"]) == ("jem", "baseline", "tiny")
+    assert calibrated["verdict"] in ("held", "not held", "inconclusive")
+    assert 0 < calibrated["images_p"] <= calibrated["p"] <= 1
+
+
+def test_claims_of_no_store(jembench):
+    done = jembench("report", "--claims", "--store", "my runs")
+    assert (done.code, done.err) == (0, "")
+    assert "`jembench run labels --seeds 0,1,2 --store 'my runs'`: With few labels" in done.out
+
+
+@pytest.mark.parametrize("arguments", [["hybrid"], ["--reference", "none"]])
+def test_claims_are_of_everything(jembench, arguments):
+    done = jembench("report", "--claims", *arguments)
+    assert (done.code, done.out) == (2, "")
+    assert done.err == "Error: --claims judges all that the store holds. Leave out the suite and --reference.\n"

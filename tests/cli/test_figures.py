@@ -1,0 +1,123 @@
+"""``jembench figures``."""
+
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture
+def measured(run):
+    """A store with a classifier and its calibration."""
+    run(models="zoo_of_tests:classifier", metrics="accuracy,ece")
+    return Path("runs")
+
+
+def files(folder):
+    return sorted(path.name for path in Path(folder).iterdir())
+
+
+def test_no_store(jembench):
+    assert jembench("figures") == (0, "There is no store runs yet: `jembench run hybrid` makes some.\n", "")
+    assert list(Path.cwd().iterdir()) == []
+
+
+def test_a_store_without_anything_to_draw(run, jembench):
+    run("--limit", "5", models="zoo_of_tests:classifier", metrics="accuracy,ece")
+    assert jembench("figures", "hybrid") == (
+        0,
+        "runs holds no results that have figures yet: `jembench run hybrid` makes some.\n",
+        "",
+    )
+
+
+def test_the_files_that_were_written_are_printed(measured, jembench):
+    done = jembench("figures")
+    assert (done.code, done.err) == (0, "")
+    assert sorted(done.out.splitlines()) == [f"runs/figures/{name}" for name in files("runs/figures")]
+    assert {Path(line).suffix for line in done.out.splitlines()} == {".png", ".svg", ".csv"}
+    for path in Path("runs/figures").glob("*.svg"):
+        ElementTree.parse(path)
+
+
+def test_the_same_store_gives_the_same_bytes(measured, jembench, contents):
+    jembench("figures", "--output", "one")
+    jembench("figures", "--output", "other")
+    assert contents("one") == contents("other")
+
+
+def test_only_the_formats_the_folder_and_the_suite_that_were_asked_for(measured, jembench):
+    done = jembench("figures", "hybrid", "--format", "svg", "--output", "a/b")
+    assert done.code == 0
+    assert {Path(name).suffix for name in files("a/b")} == {".svg", ".csv"}
+    assert not Path("runs/figures").exists()
+
+
+def test_what_was_evaluated_on_part_of_the_images_is_drawn_apart(run, jembench):
+    run("--limit", "10", models="zoo_of_tests:classifier", metrics="ece")
+    done = jembench("figures", "--limit", "10", "--format", "png")
+    assert all("-limit10." in line for line in done.out.splitlines())
+
+
+def test_torn_arrays_stop_no_other_figure(run, jembench):
+    run(models="zoo_of_tests:classifier,zoo_of_tests:jem", metrics="ece")
+    torn = next(Path("runs/arrays").glob("*classifier*"))
+    torn.write_bytes(torn.read_bytes()[:50])
+    done = jembench("figures", "--format", "png")
+    assert done.code == 1
+    assert done.err.startswith(f"Passed over: {torn} cannot be read")
+    assert done.err.count("\n") == 1
+    assert any("reliability" in line and "jem" in line for line in done.out.splitlines())
+    assert not any("classifier" in line for line in done.out.splitlines())
+
+
+def test_a_bug_in_one_figure_is_one_line_and_its_traceback_is_shown_on_demand(measured, jembench, monkeypatch):
+    from jembench.report.figures import calibration
+
+    def fail(*arguments):
+        raise ZeroDivisionError("a figure's\nown bug")
+
+    monkeypatch.setattr(calibration, "diagram", fail)
+    done = jembench("figures", "--format", "png")
+    assert done.code == 1
+    assert done.err.count("\n") == 1
+    assert done.err.endswith("cannot be drawn: ZeroDivisionError: a figure's own bug\n")
+    assert "Traceback (most recent call last):" in jembench("--debug", "figures").err
+
+
+@pytest.mark.parametrize("formats", ["pdf", "png,,svg", ""])
+def test_a_format_that_there_is_not(jembench, formats):
+    done = jembench("figures", "--format", formats)
+    assert (done.code, done.out) == (2, "")
+    assert done.err == f"Error: --format is {formats!r}; it must be png or svg, or both with a comma between them.\n"
+
+
+def test_a_folder_that_cannot_be_written(measured, jembench):
+    Path("file").write_text("mine")
+    done = jembench("figures", "--output", "file/figures")
+    assert done.code == 2
+    assert done.err.startswith("Error: Cannot write the figure file/figures/")
+    assert done.err.endswith(": Not a directory. Choose another folder with --output.\n")
+    assert Path("file").read_text() == "mine"
+
+
+def test_nothing_is_left_half_written(measured, jembench, monkeypatch):
+    from jembench import files as module
+
+    jembench("figures")
+    before = {path: path.read_bytes() for path in Path("runs/figures").iterdir()}
+
+    def full(descriptor):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(module.os, "fsync", full)
+    done = jembench("figures")
+    assert done.code == 2
+    assert "No space left on device" in done.err
+    assert {path: path.read_bytes() for path in Path("runs/figures").iterdir()} == before
+
+
+def test_an_unknown_suite(jembench):
+    done = jembench("figures", "hybird")
+    assert (done.code, done.out) == (2, "")
+    assert "Nearest: hybrid." in done.err

@@ -1,0 +1,134 @@
+"""Results made by hand, with arrays of every metric that has figures."""
+
+import numpy as np
+import pytest
+
+from jembench.interfaces import Value
+from jembench.outcome import Cell, FitKey, Outcome
+from jembench.report.figures import catalogue
+from jembench.store import Store
+
+IMAGES = 60
+CLASSES = 4
+
+
+def make_cell(metric, protocol="", values=None, *, model="jem", seed=0, recipe="digits", dataset="digits", **more):
+    fit = FitKey(model=model, dataset=dataset, recipe=recipe, seed=seed, id=f"{model}{recipe}{dataset}{seed}")
+    values = {"value": Value(1.0, 0.5, 1.5, IMAGES)} if values is None else values
+    outcome = Outcome(status="ok", protocol=protocol or metric, values=values, details=more.pop("details", {}))
+    name = f"{fit.id}{metric}{more.get('limit')}"
+    identity = "".join(letter for letter in name if letter.isalnum())
+    return Cell(id=identity, fit=fit, metric=metric, outcome=outcome, provenance={"limit": more.get("limit")})
+
+
+def make_predictions(seed=0):
+    rng = np.random.default_rng(seed)
+    confidence = rng.uniform(0.3, 1, IMAGES)
+    return {"confidence": confidence, "correct": rng.uniform(size=IMAGES) < confidence}
+
+
+def make_scores(shift=1.0):
+    rng = np.random.default_rng(1)
+    return {"inside": rng.normal(size=IMAGES), "outside": rng.normal(size=IMAGES // 2) - shift}
+
+
+def make_pictures(count=12, channels=1):
+    rng = np.random.default_rng(2)
+    return {
+        "images": rng.integers(0, 256, (count, channels, 8, 8), dtype=np.uint8),
+        "shown": rng.permutation(IMAGES)[:count],
+        "predicted": np.arange(IMAGES) % CLASSES,
+        "confidence": rng.uniform(size=IMAGES),
+    }
+
+
+def make_density():
+    grid = np.arange(12).reshape(4, 3)
+    rng = np.random.default_rng(3)
+    names = ("top", "bottom", "top-confidence", "bottom-confidence", "highest", "random", "lowest")
+    return {
+        **make_pictures(),
+        "log-px": rng.normal(-50, 4, IMAGES),
+        "labels": np.arange(IMAGES) % CLASSES,
+        **{name: rng.permutation(grid) for name in names},
+    }
+
+
+def make_neighbours():
+    rng = np.random.default_rng(4)
+    arrays = {name: make_pictures(5)["images"] for name in ("images", "neighbours")}
+    for space in ("-digits-cnn", "-pixels"):
+        arrays |= {f"distance{space}": rng.uniform(1, 3, IMAGES), f"test-distance{space}": rng.uniform(1, 2, 30)}
+        arrays[f"nearest{space}"] = rng.integers(0, 1000, IMAGES)
+    return arrays
+
+
+def make_everything():
+    """Cells of all metrics with figures, and their arrays."""
+    ece = {"ece": Value(2.0, 1.0, 3.5, IMAGES, "%", "lower")}
+    bins = f"ece:bins=10,data=digits,images={IMAGES},split=test"
+    for model in ("jem", "baseline"):
+        for seed in (0, 1):
+            yield make_cell("ece:bins=10", bins, ece, model=model, seed=seed), make_predictions(seed)
+    yield make_cell("ece:bins=10,scaling=temperature", f"{bins},scaling=temperature", ece), make_predictions(5)
+    for name in ("interp", "uniform"):
+        auroc = {"auroc": Value(0.8, 0.7, 0.9, IMAGES, "", "higher")}
+        metric = f"ood:score=max-py,set={name}"
+        yield make_cell(metric, metric, auroc), make_scores()
+    grid = np.array([[0, 1, 2], [3, 4, -1], [5, 6, 7], [8, 9, 10]])
+    yield make_cell("class-samples", details={"source": "buffer"}), {**make_pictures(), "grid": grid}
+    yield make_cell("confident-samples"), make_pictures()
+    yield make_cell("log-density"), make_density()
+    ages = np.random.default_rng(6).geometric(0.01, IMAGES)
+    yield make_cell("chain-age"), {"ages": ages, "predicted": np.arange(IMAGES) % CLASSES}
+    yield make_cell("neighbours"), make_neighbours()
+    for top, kept in (("0.1", 100), ("0.5", 500)):
+        protocol = f"is:images={kept},pooling=one-buffer,selection=model,splits=1,top={kept}/1000"
+        yield make_cell(f"is:selection=model,splits=1,top={top}", protocol, {"is": Value(7.0, 6.5, 7.5, kept)}), {}
+    for steps in (5, 100):
+        protocol = f"kid:images=1000,source=chains:steps={steps}"
+        yield make_cell(f"kid:source=fresh,steps={steps}", protocol, {"kid": Value(2.0, None, None, 1000)}), {}
+
+
+HISTORY = "iteration,attempt,energy_data,energy_samples\n20,0,-1.5,-1.0\n40,0,-2.5,-30.0\n20,1,-2.0,\n"
+
+
+@pytest.fixture
+def cell():
+    return make_cell
+
+
+@pytest.fixture(scope="session")
+def everything():
+    return list(make_everything())
+
+
+@pytest.fixture
+def density_arrays():
+    return make_density()
+
+
+@pytest.fixture
+def neighbour_arrays():
+    return make_neighbours()
+
+
+@pytest.fixture(scope="session")
+def store(tmp_path_factory, everything):
+    """A store with everything in it, which no test changes."""
+    store = Store(tmp_path_factory.mktemp("figures") / "runs")
+    for number, (cell, arrays) in enumerate(everything):
+        store.write_cell(cell, f"cell{number:02}", arrays)
+    folder = store.fit_folder(everything[0][0].fit)
+    folder.mkdir(parents=True)
+    (folder / "history.csv").write_text(HISTORY)
+    return store
+
+
+@pytest.fixture(scope="session")
+def planned(store):
+    """Every figure of the store, by the name of its files."""
+    found = catalogue.figures(
+        store.contents().cells, lambda cell: store.read_arrays(cell.id, cell.metric), store.fit_folder, pytest.fail
+    )
+    return {planned.stem: planned for planned in found}

@@ -1,0 +1,147 @@
+"""All figures together: which there are, in which colours, as which bytes."""
+
+import csv
+import dataclasses
+import io
+import re
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+import matplotlib
+import numpy as np
+import pytest
+from PIL import Image
+
+from jembench.report.figures import catalogue, style
+from jembench.report.figures.drawing import render
+
+STEMS = {
+    "reliability-bins=10-digits-jem-s0",
+    "reliability-bins=10-digits-jem-s1",
+    "reliability-bins=10-digits-baseline-s0",
+    "reliability-bins=10-digits-baseline-s1",
+    "reliability-bins=10-scaling=temperature-digits-jem-s0",
+    "reliability-compared-bins=10-digits-jem-baseline-s0",
+    "reliability-compared-bins=10-digits-jem-baseline-s1",
+    "ood-max-py-digits-jem-s0",
+    "auroc-digits-jem-s0",
+    "samples-digits-jem-s0",
+    "confident-digits-jem-s0",
+    "log-density-extremes-digits-jem-s0",
+    "log-density-by-class-digits-jem-s0",
+    "log-density-top-digits-jem-s0",
+    "log-density-images-digits-jem-s0",
+    "chain-age-digits-jem-s0",
+    "neighbours-digits-jem-s0",
+    "neighbours-distances-digits-jem-s0",
+    "is-kept-splits=1-digits-jem-s0",
+    "kid-steps-digits-jem-s0",
+    "energies-digits-jem-s0",
+    "seeds-ece-bins=10-digits-jem-baseline",
+}
+OKABE_ITO = {"#000000", "#e69f00", "#56b4e9", "#009e73", "#f0e442", "#0072b2", "#d55e00", "#cc79a7"}
+
+
+@pytest.fixture(scope="module")
+def drawn(planned):
+    return {stem: render(figure, ("png", "svg")) for stem, figure in planned.items()}
+
+
+def test_what_a_store_gives(planned):
+    assert set(planned) == STEMS
+
+
+def test_pictures_and_numbers_can_be_read(drawn):
+    for stem, files in drawn.items():
+        assert set(files) == {f"{stem}.png", f"{stem}.svg", f"{stem}.csv"}
+        root = ElementTree.fromstring(files[f"{stem}.svg"])
+        width = float(root.get("width").removesuffix("pt")) / 72
+        assert width == pytest.approx(style.COLUMN) or width == pytest.approx(style.PAGE), stem
+        with Image.open(io.BytesIO(files[f"{stem}.png"])) as picture:
+            assert picture.width == pytest.approx(200 * width, abs=1)
+            assert picture.info["dpi"] == pytest.approx((200, 200), abs=0.1)
+        rows = list(csv.DictReader(io.StringIO(files[f"{stem}.csv"].decode())))
+        assert rows, stem
+
+
+def test_only_colours_that_everybody_can_tell_apart(drawn):
+    assert {colour.lower() for colour in style.COLOURS} <= OKABE_ITO
+    for stem, files in drawn.items():
+        svg = re.sub(rb"data:image/png;base64,[^\"]*", b"", files[f"{stem}.svg"]).decode()
+        used = set(re.findall(r"#[0-9a-f]{6}\b", svg))
+        assert used <= OKABE_ITO | {style.WHITE}, stem
+
+
+def test_the_same_numbers_are_the_same_bytes(planned, drawn):
+    for stem in ("reliability-bins=10-digits-jem-s0", "ood-max-py-digits-jem-s0", "samples-digits-jem-s0"):
+        assert render(planned[stem], ("png", "svg")) == drawn[stem]
+        assert b"<dc:date>" not in drawn[stem][f"{stem}.svg"]
+
+
+def test_the_user_s_own_settings_of_matplotlib_change_nothing(planned, drawn):
+    stem = "reliability-bins=10-digits-jem-s0"
+    with matplotlib.rc_context({"font.size": 30, "axes.facecolor": "red", "savefig.dpi": 50}):
+        assert render(planned[stem], ("png", "svg")) == drawn[stem]
+        assert matplotlib.rcParams["font.size"] == 30
+
+
+def test_two_series_differ_without_colour():
+    looks = [style.look(index)[1:] for index in range(7)]
+    assert len({str(look) for look in looks}) == 7
+
+
+def nowhere(fit):
+    """A folder without a history."""
+    return Path("nowhere") / fit.id
+
+
+def test_broken_arrays_stop_no_other_figure(cell, everything):
+    good, arrays = everything[0]
+    bad = cell(good.metric, good.outcome.protocol, good.outcome.values, model="bad")
+    tests = {
+        "there is no array correct": {"confidence": arrays["confidence"]},
+        "the array correct has 2 axes in place of 1": {**arrays, "correct": np.ones((60, 1))},
+        "the array correct has 7 entries where others have 60": {**arrays, "correct": np.ones(7)},
+        "the array confidence is empty": {"confidence": np.zeros(0), "correct": np.zeros(0)},
+        "not all of the array confidence are finite numbers": {**arrays, "confidence": np.full(60, np.nan)},
+        "not all of the array correct are finite numbers": {**arrays, "correct": np.full(60, "yes")},
+    }
+    for problem, broken in tests.items():
+        problems = []
+        read = {good.id: arrays, bad.id: broken}
+        found = catalogue.figures([bad, good], lambda cell, read=read: read[cell.id], nowhere, problems.append)
+        assert [figure.stem for figure in found] == ["reliability-bins=10-digits-jem-s0"]
+        assert problems == [
+            f"No figure of ece:bins=10 of bad on digits, seed 0: {problem}. Remove cells/*-{bad.id}.json from the "
+            "store and run its suite again; only this is done anew."
+        ]
+
+
+def test_metrics_of_plugins_and_cells_without_values_have_no_figure(cell):
+    failed = cell("ece")
+    failed = dataclasses.replace(failed, outcome=dataclasses.replace(failed.outcome, status="failed"))
+    problems = []
+    cells = [cell("mypackage.metrics:sharpness", "no: spec"), failed]
+    assert list(catalogue.figures(cells, lambda cell: {}, nowhere, problems.append)) == []
+    assert problems == []
+
+
+def test_two_fits_of_one_name_have_figures_of_two_names(cell, tmp_path):
+    cells = [cell("accuracy"), cell("accuracy")]
+    cells[1] = dataclasses.replace(cells[1], fit=dataclasses.replace(cells[1].fit, id="another"))
+    for one in cells:
+        (tmp_path / one.fit.id).mkdir()
+        (tmp_path / one.fit.id / "history.csv").write_text("iteration,attempt,energy_data\n20,0,1\n")
+    found = catalogue.figures(cells, lambda cell: {}, lambda fit: tmp_path / fit.id, pytest.fail)
+    energies = [figure.stem for figure in found if figure.stem.startswith("energies")]
+    assert energies == ["energies-digits-jem-s0", "energies-digits-jem-s0-2"]
+
+
+def test_a_history_that_is_damaged_is_told(cell, tmp_path):
+    (tmp_path / "history.csv").write_text("iteration,attempt,energy_data\n20,0,much\n")
+    problems = []
+    assert list(catalogue.figures([cell("accuracy")], lambda cell: {}, lambda fit: tmp_path, problems.append)) == []
+    assert problems == [
+        f"{tmp_path / 'history.csv'} is not the history of a fit (could not convert string to float: 'much'); its "
+        "energies cannot be drawn."
+    ]

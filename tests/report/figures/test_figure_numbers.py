@@ -1,0 +1,287 @@
+"""The numbers behind figures are those of the arrays, and what is drawn is those numbers."""
+
+import numpy as np
+import pytest
+
+from jembench.interfaces import Value
+from jembench.report.figures import (
+    ages,
+    calibration,
+    density,
+    detection,
+    energies,
+    generation,
+    neighbours,
+    seeds,
+    style,
+)
+from jembench.report.figures.results import Result
+
+
+@pytest.fixture(autouse=True)
+def styled():
+    """What is drawn is drawn in our style."""
+    with style.styled():
+        yield
+
+
+def rows_of(planned, stem):
+    return planned[stem].draw().rows
+
+
+def column(rows, name):
+    return [row[name] for row in rows]
+
+
+# --- calibration ---
+
+
+def test_reliability_is_of_the_predictions_of_each_bin(everything, planned):
+    cell, arrays = everything[0]
+    rows = rows_of(planned, "reliability-bins=10-digits-jem-s0")
+    assert column(rows, "bin_low") == pytest.approx(np.arange(10) / 10)
+    assert sum(column(rows, "count")) == len(arrays["confidence"])
+    for row in rows:
+        inside = (arrays["confidence"] >= row["bin_low"]) & (arrays["confidence"] < row["bin_high"])
+        assert row["count"] == inside.sum()
+        if row["count"]:
+            assert row["accuracy"] == pytest.approx(arrays["correct"][inside].mean())
+            assert row["confidence"] == pytest.approx(arrays["confidence"][inside].mean())
+    assert {row["ece"] for row in rows} == {cell.outcome.values["ece"].value}
+
+
+def test_the_gap_is_drawn_between_accuracy_and_confidence(planned):
+    drawing = planned["reliability-bins=10-digits-jem-s0"].draw()
+    above = drawing.figure.axes[0]
+    filled = [row for row in drawing.rows if row["count"]]
+    accuracy, gap = above.containers
+    assert [bar.get_height() for bar in accuracy] == pytest.approx(column(filled, "accuracy"))
+    ends = [sorted((bar.get_y(), bar.get_y() + bar.get_height())) for bar in gap]
+    assert np.array(ends) == pytest.approx(np.array([sorted((r["accuracy"], r["confidence"])) for r in filled]))
+    assert "ECE 2.00 % [1.00, 3.50]" in drawing.figure.get_suptitle()
+
+
+def test_models_are_compared_before_and_after_scaling(planned):
+    drawing = planned["reliability-compared-bins=10-digits-jem-baseline-s0"].draw()
+    titles = [axes.get_title(loc="left") for axes in drawing.figure.axes]
+    assert [title.splitlines()[0] for title in titles] == ["jem", "jem, temperature scaling", "baseline"]
+    assert all("ECE 2.00 % [1.00, 3.50]" in title for title in titles)
+    assert {(row["model"], row["scaling"]) for row in drawing.rows} == {
+        ("jem", "none"),
+        ("jem", "temperature"),
+        ("baseline", "none"),
+    }
+
+
+def test_predictions_of_other_bins_or_images_are_not_compared(cell, everything):
+    first, arrays = everything[0]
+    ece = first.outcome.values
+    others = [
+        cell("ece:bins=15", "ece:bins=15,images=60,split=test", ece, model="a"),
+        cell("ece:bins=10", "ece:bins=10,images=50,split=test", ece, model="b"),
+        cell("ece:bins=10", "ece:bins=10,images=60,split=test", ece, model="c", dataset="svhn"),
+    ]
+    stems = [planned.stem for planned in calibration.plan([Result(one, arrays) for one in (first, *others)])]
+    assert len(stems) == 4
+    assert not any("compared" in stem for stem in stems)
+
+
+# --- out-of-distribution detection ---
+
+
+def test_every_score_is_in_a_histogram(everything, planned):
+    rows = rows_of(planned, "ood-max-py-digits-jem-s0")
+    arrays = next(arrays for cell, arrays in everything if cell.metric.startswith("ood"))
+    for images, scores in (("test images", arrays["inside"]), ("outliers", arrays["outside"])):
+        counted = [row for row in rows if row["images"] == images and row["set"] == "interp"]
+        assert sum(column(counted, "count")) == len(scores)
+        for row in counted[1:-1]:
+            assert row["count"] == ((scores >= row["bin_low"]) & (scores < row["bin_high"])).sum()
+
+
+def test_scores_far_away_do_not_flatten_the_histogram():
+    inside = np.concatenate([np.linspace(0, 1, 999), [1e9]])
+    rows = detection.score_histograms("", "", [("set", inside, inside - 1, None)]).rows
+    edges = column(rows, "bin_low") + column(rows, "bin_high")
+    assert min(edges) > -1.2
+    assert max(edges) < 1.2
+    assert sum(column(rows, "count")) == 2000
+
+
+def test_outliers_of_one_single_score_have_a_histogram():
+    same = np.full(20, -3.0)
+    rows = detection.score_histograms("", "", [("constant", same, same, Value(0.5, None, None, 20))]).rows
+    assert max(column(rows, "count")) == 20
+
+
+def test_auroc_and_its_interval_are_printed_and_drawn(planned):
+    histogram = planned["ood-max-py-digits-jem-s0"].draw().figure
+    assert [axes.get_title(loc="left") for axes in histogram.axes] == [
+        f"{name}\nAUROC 0.800 [0.700, 0.900]" for name in ("interp", "uniform")
+    ]
+    drawing = planned["auroc-digits-jem-s0"].draw()
+    assert [(row["set"], row["auroc"], row["low"], row["high"]) for row in drawing.rows] == [
+        ("interp", 0.8, 0.7, 0.9),
+        ("uniform", 0.8, 0.7, 0.9),
+    ]
+    (bars,) = drawing.figure.axes[0].collections
+    assert [segment[:, 0].tolist() for segment in bars.get_segments()] == [pytest.approx([0.7, 0.9])] * 2
+
+
+def test_an_interval_that_is_not_known_is_not_drawn():
+    drawing = detection.auroc("", [("jem", "max-py", "interp", Value(0.8, None, None, 20))])
+    (bars,) = drawing.figure.axes[0].collections
+    assert all(len(segment) < 2 for segment in bars.get_segments())
+
+
+def test_a_set_goes_by_its_name_where_that_is_enough(cell):
+    def of(text):
+        protocol = f'ood:score=max-py,set="{text}"'
+        return Result(cell(protocol, protocol, {"auroc": Value(0.5, 0.4, 0.6, 9)}), {})
+
+    def names(*texts):
+        *_, last = detection.plan([of(text) for text in texts])
+        return column(last.draw().rows, "set")
+
+    assert names("celeba:root=/data", "interp") == ["celeba", "interp"]
+    assert names("folder:root=/a", "folder:root=/b") == ["folder:root=/a", "folder:root=/b"]
+
+
+# --- densities, ages, distances ---
+
+
+def test_histograms_of_the_density_hold_every_image_of_each_class(density_arrays):
+    scores, labels = density_arrays["log-px"], density_arrays["labels"]
+    rows = density.by_class("", density_arrays).rows
+    for number in range(4):
+        counted = [row for row in rows if row["class"] == number]
+        assert sum(column(counted, "count")) == (labels == number).sum()
+        assert {row["median"] for row in counted} == {np.median(scores[labels == number])}
+
+
+def test_the_make_up_of_both_ends(density_arrays):
+    drawing = density.make_up("", density_arrays)
+    for side, grid in {"highest": "top", "lowest": "bottom"}.items():
+        classes = density_arrays["labels"][density_arrays["shown"][density_arrays[grid].ravel()]]
+        assert column(drawing.rows, side) == np.bincount(classes, minlength=4).tolist()
+    assert column(drawing.rows, "share_of_all") == [0.25] * 4
+    legend = [text.get_text() for text in drawing.figure.legends[0].get_texts()]
+    assert {"12 highest", "12 lowest"} < set(legend)
+
+
+def test_without_labels_only_the_extremes_are_drawn(cell, density_arrays):
+    for name in ("labels", "highest", "random", "lowest", "top-confidence", "bottom-confidence", "confidence"):
+        del density_arrays[name]
+    (planned,) = density.plan([Result(cell("log-density"), density_arrays)])
+    assert planned.stem == "log-density-extremes-digits-jem-s0"
+    drawing = planned.draw()
+    assert len(drawing.figure.axes) == 2
+    assert set(column(drawing.rows, "class")) == {""}
+
+
+def test_ages_are_summarised_for_each_class():
+    predicted = np.repeat([0, 2], 101)
+    chain_ages = np.concatenate([np.arange(101), 10 * np.arange(101)])
+    drawing = ages.ages_by_class("", {"ages": chain_ages, "predicted": predicted})
+    young, old = drawing.rows
+    assert young == {"class": 0, "chains": 101, "p5": 5, "q1": 25, "median": 50, "q3": 75, "p95": 95}
+    assert old == {"class": 2, "chains": 101, "p5": 50, "q1": 250, "median": 500, "q3": 750, "p95": 950}
+    assert [label.get_text() for label in drawing.figure.axes[0].get_xticklabels()] == ["0", "2"]
+
+
+def test_pairs_are_those_that_are_nearest_by_the_features(neighbour_arrays):
+    rows = neighbours.pairs("", neighbour_arrays).rows
+    distance = neighbour_arrays["distance-digits-cnn"]
+    assert column(rows, "distance-digits-cnn") == sorted(distance)[:5]
+    assert column(rows, "index") == np.argsort(distance)[:5].tolist()
+    assert column(rows, "nearest-pixels") == neighbour_arrays["nearest-pixels"][column(rows, "index")].tolist()
+
+
+def test_distances_of_samples_and_test_images_are_counted_in_every_space(neighbour_arrays):
+    rows = neighbours.distances("", neighbour_arrays).rows
+    totals = {}
+    for row in rows:
+        totals[row["space"], row["images"]] = totals.get((row["space"], row["images"]), 0) + row["count"]
+    assert totals == {
+        ("features of digits-cnn", "test images"): 30,
+        ("features of digits-cnn", "samples"): 60,
+        ("pixels", "test images"): 30,
+        ("pixels", "samples"): 60,
+    }
+
+
+# --- training, generation, seeds ---
+
+
+def test_energies_are_those_of_the_history(planned):
+    drawing = planned["energies-digits-jem-s0"].draw()
+    assert drawing.rows == [
+        {"iteration": 20, "attempt": 0, "energy_data": -1.5, "energy_samples": -1},
+        {"iteration": 40, "attempt": 0, "energy_data": -2.5, "energy_samples": -30},
+        {"iteration": 20, "attempt": 1, "energy_data": -2, "energy_samples": ""},
+    ]
+    (axes,) = drawing.figure.axes
+    assert axes.lines[0].get_ydata().tolist() == [-1.5, -2.5]
+    assert axes.get_yscale() == "symlog"
+
+
+def test_a_model_without_energies_has_no_figure_of_them(cell, tmp_path):
+    assert energies.read_history(tmp_path / "none.csv") == []
+    assert list(energies.plan([(cell("accuracy").fit, [{"iteration": 20, "attempt": 0, "loss": 1.0}])])) == []
+
+
+def test_the_score_against_the_share_kept(planned):
+    drawing = planned["is-kept-splits=1-digits-jem-s0"].draw()
+    (axes,) = drawing.figure.axes
+    assert column(drawing.rows, "kept") == [10, 50]
+    assert column(drawing.rows, "is") == [7, 7]
+    assert column(drawing.rows, "curve") == ["the model's confidence, one buffer"] * 2
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["10", "50"]
+
+
+def test_the_score_against_the_steps(planned):
+    drawing = planned["kid-steps-digits-jem-s0"].draw()
+    assert [(row["steps"], row["kid"], row["low"]) for row in drawing.rows] == [(5, 2, None), (100, 2, None)]
+
+
+def test_scores_of_other_protocols_are_other_figures(cell):
+    def of(splits, top):
+        protocol = f"is:images={10 * top},pooling=one-buffer,selection=model,splits={splits},top={10 * top}/1000"
+        metric = f"is:selection=model,splits={splits},top={top / 100}"
+        return Result(cell(metric, protocol, {"is": Value(1.0, None, None, 9)}), {})
+
+    results = [of(1, 10), of(1, 20), of(2, 10), of(2, 20), of(3, 10)]
+    assert [planned.stem for planned in generation.plan(results)] == [
+        "is-kept-splits=1-digits-jem-s0",
+        "is-kept-splits=2-digits-jem-s0",
+    ]  # the third has but one point
+
+
+def test_seeds_with_their_mean_and_deviation():
+    values = [seeds.Seeded("jem", seed, value) for seed, value in enumerate((1.0, 2.0, 6.0))]
+    drawing = seeds.strips("", {"fid": [*values, seeds.Seeded("baseline", 0, 4.0)]})
+    assert [(row["model"], row["seed"], row["value"]) for row in drawing.rows] == [
+        ("jem", 0, 1.0),
+        ("jem", 1, 2.0),
+        ("jem", 2, 6.0),
+        ("baseline", 0, 4.0),
+    ]
+    (axes,) = drawing.figure.axes
+    ((mean, _, (deviation,)),) = axes.containers  # one seed alone has neither
+    assert mean.get_xdata().tolist() == [3.0]
+    ((low, _), (high, _)) = deviation.get_segments()[0]
+    assert (high - low) / 2 == pytest.approx(np.std([1, 2, 6], ddof=1))
+
+
+def test_a_seed_that_diverged_is_in_the_numbers_and_in_no_mean():
+    values = [seeds.Seeded("jem", seed, value) for seed, value in enumerate((1.0, float("nan")))]
+    drawing = seeds.strips("", {"fid": values})
+    assert len(drawing.rows) == 2
+    assert drawing.figure.axes[0].containers == []
+
+
+def test_one_seed_has_no_figure_of_seeds(cell):
+    assert list(seeds.plan([cell("accuracy"), cell("accuracy", model="baseline", seed=1)])) == []
+    assert [planned.stem for planned in seeds.plan([cell("accuracy", seed=seed) for seed in (0, 1)])] == [
+        "seeds-accuracy-digits-jem"
+    ]

@@ -1,0 +1,391 @@
+"""The papers' claims: what the files say, which models they mean, and when one holds."""
+
+import dataclasses
+import re
+import shlex
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from jembench import registry, spec
+from jembench import suite as suites
+from jembench.cli.options import seed_list
+from jembench.cli.run import run as run_command
+from jembench.crossing import bare_name, with_options
+from jembench.errors import PluginError
+from jembench.interfaces import Value
+from jembench.outcome import Cell, FitKey, Outcome
+from jembench.report import claims_table
+from jembench.report.claims import Claim, Paper, Recipes, load, read
+from jembench.report.judging import judge
+from jembench.subjects import canonical
+
+CLAIMS = load()
+MEASURED = [claim for claim in CLAIMS if claim.metric]
+PAPER = Paper("A paper", "Somebody", "")
+N = 300
+
+
+# --- the files --------------------------------------------------------------------------------------------------------
+
+
+def by_id(claim):
+    return claim.id
+
+
+def test_every_claim_has_a_name_of_its_own():
+    assert len({claim.id for claim in CLAIMS}) == len(CLAIMS)
+    assert len({claim.text for claim in CLAIMS}) == len(CLAIMS)
+
+
+@pytest.mark.parametrize("claim", MEASURED, ids=by_id)
+def test_its_metrics_exist(claim):
+    for metric in filter(None, (claim.metric, claim.than_metric)):
+        options = {option: values[0] for option, values in claim.each.items()}
+        registry.resolve("metrics", with_options(metric, options))
+
+
+@pytest.mark.parametrize("claim", MEASURED, ids=by_id)
+def test_its_commands_measure_it(claim):
+    """Every model, metric and recipe of the claim is among what the commands plan."""
+    installed = {component.name for component in registry.components("models")}
+    if not set(claim.models) <= installed:
+        pytest.skip("its models are not installed")
+    planned = {
+        (bare_name(cell.fit.key.model), str(cell.metric), cell.fit.key.recipe)
+        for command in claim.measure
+        for cell in plan(command).cells
+    }
+    other = claim.model if isinstance(claim.than, float) else claim.than
+    each = [{option: value} for option, values in claim.each.items() for value in values] or [{}]
+    pairs = [
+        ((claim.model, metric, recipe), (other, than, recipes.other_of(recipe)))
+        for options in each
+        for recipes in claim.recipes
+        for recipe in {recipe for _, _, recipe in planned}
+        for metric, than in [[asked(text, options) for text in (claim.metric, claim.than_metric or claim.metric)]]
+    ]
+    assert any({one, two} <= planned for one, two in pairs)
+
+
+def asked(metric, options):
+    return canonical("metrics", with_options(metric, options))
+
+
+def plan(command):
+    """What a command would run."""
+    words = shlex.split(command)
+    assert words[:2] == ["jembench", "run"]
+    given = run_command.make_context("run", words[2:], resilient_parsing=True).params
+    suite = suites.load(given["suite"])
+    changes = {
+        "models": tuple(spec.split_list(given["models"])) if given["models"] else suite.models,
+        "datasets": (given["dataset"],) if given["dataset"] else suite.datasets,
+        "seeds": seed_list(given["seeds"]) if given["seeds"] else suite.seeds,
+    }
+    return suites.make_plan(dataclasses.replace(suite, **changes), recipe=given["recipe"])
+
+
+FILE = """
+[paper]
+title = "A paper"
+cite = "Somebody"
+url = ""
+[[claim]]
+id = "one"
+text = "One"
+where = "Table 1"
+metric = "accuracy"
+higher = "jem"
+than = 0.5
+measure = ["jembench run hybrid"]
+"""
+
+
+def test_a_file(tmp_path):
+    (claim,) = read("mine", written(tmp_path, FILE))
+    assert claim == Claim(
+        id="mine/one",
+        paper=PAPER,
+        text="One",
+        where="Table 1",
+        metric="accuracy",
+        direction="higher",
+        model="jem",
+        than=0.5,
+        measure=("jembench run hybrid",),
+    )
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "problem"),
+    [
+        ('title = "A paper"\n', "", "the field 'title' is missing"),
+        ("than = 0.5\n", "", "one has neither than nor than_metric: nothing to be higher than"),
+        ('higher = "jem"', 'higher = "jem"\nlower = "jem"', "one must have one of higher and lower"),
+        ('higher = "jem"', "", "one must have one of higher and lower"),
+        ("than = 0.5", "than = 0.5\nthen = 1", "then is no field of one, which may hold alike, each, higher, id"),
+        ('metric = "accuracy"\n', "", "the field 'metric' is missing"),
+        ("[paper]", "[paper", "Expected"),
+    ],
+)
+def test_a_file_that_is_not_of_the_layout(tmp_path, old, new, problem):
+    with pytest.raises(PluginError, match=rf"The file of claims .*mine\.toml cannot be used: .*{re.escape(problem)}"):
+        read("mine", written(tmp_path, FILE.replace(old, new)))
+
+
+def written(folder, text) -> Path:
+    path = folder / "mine.toml"
+    path.write_text(text)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("own", "other", "label", "expected"),
+    [
+        ("*", "*", "digits+epochs=5", "digits+epochs=5"),
+        ("*+conditional=true", "*", "digits+conditional=true", "digits"),
+        ("*+conditional=true", "*", "digits", None),
+        ("*-labels", "*-labels", "digits-100-labels", "digits-100-labels"),
+        ("sada", "paper", "sada", "paper"),
+        ("sada", "paper", "sada+epochs=5", None),
+        ("ab*ba", "*", "aba", None),
+    ],
+)
+def test_the_recipe_that_belongs_to_another(own, other, label, expected):
+    assert Recipes(own, other).other_of(label) == expected
+
+
+# --- judging ----------------------------------------------------------------------------------------------------------
+
+
+class Store:
+    """Cells with their arrays, by hand."""
+
+    def __init__(self):
+        self.cells, self.arrays = [], {}
+
+    def add(self, model, metric, value, arrays, *, recipe="digits", seed=0, dataset="digits", protocol=None):
+        fit = FitKey(model=model, dataset=dataset, recipe=recipe, seed=seed, id=f"{model}/{dataset}/{recipe}/{seed}")
+        label = {"ood": "auroc"}.get(metric.partition(":")[0], metric.partition(":")[0])
+        outcome = Outcome(status="ok", protocol=protocol or metric, values={label: Value(value, None, None, N)})
+        cell = Cell(id=f"{fit.id}/{metric}", fit=fit, metric=metric, outcome=outcome)
+        self.cells.append(cell)
+        self.arrays[cell.id] = arrays
+
+    def accuracy(self, model, share, **more):
+        correct = np.arange(N) < share * N
+        self.add(model, "accuracy", 100 * correct.mean(), {"correct": correct}, **more)
+
+    def ood(self, model, metric, shift):
+        rng = np.random.default_rng(0)
+        inside, outside = rng.normal(shift, 1, N), rng.normal(0, 1, N)
+        auroc = (inside[:, None] > outside).mean()
+        self.add(model, metric, auroc, {"inside": inside, "outside": outside})
+
+    def judge(self, *claims):
+        return judge(claims, self.cells, lambda cell: self.arrays[cell.id], resamples=1000)
+
+    def verdicts(self, *claims):
+        return [finding.verdict for finding in self.judge(*claims)]
+
+
+@pytest.fixture
+def store():
+    return Store()
+
+
+def claim(**fields):
+    given = {"metric": "accuracy", "model": "jem", "than": "baseline", "measure": ("jembench run hybrid",)}
+    return Claim(**{"id": "mine/one", "paper": PAPER, "text": "One", "where": "Table 1", **given, **fields})
+
+
+@pytest.mark.parametrize(
+    ("jem", "direction", "verdict"),
+    [
+        (0.9, "higher", "held"),
+        (0.9, "lower", "not held"),
+        (0.7, "higher", "not held"),
+        (0.7, "lower", "held"),
+        (0.8, "higher", "inconclusive"),
+        (0.8, "lower", "inconclusive"),
+    ],
+)
+def test_higher_and_lower(store, jem, direction, verdict):
+    store.accuracy("jem", jem)
+    store.accuracy("baseline", 0.8)
+    assert store.verdicts(claim(direction=direction)) == [verdict]
+
+
+@pytest.mark.parametrize(
+    ("jem", "direction", "within", "verdict"),
+    [
+        (0.78, "higher", 10.0, "held"),  # 2 points below: less than 10
+        (0.60, "higher", 10.0, "not held"),
+        (0.70, "higher", 10.0, "inconclusive"),
+        (0.82, "lower", 10.0, "held"),
+        (0.99, "lower", 10.0, "not held"),
+    ],
+)
+def test_within_so_much(store, jem, direction, within, verdict):
+    store.accuracy("jem", jem)
+    store.accuracy("baseline", 0.8)
+    assert store.verdicts(claim(direction=direction, within=within)) == [verdict]
+
+
+@pytest.mark.parametrize(("shift", "verdict"), [(1.0, "held"), (-1.0, "not held"), (0.05, "inconclusive")])
+def test_than_a_number(store, shift, verdict):
+    store.ood("jem", "ood:set=interp", shift)
+    (found,) = store.judge(claim(metric="ood:set=interp,score=log-px", than=0.5))
+    assert (found.verdict, found.label, found.contrast.b) == (verdict, "auroc", 0.5)
+
+
+def test_each_value_that_was_measured(store):
+    store.ood("jem", "ood:set=interp", 1.0)
+    store.ood("jem", "ood:set=uniform", -1.0)
+    found = store.judge(claim(metric="ood", than=0.5, each={"set": ("interp", "patches", "uniform")}))
+    assert [(finding.metric, finding.verdict) for finding in found] == [
+        ("ood:set=interp", "held"),
+        ("ood:set=uniform", "not held"),
+    ]
+
+
+def test_two_metrics_of_one_model(store):
+    store.ood("jem", "ood:score=grad-norm,set=interp", 2.0)
+    store.ood("jem", "ood:set=interp", 0.5)
+    asked = claim(
+        metric="ood:score=grad-norm",
+        than_metric="ood:score=log-px",
+        label="auroc",
+        than="jem",
+        each={"set": ("interp",)},
+    )
+    (found,) = store.judge(asked)
+    assert found.verdict == "held"
+    assert found.pair.a == found.pair.b
+
+
+def test_parts_of_two_protocols_that_must_be_alike(store):
+    for metric, images in (("accuracy", 100), ("ece", 1000)):
+        store.add("jem", metric, 1.0, {}, protocol=f"is:images={images},source={metric}")
+    asked = {"metric": "accuracy", "than_metric": "ece", "than": "jem"}
+    (free,) = store.judge(claim(**asked))
+    assert free.verdict == "inconclusive"
+    (bound,) = store.judge(claim(**asked, alike=("images",)))
+    assert (bound.verdict, bound.reason) == ("not comparable", "images=100; images=1000")
+
+
+def test_other_protocols_are_not_compared(store):
+    store.accuracy("jem", 0.9, protocol="accuracy:data_noise=0")
+    store.accuracy("baseline", 0.7, protocol="accuracy:data_noise=0.03")
+    (found,) = store.judge(claim())
+    assert (found.verdict, found.contrast) == ("not comparable", None)
+    assert found.reason == "data_noise=0; data_noise=0.03"
+
+
+def test_holm_is_over_all_claims(store):
+    store.accuracy("jem", 0.82)
+    store.accuracy("baseline", 0.80)
+    (alone,) = store.judge(claim())
+    several = store.judge(*(claim(id=f"mine/{number}") for number in range(4)))
+    assert alone.p == pytest.approx(2**-5)  # McNemar: six images are right for jem alone
+    assert alone.verdict == "held"
+    assert [finding.p for finding in several] == pytest.approx([4 * alone.p] * 4)
+    assert {finding.verdict for finding in several} == {"inconclusive"}
+
+
+# --- which models -----------------------------------------------------------------------------------------------------
+
+
+def test_pairs_share_dataset_recipe_and_options(store):
+    for dataset in ("digits", "svhn"):
+        for recipe in ("digits", "paper"):
+            for options in ("", ":norm=batch"):
+                store.accuracy(f"jem{options}", 0.9, dataset=dataset, recipe=recipe)
+                if (dataset, recipe) != ("svhn", "paper"):
+                    store.accuracy(f"baseline{options}", 0.8, dataset=dataset, recipe=recipe)
+    pairs = [tuple(subject[:3] for subject in finding.pair) for finding in store.judge(claim())]
+    assert pairs == [
+        (("jem", *place), ("baseline", *place))
+        for place in (("digits", "digits"), ("digits", "paper"), ("svhn", "digits"))
+    ]
+
+
+def test_changed_models_and_recipes_where_there_are_no_others(store):
+    for model in ("jem", "baseline"):
+        store.accuracy(f"{model}:norm=batch", 0.9, recipe="digits")
+        store.accuracy(model, 0.9, recipe="digits+epochs=5")
+    assert [finding.pair.a[:3] for finding in store.judge(claim())] == [
+        ("jem:norm=batch", "digits", "digits"),
+        ("jem", "digits", "digits+epochs=5"),
+    ]
+    for model in ("jem", "baseline"):
+        store.accuracy(model, 0.9)
+    assert [finding.pair.a[:3] for finding in store.judge(claim())] == [("jem", "digits", "digits")]
+
+
+def test_a_change_of_the_recipe(store):
+    asked = claim(than="jem", direction="lower", recipes=(Recipes("*+c=true", "*"), Recipes("paper-c", "paper")))
+    store.accuracy("jem", 0.9)
+    store.accuracy("jem", 0.7, recipe="digits+c=true")
+    store.accuracy("jem", 0.7, recipe="paper-c")
+    (found,) = store.judge(asked)
+    assert found.verdict == "held"
+    assert [subject.recipe for subject in found.pair] == ["digits+c=true", "digits"]
+
+
+def test_a_recipe_that_a_claim_names_is_for_such_claims_alone(store):
+    for model in ("jem", "baseline"):
+        store.accuracy(model, 0.9, recipe="digits")
+        store.accuracy(model, 0.9, recipe="digits-100-labels")
+    few = claim(id="mine/few", recipes=(Recipes("*-labels", "*-labels"),))
+    found = [(finding.claim.id, finding.pair.a.recipe) for finding in store.judge(claim(), few)]
+    assert found == [("mine/one", "digits"), ("mine/few", "digits-100-labels")]
+    assert len(store.judge(claim())) == 2  # another paper may see no difference
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({}, "`jembench run hybrid`"),
+        ({"measure": ("jembench run a", "jembench run b")}, "`jembench run a` and `jembench run b`"),
+        ({"than": "igebm-of-nobody"}, "no model igebm-of-nobody is installed"),
+        ({"metric": "", "unmeasured": "no suite attacks models yet"}, "no suite attacks models yet"),
+    ],
+)
+def test_what_was_not_measured_says_what_measures_it(store, fields, reason):
+    store.accuracy("jem", 0.9)
+    (found,) = store.judge(claim(**fields))
+    assert (found.verdict, found.reason) == ("not measured", reason)
+
+
+# --- shown ------------------------------------------------------------------------------------------------------------
+
+
+def test_every_claim_is_shown_once(store):
+    store.accuracy("jem", 0.9)
+    store.accuracy("baseline", 0.8)
+    found = store.judge(*CLAIMS)
+    shown = claims_table.findings(found)
+    texts = [row[0].value for grid in shown.grids for row in grid.rows]
+    notes = " ".join(note.text for grid in shown.grids for note in grid.footnotes)
+    for finding in found:
+        if finding.verdict == "not measured":
+            assert notes.count(finding.claim.text) == 1
+        else:
+            assert texts.count(finding.claim.text) == 1
+    assert len(shown.records) == len(found)
+    assert all(set(record) == set(claims_table.FIELDS) for record in shown.records)
+
+
+def test_a_claim_says_which_value_dataset_and_recipes_it_is_of(store):
+    for dataset in ("digits", "svhn"):
+        store.accuracy("jem", 0.9, dataset=dataset, recipe="a+c=1")
+        store.accuracy("jem", 0.8, dataset=dataset, recipe="a")
+    asked = claim(than="jem", recipes=(Recipes("*+c=1", "*"),))
+    (grid,) = claims_table.findings(store.judge(asked)).grids
+    assert [row[0].value for row in grid.rows] == [
+        "One · digits · recipes a+c=1 and a",
+        "One · svhn · recipes a+c=1 and a",
+    ]
