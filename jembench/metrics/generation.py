@@ -15,8 +15,9 @@ from jaxtyping import UInt8
 from numpy.typing import NDArray
 from torch import Tensor
 
-from jembench.errors import Diverged, Unavailable
+from jembench.errors import Diverged, NotApplicable
 from jembench.interfaces import Evaluation, FeatureNetwork, Features
+from jembench.metrics.classified import require_finite
 from jembench.metrics.protocol import protocol_id
 from jembench.metrics.sample_protocol import SampleProtocol
 from jembench.metrics.selection import selected
@@ -86,9 +87,7 @@ def generated(evaluation: Evaluation, features: str, asked: SampleProtocol) -> G
 
 def _logits(evaluation: Evaluation, samples: Tensor) -> Tensor:
     logits = evaluation.read("logits", samples).cpu().double()
-    bad = int((~logits.isfinite()).any(dim=1).sum())
-    if bad:
-        raise Diverged(f"The model's logits of {bad} of {len(samples)} samples are not finite: none can be selected.")
+    require_finite(logits, "samples")
     return logits
 
 
@@ -125,10 +124,10 @@ def require_images(n: int, needed: int, what: str, metric: str, because: str) ->
     """Refuse a metric for which there are too few images.
 
     Raises:
-        Unavailable: with what the metric needs, and why.
+        NotApplicable: with what the metric needs, and why.
     """
     if n < needed:
-        raise Unavailable(
+        raise NotApplicable(
             f"{metric} needs at least {needed} {what}, {because}; there are {n}. Generate more images, or lift the "
             "limit on the dataset."
         )

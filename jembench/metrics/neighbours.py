@@ -19,7 +19,7 @@ from jaxtyping import Float, UInt8
 from numpy.typing import NDArray
 from torch import Tensor
 
-from jembench.errors import Unavailable
+from jembench.errors import NotApplicable
 from jembench.interfaces import Capability, Evaluation, Measurement, Resampling, Value
 from jembench.metrics.generation import Generated, generated, pool_of, require_images
 from jembench.metrics.protocol import bootstrap_rng, require_at_least, value_of
@@ -152,7 +152,7 @@ class Neighbours:
             arrays[f"distance{space}"], arrays[f"nearest{space}"] = found.distance.numpy(), found.which.numpy()
             arrays[f"test-distance{space}"] = nearest(of_test, of_train, device).distance.numpy()
             if np.median(arrays[f"test-distance{space}"]) == 0:
-                raise Unavailable(
+                raise NotApplicable(
                     "More than half of the test images are copies of training images, so they say nothing of how near "
                     "an image is that was not seen. Choose a dataset whose test images are others."
                 )

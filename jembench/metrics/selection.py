@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from jembench.errors import Unavailable
+from jembench.errors import NotApplicable
 from jembench.metrics.sample_protocol import SampleProtocol
 
 
@@ -26,11 +26,11 @@ def selected(asked: SampleProtocol, logits: Float[Tensor, "N K"]) -> Int[Tensor,
     """Which images are kept, by the logits of the network that selects; the first of equals. In ascending order.
 
     Raises:
-        Unavailable: if there are not so many, in all or of some class.
+        NotApplicable: if there are not so many, in all or of some class.
     """
     count = asked.count(len(logits))
     if count > len(logits):
-        raise Unavailable(f"The {count} most confident images cannot be kept of {len(logits)}. Lower top.")
+        raise NotApplicable(f"The {count} most confident images cannot be kept of {len(logits)}. Lower top.")
     ranking = log_odds(logits).argsort(descending=True, stable=True)
     if asked.per_class:
         classes = logits.argmax(dim=1)[ranking]
@@ -45,7 +45,7 @@ def _as_many_of_each(
     sizes = classes.bincount(minlength=num_classes)
     if each == 0 or int(sizes.min()) < each:
         rarest = int(sizes.argmin())
-        raise Unavailable(
+        raise NotApplicable(
             f"The {count} most confident images, as many of each of {num_classes} classes, are {each} a class, and the "
             f"network that selects sees {int(sizes[rarest])} of class {rarest}. Choose another top, or "
             "per_class=false."

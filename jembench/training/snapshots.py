@@ -16,7 +16,7 @@ from torch import Tensor
 
 from jembench import registry
 from jembench.data.pixels import to_uint8
-from jembench.errors import CheckpointError, Unavailable
+from jembench.errors import CheckpointError, NotApplicable
 from jembench.interfaces import ChainState, Sampler, Samples
 from jembench.training import checkpoint
 from jembench.training.loop import Trainer
@@ -85,7 +85,7 @@ def together(buffers: Sequence[Samples]) -> Samples:
     """The images of five buffers, one after the other: 5 N of them.
 
     Raises:
-        Unavailable: if there are fewer buffers.
+        NotApplicable: if there are fewer buffers.
     """
     _require_five(buffers)
     images, labels, _, ages = zip(*buffers, strict=True)
@@ -96,7 +96,7 @@ def pixelwise_mean(buffers: Sequence[Samples]) -> Samples:
     """The mean of five buffers, slot by slot and pixel by pixel, rounded: N images. A slot keeps its class.
 
     Raises:
-        Unavailable: if there are fewer buffers.
+        NotApplicable: if there are fewer buffers.
     """
     _require_five(buffers)
     total = buffers[0].images.int()
@@ -112,7 +112,7 @@ def _joined(parts: Sequence[Tensor | None]) -> Tensor | None:
 
 def _require_five(buffers: Sequence[Samples]) -> None:
     if len(buffers) < COUNT:
-        raise Unavailable(
+        raise NotApplicable(
             f"The training kept only {len(buffers)} buffers: five epochs are needed, with a sampler that keeps its "
             "chains (pcd). Train it again with this version, for at least five epochs."
         )
