@@ -1,4 +1,4 @@
-"""What a training would cost, from a few of its iterations.
+"""What a training would cost, from a few of its iterations, and what an attack would, from a few network passes.
 
 The images are random: no time depends on what they show, and a dataset need not be there for it.
 """
@@ -13,7 +13,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from jembench import devices, seeds
+from jembench import devices, readings, seeds
+from jembench.attacks.target import Target
+from jembench.execution import lay_out
 from jembench.interfaces import Dataset, Split
 from jembench.suite import FitPlan
 from jembench.training.loop import Trainer
@@ -72,6 +74,25 @@ def estimate(fit: FitPlan, dataset: Dataset, device: torch.device) -> Estimate:
             long = statistics.median(_timed(trainer, device) for _ in range(repeats))
             seconds = short + (steps - SHORT) * max(long - short, 0) / (LONG - SHORT)
         return Estimate(seconds, trainer.iterations, _peak(device), passes)
+
+
+def seconds_a_pass(fit: FitPlan, dataset: Dataset, device: torch.device) -> float:
+    """How long one image takes forward and back through the network, in the batches that attacks make."""
+    model = make_model(fit, dataset).to(device)
+    lay_out(model, dataset.spec)
+    target = Target(model, dataset.spec)
+    count = readings.CPU_BATCH if device.type == "cpu" else readings.GPU_BATCH
+    x = torch.rand(count, *dataset.spec.shape, generator=seeds.generator(0, "estimate", device), device=device)
+    y = torch.zeros(count, dtype=torch.long, device=device)
+
+    def once() -> float:
+        start = time.perf_counter()
+        target.slope(x, y)[0].sum().item()  # an answer that is read is there
+        return time.perf_counter() - start
+
+    with devices.threads_for(dataset.spec, device):
+        warm_up = once()
+        return statistics.median(once() for _ in range(5 if warm_up < QUICK else 1)) / count
 
 
 def random_images(dataset: Dataset) -> Split:

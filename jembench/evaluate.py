@@ -24,7 +24,7 @@ from jembench.data.content import content_hash
 from jembench.data.holdout import Holdout
 from jembench.data.pixels import to_float, to_uint8
 from jembench.energies import grad_energy
-from jembench.errors import NotApplicable, StoreError, Unavailable
+from jembench.errors import NotApplicable, OutOfTime, StoreError, Unavailable
 from jembench.features import FeatureBank
 from jembench.interfaces import (
     KEPT,
@@ -100,6 +100,8 @@ class FitEvaluation:
     buffers: Callable[[], Sequence[Samples]] = tuple  # those of the last epochs of training, the last one last
     memory: Memory | None = None
     wanted: frozenset[Quantity] = frozenset()  # what the metrics will read of test images and outliers
+    until: float | None = None  # a value of ``time.monotonic()`` at which long metrics stop
+    told: Callable[[int, int], None] = lambda done, total: None  # of the progress of a long metric
     _images: dict[str, Tensor] = field(default_factory=dict)  # by name
     _readings: dict[str, dict[Quantity, Tensor]] = field(default_factory=dict)  # by the content of the images
     _samples: dict[Source, Samples] = field(default_factory=dict)
@@ -204,7 +206,7 @@ class FitEvaluation:
         if self.sampler is None:
             raise NotApplicable("The model was trained without chains, so there is none to refine an image by.")
         pixels = self.images(images) if isinstance(images, str) else images
-        return self._remembered(
+        return self.remembered(
             f"refined-{steps}-{content_hash(pixels)}", lambda: {"energy": self._refine(pixels, steps)}
         )["energy"]
 
@@ -216,13 +218,22 @@ class FitEvaluation:
         end = chain.run(self.sampler, state, gradient, generator, steps)
         return gradient(end.x, None)[0].cpu()
 
-    def _remembered(self, name: str, compute: Callable[[], dict[str, Tensor]]) -> dict[str, Tensor]:
+    def remembered(self, name: str, compute: Callable[[], dict[str, Tensor]]) -> dict[str, Tensor]:
+        """What ``compute`` gives, kept on the CPU and, where there is a memory, from run to run."""
         known = self.memory.recall(name) if self.memory else {}
         if not known:
             known = compute()
             if self.memory:
                 self.memory.keep(name, known)
         return known
+
+    def out_of_time(self) -> bool:
+        """Whether ``until`` is over."""
+        return self.until is not None and time.monotonic() >= self.until
+
+    def progress(self, done: int, total: int) -> None:
+        """Tell whoever watches."""
+        self.told(done, total)
 
     # --- samples ------------------------------------------------------------------------------------------------------
 
@@ -266,7 +277,7 @@ class FitEvaluation:
         conditional = as_trained if conditional is None else conditional
         unusual = "" if conditional == as_trained else f"conditional={conditional},".lower()
         name = f"chains:{unusual}steps={steps}"
-        drawn = self._remembered(
+        drawn = self.remembered(
             f"samples-{n or FRESH_SAMPLES}-{steps}-{conditional}",
             lambda: self._run_chains(steps, n or FRESH_SAMPLES, conditional, name),
         )
@@ -332,11 +343,12 @@ def measure(metric: Metric, evaluation: FitEvaluation) -> Measured:
 
     Raises:
         StoreError: if the disk is full or the store cannot be written, which concerns every cell.
+        OutOfTime: if the run's time was over before anything was measured.
     """
     start = time.perf_counter()
     try:
         measurement = _checked(metric.compute(evaluation))
-    except StoreError:
+    except (StoreError, OutOfTime):
         raise
     except Unavailable as error:
         details = SETTLED if isinstance(error, NotApplicable) else {}

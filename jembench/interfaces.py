@@ -314,6 +314,15 @@ class Features(NamedTuple):
 
 
 @runtime_checkable
+class Costly(Protocol):
+    """A metric that takes long: what it costs is said before it begins."""
+
+    def passes(self, images: int) -> int:
+        """About how many images go through the network, forward and back, for so many test images."""
+        ...
+
+
+@runtime_checkable
 class FeatureNetwork(Protocol):
     """A fixed network whose features generation metrics compare.
 
@@ -348,6 +357,7 @@ class Evaluation(Protocol):
     dataset: Dataset
     model: Any  # the nn.Module, on the device, in eval mode
     device: torch.device
+    sampler: Sampler | None  # of the model's chains, as training left it; None: it was trained without
     iteration_seconds: Sequence[float]  # training: mean seconds per iteration of each logged window
 
     def test(self) -> Split:
@@ -396,6 +406,22 @@ class Evaluation(Protocol):
         Raises:
             Unavailable: if the model has no chains.
         """
+        ...
+
+    def remembered(self, name: str, compute: Callable[[], dict[str, Tensor]]) -> dict[str, Tensor]:
+        """What ``compute`` gives; the next time it is known already, under the weights of the model and the name.
+
+        The name tells it from all else that is computed of this model. What takes long is best computed in parts: one
+        that is remembered survives whatever becomes of the run.
+        """
+        ...
+
+    def out_of_time(self) -> bool:
+        """Whether the run's time is over: a metric that goes on for long says what it has, and stops."""
+        ...
+
+    def progress(self, done: int, total: int) -> None:
+        """Tell the user how far a metric has come that takes long."""
         ...
 
     def samples(self, source: Source = KEPT) -> Samples:

@@ -17,6 +17,9 @@ class Monitor:
     def cell_started(self, cell: CellPlan) -> None:
         """A metric is being computed."""
 
+    def measuring(self, cell: CellPlan, done: int, total: int) -> None:
+        """A metric that takes long has done so many of its images."""
+
     def waiting(self, fit: FitPlan) -> None:
         """Another process works on the fit. Told again at each look."""
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
@@ -18,7 +19,7 @@ from jembench.errors import Diverged, OutOfTime, PluginError, ProcessLost, SpecE
 from jembench.evaluate import SETTLED, FitEvaluation, Measured, capabilities, failed, measure, not_applicable
 from jembench.execution import lay_out
 from jembench.features import FeatureBank
-from jembench.interfaces import Capability, Chains, Dataset, Executor, Samples, Source, Trainable
+from jembench.interfaces import Capability, Chains, Costly, Dataset, Executor, Metric, Samples, Source, Trainable
 from jembench.memory import Memory
 from jembench.monitor import Monitor
 from jembench.outcome import Cell, Outcome
@@ -44,6 +45,7 @@ class Ready(NamedTuple):
     impossible: dict[str, str]  # cell id -> why it is not applicable
     iterations: int
     passes: int  # forward-backward passes of a batch that training takes
+    costs: dict[str, int]  # cell id -> passes of an image that a metric takes, where that is worth telling
 
 
 def look_ahead(plan: Plan, team: Team = ALONE) -> list[Ready]:
@@ -61,11 +63,21 @@ def look_ahead(plan: Plan, team: Team = ALONE) -> list[Ready]:
         dataset = datasets[fit.key.dataset]
         trainer = _make_trainer(fit, dataset, torch.device("cpu"), team)
         has = capabilities(trainer.model)
-        reasons = {cell.id: not_applicable(cell.metric.make(), has, fit.key.model) for cell in plan.cells_of(fit)}
+        metrics = {cell.id: cell.metric.make() for cell in plan.cells_of(fit)}
+        reasons = {cell: not_applicable(metric, has, fit.key.model) for cell, metric in metrics.items()}
         passes = round(trainer.iterations * trainer.passes)
         impossible = {cell: reason for cell, reason in reasons.items() if reason}
-        ready.append(Ready(fit, dataset, has, impossible, trainer.iterations, passes))
+        costs = _costs({cell: metric for cell, metric in metrics.items() if not reasons[cell]}, dataset, plan)
+        ready.append(Ready(fit, dataset, has, impossible, trainer.iterations, passes, costs))
     return ready
+
+
+def _costs(metrics: Mapping[str, Metric], dataset: Dataset, plan: Plan) -> dict[str, int]:
+    costly = {cell: metric for cell, metric in metrics.items() if isinstance(metric, Costly)}
+    if not costly:
+        return {}
+    images, limits = len(dataset.split("test").images), {cell.id: cell.limit for cell in plan.cells}
+    return {cell: metric.passes(min(images, limits[cell] or images)) for cell, metric in costly.items()}
 
 
 def carry_out(
@@ -82,7 +94,7 @@ def carry_out(
     In a team, this is what the process of rank 0 does; the others :func:`assist`.
 
     Raises:
-        OutOfTime: if ``until``, a value of ``time.monotonic()``, came while a model was trained.
+        OutOfTime: if ``until``, a value of ``time.monotonic()``, came while a model was trained or attacked.
         ProcessLost: if a process of the team failed or has gone.
         StoreError: if the store cannot be written.
         Unavailable, SpecError: as :func:`look_ahead`.
@@ -157,9 +169,19 @@ class _Job:
                 self._write(cell, Measured(failed(error), {}))
             return
         self._draw_picture(evaluation)
+        unfinished = []
         for cell, metric in zip(cells, metrics, strict=True):
             self.monitor.cell_started(cell)
-            self._write(cell, measure(metric, evaluation))
+            evaluation.told = functools.partial(self.monitor.measuring, cell)
+            measured = measure(metric, evaluation)
+            self._write(cell, measured)
+            if "partial" in measured.outcome.details:
+                unfinished.append(f"{cell.metric} has {measured.outcome.details['partial']}")
+        if unfinished:
+            raise OutOfTime(
+                f"The time is up: of {self.ready.fit.key.model}, {'; '.join(unfinished)}. The same command goes on "
+                "from here."
+            )
 
     def _draw_picture(self, evaluation: FitEvaluation) -> None:
         if "samples" not in self.ready.has:
@@ -244,7 +266,7 @@ def trained(
         (store.fit_folder(fit.key) / "fit.json").unlink(missing_ok=True)  # it must not vouch for those that follow
     if not store.is_trained(fit.key):
         _train(fit, bank.dataset, store, bank.device, monitor, until, team)
-    return _load(fit, bank, store, limit)
+    return _load(fit, bank, store, limit, until)
 
 
 def _train(
@@ -290,7 +312,7 @@ def _train(
     )
 
 
-def _load(fit: FitPlan, bank: FeatureBank, store: Store, limit: int | None) -> FitEvaluation:
+def _load(fit: FitPlan, bank: FeatureBank, store: Store, limit: int | None, until: float | None) -> FitEvaluation:
     folder, dataset = store.fit_folder(fit.key), bank.dataset
     model = make_model(fit, dataset)
     weights = folder / "model.safetensors"
@@ -316,6 +338,7 @@ def _load(fit: FitPlan, bank: FeatureBank, store: Store, limit: int | None) -> F
         conditional=fit.recipe.chains.conditional,
         held=held,
         buffers=lambda: snapshots.read(folder),
+        until=until,
         memory=Memory(store.readings, [weights]),
     )
 

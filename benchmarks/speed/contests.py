@@ -43,6 +43,7 @@ class Setting:
     steps: int  # of a chain
     images: int  # of which the logits are computed
     scored: int  # images of which the gradient's norm is computed
+    attacked: int  # images of digits of which the smallest eps is searched
     workers: int  # processes of each of the textbook's data loaders
     device: str
 

@@ -51,6 +51,13 @@ WIDTH = 150  # of the table where there is no terminal
     show_default=True,
     help="Images whose gradient norms are computed.",
 )
+@click.option(
+    "--attacked",
+    default=300,
+    type=click.IntRange(1, 397),
+    show_default=True,
+    help="Images whose smallest eps is searched: foolbox takes some 10 s of each.",
+)
 @click.option("--workers", type=int, help="Processes of each of the textbook's data loaders: 0 on a CPU, 4 on a GPU.")
 @click.option("--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True)
 def main(

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+import attacks
 import contests
 import memory
 import rate
@@ -157,6 +158,7 @@ CONTESTS: Mapping[str, Callable[[Setting], Contest]] = {
     "gradient-norm": contests.gradient_norm,
     "scores": contests.scores,
     "bootstrap": contests.bootstrap,
+    "attack": attacks.attack,
 }
 RATED = ("sampling", "jem")
 OTHERS: Mapping[str, Callable[[Session], list[Row]]] = {"guard": guard, "rate": rates, "memory": peak_memory}

@@ -72,6 +72,19 @@ def figures(
     return int(passed_over.count > 0)
 
 
+def draw(cells: Sequence[Cell], store: Store, folder: Path, formats: Sequence[Format]) -> Iterable[Path]:
+    """Draw what was measured of some cells, and give the files; what cannot be drawn is told on stderr.
+
+    Raises:
+        SpecError: if they cannot be written.
+    """
+    from jembench.report.figures.catalogue import of_metrics
+
+    passed_over = _PassedOver(debug=False)
+    for planned in of_metrics(cells, lambda cell: store.read_arrays(cell.id, cell.metric), passed_over):
+        yield from _drawn(planned, formats, folder, passed_over)
+
+
 @dataclass
 class _PassedOver:
     """Tells, in a line each, what could not be read or drawn."""

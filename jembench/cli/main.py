@@ -20,6 +20,7 @@ from jembench.errors import Fallback, JembenchError, OutOfTime
 
 COMMANDS = {
     "run": Late("jembench.cli.run:run", "Train and evaluate models on a suite and print the table."),
+    "attack": Late("jembench.cli.attack:attack", "Attack trained models, and print and draw how they stand it."),
     "train": Late("jembench.cli.train:train", "Train one model and print the folder that it lies in."),
     "estimate": Late(
         "jembench.cli.estimate:estimate", "Run a few iterations and say what the whole training would take."

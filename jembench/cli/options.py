@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import click
 
@@ -62,7 +62,7 @@ max_hours = click.option(
     "--max-hours",
     type=click.FloatRange(min=0, min_open=True),
     metavar="H",
-    help="Stop training cleanly after so long (exit code 3); the same command goes on from there.",
+    help="Stop training, or an attack, cleanly after so long (exit code 3); the same command goes on from there.",
 )
 
 seed = click.option(
@@ -90,6 +90,35 @@ listing_format = click.option(
     show_default=True,
     help="How rows are printed; json goes to stdout alone.",
 )
+
+
+limit = click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Evaluate on N of the test images only.")
+
+executor = click.option(
+    "--executor", metavar="NAME", default="local", show_default=True, help="Where the work is done."
+)
+
+dry_run = click.option("--dry-run", is_flag=True, help="Print what would be done and what it costs, and do nothing.")
+
+
+class Circumstances(NamedTuple):
+    """How work is done and shown, whatever it is."""
+
+    limit: int | None
+    device: str
+    devices: int | None
+    max_hours: float | None
+    store: Path
+    executor: str
+    dry_run: bool
+    format: str
+
+
+def circumstances(command: Command) -> Command:
+    """The options that make :class:`Circumstances`."""
+    for option in reversed((limit, device, devices, max_hours, store, executor, dry_run, report_format)):
+        command = option(command)
+    return command
 
 
 def settings(what: str) -> Callable[[Command], Command]:

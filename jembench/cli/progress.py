@@ -147,6 +147,11 @@ class LiveMonitor(Watch):
         assert self._task is not None
         self._progress.update(self._task, note=f"measuring {cell.metric}")
 
+    def measuring(self, cell: CellPlan, done: int, total: int) -> None:
+        """Say how far it is."""
+        assert self._task is not None
+        self._progress.update(self._task, note=f"{done} of {total} images: {cell.metric}")
+
     def fit_finished(self, fit: FitPlan) -> None:
         """Put a line in place of the bar."""
         self._close()
@@ -189,6 +194,10 @@ class LineMonitor(Watch):
         """Say what is measured, if a minute has gone by."""
         super().cell_started(cell)
         self._say_at_times(f"{self.name(cell.fit)}: measuring {cell.metric}")
+
+    def measuring(self, cell: CellPlan, done: int, total: int) -> None:
+        """Say how far it is, if a minute has gone by."""
+        self._say_at_times(f"{self.name(cell.fit)}: {done} of {total} images, {cell.metric}")
 
     def _say_at_times(self, text: str) -> None:
         if time.monotonic() - self._last >= self._seconds:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from pathlib import Path
+from typing import Any
 
 import click
 
@@ -14,12 +14,13 @@ from jembench.cli import options, show
 from jembench.cli.output import plugins_aside
 from jembench.cli.train import assist
 from jembench.crossing import Variant, bare_name
-from jembench.errors import SpecError
+from jembench.errors import OutOfTime, SpecError
 from jembench.report import references
+from jembench.report.references import PublishedTable
 from jembench.spec import split_list
 from jembench.store import Store
 from jembench.suite import Plan, Suite
-from jembench.training.launch import Joined, joined, placement
+from jembench.training.launch import Joined, Placement, joined, placement
 from jembench.training.recipe import check_shares
 
 EXAMPLES = options.examples(
@@ -52,63 +53,78 @@ EXAMPLES = options.examples(
 @options.settings(
     "Change a field of the recipe (epochs=5, optimizer.learning_rate=1e-3) or an option of a metric (ece.bins=15)."
 )
-@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Evaluate on N of the test images only.")
-@options.device
-@options.devices
-@options.max_hours
-@options.store
-@click.option("--executor", metavar="NAME", default="local", show_default=True, help="Where the work is done.")
-@click.option("--dry-run", is_flag=True, help="Print what would be done and what it costs, and do nothing.")
+@options.circumstances
 @options.reference
-@options.report_format
 @click.pass_context
 def run(
     ctx: click.Context,
+    /,
     suite: str,
     models: str | None,
     metrics: str | None,
     dataset: str | None,
     seeds: str | None,
+    reference: str | None,
     recipe: str | None,
     settings: tuple[str, ...],
-    limit: int | None,
-    device: str,
-    devices: int | None,
-    max_hours: float | None,
-    store: Path,
-    executor: str,
-    dry_run: bool,
-    reference: str | None,
-    format: str,
+    **circumstances: Any,
 ) -> int:
     """Train and evaluate models on a suite and print the table.
 
     `jembench list` shows the suites, models, metrics and datasets that there are. Finished work is kept in the store:
     the same command again goes on where it was stopped, or prints the table.
     """
-    place = Store(store)
+    how = options.Circumstances(**circumstances)
     with plugins_aside():
         chosen = choose(suites.load(suite), models=models, metrics=metrics, datasets=dataset, seeds=seeds)
         published = references.load(options.published_tables(reference, chosen.references))
-        plan = suites.make_plan(chosen, recipe=recipe, settings=settings, limit=limit)
-        company = placement(devices)
-        for fit in plan.fits:
-            check_shares(fit.recipe, company.size)
-        if company.size > 1 and executor != "local":
-            raise SpecError(f"--devices trains here, and the executor {executor} elsewhere. Leave one of them out.")
-        pending = show.unfinished(plan, place)
-        if not dry_run and (company.started or pending):
-            with joined(company, device, ctx.obj.arguments) as here:
-                if company.rank:
-                    assist(plan.fits, here)
-                else:
-                    _carry_out(Plan(chosen, pending), place, executor, here, options.until(max_hours))
+        plan = suites.make_plan(chosen, recipe=recipe, settings=settings, limit=how.limit)
+    return carry_out(ctx, plan, published, how)
+
+
+def carry_out(ctx: click.Context, plan: Plan, published: Sequence[PublishedTable], how: options.Circumstances) -> int:
+    """Do what of a plan is not done yet, and print its results; or, if that is asked for, what would be done.
+
+    Returns:
+        the exit code.
+
+    Raises:
+        OutOfTime: after the results that there are, if the time was over.
+    """
+    place = Store(how.store)
+    company = placement(how.devices)
+    for fit in plan.fits:
+        check_shares(fit.recipe, company.size)
+    if company.size > 1 and how.executor != "local":
+        raise SpecError(f"--devices trains here, and the executor {how.executor} elsewhere. Leave one of them out.")
+    over = None if how.dry_run else _work(ctx, plan, place, how, company)
     if company.rank:
         return 0
-    if dry_run:
-        show.plan(plan, place, format)
+    if how.dry_run:
+        show.plan(plan, place, how.format, how.device)
         return 0
-    return show.results(ctx, plan, place, published, format)
+    code = show.results(ctx, plan, place, published, how.format)
+    if over:
+        raise over
+    return code
+
+
+def _work(
+    ctx: click.Context, plan: Plan, store: Store, how: options.Circumstances, company: Placement
+) -> OutOfTime | None:
+    """Do what is pending; gives the error if the time was over first."""
+    with plugins_aside():
+        pending = show.unfinished(plan, store)
+        if company.started or pending:
+            with joined(company, how.device, ctx.obj.arguments) as here:
+                if company.rank:
+                    assist(plan.fits, here)
+                    return None
+                try:
+                    _conduct(Plan(plan.suite, pending), store, how, here)
+                except OutOfTime as error:
+                    return error
+    return None
 
 
 def choose(suite: Suite, *, models: str | None, metrics: str | None, datasets: str | None, seeds: str | None) -> Suite:
@@ -141,10 +157,11 @@ def _of_models(variants: Sequence[Variant], models: Sequence[str]) -> tuple[Vari
     return tuple(new for old, new in zip(variants, found, strict=True) if new.models or not old.models)
 
 
-def _carry_out(plan: Plan, store: Store, executor: str, here: Joined, until: float | None) -> None:
+def _conduct(plan: Plan, store: Store, how: options.Circumstances, here: Joined) -> None:
     from jembench import work
     from jembench.cli.progress import monitor
 
-    runner = registry.resolve("executors", executor).make()
+    runner = registry.resolve("executors", how.executor).make()
+    until = options.until(how.max_hours)
     with monitor(plan.fits) as watching:
         work.carry_out(plan, store, runner, here.device, watching, until, here.team)

@@ -19,7 +19,10 @@ from jembench.store import Store
 from jembench.suite import CellPlan, Part, Plan
 
 if TYPE_CHECKING:
+    import torch
+
     from jembench.report.findings import Findings
+    from jembench.work import Ready
 
 PICTURES = 3
 """So many are named one by one."""
@@ -123,23 +126,23 @@ def _whereabouts(ctx: click.Context, plan: Plan, store: Store, cells: Sequence[C
 # --- plans ------------------------------------------------------------------------------------------------------------
 
 
-def plan(plan: Plan, store: Store, format: str) -> None:
-    """Print what would be done: each fit with its cost and its metrics.
+def plan(plan: Plan, store: Store, format: str, device: str) -> None:
+    """Print what would be done: each fit with its cost and its metrics, those of attacks with their own.
 
     Raises:
         SpecError: for a format that a plan has not.
     """
     if format not in ("table", "json"):
         raise SpecError(f"--dry-run prints a plan, and --format {format} is for results. Use --format table or json.")
-    rows = _plan_rows(plan, store)
+    rows = _plan_rows(plan, store, device)
     if format == "json":
         print_json(rows)
     else:
         _print_plan(rows)
 
 
-def _plan_rows(plan: Plan, store: Store) -> list[dict[str, Any]]:
-    from jembench import work
+def _plan_rows(plan: Plan, store: Store, device: str) -> list[dict[str, Any]]:
+    from jembench import devices, work
 
     todo = {cell.id for cell in unfinished(plan, store)}
     rows = []
@@ -147,6 +150,7 @@ def _plan_rows(plan: Plan, store: Store) -> list[dict[str, Any]]:
         cells = plan.cells_of(ready.fit)
         possible = [cell for cell in cells if cell.id not in ready.impossible]
         key = ready.fit.key
+        costs = {str(cell.metric): ready.costs[cell.id] for cell in cells if cell.id in ready.costs and cell.id in todo}
         rows.append(
             {
                 "model": key.model,
@@ -161,9 +165,18 @@ def _plan_rows(plan: Plan, store: Store) -> list[dict[str, Any]]:
                 "not_applicable": {
                     str(cell.metric): ready.impossible[cell.id] for cell in cells if cell.id in ready.impossible
                 },
+                "attacks": _attacks(ready, costs, devices.resolve(device)) if costs else {},
             }
         )
     return rows
+
+
+def _attacks(ready: Ready, costs: Mapping[str, int], device: torch.device) -> dict[str, dict[str, float]]:
+    """What each attack takes: passes of an image through the network, and seconds on this device."""
+    from jembench.estimate import seconds_a_pass
+
+    seconds = seconds_a_pass(ready.fit, ready.dataset, device)
+    return {metric: {"passes": passes, "seconds": passes * seconds} for metric, passes in costs.items()}
 
 
 def _print_plan(rows: Sequence[dict[str, Any]]) -> None:
@@ -183,6 +196,30 @@ def _print_plan(rows: Sequence[dict[str, Any]]) -> None:
         f"{len(remaining)} of {len(rows)} models are still to be trained, in {passes:,} passes in all, and {cells} "
         "metrics to be computed. A pass goes forward and backward through the network with one batch."
     )
+    _print_attacks(rows)
+
+
+def _print_attacks(rows: Sequence[dict[str, Any]]) -> None:
+    attacks = [(row["model"], metric, cost) for row in rows for metric, cost in row["attacks"].items()]
+    if not attacks:
+        return
+    click.echo()
+    print_table(
+        ("model", "attack", "passes of an image", "time"),
+        [(model, metric, f"{cost['passes']:,}", _duration(cost["seconds"])) for model, metric, cost in attacks],
+    )
+    total = sum(cost["seconds"] for _, _, cost in attacks)
+    click.echo()
+    click.echo(
+        f"All attacks take about {_duration(total)} here. How soon they succeed decides it: an image that is found "
+        "leaves. --max-hours stops them with what is done by then."
+    )
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 90:
+        return f"{max(seconds, 1):.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 def _training(row: dict[str, Any]) -> str:

@@ -30,7 +30,7 @@ def sample(ctx: click.Context, fit: FitPlan) -> str:
 def report(ctx: click.Context, suite: str) -> str:
     """The results of a run, for a page of text."""
     # metrics that are not the suite's are shown only where the whole store is
-    chosen = [] if ctx.params["metrics"] else [suite]
+    chosen = [] if ctx.params.get("metrics") else [suite]
     return _line("", "report", *chosen, *_given(ctx, ["limit", "store"]), "--format", "markdown")
 
 

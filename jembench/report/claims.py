@@ -59,6 +59,7 @@ class Claim:
     alike: tuple[str, ...] = ()  # parts of the protocol that must be the same under both metrics
     within: float = 0.0  # how far on the other side the value may lie
     each: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # option of the metrics -> values
+    free: tuple[str, ...] = ()  # options of the metrics that may be anything, the same under both
     recipes: tuple[Recipes, ...] = (Recipes(),)
     measure: tuple[str, ...] = ()  # commands
     unmeasured: str = ""  # why nothing can measure it
@@ -105,7 +106,7 @@ def read(stem: str, file: Traversable) -> list[Claim]:
 
 
 _WORDS = {"id", "text", "where"}
-_MEASURED = {"metric", "label", "than", "than_metric", "alike", "within", "each", "recipes", "measure"}
+_MEASURED = {"metric", "label", "than", "than_metric", "alike", "within", "each", "free", "recipes", "measure"}
 
 
 def _claim(stem: str, claim: Mapping[str, Any], paper: Paper) -> Claim:
@@ -130,6 +131,7 @@ def _claim(stem: str, claim: Mapping[str, Any], paper: Paper) -> Claim:
         alike=tuple(claim.get("alike", ())),
         within=float(claim.get("within", 0)),
         each={option: tuple(map(str, values)) for option, values in claim.get("each", {}).items()},
+        free=tuple(claim.get("free", ())),
         recipes=tuple(Recipes(*pair) for pair in claim.get("recipes", [[ANY, ANY]])),
         measure=tuple(claim["measure"]),
     )

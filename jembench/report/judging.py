@@ -88,7 +88,7 @@ def _of_claim(
     found = [
         finding
         for pair in _pairs(claim, claims, known)
-        for question in _questions(claim)
+        for question in _questions(claim, pair.a)
         if (finding := _answer(claim, question, pair, read, resamples))
     ]
     missing = Finding(claim=claim, verdict="not measured", metric=claim.metric, reason=_remedy(claim, store))
@@ -147,10 +147,23 @@ def _alike(a: Subject, b: Subject) -> bool:
 # --- one value --------------------------------------------------------------------------------------------------------
 
 
-def _questions(claim: Claim) -> Iterator[Question]:
+def _questions(claim: Claim, subject: Subject) -> Iterator[Question]:
     for values in itertools.product(*claim.each.values()):
         options = dict(zip(claim.each, values, strict=True))
-        yield Question(*(_metric(text, options) for text in (claim.metric, claim.than_metric or claim.metric)))
+        for free in _free_options(claim, subject):
+            both = (claim.metric, claim.than_metric or claim.metric)
+            yield Question(*(_metric(text, {**options, **free}) for text in both))
+
+
+def _free_options(claim: Claim, subject: Subject) -> list[dict[str, str]]:
+    """Every combination of the options that a claim leaves free, as the model was measured under them."""
+    found: list[dict[str, str]] = [{}]
+    for metric in dict.fromkeys(cell.metric for cell in subject.cells) if claim.free else ():
+        parsed = spec.parse(metric)
+        options = {key: value for key, value in parsed.arguments if key in claim.free}
+        if parsed.name == spec.parse(claim.metric).name and options not in found:
+            found.append(options)
+    return found
 
 
 def _metric(text: str, options: Mapping[str, str]) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
 
@@ -165,7 +165,7 @@ def _row(cells: Sequence[Cell], columns: Sequence[Column], parts: Sequence[Part]
         _entry(of_metric.get(column.metric, []), column, seeds) if column.metric in asked else NOT_ASKED_FOR
         for column in columns
     )
-    return replace(row, entries=tuple(entries), notes=_interventions(cells, seeds))
+    return replace(row, entries=tuple(entries), notes=(*_interventions(cells, seeds), *_remarks(cells, seeds)))
 
 
 NOT_ASKED_FOR = Entry(status="not asked for")
@@ -188,6 +188,16 @@ def _interventions(cells: Sequence[Cell], seeds: Sequence[int]) -> tuple[str, ..
     return tuple(
         f"training{which[seed]} diverged and was mended: {'; '.join(done[seed])}" for seed in seeds if done.get(seed)
     )
+
+
+def _remarks(cells: Sequence[Cell], seeds: Sequence[int]) -> Iterator[str]:
+    """What a metric says of its own numbers: that they are of fewer images, or that something is wrong with them."""
+    for cell in cells:
+        of_seed = f" of seed {cell.fit.seed}" if len(seeds) > 1 else ""
+        if partial := cell.outcome.details.get("partial"):
+            yield f"{cell.metric}{of_seed}: {partial} so far; the same command goes on"
+        for sentence in cell.outcome.details.get("suspicious", ()):
+            yield f"{cell.metric}{of_seed} is suspicious: {sentence}"
 
 
 class _Seed(NamedTuple):

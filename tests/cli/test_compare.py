@@ -115,7 +115,7 @@ def test_claims_of_a_store(run, jembench):
     assert (done.code, done.err) == (0, "")
     assert "Claims · Grathwohl et al., ICLR 2020" in done.out
     assert "of seed 0 alone: from 3 seeds on it is judged what training anew would change" in done.out
-    assert "no suite attacks models yet: JEM is more robust to adversarial images" in done.out
+    assert "jembench attack pgd --norm linf --seeds 0,1,2" in done.out
     claims = {
         claim["claim"]: claim for claim in json.loads(jembench("report", "--claims", "--format", "json").out)["claims"]
     }

@@ -21,6 +21,22 @@ OPTIONS = {
         *("--models", "--metrics", "--dataset", "--seeds", "--recipe", "--set", "--limit", "--device", "--store"),
         *("--devices", "--max-hours", "--executor", "--dry-run", "--reference", "--format", "--help"),
     },
+    ("attack",): {
+        *(
+            "--models",
+            "--norm",
+            "--eps",
+            "--refine",
+            "--eot",
+            "--grad",
+            "--budget",
+            "--images",
+            "--restarts",
+            "--steps",
+        ),
+        *("--query-limit", "--dataset", "--seeds", "--recipe", "--set", "--limit", "--device", "--devices"),
+        *("--max-hours", "--store", "--executor", "--dry-run", "--format", "--help"),
+    },
     ("train",): {
         *("--dataset", "--recipe", "--set", "--seed", "--device", "--devices", "--max-hours", "--store", "--help"),
     },
@@ -79,7 +95,7 @@ def test_option_names_are_frozen(path):
 
 
 def test_commands_are_frozen():
-    commands = "run train estimate sample report compare figures list plugin doctor"
+    commands = "run attack train estimate sample report compare figures list plugin doctor"
     assert list(entry.COMMANDS) == commands.split()
 
 
@@ -157,7 +173,7 @@ def test_an_unknown_command_is_answered_with_the_nearest_and_all(jembench):
     done = jembench("docter")
     assert (done.code, done.out) == (2, "")
     assert done.err == (
-        "Error: There is no command named 'docter'. Nearest: doctor, train, compare. Known: compare, doctor, "
+        "Error: There is no command named 'docter'. Nearest: doctor, train, compare. Known: attack, compare, doctor, "
         "estimate, figures, list, plugin, report, run, sample, train. `jembench --help` says what each one is.\n"
     )
 

@@ -184,6 +184,7 @@ def test_a_dry_run_as_json(run):
         "to_do": ["ece", "zoo_of_tests:brightness"],
         "done": ["accuracy"],
         "not_applicable": {},
+        "attacks": {},
     }
     assert classifier["trained"] is False
     assert classifier["not_applicable"] == {

@@ -59,6 +59,10 @@ class FakeEvaluation:
     readings: dict[tuple[str, str], Tensor] = field(default_factory=dict)  # by (quantity, name of the images)
     refinements: dict[str, Tensor] = field(default_factory=dict)  # refined energies by the name of the images
     by_source: dict[Source, Samples] = field(default_factory=dict)
+    sampler: object = None
+    memory: dict[str, dict[str, Tensor]] = field(default_factory=dict)  # what was remembered, by name
+    shards_left: int | None = None  # of long work, until the time is over; None: there is time for all
+    told: list[tuple[int, int]] = field(default_factory=list)  # progress
 
     def test(self) -> Split:
         if "test" in self.sets:
@@ -92,6 +96,20 @@ class FakeEvaluation:
 
     def refined(self, images: str | Tensor, steps: int) -> Tensor:
         return self.refinements[images]
+
+    def remembered(self, name: str, compute) -> dict[str, Tensor]:
+        if name not in self.memory:
+            self.memory[name] = compute()
+        return self.memory[name]
+
+    def out_of_time(self) -> bool:
+        if self.shards_left is None:
+            return False
+        self.shards_left -= 1
+        return self.shards_left < 0
+
+    def progress(self, done: int, total: int) -> None:
+        self.told.append((done, total))
 
     def logits(self) -> Tensor:
         return self.test_logits

@@ -10,6 +10,8 @@ import pytest
 
 from jembench import registry, spec
 from jembench import suite as suites
+from jembench.cli.attack import attack as attack_command
+from jembench.cli.attack import planned
 from jembench.cli.options import seed_list
 from jembench.cli.run import run as run_command
 from jembench.crossing import bare_name, with_options
@@ -52,8 +54,8 @@ def test_its_commands_measure_it(claim):
     installed = {component.name for component in registry.components("models")}
     if not set(claim.models) <= installed:
         pytest.skip("its models are not installed")
-    planned = {
-        (bare_name(cell.fit.key.model), str(cell.metric), cell.fit.key.recipe)
+    plans = {
+        (bare_name(cell.fit.key.model), without(claim.free, str(cell.metric)), cell.fit.key.recipe)
         for command in claim.measure
         for cell in plan(command).cells
     }
@@ -63,10 +65,15 @@ def test_its_commands_measure_it(claim):
         ((claim.model, metric, recipe), (other, than, recipes.other_of(recipe)))
         for options in each
         for recipes in claim.recipes
-        for recipe in {recipe for _, _, recipe in planned}
+        for recipe in {recipe for _, _, recipe in plans}
         for metric, than in [[asked(text, options) for text in (claim.metric, claim.than_metric or claim.metric)]]
     ]
-    assert any({one, two} <= planned for one, two in pairs)
+    assert any({one, two} <= plans for one, two in pairs)
+
+
+def without(options, metric):
+    parsed = spec.parse(metric)
+    return str(spec.Spec(parsed.name, tuple(pair for pair in parsed.arguments if pair[0] not in options)))
 
 
 def asked(metric, options):
@@ -76,6 +83,10 @@ def asked(metric, options):
 def plan(command):
     """What a command would run."""
     words = shlex.split(command)
+    if words[:2] == ["jembench", "attack"]:
+        given = attack_command.make_context("attack", words[2:], resilient_parsing=True).params
+        what = {name: given[name] for name in ("norm", "refine") if given[name]}
+        return planned(given["attack"], what, given["models"], given["dataset"], given["seeds"], None)
     assert words[:2] == ["jembench", "run"]
     given = run_command.make_context("run", words[2:], resilient_parsing=True).params
     suite = suites.load(given["suite"])
@@ -125,7 +136,7 @@ def test_a_file(tmp_path):
         ("than = 0.5\n", "", "one has neither than nor than_metric: nothing to be higher than"),
         ('higher = "jem"', 'higher = "jem"\nlower = "jem"', "one must have one of higher and lower"),
         ('higher = "jem"', "", "one must have one of higher and lower"),
-        ("than = 0.5", "than = 0.5\nthen = 1", "then is no field of one, which may hold alike, each, higher, id"),
+        ("than = 0.5", "than = 0.5\nthen = 1", "then is no field of one, which may hold alike, each, free, higher, id"),
         ('metric = "accuracy"\n', "", "the field 'metric' is missing"),
         ("[paper]", "[paper", "Expected"),
     ],

@@ -48,8 +48,19 @@ def figures(
         folder_of: where a trained model lies.
         passed_over: is told of what is damaged, a sentence each.
     """
+    yield from _named_apart(_all(cells, read, folder_of, passed_over))
+
+
+def of_metrics(
+    cells: Sequence[Cell], read: Callable[[Cell], Arrays], passed_over: Callable[[str], None]
+) -> Iterator[Planned]:
+    """The figures of what was measured alone, without those of how the models were trained."""
+    yield from _named_apart(_of_subjects(cells, read, passed_over))
+
+
+def _named_apart(figures: Iterator[Planned]) -> Iterator[Planned]:
     taken: set[str] = set()
-    for planned in _all(cells, read, folder_of, passed_over):
+    for planned in figures:
         stem, number = planned.stem, 1
         while stem in taken:
             number += 1
@@ -64,6 +75,14 @@ def _all(
     folder_of: Callable[[FitKey], Path],
     passed_over: Callable[[str], None],
 ) -> Iterator[Planned]:
+    yield from _of_subjects(cells, read, passed_over)
+    yield from energies.plan(_histories(cells, folder_of, passed_over))
+    yield from seeds.plan(cells)
+
+
+def _of_subjects(
+    cells: Sequence[Cell], read: Callable[[Cell], Arrays], passed_over: Callable[[str], None]
+) -> Iterator[Planned]:
     for subject in SUBJECTS:
         results: list[Result] = []
         for result in load(subject, cells, read):
@@ -72,8 +91,6 @@ def _all(
             else:
                 results.append(result)
         yield from subject.plan(results)
-    yield from energies.plan(_histories(cells, folder_of, passed_over))
-    yield from seeds.plan(cells)
 
 
 def _histories(

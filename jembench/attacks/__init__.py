@@ -1,0 +1,1 @@
+"""Attacks on classifiers: smallest changes of an image that change its class."""

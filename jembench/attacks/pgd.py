@@ -1,0 +1,199 @@
+"""Projected gradient descent on many images and restarts at once, and the smallest eps at which it succeeds.
+
+Madry et al. (2018), arXiv:1706.06083; the search for the smallest eps is that of Grathwohl et al. (2020),
+arXiv:1912.03263, Appendix G.
+
+Legend: N images, R restarts, B rows (an image with one of its restarts), C channels, H height, W width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from jembench.attacks.target import Target
+from jembench.attacks.threat import Norm, distance, largest_distance, project, steepest
+
+STRIDE = 2.5
+"""All steps together, in units of eps: enough to come from one end of the ball to the other, and to turn (Madry et al.,
+2018). The authors' attack on JEM makes steps of 1/30 in L-inf: 40 of them do not reach the far side from everywhere."""
+
+FIRST: Mapping[Norm, float] = {"linf": 8 / 255, "l2": 0.5}
+"""The eps at which the search begins."""
+
+
+class Hits(NamedTuple):
+    """What became of each image."""
+
+    adversarial: Tensor  # (N, C, H, W): the first image of another class, where there is one
+    restart: Tensor  # int64 (N,): the restart that found it
+    found: Tensor  # bool (N,)
+
+
+class Closest(NamedTuple):
+    """The nearest image of another class that was found."""
+
+    adversarial: Tensor  # (N, C, H, W); the image itself where none was found
+    distance: Tensor  # float64 (N,): 0 where the image itself is misclassified, inf where none was found
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PGD:
+    """The attack and its budget.
+
+    Args:
+        norm: of the change.
+        steps: of each restart.
+        tolerance: how near, relative to it, the smallest eps is found.
+    """
+
+    norm: Norm
+    steps: int = 40
+    tolerance: float = 0.01
+
+    def at(
+        self,
+        target: Target,
+        x: Float[Tensor, "N C H W"],
+        y: Int[Tensor, " N"],
+        eps: Float[Tensor, " N"],
+        starts: Float[Tensor, "N R C H W"],
+    ) -> Hits:
+        """Attack every image from all its restarts at once, within its own eps. The first success ends an image.
+
+        Args:
+            target: the model.
+            x: images in [0, 1].
+            y: their classes.
+            eps: of each image.
+            starts: where each restart begins, in units of eps from the image.
+        """
+        restarts = starts.shape[1]
+        image = torch.arange(len(x), device=x.device).repeat_interleave(restarts)
+        restart = torch.arange(restarts, device=x.device).repeat(len(x))
+        hits = Hits(x.clone(), torch.zeros_like(y), torch.zeros_like(y, dtype=torch.bool))
+        moved = project(x[image] + eps[image, None, None, None] * starts.flatten(0, 1), x[image], eps[image], self.norm)
+        for step in range(self.steps + 1):
+            if step < self.steps:
+                gradient, wrong = target.slope(moved, y[image])
+            else:
+                gradient, wrong = torch.zeros_like(moved), target.classes(moved) != y[image]
+            wrong = target.confirmed(wrong, moved, y[image])
+            first = _first_of_each(wrong, image)
+            hits.adversarial[image[first]] = moved[first]
+            hits.restart[image[first]] = restart[first]
+            hits.found[image[first]] = True
+            left = ~hits.found[image]
+            image, restart, moved, gradient = image[left], restart[left], moved[left], gradient[left]
+            if not len(image):
+                break
+            size = (STRIDE / self.steps * eps[image])[:, None, None, None]
+            moved = project(moved + size * steepest(gradient, self.norm), x[image], eps[image], self.norm)
+        return hits
+
+    def robust(
+        self,
+        target: Target,
+        x: Float[Tensor, "N C H W"],
+        y: Int[Tensor, " N"],
+        eps: float,
+        starts: Float[Tensor, "N R C H W"],
+    ) -> Closest:
+        """An image of another class within eps of each image, if one is found. Misclassified ones are at 0."""
+        best = self._misclassified(target, x, y)
+        for some in (starts[:, :1], starts[:, 1:]):  # most images need no second restart
+            left = best.distance.isinf()
+            if bool(left.any()) and some.shape[1]:
+                hits = self.at(target, x[left], y[left], torch.full_like(y[left], eps, dtype=x.dtype), some[left])
+                _keep(best, left, hits, x, self.norm)
+        return best
+
+    def minimal(
+        self,
+        target: Target,
+        x: Float[Tensor, "N C H W"],
+        y: Int[Tensor, " N"],
+        starts: Float[Tensor, "N R C H W"],
+    ) -> Closest:
+        """The smallest eps of each image: at ``1 - tolerance`` times its distance, every restart fails.
+
+        One restart descends by itself, to the smallest eps at which it succeeds. Then all the others try just below.
+        The one that succeeds descends in its turn, until none does. That gives the best of all restarts, as a search
+        with each of them would, for a fraction of the passes.
+        """
+        best = self._misclassified(target, x, y)
+        left = best.distance.isinf()
+        chosen = torch.zeros_like(y)
+        for _ in range(starts.shape[1]):
+            self._descend(target, x, y, starts, chosen, left, best)
+            left &= best.distance > 0
+            if starts.shape[1] == 1 or not bool(left.any()):
+                break
+            left, chosen = self._challenge(target, x, y, starts, left, best)
+        return best
+
+    def _misclassified(self, target: Target, x: Tensor, y: Tensor) -> Closest:
+        wrong = target.deceived(x, y)
+        return Closest(x.clone(), torch.where(wrong, 0.0, torch.inf).double())
+
+    def _descend(
+        self, target: Target, x: Tensor, y: Tensor, starts: Tensor, chosen: Tensor, which: Tensor, best: Closest
+    ) -> None:
+        """Find the smallest eps at which the chosen restart of some images succeeds, and keep what is nearest."""
+        largest = largest_distance(self.norm, x[0].numel())
+        failed = torch.zeros_like(best.distance)  # the largest eps below the best at which the restart failed
+        leap = torch.full_like(best.distance, 2 * self.tolerance)
+        left = which.clone()
+        while bool(left.any()):
+            eps = _next_eps(failed, best.distance, leap, FIRST[self.norm], largest)
+            own = starts[left, chosen[left]][:, None]
+            hits = self.at(target, x[left], y[left], eps[left].to(x.dtype), own)
+            _keep(best, left, hits, x, self.norm)
+            failed[left] = torch.where(hits.found, failed[left], eps[left])
+            leap = (2 * leap).clamp_max(0.5)
+            open_ = best.distance.isinf() & (failed < largest)
+            left = left & (
+                open_ | (best.distance.isfinite() & (best.distance - failed > self.tolerance * best.distance))
+            )
+
+    def _challenge(
+        self, target: Target, x: Tensor, y: Tensor, starts: Tensor, which: Tensor, best: Closest
+    ) -> tuple[Tensor, Tensor]:
+        """Let all restarts try just below the best: the images where one succeeds, and which it is."""
+        largest = largest_distance(self.norm, x[0].numel())
+        eps = ((1 - self.tolerance) * best.distance).clamp_max(largest)
+        hits = self.at(target, x[which], y[which], eps[which].to(x.dtype), starts[which])
+        _keep(best, which, hits, x, self.norm)
+        chosen = torch.zeros_like(y)
+        chosen[which] = hits.restart
+        improved = which.clone()
+        improved[which] = hits.found
+        return improved, chosen
+
+
+def _first_of_each(wrong: Bool[Tensor, " B"], image: Int[Tensor, " B"]) -> Int[Tensor, " H"]:
+    """Of the rows that succeed, the first of each image; an image's rows are neighbours."""
+    rows = wrong.nonzero().flatten()
+    of = image[rows]
+    return rows[torch.cat([torch.ones_like(of[:1], dtype=torch.bool), of[1:] != of[:-1]])]
+
+
+def _next_eps(failed: Tensor, reached: Tensor, leap: Tensor, first: float, largest: float) -> Tensor:
+    """Twice as far until one succeeds; from a success down in growing leaps until one fails; then halfway between."""
+    up = torch.where(failed == 0, first, 2 * failed).clamp_max(largest)
+    down = torch.where(failed == 0, (1 - leap) * reached, (failed + reached) / 2)
+    return torch.where(reached.isinf(), up, down)
+
+
+def _keep(best: Closest, which: Bool[Tensor, " N"], hits: Hits, x: Tensor, norm: Norm) -> None:
+    """Take over what is nearer than the best so far."""
+    (index,) = which.nonzero(as_tuple=True)
+    far = distance(x[index], hits.adversarial, norm)
+    nearer = hits.found & (far < best.distance[index])
+    best.adversarial[index[nearer]] = hits.adversarial[nearer]
+    best.distance[index[nearer]] = far[nearer]

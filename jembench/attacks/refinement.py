@@ -1,0 +1,105 @@
+"""A model that moves an image by some steps of its own chain before it classifies it: JEM-k.
+
+Grathwohl et al. (2020), arXiv:1912.03263, section 5.4 and Appendix G.
+
+Legend: B images, N chains of each, C channels, H height, W width, K classes.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import torch
+from jaxtyping import Float
+from torch import Generator, Tensor, nn
+
+from jembench import readings
+from jembench.interfaces import ChainState, Sampler
+
+Gradient = Literal["through", "bpda"]
+
+
+class Refined(nn.Module):
+    """Logits are the mean over chains, each started at the image, of log p(y|x) at its end.
+
+    ``through`` differentiates through the chain, which takes second derivatives of the energy; no more than one step's
+    graph is held at a time, whatever their number. ``bpda`` passes the gradient at the end of a chain straight on to
+    the image, as if the chain were the identity (Athalye et al., 2018, arXiv:1802.00420), which is what the authors'
+    code does.
+
+    Args:
+        model: with logits and an energy.
+        sampler: of its chains, on E(x). Its memory is not touched.
+        steps: of each chain; the paper's JEM-1 and JEM-10.
+        chains: of each image, N; their mean is the expectation over transformation of Appendix G.
+        grad: how the gradient gets past the chain.
+        generator: of the chains' noise, on the images' device.
+    """
+
+    def __init__(
+        self, model: nn.Module, sampler: Sampler, *, steps: int, chains: int, grad: Gradient, generator: Generator
+    ) -> None:
+        super().__init__()
+        self.model = model
+        self.sampler = sampler
+        self.steps = steps
+        self.copies = chains
+        self.grad = grad
+        self.generator = generator
+
+    @property
+    def passes(self) -> int:
+        """Through the network, for the logits of one image."""
+        return self.copies * (self.steps + 1)
+
+    def logits(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B K"]:
+        """The mean over chains of log p(y|x) at their ends; other ones at each call."""
+        start = x.repeat_interleave(self.copies, dim=0)
+        classify: Any = self.model
+        answers = classify.logits(self._refine(start)).log_softmax(dim=1)
+        mean: Tensor = answers.unflatten(0, (len(x), self.copies)).mean(dim=1)
+        return mean
+
+    def _refine(self, x: Tensor) -> Tensor:
+        if self.grad == "through" and torch.is_grad_enabled() and x.requires_grad:
+            for _ in range(self.steps):
+                x = _Step.apply(x, self)
+            return x
+        moved = x.detach()
+        for _ in range(self.steps):
+            moved = self.step(moved, self.generator)
+        return x + (moved - x).detach()
+
+    def step(self, x: Float[Tensor, "B C H W"], generator: Generator, *, differentiable: bool = False) -> Tensor:
+        """One step of every chain; differentiable towards x, if that is asked for."""
+
+        def gradient(at: Tensor, _: Tensor | None) -> tuple[Tensor, Tensor]:
+            with torch.enable_grad(), torch.autocast(at.device.type, enabled=False):
+                at = at if differentiable else at.detach().requires_grad_()
+                energy = readings.energy(self.model, at)
+                (slope,) = torch.autograd.grad(energy.sum(), at, create_graph=differentiable)
+            return energy, slope
+
+        return self.sampler.step(ChainState(x), gradient, generator)[0].x
+
+
+class _Step(torch.autograd.Function):
+    """One step of the chain, whose graph is made on the way back and let go of at once."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, refined: Refined) -> Tensor:
+        ctx.refined = refined
+        ctx.noise = refined.generator.get_state()  # the way back must meet the same noise
+        ctx.save_for_backward(x)
+        return refined.step(x, refined.generator)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
+        (x,) = ctx.saved_tensors
+        generator = Generator(x.device)
+        generator.set_state(ctx.noise)
+        with torch.enable_grad():
+            x = x.detach().requires_grad_()
+            moved = ctx.refined.step(x, generator, differentiable=True)
+            (towards,) = torch.autograd.grad(moved, x, grads[0])
+        return towards, None

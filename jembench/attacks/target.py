@@ -1,0 +1,133 @@
+"""What an attack sees of a classifier: its class and the gradient of its loss, on images of [0, 1].
+
+The model's own bounds stand here and nowhere else in attacks, so that no eps is off by a factor of two.
+
+Legend: B images, C channels, H height, W width, K classes.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol, cast, runtime_checkable
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from jembench import readings
+from jembench.errors import Diverged
+from jembench.execution import frozen, mode
+from jembench.interfaces import Classifier, DataSpec
+
+LOOKS = 3
+"""How often a classifier that uses chance is asked, before it counts as deceived: most answers must be wrong."""
+
+
+@runtime_checkable
+class Stochastic(Protocol):
+    """A model whose logits are a mean over chance."""
+
+    @property
+    def copies(self) -> int:
+        """Of an image, which pass through the network side by side."""
+        ...
+
+    @property
+    def passes(self) -> int:
+        """Through the network, for the logits of one image."""
+        ...
+
+
+class Slope(NamedTuple):
+    """What one pass forward and backward tells."""
+
+    gradient: Tensor  # (B, C, H, W) of the cross-entropy, towards the image in [0, 1]
+    wrong: Tensor  # bool (B,)
+
+
+class Target:
+    """A model under attack.
+
+    Its parameters get no gradient, it is in evaluation mode, and large batches pass through it in parts.
+
+    Args:
+        model: with ``logits``; perhaps :class:`Stochastic`, as :class:`~jembench.attacks.refinement.Refined` is.
+        data: its bounds and shape.
+    """
+
+    def __init__(self, model: nn.Module, data: DataSpec) -> None:
+        self.model = model
+        self.data = data
+        self.stochastic = isinstance(model, Stochastic)
+        self.passes = 0
+        """Network passes so far: an image once forward, with or without the way back."""
+        self._passes_an_image = model.passes if isinstance(model, Stochastic) else 1
+        self._copies = model.copies if isinstance(model, Stochastic) else 1
+
+    def logits(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B K"]:
+        """f(x) of images in [0, 1], in float32, differentiable towards them; in one batch.
+
+        Raises:
+            Diverged: if they are not all finite, since no class follows from them.
+        """
+        low, high = self.data.bounds
+        self.passes += len(x) * self._passes_an_image
+        # Whatever autocast the caller is in would reach into the backward pass as well.
+        with frozen(self.model), mode(self.model, train=False), torch.autocast(x.device.type, enabled=False):
+            logits = cast(Classifier, self.model).logits(x * (high - low) + low).float()
+        if not bool(logits.isfinite().all()):
+            raise Diverged(
+                "The model's logits of an attacked image are not finite: there is no class to be changed. It diverged, "
+                "or overflows near its bounds; `jembench sample` shows what it has learnt."
+            )
+        return logits
+
+    def slope(self, x: Float[Tensor, "B C H W"], y: Int[Tensor, " B"]) -> Slope:
+        """The gradient of the cross-entropy at x and whether the class is wrong there, from the same pass."""
+        parts = [
+            self._slope(*part)
+            for part in zip(torch.split(x, self._batch(x)), torch.split(y, self._batch(x)), strict=True)
+        ]
+        return Slope(*map(torch.cat, zip(*parts, strict=True)))
+
+    def _slope(self, x: Tensor, y: Tensor) -> Slope:
+        # The way back may pass through the network again, through the steps of a chain.
+        with frozen(self.model), mode(self.model, train=False), torch.enable_grad():
+            x = x.detach().requires_grad_()
+            logits = self.logits(x)
+            (gradient,) = torch.autograd.grad(F.cross_entropy(logits, y, reduction="sum"), x)
+        return Slope(gradient, logits.detach().argmax(dim=1) != y)
+
+    def classes(self, x: Float[Tensor, "B C H W"]) -> Int[Tensor, " B"]:
+        """The class of each image; another answer each time, if the model uses chance."""
+        with torch.no_grad():
+            return torch.cat([self.logits(part).argmax(dim=1) for part in torch.split(x, self._batch(x))])
+
+    def probabilities(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B K"]:
+        """p(y|x)."""
+        with torch.no_grad():
+            return torch.cat([self.logits(part).softmax(dim=1) for part in torch.split(x, self._batch(x))])
+
+    def wrong_share(self, x: Float[Tensor, "B C H W"], y: Int[Tensor, " B"], looks: int) -> Float[Tensor, " B"]:
+        """How often the class is wrong of so many answers; of one, if the model uses no chance."""
+        looks = looks if self.stochastic else 1
+        answers = [self.classes(x) != y for _ in range(looks)]
+        return torch.stack(answers).double().mean(dim=0)
+
+    def deceived(self, x: Float[Tensor, "B C H W"], y: Int[Tensor, " B"]) -> Bool[Tensor, " B"]:
+        """Whether the class is wrong, by most of ``LOOKS`` answers where the model uses chance."""
+        return self.wrong_share(x, y, LOOKS) > 0.5
+
+    def confirmed(
+        self, wrong: Bool[Tensor, " B"], x: Float[Tensor, "B C H W"], y: Int[Tensor, " B"]
+    ) -> Bool[Tensor, " B"]:
+        """Of images whose class was wrong once, those of which it is wrong by most answers."""
+        if not self.stochastic or not bool(wrong.any()):
+            return wrong
+        sure = wrong.clone()
+        sure[wrong] = self.deceived(x[wrong], y[wrong])
+        return sure
+
+    def _batch(self, x: Tensor) -> int:
+        size = readings.CPU_BATCH if x.device.type == "cpu" else readings.GPU_BATCH
+        return max(1, size // self._copies)

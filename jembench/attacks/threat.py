@@ -1,0 +1,89 @@
+"""What an attacker may do: how large a change is, and how large it may be. All images here are in [0, 1].
+
+A distance, or an eps, is in these units of a pixel's range whatever ``DataSpec.bounds`` are: 8/255 is eight levels.
+
+Legend: B images, C channels, H height, W width.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Literal
+
+import torch
+from jaxtyping import Float
+from torch import Generator, Tensor
+
+from jembench.errors import SpecError
+
+Norm = Literal["linf", "l2"]
+
+
+def parse_eps(text: str) -> float:
+    """``8/255``, ``0.5`` or ``.03`` as a number above 0.
+
+    Raises:
+        SpecError: if it is none.
+    """
+    try:
+        eps = float(Fraction(text.replace(" ", "")))
+    except (ValueError, ZeroDivisionError):
+        eps = math.nan
+    if not eps > 0:
+        raise SpecError(f"eps is {text!r}; it must be a number above 0 in units of a pixel's range: 8/255 or 0.5.")
+    return eps
+
+
+def largest_distance(norm: Norm, dimensions: int) -> float:
+    """How far apart two images of so many pixels times channels can be: from black to white."""
+    return 1.0 if norm == "linf" else math.sqrt(dimensions)
+
+
+def distance(x: Float[Tensor, "B C H W"], other: Float[Tensor, "B C H W"], norm: Norm) -> Float[Tensor, " B"]:
+    """The norm of each image's change, in float64."""
+    change = (other.double() - x.double()).flatten(1)
+    return change.abs().amax(dim=1) if norm == "linf" else change.norm(dim=1)
+
+
+def project(
+    moved: Float[Tensor, "B C H W"], x: Float[Tensor, "B C H W"], eps: Float[Tensor, " B"], norm: Norm
+) -> Float[Tensor, "B C H W"]:
+    """The nearest image within eps of x, then clamped to [0, 1], which brings it no farther from x."""
+    radius = _per_image(eps)
+    change = moved - x
+    if norm == "linf":
+        change = torch.minimum(torch.maximum(change, -radius), radius)
+    else:
+        length = _per_image(change.flatten(1).norm(dim=1))
+        change = change * torch.where(length > radius, radius / length.clamp_min(1e-12), 1.0)
+    return (x + change).clamp_(0, 1)
+
+
+def steepest(gradient: Float[Tensor, "B C H W"], norm: Norm) -> Float[Tensor, "B C H W"]:
+    """The step of norm 1 along which a linear function grows fastest; 0 where the gradient is 0."""
+    if norm == "linf":
+        return gradient.sign()
+    return gradient / _per_image(gradient.flatten(1).norm(dim=1)).clamp_min(1e-12)
+
+
+def starts(restarts: int, shape: tuple[int, ...], norm: Norm, generator: Generator) -> Float[Tensor, "R C H W"]:
+    """Where the restarts of an attack on one image begin, in units of eps from it: (R, *shape).
+
+    The first begins at the image itself, the others anywhere in the ball, uniformly.
+    """
+    drawn = in_unit_ball(restarts - 1, shape, norm, generator)
+    return torch.cat([torch.zeros(1, *shape, device=drawn.device), drawn])
+
+
+def in_unit_ball(n: int, shape: tuple[int, ...], norm: Norm, generator: Generator) -> Tensor:
+    """n changes drawn uniformly from the ball of radius 1, (n, *shape)."""
+    if norm == "linf":
+        return torch.rand(n, *shape, generator=generator, device=generator.device) * 2 - 1
+    direction = torch.randn(n, *shape, generator=generator, device=generator.device)
+    radius = torch.rand(n, generator=generator, device=generator.device) ** (1 / math.prod(shape))
+    return steepest(direction, "l2") * _per_image(radius)
+
+
+def _per_image(values: Tensor) -> Tensor:
+    return values[:, None, None, None]

@@ -1,0 +1,73 @@
+"""What stands between an attacker and a model's answer: nothing, or some steps of the model's own chain."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+
+from jembench.attacks.refinement import Refined
+from jembench.attacks.target import Target
+from jembench.errors import NotApplicable, SpecError
+from jembench.interfaces import Capability, Evaluation
+from jembench.spec import Scalar
+
+SECOND_ORDER = 4
+"""Network passes for the gradient through one step of a chain, in place of one."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Defence:
+    """``refine`` steps of the model's chain from the image (JEM-k), the mean over ``eot`` chains, and their gradient.
+
+    Grathwohl et al. (2020), arXiv:1912.03263, section 5.4 and Appendix G.
+    """
+
+    refine: int = 0
+    eot: int = 5
+    grad: Literal["through", "bpda"] = "through"
+
+    def __post_init__(self) -> None:
+        if self.refine < 0 or self.eot < 1:
+            raise SpecError(
+                f"An attack has refine={self.refine} and eot={self.eot}; it must be at least 0 steps and 1 chain."
+            )
+
+    @property
+    def requires(self) -> frozenset[Capability]:
+        """What a model must give; whether it has chains, its fit alone knows."""
+        return frozenset({"logits", "energy", "samples"} if self.refine else {"logits"})
+
+    @property
+    def identity(self) -> dict[str, Scalar]:
+        """For the protocol."""
+        return {"refine": self.refine, "eot": self.eot, "grad": self.grad} if self.refine else {"refine": 0}
+
+    @property
+    def passes(self) -> int:
+        """Through the network, for one gradient."""
+        if not self.refine:
+            return 1
+        return self.eot * (self.refine * (SECOND_ORDER if self.grad == "through" else 1) + 1)
+
+    def target(self, evaluation: Evaluation, purpose: str) -> Target:
+        """The model as an attack sees it, with random numbers of its own for each purpose.
+
+        Raises:
+            NotApplicable: if images are to be refined, and the model was trained without chains.
+        """
+        if not self.refine:
+            return Target(evaluation.model, evaluation.data)
+        if evaluation.sampler is None:
+            raise NotApplicable("The model was trained without chains, so there is none to refine an image by.")
+        seed = evaluation.generator(f"refinement {purpose}").initial_seed()
+        refined = Refined(
+            evaluation.model,
+            evaluation.sampler,
+            steps=self.refine,
+            chains=self.eot,
+            grad=self.grad,
+            generator=torch.Generator(evaluation.device).manual_seed(seed),
+        )
+        return Target(refined, evaluation.data)

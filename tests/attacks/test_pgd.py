@@ -1,0 +1,127 @@
+import pytest
+import torch
+from torch import nn
+
+from jembench import seeds
+from jembench.attacks.pgd import PGD
+from jembench.attacks.target import Target
+from jembench.attacks.threat import distance, starts
+
+NORMS = ["linf", "l2"]
+
+
+def begin(n, restarts, norm, shape=(1, 4, 4)):
+    return torch.stack([starts(restarts, shape, norm, seeds.generator(0, f"start {i}")) for i in range(n)])
+
+
+@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize("restarts", [1, 4])
+def test_of_a_linear_classifier_the_smallest_eps_is_the_distance_to_its_hyperplane(linear, toy, norm, restarts):
+    closest = PGD(norm=norm).minimal(Target(linear.model, toy), linear.x, linear.y, begin(20, restarts, norm))
+    ratio = closest.distance / linear.model.exact(linear.x, norm)
+    assert (ratio >= 1 - 1e-5).all()  # nothing is nearer, but for float32
+    assert (ratio <= 1.011).all()  # and the search ends within a hundredth
+
+
+@pytest.mark.parametrize("norm", NORMS)
+def test_an_adversarial_image_is_one(linear, toy, norm):
+    target = Target(linear.model, toy)
+    closest = PGD(norm=norm).minimal(target, linear.x, linear.y, begin(20, 2, norm))
+    assert (target.classes(closest.adversarial) != linear.y).all()
+    assert ((closest.adversarial >= 0) & (closest.adversarial <= 1)).all()
+    torch.testing.assert_close(distance(linear.x, closest.adversarial, norm), closest.distance, atol=0, rtol=0)
+
+
+@pytest.mark.parametrize("norm", NORMS)
+def test_within_an_eps_it_finds_those_that_are_nearer_and_no_others(linear, toy, norm):
+    exact = linear.model.exact(linear.x, norm)
+    eps = float(exact.median()) * 1.0001
+    closest = PGD(norm=norm).robust(Target(linear.model, toy), linear.x, linear.y, eps, begin(20, 3, norm))
+    clear = (exact / eps - 1).abs() > 0.01
+    assert torch.equal(closest.distance.isfinite()[clear], (exact < eps)[clear])
+    assert (closest.distance[closest.distance.isfinite()] <= eps + 1e-6).all()
+    assert clear.sum() >= 15
+
+
+@pytest.mark.parametrize("norm", NORMS)
+def test_misclassified_images_are_at_0_and_are_not_attacked(linear, toy, norm):
+    y = linear.y.clone()
+    y[::2] = 1 - y[::2]
+    target = Target(linear.model, toy)
+    closest = PGD(norm=norm).minimal(target, linear.x, y, begin(20, 1, norm))
+    assert closest.distance[::2].eq(0).all()
+    assert torch.equal(closest.adversarial[::2], linear.x[::2])
+    assert (closest.distance[1::2] > 0).all()
+
+
+@pytest.mark.parametrize("norm", NORMS)
+def test_neither_order_nor_company_matters(linear, toy, norm):
+    begins = begin(20, 3, norm)
+    attack = PGD(norm=norm)
+    whole = attack.minimal(Target(linear.model, toy), linear.x, linear.y, begins)
+    order = torch.randperm(20, generator=torch.Generator().manual_seed(3))
+    shuffled = attack.minimal(Target(linear.model, toy), linear.x[order], linear.y[order], begins[order])
+    torch.testing.assert_close(shuffled.distance, whole.distance[order], atol=1e-6, rtol=0)
+    alone = attack.minimal(Target(linear.model, toy), linear.x[:1], linear.y[:1], begins[:1])
+    torch.testing.assert_close(alone.distance, whole.distance[:1], atol=1e-6, rtol=0)
+
+
+class Constant(nn.Module):
+    def logits(self, x):
+        return torch.tensor([1.0, 0.0]).expand(len(x), 2) + 0 * x.flatten(1)[:, :2]
+
+
+@pytest.mark.parametrize("norm", NORMS)
+def test_what_cannot_be_changed_is_at_no_distance(toy, norm):
+    x = torch.rand(3, 1, 4, 4, generator=torch.Generator().manual_seed(0))
+    y = torch.zeros(3, dtype=torch.long)
+    closest = PGD(norm=norm, steps=3).minimal(Target(Constant(), toy), x, y, begin(3, 2, norm))
+    assert closest.distance.isinf().all()
+    assert torch.equal(closest.adversarial, x)
+
+
+class Valleys(nn.Module):
+    """A class that begins beyond a hill, whose slope leads away from it: only some restarts get there."""
+
+    def logits(self, x):
+        z = x.flatten(1).mean(dim=1)
+        other = torch.where(z > 0.3, 5.0, -z)
+        return torch.stack([torch.zeros_like(z), other - 0.5], dim=1)
+
+
+def test_more_restarts_find_what_one_does_not(toy):
+    x, y = torch.full((1, 1, 4, 4), 0.55), torch.zeros(1, dtype=torch.long)
+    begins = torch.stack([torch.zeros(1, 4, 4), torch.ones(1, 4, 4)])[None]
+    attack, target = PGD(norm="linf", steps=10), Target(Valleys(), toy)
+    eps = torch.tensor([0.2])
+    assert not attack.at(target, x, y, eps, begins[:, :1]).found.item()
+    hits = attack.at(target, x, y, eps, begins)
+    assert hits.found.item()
+    assert hits.restart.item() == 1
+    alone = attack.minimal(target, x, y, begins[:, :1])
+    both = attack.minimal(target, x, y, begins)
+    assert both.distance.item() < alone.distance.item()
+    assert both.distance.item() == pytest.approx(0.1, rel=0.02)  # z > .3 begins at x > .65
+
+
+def test_no_restart_succeeds_below_what_is_given_for_the_smallest(toy):
+    """The promise of the search, on a network that is not linear."""
+    generator = torch.Generator().manual_seed(0)
+    with seeds.initialising(0):
+        net = nn.Sequential(nn.Flatten(), nn.Linear(16, 24), nn.Tanh(), nn.Linear(24, 2))
+    net.logits = net.forward
+    x = torch.rand(12, 1, 4, 4, generator=generator)
+    target = Target(net, toy)
+    y, begins = target.classes(x), begin(12, 5, "linf")
+    attack = PGD(norm="linf", tolerance=0.02)
+    closest = attack.minimal(target, x, y, begins)
+    found = closest.distance.isfinite()
+    assert found.sum() >= 6
+    below = (0.98 * closest.distance[found]).float()
+    assert not attack.at(target, x[found], y[found], below, begins[found]).found.any()
+
+
+def test_the_first_success_ends_an_image(linear, toy):
+    target = Target(linear.model, toy)
+    PGD(norm="linf", steps=40).at(target, linear.x, linear.y, torch.ones(20), begin(20, 4, "linf"))
+    assert target.passes < 20 * 4 * 8

@@ -1,0 +1,89 @@
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jembench.attacks.threat import distance, in_unit_ball, largest_distance, parse_eps, project, starts, steepest
+from jembench.errors import SpecError
+
+
+@pytest.mark.parametrize(("text", "value"), [("8/255", 8 / 255), ("0.5", 0.5), (".03", 0.03), (" 2 / 255", 2 / 255)])
+def test_eps_is_read_exactly(text, value):
+    assert parse_eps(text) == value
+
+
+@pytest.mark.parametrize("text", ["", "0", "-1/255", "8/0", "eight", "nan", "inf"])
+def test_what_is_no_eps(text):
+    with pytest.raises(SpecError, match="it must be a number above 0 in units of a pixel's range"):
+        parse_eps(text)
+
+
+def test_distances_by_hand():
+    x = torch.zeros(1, 1, 2, 2)
+    other = torch.tensor([[[[0.3, 0.0], [0.4, 0.0]]]])
+    assert distance(x, other, "linf").item() == pytest.approx(0.4, abs=1e-7)
+    assert distance(x, other, "l2").item() == pytest.approx(0.5, abs=1e-7)
+
+
+@pytest.mark.parametrize("norm", ["linf", "l2"])
+def test_the_largest_distance_is_that_from_black_to_white(norm):
+    black, white = torch.zeros(1, 3, 5, 5), torch.ones(1, 3, 5, 5)
+    assert distance(black, white, norm).item() == pytest.approx(largest_distance(norm, 75))
+
+
+@given(st.integers(0, 10_000), st.floats(0.001, 2), st.sampled_from(["linf", "l2"]))
+def test_a_projection_is_within_the_ball_and_the_bounds_and_projects_to_itself(seed, eps, norm):
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.rand(3, 1, 4, 4, generator=generator)
+    moved = x + 3 * torch.randn(3, 1, 4, 4, generator=generator)
+    radius = torch.full((3,), eps)
+    once = project(moved, x, radius, norm)
+    assert (distance(x, once, norm) <= eps + 1e-6).all()
+    assert ((once >= 0) & (once <= 1)).all()
+    torch.testing.assert_close(project(once, x, radius, norm), once, atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize("norm", ["linf", "l2"])
+def test_an_image_within_the_ball_is_its_own_projection(norm):
+    x = torch.full((2, 1, 2, 2), 0.5)
+    moved = x + 0.01
+    assert torch.equal(project(moved, x, torch.full((2,), 0.1), norm), moved)
+
+
+def test_each_image_has_a_radius_of_its_own():
+    x = torch.full((2, 1, 2, 2), 0.5)
+    found = project(x + 0.4, x, torch.tensor([0.1, 0.2]), "linf")
+    torch.testing.assert_close(distance(x, found, "linf"), torch.tensor([0.1, 0.2]).double(), atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize("norm", ["linf", "l2"])
+def test_no_step_of_its_length_grows_a_linear_function_faster(norm):
+    generator = torch.Generator().manual_seed(0)
+    gradient = torch.randn(1, 1, 3, 3, generator=generator)
+    best = (gradient * steepest(gradient, norm)).sum()
+    others = in_unit_ball(1000, (1, 3, 3), norm, generator)
+    assert ((gradient * others).flatten(1).sum(dim=1) <= best).all()
+    assert distance(torch.zeros_like(gradient), steepest(gradient, norm), norm).item() == pytest.approx(1)
+
+
+def test_no_gradient_gives_no_step():
+    assert steepest(torch.zeros(2, 1, 3, 3), "l2").eq(0).all()
+
+
+@pytest.mark.parametrize("norm", ["linf", "l2"])
+def test_starts_fill_the_ball_evenly(norm):
+    drawn = in_unit_ball(20_000, (1, 2, 2), norm, torch.Generator().manual_seed(0))
+    far = distance(torch.zeros_like(drawn), drawn, norm)
+    # the share of a ball of 4 dimensions within half its radius is 1/16, whatever the norm
+    assert (far <= 1).all()
+    assert (far < 0.5).double().mean().item() == pytest.approx(1 / 16, abs=4 * math.sqrt(1 / 16 / 20_000))
+
+
+def test_the_first_restart_begins_at_the_image_itself():
+    found = starts(3, (1, 2, 2), "l2", torch.Generator().manual_seed(0))
+    assert found.shape == (3, 1, 2, 2)
+    assert found[0].eq(0).all()
+    assert found[1:].abs().sum() > 0
+    assert starts(1, (1, 2, 2), "l2", torch.Generator()).eq(0).all()

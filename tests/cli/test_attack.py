@@ -1,0 +1,176 @@
+"""``jembench attack``: what it prints and draws, and what a kill or the clock cannot take away."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import sysconfig
+import time
+from pathlib import Path
+
+import pytest
+
+from jembench.evaluate import FitEvaluation
+from jembench.metrics import attacked
+
+SCRIPT = Path(sysconfig.get_path("scripts")) / "jembench"
+MODELS = "zoo_of_tests:jem,zoo_of_tests:classifier"
+
+
+@pytest.fixture
+def attack(jembench, tiny):
+    """``jembench attack`` on models that are trained in a moment."""
+
+    def call(name, *arguments, models=MODELS):
+        return jembench("attack", name, "--models", models, "--images", 8, *tiny, *arguments)
+
+    return call
+
+
+@pytest.fixture
+def pgd(attack):
+    return lambda *arguments, **options: attack("pgd", "--restarts", 1, "--steps", 5, *arguments, **options)
+
+
+def test_the_table_and_the_figures(pgd, table, outcomes):
+    done = pgd("--norm", "l2")
+    assert done.code == 0
+    rows = table(done.out)
+    assert [row[0] for row in rows] == ["zoo_of_tests:jem", "zoo_of_tests:classifier"]
+    assert "pgd-l2@64/255" in done.out
+    figures = [Path(line.split()[1]) for line in done.out.splitlines() if line.startswith("  figure ")]
+    assert {path.suffix for path in figures} == {".png", ".svg", ".csv"}
+    assert all(path.is_file() for path in figures)
+    assert {metric for _, _, metric in outcomes("runs")} == {"pgd:images=8,norm=l2,restarts=1,steps=5"}
+
+
+def test_every_combination_of_lists_is_one_attack(pgd, outcomes):
+    assert pgd("--norm", "linf,l2", "--eps", "8/255,0.5", models="zoo_of_tests:classifier").code == 0
+    attacks = {metric.removesuffix(",restarts=1,steps=5") for _, _, metric in outcomes("runs")}
+    assert attacks == {
+        "pgd:eps=8/255,images=8",
+        "pgd:eps=0.5,images=8",
+        "pgd:eps=8/255,images=8,norm=l2",
+        "pgd:eps=0.5,images=8,norm=l2",
+    }
+
+
+def test_refinement_is_for_models_with_chains(pgd, table):
+    done = pgd("--refine", "1", "--eot", "2", "--grad", "bpda")
+    rows = table(done.out)
+    assert done.code == 0
+    assert "N/A¹" not in rows[0]
+    assert "N/A¹" in rows[1]
+    assert "needs samples: zoo_of_tests:classifier gives logits and energy only" in done.out
+
+
+def test_a_dry_run_says_what_it_costs_and_does_nothing(pgd, jembench):
+    done = pgd("--refine", "0,1", "--dry-run")
+    assert done.code == 0
+    assert "passes of an image" in done.out
+    assert "All attacks take about" in done.out
+    assert not Path("runs").exists()
+    jem, classifier = json.loads(pgd("--refine", "0,1", "--dry-run", "--format", "json").out)
+    costs = {metric: cost["passes"] for metric, cost in jem["attacks"].items()}
+    assert len(costs) == 2
+    assert max(costs.values()) == pytest.approx(5 * (4 + 1) * min(costs.values()), rel=0.01)  # n chains, k steps
+    assert all(cost["seconds"] > 0 for cost in jem["attacks"].values())
+    assert len(classifier["attacks"]) == 1
+
+
+def test_the_budget_follows_from_the_dataset(jembench):
+    def planned(*arguments):
+        done = jembench("attack", "pgd", "--models", "baseline", "--dry-run", "--format", "json", *arguments)
+        (row,) = json.loads(done.out)
+        return row["to_do"]
+
+    assert planned() == ["pgd:budget=quick"]
+    assert planned("--budget", "paper") == ["pgd"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["pdg"], "There is no attack named 'pdg'. Nearest: pgd"),
+        (["accuracy", "--norm", "l2"], "There is no option of accuracy named 'norm'"),
+        (["pgd", "--norm", "l1"], "norm of pgd is 'l1'; it must be one of linf, l2"),
+        (["pgd", "--eps", "8/0"], "eps is '8/0'; it must be a number above 0"),
+        (["pgd", "--refine", "-1"], "refine=-1"),
+    ],
+)
+def test_what_cannot_be_is_told_before_anything_is_trained(jembench, arguments, text):
+    done = jembench("attack", *arguments)
+    assert (done.code, done.out) == (2, "")
+    assert text in done.err
+    assert not Path("runs").exists()
+
+
+def test_when_the_time_is_up_the_table_has_what_is_done(pgd, monkeypatch, table):
+    monkeypatch.setattr(attacked, "SHARD", 3)
+    looks = iter([False, False, True])
+    with monkeypatch.context() as patch:
+        patch.setattr(FitEvaluation, "out_of_time", lambda _: next(looks))
+        some = pgd(models="zoo_of_tests:classifier")
+    assert some.code == 3
+    assert "6 of 8 images so far; the same command goes on" in some.out
+    assert "The time is up: of zoo_of_tests:classifier" in some.err
+    assert [row[0] for row in table(some.out)] == ["zoo_of_tests:classifier¹"]
+    whole = pgd(models="zoo_of_tests:classifier")
+    assert whole.code == 0
+    assert "so far" not in whole.out
+
+
+def test_no_time_at_all(pgd, jembench, tiny):
+    assert jembench("train", "zoo_of_tests:classifier", *tiny).code == 0
+    done = pgd("--max-hours", "1e-12", models="zoo_of_tests:classifier")
+    assert done.code == 3
+    assert "The time is up before an image was attacked. The same command goes on from here." in done.err
+
+
+def test_a_kill_loses_one_shard_at_most(jembench, tmp_path, values):
+    """A process of its own, killed while it attacks: what it had is not computed again, and the end is the same."""
+    setting = ["--set", "epochs=0.2", "--store", "store"]
+    assert jembench("train", "baseline", *setting).code == 0
+    arguments = [
+        "attack",
+        "pgd",
+        "--models",
+        "baseline",
+        "--images",
+        "150",
+        "--steps",
+        "40",
+        "--restarts",
+        "20",
+        *setting,
+    ]
+    process = subprocess.Popen(
+        [SCRIPT, *arguments],
+        env={"PATH": os.environ["PATH"], "HOME": str(tmp_path), "OMP_NUM_THREADS": "1"},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        while not (done := sorted(Path("store/readings").glob("*/pgd-*"))):
+            assert process.poll() is None
+            time.sleep(0.05)
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    assert len(done) < 3
+    before = {path: path.stat().st_mtime_ns for path in done}
+    assert not list(Path("store/cells").glob("*.json"))
+    assert jembench(*arguments).code == 0
+    assert {path: path.stat().st_mtime_ns for path in done} == before
+    assert len(list(Path("store/readings").glob("*/pgd-*"))) == 3
+    interrupted = values("store")
+    for path in [*Path("store/readings").glob("*/*"), *Path("store/cells").glob("*.json")]:
+        path.unlink()
+    assert jembench(*arguments).code == 0
+    assert values("store") == interrupted
+
+
+def test_it_imports_nothing_heavy_before_it_knows_what_to_do():
+    script = "import sys, jembench.cli.attack; sys.exit(len({'torch', 'matplotlib'} & sys.modules.keys()))"
+    assert subprocess.run([sys.executable, "-c", script], capture_output=True, check=False).returncode == 0

@@ -1,0 +1,196 @@
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from jembench.data.pixels import to_float
+from jembench.errors import NotApplicable, OutOfTime, SpecError
+from jembench.interfaces import Costly, DataSpec
+from jembench.metrics import attack_factories, attacked
+from jembench.metrics.attacked import choose
+from jembench.stats import wilson
+
+DATA = DataSpec(name="toy", shape=(1, 4, 4), num_classes=2)
+WEIGHT = torch.randn(2, 16, generator=torch.Generator().manual_seed(0))
+
+
+class Linear(nn.Module):
+    """Two classes, divided by a hyperplane: each image's distance to it is known."""
+
+    def __init__(self):
+        super().__init__()
+        self.seen = 0
+
+    def logits(self, x):
+        self.seen += len(x)
+        return x.flatten(1) @ WEIGHT.T
+
+
+def exact(images, norm):
+    margin = (to_float(images, (-1.0, 1.0)).flatten(1).double() @ (WEIGHT[1] - WEIGHT[0]).double()).abs().numpy()
+    slope = 2 * (WEIGHT[1] - WEIGHT[0]).double()
+    return margin / float(slope.abs().sum() if norm == "linf" else slope.norm())
+
+
+@pytest.fixture
+def evaluation(fake):
+    """130 grey images, which the model classifies rightly but for every tenth."""
+    generator = torch.Generator().manual_seed(5)
+    images = torch.randint(110, 146, (130, 1, 4, 4), dtype=torch.uint8, generator=generator)
+    labels = Linear().logits(to_float(images, (-1.0, 1.0))).argmax(dim=1)
+    labels[::10] = 1 - labels[::10]
+    return fake.Evaluation(sets={"test": images}, labels=labels, model=Linear(), data=DATA)
+
+
+@pytest.mark.parametrize("norm", ["linf", "l2"])
+def test_median_and_curve_are_those_of_the_exact_distances(evaluation, norm):
+    found = attack_factories.pgd(norm=norm, images=120, restarts=2).compute(evaluation)
+    chosen = choose(evaluation, 120)
+    right = evaluation.model.logits(to_float(chosen.images, (-1.0, 1.0))).argmax(dim=1) == chosen.labels
+    distances = np.where(right.numpy(), exact(chosen.images, norm), 0.0)
+    median = found.values[f"pgd-{norm}"]
+    assert median.value == pytest.approx(255 * np.median(distances), rel=0.011)
+    assert (median.unit, median.n, median.better) == ("1/255", 120, "higher")
+    assert median.low < median.value < median.high
+    for eps in attacked.CURVE[norm]:
+        at = found.values[f"pgd-{norm}@{eps}"]
+        level = float(eps.partition("/")[0]) / 255
+        # an image that stands at distances up to a hundredth too large may stand or fall
+        lowest, highest = ((distances > level * factor).sum() for factor in (1.0, 0.989))
+        assert lowest <= at.value * 120 / 100 + 1e-9 <= highest + 1e-9
+        low, high = wilson(round(at.value * 1.2), 120)
+        assert (at.low, at.high) == pytest.approx((100 * low, 100 * high))
+
+
+def test_the_arrays_say_it_again(evaluation):
+    metric = attack_factories.pgd(images=60, restarts=1)
+    found = metric.compute(evaluation)
+    arrays = found.arrays
+    original = arrays["image"].astype(np.float64) / 255
+    change = np.abs(arrays["adversarial"] - original).reshape(60, -1)
+    np.testing.assert_allclose(arrays["distance-linf"], change.max(axis=1), atol=1e-6)
+    np.testing.assert_allclose(arrays["distance-l2"], np.linalg.norm(change, axis=1), atol=1e-5)
+    x = torch.from_numpy(arrays["adversarial"])
+    predicted = evaluation.model.logits(2 * x - 1).argmax(dim=1).numpy()
+    assert (predicted == arrays["predicted"]).all()
+    assert (predicted != arrays["label"]).all()
+    assert arrays["found"].all()
+    assert (arrays["index"] == choose(evaluation, 60).index.numpy()).all()
+    for label, resampling in metric.resamplings(arrays).items():
+        everything = resampling.statistic(np.arange(60)[None])
+        assert everything[0] == pytest.approx(found.values[label].value)
+
+
+def test_misclassified_images_count_as_broken_and_are_told(evaluation):
+    found = attack_factories.pgd(images=130, restarts=1).compute(evaluation)
+    assert found.details["misclassified"] == 13
+    assert (found.arrays["distance-linf"] == 0).sum() == 13
+    assert found.values["pgd-linf@4/255"].value <= 90
+
+
+def test_an_eps_of_its_own(evaluation):
+    found = attack_factories.pgd(images=130, restarts=2, eps="8/255").compute(evaluation)
+    chosen = choose(evaluation, 130)
+    right = evaluation.model.logits(to_float(chosen.images, (-1.0, 1.0))).argmax(dim=1) == chosen.labels
+    standing = (right.numpy() & (exact(chosen.images, "linf") > 8 / 255)).mean()
+    assert set(found.values) == {"pgd-linf@8/255"}
+    assert found.values["pgd-linf@8/255"].value == pytest.approx(100 * standing)
+    assert 0 < standing < 0.9
+    assert "eps=8/255" in found.protocol
+
+
+def test_fewer_images_are_the_first_of_more_and_the_same_for_every_model(evaluation, fake):
+    some, more = choose(evaluation, 20), choose(evaluation, 50)
+    assert torch.equal(some.index, more.index[:20])
+    assert len(set(more.index.tolist())) == 50
+    assert len(choose(evaluation, 1000).images) == 130
+    other = fake.Evaluation(sets=evaluation.sets, labels=evaluation.labels, model=None, data=DATA, seed=7)
+    assert torch.equal(choose(other, 50).index, more.index)
+
+
+def test_the_size_of_a_shard_changes_nothing(evaluation, monkeypatch):
+    metric = attack_factories.pgd(images=60, restarts=3)
+    whole = metric.compute(evaluation)
+    monkeypatch.setattr(attacked, "SHARD", 7)
+    evaluation.memory.clear()
+    parts = metric.compute(evaluation)
+    np.testing.assert_allclose(parts.arrays["distance-linf"], whole.arrays["distance-linf"], atol=1e-6)
+    assert parts.protocol == whole.protocol
+
+
+def test_shards_are_remembered_and_told(evaluation):
+    metric = attack_factories.pgd(images=120, restarts=1)
+    metric.compute(evaluation)
+    assert evaluation.told == [(50, 120), (100, 120), (120, 120)]
+    seen = evaluation.model.seen
+    again = metric.compute(evaluation)
+    assert evaluation.model.seen == seen
+    assert again.values == metric.compute(evaluation).values
+    attack_factories.pgd(images=120, restarts=2).compute(evaluation)
+    assert evaluation.model.seen > seen  # another attack has other shards
+
+
+def test_when_the_time_is_up_there_is_a_number_of_what_is_done(evaluation):
+    metric = attack_factories.pgd(images=120, restarts=1)
+    evaluation.shards_left = 2
+    some = metric.compute(evaluation)
+    assert some.details["partial"] == "100 of 120 images"
+    assert some.values["pgd-linf"].n == 100
+    assert "images=100" in some.protocol
+    evaluation.shards_left = None
+    seen = evaluation.model.seen
+    whole = metric.compute(evaluation)
+    assert "partial" not in whole.details
+    assert evaluation.model.seen - seen < 20 * 1000  # of the third shard alone
+    np.testing.assert_array_equal(whole.arrays["distance-linf"][:100], some.arrays["distance-linf"])
+
+
+def test_no_time_at_all(evaluation):
+    evaluation.shards_left = 0
+    with pytest.raises(OutOfTime, match="before an image was attacked"):
+        attack_factories.pgd(images=10).compute(evaluation)
+
+
+def test_images_without_classes_cannot_change_them(fake):
+    unlabelled = fake.Evaluation(sets={"test": fake.images(5, 0)}, model=Linear(), data=DATA)
+    with pytest.raises(NotApplicable, match="has no labels"):
+        attack_factories.pgd().compute(unlabelled)
+
+
+def test_a_model_without_chains_cannot_be_refined(evaluation):
+    with pytest.raises(NotApplicable, match="trained without chains"):
+        attack_factories.pgd(refine=1, images=10).compute(evaluation)
+
+
+def test_what_it_needs_and_what_it_costs():
+    plain, refined = attack_factories.pgd(), attack_factories.pgd(refine=10, grad="bpda")
+    assert plain.requires == {"logits"}
+    assert refined.requires == {"logits", "energy", "samples"}
+    assert isinstance(plain, Costly)
+    assert plain.passes(10_000) == plain.passes(300) == 30 * plain.passes(10)
+    # n (k + 1) passes for a step of JEM-k with n chains
+    assert refined.passes(300) == 5 * 11 * plain.passes(300)
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"images": 0}, "images of pgd is 0; it must be at least 1"),
+        ({"steps": 0}, "steps of pgd is 0"),
+        ({"eps": "-1"}, "eps is '-1'"),
+        ({"refine": -1}, "refine=-1"),
+        ({"refine": 1, "eot": 0}, "eot=0"),
+    ],
+)
+def test_what_it_cannot_be(options, text):
+    with pytest.raises(SpecError, match=text):
+        attack_factories.pgd(**options)
+
+
+def test_protocols_tell_attacks_apart(evaluation):
+    metrics = [
+        attack_factories.pgd(images=10, restarts=1, **options)
+        for options in ({}, {"norm": "l2"}, {"eps": "8/255"}, {"steps": 20}, {"budget": "quick"})
+    ]
+    protocols = [metric.compute(evaluation).protocol for metric in metrics]
+    assert len(set(protocols)) == len(protocols)
