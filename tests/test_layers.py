@@ -21,7 +21,8 @@ LAYERS = [
     {"energies", "data", "grid", "seeds", "stats"},
     {"nets", "devices", "outliers", "readings"},
     {"sampling"},
-    {"training", "metrics", "attacks"},
+    {"attacks"},
+    {"training", "metrics"},
     {
         "comparison",
         "outcome",

@@ -98,15 +98,19 @@ class Target:
             (gradient,) = torch.autograd.grad(F.cross_entropy(logits, y, reduction="sum"), x)
         return Slope(gradient, logits.detach().argmax(dim=1) != y)
 
+    def logits_in_parts(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B K"]:
+        """f(x) of any number of images; differentiable towards them, if gradients are on."""
+        return torch.cat([self.logits(part) for part in torch.split(x, self._batch(x))])
+
     def classes(self, x: Float[Tensor, "B C H W"]) -> Int[Tensor, " B"]:
         """The class of each image; another answer each time, if the model uses chance."""
         with torch.no_grad():
-            return torch.cat([self.logits(part).argmax(dim=1) for part in torch.split(x, self._batch(x))])
+            return self.logits_in_parts(x).argmax(dim=1)
 
     def probabilities(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B K"]:
         """p(y|x)."""
         with torch.no_grad():
-            return torch.cat([self.logits(part).softmax(dim=1) for part in torch.split(x, self._batch(x))])
+            return self.logits_in_parts(x).softmax(dim=1)
 
     def wrong_share(self, x: Float[Tensor, "B C H W"], y: Int[Tensor, " B"], looks: int) -> Float[Tensor, " B"]:
         """How often the class is wrong of so many answers; of one, if the model uses no chance."""

@@ -61,7 +61,8 @@ def project(
 
 
 def steepest(gradient: Float[Tensor, "B C H W"], norm: Norm) -> Float[Tensor, "B C H W"]:
-    """The step of norm 1 along which a linear function grows fastest; 0 where the gradient is 0."""
+    """The step of norm 1 along which a linear function grows fastest; 0 where the gradient is 0, or not finite."""
+    gradient = gradient.nan_to_num(0.0, 0.0, 0.0)
     if norm == "linf":
         return gradient.sign()
     return gradient / _per_image(gradient.flatten(1).norm(dim=1)).clamp_min(1e-12)

@@ -14,7 +14,7 @@ from jembench.cli import options, show
 from jembench.cli.figures import draw
 from jembench.cli.output import plugins_aside
 from jembench.cli.run import carry_out
-from jembench.crossing import bare_name
+from jembench.crossing import Axis, Grid, bare_name
 from jembench.errors import OutOfTime, unknown
 from jembench.metrics.budgets import BUDGETS
 from jembench.outcome import Cell
@@ -118,20 +118,19 @@ def planned(
     Raises:
         SpecError: for any name or option that does not exist.
     """
-    plans = [
-        suites.make_plan(
-            Suite(
-                name="robustness",
-                title=f"Robustness: {attack}",
-                models=tuple(split_list(models)),
-                datasets=(dataset,),
-                metrics=tuple(specs(attack, given, budget or default_budget(dataset))),
-                seeds=options.seed_list(seeds),
-            ),
-            **how,
+    plans = []
+    for dataset in split_list(datasets):
+        combined = _combinations(attack, given, budget or default_budget(dataset))
+        suite = Suite(
+            name="robustness",
+            title=f"Robustness: {attack}",
+            models=tuple(split_list(models)),
+            datasets=(dataset,),
+            metrics=() if _crosses(combined) else tuple(_specs(attack, combined)),
+            grid=tuple(_grids(attack, combined)) if _crosses(combined) else (),
+            seeds=options.seed_list(seeds),
         )
-        for dataset in split_list(datasets)
-    ]
+        plans.append(suites.make_plan(suite, **how))
     return plans[0]._replace(
         cells=[cell for plan in plans for cell in plan.cells],
         parts=tuple(part for plan in plans for part in plan.parts),
@@ -143,23 +142,42 @@ def default_budget(dataset: str) -> str:
     return "quick" if bare_name(dataset) == "digits" else "paper"
 
 
-def specs(attack: str, given: Mapping[str, Any], budget: str) -> Iterator[str]:
-    """The metric of every combination of options, with a budget if it can be given one.
+def _combinations(attack: str, given: Mapping[str, Any], budget: str) -> dict[str, list[str]]:
+    """The values of each option that was given, with a budget if the attack can be given one.
 
     Raises:
-        SpecError: if there is no such attack, or it has no such option.
+        SpecError: if there is no such attack.
     """
     known = {component.name for component in registry.components("metrics")}
     if bare_name(attack) not in known:
         raise unknown("attack", attack, ATTACKS, "jembench attack --help")
     takes = keyword_parameters(registry.load(registry.find("metrics", attack)))
-    options_of = ({"budget": budget} if "budget" in takes else {}) | dict(given)
-    lists = [
-        [(name, text) for text in (split_list(str(value)) if name in CROSSED else [str(value)])]
-        for name, value in sorted(options_of.items())
-    ]
-    for values in itertools.product(*lists):
-        yield str(Spec(attack, values))
+    everything = ({"budget": budget} if "budget" in takes else {}) | dict(given)
+    return {
+        name: split_list(str(value)) if name in CROSSED else [str(value)] for name, value in sorted(everything.items())
+    }
+
+
+def _crosses(combined: Mapping[str, Sequence[str]]) -> bool:
+    """Whether a table of options is clearer than a column for each."""
+    return any(len(combined.get(name, ())) > 1 for name in ("refine", "eot"))
+
+
+def _specs(attack: str, combined: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    for values in itertools.product(*combined.values()):
+        yield str(Spec(attack, tuple(zip(combined, values, strict=True))))
+
+
+def _grids(attack: str, combined: Mapping[str, Sequence[str]]) -> Iterator[Grid]:
+    """For each norm, and each size, steps of refinement against chains."""
+    outer = {name: values for name, values in combined.items() if name not in ("refine", "eot")}
+    columns, rows = ([Axis(option=n, values=tuple(combined[n]))] if n in combined else [] for n in ("refine", "eot"))
+    if not columns:
+        columns, rows = rows, []
+    for values in itertools.product(*outer.values()):
+        fixed = dict(zip(outer, values, strict=True))
+        title = " · ".join(fixed[name] for name in ("norm", "eps") if name in fixed)
+        yield Grid(title=title, metric=attack, columns=tuple(columns), rows=tuple(rows), fixed=fixed)
 
 
 def _show_more(plan: Plan, how: options.Circumstances) -> None:

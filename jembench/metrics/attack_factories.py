@@ -14,6 +14,9 @@ from jembench.metrics.budgets import BUDGETS
 if TYPE_CHECKING:
     from jembench.interfaces import Metric
 
+CHECKED = 100
+"""Images of a budget on which the gradients are checked."""
+
 
 def pgd(
     *,
@@ -44,5 +47,178 @@ def pgd(
         restarts=spent.restarts,
         steps=spent.steps,
         tolerance=spent.tolerance,
+        resamples=resamples,
+    )
+
+
+def boundary(
+    *,
+    refine: int = 0,
+    budget: Literal["paper", "quick"] = "paper",
+    images: int | None = None,
+    queries: int | None = None,
+    eot: int | None = None,
+    resamples: int = 1000,
+) -> Metric:
+    """The boundary attack, which sees classes alone: the median distances to the nearest image of another class.
+
+    It begins at a test image of the class ranked second; ``queries`` are the answers that it may ask for, an image.
+    """
+    return _by_decisions("boundary", refine, budget, images, queries, eot, resamples)
+
+
+def pointwise(
+    *,
+    refine: int = 0,
+    budget: Literal["paper", "quick"] = "paper",
+    images: int | None = None,
+    queries: int | None = None,
+    eot: int | None = None,
+    resamples: int = 1000,
+) -> Metric:
+    """The pointwise attack, which sees classes alone: the median distances to the nearest image of another class.
+
+    It sets pixels back, one after the other, from a test image of the class ranked second.
+    """
+    return _by_decisions("pointwise", refine, budget, images, queries, eot, resamples)
+
+
+def _by_decisions(
+    name: Literal["boundary", "pointwise"],
+    refine: int,
+    budget: Literal["paper", "quick"],
+    images: int | None,
+    queries: int | None,
+    eot: int | None,
+    resamples: int,
+) -> Metric:
+    from jembench.metrics.decision_robustness import DecisionRobustness
+    from jembench.metrics.defence import Defence
+
+    spent = BUDGETS[budget].but(images=images, queries=queries, eot=eot)
+    defence = Defence(refine=refine, eot=spent.eot, grad="none")
+    return DecisionRobustness(
+        name=name, defence=defence, images=spent.images, queries=spent.queries, resamples=resamples
+    )
+
+
+def ensemble(
+    *,
+    norm: Literal["linf", "l2"] = "linf",
+    eps: str,
+    refine: int = 0,
+    grad: Literal["through", "bpda"] = "through",
+    budget: Literal["paper", "quick"] = "paper",
+    images: int | None = None,
+    restarts: int | None = None,
+    steps: int | None = None,
+    queries: int | None = None,
+    eot: int | None = None,
+) -> Metric:
+    """Accuracy in % under the worst of automatic PGD, on two losses, and the boundary attack, all within ``eps``.
+
+    In the spirit of AutoAttack. Needs the Adversarial Robustness Toolbox: `pip install 'jembench[ensemble]'`.
+    """
+    from jembench.metrics.defence import Defence
+    from jembench.metrics.ensemble import EnsembleRobustness
+
+    spent = BUDGETS[budget].but(images=images, restarts=restarts, steps=steps, queries=queries, eot=eot)
+    return EnsembleRobustness(
+        norm=norm,
+        eps=eps,
+        defence=Defence(refine=refine, eot=spent.eot, grad=grad),
+        images=spent.images,
+        restarts=spent.restarts,
+        steps=spent.steps,
+        queries=spent.queries,
+    )
+
+
+def transfer(
+    *,
+    norm: Literal["linf", "l2"] = "linf",
+    refine: int = 10,
+    budget: Literal["paper", "quick"] = "paper",
+    images: int | None = None,
+    restarts: int | None = None,
+    steps: int | None = None,
+    eot: int | None = None,
+) -> Metric:
+    """Adversarial images of the model as it is, shown to it with refinement: the share in % that deceives it still."""
+    from jembench.metrics.transfer import Transfer
+
+    spent = BUDGETS[budget].but(images=images, restarts=restarts, steps=steps, eot=eot)
+    return Transfer(
+        norm=norm,
+        refine=refine,
+        eot=spent.eot,
+        images=spent.images,
+        restarts=spent.restarts,
+        steps=spent.steps,
+        tolerance=spent.tolerance,
+    )
+
+
+def distal(
+    *,
+    target: str = "all",
+    refine: int = 0,
+    grad: Literal["through", "bpda"] = "through",
+    budget: Literal["paper", "quick"] = "paper",
+    images: int = 100,
+    steps: int = 200,
+    threshold: float = 0.9,
+    eot: int | None = None,
+    resamples: int = 1000,
+) -> Metric:
+    """Noise made into images of a class: the share in % of which the model becomes sure, and in how many steps.
+
+    ``target`` is a class by its name, or ``all``, each as often. A budget says the number of chains alone.
+    """
+    from jembench.metrics.defence import Defence
+    from jembench.metrics.distal import DistalAdversarials
+
+    spent = BUDGETS[budget].but(eot=eot)
+    return DistalAdversarials(
+        target=target,
+        defence=Defence(refine=refine, eot=spent.eot, grad=grad),
+        images=images,
+        steps=steps,
+        threshold=threshold,
+        resamples=resamples,
+    )
+
+
+def gradient_checks(
+    *,
+    norm: Literal["linf", "l2"] = "linf",
+    refine: int = 0,
+    grad: Literal["through", "bpda"] = "through",
+    budget: Literal["paper", "quick"] = "paper",
+    images: int | None = None,
+    restarts: int | None = None,
+    steps: int | None = None,
+    eot: int | None = None,
+    queries: int | None = None,
+    resamples: int = 1000,
+) -> Metric:
+    """Whether attacks by gradients can be believed: sanity checks in %, all of them 0 at best.
+
+    A check that fails is told as suspicious, with the reason. Of the paper's 300 images the first 100 are looked at.
+    """
+    from jembench.metrics.defence import Defence
+    from jembench.metrics.gradient_checks import GradientChecks
+
+    named = BUDGETS[budget]
+    checked = min(CHECKED, named.images) if images is None else images
+    spent = named.but(images=checked, restarts=restarts, steps=steps, eot=eot, queries=queries)
+    return GradientChecks(
+        norm=norm,
+        defence=Defence(refine=refine, eot=spent.eot, grad=grad),
+        images=spent.images,
+        restarts=spent.restarts,
+        steps=spent.steps,
+        tolerance=spent.tolerance,
+        queries=spent.queries,
         resamples=resamples,
     )

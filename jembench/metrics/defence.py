@@ -26,7 +26,7 @@ class Defence:
 
     refine: int = 0
     eot: int = 5
-    grad: Literal["through", "bpda"] = "through"
+    grad: Literal["through", "bpda", "none"] = "through"  # none: for attacks that take none
 
     def __post_init__(self) -> None:
         if self.refine < 0 or self.eot < 1:
@@ -42,7 +42,10 @@ class Defence:
     @property
     def identity(self) -> dict[str, Scalar]:
         """For the protocol."""
-        return {"refine": self.refine, "eot": self.eot, "grad": self.grad} if self.refine else {"refine": 0}
+        if not self.refine:
+            return {"refine": 0}
+        gradient: dict[str, Scalar] = {} if self.grad == "none" else {"grad": self.grad}
+        return {"refine": self.refine, "eot": self.eot, **gradient}
 
     @property
     def passes(self) -> int:
@@ -67,7 +70,7 @@ class Defence:
             evaluation.sampler,
             steps=self.refine,
             chains=self.eot,
-            grad=self.grad,
+            grad="bpda" if self.grad == "none" else self.grad,
             generator=torch.Generator(evaluation.device).manual_seed(seed),
         )
         return Target(refined, evaluation.data)

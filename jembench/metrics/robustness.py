@@ -102,7 +102,7 @@ class PGDRobustness:
         def attack(shard: Shard) -> Mapping[str, Tensor]:
             pgd = PGD(norm=self.norm, steps=self.steps, tolerance=self.tolerance)
             target = self.defence.target(evaluation, f"{self.label} {shard.number}")
-            begin = _starts(self, shard)
+            begin = starts_of(self, shard)
             if self.eps:
                 closest = pgd.robust(target, shard.x, shard.y, parse_eps(self.eps), begin)
             else:
@@ -120,7 +120,7 @@ class PGDRobustness:
         return dict(distance_resamplings(self.name, arrays, [self.norm]))
 
 
-def _starts(attack: PGDRobustness, shard: Shard) -> Tensor:
+def starts_of(attack: PGDRobustness, shard: Shard) -> Tensor:
     """Of each image its own, whatever shard it is in and whichever model is attacked: (N, R, C, H, W)."""
     drawn = [
         starts(attack.restarts, tuple(shard.x.shape[1:]), attack.norm, seeds.generator(0, f"robustness/start {index}"))

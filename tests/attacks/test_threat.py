@@ -70,6 +70,8 @@ def test_no_step_of_its_length_grows_a_linear_function_faster(norm):
 
 def test_no_gradient_gives_no_step():
     assert steepest(torch.zeros(2, 1, 3, 3), "l2").eq(0).all()
+    assert steepest(torch.full((2, 1, 3, 3), torch.nan), "linf").eq(0).all()
+    assert steepest(torch.full((2, 1, 3, 3), torch.inf), "l2").eq(0).all()
 
 
 @pytest.mark.parametrize("norm", ["linf", "l2"])

@@ -8,6 +8,7 @@ from pathlib import Path
 from jembench.errors import StoreError
 from jembench.outcome import Cell, FitKey
 from jembench.report.figures import (
+    adversarial,
     ages,
     calibration,
     density,
@@ -15,6 +16,7 @@ from jembench.report.figures import (
     energies,
     generation,
     neighbours,
+    robustness,
     samples,
     seeds,
 )
@@ -31,6 +33,8 @@ SUBJECTS = (
     ages.AGES,
     neighbours.NEIGHBOURS,
     *generation.SUBJECTS,
+    *robustness.SUBJECTS,
+    *adversarial.SUBJECTS,
 )
 
 

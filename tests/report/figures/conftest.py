@@ -63,6 +63,56 @@ def make_neighbours():
     return arrays
 
 
+def make_attack(seed=0, *, channels=1):
+    """Images of which the first two are misclassified, and the last one withstood the attack."""
+    rng = np.random.default_rng(seed)
+    image = rng.integers(0, 256, (IMAGES, channels, 8, 8), dtype=np.uint8)
+    adversarial = (image / 255 + rng.normal(0, 0.05, image.shape)).clip(0, 1).astype(np.float32)
+    adversarial[[0, 1, -1]] = image[[0, 1, -1]] / np.float32(255)
+    change = (adversarial - image / 255).reshape(IMAGES, -1)
+    distances = {"distance-linf": np.abs(change).max(axis=1), "distance-l2": np.linalg.norm(change, axis=1)}
+    for distance, largest in zip(distances.values(), (1, 8 * np.sqrt(channels)), strict=True):
+        distance[:2], distance[-1] = 0, largest
+    label = np.arange(IMAGES) % CLASSES
+    found = np.arange(IMAGES) < IMAGES - 1
+    return {
+        **distances,
+        "index": rng.permutation(1000)[:IMAGES],
+        "label": label,
+        "found": found,
+        "predicted": np.where(found, (label + 1) % CLASSES, label),
+        "wrong": found.astype(float),
+        "image": image,
+        "adversarial": adversarial,
+    }
+
+
+def make_ends(classes=CLASSES, count=14):
+    rng = np.random.default_rng(8)
+    confidence = np.linspace(0.5, 1, count)
+    return {
+        "images": rng.integers(0, 256, (count, 1, 8, 8), dtype=np.uint8),
+        "target": np.arange(count) % classes,
+        "confidence": confidence,
+        "reached": confidence > 0.9,
+        "steps": rng.integers(1, 200, count),
+    }
+
+
+def make_attacks():
+    """Cells of attacks, and their arrays."""
+    spent = f"data=digits,images={IMAGES},restarts=20,steps=40"
+    for number, (model, norm) in enumerate([("jem", "linf"), ("jem", "l2"), ("baseline", "linf")]):
+        protocol = f"pgd:{spent},norm={norm},refine=0,search=minimal"
+        yield make_cell(f"pgd:norm={norm}", protocol, model=model), make_attack(number)
+    refined = "eot=5,grad=through,norm=linf,refine=10"
+    yield make_cell(f"pgd:{refined}", f"pgd:{spent},{refined},search=minimal"), make_attack(3)
+    yield make_cell("ensemble:eps=0.1", f"ensemble:{spent},eps=0.1,norm=linf,refine=0"), make_attack(4)
+    yield make_cell("boundary", f"boundary:data=digits,images={IMAGES},queries=9,refine=0"), make_attack(5, channels=3)
+    yield make_cell("transfer", f"transfer:{spent},eot=5,norm=linf,refine=10"), make_attack(6)
+    yield make_cell("distal", "distal:data=digits,images=14,refine=0,threshold=0.9"), make_ends()
+
+
 def make_everything():
     """Cells of all metrics with figures, and their arrays."""
     ece = {"ece": Value(2.0, 1.0, 3.5, IMAGES, "%", "lower")}
@@ -88,6 +138,7 @@ def make_everything():
     for steps in (5, 100):
         protocol = f"kid:images=1000,source=chains:steps={steps}"
         yield make_cell(f"kid:source=fresh,steps={steps}", protocol, {"kid": Value(2.0, None, None, 1000)}), {}
+    yield from make_attacks()
 
 
 HISTORY = "iteration,attempt,energy_data,energy_samples\n20,0,-1.5,-1.0\n40,0,-2.5,-30.0\n20,1,-2.0,\n"
@@ -111,6 +162,16 @@ def density_arrays():
 @pytest.fixture
 def neighbour_arrays():
     return make_neighbours()
+
+
+@pytest.fixture
+def attack_arrays():
+    return make_attack()
+
+
+@pytest.fixture
+def ends_arrays():
+    return make_ends
 
 
 @pytest.fixture(scope="session")

@@ -36,6 +36,17 @@ STEMS = {
     "neighbours-distances-digits-jem-s0",
     "is-kept-splits=1-digits-jem-s0",
     "kid-steps-digits-jem-s0",
+    "pgd-curves-digits-jem-baseline-s0",
+    "pgd-images-norm=linf-digits-jem-s0",
+    "pgd-images-norm=l2-digits-jem-s0",
+    "pgd-images-norm=linf-digits-baseline-s0",
+    "pgd-images-eot=5-grad=through-norm=linf-refine=10-digits-jem-s0",
+    "ensemble-images-eps=0.1-digits-jem-s0",
+    "boundary-curves-digits-jem-s0",
+    "boundary-images-digits-jem-s0",
+    "transfer-curves-digits-jem-s0",
+    "transfer-images-digits-jem-s0",
+    "distal-digits-jem-s0",
     "energies-digits-jem-s0",
     "seeds-ece-bins=10-digits-jem-baseline",
 }
@@ -73,7 +84,13 @@ def test_only_colours_that_everybody_can_tell_apart(drawn):
 
 
 def test_the_same_numbers_are_the_same_bytes(planned, drawn):
-    for stem in ("reliability-bins=10-digits-jem-s0", "ood-max-py-digits-jem-s0", "samples-digits-jem-s0"):
+    for stem in (
+        "reliability-bins=10-digits-jem-s0",
+        "ood-max-py-digits-jem-s0",
+        "samples-digits-jem-s0",
+        "pgd-curves-digits-jem-baseline-s0",
+        "distal-digits-jem-s0",
+    ):
         assert render(planned[stem], ("png", "svg")) == drawn[stem]
         assert b"<dc:date>" not in drawn[stem][f"{stem}.svg"]
 

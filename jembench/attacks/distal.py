@@ -1,0 +1,91 @@
+"""Distal adversarials: images of noise that are changed, as far as it takes, until a model is sure of their class.
+
+Grathwohl et al. (2020), arXiv:1912.03263, section 5.4 and Figure 6, after Schott et al. (2019), arXiv:1805.09190.
+
+Legend: N images, C channels, H height, W width.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from jembench.attacks.target import LOOKS, Target
+from jembench.attacks.threat import largest_distance, steepest
+from jembench.data.pixels import to_float, to_uint8
+
+STRIDE = 0.01
+"""The L2 length of a step, in units of the largest distance that there is: .08 on 8x8 pixels, .55 on CIFAR-10."""
+
+_RANGE = (0.0, 1.0)
+
+
+class Ends(NamedTuple):
+    """Where the ascents from noise ended."""
+
+    images: Tensor  # (N, C, H, W) in [0, 1], on the 256 levels of a file
+    reached: Tensor  # bool (N,): the model is sure of the class there
+    steps: Tensor  # int64 (N,): how many it took, or all
+
+
+def ascend(
+    target: Target,
+    noise: Float[Tensor, "N C H W"],
+    y: Int[Tensor, " N"],
+    *,
+    steps: int,
+    threshold: float,
+) -> Ends:
+    """Projected gradient ascent on log p(y|x), each image until it is classified as y with p(y|x) above a threshold.
+
+    The papers say what is maximised and where it ends, not how. Here each step goes a fixed length along the gradient,
+    since that of log p grows a thousandfold on the way and tells little of how far the end is; it is that of log p, as
+    p itself has none in float32 where another class is certain. [0, 1] is the only bound: there is no image to stay
+    near. The model is always shown the nearest image of 8 bits, so that what is kept is what it was sure of.
+
+    Args:
+        target: the model.
+        noise: images in [0, 1], where the ascents begin.
+        y: the class of each that the model is to be sure of.
+        steps: at most.
+        threshold: of p(y|x), 0 to 1.
+    """
+    images = noise.clone()
+    reached = torch.zeros_like(y, dtype=torch.bool)
+    taken = torch.full_like(y, steps)
+    left = torch.arange(len(y), device=y.device)
+    moved = noise
+    size = STRIDE * largest_distance("l2", noise[0].numel())
+    for step in range(steps + 1):
+        shown = _levels(moved)
+        gradient, wrong = target.slope(shown, y[left])
+        sure = _sure(target, shown, y[left], ~wrong, threshold)
+        images[left] = shown
+        reached[left] = sure
+        taken[left[sure]] = step
+        left, moved, gradient = left[~sure], moved[~sure], gradient[~sure]
+        if not len(left):
+            break
+        moved = (moved - size * steepest(gradient, "l2")).clamp(0, 1)
+    return Ends(images, reached, taken)
+
+
+def confidence(target: Target, x: Float[Tensor, "N C H W"], y: Int[Tensor, " N"], looks: int) -> Float[Tensor, " N"]:
+    """p(y|x), in float64; the mean over so many answers, if the model uses chance."""
+    answers = [target.probabilities(x).gather(1, y[:, None]) for _ in range(looks if target.stochastic else 1)]
+    return torch.stack(answers).double().mean(dim=0).squeeze(1)
+
+
+def _sure(target: Target, x: Tensor, y: Tensor, classified: Bool[Tensor, " N"], threshold: float) -> Bool[Tensor, " N"]:
+    """Of images that are classified as y, those with p(y|x) above the threshold."""
+    sure = classified.clone()
+    if bool(classified.any()):
+        sure[classified] = confidence(target, x[classified], y[classified], LOOKS) > threshold
+    return sure
+
+
+def _levels(x: Tensor) -> Tensor:
+    return to_float(to_uint8(x, _RANGE), _RANGE)

@@ -1,0 +1,208 @@
+"""What attacks look like: adversarial images beside what they were made of, and noise that a model is sure of.
+
+Grathwohl et al. (2020), arXiv:1912.03263, Figure 6.
+
+Legend: N attacked images, M ends of ascents from noise, C channels, H height, W width, R rows, S columns of a grid.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from jembench.report.figures import attacked, names, style
+from jembench.report.figures.drawing import Drawing, Planned
+from jembench.report.figures.images import draw_sheet, sheet
+from jembench.report.figures.results import Arrays, Result, Subject
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_COLUMNS = 10
+_LABELS = 0.75  # inches for the labels of rows
+_ROUNDING = 1e-6  # of float32 images in [0, 1]: no change
+_TEXT = 6  # points, of what stands at an image
+
+
+def plan(result: Result) -> Iterator[Planned]:
+    """The images of one model under one attack, if it classifies any of them rightly."""
+    if attacked.rightly_classified(result.arrays).any():
+        figure = result.named(f"{attacked.name_of(result)}-images", ("resamples",))
+        stem = names.stem(figure, [result.fit], result.limit)
+        yield Planned(stem, partial(changes, _title_of(result), result.arrays, attacked.norms_of(result)))
+
+
+def _title_of(result: Result) -> str:
+    within = f" within {result.protocol['eps']}" if "eps" in result.protocol else ""
+    norm = f" in {attacked.NORMS[result.protocol['norm']]}" if "norm" in result.protocol else ""
+    return f"{attacked.name_of(result)}{norm}{within}{attacked.refinement(result)}: {names.title_of(result.fit)}"
+
+
+def changes(title: str, arrays: Arrays, norms: Sequence[str]) -> Drawing:
+    """Images, what they were changed into and the change, with the classes above and the distances below.
+
+    Args:
+        title: of the figure.
+        arrays: of an attack.
+        norms: of the distances.
+    """
+    chosen = spread(arrays["label"], arrays["index"], attacked.rightly_classified(arrays), _COLUMNS)
+    count, columns = len(chosen), _columns_for(len(chosen))
+    originals, made = arrays["image"][chosen], arrays["adversarial"][chosen]
+    change = made - originals / np.float32(attacked.LEVELS)
+    factor = amplification(change)
+    images = np.concatenate([originals, *map(_in_levels, (made, 0.5 + factor * change))])
+    grid = np.full((3, columns), -1)
+    grid[:, :count] = np.arange(3 * count).reshape(3, count)
+    picture = sheet(images, grid)
+    figure, axes = _figure(title, picture, columns, margins=0.3 + 0.11 * len(norms))
+    draw_sheet(axes, picture, ["original", "adversarial", f"difference\nx {factor}"])
+    rows = [_row(arrays, place, column, factor) for column, place in enumerate(chosen.tolist())]
+    centres = (np.arange(columns) + 0.5) * picture.shape[1] / columns
+    for centre, row in zip(centres, rows, strict=False):  # the last columns may be empty
+        classes = f"{row['label']} → {row['predicted']}"
+        axes.text(centre, -4, classes, fontsize=_TEXT, horizontalalignment="center", verticalalignment="bottom")
+    axes.set_xticks(centres[:count], [_distances(row, norms) for row in rows], fontsize=_TEXT)
+    axes.set_xlabel("distance, 1/255")
+    return Drawing(figure, rows)
+
+
+def spread(
+    labels: NDArray[np.int64], index: NDArray[np.int64], among: NDArray[np.bool_], count: int
+) -> NDArray[np.int64]:
+    """The first images of each class, as many of each as there is room for: looks have no part in the choice.
+
+    Args:
+        labels: (N,) classes.
+        index: (N,) places in the test split, in whose order images are taken.
+        among: (N,) which may be taken.
+        count: how many, at most.
+
+    Returns:
+        Positions in ``labels``, by class.
+    """
+    candidates = np.flatnonzero(among)
+    candidates = candidates[np.argsort(index[candidates], kind="stable")]
+    turn = np.empty(len(candidates), dtype=np.int64)  # how many of the same class come before
+    for number in np.unique(labels[candidates]):
+        same = labels[candidates] == number
+        turn[same] = np.arange(same.sum())
+    chosen = candidates[np.argsort(turn, kind="stable")[:count]]
+    return chosen[np.lexsort((index[chosen], labels[chosen]))]
+
+
+def amplification(change: NDArray[np.floating[Any]]) -> int:
+    """The whole factor that takes the median image's largest change to black or white around grey: (N, C, H, W)."""
+    largest = np.abs(change).max(axis=(1, 2, 3))
+    changed = largest[largest > _ROUNDING]
+    return max(1, math.floor(0.5 / np.median(changed))) if changed.size else 1
+
+
+def _in_levels(images: NDArray[np.floating[Any]]) -> NDArray[np.uint8]:
+    levels: NDArray[np.uint8] = np.rint(attacked.LEVELS * images.clip(0, 1)).astype(np.uint8)
+    return levels
+
+
+def _columns_for(images: int) -> int:
+    """Half a row fills a column of a paper, so that images have one size in all figures."""
+    return _COLUMNS if images > _COLUMNS // 2 else _COLUMNS // 2
+
+
+def _figure(title: str, picture: NDArray[np.uint8], columns: int, margins: float) -> tuple[Any, Axes]:
+    width = style.PAGE if columns == _COLUMNS else style.COLUMN
+    height = (width - _LABELS) * picture.shape[0] / picture.shape[1]
+    figure = style.new_figure(width, height + 0.35 + margins, title)
+    return figure, figure.subplots()
+
+
+def _distances(row: dict[str, Any], norms: Sequence[str]) -> str:
+    if not row["found"]:
+        return "withstood"
+    return "\n".join(f"{attacked.NORMS[norm]} {row[f'{norm}_255']:.1f}" for norm in norms)
+
+
+def _row(arrays: Arrays, place: int, column: int, factor: int) -> dict[str, Any]:
+    fields = ("index", "label", "predicted", "found", "wrong")
+    return {
+        "column": column,
+        **{field: arrays[field][place].item() for field in fields},
+        **{f"{norm}_255": attacked.LEVELS * arrays[f"distance-{norm}"][place].item() for norm in attacked.NORMS},
+        "factor": factor,
+    }
+
+
+# --- from noise ---
+
+
+def _plan_distal(results: list[Result]) -> Iterator[Planned]:
+    for result in results:
+        title = f"noise made into images of a class{attacked.refinement(result)}: {names.title_of(result.fit)}"
+        stem = names.stem(result.named("distal", ("resamples",)), [result.fit], result.limit)
+        yield Planned(stem, partial(ends, title, result.arrays, float(result.protocol["threshold"])))
+
+
+def ends(title: str, arrays: Arrays, threshold: float) -> Drawing:
+    """What noise was made into, class by class, with the confidence above; ``*``: the threshold was not reached."""
+    grid, labels = by_class(arrays["target"])
+    columns = grid.shape[1]
+    room = math.ceil(arrays["images"].shape[2] / 4)  # for the text above an image, in its pixels
+    picture = sheet(np.pad(arrays["images"], ((0, 0), (0, 0), (room, 0), (0, 0)), constant_values=255), grid)
+    reached = arrays["reached"].astype(bool)
+    counted = f"{reached.sum()} of {len(reached)} reach p(y|x) > {threshold:g}"
+    figure, axes = _figure(f"{title}\n{counted}", picture, columns, margins=0.15)
+    draw_sheet(axes, picture, labels)
+    high, wide = picture.shape[0] / len(grid), picture.shape[1] / columns
+    band = room / (arrays["images"].shape[2] + room)
+    rows = []
+    for line, column in np.argwhere(grid >= 0).tolist():
+        index = grid[line, column]
+        rows.append({"row": line, "column": column, "index": int(index), **_end(arrays, index)})
+        axes.text(
+            (column + 0.5) * wide,
+            (line + 0.55 * band) * high,
+            f"{arrays['confidence'][index]:.2f}" + ("" if reached[index] else " *"),
+            color=style.BLACK if reached[index] else style.VERMILLION,
+            fontsize=_TEXT,
+            horizontalalignment="center",
+            verticalalignment="center",
+        )
+    axes.set_ylabel("class")
+    axes.set_xlabel("above each image: p(y|x) of its class" + ("" if reached.all() else "; *: not reached"))
+    return Drawing(figure, rows)
+
+
+def by_class(target: NDArray[np.int64]) -> tuple[NDArray[np.int64], list[str]]:
+    """Which images stand where, (R, S), and the labels of the rows: the first ten of each class.
+
+    Of more than ten classes, the first hundred images by class, ten in a row.
+    """
+    classes = np.unique(target)
+    if len(classes) > _COLUMNS:
+        ordered = np.argsort(target, kind="stable")[: _COLUMNS * _COLUMNS]
+        lines = [ordered[start : start + _COLUMNS] for start in range(0, len(ordered), _COLUMNS)]
+    else:
+        lines = [np.flatnonzero(target == number)[:_COLUMNS] for number in classes]
+    grid = np.full((len(lines), _columns_for(max(map(len, lines)))), -1)
+    for row, line in zip(grid, lines, strict=True):
+        row[: len(line)] = line
+    ends_of = [(target[line[0]], target[line[-1]]) for line in lines]
+    return grid, [f"{first}" if first == last else f"{first} to {last}" for first, last in ends_of]
+
+
+def _end(arrays: Arrays, index: int) -> dict[str, Any]:
+    fields = ("target", "confidence", "reached", "steps")
+    return {field: arrays[field][index].item() for field in fields}
+
+
+SUBJECTS = (
+    Subject(
+        metric="distal",
+        shapes={"images": "M C H W", "target": "M", "confidence": "M", "reached": "M", "steps": "M"},
+        plan=_plan_distal,
+    ),
+)

@@ -1,0 +1,55 @@
+"""What figures of attacks share: which distances count, and how the model under attack is described."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import numpy as np
+from numpy.typing import NDArray
+
+from jembench import spec
+from jembench.report.figures.results import Arrays, Result
+
+LEVELS = 255
+"""Distances are shown in levels of 8-bit images."""
+
+NORMS = {"linf": "L∞", "l2": "L2"}
+"""In the order in which they are shown."""
+
+DEFENCE = ("refine", "eot", "grad")
+"""The parts of a protocol that say what stands between the attacker and the model."""
+
+
+def name_of(result: Result) -> str:
+    """The attack, without its options."""
+    return spec.parse(result.cell.metric).name
+
+
+def norms_of(result: Result) -> tuple[str, ...]:
+    """The norm in which the attack looked for the nearest image; both, if it is of no one norm."""
+    norm = result.protocol.get("norm")
+    return tuple(NORMS) if norm is None else (norm,)
+
+
+def refinement(result: Result, told: Collection[str] = DEFENCE) -> str:
+    """``, 10 steps, 5 chains, bpda``: the steps of the chain, and what else is to be told; nothing without chains."""
+    steps = result.protocol.get("refine", "0")
+    if steps == "0":
+        return ""
+    return "".join(f", {part}" for part in (_counted(steps, "step"), *chains(result, told)))
+
+
+def chains(result: Result, told: Collection[str] = DEFENCE) -> list[str]:
+    """How many chains a refined model takes the mean of, and how their gradient is found, if that is to be told."""
+    known = {part: result.protocol[part] for part in ("eot", "grad") if part in told and part in result.protocol}
+    return [_counted(value, "chain") if part == "eot" else value for part, value in known.items()]
+
+
+def rightly_classified(arrays: Arrays) -> NDArray[np.bool_]:
+    """Which images were given their class before they were attacked."""
+    right: NDArray[np.bool_] = ~arrays["found"].astype(bool) | (arrays["distance-linf"] > 0)
+    return right
+
+
+def _counted(number: str, what: str) -> str:
+    return f"{number} {what}" if number == "1" else f"{number} {what}s"

@@ -1,0 +1,192 @@
+"""How accurate models stay under attack, over the size of the change that an attacker may make.
+
+Grathwohl et al. (2020), arXiv:1912.03263, Figures 5 and 17.
+
+Legend: N attacked images, K sizes at which an accuracy changes, C channels, H height, W width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from jembench.report.figures import adversarial, attacked, names, style
+from jembench.report.figures.drawing import Drawing, Planned
+from jembench.report.figures.grouping import grouped
+from jembench.report.figures.results import Numbers, Result, Subject
+from jembench.stats import wilson
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_FREE = ("norm", *attacked.DEFENCE)  # what may differ between the curves of a figure
+_TITLES = {"transfer": "images made against the model without chains, shown to the model with them"}
+
+
+class Accuracy(NamedTuple):
+    """Accuracy as a step function of eps, with Wilson's intervals, in %."""
+
+    eps: Numbers  # (K,) in levels of 255, the first one 0
+    accuracy: Numbers  # (K,) from that eps to the next
+    low: Numbers
+    high: Numbers
+
+
+class Curve(NamedTuple):
+    """The accuracy of one model under one attack."""
+
+    model: str
+    norm: str
+    images: int
+    steps: Accuracy
+
+
+def plan(results: list[Result]) -> Iterator[Planned]:
+    """A figure for each dataset, seed and budget with the curves of all models, and images for each model."""
+    searched = [result for result in results if "eps" not in result.protocol]
+    for group in grouped(searched, _peers):
+        first = group[0]
+        figure = first.named(f"{attacked.name_of(first)}-curves", (*_FREE, "resamples"))
+        stem = names.stem(figure, [result.fit for result in group], first.limit)
+        yield Planned(stem, partial(curves, _title_of(group), curves_of(group)))
+    for result in results:
+        yield from adversarial.plan(result)
+
+
+def _peers(result: Result) -> tuple[object, ...]:
+    budget = tuple(sorted((key, value) for key, value in result.protocol.items() if key not in _FREE))
+    return result.fit.dataset, result.fit.seed, result.limit, budget
+
+
+def _title_of(results: Sequence[Result]) -> str:
+    fit, attack = results[0].fit, attacked.name_of(results[0])
+    spent = {key: value for key, value in results[0].protocol.items() if key not in (*_FREE, "data", "search")}
+    pairs = [(value, key) if value.isdecimal() else (key, value) for key, value in spent.items()]
+    budget = ", ".join("\N{NO-BREAK SPACE}".join(pair) for pair in pairs)
+    refined = _refined(results)
+    shared = {"eot", "grad"} - _differing(refined)
+    chains = [part for result in refined[:1] for part in attacked.chains(result, shared)]
+    of_refined = f"; refined with {', '.join(chains)}" if chains else ""
+    return f"{_TITLES.get(attack, f'{attack} attack')}: {fit.dataset}, seed {fit.seed}\n{budget}{of_refined}"
+
+
+def _refined(results: Sequence[Result]) -> list[Result]:
+    return [result for result in results if result.protocol.get("refine", "0") != "0"]
+
+
+def _differing(refined: Sequence[Result]) -> set[str]:
+    """What the name of a curve must tell, since not all refined models have it in common."""
+    return {part for part in ("eot", "grad") if len({result.protocol.get(part) for result in refined}) > 1}
+
+
+def curves_of(results: Sequence[Result]) -> list[Curve]:
+    """The curves of results of one budget, model by model, with more and more steps of refinement.
+
+    A model's name has the chains and the gradient in it where they are not the same in all that are refined; the
+    figure's title has them where they are.
+    """
+    models = list(dict.fromkeys(names.model_of(result.fit) for result in results))
+    told = _differing(_refined(results))
+
+    def place(result: Result) -> tuple[object, ...]:
+        steps, chains = (int(result.protocol.get(part, "0")) for part in ("refine", "eot"))
+        return models.index(names.model_of(result.fit)), steps, chains, result.protocol.get("grad", "")
+
+    return [
+        Curve(
+            names.model_of(result.fit) + attacked.refinement(result, told),
+            norm,
+            len(result.arrays["found"]),
+            accuracy_over(result.arrays[f"distance-{norm}"], result.arrays["found"]),
+        )
+        for result in sorted(results, key=place)
+        for norm in attacked.norms_of(result)
+    ]
+
+
+def accuracy_over(distance: Numbers, found: NDArray[np.bool_]) -> Accuracy:
+    """The share of images of which nothing was found within eps, at 0 and at every distance.
+
+    Args:
+        distance: (N,) to the nearest image of another class, in units of a pixel's range; 0 where the image itself is
+            misclassified.
+        found: (N,) whether there is one; if not, the image withstands attacks of any size.
+    """
+    broken = np.sort(attacked.LEVELS * distance[found.astype(bool)])
+    eps = np.unique(np.append(broken, 0.0))
+    standing = len(distance) - np.searchsorted(broken, eps, side="right")
+    intervals = 100 * np.array([wilson(count, len(distance)) for count in standing.tolist()])
+    return Accuracy(eps, 100 * standing / len(distance), intervals[:, 0], intervals[:, 1])
+
+
+def curves(title: str, found: Sequence[Curve]) -> Drawing:
+    """A panel for each norm, a step function with its band for each model."""
+    models = list(dict.fromkeys(curve.model for curve in found))
+    norms = [norm for norm in attacked.NORMS if any(curve.norm == norm for curve in found)]
+    whole_page = len(norms) > 1
+    lines_of_legend = -(-len(models) // (3 if whole_page else 1))
+    width = style.PAGE if whole_page else style.COLUMN
+    figure = style.new_figure(width, 2.6 + 0.16 * lines_of_legend, title)
+    panels = style.panels(figure, len(norms), len(norms), sharey=True)
+    for axes, norm in zip(panels, norms, strict=True):
+        shown = [curve for curve in found if curve.norm == norm]
+        end = 1.04 * max(curve.steps.eps[-1] for curve in shown) or 1.0  # nothing found: all curves are level
+        for curve in shown:
+            _draw(axes, curve.steps, end, models.index(curve.model))
+        axes.set_title(attacked.NORMS[norm])
+        axes.set_xlim(0, end)
+        axes.set_ylim(-1, 101)
+        axes.set_xlabel("ε, 1/255")
+    panels[0].set_ylabel("accuracy, %")
+    for index, model in enumerate(models):  # one that is in another panel alone has its line in the legend as well
+        colour, line, marker, _ = style.look(index)
+        panels[0].plot([], [], color=colour, linestyle=line, marker=marker, label=model)
+    style.legend_below(figure, panels[0], columns=3)
+    return Drawing(figure, [row for curve in found for row in _rows(curve)])
+
+
+def _draw(axes: Axes, steps: Accuracy, end: float, index: int) -> None:
+    colour, line, marker, _ = style.look(index)
+    to_the_end = Accuracy(np.append(steps.eps, end), *(np.append(values, values[-1]) for values in steps[1:]))
+    axes.fill_between(
+        to_the_end.eps, to_the_end.low, to_the_end.high, step="post", color=colour, alpha=0.15, linewidth=0
+    )
+    some = (0.02 * index, 0.15)  # of the points have markers, in every curve others
+    axes.step(
+        to_the_end.eps,
+        to_the_end.accuracy,
+        where="post",
+        color=colour,
+        linestyle=line,
+        marker=marker,
+        markevery=some,
+    )
+
+
+def _rows(curve: Curve) -> list[dict[str, Any]]:
+    of_all = {"norm": curve.norm, "model": curve.model, "images": curve.images}
+    fields = ("eps_255", "accuracy", "low", "high")
+    points = zip(*(values.tolist() for values in curve.steps), strict=True)
+    return [{**of_all, **dict(zip(fields, point, strict=True))} for point in points]
+
+
+_SHAPES = {
+    "index": "N",
+    "label": "N",
+    "found": "N",
+    "distance-linf": "N",
+    "distance-l2": "N",
+    "predicted": "N",
+    "wrong": "N",
+    "image": "N C H W",
+    "adversarial": "N C H W",
+}
+
+SUBJECTS = tuple(
+    Subject(metric=metric, shapes=_SHAPES, plan=plan)
+    for metric in ("pgd", "boundary", "pointwise", "ensemble", "transfer")
+)

@@ -1,0 +1,105 @@
+import pytest
+import torch
+from torch import nn
+
+from jembench.attacks import decision
+from jembench.attacks.starts import Start
+from jembench.attacks.target import Target
+from jembench.attacks.threat import distance
+
+
+@pytest.fixture
+def begin(linear):
+    """For each image the first one of the other class."""
+    rows = torch.tensor([int((linear.y != label).nonzero()[0]) for label in linear.y])
+    return Start(linear.x[rows], torch.ones(20, dtype=torch.bool))
+
+
+def run(name, case, toy, start, queries, **options):
+    target = Target(options.pop("model", case.model), toy)
+    return decision.attack(name, target, case.x, case.y, start, queries=queries, seed=options.get("seed", 0))
+
+
+def test_the_boundary_attack_comes_near_the_hyperplane_and_never_nearer(linear, toy, begin):
+    ratio = run("boundary", linear, toy, begin, 5000).distance / linear.model.exact(linear.x, "l2")
+    assert (ratio >= 1 - 1e-5).all()
+    assert ratio.median() < 1.1
+    assert ratio.max() < 1.5
+
+
+def test_more_queries_bring_it_nearer(linear, toy, begin):
+    few, many = (run("boundary", linear, toy, begin, queries).distance for queries in (50, 1000))
+    assert (many <= few).all()
+    assert many.median() < 0.8 * few.median()
+
+
+def test_pointwise_sets_pixels_back_one_by_one(linear, toy, begin):
+    closest = run("pointwise", linear, toy, begin, 10_000)
+    exact = linear.model.exact(linear.x, "l2")
+    assert (closest.distance >= exact * (1 - 1e-5)).all()
+    assert (closest.distance < distance(linear.x, begin.x, "l2")).all()
+    untouched = (closest.adversarial == linear.x).flatten(1).double().mean(dim=1)
+    assert untouched.median() > 0.25
+
+
+@pytest.mark.parametrize("name", ["boundary", "pointwise"])
+def test_it_asks_no_more_than_it_may(linear, toy, begin, name):
+    linear.model.seen = 0
+    target = Target(linear.model, toy)
+    closest = decision.attack(name, target, linear.x, linear.y, begin, queries=30, seed=0)
+    # the queries, and a look each at the images and at their starts
+    assert linear.model.seen <= 20 * (30 + 2)
+    assert closest.distance.isfinite().all()
+    assert (target.classes(closest.adversarial) != linear.y).all()
+
+
+@pytest.mark.parametrize("name", ["boundary", "pointwise"])
+def test_misclassified_images_and_those_without_a_start_do_not_stop_the_others(linear, toy, begin, name):
+    y = linear.y.clone()
+    y[0] = 1 - y[0]
+    found = begin.found.clone()
+    found[1] = False
+    x = begin.x.clone()
+    x[2] = linear.x[2]  # a start that is of no other class
+    target = Target(linear.model, toy)
+    closest = decision.attack(name, target, linear.x, y, Start(x, found), queries=200, seed=0)
+    assert closest.distance[0] == 0
+    assert closest.distance[1:3].isinf().all()
+    assert closest.distance[3:].isfinite().all()
+    assert (closest.distance[3:] > 0).all()
+
+
+def test_no_image_that_can_begin(linear, toy, begin):
+    nowhere = Start(linear.x, torch.zeros(20, dtype=torch.bool))
+    closest = run("boundary", linear, toy, nowhere, 10)
+    assert closest.distance.isinf().all()
+
+
+@pytest.mark.parametrize("name", ["boundary", "pointwise"])
+def test_the_same_seed_gives_the_same(linear, toy, begin, name):
+    first, again = (run(name, linear, toy, begin, 100, seed=4) for _ in range(2))
+    assert torch.equal(first.distance, again.distance)
+
+
+class Noisy(nn.Module):
+    """The linear classifier with noise on its logits, as a mean over chance would have it."""
+
+    copies = passes = 1
+
+    def __init__(self, inner):
+        super().__init__()
+        self.inner = inner
+        self.generator = torch.Generator().manual_seed(0)
+
+    def logits(self, x):
+        clean = self.inner.logits(x)
+        return clean + 0.05 * torch.randn(clean.shape, generator=self.generator)
+
+
+@pytest.mark.parametrize("name", ["boundary", "pointwise"])
+def test_a_model_that_uses_chance(linear, toy, begin, name):
+    closest = run(name, linear, toy, begin, 200, model=Noisy(linear.model))
+    found = closest.distance.isfinite()
+    assert found.sum() >= 18
+    clear = linear.model.exact(closest.adversarial, "l2") > 0.05
+    assert (Target(linear.model, toy).classes(closest.adversarial) != linear.y)[found & clear].all()

@@ -1,0 +1,48 @@
+import builtins
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+from jembench.attacks import foolbox_bridge
+from jembench.attacks.target import Target
+from jembench.errors import Unavailable
+
+
+def test_chance_is_seeded_within_and_as_it_was_afterwards():
+    before = torch.random.get_rng_state(), np.random.get_state()[1].copy()  # noqa: NPY002
+    drawn = []
+    for _ in range(2):
+        with foolbox_bridge.seeded(3):
+            drawn.append((torch.rand(2).tolist(), np.random.rand(2).tolist()))  # noqa: NPY002
+    assert drawn[0] == drawn[1]
+    assert torch.equal(torch.random.get_rng_state(), before[0])
+    assert (np.random.get_state()[1] == before[1]).all()  # noqa: NPY002
+
+
+def test_the_model_that_foolbox_sees_is_the_target(linear, toy):
+    target = Target(linear.model, toy)
+    seen = foolbox_bridge.wrapped(target, torch.device("cpu"))(linear.x)
+    torch.testing.assert_close(seen, target.logits(linear.x))
+
+
+def test_without_git_it_is_imported_all_the_same(tmp_path):
+    """Foolbox's zoo wants git, and fails at import where there is none."""
+    script = "from jembench.attacks.foolbox_bridge import foolbox; print(foolbox().__name__)"
+    done = subprocess.run([sys.executable, "-c", script], env={"PATH": str(tmp_path)}, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "foolbox\n"), done.stderr
+
+
+def test_what_is_missing_is_told_with_the_remedy(monkeypatch):
+    real = builtins.__import__
+
+    def without(name, *arguments, **more):
+        if name.startswith("foolbox"):
+            raise ImportError("no foolbox here")
+        return real(name, *arguments, **more)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(Unavailable, match=r"no foolbox here.*pip install 'foolbox>=3.3.4'"):
+        foolbox_bridge.foolbox()

@@ -1,0 +1,79 @@
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from jembench.data.pixels import to_float
+from jembench.errors import SpecError
+from jembench.interfaces import DataSpec
+from jembench.metrics import attack_factories
+from jembench.metrics.attacked import choose
+from jembench.metrics.budgets import BUDGETS
+
+DATA = DataSpec(name="toy", shape=(1, 4, 4), num_classes=2)
+WEIGHT = torch.randn(2, 16, generator=torch.Generator().manual_seed(0))
+FACTORIES = [attack_factories.boundary, attack_factories.pointwise]
+
+
+class Linear(nn.Module):
+    def logits(self, x):
+        return x.flatten(1) @ WEIGHT.T
+
+
+@pytest.fixture
+def evaluation(fake):
+    """60 grey images, of which every tenth has the wrong label."""
+    images = torch.randint(100, 156, (60, 1, 4, 4), dtype=torch.uint8, generator=torch.Generator().manual_seed(5))
+    labels = Linear().logits(to_float(images, (-1.0, 1.0))).argmax(dim=1)
+    labels[::10] = 1 - labels[::10]
+    return fake.Evaluation(sets={"test": images}, labels=labels, model=Linear(), data=DATA)
+
+
+@pytest.mark.parametrize("make", FACTORIES)
+def test_distances_in_both_norms_and_never_below_the_exact_ones(evaluation, make):
+    found = make(images=40, queries=300).compute(evaluation)
+    name = found.protocol.partition(":")[0]
+    assert {f"{name}-l2", f"{name}-linf", f"{name}-l2@128/255"} <= found.values.keys()
+    chosen = choose(evaluation, 40)
+    margin = (to_float(chosen.images, (-1.0, 1.0)).flatten(1).double() @ (WEIGHT[1] - WEIGHT[0]).double()).abs()
+    slope = 2 * (WEIGHT[1] - WEIGHT[0]).double()
+    arrays = found.arrays
+    right = arrays["distance-l2"] > 0
+    assert (arrays["distance-l2"] >= (margin / slope.norm()).numpy() * (1 - 1e-5))[right].all()
+    assert (arrays["distance-linf"] >= (margin / slope.abs().sum()).numpy() * (1 - 1e-5))[right].all()
+    assert found.values[f"{name}-l2"].value == pytest.approx(255 * np.median(arrays["distance-l2"]))
+    assert found.details["misclassified"] == (~right).sum() > 0
+    assert found.details["without-start"] == 0
+
+
+@pytest.mark.parametrize("make", FACTORIES)
+def test_an_image_without_a_start_counts_with_the_largest_distance(evaluation, make):
+    evaluation.labels[:] = 0  # whatever the model takes for the other class is wrong: nobody can begin there
+    found = make(images=40, queries=50).compute(evaluation)
+    name = found.protocol.partition(":")[0]
+    without = ~found.arrays["started"]
+    assert found.details["without-start"] == without.sum() == found.details["not-found"] > 5
+    assert (found.arrays["distance-l2"][without] == 4).all()  # from black to white
+    assert (found.arrays["distance-linf"][without] == 1).all()
+    assert found.values[f"{name}-l2"].n == 40
+    assert found.values[f"{name}-l2@255/255"].value == pytest.approx(100 * without.mean())
+
+
+def test_the_gradient_of_refinement_is_no_part_of_the_protocol():
+    metric = attack_factories.boundary(refine=2)
+    assert metric.defence.identity == {"refine": 2, "eot": BUDGETS["paper"].eot}
+    assert metric.requires == {"logits", "energy", "samples"}
+    assert metric.passes(10) == 10 * 25_000 * 5 * 3
+
+
+@pytest.mark.parametrize("make", FACTORIES)
+def test_resamplings_give_the_values(evaluation, make):
+    metric = make(images=20, queries=30)
+    found = metric.compute(evaluation)
+    for label, resampling in metric.resamplings(found.arrays).items():
+        assert resampling.statistic(np.arange(20)[None])[0] == pytest.approx(found.values[label].value)
+
+
+def test_what_it_cannot_be():
+    with pytest.raises(SpecError, match="queries of boundary is 0; it must be at least 1"):
+        attack_factories.boundary(queries=0)

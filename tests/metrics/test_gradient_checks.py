@@ -1,0 +1,268 @@
+"""A clean linear model passes every check; models that hide their gradients are found out, each by the right ones."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import binomtest
+from torch import nn
+
+from jembench.attacks.target import Target
+from jembench.data.pixels import to_float
+from jembench.errors import OutOfTime, SpecError
+from jembench.metrics.attacked import Shard
+from jembench.metrics.decision_robustness import DecisionRobustness
+from jembench.metrics.defence import Defence
+from jembench.metrics.gradient_checks import BY_EPS, BY_STEPS, GradientChecks, flat, rises
+from jembench.metrics.robustness import PGDRobustness
+
+N = 30
+SEARCH = {"images": N, "restarts": 2, "steps": 12, "tolerance": 0.02}
+BUDGET = {**SEARCH, "queries": 200, "resamples": 50}
+
+
+class Linear(nn.Module):
+    """Two classes on either side of a hyperplane."""
+
+    def __init__(self):
+        super().__init__()
+        weight = torch.randn(16, generator=torch.Generator().manual_seed(0))
+        self.weight = nn.Parameter(weight / weight.norm())
+
+    def margin(self, x):
+        return x.flatten(1) @ self.weight
+
+    def logits(self, x):
+        margin = self.margin(x)
+        return torch.stack([-margin, margin], dim=1) / 2
+
+
+class Hidden(Linear):
+    """The same classes and confidences, without a gradient."""
+
+    def margin(self, x):
+        return super().margin(x.detach()) + 0 * x.sum()
+
+
+class Quantising(Linear):
+    """Five levels of grey are all that it sees."""
+
+    def margin(self, x):
+        return super().margin((2 * x).round() / 2 + 1e-3)
+
+
+class Certain(Linear):
+    """So sure that the probability of the other class is 0 in float32, and with it the gradient of the loss."""
+
+    def margin(self, x):
+        return 1e5 * super().margin(x)
+
+
+class Sawtooth(Linear):
+    """Class 1 wins only beyond a ramp with teeth: short steps are caught between them, long ones leap across."""
+
+    def margin(self, x):
+        ramp = super().margin(x)
+        return ramp + 0.05 * torch.sin(2 * torch.pi * ramp / 0.1)
+
+
+class Broken(Linear):
+    """A root of what is exactly 0, as a chain's step may have it: its derivative is infinite, and 0 times that NaN."""
+
+    def margin(self, x):
+        return super().margin(x) + (0 * x).abs().sqrt().sum()
+
+
+class Overflowing(Linear):
+    """A slope beyond the range of float32, where the logits are within it."""
+
+    def margin(self, x):
+        return (1e30 * super().margin(x)).tanh() + 1e20 * (1e20 * (x - x.detach())).sum(dim=(1, 2, 3))
+
+
+@pytest.fixture
+def checked(fake):
+    """What the checks find of a model on images of both classes, all classified rightly."""
+
+    def check(model, **options):
+        images = fake.images(2 * N, 1)
+        with torch.no_grad():
+            margin = model.margin(2 * images.float() / 255 - 1)
+        far = (Linear().margin(2 * images.float() / 255 - 1).abs() > 0.1).nonzero().flatten()[:N]
+        evaluation = fake.Evaluation(model=model, sets={"test": images[far]}, labels=(margin[far] > 0).long())
+        return evaluation, GradientChecks(**{**BUDGET, **options})
+
+    return check
+
+
+def measured(checked, model, **options):
+    evaluation, metric = checked(model, **options)
+    return metric.compute(evaluation)
+
+
+@pytest.mark.parametrize("norm", ["linf", "l2"])
+def test_a_linear_model_passes_all_checks(checked, norm):
+    found = measured(checked, Linear(), norm=norm)
+    assert found.details["suspicious"] == []
+    assert set(found.values) == {"unlimited", "steps", "larger-eps", "white-box", "zero-gradients"}
+    assert all(value.value == 0 for value in found.values.values())
+    assert all(value.unit == "%" and value.better == "lower" for value in found.values.values())
+    assert found.values["unlimited"].high == pytest.approx(11.4, abs=0.1)  # Wilson's, of 0 of 30
+
+
+@pytest.mark.parametrize("norm", ["linf", "l2"])
+@pytest.mark.parametrize("model", [Hidden, Quantising, Certain])
+def test_a_model_without_gradients_is_found_out(checked, model, norm):
+    found = measured(checked, model(), norm=norm)
+    assert found.values["zero-gradients"].value == 100
+    assert found.values["unlimited"].value == 100
+    text = " ".join(found.details["suspicious"])
+    assert f"{N} of {N} images withstand PGD at any distance" in text
+    assert f"The gradient at {N} of {N} images is 0 or not finite." in text
+
+
+def test_the_boundary_attack_outdoes_gradients_that_are_hidden(checked):
+    found = measured(checked, Hidden())
+    arrays = found.arrays
+    nearer = arrays["black-box"] < 0.95 * arrays["white-box"]
+    assert found.values["white-box"].value == pytest.approx(100 * nearer.mean())
+    assert nearer.mean() > 0.5
+    assert "which sees no gradient" in " ".join(found.details["suspicious"])
+
+
+def test_steps_that_help_the_defender_are_found_out(checked):
+    found = measured(checked, Sawtooth(), steps=16)
+    assert found.values["steps"].value > 10
+    assert found.values["zero-gradients"].value == 0
+    (sentence,) = [text for text in found.details["suspicious"] if text.startswith("Accuracy rises")]
+    accuracies = found.details["accuracy-by-steps"]
+    assert list(accuracies) == ["4", "8", "16", "32"]
+    first, _, last = sentence.partition(" from ")[2].partition(" steps")[0].partition(" to ")
+    rise = accuracies[last] - accuracies[first]
+    assert f"rises by {rise:.1f} points" in sentence
+    assert rise > 0
+
+
+@pytest.mark.parametrize("norm", ["linf", "l2"])
+@pytest.mark.parametrize(("model", "expected"), [(Linear, False), (Broken, True), (Overflowing, True)])
+def test_gradients_that_are_not_finite_count_as_none(checked, model, expected, norm):
+    evaluation, _ = checked(Linear())
+    x = to_float(evaluation.sets["test"], (0.0, 1.0))
+    shard = Shard(0, torch.arange(N), x, evaluation.labels)
+    assert flat(Target(model(), evaluation.data), shard, norm).tolist() == [expected] * N
+
+
+def test_rises_are_tested_in_pairs():
+    """20 images: 8 more withstand the third setting than the first; of the others chance could have made it all."""
+    standing = np.zeros((20, 3), dtype=bool)
+    standing[:5] = True
+    standing[5:7, 1] = standing[5:13, 2] = True
+    found = {(rise.weaker, rise.stronger): rise for rise in rises(standing, (0, 1, 2))}
+    assert [found[pair].points for pair in ((0, 1), (1, 2), (0, 2))] == pytest.approx([10, 30, 40])
+    two, six, eight = (binomtest(0, count).pvalue for count in (2, 6, 8))
+    assert found[0, 2].p == pytest.approx(3 * eight)
+    assert found[1, 2].p == pytest.approx(2 * six)
+    assert found[0, 1].p == pytest.approx(two)
+
+
+def arrays_of(standing=None, nearer=0, flat=0, unbroken=0, n=100):
+    """As the metric keeps them, of a model that passes but for what is asked."""
+    rows = np.arange(n)
+    return {
+        "standing": np.zeros((n, 6), dtype=bool) if standing is None else standing,
+        "unbroken": rows < unbroken,
+        "flat": rows < flat,
+        "black-box": np.where(rows < nearer, 0.94, 0.96),
+        "white-box": np.ones(n),
+        "eps": np.array([0.1]),
+        "image": np.zeros((n, 1, 4, 4), dtype=np.uint8),
+    }
+
+
+@pytest.mark.parametrize(("failing", "tolerated", "too_many"), [("unbroken", 2, 3), ("nearer", 9, 10), ("flat", 1, 2)])
+def test_a_few_images_are_tolerated(failing, tolerated, too_many):
+    metric = GradientChecks()
+    assert metric.suspicions(arrays_of(**{failing: tolerated})) == []
+    assert len(metric.suspicions(arrays_of(**{failing: too_many}))) == 1
+
+
+def test_accuracy_that_rises_with_eps_is_suspicious_only_beyond_chance():
+    metric = GradientChecks()
+    standing = np.zeros((100, 6), dtype=bool)
+    standing[:60, BY_EPS[0]] = standing[:40, BY_EPS[1]] = standing[:43, BY_EPS[2]] = True
+    standing[:40, BY_STEPS] = True
+    assert metric.suspicions(arrays_of(standing)) == []  # 3 of 100
+    standing[:50, BY_EPS[2]] = True
+    (sentence,) = metric.suspicions(arrays_of(standing))
+    assert sentence.startswith("Accuracy rises by 10.0 points from eps 0.1 to 0.2 (p = 0.00")
+    assert metric.resamplings(arrays_of(standing))["larger-eps"].statistic(np.arange(100)[None]) == pytest.approx([10])
+    assert metric.resamplings(arrays_of(standing))["steps"].statistic(np.arange(100)[None]) == pytest.approx([0])
+
+
+def test_settings_differ_in_steps_or_in_eps_alone():
+    settings = GradientChecks(steps=40).settings(0.6, 1.0)
+    assert [settings[column] for column in BY_STEPS] == [(0.6, 10), (0.6, 20), (0.6, 40), (0.6, 80)]
+    assert [settings[column] for column in BY_EPS] == [(0.3, 40), (0.6, 40), (1.0, 40)]
+
+
+def test_eps_is_the_median_of_what_had_to_be_looked_for(checked):
+    evaluation, metric = checked(Linear())
+    evaluation.labels[:8] = 1 - evaluation.labels[:8]
+    found = metric.compute(evaluation)
+    distances = PGDRobustness(**SEARCH).attack(evaluation).arrays["distance-linf"]
+    assert (distances == 0).sum() == 8
+    assert found.arrays["eps"][0] == np.median(distances[distances > 0])
+    nearer, at, farther = found.details["accuracy-by-eps"].values()
+    assert nearer > at > farther
+
+
+def test_what_the_attacks_have_made_is_not_made_again(checked):
+    evaluation, metric = checked(Linear())
+    for norm in ("linf", "l2"):
+        PGDRobustness(norm=norm, **SEARCH).compute(evaluation)
+    DecisionRobustness(name="boundary", defence=Defence(grad="none"), images=N, queries=200).compute(evaluation)
+    before = set(evaluation.memory)
+    metric.compute(evaluation)
+    assert {name.rpartition("-")[0] for name in set(evaluation.memory) - before} == {"gradient-checks-0"}
+
+
+def test_resamplings_give_the_values(checked):
+    evaluation, metric = checked(Sawtooth(), steps=16)
+    found = metric.compute(evaluation)
+    resamplings = metric.resamplings(found.arrays)
+    assert resamplings.keys() == found.values.keys()
+    for label, resampling in resamplings.items():
+        assert resampling.statistic(np.arange(N)[None]) == pytest.approx([found.values[label].value])
+
+
+def test_time_that_is_up_leaves_a_part_which_the_next_run_completes(checked, monkeypatch):
+    monkeypatch.setattr("jembench.metrics.attacked.SHARD", 12)
+    evaluation, metric = checked(Linear())
+    evaluation.shards_left = 11  # of three attacks in three shards each, and of two of the checks'
+    found = metric.compute(evaluation)
+    assert found.details["partial"] == f"24 of {N} images"
+    assert {len(array) for name, array in found.arrays.items() if name != "eps"} == {24}
+    evaluation.shards_left = 5
+    with pytest.raises(OutOfTime, match="goes on from here"):
+        metric.compute(evaluation)
+    evaluation.shards_left = None
+    assert "partial" not in metric.compute(evaluation).details
+
+
+def test_protocol_and_cost(checked):
+    found = measured(checked, Linear())
+    assert found.protocol == (
+        f"gradient-checks:data=toy,images={N},norm=linf,queries=200,refine=0,restarts=2,steps=12,tolerance=0.02"
+    )
+    plain, refined = (GradientChecks(**BUDGET, defence=Defence(refine=refine, eot=2)) for refine in (0, 1))
+    asked = N * 200
+    assert refined.passes(1000) - asked * 4 == pytest.approx((plain.passes(1000) - asked) * 10, abs=10)
+    assert refined.requires == {"logits", "energy", "samples"}
+    one_search = dataclasses.replace(plain, norm="l2")
+    assert plain.passes(1000) - one_search.passes(1000) == PGDRobustness(**SEARCH).passes(1000)
+
+
+def test_fewer_than_four_steps_cannot_be_quartered():
+    with pytest.raises(SpecError, match="steps of gradient-checks is 3; it must be at least 4"):
+        GradientChecks(steps=3)

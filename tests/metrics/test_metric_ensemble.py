@@ -1,0 +1,56 @@
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from jembench.data.pixels import to_float
+from jembench.errors import SpecError
+from jembench.interfaces import DataSpec
+from jembench.metrics import attack_factories
+from jembench.metrics.attacked import choose
+
+DATA = DataSpec(name="toy", shape=(1, 4, 4), num_classes=2)
+WEIGHT = torch.randn(2, 16, generator=torch.Generator().manual_seed(0))
+
+
+class Linear(nn.Module):
+    def logits(self, x):
+        return x.flatten(1) @ WEIGHT.T
+
+
+@pytest.fixture
+def evaluation(fake):
+    images = torch.randint(110, 146, (60, 1, 4, 4), dtype=torch.uint8, generator=torch.Generator().manual_seed(5))
+    labels = Linear().logits(to_float(images, (-1.0, 1.0))).argmax(dim=1)
+    labels[::10] = 1 - labels[::10]
+    return fake.Evaluation(sets={"test": images}, labels=labels, model=Linear(), data=DATA)
+
+
+def test_the_worst_case_of_each_image(evaluation):
+    metric = attack_factories.ensemble(eps="2/255", images=40, restarts=1, steps=10, queries=50)
+    found = metric.compute(evaluation)
+    chosen = choose(evaluation, 40)
+    logits = Linear().logits(to_float(chosen.images, (-1.0, 1.0)))
+    margin = (logits[:, 1] - logits[:, 0]).double().abs()
+    exact = (margin / (2 * (WEIGHT[1] - WEIGHT[0]).double()).abs().sum()).numpy()
+    right = (logits.argmax(dim=1) == chosen.labels).numpy()
+    standing = right & (exact > 2 / 255)
+    assert 0.1 < standing.mean() < 0.8
+    value = found.values["ensemble-linf@2/255"]
+    assert value.value == pytest.approx(100 * standing.mean())
+    assert value.low < value.value < value.high
+    assert found.details["misclassified"] == (~right).sum()
+    by = [found.details[f"broken-by-{member}"] for member in ("apgd-ce", "apgd-dlr", "boundary")]
+    assert sum(by) + (~right).sum() + standing.sum() == 40
+    assert by[1] == 0  # of two classes there is no such ratio
+    (resampling,) = metric.resamplings(found.arrays).values()
+    assert resampling.statistic(np.arange(40)[None])[0] == pytest.approx(value.value)
+    for part in ("eps=2/255", "norm=linf", "members=apgd-ce+apgd-dlr+boundary"):
+        assert part in found.protocol
+
+
+def test_it_needs_a_size():
+    with pytest.raises(SpecError, match="eps is 'large'"):
+        attack_factories.ensemble(eps="large")
+    with pytest.raises(TypeError):
+        attack_factories.ensemble()

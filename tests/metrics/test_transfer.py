@@ -1,0 +1,217 @@
+"""Images made against a linear model, shown to it again after a chain that moves every image by a known vector."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from jembench.data.pixels import to_float
+from jembench.energies import LogitModel
+from jembench.errors import NotApplicable, OutOfTime, SpecError
+from jembench.interfaces import ChainState, StepInfo
+from jembench.metrics.attacked import withstands
+from jembench.metrics.robustness import PGDRobustness
+from jembench.metrics.transfer import Transfer
+from jembench.stats import wilson
+
+N = 60
+BUDGET = {"images": N, "restarts": 2, "steps": 10, "tolerance": 0.02}
+
+
+@dataclass
+class Drift:
+    """A chain that goes straight on."""
+
+    by: Tensor
+    steps: int = 20
+
+    def step(self, state: ChainState, grad_energy, generator) -> tuple[ChainState, StepInfo]:
+        energy, grad = grad_energy(state.x, None)
+        return state._replace(x=state.x + self.by), StepInfo(energy, grad)
+
+    def start(self, n, y=None, *, generator): ...
+
+    def init(self, n, y=None, *, generator): ...
+
+    def finish(self, state): ...
+
+    def kept(self): ...
+
+    def state_dict(self): ...
+
+    def load_state_dict(self, state): ...
+
+
+@pytest.fixture
+def evaluation(fake):
+    """Images of two classes, none too near to the hyperplane that divides them; the labels are the model's answers."""
+    generator = torch.Generator().manual_seed(0)
+    net = nn.Linear(16, 2, bias=False)
+    net.weight.data = torch.randn(2, 16, generator=generator)
+    model = LogitModel(nn.Sequential(nn.Flatten(), net))
+    images = fake.images(2 * N, 1)
+    with torch.no_grad():
+        margin = model.logits(to_float(images, (-1.0, 1.0))) @ torch.tensor([-1.0, 1.0])
+    far = (margin.abs() > 0.3).nonzero().flatten()[:N]
+    labels = (margin[far] > 0).long()
+    return fake.Evaluation(model=model, sets={"test": images[far]}, labels=labels, sampler=Drift(torch.zeros(1, 4, 4)))
+
+
+def towards(evaluation, margin: float) -> Tensor:
+    """The shift, in the model's units, that adds so much to f(x)[1] - f(x)[0]."""
+    weight = evaluation.model.net[1].weight.detach()
+    slope = weight[1] - weight[0]
+    return (margin * slope / slope.square().sum()).reshape(1, 4, 4)
+
+
+def margins(evaluation, images) -> np.ndarray:
+    with torch.no_grad():
+        logits = evaluation.model.logits(2 * torch.from_numpy(images).float() - 1)
+    return (logits[:, 1] - logits[:, 0]).numpy()
+
+
+@pytest.mark.parametrize("norm", ["linf", "l2"])
+def test_a_chain_towards_one_class_refines_its_images_back_and_no_others(evaluation, norm):
+    """The images found are just behind the hyperplane: a small shift takes all those of one class back."""
+    source = PGDRobustness(norm=norm, **BUDGET).attack(evaluation).arrays
+    overshoot = np.abs(margins(evaluation, source["adversarial"])).max()
+    clean = np.abs(margins(evaluation, source["image"] / 255)).min()
+    assert 3 * overshoot < clean
+    evaluation.sampler.by = towards(evaluation, 2 * overshoot / 3)  # in three steps
+    measured = Transfer(norm=norm, refine=3, eot=2, **BUDGET).compute(evaluation)
+    arrays = measured.arrays
+    of_0 = arrays["label"] == 0
+    assert 0.2 < of_0.mean() < 0.8
+    assert arrays["found-source"].all()
+    assert np.array_equal(arrays["found"], of_0)
+    value = measured.values[f"transfer-{norm}"]
+    ends = [100 * end for end in wilson(int(of_0.sum()), N)]
+    assert value[:4] == pytest.approx((100 * of_0.mean(), *ends, N))
+    assert measured.details == {"misclassified": 0, "shown": N, "refined-back": int((~of_0).sum())}
+    assert np.array_equal(arrays["distance-linf"][of_0], source["distance-linf"][of_0])
+    assert (arrays["distance-linf"][~of_0] == 1).all()
+
+
+def test_accuracies_are_those_of_the_images_that_still_deceive(evaluation):
+    evaluation.sampler.by = towards(evaluation, 0.05)
+    measured = Transfer(norm="l2", refine=1, **BUDGET).compute(evaluation)
+    arrays = measured.arrays
+    far = np.linalg.norm((arrays["adversarial"] - arrays["image"] / 255).reshape(N, -1), axis=1)
+    after = margins(evaluation, arrays["adversarial"]) + 0.05
+    deceived = (after > 0) != (arrays["label"] == 1)
+    shares = []
+    for eps in ("64/255", "128/255", "255/255"):
+        value = measured.values[f"transfer-l2@{eps}"]
+        shares.append(value.value)
+        assert value.value == pytest.approx(100 * (~deceived | (far > int(eps.partition("/")[0]) / 255)).mean())
+        assert value.better == "higher"
+    assert 100 > shares[1] > shares[2] > 0
+
+
+def test_what_the_refined_model_misclassifies_as_it_is_counts_as_broken_and_is_not_shown(evaluation):
+    evaluation.sampler.by = towards(evaluation, 100.0)  # everything becomes class 1
+    measured = Transfer(refine=1, **BUDGET).compute(evaluation)
+    arrays = measured.arrays
+    of_0 = arrays["label"] == 0
+    assert np.array_equal(arrays["found"], of_0)
+    assert (arrays["distance-linf"][of_0] == 0).all()
+    assert np.array_equal(arrays["found-source"], ~of_0)
+    assert measured.values["transfer-linf"].value == 0
+    assert measured.values["transfer-linf"].n == (~of_0).sum()
+    assert measured.values["transfer-linf@4/255"].value == pytest.approx(100 * (~of_0).mean())
+    assert measured.details["misclassified"] == of_0.sum()
+
+
+def test_there_is_no_share_where_no_image_can_be_shown(evaluation):
+    evaluation.labels = 1 - evaluation.labels
+    metric = Transfer(refine=1, **BUDGET)
+    measured = metric.compute(evaluation)
+    assert set(measured.values) == {f"transfer-linf@{eps}/255" for eps in (4, 8, 16)}
+    assert metric.resamplings(measured.arrays).keys() == measured.values.keys()
+    assert all(value.value == 0 for value in measured.values.values())
+
+
+def test_the_images_of_the_attack_itself_are_not_made_twice(evaluation):
+    PGDRobustness(**BUDGET).compute(evaluation)
+    before = set(evaluation.memory)
+    assert before
+    Transfer(refine=2, **BUDGET).compute(evaluation)
+    assert {name.partition("-")[0] for name in set(evaluation.memory) - before} == {"transfer"}
+
+
+def test_resamplings_give_the_values(evaluation):
+    evaluation.sampler.by = towards(evaluation, 0.02)
+    metric = Transfer(refine=1, **BUDGET)
+    measured = metric.compute(evaluation)
+    resamplings = metric.resamplings(measured.arrays)
+    assert resamplings.keys() == measured.values.keys()
+    for label, resampling in resamplings.items():
+        assert resampling.sizes == (N,)
+        assert resampling.statistic(np.arange(N)[None]) == pytest.approx([measured.values[label].value])
+    shown, found = measured.arrays["found-source"].copy(), measured.arrays["found"]
+    shown[::2] = False
+    half = metric.resamplings({**measured.arrays, "found-source": shown})["transfer-linf"].statistic
+    drawn = np.array([np.arange(N), np.arange(N) // 2 * 2])
+    assert half(drawn) == pytest.approx([100 * found[1::2].mean(), 0])
+
+
+def test_time_that_is_up_leaves_a_part_which_the_next_run_completes(evaluation):
+    metric = Transfer(refine=1, **BUDGET)
+    evaluation.shards_left = 3  # of the attack's two shards, and then of the transfer's
+    measured = metric.compute(evaluation)
+    done = len(measured.arrays["index"])
+    assert 0 < done < N
+    assert measured.details["partial"] == f"{done} of {N} images"
+    assert f"images={done}," in measured.protocol
+    evaluation.shards_left = 1
+    with pytest.raises(OutOfTime, match="goes on from here"):
+        metric.compute(evaluation)
+    evaluation.shards_left = None
+    complete = metric.compute(evaluation)
+    assert "partial" not in complete.details
+    assert np.array_equal(complete.arrays["adversarial"][:done], measured.arrays["adversarial"])
+
+
+def test_part_of_the_source_stays_a_part(evaluation, monkeypatch):
+    """Even if there should be time again for the rest."""
+    whole = PGDRobustness.attack
+    monkeypatch.setattr(
+        PGDRobustness,
+        "attack",
+        lambda self, evaluation: (lambda found: found._replace(arrays={k: a[:20] for k, a in found.arrays.items()}))(
+            whole(self, evaluation)
+        ),
+    )
+    measured = Transfer(refine=1, **BUDGET).compute(evaluation)
+    assert measured.details["partial"] == f"20 of {N} images"
+    assert len(measured.arrays["found"]) == 20
+
+
+def test_protocol_and_cost_have_nothing_of_a_gradient_through_the_chain(evaluation):
+    metric = Transfer(norm="l2", refine=3, eot=2, **BUDGET)
+    assert metric.compute(evaluation).protocol == (
+        f"transfer:data=toy,eot=2,images={N},norm=l2,refine=3,restarts=2,steps=10,tolerance=0.02"
+    )
+    made = PGDRobustness(norm="l2", **BUDGET).passes(1000)
+    assert metric.passes(1000) - made == N * 21 * 2 * 4
+    assert metric.requires == {"logits", "energy", "samples"}
+
+
+def test_standing_is_monotone_in_eps(evaluation):
+    arrays = Transfer(refine=1, **BUDGET).compute(evaluation).arrays
+    standing = [withstands(arrays, "linf", eps).sum() for eps in (0.01, 0.05, 0.2)]
+    assert standing == sorted(standing, reverse=True)
+
+
+def test_a_model_without_chains_has_nothing_to_transfer_to(evaluation):
+    evaluation.sampler = None
+    with pytest.raises(NotApplicable, match="trained without chains"):
+        Transfer(refine=1, **BUDGET).compute(evaluation)
+    assert not evaluation.memory
+
+
+def test_transfer_needs_a_refined_model():
+    with pytest.raises(SpecError, match="refine of transfer is 0; it must be at least 1"):
+        Transfer(refine=0)
