@@ -10,7 +10,7 @@ import torch
 from click.testing import CliRunner
 
 SPEED = Path(__file__).parent.parent / "benchmarks" / "speed"
-TINY = "--net wrn-10-1 --batch 8 --steps 2 --repeats 1 --images 20 --scored 20 --device cpu"
+TINY = "--net wrn-10-1 --batch 8 --steps 2 --repeats 1 --images 20 --scored 20 --attacked 2 --device cpu"
 CONTESTS = ["sampling", "jem", "classifier", "evaluation", "gradient-norm", "scores", "bootstrap"]
 
 
@@ -32,6 +32,16 @@ def rows(speed):
 
     with torch.random.fork_rng():  # the textbook draws from the global generator, as textbooks do
         yield measure
+
+
+def test_the_search_for_the_smallest_eps_comes_as_near_as_foolboxs(rows, speed, monkeypatch):
+    attacks = speed("attacks")
+    for name, value in {"RESTARTS": 2, "STEPS": 5, "TOLERANCE": 0.05, "ITERATIONS": 20}.items():
+        monkeypatch.setattr(attacks, name, value)
+    (row,) = rows("attack")
+    assert all(math.isfinite(number) and number > 0 for number in row["ratio"].values())
+    (nearness,) = row["notes"].values()
+    assert 0.8 < nearness < 1.1  # foolbox's restarts are others
 
 
 @pytest.mark.parametrize("what", [*CONTESTS, "guard"])
@@ -71,7 +81,9 @@ def test_rates_are_shares_of_what_the_hardware_does(speed, rows, monkeypatch):
 
 
 def test_operations_are_those_of_our_iteration_too(speed, monkeypatch):
-    setting = speed("contests").Setting(net="wrn-10-1", batch=4, steps=2, images=4, scored=4, workers=0, device="cpu")
+    setting = speed("contests").Setting(
+        net="wrn-10-1", batch=4, steps=2, images=4, scored=4, attacked=1, workers=0, device="cpu"
+    )
     model = setting.model("jem")
     needed = speed("rate").work_of(setting, model.net)
     # the counter fails where gradients are taken towards the very tensor that a module was given

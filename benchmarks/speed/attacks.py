@@ -10,10 +10,11 @@ from typing import Any
 
 import torch
 from contests import Contest, Setting
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
 from jembench import registry, seeds
+from jembench.attacks.foolbox_bridge import foolbox, wrapped
 from jembench.attacks.pgd import FIRST, PGD, STRIDE
 from jembench.attacks.target import Target
 from jembench.attacks.threat import distance, starts
@@ -52,11 +53,8 @@ def attack(setting: Setting) -> Contest:
 
 def _by_foolbox(target: Target, x: Tensor, y: Tensor) -> Tensor:
     """The smallest eps of each image by foolbox's attack: doubled until it succeeds, then halved in between."""
-    from jembench.attacks.foolbox_bridge import foolbox
-
-    library = foolbox()
-    model = library.PyTorchModel(_Module(target), bounds=(0, 1), device=x.device)
-    attack = library.attacks.LinfPGD(rel_stepsize=STRIDE / STEPS, steps=STEPS).repeat(RESTARTS)
+    model = wrapped(target, x.device)
+    attack = foolbox().attacks.LinfPGD(rel_stepsize=STRIDE / STEPS, steps=STEPS).repeat(RESTARTS)
     nearest = []
     for image, label in zip(x[:, None], y[:, None], strict=True):
         failed, best = 0.0, torch.tensor(torch.inf).double()
@@ -69,17 +67,6 @@ def _by_foolbox(target: Target, x: Tensor, y: Tensor) -> Tensor:
                 failed = eps
         nearest.append(best)
     return torch.stack(nearest)
-
-
-class _Module(nn.Module):
-    """Foolbox asks for one."""
-
-    def __init__(self, target: Target) -> None:
-        super().__init__()
-        self.target = target
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.target.logits(x)
 
 
 def _classifier(data: Dataset, device: torch.device) -> Any:

@@ -9,14 +9,13 @@ import os
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from jembench.attacks.target import Target
 from jembench.errors import Unavailable
 
 
@@ -26,9 +25,8 @@ def foolbox() -> Any:
     Raises:
         Unavailable: if it cannot be imported.
     """
-    os.environ.setdefault("GIT_PYTHON_REFRESH", "quiet")  # its zoo wants git, which nobody here asks for
     try:
-        with warnings.catch_warnings():
+        with _without_git(), warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)  # of scipy's, by an attack that is not used here
             import foolbox
             import foolbox.attacks
@@ -40,7 +38,16 @@ def foolbox() -> Any:
     return foolbox
 
 
-def wrapped(target: Target, device: torch.device) -> Any:
+@runtime_checkable
+class Answering(Protocol):
+    """What an attack may ask: a :class:`~jembench.attacks.target.Target`, or what stands before one."""
+
+    def logits_in_parts(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B K"]:
+        """Of images in [0, 1]."""
+        ...
+
+
+def wrapped(target: Answering, device: torch.device) -> Any:
     """The model as foolbox sees it, on images of [0, 1]."""
     return foolbox().PyTorchModel(TargetModule(target), bounds=(0, 1), device=device)
 
@@ -48,7 +55,7 @@ def wrapped(target: Target, device: torch.device) -> Any:
 class TargetModule(nn.Module):
     """A target as the module that libraries ask for; in evaluation mode."""
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: Answering) -> None:
         super().__init__()
         self.eval()
         self._target = target
@@ -61,10 +68,23 @@ class TargetModule(nn.Module):
 def seeded(seed: int) -> Iterator[None]:
     """Foolbox draws from the global generators: seeded within, and afterwards as they were."""
     state = np.random.get_state()  # noqa: NPY002  # it is the legacy generator that foolbox draws from
-    with torch.random.fork_rng():
+    with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
         torch.manual_seed(seed)
         np.random.seed(seed % 2**32)  # noqa: NPY002
         try:
             yield
         finally:
             np.random.set_state(state)  # noqa: NPY002
+
+
+@contextmanager
+def _without_git() -> Iterator[None]:
+    """Foolbox's zoo fails at import where there is no git, unless this is set. Nobody here asks for its zoo."""
+    name = "GIT_PYTHON_REFRESH"
+    before = os.environ.get(name)
+    os.environ.setdefault(name, "quiet")
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[name]

@@ -13,6 +13,8 @@ from torch import Tensor
 
 from jembench.attacks.target import Target
 
+_BLOCK = 16  # images of a class that are classified together: mostly the first is right
+
 
 class Start(NamedTuple):
     """An image of another class for each attacked one."""
@@ -22,27 +24,46 @@ class Start(NamedTuple):
 
 
 def of_runner_up(
-    target: Target, x: Float[Tensor, "N C H W"], pool: Float[Tensor, "M C H W"], labels: Int[Tensor, " M"]
+    target: Target,
+    x: Float[Tensor, "N C H W"],
+    y: Int[Tensor, " N"],
+    pool: Float[Tensor, "M C H W"],
+    labels: Int[Tensor, " M"],
 ) -> Start:
     """A correctly classified image of the class that is ranked second for the image under attack.
 
     That is the start of Grathwohl et al. (2020), Appendix G, which does not say which one of them: it is the first in
-    the order of the pool. Where no image of that class is classified rightly, the class ranked third follows, and so
-    on.
+    the order of the pool, so the same for the same pool. Where no image of that class is classified rightly, the class
+    ranked third follows, and so on. An image's own class is passed over wherever it is ranked, as a model that uses
+    chance may now and then rank another one first.
+
+    Args:
+        target: the model.
+        x: images in [0, 1].
+        y: their classes.
+        pool: where starts are taken from.
+        labels: the classes of the pool.
     """
-    right = _first_right_of_each(target, pool, labels)
     ranked = target.probabilities(x).argsort(dim=1, descending=True)
     begin, found = x.clone(), torch.zeros(len(x), dtype=torch.bool, device=x.device)
-    for row in range(len(x)):
-        chosen = next((right[k] for k in ranked[row, 1:].tolist() if k in right), None)
-        if chosen is not None:
-            begin[row], found[row] = pool[chosen], True
+    first: dict[int, int | None] = {}
+    for row, own in enumerate(y.tolist()):
+        for other in ranked[row].tolist():
+            if other == own:
+                continue
+            if other not in first:
+                first[other] = _first_right(target, pool, labels, other)
+            place = first[other]
+            if place is not None:
+                begin[row], found[row] = pool[place], True
+                break
     return Start(begin, found)
 
 
-def _first_right_of_each(target: Target, pool: Tensor, labels: Tensor) -> dict[int, int]:
-    """The first image of each class that the model gets right, by most answers if it uses chance."""
-    right = ~target.deceived(pool, labels)
-    members = labels[right].tolist()
-    places = right.nonzero().flatten().tolist()
-    return dict(zip(reversed(members), reversed(places), strict=True))  # the first of a class is the last to be written
+def _first_right(target: Target, pool: Tensor, labels: Tensor, label: int) -> int | None:
+    """The place of the first image of a class that the model gets right, by most answers if it uses chance."""
+    for places in torch.split((labels == label).nonzero().flatten(), _BLOCK):
+        right = places[~target.deceived(pool[places], labels[places])]
+        if len(right):
+            return int(right[0])
+    return None

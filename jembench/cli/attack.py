@@ -176,8 +176,19 @@ def _grids(attack: str, combined: Mapping[str, Sequence[str]]) -> Iterator[Grid]
         columns, rows = rows, []
     for values in itertools.product(*outer.values()):
         fixed = dict(zip(outer, values, strict=True))
-        title = " · ".join(fixed[name] for name in ("norm", "eps") if name in fixed)
-        yield Grid(title=title, metric=attack, columns=tuple(columns), rows=tuple(rows), fixed=fixed)
+        yield Grid(
+            title=f"{attack}, median distance" if _is_searched(attack, fixed) else attack,
+            metric=attack,
+            columns=tuple(columns),
+            rows=tuple(rows),
+            values=(f"{attack}-{fixed.get('norm', 'linf')}",) if _is_searched(attack, fixed) else (),
+            fixed=fixed,
+        )
+
+
+def _is_searched(attack: str, fixed: Mapping[str, str]) -> bool:
+    """Whether there is a median distance, beside which the accuracies at some sizes are left to the figure."""
+    return attack == "pgd" and "eps" not in fixed
 
 
 def _show_more(plan: Plan, how: options.Circumstances) -> None:
@@ -186,8 +197,12 @@ def _show_more(plan: Plan, how: options.Circumstances) -> None:
         return
     store = Store(how.store)
     cells = [found for cell in plan.cells if (found := store.read_cell(cell.id, cell.name))]
-    for path in draw(cells, store, how.store / "figures", ["png", "svg"]):
-        click.echo(f"{'figure':>8}  {path}")
+    folder = how.store / "figures"
+    pictures = [path for path in draw(cells, store, folder, ["png", "svg"]) if path.suffix == ".png"]
+    for path in (path for path in pictures if "-curves-" in path.name):
+        click.echo(f"{'curves':>8}  {path}")
+    if pictures:
+        click.echo(f"{'figures':>8}  {folder}: {len(pictures)} as PNG and SVG, each with its numbers as CSV")
     of_these = [claim for claim in claims.load() if claim.metric and bare_name(claim.metric) in _names(cells)]
     findings = judging.judge(of_these, cells, lambda cell: store.read_arrays(cell.id, cell.metric))
     measured = [finding for finding in findings if finding.verdict != "not measured"]

@@ -9,11 +9,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 from jembench import seeds
-from jembench.attacks import decision, starts
+from jembench.attacks import decision
+from jembench.attacks.starts import Start, of_runner_up
+from jembench.attacks.target import Target
 from jembench.attacks.threat import Norm
 from jembench.data.pixels import to_float
 from jembench.interfaces import Capability, Evaluation, Measurement, Resampling
@@ -78,29 +81,35 @@ class DecisionRobustness:
 
     def attack(self, evaluation: Evaluation) -> Attacked:
         """The adversarial images, made now or remembered."""
-        test = evaluation.test()
         chosen = choose(evaluation, self.images)
 
         def attack(shard: Shard) -> Mapping[str, Tensor]:
             target = self.defence.target(evaluation, f"{self.name} {shard.number}")
-            pool = to_float(test.images.to(evaluation.device), (0.0, 1.0))
-            assert test.labels is not None  # else no images could have been chosen
-            start = starts.of_runner_up(target, shard.x, pool, test.labels.to(evaluation.device))
             closest = decision.attack(
                 self.name,
                 target,
                 shard.x,
                 shard.y,
-                start,
+                begin(evaluation, target, shard),
                 queries=self.queries,
-                seed=seeds.derive(0, f"robustness/{self.name} {shard.number}"),
+                # the same in all shards, so that the boundary attack on an image does not depend on which it is in
+                seed=seeds.derive(0, f"robustness/{self.name}"),
             )
             fresh = self.defence.target(evaluation, f"verify {self.name} {shard.number}")
             arrays = verified(fresh, shard, closest.adversarial, closest.distance.isfinite())
-            return {**arrays, "started": start.found | (closest.distance == 0)}
+            return {**arrays, "started": closest.distance.isfinite()}
 
         return in_shards(evaluation, self.name, {"queries": self.queries}, self.defence, chosen, attack)
 
     def resamplings(self, arrays: Mapping[str, NDArray[Any]]) -> Mapping[str, Resampling]:
         """The statistics behind the values, of images."""
         return dict(distance_resamplings(self.name, arrays, NORMS))
+
+
+def begin(evaluation: Evaluation, target: Target, shard: Shard) -> Start:
+    """Where an attack on each image begins, among all test images in one seeded order."""
+    images, labels = evaluation.test()
+    assert labels is not None  # else no images could have been chosen
+    order = torch.randperm(len(images), generator=seeds.generator(0, "robustness/starts"))
+    pool = to_float(images[order].to(evaluation.device), (0.0, 1.0))
+    return of_runner_up(target, shard.x, shard.y, pool, labels[order].to(evaluation.device))

@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from jembench import seeds
-from jembench.attacks import ensemble, starts
+from jembench.attacks import ensemble
 from jembench.attacks.ensemble import MEMBERS
 from jembench.attacks.threat import Norm, parse_eps
-from jembench.data.pixels import to_float
 from jembench.interfaces import Capability, Evaluation, Measurement, Resampling
 from jembench.metrics.attacked import Attacked, Shard, choose, found_details, in_shards, share, verified
+from jembench.metrics.decision_robustness import begin
 from jembench.metrics.defence import Defence
 from jembench.metrics.protocol import protocol_id, require_at_least
 from jembench.spec import Scalar
@@ -70,7 +70,8 @@ class EnsembleRobustness:
 
     def compute(self, evaluation: Evaluation) -> Measurement:
         found = self._attack(evaluation)
-        standing, by = ~found.arrays["found"], found.arrays["by"]
+        standing = ~found.arrays["found"]
+        by = found.arrays["by"][found.arrays["found"]]
         first = {f"broken-by-{member}": int((by == place).sum()) for place, member in enumerate(MEMBERS)}
         return Measurement(
             protocol=protocol_id(self.name, evaluation, images=found.images, **self._options, **self.defence.identity),
@@ -80,18 +81,15 @@ class EnsembleRobustness:
         )
 
     def _attack(self, evaluation: Evaluation) -> Attacked:
-        test = evaluation.test()
         chosen = choose(evaluation, self.images)
 
         def attack(shard: Shard) -> Mapping[str, Tensor]:
             target = self.defence.target(evaluation, f"{self.label} {shard.number}")
-            assert test.labels is not None  # else no images could have been chosen
-            pool, labels = to_float(test.images.to(evaluation.device), (0.0, 1.0)), test.labels.to(evaluation.device)
             broken = ensemble.attack(
                 target,
                 shard.x,
                 shard.y,
-                starts.of_runner_up(target, shard.x, pool, labels),
+                begin(evaluation, target, shard),
                 norm=self.norm,
                 eps=parse_eps(self.eps),
                 steps=self.steps,

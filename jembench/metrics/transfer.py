@@ -131,7 +131,10 @@ class Transfer:
 
         found = in_shards(evaluation, self.name, self._options, self.defence, done, attack)
         partial = {"partial": f"{found.images} of {len(chosen.images)} images"}
-        return Attacked(found.arrays, partial if found.images < len(chosen.images) else {})
+        as_it_is = {  # what the model withstands without refinement, to be shown beside
+            f"{key}-as-it-is": source.arrays[key][: found.images] for key in ("found", f"distance-{self.norm}")
+        }
+        return Attacked({**found.arrays, **as_it_is}, partial if found.images < len(chosen.images) else {})
 
     def _values(self, arrays: Arrays) -> dict[str, Value]:
         shown = arrays["found-source"]

@@ -39,9 +39,9 @@ def test_the_table_and_the_figures(pgd, table, outcomes):
     rows = table(done.out)
     assert [row[0] for row in rows] == ["zoo_of_tests:jem", "zoo_of_tests:classifier"]
     assert "pgd-l2@64/255" in done.out
-    figures = [Path(line.split()[1]) for line in done.out.splitlines() if line.startswith("  figure ")]
-    assert {path.suffix for path in figures} == {".png", ".svg", ".csv"}
-    assert all(path.is_file() for path in figures)
+    (curves,) = [Path(line.split()[1]) for line in done.out.splitlines() if line.startswith("  curves ")]
+    assert all(curves.with_suffix(ending).is_file() for ending in (".png", ".svg", ".csv"))
+    assert " figures  runs/figures: 3 as PNG and SVG, each with its numbers as CSV" in done.out
     assert {metric for _, _, metric in outcomes("runs")} == {"pgd:images=8,norm=l2,restarts=1,steps=5"}
 
 

@@ -6,7 +6,7 @@ from torch import nn
 from jembench.data.pixels import to_float
 from jembench.errors import SpecError
 from jembench.interfaces import DataSpec
-from jembench.metrics import attack_factories
+from jembench.metrics import attack_factories, attacked
 from jembench.metrics.attacked import choose
 from jembench.metrics.budgets import BUDGETS
 
@@ -77,3 +77,13 @@ def test_resamplings_give_the_values(evaluation, make):
 def test_what_it_cannot_be():
     with pytest.raises(SpecError, match="queries of boundary is 0; it must be at least 1"):
         attack_factories.boundary(queries=0)
+
+
+def test_shards_do_not_matter_to_the_boundary_attack(evaluation, monkeypatch):
+    metric = attack_factories.boundary(images=20, queries=100)
+    whole = metric.compute(evaluation).arrays
+    monkeypatch.setattr(attacked, "SHARD", 7)
+    evaluation.memory.clear()
+    parts = metric.compute(evaluation).arrays
+    assert len(evaluation.memory) == 3
+    np.testing.assert_allclose(parts["distance-l2"], whole["distance-l2"], rtol=1e-5)

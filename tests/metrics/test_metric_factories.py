@@ -11,14 +11,18 @@ METRICS = [component.name for component in registry.components("metrics") if com
 REQUIRED = {
     "accuracy": {"logits"},
     "ace": {"logits"},
+    "boundary": {"logits"},
     "brier": {"logits"},
     "chain-age": {"logits", "samples"},
     "classwise-ece": {"logits"},
     "class-samples": {"logits", "samples"},
     "confident-samples": {"logits", "samples"},
+    "distal": {"logits"},
     "ece": {"logits"},
     "energy-gap": {"energy", "samples"},
+    "ensemble": {"logits"},
     "fid": {"samples"},
+    "gradient-checks": {"logits"},
     "is": {"samples"},
     "iteration-time": set(),
     "kid": {"samples"},
@@ -27,8 +31,12 @@ REQUIRED = {
     "neighbours": {"samples"},
     "nll": {"logits"},
     "ood": {"energy"},
+    "pgd": {"logits"},
+    "pointwise": {"logits"},
     "prc": {"samples"},
+    "transfer": {"energy", "logits", "samples"},
 }
+NEEDED = {"ood": "set=interp", "ensemble": "eps=8/255"}  # options without a default
 
 
 def test_every_metric_is_registered():
@@ -37,7 +45,7 @@ def test_every_metric_is_registered():
 
 @pytest.mark.parametrize("name", REQUIRED)
 def test_a_metric_is_made_from_its_name_and_knows_what_it_needs(name):
-    metric = registry.resolve("metrics", "ood:set=interp" if name == "ood" else name).make()
+    metric = registry.resolve("metrics", f"{name}:{NEEDED[name]}" if name in NEEDED else name).make()
     assert metric.name == name
     assert metric.requires == REQUIRED[name]
 

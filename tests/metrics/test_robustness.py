@@ -167,9 +167,9 @@ def test_what_it_needs_and_what_it_costs():
     assert plain.requires == {"logits"}
     assert refined.requires == {"logits", "energy", "samples"}
     assert isinstance(plain, Costly)
-    assert plain.passes(10_000) == plain.passes(300) == 30 * plain.passes(10)
+    assert plain.passes(10_000) == plain.passes(300) == pytest.approx(30 * plain.passes(10), rel=1e-3)
     # n (k + 1) passes for a step of JEM-k with n chains
-    assert refined.passes(300) == 5 * 11 * plain.passes(300)
+    assert refined.passes(300) == pytest.approx(5 * 11 * plain.passes(300), rel=1e-3)
 
 
 @pytest.mark.parametrize(

@@ -86,6 +86,8 @@ def test_a_chain_towards_one_class_refines_its_images_back_and_no_others(evaluat
     assert 0.2 < of_0.mean() < 0.8
     assert arrays["found-source"].all()
     assert np.array_equal(arrays["found"], of_0)
+    assert np.array_equal(arrays[f"distance-{norm}-as-it-is"], source[f"distance-{norm}"])
+    assert np.array_equal(arrays["found-as-it-is"], source["found"])
     value = measured.values[f"transfer-{norm}"]
     ends = [100 * end for end in wilson(int(of_0.sum()), N)]
     assert value[:4] == pytest.approx((100 * of_0.mean(), *ends, N))

@@ -230,6 +230,28 @@ def test_other_models_rows_have_no_such_note(cell):
     assert [len(row.notes) for row in table.rows] == [1, 0]
 
 
+def with_details(cell, seed=0, **details):
+    made = cell(seed=seed, accuracy=Value(97.0 + seed, 95.0, 99.0, 397))
+    return dataclasses.replace(made, outcome=dataclasses.replace(made.outcome, details=details))
+
+
+def test_what_is_suspicious_or_not_yet_whole_says_so_beside_the_numbers(cell):
+    made = with_details(cell, suspicious=["a gradient is 0", "more steps help"], partial="25 of 300 images")
+    notes = (
+        "accuracy: 25 of 300 images so far; the same command goes on",
+        "accuracy is suspicious: a gradient is 0",
+        "accuracy is suspicious: more steps help",
+    )
+    table = build([made])
+    assert table.rows[0].notes == notes
+    assert set(notes) <= {footnote.text for footnote in grids(table)[0].footnotes}
+
+
+def test_of_several_seeds_it_names_the_suspicious_one(cell):
+    table = build([with_details(cell), with_details(cell, seed=1, suspicious=["a gradient is 0"])])
+    assert table.rows[0].notes == ("accuracy of seed 1 is suspicious: a gradient is 0",)
+
+
 floats = st.floats(-1e300, 1e300) | st.sampled_from([math.nan, math.inf, -math.inf])
 numbers = st.builds(Value, floats, st.none() | floats, st.none() | floats, st.integers(1, 9))
 keys = st.tuples(st.sampled_from("ab"), st.sampled_from("xyz"), st.integers(0, 2))

@@ -65,7 +65,10 @@ def _peers(result: Result) -> tuple[object, ...]:
 def _title_of(results: Sequence[Result]) -> str:
     fit, attack = results[0].fit, attacked.name_of(results[0])
     spent = {key: value for key, value in results[0].protocol.items() if key not in (*_FREE, "data", "search")}
-    pairs = [(value, key) if value.isdecimal() else (key, value) for key, value in spent.items()]
+    pairs = [
+        (value, key.removesuffix("s") if value == "1" else key) if value.isdecimal() else (key, value)
+        for key, value in spent.items()
+    ]
     budget = ", ".join("\N{NO-BREAK SPACE}".join(pair) for pair in pairs)
     refined = _refined(results)
     shared = {"eot", "grad"} - _differing(refined)
@@ -96,16 +99,29 @@ def curves_of(results: Sequence[Result]) -> list[Curve]:
         steps, chains = (int(result.protocol.get(part, "0")) for part in ("refine", "eot"))
         return models.index(names.model_of(result.fit)), steps, chains, result.protocol.get("grad", "")
 
-    return [
+    ordered = sorted(results, key=place)
+    of_models = [
         Curve(
             names.model_of(result.fit) + attacked.refinement(result, told),
             norm,
             len(result.arrays["found"]),
             accuracy_over(result.arrays[f"distance-{norm}"], result.arrays["found"]),
         )
-        for result in sorted(results, key=place)
+        for result in ordered
         for norm in attacked.norms_of(result)
     ]
+    return [*_as_they_are(ordered), *of_models]
+
+
+def _as_they_are(results: Sequence[Result]) -> list[Curve]:
+    """Of images that were made against models without chains, the curves of those models themselves."""
+    found: dict[tuple[str, str], Curve] = {}
+    for result in results:
+        model, (norm, *_) = names.model_of(result.fit), attacked.norms_of(result)
+        if (distance := result.arrays.get(f"distance-{norm}-as-it-is")) is not None:
+            accuracy = accuracy_over(distance, result.arrays["found-as-it-is"])
+            found[model, norm] = Curve(f"{model}, attacked itself", norm, len(distance), accuracy)
+    return list(found.values())
 
 
 def accuracy_over(distance: Numbers, found: NDArray[np.bool_]) -> Accuracy:
@@ -187,6 +203,6 @@ _SHAPES = {
 }
 
 SUBJECTS = tuple(
-    Subject(metric=metric, shapes=_SHAPES, plan=plan)
+    Subject(metric=metric, shapes=_SHAPES, optional={"*-as-it-is": "N"}, plan=plan)
     for metric in ("pgd", "boundary", "pointwise", "ensemble", "transfer")
 )
