@@ -16,8 +16,9 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from jembench.attacks.milestones import Closest, Way
 from jembench.attacks.target import Target
-from jembench.attacks.threat import Norm, distance, largest_distance, project, steepest
+from jembench.attacks.threat import Norm, largest_distance, project, steepest
 
 STRIDE = 2.5
 """All steps together, in units of eps: enough to come from one end of the ball to the other, and to turn (Madry et al.,
@@ -33,13 +34,6 @@ class Hits(NamedTuple):
     adversarial: Tensor  # (N, C, H, W): the first image of another class, where there is one
     restart: Tensor  # int64 (N,): the restart that found it
     found: Tensor  # bool (N,)
-
-
-class Closest(NamedTuple):
-    """The nearest image of another class that was found."""
-
-    adversarial: Tensor  # (N, C, H, W); the image itself where none was found
-    distance: Tensor  # float64 (N,): 0 where the image itself is misclassified, inf where none was found
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -83,7 +77,7 @@ class PGD:
                 gradient, wrong = target.slope(moved, y[image])
             else:
                 gradient, wrong = torch.zeros_like(moved), target.classes(moved) != y[image]
-            wrong = target.confirmed(wrong, moved, y[image])
+            wrong = target.surely(wrong, moved, y[image])
             first = _first_of_each(wrong, image)
             hits.adversarial[image[first]] = moved[first]
             hits.restart[image[first]] = restart[first]
@@ -105,13 +99,13 @@ class PGD:
         starts: Float[Tensor, "N R C H W"],
     ) -> Closest:
         """An image of another class within eps of each image, if one is found. Misclassified ones are at 0."""
-        best = self._misclassified(target, x, y)
+        way = self._begin(target, x, y)
         for some in (starts[:, :1], starts[:, 1:]):  # most images need no second restart
-            left = best.distance.isinf()
+            left = way.nearest().distance.isinf()
             if bool(left.any()) and some.shape[1]:
                 hits = self.at(target, x[left], y[left], torch.full_like(y[left], eps, dtype=x.dtype), some[left])
-                _keep(best, left, hits, x, self.norm)
-        return best
+                _keep(way, left, hits)
+        return way.nearest()
 
     def minimal(
         self,
@@ -126,26 +120,26 @@ class PGD:
         The one that succeeds descends in its turn, until none does. That gives the best of all restarts, as a search
         with each of them would, for a fraction of the passes.
         """
-        best = self._misclassified(target, x, y)
-        left = best.distance.isinf()
+        way = self._begin(target, x, y)
+        left = way.best.distance.isinf()
         chosen = torch.zeros_like(y)
         for _ in range(starts.shape[1]):
-            self._descend(target, x, y, starts, chosen, left, best)
-            left &= best.distance > 0
+            self._descend(target, x, y, starts, chosen, left, way)
             if starts.shape[1] == 1 or not bool(left.any()):
                 break
-            left, chosen = self._challenge(target, x, y, starts, left, best)
-        return best
+            left, chosen = self._challenge(target, x, y, starts, left, way)
+        return way.nearest()
 
-    def _misclassified(self, target: Target, x: Tensor, y: Tensor) -> Closest:
-        wrong = target.deceived(x, y)
-        return Closest(x.clone(), torch.where(wrong, 0.0, torch.inf).double())
+    def _begin(self, target: Target, x: Tensor, y: Tensor) -> Way:
+        misclassified = target.deceived(x, y)
+        return Way(target, x, y, self.norm, Closest(x, torch.where(misclassified, 0.0, torch.inf).double()))
 
     def _descend(
-        self, target: Target, x: Tensor, y: Tensor, starts: Tensor, chosen: Tensor, which: Tensor, best: Closest
+        self, target: Target, x: Tensor, y: Tensor, starts: Tensor, chosen: Tensor, which: Tensor, way: Way
     ) -> None:
         """Find the smallest eps at which the chosen restart of some images succeeds, and keep what is nearest."""
         largest = largest_distance(self.norm, x[0].numel())
+        best = way.best
         failed = torch.zeros_like(best.distance)  # the largest eps below the best at which the restart failed
         leap = torch.full_like(best.distance, 2 * self.tolerance)
         left = which.clone()
@@ -153,7 +147,7 @@ class PGD:
             eps = _next_eps(failed, best.distance, leap, FIRST[self.norm], largest)
             own = starts[left, chosen[left]][:, None]
             hits = self.at(target, x[left], y[left], eps[left].to(x.dtype), own)
-            _keep(best, left, hits, x, self.norm)
+            _keep(way, left, hits)
             failed[left] = torch.where(hits.found, failed[left], eps[left])
             leap = (2 * leap).clamp_max(0.5)
             open_ = best.distance.isinf() & (failed < largest)
@@ -162,13 +156,13 @@ class PGD:
             )
 
     def _challenge(
-        self, target: Target, x: Tensor, y: Tensor, starts: Tensor, which: Tensor, best: Closest
+        self, target: Target, x: Tensor, y: Tensor, starts: Tensor, which: Tensor, way: Way
     ) -> tuple[Tensor, Tensor]:
         """Let all restarts try just below the best: the images where one succeeds, and which it is."""
         largest = largest_distance(self.norm, x[0].numel())
-        eps = ((1 - self.tolerance) * best.distance).clamp_max(largest)
+        eps = ((1 - self.tolerance) * way.best.distance).clamp_max(largest)
         hits = self.at(target, x[which], y[which], eps[which].to(x.dtype), starts[which])
-        _keep(best, which, hits, x, self.norm)
+        _keep(way, which, hits)
         chosen = torch.zeros_like(y)
         chosen[which] = hits.restart
         improved = which.clone()
@@ -190,10 +184,6 @@ def _next_eps(failed: Tensor, reached: Tensor, leap: Tensor, first: float, large
     return torch.where(reached.isinf(), up, down)
 
 
-def _keep(best: Closest, which: Bool[Tensor, " N"], hits: Hits, x: Tensor, norm: Norm) -> None:
-    """Take over what is nearer than the best so far."""
-    (index,) = which.nonzero(as_tuple=True)
-    far = distance(x[index], hits.adversarial, norm)
-    nearer = hits.found & (far < best.distance[index])
-    best.adversarial[index[nearer]] = hits.adversarial[nearer]
-    best.distance[index[nearer]] = far[nearer]
+def _keep(way: Way, which: Bool[Tensor, " N"], hits: Hits) -> None:
+    (rows,) = which.nonzero(as_tuple=True)
+    way.keep(rows[hits.found], hits.adversarial[hits.found])

@@ -22,6 +22,12 @@ from jembench.interfaces import Classifier, DataSpec
 LOOKS = 3
 """How often a classifier that uses chance is asked, before it counts as deceived: most answers must be wrong."""
 
+AGAIN, SURE = 20, 0.8
+"""How often it is asked before it counts as surely deceived, and the share of answers of which more must be wrong.
+
+It is above one half, since such an image was picked among many for its wrong answers.
+"""
+
 
 @runtime_checkable
 class Stochastic(Protocol):
@@ -122,6 +128,10 @@ class Target:
         """Whether the class is wrong, by most of ``LOOKS`` answers where the model uses chance."""
         return self.wrong_share(x, y, LOOKS) > 0.5
 
+    def surely_deceived(self, x: Float[Tensor, "B C H W"], y: Int[Tensor, " B"]) -> Bool[Tensor, " B"]:
+        """Whether the class is wrong, by more than ``SURE`` of ``AGAIN`` answers where the model uses chance."""
+        return self.wrong_share(x, y, AGAIN) > SURE
+
     def confirmed(
         self, wrong: Bool[Tensor, " B"], x: Float[Tensor, "B C H W"], y: Int[Tensor, " B"]
     ) -> Bool[Tensor, " B"]:
@@ -130,6 +140,15 @@ class Target:
             return wrong
         sure = wrong.clone()
         sure[wrong] = self.deceived(x[wrong], y[wrong])
+        return sure
+
+    def surely(
+        self, wrong: Bool[Tensor, " B"], x: Float[Tensor, "B C H W"], y: Int[Tensor, " B"]
+    ) -> Bool[Tensor, " B"]:
+        """Of images whose class was wrong once, those by which the model is surely deceived."""
+        sure = self.confirmed(wrong, x, y)  # most are weeded out by few answers
+        if self.stochastic and bool(sure.any()):
+            sure[sure.clone()] = self.surely_deceived(x[sure], y[sure])
         return sure
 
     def _batch(self, x: Tensor) -> int:

@@ -4,9 +4,8 @@ import torch
 from torch import nn
 
 from jembench.attacks import decision
-from jembench.attacks.decision import AGAIN
 from jembench.attacks.starts import Start
-from jembench.attacks.target import LOOKS, Target
+from jembench.attacks.target import AGAIN, LOOKS, Target
 from jembench.attacks.threat import distance
 
 
@@ -136,7 +135,7 @@ def test_starts_that_get_their_own_class_at_a_look_do_not_stop_the_others(linear
 
 
 def test_where_nothing_else_holds_the_start_remains(linear, toy, begin, monkeypatch):
-    monkeypatch.setattr(decision, "SURE", 1)
+    monkeypatch.setattr("jembench.attacks.target.SURE", 1)
     closest = run("boundary", linear, toy, begin, 100, model=Noisy(linear.model, 0.05))
     found = closest.distance > 0
     assert found.any()

@@ -125,3 +125,31 @@ def test_the_first_success_ends_an_image(linear, toy):
     target = Target(linear.model, toy)
     PGD(norm="linf", steps=40).at(target, linear.x, linear.y, torch.ones(20), begin(20, 4, "linf"))
     assert target.passes < 20 * 4 * 8
+
+
+class Lucky(nn.Module):
+    """Wrong beyond its threshold, and before it now and then by chance: in a tenth of the answers."""
+
+    copies = passes = 1
+
+    def __init__(self):
+        super().__init__()
+        self.generator = torch.Generator().manual_seed(0)
+
+    def logits(self, x):
+        z = x.flatten(1).mean(dim=1)
+        luck = torch.rand(len(x), generator=self.generator) < 0.1
+        return torch.stack([0.3 - z, torch.where(luck, 10.0, z - 0.3)], dim=1)
+
+
+def test_a_lucky_answer_is_no_success(toy):
+    """Of hundreds of answers dozens are wrong by chance: the search must end at the threshold all the same."""
+    x, y = torch.full((20, 1, 4, 4), 0.55), torch.zeros(20, dtype=torch.long)
+    target = Target(Lucky(), toy)
+    closest = PGD(norm="linf").minimal(target, x, y, begin(20, 3, "linf"))
+    exact = 0.1  # the mean of the model's units is .3 at .65 of a pixel's range
+    assert (closest.distance > 0.95 * exact).all()
+    assert (closest.distance < 1.1 * exact).all()
+    assert (target.wrong_share(closest.adversarial, y, looks=50) > 0.5).all()
+    within = PGD(norm="linf").robust(target, x, y, 0.9 * exact, begin(20, 3, "linf"))
+    assert within.distance.isinf().all()

@@ -1,0 +1,86 @@
+"""How near an attack has come, and the images on its way, to fall back on where the nearest was found by luck.
+
+An attack on a model that uses chance asks it hundreds of times, and ends where an answer is wrong by luck. Whoever
+looks at such an image again finds it classified rightly, and would count it as withstood.
+
+Legend: N images, B some of them, C channels, H height, W width.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from jembench.attacks.target import Target
+from jembench.attacks.threat import Norm, distance
+
+
+class Closest(NamedTuple):
+    """The nearest image of another class that was found."""
+
+    adversarial: Tensor  # (N, C, H, W); the image itself where none was found
+    distance: Tensor  # float64 (N,): 0 where the image itself is misclassified, inf where none was found
+
+
+class Milestone(NamedTuple):
+    """Adversarial images that were passed at one time."""
+
+    rows: Tensor  # int64 (B,): of which images
+    images: Tensor  # (B, C, H, W)
+    distances: Tensor  # float64 (B,)
+
+
+class Way:
+    """The way of an attack from where it begins to the nearest images.
+
+    Args:
+        target: the model.
+        x: (N, C, H, W) the images.
+        y: (N,) their classes.
+        norm: of the distance.
+        begin: what is known before; it was not picked for its answers, and remains where nothing else holds.
+        apart: the distance of each milestone in units of the last one's, at most.
+    """
+
+    def __init__(self, target: Target, x: Tensor, y: Tensor, norm: Norm, begin: Closest, *, apart: float = 1.0) -> None:
+        self._target, self._x, self._y, self._norm, self._begin, self._apart = target, x, y, norm, begin, apart
+        self.best = Closest(begin.adversarial.clone(), begin.distance.clone())
+        """The nearest so far; changed as the attack goes on."""
+        self._passed: list[Milestone] = []
+        self._last = begin.distance.clone()
+
+    def keep(self, rows: Tensor, images: Tensor) -> None:
+        """Take over those of some adversarial images that are nearer than the nearest so far.
+
+        Args:
+            rows: int64 (B,), of which images, each once.
+            images: (B, C, H, W).
+        """
+        far = distance(self._x[rows], images, self._norm)
+        nearer = far < self.best.distance[rows]
+        rows, images, far = rows[nearer], images[nearer], far[nearer]
+        self.best.adversarial[rows] = images
+        self.best.distance[rows] = far
+        if self._target.stochastic:
+            apart = far <= self._apart * self._last[rows]
+            self._last[rows[apart]] = far[apart]
+            self._passed.append(Milestone(rows[apart], images[apart], far[apart]))
+
+    def nearest(self) -> Closest:
+        """Of each image; where the model uses chance, the nearest by which it is surely deceived when asked again."""
+        if not self._target.stochastic:
+            return self.best
+        held = Closest(self._begin.adversarial.clone(), self._begin.distance.clone())
+        every = torch.arange(len(self._x), device=self._x.device)
+        settled = self.best.distance == self._begin.distance  # nothing was found on the way
+        for milestone in (Milestone(every, *self.best), *reversed(self._passed)):
+            left = ~settled[milestone.rows]
+            rows, images = milestone.rows[left], milestone.images[left]
+            if len(rows):
+                holds = self._target.surely_deceived(images, self._y[rows])
+                settled[rows[holds]] = True
+                held.adversarial[rows[holds]] = images[holds]
+                held.distance[rows[holds]] = milestone.distances[left][holds]
+        return held
