@@ -1,4 +1,7 @@
-"""How much an attack may cost, under a name. Imports no torch."""
+"""How much an attack may cost, under a name. Imports no torch.
+
+The numbers behind a name never change, since the name is part of what a result goes by: others get another name.
+"""
 
 from __future__ import annotations
 

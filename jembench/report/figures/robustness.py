@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _FREE = ("norm", *attacked.DEFENCE)  # what may differ between the curves of a figure
+FEW = 5
+"""Curves are drawn a little beyond where they come below so many percent."""
+
 _TITLES = {"transfer": "images made against the model without chains, shown to the model with them"}
 
 
@@ -144,13 +147,15 @@ def curves(title: str, found: Sequence[Curve]) -> Drawing:
     models = list(dict.fromkeys(curve.model for curve in found))
     norms = [norm for norm in attacked.NORMS if any(curve.norm == norm for curve in found)]
     whole_page = len(norms) > 1
-    lines_of_legend = -(-len(models) // (3 if whole_page else 1))
     width = style.PAGE if whole_page else style.COLUMN
+    labels = [style.wrapped(model, width - 0.6) for model in models]
+    columns = 3 if whole_page and not any("\n" in label for label in labels) else 1
+    lines_of_legend = -(-sum(len(label.splitlines()) for label in labels) // columns)
     figure = style.new_figure(width, 2.6 + 0.16 * lines_of_legend, title)
     panels = style.panels(figure, len(norms), len(norms), sharey=True)
     for axes, norm in zip(panels, norms, strict=True):
         shown = [curve for curve in found if curve.norm == norm]
-        end = 1.04 * max(curve.steps.eps[-1] for curve in shown) or 1.0  # nothing found: all curves are level
+        end = 1.1 * max(_end(curve.steps) for curve in shown) or 1.0  # nothing found: all curves are level
         for curve in shown:
             _draw(axes, curve.steps, end, models.index(curve.model))
         axes.set_title(attacked.NORMS[norm])
@@ -158,11 +163,17 @@ def curves(title: str, found: Sequence[Curve]) -> Drawing:
         axes.set_ylim(-1, 101)
         axes.set_xlabel("ε, 1/255")
     panels[0].set_ylabel("accuracy, %")
-    for index, model in enumerate(models):  # one that is in another panel alone has its line in the legend as well
+    for index, label in enumerate(labels):  # one that is in another panel alone has its line in the legend as well
         colour, line, marker, _ = style.look(index)
-        panels[0].plot([], [], color=colour, linestyle=line, marker=marker, label=model)
-    style.legend_below(figure, panels[0], columns=3)
+        panels[0].plot([], [], color=colour, linestyle=line, marker=marker, label=label)
+    style.legend_below(figure, panels[0], columns=columns)
     return Drawing(figure, [row for curve in found for row in _rows(curve)])
+
+
+def _end(steps: Accuracy) -> float:
+    """Where hardly an image stands any more; one that stands alone, far beyond, is in the CSV."""
+    few = steps.eps[steps.accuracy <= FEW]
+    return float(few[0] if len(few) else steps.eps[-1])
 
 
 def _draw(axes: Axes, steps: Accuracy, end: float, index: int) -> None:
