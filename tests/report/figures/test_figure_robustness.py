@@ -300,3 +300,14 @@ def test_one_class_is_one_row_and_many_classes_share_rows():
     assert labels == ["0 to 4", "5 to 9", "10 to 11"]
     assert grid[0].tolist() == [0, 12, 1, 13, 2, 14, 3, 15, 4, 16]
     assert grid[2].tolist() == [10, 22, 11, 23, -1, -1, -1, -1, -1, -1]
+
+
+def test_beside_transferred_images_stands_what_the_model_withstands_itself(cell, attack_arrays):
+    itself = {"distance-linf-as-it-is": attack_arrays["distance-linf"] / 2, "found-as-it-is": attack_arrays["found"]}
+    found = [
+        Result(cell("transfer", f"transfer:data=digits,norm=linf,refine={steps}"), attack_arrays | itself)
+        for steps in (1, 10)
+    ]
+    curves = robustness.curves_of(found)
+    assert [curve.model for curve in curves] == ["jem, attacked itself", "jem, 1 step", "jem, 10 steps"]
+    assert curves[0].steps.eps[-1] == pytest.approx(curves[1].steps.eps[-1] / 2)
