@@ -7,14 +7,17 @@ Legend: B images, N chains of each, C channels, H height, W width, K classes.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Literal, cast
 
 import torch
 from jaxtyping import Float
 from torch import Generator, Tensor, nn
 
 from jembench import readings
-from jembench.interfaces import ChainState, Sampler
+from jembench.execution import frozen, mode
+from jembench.interfaces import ChainState, Classifier, Sampler
 
 Gradient = Literal["through", "bpda"]
 
@@ -27,8 +30,10 @@ class Refined(nn.Module):
     the image, as if the chain were the identity (Athalye et al., 2018, arXiv:1802.00420), which is what the authors'
     code does.
 
+    The network is in evaluation mode and gets no gradient of its own; afterwards it is as it was.
+
     Args:
-        model: with logits and an energy.
+        model: with logits, and an energy or a density.
         sampler: of its chains, on E(x). Its memory is not touched.
         steps: of each chain; the paper's JEM-1 and JEM-10.
         chains: of each image, N; their mean is the expectation over transformation of Appendix G.
@@ -54,52 +59,60 @@ class Refined(nn.Module):
 
     def logits(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B K"]:
         """The mean over chains of log p(y|x) at their ends; other ones at each call."""
-        start = x.repeat_interleave(self.copies, dim=0)
-        classify: Any = self.model
-        answers = classify.logits(self._refine(start)).log_softmax(dim=1)
-        mean: Tensor = answers.unflatten(0, (len(x), self.copies)).mean(dim=1)
-        return mean
+        with self.settled(x.device):
+            ends = self._refine(x.repeat_interleave(self.copies, dim=0))
+            answers = cast(Classifier, self.model).logits(ends).log_softmax(dim=1)
+        return answers.view(len(x), self.copies, answers.shape[1]).mean(dim=1)
 
     def _refine(self, x: Tensor) -> Tensor:
-        if self.grad == "through" and torch.is_grad_enabled() and x.requires_grad:
-            for _ in range(self.steps):
-                x = _Step.apply(x, self)
+        if self.grad == "through":
+            for taken in range(self.steps):
+                x = _Step.apply(x, self, taken)
             return x
         moved = x.detach()
-        for _ in range(self.steps):
-            moved = self.step(moved, self.generator)
-        return x + (moved - x).detach()
+        for taken in range(self.steps):
+            moved = self.step(moved, taken, self.generator)
+        return moved + (x - x.detach())  # exactly the chain's end, with the gradient of x
 
-    def step(self, x: Float[Tensor, "B C H W"], generator: Generator, *, differentiable: bool = False) -> Tensor:
-        """One step of every chain; differentiable towards x, if that is asked for."""
+    def step(
+        self, x: Float[Tensor, "B C H W"], taken: int, generator: Generator, *, differentiable: bool = False
+    ) -> Float[Tensor, "B C H W"]:
+        """One step of chains that have taken so many; differentiable towards x, if that is asked for."""
 
         def gradient(at: Tensor, _: Tensor | None) -> tuple[Tensor, Tensor]:
-            with torch.enable_grad(), torch.autocast(at.device.type, enabled=False):
+            with torch.enable_grad():
                 at = at if differentiable else at.detach().requires_grad_()
                 energy = readings.energy(self.model, at)
                 (slope,) = torch.autograd.grad(energy.sum(), at, create_graph=differentiable)
-            return energy, slope
+            return (energy if differentiable else energy.detach()), slope
 
-        return self.sampler.step(ChainState(x), gradient, generator)[0].x
+        return self.sampler.step(ChainState(x, steps=taken), gradient, generator)[0].x
+
+    @contextmanager
+    def settled(self, device: torch.device) -> Iterator[None]:
+        """The network computes the same on the way there and on the way back, whatever the caller's state is then."""
+        with mode(self.model, train=False), frozen(self.model), torch.autocast(device.type, enabled=False):
+            yield
 
 
 class _Step(torch.autograd.Function):
     """One step of the chain, whose graph is made on the way back and let go of at once."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, refined: Refined) -> Tensor:
-        ctx.refined = refined
+    def forward(ctx: Any, x: Tensor, refined: Refined, taken: int) -> Tensor:
+        ctx.refined, ctx.taken = refined, taken
         ctx.noise = refined.generator.get_state()  # the way back must meet the same noise
         ctx.save_for_backward(x)
-        return refined.step(x, refined.generator)
+        return refined.step(x, taken, refined.generator)
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
         (x,) = ctx.saved_tensors
-        generator = Generator(x.device)
+        generator = Generator(ctx.refined.generator.device)
         generator.set_state(ctx.noise)
-        with torch.enable_grad():
+        with ctx.refined.settled(x.device), torch.enable_grad():
             x = x.detach().requires_grad_()
-            moved = ctx.refined.step(x, generator, differentiable=True)
+            moved = ctx.refined.step(x, ctx.taken, generator, differentiable=True)
             (towards,) = torch.autograd.grad(moved, x, grads[0])
-        return towards, None
+        return towards, None, None

@@ -22,7 +22,7 @@ from jembench.interfaces import Classifier, DataSpec
 LOOKS = 3
 """How often a classifier that uses chance is asked, before it counts as deceived: most answers must be wrong."""
 
-AGAIN, SURE = 20, 0.8
+AGAIN, SURE = 10, 0.8
 """How often it is asked before it counts as surely deceived, and the share of answers of which more must be wrong.
 
 It is above one half, since such an image was picked among many for its wrong answers.
@@ -129,8 +129,20 @@ class Target:
         return self.wrong_share(x, y, LOOKS) > 0.5
 
     def surely_deceived(self, x: Float[Tensor, "B C H W"], y: Int[Tensor, " B"]) -> Bool[Tensor, " B"]:
-        """Whether the class is wrong, by more than ``SURE`` of ``AGAIN`` answers where the model uses chance."""
-        return self.wrong_share(x, y, AGAIN) > SURE
+        """Whether the class is wrong, by more than ``SURE`` of ``AGAIN`` answers where the model uses chance.
+
+        Who cannot come to so many any more is asked no further.
+        """
+        if not self.stochastic:
+            return self.classes(x) != y
+        right = torch.zeros_like(y)
+        left = torch.arange(len(y), device=y.device)
+        for _ in range(AGAIN):
+            right[left] += (self.classes(x[left]) == y[left]).long()
+            left = left[AGAIN - right[left] > SURE * AGAIN]
+            if not len(left):
+                break
+        return AGAIN - right > SURE * AGAIN
 
     def confirmed(
         self, wrong: Bool[Tensor, " B"], x: Float[Tensor, "B C H W"], y: Int[Tensor, " B"]
