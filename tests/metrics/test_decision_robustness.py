@@ -1,31 +1,19 @@
 import numpy as np
 import pytest
-import torch
-from torch import nn
+from hyperplane import DATA, Linear, grey
 
-from jembench.data.pixels import to_float
 from jembench.errors import SpecError
-from jembench.interfaces import DataSpec
 from jembench.metrics import attack_factories, attacked
 from jembench.metrics.attacked import choose
 from jembench.metrics.budgets import BUDGETS
 
-DATA = DataSpec(name="toy", shape=(1, 4, 4), num_classes=2)
-WEIGHT = torch.randn(2, 16, generator=torch.Generator().manual_seed(0))
 FACTORIES = [attack_factories.boundary, attack_factories.pointwise]
-
-
-class Linear(nn.Module):
-    def logits(self, x):
-        return x.flatten(1) @ WEIGHT.T
 
 
 @pytest.fixture
 def evaluation(fake):
     """60 grey images, of which every tenth has the wrong label."""
-    images = torch.randint(100, 156, (60, 1, 4, 4), dtype=torch.uint8, generator=torch.Generator().manual_seed(5))
-    labels = Linear().logits(to_float(images, (-1.0, 1.0))).argmax(dim=1)
-    labels[::10] = 1 - labels[::10]
+    images, labels = grey(60, 100, 156)
     return fake.Evaluation(sets={"test": images}, labels=labels, model=Linear(), data=DATA)
 
 
@@ -35,12 +23,11 @@ def test_distances_in_both_norms_and_never_below_the_exact_ones(evaluation, make
     name = found.protocol.partition(":")[0]
     assert {f"{name}-l2", f"{name}-linf", f"{name}-l2@128/255"} <= found.values.keys()
     chosen = choose(evaluation, 40)
-    margin = (to_float(chosen.images, (-1.0, 1.0)).flatten(1).double() @ (WEIGHT[1] - WEIGHT[0]).double()).abs()
-    slope = 2 * (WEIGHT[1] - WEIGHT[0]).double()
     arrays = found.arrays
     right = arrays["distance-l2"] > 0
-    assert (arrays["distance-l2"] >= (margin / slope.norm()).numpy() * (1 - 1e-5))[right].all()
-    assert (arrays["distance-linf"] >= (margin / slope.abs().sum()).numpy() * (1 - 1e-5))[right].all()
+    for norm in ("l2", "linf"):
+        exact = evaluation.model.exact(chosen.images / 255, norm).numpy()
+        assert (arrays[f"distance-{norm}"] >= exact * (1 - 1e-5))[right].all()
     assert found.values[f"{name}-l2"].value == pytest.approx(255 * np.median(arrays["distance-l2"]))
     assert found.details["misclassified"] == (~right).sum() > 0
     assert found.details["without-start"] == 0

@@ -1,28 +1,15 @@
 import numpy as np
 import pytest
-import torch
-from torch import nn
+from hyperplane import DATA, Linear, grey
 
-from jembench.data.pixels import to_float
 from jembench.errors import SpecError
-from jembench.interfaces import DataSpec
 from jembench.metrics import attack_factories
 from jembench.metrics.attacked import choose
-
-DATA = DataSpec(name="toy", shape=(1, 4, 4), num_classes=2)
-WEIGHT = torch.randn(2, 16, generator=torch.Generator().manual_seed(0))
-
-
-class Linear(nn.Module):
-    def logits(self, x):
-        return x.flatten(1) @ WEIGHT.T
 
 
 @pytest.fixture
 def evaluation(fake):
-    images = torch.randint(110, 146, (60, 1, 4, 4), dtype=torch.uint8, generator=torch.Generator().manual_seed(5))
-    labels = Linear().logits(to_float(images, (-1.0, 1.0))).argmax(dim=1)
-    labels[::10] = 1 - labels[::10]
+    images, labels = grey(60, 110, 146)
     return fake.Evaluation(sets={"test": images}, labels=labels, model=Linear(), data=DATA)
 
 
@@ -30,10 +17,8 @@ def test_the_worst_case_of_each_image(evaluation):
     metric = attack_factories.ensemble(eps="2/255", images=40, restarts=1, steps=10, queries=50)
     found = metric.compute(evaluation)
     chosen = choose(evaluation, 40)
-    logits = Linear().logits(to_float(chosen.images, (-1.0, 1.0)))
-    margin = (logits[:, 1] - logits[:, 0]).double().abs()
-    exact = (margin / (2 * (WEIGHT[1] - WEIGHT[0]).double()).abs().sum()).numpy()
-    right = (logits.argmax(dim=1) == chosen.labels).numpy()
+    exact = evaluation.model.exact(chosen.images / 255, "linf").numpy()
+    right = (evaluation.model.classes(chosen.images) == chosen.labels).numpy()
     standing = right & (exact > 2 / 255)
     assert 0.1 < standing.mean() < 0.8
     value = found.values["ensemble-linf@2/255"]

@@ -1,44 +1,19 @@
 import numpy as np
 import pytest
 import torch
-from torch import nn
+from hyperplane import DATA, Linear, grey
 
-from jembench.data.pixels import to_float
 from jembench.errors import NotApplicable, OutOfTime, SpecError
-from jembench.interfaces import Costly, DataSpec
+from jembench.interfaces import Costly
 from jembench.metrics import attack_factories, attacked
 from jembench.metrics.attacked import choose
 from jembench.stats import wilson
-
-DATA = DataSpec(name="toy", shape=(1, 4, 4), num_classes=2)
-WEIGHT = torch.randn(2, 16, generator=torch.Generator().manual_seed(0))
-
-
-class Linear(nn.Module):
-    """Two classes, divided by a hyperplane: each image's distance to it is known."""
-
-    def __init__(self):
-        super().__init__()
-        self.seen = 0
-
-    def logits(self, x):
-        self.seen += len(x)
-        return x.flatten(1) @ WEIGHT.T
-
-
-def exact(images, norm):
-    margin = (to_float(images, (-1.0, 1.0)).flatten(1).double() @ (WEIGHT[1] - WEIGHT[0]).double()).abs().numpy()
-    slope = 2 * (WEIGHT[1] - WEIGHT[0]).double()
-    return margin / float(slope.abs().sum() if norm == "linf" else slope.norm())
 
 
 @pytest.fixture
 def evaluation(fake):
     """130 grey images, which the model classifies rightly but for every tenth."""
-    generator = torch.Generator().manual_seed(5)
-    images = torch.randint(110, 146, (130, 1, 4, 4), dtype=torch.uint8, generator=generator)
-    labels = Linear().logits(to_float(images, (-1.0, 1.0))).argmax(dim=1)
-    labels[::10] = 1 - labels[::10]
+    images, labels = grey(130, 110, 146)
     return fake.Evaluation(sets={"test": images}, labels=labels, model=Linear(), data=DATA)
 
 
@@ -46,8 +21,8 @@ def evaluation(fake):
 def test_median_and_curve_are_those_of_the_exact_distances(evaluation, norm):
     found = attack_factories.pgd(norm=norm, images=120, restarts=2).compute(evaluation)
     chosen = choose(evaluation, 120)
-    right = evaluation.model.logits(to_float(chosen.images, (-1.0, 1.0))).argmax(dim=1) == chosen.labels
-    distances = np.where(right.numpy(), exact(chosen.images, norm), 0.0)
+    right = evaluation.model.classes(chosen.images) == chosen.labels
+    distances = np.where(right, evaluation.model.exact(chosen.images / 255, norm), 0.0)
     median = found.values[f"pgd-{norm}"]
     assert median.value == pytest.approx(255 * np.median(distances), rel=0.011)
     assert (median.unit, median.n, median.better) == ("1/255", 120, "higher")
@@ -91,8 +66,8 @@ def test_misclassified_images_count_as_broken_and_are_told(evaluation):
 def test_an_eps_of_its_own(evaluation):
     found = attack_factories.pgd(images=130, restarts=2, eps="8/255").compute(evaluation)
     chosen = choose(evaluation, 130)
-    right = evaluation.model.logits(to_float(chosen.images, (-1.0, 1.0))).argmax(dim=1) == chosen.labels
-    standing = (right.numpy() & (exact(chosen.images, "linf") > 8 / 255)).mean()
+    right = evaluation.model.classes(chosen.images) == chosen.labels
+    standing = float((right & (evaluation.model.exact(chosen.images / 255, "linf") > 8 / 255)).double().mean())
     assert set(found.values) == {"pgd-linf@8/255"}
     assert found.values["pgd-linf@8/255"].value == pytest.approx(100 * standing)
     assert 0 < standing < 0.9
