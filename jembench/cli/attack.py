@@ -24,7 +24,7 @@ from jembench.store import Store
 from jembench.suite import Plan, Suite
 
 ATTACKS = ("pgd", "boundary", "pointwise", "transfer", "distal", "ensemble", "gradient-checks")
-"""Those of core; a plugin's metric that says what it costs (`jembench.interfaces.Costly`) is one as well."""
+"""Those of core; a plugin's attack is a metric that goes by its own name here."""
 
 EXAMPLES = options.examples(
     "jembench attack pgd --norm l2 --refine 10",
