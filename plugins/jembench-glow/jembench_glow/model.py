@@ -1,0 +1,137 @@
+"""Glow as a density, a generator and, with classes, a classifier.
+
+    log p(x|y) = log p(z|y) + log |det dz/dx|,   log p(x) = logsumexp_y log p(x|y) - log K,
+    p(y|x) = softmax_y log p(x|y): Bayes' rule under a uniform prior over the classes.
+
+The flow's density is over all of R^D: what mass it has outside of the bounds is lost to the images within them.
+
+Legend: B batch, N samples, C channels, H height, W width, K classes (1 in the plain model).
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from jaxtyping import Float, Int
+from normflows import MultiscaleFlow  # type: ignore[import-untyped]
+from torch import Generator, Tensor, nn
+
+from jembench import seeds
+from jembench.errors import Diverged, SpecError
+from jembench.interfaces import Batch, Chains, DataSpec, Loss, Negatives
+from jembench_glow import units
+from jembench_glow.network import fitting_actnorms
+
+_SAMPLES_A_PASS = 100
+
+
+class Glow(nn.Module):
+    """Exact log p(x), trained by maximum likelihood on dequantised images.
+
+    The first training batch of all sets the actnorms; until then the density is that of an untrained flow, which no
+    evaluation changes. ``batches_seen`` is part of the state, so that a loaded model is never set anew, and its noise
+    goes on where it was.
+
+    Args:
+        data: what the images are.
+        flow: see :func:`~jembench_glow.network.multiscale_flow`.
+    """
+
+    chains: Chains = "none"
+    batches_seen: Tensor
+
+    def __init__(self, data: DataSpec, flow: MultiscaleFlow) -> None:
+        super().__init__()
+        self.data = data
+        self.flow = flow
+        self.register_buffer("batches_seen", torch.tensor(0))
+
+    def log_prob(self, x: Float[Tensor, "B C H W"], y: Int[Tensor, " B"] | None = None) -> Float[Tensor, " B"]:
+        """log p(x) in nats.
+
+        Raises:
+            SpecError: for labels, which a density without classes does not know.
+        """
+        self._refuse(y)
+        return self._log_prob_by_component(x).squeeze(1)
+
+    def sample(self, n: int, y: Int[Tensor, " N"] | None = None, *, generator: Generator) -> Float[Tensor, "N C H W"]:
+        """n draws, clamped to the bounds, on the generator's device.
+
+        Raises:
+            SpecError: for labels.
+            Diverged: if one is not finite.
+        """
+        self._refuse(y)
+        return self._draw(torch.zeros(n, dtype=torch.int64, device=generator.device), generator)
+
+    def training_loss(self, batch: Batch, negatives: Negatives | None) -> Loss:
+        """mean -log p(x) of dequantised images, in nats per image; ``bits_per_dim`` is the same in other units."""
+        return self._negative_log_likelihood(batch.x, None)
+
+    def _negative_log_likelihood(self, x: Tensor, y: Tensor | None) -> Loss:
+        generator = seeds.generator(int(self.batches_seen), "glow/dequantisation", x.device)
+        x = units.dequantised(x, self.data.bounds, generator)
+        if not self.batches_seen:
+            with torch.no_grad(), fitting_actnorms(self.flow):
+                self._log_prob_by_component(x)
+        self.batches_seen += 1
+        log_prob = self.log_prob(x, y)
+        parts = {"nll": -log_prob.mean(), "bits_per_dim": units.bits_per_dim(log_prob, self.data).mean()}
+        return Loss(parts["nll"], {name: part.detach() for name, part in parts.items()})
+
+    def _log_prob_by_component(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B K"]:
+        """log p(x|k) of every component of the prior, from one pass through the flow."""
+        # In less than float32 the flow is not invertible, and its determinant not that of what was computed.
+        with torch.autocast(x.device.type, enabled=False):
+            latents, log_det = self.flow.inverse_and_log_det(units.to_unit(x, self.data.bounds))
+            priors = sum(prior.log_prob(z) for prior, z in zip(self.flow.q0, latents, strict=True))
+        log_prob: Tensor = priors + (log_det + units.log_det_to_unit(self.data))[:, None]
+        return log_prob
+
+    def _draw(self, k: Int[Tensor, " N"], generator: Generator) -> Float[Tensor, "N C H W"]:
+        # All latents come first: then no image depends on how many go through the flow at a time.
+        latents = [torch.split(prior.sample(k, generator), _SAMPLES_A_PASS) for prior in self.flow.q0]
+        passes = [self.flow.forward_and_log_det(list(z))[0] for z in zip(*latents, strict=True)]
+        x = units.from_unit(torch.cat(passes), self.data.bounds)
+        bad = int((~x.isfinite()).flatten(1).any(dim=1).sum())
+        if bad:
+            raise Diverged(
+                f"{bad} of {len(x)} samples of glow are not finite: the model has diverged. Train it again with "
+                "another seed or a lower learning rate."
+            )
+        return x.clamp(*self.data.bounds)
+
+    def _refuse(self, y: Tensor | None) -> None:
+        if y is not None:
+            raise SpecError("This glow has no classes. Train the class-conditional one: glow:conditional=true.")
+
+
+class ConditionalGlow(Glow):
+    """Exact log p(x|y) by a prior for each class, trained by maximum likelihood on labelled, dequantised images."""
+
+    def log_prob(self, x: Float[Tensor, "B C H W"], y: Int[Tensor, " B"] | None = None) -> Float[Tensor, " B"]:
+        """log p(x|y) if labels are given, else log p(x); nats."""
+        by_class = self.logits(x)
+        if y is None:
+            return by_class.logsumexp(dim=1) - math.log(self.data.num_classes)
+        return by_class.gather(1, y[:, None]).squeeze(1)
+
+    def logits(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B K"]:
+        """log p(x|y) of every class, in nats: their softmax is p(y|x)."""
+        return self._log_prob_by_component(x)
+
+    def sample(self, n: int, y: Int[Tensor, " N"] | None = None, *, generator: Generator) -> Float[Tensor, "N C H W"]:
+        """n draws, of the classes y or of uniformly random ones, clamped to the bounds, on the generator's device.
+
+        Raises:
+            Diverged: if one is not finite.
+        """
+        if y is None:
+            y = torch.randint(self.data.num_classes, (n,), generator=generator, device=generator.device)
+        return self._draw(y, generator)
+
+    def training_loss(self, batch: Batch, negatives: Negatives | None) -> Loss:
+        """mean -log p(x|y) of dequantised images, in nats per image; ``bits_per_dim`` is the same in other units."""
+        return self._negative_log_likelihood(batch.x_labelled, batch.y_labelled)

@@ -1,0 +1,109 @@
+"""The flow: steps of actnorm, invertible 1x1 convolution and affine coupling, on several scales.
+
+normflows has the pieces, whose ``inverse`` leads from images to latents and whose ``forward`` leads back.
+
+Legend: B batch, C channels, H height, W width.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from jaxtyping import Float
+from normflows import MultiscaleFlow  # type: ignore[import-untyped]
+from normflows.flows import (  # type: ignore[import-untyped]
+    AffineConstFlow,
+    AffineCouplingBlock,
+    Invertible1x1Conv,
+    Merge,
+    Squeeze,
+)
+from normflows.nets import ConvNet2d  # type: ignore[import-untyped]
+from torch import Tensor, distributed, nn
+
+from jembench_glow.prior import Prior
+
+_CONSTANT = 1e-6
+"""Added to a standard deviation, so that a channel without any keeps a finite scale."""
+
+
+class ActNorm(AffineConstFlow):  # type: ignore[misc]
+    """A scale and a shift of each channel, set to normalise one batch if, and only if, it is told to.
+
+    That of normflows sets them by the first batch of any kind, in evaluation too.
+    """
+
+    fitting = False
+
+    def __init__(self, channels: int) -> None:
+        super().__init__((channels, 1, 1))
+
+    def inverse(self, z: Float[Tensor, "B C H W"]) -> tuple[Float[Tensor, "B C H W"], Tensor]:
+        """From images to latents: (z - t) exp(-s), and the logarithm of its Jacobian determinant."""
+        if self.fitting:
+            self._fit(z.detach())
+        normalised: tuple[Tensor, Tensor] = super().inverse(z)
+        return normalised
+
+    @torch.no_grad()
+    def _fit(self, z: Float[Tensor, "B C H W"]) -> None:
+        std, mean = torch.std_mean(z, dim=(0, 2, 3), keepdim=True, correction=0)
+        statistics = torch.stack([torch.log(std + _CONSTANT), mean])
+        if distributed.is_available() and distributed.is_initialized():
+            distributed.broadcast(statistics, src=0)  # or each process would train a model of its own
+        self.s.copy_(statistics[0])
+        self.t.copy_(statistics[1])
+
+
+@contextmanager
+def fitting_actnorms(flow: nn.Module) -> Iterator[None]:
+    """What passes through the flow meanwhile sets its actnorms, one after the other."""
+    layers = [module for module in flow.modules() if isinstance(module, ActNorm)]
+    for layer in layers:
+        layer.fitting = True
+    try:
+        yield
+    finally:
+        for layer in layers:
+            layer.fitting = False
+
+
+def multiscale_flow(
+    shape: tuple[int, int, int], *, levels: int, steps: int, hidden: int, components: int
+) -> MultiscaleFlow:
+    """The flow over images of that shape, with a prior of so many components at each level.
+
+    Each level trades height and width for channels, and all but the last hand half of their channels to the prior.
+
+    Args:
+        shape: (C, H, W); 2^levels divides H and W.
+        levels: scales.
+        steps: steps of flow at each.
+        hidden: channels within the network of a coupling.
+        components: classes, or 1.
+    """
+    channels, height, width = shape
+    flows: list[list[nn.Module]] = []
+    priors: list[Prior] = []
+    for level in range(1, levels + 1):
+        channels, height, width = 4 * channels, height // 2, width // 2
+        pieces = [piece for _ in range(steps) for piece in _step(channels, hidden)]
+        flows.append([*pieces, Squeeze()])
+        channels = channels if level == levels else channels // 2
+        priors.append(Prior((channels, height, width), components))
+    merges = [Merge() for _ in range(levels - 1)]
+    return MultiscaleFlow(priors[::-1], flows[::-1], merges)
+
+
+def _step(channels: int, hidden: int) -> list[nn.Module]:
+    """One step of flow, in the order from latents to images. The coupling is the identity but for a scale at first."""
+    network = ConvNet2d((channels // 2, hidden, hidden, channels), (3, 1, 3), init_zeros=True)
+    coupling = AffineCouplingBlock(network, scale_map="sigmoid")
+    with warnings.catch_warnings():
+        # normflows 1.7.3 factors its random rotation by a function that PyTorch has renamed.
+        warnings.filterwarnings("ignore", message="torch.lu is deprecated")
+        rotation = Invertible1x1Conv(channels, use_lu=True)
+    return [coupling, rotation, ActNorm(channels)]

@@ -1,0 +1,1 @@
+"""The recipes that Glow is trained with: TOML files in ``recipes``."""

@@ -1,0 +1,277 @@
+"""Glow: an invertible flow, a density that integrates to 1, Bayes' rule, and a state that is all there is."""
+
+import math
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from normflows.flows import Squeeze
+from torch import Generator
+
+from jembench import seeds
+from jembench.errors import Diverged, SpecError
+from jembench.evaluate import FitEvaluation, capabilities
+from jembench.features import FeatureBank
+from jembench.interfaces import Batch, DataSpec, Split
+from jembench.metrics.ood import OutOfDistribution
+from jembench.training.checkpoint import load_weights, read, write
+from jembench_glow import glow, units
+from jembench_glow.network import ActNorm
+
+DATA = DataSpec(name="toy", shape=(1, 4, 4), num_classes=3)
+CPU = torch.device("cpu")
+
+
+def make(data=DATA, *, wild=0.1, **options):
+    """A small model, every parameter of which is away from where it begins."""
+    with seeds.initialising(0):
+        model = glow(data, **{"levels": 2, "steps": 2, "hidden": 4, **options}).eval()
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.add_(wild * torch.randn(parameter.shape))
+    return model
+
+
+def draw(n=6, data=DATA, dtype=torch.float32):
+    low, high = data.bounds
+    return torch.rand(n, *data.shape, generator=Generator().manual_seed(1), dtype=dtype) * (high - low) + low
+
+
+def batch(n=6):
+    return Batch(draw(n), draw(n), torch.arange(n) % DATA.num_classes)
+
+
+def actnorms(model):
+    return [layer for layer in model.modules() if isinstance(layer, ActNorm)]
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-4), (torch.float64, 1e-9)])
+@torch.no_grad()
+def test_forward_undoes_inverse(dtype, tolerance):
+    flow, x = make().to(dtype).flow, draw(dtype=dtype)
+    latents, log_det = flow.inverse_and_log_det(x)
+    back, back_log_det = flow.forward_and_log_det(latents)
+    assert back.dtype == dtype
+    assert (back - x).abs().max() < tolerance
+    assert (log_det + back_log_det).abs().max() < tolerance
+
+
+def test_log_det_is_that_of_the_jacobian():
+    flow, x = make().double().flow, draw(2, dtype=torch.float64)
+
+    def latents(image):
+        return torch.cat([z.flatten() for z in flow.inverse_and_log_det(image[None])[0]])
+
+    for image, log_det in zip(x, flow.inverse_and_log_det(x)[1], strict=True):
+        jacobian = torch.autograd.functional.jacobian(latents, image).reshape(16, 16)
+        torch.testing.assert_close(torch.linalg.slogdet(jacobian).logabsdet, log_det.detach(), rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("conditional", [True, False])
+@torch.no_grad()
+def test_density_integrates_to_one(conditional):
+    data = DataSpec(name="four pixels", shape=(1, 2, 2), num_classes=2, bounds=(0.0, 1.0))
+    model = make(data, levels=1, conditional=conditional, wild=0.05).double()
+    proposal = torch.distributions.Normal(torch.tensor(0.5, dtype=torch.float64), 2.0)
+    x = 0.5 + 2.0 * torch.randn(50_000, 1, 2, 2, generator=Generator().manual_seed(0), dtype=torch.float64)
+    weights = (model.log_prob(x) - proposal.log_prob(x).flatten(1).sum(1)).exp()
+    error = weights.std() / math.sqrt(len(weights))
+    assert error < 0.02
+    assert abs(weights.mean() - 1) < 4 * error
+
+
+@torch.no_grad()
+def test_density_changes_with_the_units_of_x():
+    wide, narrow = DATA, DataSpec(name="toy", shape=(1, 4, 4), num_classes=3, bounds=(0.0, 1.0))
+    x = draw(dtype=torch.float64)
+    gain = make(narrow).double().log_prob((x + 1) / 2) - make(wide).double().log_prob(x)
+    torch.testing.assert_close(gain, torch.full_like(gain, 16 * math.log(2)))
+
+
+@torch.no_grad()
+def test_bayes_rule_from_one_evaluation_for_each_class():
+    model, x = make().double(), draw(dtype=torch.float64)
+    each = torch.stack([model.log_prob(x, torch.full((6,), k)) for k in range(3)], dim=1)
+    density = each.exp()
+    assert (each[:, 0] - each[:, 1]).abs().min() > 1e-3
+    torch.testing.assert_close(model.log_prob(x).exp(), density.mean(dim=1))
+    torch.testing.assert_close(model.logits(x).softmax(1), density / density.sum(1, keepdim=True))
+
+
+def test_uniform_density_has_eight_bits():
+    data = DataSpec(name="colour", shape=(3, 2, 2), num_classes=0, bounds=(-1.0, 1.0))
+    side = 2 * 256 / 255
+    uniform = torch.tensor([-12 * math.log(side)])
+    torch.testing.assert_close(units.bits_per_dim(uniform, data), torch.tensor([8.0]))
+    half_of_it = uniform + 12 * math.log(2)  # uniform on half a side of the cube
+    torch.testing.assert_close(units.bits_per_dim(half_of_it, data), torch.tensor([7.0]))
+
+
+def test_cells_of_all_levels_fill_the_unit_cube():
+    levels = torch.arange(256.0) / 255 * 2 - 1
+    v = units.to_unit(levels, (-1.0, 1.0))
+    torch.testing.assert_close(v, (torch.arange(256.0) + 0.5) / 256 - 0.5)
+    torch.testing.assert_close(units.from_unit(v, (-1.0, 1.0)), levels)
+    moved = units.dequantised(levels.expand(50, 256), (-1.0, 1.0), Generator().manual_seed(0))
+    assert ((moved - levels).abs() <= 1 / 255 + 1e-6).all()
+    assert moved.std(dim=0).mean() == pytest.approx(2 / 255 / math.sqrt(12), rel=0.02)
+
+
+def test_first_training_batch_sets_actnorms_and_no_other_does(tmp_path):
+    model = make()
+    before = [layer.t.clone() for layer in actnorms(model)]
+    model.log_prob(draw())
+    assert all(map(torch.equal, before, (layer.t for layer in actnorms(model))))
+
+    first = model.train().training_loss(batch(64), None)
+    z, _ = Squeeze().inverse(units.to_unit(draw(64), DATA.bounds))
+    normalised, _ = model.flow.flows[-1][-2].inverse(z)
+    assert normalised.mean(dim=(0, 2, 3)).abs().max() < 0.01
+    assert (normalised.std(dim=(0, 2, 3)) - 1).abs().max() < 0.02
+    assert first.total.isfinite()
+
+    write(tmp_path / "state", dict(model.state_dict()))
+    loaded = make(wild=0.3)
+    load_weights(loaded, read(tmp_path / "state"))
+    expected = [(layer.s.clone(), layer.t.clone()) for layer in actnorms(model)]
+    second = loaded.train().training_loss(batch(), None)
+    for layer, (s, t) in zip(actnorms(loaded), expected, strict=True):
+        assert torch.equal(layer.s, s)
+        assert torch.equal(layer.t, t)
+    assert torch.equal(second.total, model.training_loss(batch(), None).total)  # its noise goes on too
+
+
+def test_loss_is_the_mean_negative_log_likelihood_and_trains_every_parameter():
+    model = make()
+    model.training_loss(batch(), None)
+    loss = model.training_loss(batch(), None)
+    with torch.no_grad():
+        noise = seeds.generator(1, "glow/dequantisation")
+        log_prob = model.log_prob(units.dequantised(draw(), DATA.bounds, noise), batch().y_labelled)
+    torch.testing.assert_close(loss.total, -log_prob.mean())
+    torch.testing.assert_close(loss.parts["bits_per_dim"], units.bits_per_dim(log_prob, DATA).mean())
+    assert loss.energies is None
+    loss.total.backward()
+    assert all(parameter.grad is not None for parameter in model.parameters())
+
+
+@torch.no_grad()
+def test_samples_follow_the_generator_alone():
+    model, y = make(), torch.tensor([2, 0, 1])
+    state = torch.get_rng_state()
+    first, again = (model.sample(3, y, generator=Generator().manual_seed(5)) for _ in range(2))
+    other = model.sample(3, y, generator=Generator().manual_seed(6))
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)
+    assert torch.equal(torch.get_rng_state(), state)
+    many = model.sample(130, generator=Generator().manual_seed(0))
+    assert many.shape == (130, 1, 4, 4)
+    assert many.min() >= -1
+    assert many.max() <= 1
+
+
+@torch.no_grad()
+def test_samples_of_a_class_are_likelier_in_it():
+    model = make(wild=0.0)
+    for prior in model.flow.q0:
+        prior.mean[:] = torch.tensor([-0.3, 0.0, 0.3]).view(3, 1, 1, 1)
+        prior.log_scale.fill_(-3.0)
+    y = torch.arange(3).repeat(20)
+    x = model.flow.forward_and_log_det([p.sample(y, Generator().manual_seed(0)) for p in model.flow.q0])[0]
+    assert torch.equal(model.logits(units.from_unit(x, DATA.bounds)).argmax(1), y)
+
+
+@torch.no_grad()
+def test_rows_of_a_batch_do_not_depend_on_each_other():
+    model = make()
+    whole = model.logits(draw())
+    torch.testing.assert_close(whole[2:3], model.logits(draw()[2:3]), atol=1e-4, rtol=0)
+    torch.testing.assert_close(whole.flip(0), model.logits(draw().flip(0)), atol=1e-4, rtol=0)
+
+
+@torch.no_grad()
+def test_density_is_computed_in_float32_under_autocast():
+    model = make()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        under = model.log_prob(draw())
+    assert torch.equal(under, model.log_prob(draw()))
+
+
+class Noise:
+    """A dataset and a set of outliers in one: images of random pixels."""
+
+    spec = DATA
+
+    def split(self, name):
+        images = torch.randint(256, (5, *DATA.shape), dtype=torch.uint8, generator=Generator().manual_seed(len(name)))
+        return Split(images, torch.zeros(5, dtype=torch.int64))
+
+
+def evaluation_of(model):
+    bank = FeatureBank(Noise(), Path(), CPU)
+    return FitEvaluation(
+        model=model,
+        sampler=None,
+        data=DATA,
+        dataset=Noise(),
+        device=CPU,
+        seed=0,
+        limit=None,
+        iteration_seconds=[],
+        bank=bank,
+    )
+
+
+def test_a_gradient_that_overflows_is_reported_and_not_ranked():
+    model = make()
+    with torch.no_grad():
+        model.flow.q0[0].log_scale.fill_(-30.0)  # dE/dx is about exp(60), whose square is beyond float32
+    assert model.log_prob(draw()).isfinite().all()
+    with pytest.raises(Diverged, match="grad-norm of 5 of 5 images of test is not finite"):
+        OutOfDistribution(set="train", score="grad-norm").compute(evaluation_of(model))
+
+
+def test_samples_that_are_not_finite_are_reported():
+    model = make()
+    with torch.no_grad():
+        model.flow.q0[0].log_scale.fill_(200.0)
+        with pytest.raises(Diverged, match="4 of 4 samples of glow are not finite"):
+            model.sample(4, generator=Generator().manual_seed(0))
+
+
+def test_what_the_models_are():
+    conditional, plain = make(), make(conditional=False)
+    assert capabilities(conditional) == {"logits", "energy", "log_prob", "samples"}
+    assert capabilities(plain) == {"energy", "log_prob", "samples"}
+    assert conditional.chains == plain.chains == "none"
+    assert plain.sample(2, generator=Generator().manual_seed(0)).shape == (2, 1, 4, 4)
+    assert plain.training_loss(batch(), None).total.isfinite()
+    with pytest.raises(SpecError, match="glow:conditional=true"):
+        plain.log_prob(draw(), batch().y_labelled)
+
+
+@pytest.mark.parametrize(
+    ("shape", "options", "message"),
+    [
+        ((1, 8, 8), {"levels": 4}, r"8x8 images of toy can be halved 3 times. Write glow:levels=3 or fewer"),
+        ((1, 28, 28), {}, "Write glow:levels=2 or fewer"),
+        ((1, 6, 8), {}, r"Write glow:levels=1\."),
+        ((1, 7, 8), {"levels": 1}, "even number of pixels"),
+        ((1, 8, 8), {"steps": 0}, "steps of glow is 0; it must be at least 1"),
+    ],
+)
+def test_options_that_do_not_fit_say_what_would(shape, options, message):
+    with pytest.raises(SpecError, match=message):
+        glow(DataSpec(name="toy", shape=shape, num_classes=3), **options)
+
+
+def test_classes_need_labels():
+    with pytest.raises(SpecError, match="glow:conditional=false"):
+        glow(DataSpec(name="toy", shape=(1, 8, 8), num_classes=0))
+
+
+def test_importing_the_package_imports_no_torch():
+    code = "import sys, jembench_glow; sys.exit('torch' in sys.modules or 'numpy' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

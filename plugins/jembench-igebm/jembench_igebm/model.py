@@ -1,0 +1,99 @@
+"""IGEBM as jembench models: the energy of an image, or of an image and a class.
+
+Legend: B batch, K classes, C channels, H height, W width.
+"""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from jembench.energies import marginal_energy
+from jembench.errors import SpecError
+from jembench.interfaces import Batch, Chains, Energies, Loss, Negatives
+from jembench_igebm.network import EnergyNet
+
+
+def contrastive_loss(energies: Energies, l2: float, prefix: str = "") -> Loss:
+    """mean E+ - mean E- + l2 (mean E+^2 + mean E-^2), E+ of data and E- of samples (Du & Mordatch, 2019, section 3.3).
+
+    The parts are ``energy_data``, ``energy_samples``, each behind the prefix, and ``l2``, unweighted.
+    """
+    data, samples = energies.data.mean(), energies.samples.mean()
+    squares = energies.data.square().mean() + energies.samples.square().mean()
+    parts = {f"{prefix}energy_data": data, f"{prefix}energy_samples": samples, "l2": squares}
+    return Loss(data - samples + l2 * squares, {name: part.detach() for name, part in parts.items()}, energies)
+
+
+class IGEBM(nn.Module):
+    """E(x) alone: no classes, no p(y|x).
+
+    Args:
+        net: an unconditional network.
+        l2: the weight of the squared energies in the loss.
+    """
+
+    chains: Chains = "marginal"
+
+    def __init__(self, net: EnergyNet, *, l2: float) -> None:
+        super().__init__()
+        self.net = net
+        self.l2 = l2
+
+    def energy(self, x: Float[Tensor, "B C H W"], y: Int[Tensor, " B"] | None = None) -> Float[Tensor, " B"]:
+        """E(x).
+
+        Raises:
+            SpecError: for E(x, y), which it does not have.
+        """
+        if y is not None:
+            raise SpecError(
+                "igebm:conditional=false has E(x) and no E(x, y), so its chains cannot belong to classes. Leave out "
+                "chains.conditional and the source of samples by class, or take igebm, which is conditional."
+            )
+        energy: Tensor = self.net(x)
+        return energy
+
+    def training_loss(self, batch: Batch, negatives: Negatives | None) -> Loss:
+        """:func:`contrastive_loss` of E(x), data and samples in one pass."""
+        assert negatives is not None
+        energies = self.energy(torch.cat([batch.x, negatives.x]))
+        split = torch.split(energies, [len(batch.x), len(negatives.x)])
+        return contrastive_loss(Energies(*split), self.l2)
+
+
+class ConditionalIGEBM(nn.Module):
+    """E(x, y), trained on p(x|y) alone; p(y|x) is proportional to exp(-E(x, y)), from K energies.
+
+    Args:
+        net: a conditional network.
+        l2: the weight of the squared energies in the loss.
+    """
+
+    chains: Chains = "conditional"
+
+    def __init__(self, net: EnergyNet, *, l2: float) -> None:
+        super().__init__()
+        self.net = net
+        self.l2 = l2
+
+    def logits(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B K"]:
+        """-E(x, y) for all y, in one pass of K times the images."""
+        return -self.net.every_class(x)
+
+    def energy(self, x: Float[Tensor, "B C H W"], y: Int[Tensor, " B"] | None = None) -> Float[Tensor, " B"]:
+        """E(x, y) if labels are given, else E(x) = -logsumexp_y -E(x, y), which takes K energies."""
+        if y is None:
+            return marginal_energy(self.logits(x))
+        energy: Tensor = self.net(x, y)
+        return energy
+
+    def training_loss(self, batch: Batch, negatives: Negatives | None) -> Loss:
+        """:func:`contrastive_loss` of E(x, y), labelled data and samples of the same classes in one pass."""
+        assert negatives is not None
+        assert negatives.y is not None
+        x = torch.cat([batch.x_labelled, negatives.x])
+        energies = self.energy(x, torch.cat([batch.y_labelled, negatives.y]))
+        split = torch.split(energies, [len(batch.x_labelled), len(negatives.x)])
+        return contrastive_loss(Energies(*split), self.l2, "joint_")

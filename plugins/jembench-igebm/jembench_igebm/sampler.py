@@ -1,0 +1,108 @@
+"""The chains of IGEBM: noise before the gradient, and one replay buffer for all classes.
+
+Legend: B chains, N slots, C channels, H height, W width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Generator, Tensor
+
+from jembench.data.pixels import Bounds
+from jembench.interfaces import ChainState, DataSpec, GradEnergy, StepInfo
+from jembench.sampling.pcd import PersistentChains
+from jembench.sampling.sgld import Langevin, langevin_step
+
+NO_CLASS = -1
+"""The label of a slot whose chain was on E(x)."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NoiseFirst(Langevin):
+    """z = x + noise N(0, I), then x' = clamp(z - step_size clamp(dE/dz, -clip, clip), low, high).
+
+    Du & Mordatch (2019), as their code has it: the energy and gradient of a step are those of z.
+    """
+
+    def step(self, state: ChainState, grad_energy: GradEnergy, generator: Generator) -> tuple[ChainState, StepInfo]:
+        """One step of every chain."""
+        x = state.x
+        noise = torch.randn(x.shape, generator=generator, device=x.device, dtype=x.dtype)
+        z = x.add(noise, alpha=self.noise)
+        energy, grad = grad_energy(z, state.y)
+        moved = langevin_step(
+            z, grad, step_size=self.step_size, noise=0.0, generator=generator, clip=self.clip, bounds=self.bounds
+        )
+        return state._replace(x=moved, steps=state.steps + 1), StepInfo(energy, grad)
+
+
+def from_unit(bounds: Bounds, *, steps: int, step_size: float, noise: float, clip: float) -> NoiseFirst:
+    """The update whose constants are for x in [0, 1], in the units of ``bounds``.
+
+    With u = (x - low) / s and s = high - low, dE/du = s dE/dx: a step of size a in u is one of size a s^2 in x, and a
+    gradient clipped at c in u is clipped at c / s in x.
+    """
+    span = bounds[1] - bounds[0]
+    return NoiseFirst(steps=steps, step_size=step_size * span**2, noise=noise * span, clip=clip / span, bounds=bounds)
+
+
+class WanderingChains(PersistentChains):
+    """Persistent chains that may go on in another class than they came from.
+
+    A chain on E(x, y) starts at any slot of the buffer, whichever class it was of, as in the code of Du & Mordatch
+    (2019): an image of one class is then a sample under another's label, and training tells the two apart. Each slot
+    remembers the last class of its chain.
+    """
+
+    def __init__(self, data: DataSpec, langevin: Langevin, *, buffer_size: int, reinit: float) -> None:
+        super().__init__(data, langevin, buffer_size=buffer_size, reinit=reinit)
+        self.labels = torch.full((buffer_size,), NO_CLASS)
+
+    def share(self, rank: int, size: int) -> None:
+        """Keep one of ``size`` equal parts of the buffer.
+
+        Raises:
+            SpecError: if the parts cannot be equal.
+        """
+        super().share(rank, size)
+        self.labels = self.labels[: self.buffer.size]
+
+    def whole(self, parts: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
+        """The state of the whole buffer, from those of its parts in the order of their ranks."""
+        return super().whole(parts) | {"labels": torch.cat([part["labels"] for part in parts])}
+
+    def init(self, n: int, y: Tensor | None = None, *, generator: Generator) -> ChainState:
+        """Draw n chains from the whole buffer, conditioned on y if given; restart some of them."""
+        if y is not None and not self.filled:  # noise is of any class
+            self.labels = torch.arange(self.buffer.size) % self.data.num_classes
+        return super().init(n, generator=generator)._replace(y=y)
+
+    def finish(self, state: ChainState) -> None:
+        """Write the chains and their classes back into their slots."""
+        super().finish(state)
+        assert state.slots is not None
+        self.labels = self.labels.to(state.slots.device)
+        self.labels[state.slots] = NO_CLASS if state.y is None else state.y
+
+    def kept(self) -> ChainState | None:
+        """A copy of all chains in the buffer, their ages and last classes, by slot; None before the first."""
+        kept = super().kept()
+        if kept is None or bool((self.labels == NO_CLASS).any()):
+            return kept
+        return kept._replace(y=self.labels.to(kept.x.device, copy=True))
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """The buffer's, and the class of each slot."""
+        return super().state_dict() | {"labels": self.labels}
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """Take over a whole buffer, or of a whole one the part that is kept.
+
+        Raises:
+            CheckpointError: if it is not the state of such a sampler, or of another size or shape than this one's.
+        """
+        super().load_state_dict(state)
+        self.labels = state["labels"].chunk(self.buffer.shares)[self.rank].clone()

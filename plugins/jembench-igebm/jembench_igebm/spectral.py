@@ -1,0 +1,59 @@
+"""Convolutions whose kernels are normalised by their largest singular value.
+
+Legend: B batch, C in-channels, O out-channels, k kernel size, H height, W width.
+"""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+EPSILON = 1e-6
+"""A vector that is shorter is not made a unit vector: kernels begin at almost 0."""
+
+
+class SpectralConv2d(nn.Module):
+    """A convolution without bias by w / sigma, or by w / max(sigma, 1), zero-padded to keep the size.
+
+    sigma estimates the largest singular value of the kernel as a matrix (O, C k k) by one step of power iteration from
+    ``u`` (Miyato et al., 2018); it is not the norm of the convolution as a map of images, which can be up to k times as
+    large. In training mode the step is kept, so that the next one goes on from it.
+
+    Args:
+        channels_in: C.
+        channels_out: O.
+        at_most: w / sigma * min(sigma, 1) = w / max(sigma, 1) from a kernel of almost 0; otherwise w / sigma, from
+            standard normal weights.
+        size: k, odd.
+    """
+
+    u: Tensor
+
+    def __init__(self, channels_in: int, channels_out: int, *, at_most: bool = False, size: int = 3) -> None:
+        super().__init__()
+        self.at_most = at_most
+        self.padding = size // 2
+        self.weight = nn.Parameter(torch.empty(channels_out, channels_in, size, size))
+        nn.init.normal_(self.weight, std=1e-10 if at_most else 1.0)
+        self.register_buffer("u", F.normalize(torch.randn(channels_out), dim=0))
+
+    def forward(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B O H W"]:
+        """Convolve with the normalised kernel."""
+        return F.conv2d(x, self.kernel(), padding=self.padding)
+
+    def kernel(self) -> Float[Tensor, "O C k k"]:
+        """The normalised kernel, in the precision of the weights whatever autocast the caller is in."""
+        with torch.autocast(self.weight.device.type, enabled=False):
+            sigma = self._sigma()
+            return self.weight / (sigma.clamp(min=1.0) if self.at_most else sigma)
+
+    def _sigma(self) -> Float[Tensor, ""]:
+        matrix = self.weight.flatten(1)
+        with torch.no_grad():
+            v = F.normalize(matrix.T @ self.u, dim=0, eps=EPSILON)
+            u = F.normalize(matrix @ v, dim=0, eps=EPSILON)
+            if self.training:
+                self.u.copy_(u)
+        return u @ (matrix @ v)

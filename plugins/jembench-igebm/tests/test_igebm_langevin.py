@@ -1,0 +1,128 @@
+"""The chains: the update by hand in units of [0, 1], and one buffer for all classes."""
+
+import pytest
+import torch
+
+from jembench import registry
+from jembench.errors import SpecError
+from jembench.interfaces import ChainState, DataSpec, Sampler, Shared
+
+DATA = DataSpec(name="toy", shape=(1, 2, 3), num_classes=4)
+OTHER = DataSpec(name="toy", shape=(1, 2, 3), num_classes=4, bounds=(0.0, 255.0))
+
+
+def make(options="", data=DATA):
+    return registry.resolve("samplers", f"igebm-langevin{options and ':' + options}").make(data)
+
+
+def generator(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def zero(x, y):
+    return torch.zeros(len(x)), torch.zeros_like(x)
+
+
+@pytest.mark.parametrize("data", [DATA, OTHER], ids=["[-1, 1]", "[0, 255]"])
+def test_a_step_by_hand_in_units_of_0_to_1(data):
+    low, high = data.bounds
+    unit = torch.tensor([0.5, 0.5, 0.5, 0.5, 0.99, 0.01])
+    slope = torch.tensor([0.004, -0.004, 3.0, -3.0, -1.0, 1.0])  # dE/du, the same everywhere
+    noise = torch.randn(1, *data.shape, generator=generator()).flatten() * 0.005
+
+    seen = []
+
+    def grad_energy(x, y):
+        seen.append((x.flatten() - low) / (high - low))
+        return torch.zeros(1), (slope / (high - low)).view_as(x)
+
+    x = (low + (high - low) * unit).view(1, *data.shape)
+    state, info = make(data=data).step(ChainState(x), grad_energy, generator())
+    found = (state.x.flatten() - low) / (high - low)
+    expected = unit + noise - torch.tensor([0.04, -0.04, 0.1, -0.1, -0.1, 0.1])
+    torch.testing.assert_close(found, expected.clamp(0, 1), rtol=0, atol=1e-5)
+    torch.testing.assert_close(seen[0], unit + noise, rtol=0, atol=1e-5)  # the gradient is that after the noise
+    assert found[4] == 1
+    assert found[5] == 0
+    assert state.steps == 1
+    torch.testing.assert_close(info.grad.flatten() * (high - low), slope)
+
+
+def test_the_published_constants():
+    sampler = make()
+    assert isinstance(sampler, Sampler)
+    assert isinstance(sampler, Shared)
+    langevin = sampler.langevin
+    assert (langevin.steps, langevin.step_size, langevin.noise, langevin.clip) == (60, 40, 0.01, 0.005)
+    assert langevin.bounds == DATA.bounds
+    assert (sampler.buffer.size, sampler.reinit) == (10_000, 0.05)
+
+
+def test_chains_go_on_in_other_classes_and_slots_remember_the_last():
+    sampler = make("buffer=8,reinit=0")
+    y = torch.full((8,), 2)
+    first = sampler.init(8, y, generator=generator())
+    assert torch.equal(first.y, y)
+    assert sorted(first.slots.tolist()) == list(range(8))  # of all classes
+    sampler.finish(first._replace(x=torch.full_like(first.x, 0.25), steps=3))
+    second = sampler.init(4, torch.tensor([0, 1, 2, 3]), generator=generator(1))
+    assert (second.x == 0.25).all()
+    sampler.finish(second)
+    kept = sampler.kept()
+    assert kept.y[second.slots].tolist() == [0, 1, 2, 3]
+    assert torch.bincount(kept.y, minlength=4).tolist() == [1, 1, 5, 1]
+    assert kept.ages.tolist() == [3] * 8
+
+
+def test_chains_without_classes_are_kept_without():
+    sampler = make("buffer=8")
+    assert sampler.kept() is None
+    sampler.finish(sampler.init(4, generator=generator()))
+    assert sampler.kept().y is None
+
+
+def test_a_loaded_sampler_goes_on_as_the_first_would_have():
+    def go(sampler, seed):
+        state = sampler.init(4, torch.tensor([3, 1, 0, 0]), generator=generator(seed))
+        state, _ = sampler.step(state, zero, generator(seed))
+        sampler.finish(state)
+        return sampler.kept()
+
+    first, second = make("buffer=8"), make("buffer=8")
+    go(first, 0)
+    second.load_state_dict({name: tensor.clone() for name, tensor in first.state_dict().items()})
+    for mine, its in zip(go(first, 1), go(second, 1), strict=True):
+        assert mine == its if isinstance(mine, int) else torch.equal(mine, its)
+
+
+def test_parts_of_several_processes_make_one_whole():
+    parts = [make("buffer=8") for _ in range(2)]
+    for rank, part in enumerate(parts):
+        part.share(rank, 2)
+        state = part.init(4, torch.full((4,), rank), generator=generator(rank))
+        part.finish(state)
+    whole = parts[0].whole([part.state_dict() for part in parts])
+    one = make("buffer=8")
+    one.load_state_dict(whole)
+    assert one.kept().y.tolist() == [0] * 4 + [1] * 4
+    again = make("buffer=8")
+    again.share(1, 2)
+    again.load_state_dict(whole)
+    assert torch.equal(again.kept().x, parts[1].kept().x)
+    assert again.kept().y.tolist() == [1] * 4
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ("steps=0", "steps of igebm-langevin is 0; it must be at least 1"),
+        ("buffer=0", "buffer of igebm-langevin is 0"),
+        ("step_size=0", "step_size of igebm-langevin is 0.0; it must be greater than 0"),
+        ("clip=-1", "clip of igebm-langevin is -1.0"),
+        ("noise=-1", "noise of igebm-langevin is -1.0; it must be at least 0"),
+        ("reinit=2", "a probability, from 0 to 1"),
+    ],
+)
+def test_options_that_cannot_be(options, said):
+    with pytest.raises(SpecError, match=said):
+        make(options)

@@ -1,0 +1,174 @@
+"""The two models: what they claim to be, how E(x, y) gives p(y|x), and what they are trained on."""
+
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from jembench import packages, registry, seeds
+from jembench.energies import grad_energy
+from jembench.errors import SpecError
+from jembench.evaluate import capabilities
+from jembench.interfaces import Batch, Classifier, DataSpec, Energies, Negatives, Trainable
+from jembench.training import recipe
+from jembench.training.loop import Trainer
+from jembench_igebm.model import contrastive_loss
+
+DATA = DataSpec(name="toy", shape=(3, 12, 10), num_classes=7)
+
+
+def make(spec="igebm:width=8", seed=0, data=DATA):
+    with seeds.initialising(seed):
+        model = registry.resolve("models", spec).make(data).eval()
+        for name, parameter in model.named_parameters():
+            if "bias_" in name or "gain_" in name or "conv_2" in name:  # what begins the same for every class
+                torch.nn.init.normal_(parameter)
+    return model
+
+
+def draw(n=4):
+    return torch.rand(n, *DATA.shape, generator=torch.Generator().manual_seed(0)) * 2 - 1
+
+
+LABELS = torch.tensor([0, 6, 3, 3])
+BATCH = Batch(draw(), draw().flip(0), LABELS)
+NEGATIVES = Negatives(-draw(), LABELS.flip(0))
+
+
+def test_what_the_conditional_model_is():
+    model = make()
+    assert isinstance(model, Trainable)
+    assert model.chains == "conditional"
+    assert capabilities(model) == {"logits", "energy", "samples"}
+    assert model.logits(draw()).shape == (4, 7)
+    assert model.energy(draw()).shape == (4,)
+
+
+def test_what_the_unconditional_model_is():
+    model = make("igebm:conditional=false,width=8")
+    assert isinstance(model, Trainable)
+    assert not isinstance(model, Classifier)
+    assert model.chains == "marginal"
+    assert capabilities(model) == {"energy", "samples"}
+    assert model.energy(draw()).shape == (4,)
+    with pytest.raises(SpecError, match=r"has E\(x\) and no E\(x, y\).* take igebm"):
+        model.energy(draw(), LABELS)
+
+
+@torch.no_grad()
+def test_logits_are_the_energies_of_all_classes_one_by_one():
+    model, x = make(), draw()
+    looped = torch.stack([-model.energy(x, torch.full((4,), label)) for label in range(7)], dim=1)
+    torch.testing.assert_close(model.logits(x), looped, rtol=1e-5, atol=1e-5)
+    assert looped.std(1).min() > 1e-3
+    torch.testing.assert_close(model.energy(x), -looped.exp().sum(1).log(), rtol=1e-5, atol=1e-5)
+
+
+@torch.no_grad()
+def test_rows_of_a_batch_do_not_depend_on_each_other():
+    model, x = make(), draw()
+    torch.testing.assert_close(model.logits(x)[2:3], model.logits(x[2:3]), rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(model.energy(x, LABELS)[1:], model.energy(x[1:], LABELS[1:]), rtol=1e-5, atol=1e-5)
+
+
+def test_evaluation_changes_nothing_and_repeats_itself():
+    model = make()
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    first, second = (grad_energy(model)(draw(), LABELS) for _ in range(2))
+    assert torch.equal(first[0], second[0])
+    assert torch.equal(first[1], second[1])
+    assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
+    assert torch.equal(make().energy(draw()), model.energy(draw()))
+    assert not torch.equal(make(seed=1).energy(draw()), model.energy(draw()))
+
+
+def test_gradients_are_those_of_finite_differences():
+    model = make(data=DataSpec(name="tiny", shape=(1, 4, 4), num_classes=7))
+    x = torch.rand(1, 1, 4, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    block = model.net.blocks["res_optim"].double()
+    maps = x.expand(1, 8, 4, 4).contiguous().requires_grad_()
+    assert torch.autograd.gradcheck(lambda maps: block(maps, LABELS[1:2]), maps)
+
+
+def test_loss_by_hand():
+    energies = Energies(torch.tensor([1.0, 3.0]), torch.tensor([-1.0, 2.0]))
+    loss = contrastive_loss(energies, 0.5, "joint_")
+    assert float(loss.total) == 2 - 0.5 + 0.5 * (5 + 2.5)
+    parts = {name: float(value) for name, value in loss.parts.items()}
+    assert parts == {"joint_energy_data": 2, "joint_energy_samples": 0.5, "l2": 7.5}
+    assert loss.energies is energies
+
+
+@torch.no_grad()
+def test_the_conditional_model_is_trained_on_labelled_data_and_samples_of_classes():
+    model = make("igebm:width=8,l2=0.5")
+    loss = model.training_loss(BATCH, NEGATIVES)
+    data, samples = model.energy(BATCH.x_labelled, LABELS), model.energy(NEGATIVES.x, NEGATIVES.y)
+    expected = data.mean() - samples.mean() + 0.5 * (data.square().mean() + samples.square().mean())
+    torch.testing.assert_close(loss.total, expected)
+    torch.testing.assert_close(loss.energies.data, data, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(loss.energies.samples, samples, rtol=1e-5, atol=1e-5)
+
+
+@torch.no_grad()
+def test_the_unconditional_model_is_trained_without_labels():
+    model = make("igebm:conditional=false,width=8")
+    loss = model.training_loss(Batch(BATCH.x, torch.full_like(BATCH.x, torch.nan), LABELS), NEGATIVES._replace(y=None))
+    data, samples = model.energy(BATCH.x), model.energy(NEGATIVES.x)
+    expected = data.mean() - samples.mean() + data.square().mean() + samples.square().mean()
+    torch.testing.assert_close(loss.total, expected)
+    assert set(loss.parts) == {"energy_data", "energy_samples", "l2"}
+
+
+@pytest.mark.parametrize("spec", ["igebm:width=8", "igebm:conditional=false,width=8"])
+def test_training_reaches_every_parameter(spec):
+    model = make(spec).train()
+    model.training_loss(
+        BATCH, NEGATIVES if model.chains == "conditional" else NEGATIVES._replace(y=None)
+    ).total.backward()
+    unmoved = [name for name, p in model.named_parameters() if p.grad is None or p.grad.abs().sum() == 0]
+    assert unmoved == []
+
+
+@pytest.mark.parametrize(
+    ("spec", "num_classes", "said"),
+    [
+        ("igebm", 0, "toy is unlabelled.*igebm:conditional=false"),
+        ("igebm:width=0", 7, "width of igebm is 0; it must be at least 1"),
+        ("igebm:l2=-1", 7, "l2 of igebm is -1.0; it must be at least 0"),
+    ],
+)
+def test_options_that_cannot_be(spec, num_classes, said):
+    data = DataSpec(name="toy", shape=DATA.shape, num_classes=num_classes)
+    with pytest.raises(SpecError, match=said):
+        registry.resolve("models", spec).make(data)
+
+
+@pytest.mark.parametrize("name", ["igebm", "igebm-digits"])
+def test_the_recipes_are_found_and_can_be_made(name):
+    assert name in packages.files("recipes")
+    found = recipe.load(name)
+    spec = "igebm:" + ",".join(f"{option}={value}" for option, value in {"width": "8", **found.model}.items())
+    assert registry.resolve("models", spec).make(DATA).chains == "conditional"
+    assert registry.resolve("samplers", found.chains.sampler).component.distribution == "jembench-igebm"
+
+
+@pytest.mark.parametrize("spec", ["igebm:width=4,l2=0.1", "igebm:conditional=false,width=4"])
+def test_training_by_its_own_recipe_moves_weights_and_chains(spec):
+    digits = registry.resolve("datasets", "digits").make()
+    model = make(spec, data=digits.spec)
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    short = recipe.load("igebm-digits", ["chains.sampler=igebm-langevin:steps=2,buffer=100"])
+    trainer = Trainer(model, digits.spec, digits.split("train"), short, seed=0, device=torch.device("cpu"))
+    window = trainer.window(2)
+    assert trainer.is_finite()
+    assert window.highest_start is not None
+    assert all(not torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
+    assert (trainer.sampler.kept().ages > 0).sum() >= 32
+    assert (trainer.sampler.kept().y is None) == (model.chains == "marginal")
+
+
+def test_finding_the_components_imports_no_torch():
+    script = "import sys; import jembench_igebm, jembench_igebm.suites; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
