@@ -23,6 +23,7 @@ LAYERS = [
     {"sampling"},
     {"attacks"},
     {"training", "metrics"},
+    {"adapters"},
     {
         "comparison",
         "outcome",
@@ -41,14 +42,15 @@ LAYERS = [
         "work",
     },
     {"report"},
+    {"scaffold", "testing"},
     {"cli"},
 ]
 """From the bottom up."""
 
-SOCIABLE = LAYERS[0] | LAYERS[-3]
+SOCIABLE = LAYERS[0] | LAYERS[-4]
 """What may import its neighbours in the same layer."""
 
-LIGHT = LAYERS[0] | LAYERS[1] | LAYERS[2] | LAYERS[-2] | LAYERS[-1]
+LIGHT = LAYERS[0] | LAYERS[1] | LAYERS[2] | LAYERS[-3] | {"scaffold"} | LAYERS[-1]
 """What answers at once, with every ``factories.py``."""
 
 HEAVY = {"foolbox", "matplotlib", "scipy", "sklearn", "torch", "torch_fidelity", "torchvision"}
@@ -132,7 +134,11 @@ def loaded_with(module):
 
 
 def is_light(module):
-    return module == ROOT or module.endswith(".factories") or unit(module) in LIGHT
+    return (
+        module in {ROOT, "jembench.testing", "jembench.testing.checks"}
+        or module.endswith(".factories")
+        or unit(module) in LIGHT
+    )
 
 
 def test_every_part_has_its_layer():

@@ -11,7 +11,11 @@ from typing import Any
 
 import click
 
-_STYLES = {"ok": "green", "missing": "yellow", "broken": "red"}
+_STYLES = {
+    **dict.fromkeys(("ok", "passed"), "green"),
+    **dict.fromkeys(("missing", "skipped", "expected failure"), "yellow"),
+    **dict.fromkeys(("broken", "incompatible", "failed", "unexpected success"), "red"),
+}
 _UNLIMITED = 10_000  # columns, where the output is no terminal: a file or a pipe cuts nothing off
 
 
@@ -21,7 +25,7 @@ def plugins_aside() -> contextlib.AbstractContextManager[object]:
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Print rows of text under their headings. A cell that is ``ok``, ``missing`` or ``broken`` has its colour."""
+    """Print rows of text under their headings. A cell that is a status has its colour."""
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table

@@ -7,16 +7,26 @@ import click
 from jembench import registry
 from jembench.cli import options
 from jembench.cli.components import Described, describe
-from jembench.cli.groups import Group
+from jembench.cli.groups import Late, LateGroup
 from jembench.cli.output import print_json, print_table
 
+COMMANDS = {
+    "list": Late("jembench.cli.plugin:plugin_list", "Import every component, one row each, and say which ones work."),
+    "check": Late(
+        "jembench.cli.plugin_check:check", "Check that components keep what every one of their kind promises."
+    ),
+    "new": Late(
+        "jembench.cli.plugin_new:new", "Write a new plugin distribution: model, sampler, metric, dataset or suite."
+    ),
+}
 
-@click.group(cls=Group)
+
+@click.group(cls=LateGroup, late=COMMANDS)
 def plugin() -> None:
     """Look after plugins."""
 
 
-@plugin.command("list")
+@click.command("list")
 @options.listing_format
 def plugin_list(format: str) -> None:
     """Import every component, one row each, and say which ones work."""
@@ -39,6 +49,8 @@ def _as_row(described: Described) -> tuple[str, ...]:
 
 
 def _status(described: Described) -> str:
+    if not described.component.is_compatible:
+        return "incompatible"
     return "broken" if described.problem else "ok"
 
 

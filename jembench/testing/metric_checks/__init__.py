@@ -1,0 +1,1 @@
+"""The checks of metrics, by what they are about."""

@@ -1,0 +1,145 @@
+"""What the shared training loop relies on.
+
+Legend: B batch.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import get_args
+
+import torch
+from torch import Tensor
+
+from jembench.interfaces import Chains, Energies, Loss
+from jembench.testing.asking import same, untouched_randomness
+from jembench.testing.checks import CheckFailed, DoesNotApply
+from jembench.testing.model_checks.subject import Subject
+
+STEPS = 20
+RATES = (1e-3, 1e-4, 1e-5)
+"""Learning rates, from the common one to those of models that begin steeply."""
+
+
+def chains_are_known(subject: Subject) -> None:
+    """``chains`` is none, marginal or conditional."""
+    chains, known = subject.trained.chains, get_args(Chains)
+    if chains not in known:
+        raise CheckFailed(f"chains is {chains!r}. Set it to one of {', '.join(known)}: which samples the loss needs.")
+
+
+def loss_is_a_number(subject: Subject) -> None:
+    """training_loss gives a Loss whose total is one finite number with a gradient."""
+    loss = subject.loss(subject.trained)
+    if not isinstance(loss, Loss):
+        raise CheckFailed(
+            f"training_loss gives a {type(loss).__name__}. Return jembench.interfaces.Loss(total, parts)."
+        )
+    if loss.total.shape != () or not bool(loss.total.isfinite()):
+        raise CheckFailed(f"The total of the loss is {loss.total}. Make it one finite number: a mean over the batch.")
+    if not loss.total.requires_grad:
+        raise CheckFailed("The total of the loss has no gradient. Leave out detach and no_grad on the way to it.")
+
+
+def parts_are_numbers(subject: Subject) -> None:
+    """The parts of the loss are numbers to be logged: scalars by name, detached."""
+    parts = subject.loss(subject.trained).parts
+    if not isinstance(parts, Mapping) or not parts:
+        raise CheckFailed("The loss has no parts to be logged. Give at least one: {'nll': total.detach()}.")
+    for name, part in parts.items():
+        if not isinstance(part, Tensor) or part.shape != () or part.requires_grad:
+            raise CheckFailed(
+                f"The part {name!r} of the loss is {part!r}. Log its mean, detached: part.mean().detach()."
+            )
+
+
+def energies_of_the_loss(subject: Subject) -> None:
+    """The energies of a loss, if it gives any, are of data and of samples, a number each, with gradients."""
+    for name, energies in _energies(subject.loss(subject.trained))._asdict().items():
+        if energies.ndim != 1 or not bool(energies.isfinite().all()) or not energies.requires_grad:
+            raise CheckFailed(
+                f"The energies of the {name} have the shape {tuple(energies.shape)}"
+                f"{'' if energies.requires_grad else ' and no gradients'}. Return them as (B,), finite and attached: "
+                "the recipe's penalty of large energies acts through them."
+            )
+
+
+def every_parameter_is_trained(subject: Subject) -> None:
+    """training_loss gives every parameter that is to be trained a finite gradient."""
+    model = subject.trained
+    torch.autograd.backward(subject.loss(model).total)
+    trained = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
+    without = [name for name, parameter in trained.items() if parameter.grad is None]
+    if without or not trained:
+        raise CheckFailed(
+            f"No gradient reaches {', '.join(without[:3]) or 'any parameter'}. Use it in the loss without detach, or "
+            "say that it is not trained: parameter.requires_grad_(False), or a buffer."
+        )
+    wild = [name for name, parameter in trained.items() if not bool(parameter.grad.isfinite().all())]
+    if wild:
+        raise CheckFailed(f"The gradient of {', '.join(wild[:3])} is not finite, at the first step already.")
+
+
+def loss_by_seed(subject: Subject) -> None:
+    """The chance in training_loss, as of dropout, comes from torch alone: the same seed, the same loss."""
+    first = subject.trained
+    second = subject.make().train()
+    second.load_state_dict(first.state_dict())
+    with untouched_randomness("training_loss"):
+        losses = [subject.loss(model).total.detach() for model in (first, second)]
+    if not same(*losses):
+        raise CheckFailed(
+            f"Two models made alike have the losses {losses[0]:.6g} and {losses[1]:.6g} under the same seed. Draw "
+            "noise from torch's generator, or from one that the model's state determines."
+        )
+
+
+def training_lowers_the_loss(subject: Subject) -> None:
+    """A few steps of gradient descent on one batch lower its loss, if they are small enough."""
+    _ = subject.trained
+    for rate in RATES:
+        totals = _totals(subject, rate)
+        if any(total < totals[0] for total in totals[-3:]):
+            return
+    raise CheckFailed(
+        f"After {STEPS} steps of Adam on one batch the loss is {totals[-1]:.4g}, and it was {totals[0]:.4g}, at every "
+        "learning rate tried. The loss is minimised: see to its sign, and that its gradient reaches what it depends on."
+    )
+
+
+def loss_pulls_energies_apart(subject: Subject) -> None:
+    """The loss falls with the energies of the data against those of the samples, if it gives any."""
+    loss = subject.loss(subject.trained)
+    energies = _energies(loss)
+    try:
+        data, samples = torch.autograd.grad(loss.total, energies, allow_unused=True)
+    except RuntimeError as error:
+        raise CheckFailed(
+            f"The loss cannot be differentiated by its energies: {error}. Leave them attached."
+        ) from error
+    if data is None or samples is None or not float(data.mean()) > float(samples.mean()):
+        raise CheckFailed(
+            "A lower energy of the data, or a higher one of the samples, does not lower the loss. Lower energy = "
+            "likelier: it is mean E(data) - mean E(samples), to be minimised, and made of Energies(data, samples)."
+        )
+
+
+def _energies(loss: Loss) -> Energies:
+    if loss.energies is None:
+        raise DoesNotApply("Its loss gives no energies: neither a penalty nor the guard against divergence acts on it.")
+    return loss.energies
+
+
+def _totals(subject: Subject, learning_rate: float) -> list[float]:
+    """The loss before each step on the same batch, up to where it is no number."""
+    model = subject.make().train()
+    optimizer = torch.optim.Adam([p for p in model.parameters() if p.requires_grad], lr=learning_rate)
+    totals: list[float] = []
+    while len(totals) < STEPS and all(map(math.isfinite, totals)):
+        loss = subject.loss(model)
+        optimizer.zero_grad()
+        torch.autograd.backward(loss.total)
+        optimizer.step()
+        totals.append(loss.total.item())
+    return totals

@@ -1,0 +1,1 @@
+"""The checks of samplers, by what they are about."""

@@ -1,0 +1,130 @@
+"""What metrics are checked on: the evaluation of a model known exactly, as after training with chains.
+
+Legend: N images, K classes.
+"""
+
+from __future__ import annotations
+
+import atexit
+import math
+import tempfile
+from collections.abc import Iterable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from jembench.data.holdout import holdout
+from jembench.data.pixels import to_uint8
+from jembench.energies import grad_energy
+from jembench.evaluate import FitEvaluation
+from jembench.features import FeatureBank
+from jembench.interfaces import Capability, DataSpec, Sampler, Samples, Split, SplitName
+from jembench.sampling import chain
+from jembench.sampling.pcd import PersistentChains
+from jembench.sampling.sgld import Langevin
+from jembench.sampling.starts import ClassGaussianStart
+from jembench.testing.exact import ByChains, DrawnImages, Exposing, Mixture, deviation
+
+DATA = DataSpec(name="mixture", shape=(1, 8, 8), num_classes=10)
+
+CHAINS = 100
+EPOCHS = 5
+ITERATIONS = 4
+"""An epoch, of a quarter of the chains each."""
+
+_METHODS: Mapping[Capability, str] = {
+    "logits": "logits",
+    "energy": "energy",
+    "log_prob": "log_prob",
+    "samples": "sample",
+}
+
+
+def trained() -> FitEvaluation:
+    """The evaluation of the model with all that training leaves: chains, the last epochs' too, and validation images.
+
+    Everything in it is new, but for the feature networks and what they say of images.
+    """
+    model, dataset = Mixture(DATA), _dataset()
+    sampler, buffers = _chains(model, dataset)
+    return _evaluation(ByChains(model), dataset, sampler, buffers)
+
+
+def able(capabilities: Iterable[Capability]) -> FitEvaluation:
+    """The evaluation of the model as one that can do this alone. It draws its samples without chains."""
+    return _evaluation(Exposing(Mixture(DATA), [_METHODS[capability] for capability in capabilities]), _dataset())
+
+
+def reordered(order: Tensor) -> FitEvaluation:
+    """As :func:`trained`, with the test images in another order, int64 (N,)."""
+    evaluation = trained()
+    evaluation.dataset = _Reordered(_dataset(), order)
+    return evaluation
+
+
+class _Reordered:
+    def __init__(self, dataset: DrawnImages, order: Tensor) -> None:
+        self.spec = dataset.spec
+        self._dataset = dataset
+        self._order = order
+
+    def split(self, name: SplitName) -> Split:
+        images, labels = self._dataset.split(name)
+        if name == "train":
+            return Split(images, labels)
+        return Split(images[self._order], None if labels is None else labels[self._order])
+
+
+def _dataset() -> DrawnImages:
+    return DrawnImages(Mixture(DATA))
+
+
+class _Trained(NamedTuple):
+    sampler: Sampler
+    buffers: tuple[Samples, ...]
+
+
+def _chains(model: Mixture, dataset: DrawnImages) -> _Trained:
+    """Chains that have gone on for five epochs, by proper Langevin dynamics, and are of several ages."""
+    step_size = deviation(DATA) ** 2 / 10
+    langevin = Langevin(steps=3, step_size=step_size, noise=math.sqrt(2 * step_size))
+    sampler = PersistentChains(DATA, langevin, ClassGaussianStart(DATA), buffer_size=CHAINS, reinit=0.05)
+    sampler.inform(dataset.split("train"))
+    generator = torch.Generator().manual_seed(0)
+    buffers = []
+    for _ in range(EPOCHS):
+        for _ in range(ITERATIONS):
+            chain.draw(sampler, CHAINS // 4, grad_energy(model), generator)
+        kept = sampler.kept()
+        assert kept is not None
+        buffers.append(Samples(to_uint8(kept.x, DATA.bounds), kept.y, "buffer", kept.ages))
+    return _Trained(sampler, tuple(buffers))
+
+
+def _evaluation(
+    model: Exposing, dataset: DrawnImages, sampler: Sampler | None = None, buffers: tuple[Samples, ...] = ()
+) -> FitEvaluation:
+    return FitEvaluation(
+        model=model.eval(),
+        sampler=sampler,
+        data=DATA,
+        dataset=dataset,
+        device=torch.device("cpu"),
+        seed=0,
+        limit=None,
+        iteration_seconds=[0.011, 0.010, 0.012, 0.010],
+        bank=_bank(),
+        held=holdout(dataset.split("train"), 50, stratified=True),
+        buffers=lambda: buffers,
+    )
+
+
+@cache
+def _bank() -> FeatureBank:
+    """Training a feature network takes seconds: once a process."""
+    folder = tempfile.TemporaryDirectory(prefix="jembench-testing-")
+    atexit.register(folder.cleanup)
+    return FeatureBank(_dataset(), Path(folder.name), torch.device("cpu"))

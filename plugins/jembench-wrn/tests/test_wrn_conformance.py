@@ -1,0 +1,23 @@
+"""The baselines keep what every model promises."""
+
+from jembench.testing import check_model, parametrize
+
+
+@parametrize(check_model("baseline:net=small-4"))
+def test_without_a_norm(check):
+    check()
+
+
+@parametrize(check_model("baseline:net=small-4,norm=batch,dropout=0.1"))
+def test_with_batch_norm_and_dropout(check):
+    check()
+
+
+@parametrize(check_model("baseline:net=small-4,norm=layer"))
+def test_with_layer_norm(check):
+    check()
+
+
+@parametrize(check_model("adversarial:net=small-4,steps=2"))
+def test_trained_adversarially(check):
+    check()

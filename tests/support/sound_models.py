@@ -1,0 +1,120 @@
+"""Small models that keep every promise."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import nn
+
+from jembench.energies import LogitModel
+from jembench.errors import SpecError
+from jembench.interfaces import Loss
+from jembench.spec import pretrained
+from jembench.training.objective import Weights, hybrid_loss
+
+
+class Mixture(nn.Module):
+    """A Gaussian for each class: everything that a model can do."""
+
+    chains = "none"
+
+    def __init__(self, data):
+        super().__init__()
+        self.data = data
+        self.mean = nn.Parameter(0.1 * torch.randn(data.num_classes, data.dimensions))
+        self.log_scale = nn.Parameter(torch.zeros(data.num_classes))
+
+    def by_class(self, x):
+        standard = (x.flatten(1)[:, None] - self.mean) * torch.exp(-self.log_scale)[:, None]
+        constant = self.log_scale + 0.5 * math.log(2 * math.pi)
+        return -0.5 * standard.square().sum(dim=2) - constant * self.data.dimensions
+
+    def logits(self, x):
+        return self.by_class(x)
+
+    def log_prob(self, x, y=None):
+        if y is None:
+            return self.by_class(x).logsumexp(dim=1) - math.log(self.data.num_classes)
+        return self.by_class(x).gather(1, y[:, None]).squeeze(1)
+
+    def energy(self, x, y=None):
+        return -self.log_prob(x, y)
+
+    def sample(self, n, y=None, *, generator):
+        device = generator.device
+        if y is None:
+            y = torch.randint(self.data.num_classes, (n,), generator=generator, device=device)
+        noise = torch.randn(n, self.data.dimensions, generator=generator, device=device)
+        drawn = self.mean[y] + self.log_scale.exp()[y][:, None] * noise
+        return drawn.view(n, *self.data.shape).clamp(*self.data.bounds)
+
+    def training_loss(self, batch, negatives):
+        nll = -self.log_prob(batch.x_labelled, batch.y_labelled).mean()
+        return Loss(nll, {"nll": nll.detach()})
+
+
+class Contrastive(LogitModel):
+    """A classifier trained with chains on E(x)."""
+
+    chains = "marginal"
+
+    def __init__(self, data):
+        layers = nn.Linear(data.dimensions, 8), nn.SiLU(), nn.Linear(8, data.num_classes)
+        super().__init__(nn.Sequential(nn.Flatten(), *layers))
+
+    def training_loss(self, batch, negatives):
+        return hybrid_loss(self, batch, negatives, Weights(cross_entropy=1, marginal=1))
+
+
+class EnergyAlone(nn.Module):
+    """E(x) and no classes."""
+
+    chains = "none"
+
+    def __init__(self, data):
+        super().__init__()
+        self.data = data
+        self.net = nn.Sequential(nn.Flatten(), nn.Linear(data.dimensions, 8), nn.SiLU(), nn.Linear(8, 1))
+
+    def value(self, x):
+        return self.net(x).squeeze(1)
+
+    def energy(self, x, y=None):
+        if y is not None:
+            raise SpecError("It has no classes.")
+        return self.value(x)
+
+    def training_loss(self, batch, negatives):
+        total = self.value(batch.x).square().mean()
+        return Loss(total, {"square": total.detach()})
+
+
+class Network(nn.Module):
+    """None of a model's methods: it is taken for a classifier."""
+
+    def __init__(self, data):
+        super().__init__()
+        self.net = nn.Linear(data.dimensions, data.num_classes)
+
+    def forward(self, x):
+        return self.net(x.flatten(1))
+
+
+class Finished(nn.Module):
+    """A density that is not trained here, of its bounds: uniform but for a slope."""
+
+    def __init__(self, data):
+        super().__init__()
+        self.register_buffer("slope", torch.linspace(-0.1, 0.1, data.dimensions))
+
+    def log_prob(self, x, y=None):
+        if y is not None:
+            raise SpecError("It has no classes.")
+        slope = self.slope
+        return (x.flatten(1) * slope + torch.log(slope / torch.sinh(slope) / 2)).sum(dim=1)
+
+
+@pretrained()
+def finished(data):
+    return Finished(data)

@@ -1,0 +1,141 @@
+"""The checks of models: correct ones pass them all, and each fault is told by one check, which says what to do."""
+
+import pytest
+import torch
+
+from jembench.interfaces import DataSpec
+from jembench.testing import DIGITS, check_model, perform
+from jembench.testing.models import PROMISES
+
+COLOURS = DataSpec(name="colours", shape=(3, 4, 6), num_classes=3, bounds=(0.0, 1.0))
+
+FAULTS = [
+    ("can-be-made", "fails", "ValueError: no such thing"),
+    ("can-be-made", "gives_a_number", "gives a int. Return a torch.nn.Module"),
+    ("has-a-capability", "Mute", "Give it a method logits"),
+    ("trained-here-or-elsewhere", "Untrainable", "@jembench.spec.pretrained()"),
+    ("options-typed", "fractional_default", "must be a whole number. That is its default"),
+    ("options-typed", "text_for_none", "net is None, which written into a spec is read back as 'none'"),
+    ("options-typed", "positional_option", "width is not keyword-only"),
+    ("shapes-from-data", "made_for_digits_alone", "Take sizes from data.shape"),
+    ("logits-shape", "OneLogitMore", "the shape (5, 11) for 5 images. Return (5, 10)"),
+    ("energy-shape", "EnergyColumn", "the shape (5, 1) for 5 images. Return (5,)"),
+    ("log-prob-shape", "density_column", "the shape (5, 1) for 5 images. Return (5,)"),
+    ("samples-shape", "FlatSamples", "Return (5, 1, 8, 8)"),
+    ("samples-within-bounds", "Unclamped", "pixels from -3 to 3, and the bounds are -1 to 1"),
+    ("labels-taken-or-refused", "NoLabelArgument", "Let it take y=None"),
+    ("labels-taken-or-refused", "LabelsNotRefused", "raise jembench.errors.SpecError"),
+    ("answers-are-float32", "Double", "energy(x) is torch.float64"),
+    ("answers-are-finite", "NotANumber", "1 of 320 values of sample(n) are not finite"),
+    ("one-image", "Squeezes", "squeeze(1) in place of squeeze()"),
+    ("each-image-alone", "LooksAround", "energy(x) of the same images, in other batches, differs by"),
+    ("any-memory-layout", "Views", "Use flatten or reshape in place of view"),
+    ("weights-by-seed", "counts_models", "differs in log_scale"),
+    ("making-sets-no-seed", "seeds_torch", "global generator of torch"),
+    ("making-sets-no-seed", "seeds_numpy", "global generator of numpy"),
+    ("same-answer-twice", "ChangesItsMind", "energy(x), asked twice, differs by"),
+    ("samples-by-generator", "SamplesAlike", "the same images under another generator"),
+    ("samples-by-generator", "SamplesFromItself", "under two equal generators"),
+    ("global-chance-left-alone", "DrawsGlobally", "energy(x) draws from or seeds the global generator of torch"),
+    ("mode-left-alone", "SwitchesToEvaluation", "energy(x) puts the model, net"),
+    ("mode-left-alone", "SwitchesInTheLoss", "training_loss puts net"),
+    ("images-left-alone", "ChangesImages", "energy(x) changes x in place"),
+    ("images-left-alone", "ChangesTheBatch", "training_loss changes x in place"),
+    ("state-left-alone", "Remembers", "energy(x) changes seen"),
+    ("no-gradients-left", "LeavesGradients", "in place of backward()"),
+    ("no-gradients-left", "Freezes", "changes requires_grad"),
+    ("energy-is-minus-log-density", "HighEnergyIsLikely", "Lower energy = likelier"),
+    ("energy-sums-over-classes", "LowestOfAllClasses", "marginal_energy"),
+    ("energy-follows-from-logits", "FollowsNot", "Leave out the attribute"),
+    ("class-energies-agree-with-logits", "OtherClassEnergies", "E(x, y) = -f(x)[y]"),
+    ("class-densities-agree-with-logits", "Tempered", "which no p(y) explains"),
+    ("density-within-its-classes", "PriorForgotten", "log p(y) is -log K"),
+    ("energy-has-a-gradient", "Detached", "Leave out detach"),
+    ("energy-has-a-gradient", "Flat", "dE/dx is zero everywhere"),
+    ("gradient-is-of-the-energy", "HalfDetached", "Something on the way from x to the energy is detached"),
+    ("chains-are-known", "OtherChains", "one of none, marginal, conditional"),
+    ("loss-is-a-number", "LossOfOne", "Make it one finite number"),
+    ("parts-are-numbers", "AttachedParts", "part.mean().detach()"),
+    ("energies-of-the-loss", "EnergyColumns", "the shape (32, 1)"),
+    ("loss-pulls-energies-apart", "PushesDataUp", "mean E(data) - mean E(samples)"),
+    ("loss-pulls-energies-apart", "EnergiesOfNoLoss", "made of Energies(data, samples)"),
+    ("every-parameter-is-trained", "Idle", "No gradient reaches idle"),
+    ("loss-by-seed", "NumpyLoss", "global generator of numpy"),
+    ("loss-by-seed", "CountsLosses", "under the same seed"),
+    ("training-lowers-the-loss", "Ascends", "see to its sign"),
+    ("saved-and-loaded", "Hides", "neither a parameter nor a buffer"),
+    ("deep-copy", "Twin", "The two share tensors"),
+    ("deep-copy", "HoldsAGenerator", "cannot pickle"),
+]
+
+NEED_A_GPU = {"follows-its-device"}
+
+
+def results(spec, data=DIGITS):
+    return {check.name: perform(check) for check in check_model(spec, data)}
+
+
+def results_of_faulty(model):
+    return results(f"faulty_models:{model}")
+
+
+@pytest.mark.parametrize("data", [DIGITS, COLOURS], ids=lambda data: data.name)
+@pytest.mark.parametrize("model", ["Mixture", "Contrastive", "EnergyAlone", "Network", "finished"])
+def test_a_model_without_fault_passes_every_check(model, data):
+    assert [result for result in results(f"sound_models:{model}", data).values() if not result.is_fine] == []
+
+
+def test_the_correct_models_are_asked_everything():
+    asked = {
+        name
+        for model in ("Mixture", "Contrastive")
+        for name, result in results(f"sound_models:{model}").items()
+        if result.status == "passed"
+    }
+    assert asked | NEED_A_GPU == {promise.name for promise in PROMISES}
+
+
+@pytest.mark.parametrize(("check", "model", "words"), FAULTS)
+def test_one_check_tells_the_fault_and_what_to_do(check, model, words):
+    found = results_of_faulty(model)
+    assert {name: r.message for name, r in found.items() if r.status == "failed"}.keys() == {check}
+    assert words in found[check].message
+
+
+def test_every_check_has_a_fault():
+    assert {check for check, _, _ in FAULTS} | NEED_A_GPU == {promise.name for promise in PROMISES}
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+def test_a_tensor_that_stays_behind_is_told_on_a_gpu():
+    assert {
+        name for name, result in results_of_faulty("StaysBehind").items() if result.status == "failed"
+    } == NEED_A_GPU
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+def test_a_model_without_fault_follows_its_device():
+    assert results("sound_models:Mixture")["follows-its-device"].status == "passed"
+
+
+def test_a_finished_model_need_not_be_trained():
+    result = results("sound_models:finished")["loss-is-a-number"]
+    assert (result.status, result.message) == ("skipped", "It is finished: it has no training_loss.")
+
+
+def test_a_declared_fault_is_an_expected_failure():
+    result = results_of_faulty("excused")["samples-within-bounds"]
+    assert (result.status, result.message) == ("expected failure", "It is drawn on a larger canvas on purpose.")
+
+
+def test_a_declared_fault_that_is_none_is_told():
+    assert results_of_faulty("excused_for_nothing")["samples-within-bounds"].status == "unexpected success"
+
+
+def test_names_and_promises_can_be_read():
+    for promise in PROMISES:
+        assert promise.name == promise.name.lower()
+        assert promise.promise.endswith(".")
+    assert len({promise.name for promise in PROMISES}) == len(PROMISES)
