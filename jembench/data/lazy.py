@@ -10,8 +10,8 @@ from jembench.interfaces import DataSpec, Split, SplitName
 class LazyDataset:
     """A :class:`~jembench.interfaces.Dataset` made of its description and a function that reads one split.
 
-    Each split is read once; every later call gives the same tensors, on the CPU. ``train_size`` says how many training
-    images there are without reading them, where that is known.
+    Each split is read once; every call gives a copy, on the CPU, so that whoever writes to it spoils nobody's images.
+    ``train_size`` says how many training images there are without reading them, where that is known.
     """
 
     def __init__(self, spec: DataSpec, load: Callable[[SplitName], Split], *, train_size: int | None = None) -> None:
@@ -24,4 +24,5 @@ class LazyDataset:
         """The images of one split: uint8 (N, C, H, W), and their labels: int64 (N,)."""
         if name not in self._loaded:
             self._loaded[name] = self._load(name)
-        return self._loaded[name]
+        images, labels = self._loaded[name]
+        return Split(images.clone(), None if labels is None else labels.clone())

@@ -24,9 +24,14 @@ def bootstrapped(
     better: Literal["higher", "lower", ""] = "",
     n: int | None = None,
 ) -> Value:
-    """The statistic of the observations themselves, with its bootstrap interval; of ``n`` of them, by default all."""
+    """The statistic of the observations themselves, with its bootstrap interval; of ``n`` of them, by default all.
+
+    Where all resamples agree, as of observations that are all the same, they tell nothing of an interval: it is None.
+    """
     estimate = float(resampling.statistic(*(np.arange(size)[None] for size in resampling.sizes))[0])
     interval = interval_of(estimate, resampling, rng=rng, resamples=resamples)
+    if interval is not None and interval.low == interval.high:
+        interval = None
     return value_of(estimate, interval, min(resampling.sizes) if n is None else n, unit, better)
 
 

@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from jembench.data.factories import digits
-from jembench.interfaces import Split
+from jembench.data.lazy import LazyDataset
+from jembench.interfaces import DataSpec, Split, SplitName
 
 
 @pytest.fixture(scope="module")
@@ -53,6 +54,16 @@ def test_the_split_is_the_published_one(splits: tuple[Split, Split]) -> None:
     assert digests == ["b11b011390a66533", "985941ec711ea40b"]
 
 
-def test_a_split_is_read_once() -> None:
-    dataset = digits()
-    assert dataset.split("train").images is dataset.split("train").images
+def test_a_split_is_read_once_and_is_not_spoilt_by_who_writes_to_it() -> None:
+    reads: list[str] = []
+
+    def load(name: SplitName) -> Split:
+        reads.append(name)
+        return Split(torch.zeros(2, 1, 3, 3, dtype=torch.uint8), torch.tensor([0, 1]))
+
+    dataset = LazyDataset(DataSpec(name="blank", shape=(1, 3, 3), num_classes=2), load)
+    first = dataset.split("train")
+    first.images.fill_(7)
+    first.labels.fill_(1)
+    second = dataset.split("train")
+    assert (int(second.images.max()), second.labels.tolist(), reads) == (0, [0, 1], ["train"])
