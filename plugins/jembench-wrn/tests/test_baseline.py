@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from jembench import registry
+from jembench import registry, seeds
 from jembench.errors import SpecError
 from jembench.interfaces import Batch, Classifier, DataSpec, Density, Energy, Generative, Trainable
 from jembench_wrn.model import Baseline
@@ -66,6 +66,20 @@ def test_loss_trains_every_parameter():
     model = registry.resolve("models", "baseline:net=small-4").make(DIGITS)
     model.training_loss(batch(DIGITS), None).total.backward()
     assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in model.parameters())
+
+
+@pytest.mark.parametrize("norm", ["none", "batch", "instance", "layer"])
+def test_learns_with_every_norm(norm):
+    with seeds.initialising(0):
+        model = registry.resolve("models", f"baseline:net=small-4,norm={norm}").make(DIGITS)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    losses = []
+    for _ in range(10):
+        losses.append(model.train().training_loss(batch(DIGITS), None).total)
+        optimizer.zero_grad()
+        losses[-1].backward()
+        optimizer.step()
+    assert losses[-1] < 0.9 * losses[0]
 
 
 def test_importing_the_package_imports_no_torch():

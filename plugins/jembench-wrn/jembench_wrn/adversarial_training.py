@@ -1,0 +1,100 @@
+"""A classifier trained on the worst images near the training images.
+
+    min over f of the mean of max over |d| <= eps of CE(f(x + d), y)
+
+Madry et al. (2018), arXiv:1706.06083, equation 2.1, in L-inf; Santurkar et al. (2019), arXiv:1906.09453, in L2.
+
+Legend: B batch, C channels, H height, W width.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from jembench import seeds
+from jembench.attacks.threat import Norm, in_unit_ball, project, steepest
+from jembench.energies import LogitModel
+from jembench.execution import frozen, mode
+from jembench.interfaces import Batch, Chains, DataSpec, Loss, Negatives
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Attack:
+    """Projected gradient ascent, of which the last image is trained on; lengths in units of a pixel's range, 0 to 1."""
+
+    norm: Norm
+    eps: float
+    steps: int
+    step_size: float
+    random_start: bool  # uniform in the ball; otherwise at the image itself
+
+
+class Adversarial(LogitModel):
+    """log p(y|x) by cross-entropy on adversarial images.
+
+    ``batches_seen`` is part of the state, so that the random starts of a loaded model go on where they were.
+
+    Args:
+        net: (B, C, H, W) -> (B, K).
+        data: what the images are.
+        attack: in training; evaluation attacks as it likes.
+    """
+
+    chains: Chains = "none"
+    batches_seen: Tensor
+
+    def __init__(self, net: nn.Module, data: DataSpec, attack: Attack) -> None:
+        super().__init__(net)
+        self.data = data
+        self.attack = attack
+        self.register_buffer("batches_seen", torch.tensor(0))
+
+    def training_loss(self, batch: Batch, negatives: Negatives | None) -> Loss:
+        """CE(f(x_l + d), y_l); the parts are it and the share of the adversarial images that are classified right.
+
+        What noise has moved out of the bounds is clamped first: an attacker's image is an image.
+        """
+        generator = seeds.generator(int(self.batches_seen), "adversarial/start", batch.x_labelled.device)
+        self.batches_seen += 1
+        low, high = self.data.bounds
+        unit = ((batch.x_labelled - low) / (high - low)).clamp(0, 1)
+        adversarial = self._ascend(unit, batch.y_labelled, generator)
+        logits = self._logits_of_unit(adversarial).float()
+        cross_entropy = F.cross_entropy(logits, batch.y_labelled)
+        accuracy = (logits.argmax(dim=1) == batch.y_labelled).float().mean()
+        return Loss(cross_entropy, {"cross_entropy": cross_entropy.detach(), "adversarial_accuracy": accuracy})
+
+    def _ascend(
+        self, x: Float[Tensor, "B C H W"], y: Int[Tensor, " B"], generator: torch.Generator
+    ) -> Float[Tensor, "B C H W"]:
+        """The last image of the attack, whether or not it deceives; x is in [0, 1]."""
+        attack, moved = self.attack, x
+        eps = torch.full_like(x[:, 0, 0, 0], attack.eps)
+        if attack.random_start:
+            start = in_unit_ball(len(x), tuple(x.shape[1:]), attack.norm, generator)
+            moved = project(x + attack.eps * start, x, eps, attack.norm)
+        for _ in range(attack.steps):
+            step = attack.step_size * steepest(self._slope(moved, y), attack.norm)
+            moved = project(moved + step, x, eps, attack.norm)
+        return moved
+
+    def _slope(self, x: Float[Tensor, "B C H W"], y: Int[Tensor, " B"]) -> Float[Tensor, "B C H W"]:
+        """The gradient of the cross-entropy towards images in [0, 1], in evaluation mode.
+
+        So does the code of Santurkar et al.; that of Madry et al. attacks in training mode. Here the attack must leave
+        the statistics of a batch norm alone, and dropout draws no other mask at each step.
+        """
+        with frozen(self), mode(self, train=False), torch.enable_grad():
+            x = x.detach().requires_grad_()
+            loss = F.cross_entropy(self._logits_of_unit(x).float(), y, reduction="sum")
+            (gradient,) = torch.autograd.grad(loss, x)
+        return gradient
+
+    def _logits_of_unit(self, x: Float[Tensor, "B C H W"]) -> Tensor:
+        low, high = self.data.bounds
+        return self.logits(x * (high - low) + low)

@@ -1,0 +1,1 @@
+"""The recipes of adversarial training: TOML files in ``recipes``."""

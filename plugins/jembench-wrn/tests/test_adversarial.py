@@ -1,0 +1,236 @@
+"""Adversarial training: its attack against hand-made cases, its bounds and modes, its recipes, its exact resumption."""
+
+import math
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from jembench import registry, seeds
+from jembench.attacks.threat import distance
+from jembench.errors import SpecError
+from jembench.interfaces import Batch, Classifier, DataSpec, Density, Energy, Generative, Split, Trainable
+from jembench.training.loop import Trainer
+from jembench.training.recipe import Optimizer, Recipe, TrainingData, load
+from jembench_wrn.adversarial_training import Adversarial, Attack
+
+DATA = DataSpec(name="toy", shape=(1, 4, 4), num_classes=3)
+PIXELS = DataSpec(name="pixels", shape=(1, 1, 2), num_classes=2)  # which are the logits of nn.Flatten
+
+
+def make(options="", data=DATA):
+    with seeds.initialising(0):
+        return registry.resolve("models", f"adversarial:net=small-4{options}").make(data)
+
+
+def by_hand(net, data=PIXELS, **changed):
+    attack = Attack(**{"norm": "linf", "eps": 0.1, "steps": 3, "step_size": 0.05, "random_start": False, **changed})
+    return Adversarial(net, data, attack)
+
+
+def batch(data=DATA, n=6):
+    low, high = data.bounds
+    x = torch.rand(n, *data.shape, generator=torch.Generator().manual_seed(0)) * (high - low) + low
+    return Batch(torch.full_like(x, torch.nan), x, torch.arange(n) % data.num_classes)
+
+
+def seen(model, given):
+    """What the loss is taken of: the images of the last pass, in [0, 1]."""
+    shown = []
+    hook = model.net.register_forward_pre_hook(lambda _, inputs: shown.append(inputs[0].detach()))
+    model.training_loss(given, None)
+    hook.remove()
+    low, high = model.data.bounds
+    return (shown[-1] - low) / (high - low)
+
+
+def unit(x, data):
+    low, high = data.bounds
+    return (x - low) / (high - low)
+
+
+def test_is_a_classifier_that_is_found_by_its_name():
+    resolved = registry.resolve("models", "adversarial:threat=l2,norm=batch")
+    model = resolved.make(DATA)
+    assert resolved.component.distribution == "jembench-wrn"
+    assert isinstance(model, Classifier)
+    assert isinstance(model, Energy)
+    assert isinstance(model, Trainable)
+    assert not isinstance(model, Generative)
+    assert not isinstance(model, Density)
+    assert model.chains == "none"
+    assert any(isinstance(module, nn.BatchNorm2d) for module in model.modules())
+
+
+@pytest.mark.parametrize(
+    ("options", "eps", "step_size"),
+    [
+        ("", 8 / 255, 2.5 * 8 / 255 / 7),
+        (",threat=l2", 0.5, 2.5 * 0.5 / 7),
+        (",eps=16/255,steps=10,step_size=2/255", 16 / 255, 2 / 255),
+    ],
+)
+def test_sizes_are_those_of_the_papers_unless_they_are_given(options, eps, step_size):
+    attack = make(options).attack
+    assert (attack.eps, attack.step_size) == pytest.approx((eps, step_size))
+
+
+@pytest.mark.parametrize("option", ["eps=0", "eps=-1", "steps=0", "step_size=0"])
+def test_attack_without_a_size_or_a_step_is_refused(option):
+    with pytest.raises(SpecError, match=rf"{option.replace('=', ' of adversarial is ')}(\.0)?; it must be above 0"):
+        make(f",{option}")
+
+
+@pytest.mark.parametrize(
+    ("recipe", "threat", "eps"),
+    [("adversarial", "linf", 8 / 255), ("adversarial-digits", "linf", 0.15), ("adversarial-l2-digits", "l2", 0.7)],
+)
+def test_recipes_say_what_the_model_stands_against(recipe, threat, eps):
+    options = ",".join(f"{key}={value}" for key, value in load(recipe).model.items())
+    attack = make(f",{options}").attack
+    assert (attack.norm, attack.eps) == (threat, pytest.approx(eps))
+
+
+def test_pixels_are_moved_against_the_label_as_far_as_eps_in_either_bounds():
+    for bounds in [(-1.0, 1.0), (0.0, 1.0)]:
+        data = DataSpec(name="pixels", shape=(1, 1, 2), num_classes=2, bounds=bounds)
+        low, high = bounds
+        x = torch.tensor([[0.5, 0.5], [0.05, 0.98]]).view(2, *data.shape) * (high - low) + low
+        given = Batch(torch.full_like(x, torch.nan), x, torch.tensor([0, 0]))
+        expected = torch.tensor([[0.4, 0.6], [0.0, 1.0]]).view(2, *data.shape)  # the second one hits the bounds
+        torch.testing.assert_close(seen(by_hand(nn.Flatten(), data), given), expected)
+
+
+def test_l2_attack_goes_along_the_gradient_and_ends_on_the_ball():
+    x = torch.zeros(2, *PIXELS.shape)  # in the middle of -1 to 1
+    given = Batch(x, x, torch.tensor([0, 1]))
+    moved = seen(by_hand(nn.Flatten(), norm="l2"), given) - 0.5
+    side = 0.1 / math.sqrt(2)
+    torch.testing.assert_close(moved.flatten(1), torch.tensor([[-side, side], [side, -side]]))
+
+
+def test_loss_is_the_cross_entropy_of_the_adversarial_images():
+    model, given = make(), batch()
+    again = make()
+    images = seen(model, given) * 2 - 1
+    loss = again.training_loss(given, None)
+    expected = F.cross_entropy(again.logits(images), given.y_labelled)
+    torch.testing.assert_close(loss.total, expected)
+    torch.testing.assert_close(loss.parts["cross_entropy"], expected.detach())
+    right = (again.logits(images).argmax(1) == given.y_labelled).double().mean()
+    assert float(loss.parts["adversarial_accuracy"]) == pytest.approx(float(right))
+    assert loss.energies is None
+
+
+@pytest.mark.parametrize("threat", ["linf", "l2"])
+@pytest.mark.parametrize("bounds", [(-1.0, 1.0), (0.0, 1.0)])
+def test_attack_stays_within_eps_and_bounds_and_raises_the_loss(threat, bounds):
+    data = DataSpec(name="toy", shape=(1, 4, 4), num_classes=3, bounds=bounds)
+    model, given = make(f",threat={threat},eps=0.2", data).eval(), batch(data)
+    moved, x = seen(model, given), unit(given.x_labelled, data)
+    assert (distance(x, moved, threat) <= 0.2 + 1e-6).all()
+    assert (distance(x, moved, threat) > 0.1).all()
+    assert moved.min() >= 0
+    assert moved.max() <= 1
+    with torch.no_grad():
+        before, after = (
+            F.cross_entropy(model._logits_of_unit(images), given.y_labelled, reduction="none") for images in (x, moved)
+        )
+    assert (after > before).all()
+
+
+def test_noise_beyond_the_bounds_is_clamped_before_the_attack():
+    x = torch.tensor([[1.3, -1.2]]).view(1, *PIXELS.shape)
+    moved = seen(by_hand(nn.Flatten()), Batch(x, x, torch.tensor([0])))
+    torch.testing.assert_close(moved.flatten(), torch.tensor([0.9, 0.1]))
+
+
+def test_attack_sees_the_network_in_evaluation_and_the_loss_in_training():
+    class Watched(nn.Flatten):
+        modes = ()
+
+        def forward(self, x):
+            self.modes += (self.training,)
+            return super().forward(x)
+
+    model = by_hand(Watched()).train()
+    model.training_loss(batch(PIXELS), None)
+    assert model.net.modes == (False, False, False, True)
+    assert model.training
+
+
+def test_batch_norm_takes_its_statistics_of_the_adversarial_images_alone():
+    model, given = make(",norm=batch").train(), batch()
+    same = make(",norm=batch").train()
+    images = seen(model, given) * 2 - 1
+    same.logits(images)
+    statistics = [dict(m.named_buffers()) for m in (model.net, same.net)]
+    assert statistics[0].keys() == statistics[1].keys() != set()
+    for name, value in statistics[0].items():
+        torch.testing.assert_close(value, statistics[1][name])
+
+
+def test_parameters_get_the_gradient_of_the_loss_alone():
+    model, given = make(), batch()
+    images = seen(make(), given) * 2 - 1
+    model.training_loss(given, None).total.backward()
+    got = [parameter.grad.clone() for parameter in model.parameters()]
+    model.zero_grad()
+    F.cross_entropy(model.logits(images), given.y_labelled).backward()
+    assert all(gradient.abs().sum() > 0 for gradient in got)
+    torch.testing.assert_close(got, [parameter.grad for parameter in model.parameters()])
+
+
+def test_each_batch_starts_elsewhere_and_a_loaded_state_goes_on():
+    model, given = make(",eps=0.3,steps=1,step_size=1e-6"), batch()  # as good as the start itself
+    first, second = seen(model, given), seen(model, given)
+    assert (first - second).abs().max() > 0.1
+    loaded = make(",eps=0.3,steps=1,step_size=1e-6")
+    loaded.load_state_dict(model.state_dict())
+    assert torch.equal(seen(loaded, given), seen(model, given))
+
+
+def test_without_a_random_start_the_attack_begins_at_the_image():
+    given = batch()
+    moved = seen(make(",random_start=false,steps=1,step_size=1e-6"), given)
+    torch.testing.assert_close(moved, unit(given.x_labelled, DATA), atol=1e-5, rtol=0)
+
+
+def images(n=90):
+    """Three classes that differ in the brightness of the image."""
+    labels = torch.arange(n) % 3
+    noise = torch.randint(0, 40, (n, 1, 4, 4), generator=torch.Generator().manual_seed(0))
+    return Split((noise + 100 * labels[:, None, None, None]).clamp(max=255).to(torch.uint8), labels)
+
+
+def trainer(model):
+    recipe = Recipe(
+        name="toy",
+        title="",
+        epochs=2,
+        batch_size=15,
+        log_every=2,
+        checkpoint_every=2,
+        optimizer=Optimizer(name="adam", learning_rate=0.01),
+        data=TrainingData(noise=0.03, validation=0, shared=True),
+    )
+    return Trainer(model, DATA, images(), recipe, seed=0, device=torch.device("cpu"))
+
+
+@pytest.mark.parametrize("options", [",norm=batch", ",threat=l2"])
+def test_training_goes_on_bit_for_bit(options):
+    straight, stopped, resumed = (trainer(make(options)) for _ in range(3))
+    expected = [float(straight.iterate()["loss"]) for _ in range(6)]
+    for _ in range(3):
+        stopped.iterate()
+    resumed.load_state_dict(stopped.state_dict())
+    assert [float(resumed.iterate()["loss"]) for _ in range(3)] == expected[3:]
+    for name, value in straight.model.state_dict().items():
+        assert torch.equal(value, resumed.model.state_dict()[name]), name
+
+
+def test_training_draws_nothing_from_the_global_generator():
+    before = torch.get_rng_state()
+    trainer(make()).iterate()
+    assert torch.equal(before, torch.get_rng_state())
