@@ -1,4 +1,4 @@
-"""Between images within ``DataSpec.bounds`` and what the flow sees, and between nats per image and bits per dimension.
+"""Between images within ``DataSpec.bounds`` and what a flow sees, and between nats per image and bits per dimension.
 
 Neighbouring levels of 8-bit images lie w = (high - low) / 255 apart. Level i owns the cell of width w around it, so
 that all 256 cells fill a cube of 256 w a side, which the flow sees as the unit cube around 0.

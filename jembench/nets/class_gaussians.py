@@ -1,4 +1,4 @@
-"""The prior of one level's latents: a diagonal Gaussian for each class.
+"""The prior of a flow's latents: a diagonal Gaussian for each class.
 
 Legend: B batch, N samples, C channels, H height, W width, K components (classes, or 1).
 """
@@ -12,7 +12,7 @@ from jaxtyping import Float, Int
 from torch import Generator, Tensor, nn
 
 
-class Prior(nn.Module):
+class ClassGaussians(nn.Module):
     """N(mean_k, scale_k^2) with a mean and a scale of its own at each channel and place; standard normal at first.
 
     Args:

@@ -18,9 +18,9 @@ from normflows import MultiscaleFlow  # type: ignore[import-untyped]
 from torch import Generator, Tensor, nn
 
 from jembench import seeds
+from jembench.data import dequantisation as units
 from jembench.errors import Diverged, SpecError
 from jembench.interfaces import Batch, Chains, DataSpec, Loss, Negatives
-from jembench_glow import units
 from jembench_glow.network import fitting_actnorms
 
 _SAMPLES_A_PASS = 100

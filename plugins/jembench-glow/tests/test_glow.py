@@ -11,13 +11,14 @@ from normflows.flows import Squeeze
 from torch import Generator
 
 from jembench import seeds
+from jembench.data import dequantisation as units
 from jembench.errors import Diverged, SpecError
 from jembench.evaluate import FitEvaluation, capabilities
 from jembench.features import FeatureBank
 from jembench.interfaces import Batch, DataSpec, Split
 from jembench.metrics.ood import OutOfDistribution
 from jembench.training.checkpoint import load_weights, read, write
-from jembench_glow import glow, units
+from jembench_glow import glow
 from jembench_glow.network import ActNorm
 
 DATA = DataSpec(name="toy", shape=(1, 4, 4), num_classes=3)
@@ -98,25 +99,6 @@ def test_bayes_rule_from_one_evaluation_for_each_class():
     assert (each[:, 0] - each[:, 1]).abs().min() > 1e-3
     torch.testing.assert_close(model.log_prob(x).exp(), density.mean(dim=1))
     torch.testing.assert_close(model.logits(x).softmax(1), density / density.sum(1, keepdim=True))
-
-
-def test_uniform_density_has_eight_bits():
-    data = DataSpec(name="colour", shape=(3, 2, 2), num_classes=0, bounds=(-1.0, 1.0))
-    side = 2 * 256 / 255
-    uniform = torch.tensor([-12 * math.log(side)])
-    torch.testing.assert_close(units.bits_per_dim(uniform, data), torch.tensor([8.0]))
-    half_of_it = uniform + 12 * math.log(2)  # uniform on half a side of the cube
-    torch.testing.assert_close(units.bits_per_dim(half_of_it, data), torch.tensor([7.0]))
-
-
-def test_cells_of_all_levels_fill_the_unit_cube():
-    levels = torch.arange(256.0) / 255 * 2 - 1
-    v = units.to_unit(levels, (-1.0, 1.0))
-    torch.testing.assert_close(v, (torch.arange(256.0) + 0.5) / 256 - 0.5)
-    torch.testing.assert_close(units.from_unit(v, (-1.0, 1.0)), levels)
-    moved = units.dequantised(levels.expand(50, 256), (-1.0, 1.0), Generator().manual_seed(0))
-    assert ((moved - levels).abs() <= 1 / 255 + 1e-6).all()
-    assert moved.std(dim=0).mean() == pytest.approx(2 / 255 / math.sqrt(12), rel=0.02)
 
 
 def test_first_training_batch_sets_actnorms_and_no_other_does(tmp_path):

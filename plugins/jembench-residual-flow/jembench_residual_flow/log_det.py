@@ -1,0 +1,105 @@
+"""log |det (I + J)| of a residual block, J = dg/dx of norm below 1: exactly, or by its power series.
+
+    log det (I + J) = sum over k >= 1 of (-1)^(k+1) / k tr J^k,    tr J^k = E[v' J^k v] for probes v of covariance I
+
+Chen et al. (2019), arXiv:1906.02735, sections 3.1 and 3.2. Those of normflows draw from the global generators, another
+number each time in evaluation too, and have no gradient there.
+
+Legend: B batch, C channels, H height, W width, D dimensions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol, runtime_checkable
+
+import torch
+from jaxtyping import Float
+from torch import Generator, Tensor, autograd, nn
+
+_ALWAYS = 2
+"""Terms that training takes in any case."""
+
+
+class Change(NamedTuple):
+    """What a residual block adds to x."""
+
+    g: Tensor  # (B, C, H, W)
+    log_det: Tensor  # (B,): log |det (I + dg/dx)|
+
+
+@runtime_checkable
+class LogDet(Protocol):
+    """How the determinant of a block is found."""
+
+    def __call__(self, net: nn.Module, x: Float[Tensor, "B C H W"], *, differentiable: bool) -> Change:
+        """g = net(x) and its determinant, later to be differentiated or not; x requires a gradient."""
+        ...
+
+
+def exact(net: nn.Module, x: Float[Tensor, "B C H W"], *, differentiable: bool) -> Change:
+    """From the whole Jacobian, whose D rows are D images to the network."""
+    dimensions = x[0].numel()
+    identity = torch.eye(dimensions, dtype=x.dtype, device=x.device)
+    copies = x.repeat_interleave(dimensions, dim=0)
+    basis = identity.view(dimensions, *x.shape[1:]).repeat(len(x), 1, 1, 1)
+    (rows,) = autograd.grad(net(copies), copies, basis, create_graph=differentiable)
+    jacobian = rows.reshape(len(x), dimensions, dimensions)
+    return Change(net(x), torch.linalg.slogdet(identity + jacobian).logabsdet)
+
+
+@dataclass(frozen=True, slots=True)
+class Truncated:
+    """The first terms of the series with one probe for all images: the same for an image whenever it is asked for."""
+
+    terms: int
+    generator: Generator  # of the CPU
+
+    def __call__(self, net: nn.Module, x: Float[Tensor, "B C H W"], *, differentiable: bool) -> Change:
+        """g and the partial sum."""
+        g, probe = net(x), _signs(tuple(x.shape[1:]), self.generator).to(x).expand_as(x)
+        moved, total = probe, torch.zeros_like(x[:, 0, 0, 0])
+        for k in range(1, self.terms + 1):
+            (moved,) = autograd.grad(g, x, moved, retain_graph=True, create_graph=differentiable)
+            total = total - (-1) ** k / k * _dot(moved, probe)
+        return Change(g, total)
+
+
+@dataclass(frozen=True, slots=True)
+class Unbiased:
+    """For training: value and gradient are right in the mean over the generator's draws.
+
+    Two terms always, and then another one after each of some tosses of a coin that all show heads, weighted by one over
+    the chance to come so far. The gradient is that of the series of (I + J)^-1 (equation 8), which needs one pass that
+    can be differentiated, not one for each term.
+    """
+
+    generator: Generator
+
+    def __call__(self, net: nn.Module, x: Float[Tensor, "B C H W"], *, differentiable: bool) -> Change:
+        """g and the estimate, of each image with a probe of its own."""
+        g, probe = net(x), _signs(tuple(x.shape), self.generator).to(x)
+        moved, inverse, value = probe, probe, torch.zeros_like(x[:, 0, 0, 0])
+        for k in range(1, _ALWAYS + self._heads() + 1):
+            (moved,) = autograd.grad(g, x, moved, retain_graph=True)
+            weight = (-1) ** k * 2.0 ** max(0, k - _ALWAYS)
+            inverse = inverse + weight * moved
+            value = value - weight / k * _dot(moved, probe)
+        if not differentiable:
+            return Change(g, value)
+        (slope,) = autograd.grad(g, x, inverse, create_graph=True)
+        surrogate = _dot(slope, probe)
+        return Change(g, value + surrogate - surrogate.detach())
+
+    def _heads(self) -> int:
+        """Tosses before the first tails: at least k with probability 2^-k."""
+        uniform = 1 - torch.rand((), generator=self.generator, device=self.generator.device, dtype=torch.float64)
+        return int(-uniform.log2())
+
+
+def _signs(shape: tuple[int, ...], generator: Generator) -> Tensor:
+    return torch.randint(2, shape, generator=generator, device=generator.device) * 2.0 - 1.0
+
+
+def _dot(a: Float[Tensor, "B C H W"], b: Float[Tensor, "B C H W"]) -> Float[Tensor, " B"]:
+    return (a * b).flatten(1).sum(dim=1)

@@ -1,0 +1,152 @@
+"""A residual flow as a density, a generator and, with classes, a classifier.
+
+    log p(x|y) = log p(z|y) + log |det dz/dx|,   log p(x) = logsumexp_y log p(x|y) - log K,
+    p(y|x) = softmax_y log p(x|y): Bayes' rule under a uniform prior over the classes.
+
+The flow's density is over all of R^D: what mass it has outside of the bounds is lost to the images within them.
+
+Legend: B batch, N samples, C channels, H height, W width, K classes (1 in the plain model).
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from jaxtyping import Float, Int
+from torch import Generator, Tensor, nn
+
+from jembench import seeds
+from jembench.data import dequantisation as units
+from jembench.errors import Diverged, SpecError
+from jembench.interfaces import Batch, Chains, DataSpec, Loss, Negatives
+from jembench.nets.class_gaussians import ClassGaussians
+from jembench_residual_flow.flow import Flow
+from jembench_residual_flow.log_det import LogDet, Truncated, Unbiased, exact
+
+_SAMPLES_A_PASS = 100
+
+
+class ResidualFlow(nn.Module):
+    """log p(x), trained by maximum likelihood on dequantised images.
+
+    The first training batch of all sets the actnorms. ``batches_seen`` is part of the state, so that a loaded model is
+    never set anew, and its noise and probes go on where they were; so are the singular vectors by which convolutions
+    are bounded, which training alone moves.
+
+    Args:
+        data: what the images are.
+        flow: from images to latents.
+        terms: of the determinants' power series in evaluation; 0: the determinants themselves.
+    """
+
+    chains: Chains = "none"
+    batches_seen: Tensor
+
+    def __init__(self, data: DataSpec, flow: Flow, terms: int, components: int = 1) -> None:
+        super().__init__()
+        self.data = data
+        self.flow = flow
+        self.prior = ClassGaussians(flow.latent_shape, components)
+        self.terms = terms
+        self.register_buffer("batches_seen", torch.tensor(0))
+
+    def log_prob(self, x: Float[Tensor, "B C H W"], y: Int[Tensor, " B"] | None = None) -> Float[Tensor, " B"]:
+        """log p(x) in nats.
+
+        Raises:
+            SpecError: for labels, which a density without classes does not know.
+        """
+        self._refuse(y)
+        return self._log_prob_by_component(x, self._evaluation()).squeeze(1)
+
+    def sample(self, n: int, y: Int[Tensor, " N"] | None = None, *, generator: Generator) -> Float[Tensor, "N C H W"]:
+        """n draws, clamped to the bounds, on the generator's device.
+
+        Raises:
+            SpecError: for labels.
+            Diverged: if one is not finite, or a block cannot be inverted.
+        """
+        self._refuse(y)
+        return self._draw(torch.zeros(n, dtype=torch.int64, device=generator.device), generator)
+
+    def training_loss(self, batch: Batch, negatives: Negatives | None) -> Loss:
+        """mean -log p(x) of dequantised images, in nats per image, with determinants that are right in the mean.
+
+        ``bits_per_dim`` is the same in other units.
+        """
+        return self._negative_log_likelihood(batch.x, torch.zeros_like(batch.x[:, 0, 0, 0], dtype=torch.int64))
+
+    def _negative_log_likelihood(self, x: Float[Tensor, "B C H W"], k: Int[Tensor, " B"]) -> Loss:
+        generator = seeds.generator(int(self.batches_seen), "residual-flow/training", x.device)
+        x = units.dequantised(x, self.data.bounds, generator)
+        with torch.autocast(x.device.type, enabled=False):
+            self.flow.tighten()
+            if not self.batches_seen:
+                self.flow.fit(units.to_unit(x, self.data.bounds))
+        self.batches_seen += 1
+        log_prob = self._log_prob_by_component(x, Unbiased(generator)).gather(1, k[:, None]).squeeze(1)
+        parts = {"nll": -log_prob.mean(), "bits_per_dim": units.bits_per_dim(log_prob, self.data).mean()}
+        return Loss(parts["nll"], {name: part.detach() for name, part in parts.items()})
+
+    def _evaluation(self) -> LogDet:
+        return Truncated(self.terms, seeds.generator(0, "residual-flow/probes")) if self.terms else exact
+
+    def _log_prob_by_component(self, x: Float[Tensor, "B C H W"], log_det: LogDet) -> Float[Tensor, "B K"]:
+        """log p(x|k) of every component of the prior, from one pass through the flow."""
+        # In less than float32 the determinant is not that of what was computed.
+        with torch.autocast(x.device.type, enabled=False):
+            moved = self.flow(units.to_unit(x, self.data.bounds), log_det)
+            log_det_of_all = moved.log_det + units.log_det_to_unit(self.data)
+            log_prob: Tensor = self.prior.log_prob(moved.z) + log_det_of_all[:, None]
+        return log_prob
+
+    @torch.no_grad()
+    def _draw(self, k: Int[Tensor, " N"], generator: Generator) -> Float[Tensor, "N C H W"]:
+        latents = self.prior.sample(k, generator)
+        bad = int((~latents.isfinite()).flatten(1).any(dim=1).sum())
+        if bad:
+            raise Diverged(
+                f"{bad} of {len(k)} samples of residual-flow are not finite: the model has diverged. Train it again "
+                "with another seed or a lower learning rate."
+            )
+        x = torch.cat([self.flow.invert(z) for z in torch.split(latents, _SAMPLES_A_PASS)])
+        return units.from_unit(x, self.data.bounds).clamp(*self.data.bounds)
+
+    def _refuse(self, y: Tensor | None) -> None:
+        if y is not None:
+            raise SpecError(
+                "This residual flow has no classes. Train the class-conditional one: residual-flow:conditional=true."
+            )
+
+
+class ConditionalResidualFlow(ResidualFlow):
+    """log p(x|y) by a prior for each class, trained by maximum likelihood on labelled, dequantised images."""
+
+    def __init__(self, data: DataSpec, flow: Flow, terms: int) -> None:
+        super().__init__(data, flow, terms, data.num_classes)
+
+    def log_prob(self, x: Float[Tensor, "B C H W"], y: Int[Tensor, " B"] | None = None) -> Float[Tensor, " B"]:
+        """log p(x|y) if labels are given, else log p(x); nats."""
+        by_class = self.logits(x)
+        if y is None:
+            return by_class.logsumexp(dim=1) - math.log(self.data.num_classes)
+        return by_class.gather(1, y[:, None]).squeeze(1)
+
+    def logits(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B K"]:
+        """log p(x|y) of every class, in nats: their softmax is p(y|x)."""
+        return self._log_prob_by_component(x, self._evaluation())
+
+    def sample(self, n: int, y: Int[Tensor, " N"] | None = None, *, generator: Generator) -> Float[Tensor, "N C H W"]:
+        """n draws, of the classes y or of uniformly random ones, clamped to the bounds, on the generator's device.
+
+        Raises:
+            Diverged: if one is not finite, or a block cannot be inverted.
+        """
+        if y is None:
+            y = torch.randint(self.data.num_classes, (n,), generator=generator, device=generator.device)
+        return self._draw(y, generator)
+
+    def training_loss(self, batch: Batch, negatives: Negatives | None) -> Loss:
+        """mean -log p(x|y) of dequantised images, in nats per image; ``bits_per_dim`` is the same in other units."""
+        return self._negative_log_likelihood(batch.x_labelled, batch.y_labelled)

@@ -1,0 +1,1 @@
+"""The recipes that residual flows are trained with: TOML files in ``recipes``."""
