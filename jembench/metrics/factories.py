@@ -54,6 +54,13 @@ def classwise_ece(*, bins: int = 20, scaling: Literal["none", "temperature"] = "
     return calibration.classwise_ece(bins=bins, scaling=scaling, resamples=resamples)
 
 
+def bits_per_dim(*, resamples: int = 1000) -> Metric:
+    """Bits per dimension of the test images under a normalised density; uniform noise costs 8."""
+    from jembench.metrics.bits_per_dim import BitsPerDim
+
+    return BitsPerDim(resamples=resamples)
+
+
 def energy_gap(*, resamples: int = 1000) -> Metric:
     """Mean energy of the test images minus that of the model's samples, in nats; near 0 is good."""
     from jembench.metrics.energy import EnergyGap

@@ -1,0 +1,38 @@
+"""Bits per dimension against densities that are known."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from jembench.data.dequantisation import bits_per_dim
+from jembench.errors import Diverged
+from jembench.interfaces import DataSpec
+from jembench.metrics.factories import bits_per_dim as make
+
+
+@pytest.mark.parametrize("bounds", [(-1.0, 1.0), (0.0, 1.0), (0.0, 255.0)])
+def test_uniform_noise_costs_eight_bits_whatever_the_units(bounds):
+    data = DataSpec(name="d", shape=(3, 4, 5), num_classes=0, bounds=bounds)
+    width = (bounds[1] - bounds[0]) / 255
+    log_prob = torch.full((7,), -60 * math.log(256 * width), dtype=torch.float64)
+    torch.testing.assert_close(bits_per_dim(log_prob, data), torch.full((7,), 8.0, dtype=torch.float64))
+
+
+def test_the_mean_over_the_test_images_with_an_interval(fake):
+    values = torch.tensor([100.0, 120.0, 90.0, 130.0, 110.0] * 20)
+    evaluation = fake.Evaluation(test_energies=values)
+    measured = make(resamples=200).compute(evaluation)
+    expected = bits_per_dim(-values.double(), evaluation.data).numpy()
+    value = measured.values["bits-per-dim"]
+    assert value.value == pytest.approx(expected.mean())
+    assert value.low < value.value < value.high
+    assert (value.unit, value.better, value.n) == ("bits", "lower", 100)
+    np.testing.assert_allclose(measured.arrays["bits-per-dim"], expected)
+    assert "at=cell-middle" in measured.protocol
+
+
+def test_a_density_that_is_not_finite_is_no_number(fake):
+    with pytest.raises(Diverged, match="log p\\(x\\) of 1 of 3 test images is not finite"):
+        make().compute(fake.Evaluation(test_energies=torch.tensor([1.0, math.inf, 2.0])))
