@@ -23,6 +23,10 @@ class PluginError(JembenchError):
     """A plugin that cannot be imported, or does not give what its entry point promises."""
 
 
+class Incompatible(PluginError):
+    """A plugin that was written for another version of jembench's plugin interface."""
+
+
 class Unavailable(JembenchError):
     """Something outside the program is missing: data, weights, a device. The text says how to get it."""
 

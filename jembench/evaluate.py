@@ -17,24 +17,21 @@ from typing import Any, Literal, NamedTuple, cast, get_args
 
 import numpy as np
 import torch
-from torch import Generator, Tensor
+from torch import Generator, Tensor, nn
 
 from jembench import readings, seeds
 from jembench.data.content import content_hash
 from jembench.data.holdout import Holdout
 from jembench.data.pixels import to_float, to_uint8
 from jembench.energies import grad_energy
-from jembench.errors import NotApplicable, OutOfTime, StoreError, Unavailable
+from jembench.errors import NotApplicable, OutOfTime, SpecError, StoreError, Unavailable
 from jembench.features import FeatureBank
 from jembench.interfaces import (
     KEPT,
     Capability,
     ChainState,
-    Classifier,
     Dataset,
     DataSpec,
-    Density,
-    Energy,
     FeatureNetwork,
     Features,
     Generative,
@@ -46,7 +43,6 @@ from jembench.interfaces import (
     Samples,
     Source,
     Split,
-    Trainable,
     Value,
 )
 from jembench.memory import Memory
@@ -63,14 +59,23 @@ SETTLED = {"settled": True}
 
 
 def capabilities(model: Any) -> frozenset[Capability]:
-    """What a model can do, by what it has. One that is trained by chains can be sampled by them."""
+    """What a model can do, by what it has. One that is trained by chains can be sampled by them.
+
+    A layer that happens to bear the name of one of the methods is none.
+    """
+    density = _has(model, "log_prob")
     has: dict[Capability, bool] = {
-        "logits": isinstance(model, Classifier),
-        "energy": isinstance(model, Energy | Density),
-        "log_prob": isinstance(model, Density),
-        "samples": isinstance(model, Generative) or (isinstance(model, Trainable) and model.chains != "none"),
+        "logits": _has(model, "logits"),
+        "energy": _has(model, "energy") or density,
+        "log_prob": density,
+        "samples": _has(model, "sample") or getattr(model, "chains", "none") != "none",
     }
     return frozenset(capability for capability, present in has.items() if present)
+
+
+def _has(model: Any, method: str) -> bool:
+    found = getattr(model, method, None)
+    return callable(found) and not isinstance(found, nn.Module)
 
 
 def not_applicable(metric: Metric, has: frozenset[Capability], model: str) -> str:
@@ -256,12 +261,21 @@ class FitEvaluation:
             pool = snapshots.together if source.pooling == "five" else snapshots.pixelwise_mean
             return pool(self.buffers())
         if isinstance(self.model, Generative):
-            generator = seeds.generator(self.seed, "evaluation/samples", self.device)
-            with torch.no_grad():
-                x = self.model.sample(FRESH_SAMPLES, generator=generator)
-            return Samples(to_uint8(x, self.data.bounds).cpu(), None, "direct")
+            return self._drawn_directly(self.model)
         kept = self.sampler.kept() if self.sampler else None
         return self.fresh_samples() if kept is None else self._as_samples(kept, "buffer")
+
+    @torch.no_grad()
+    def _drawn_directly(self, model: Generative) -> Samples:
+        """Images of every class, each as often; of a model without classes, images."""
+        generator = seeds.generator(self.seed, "evaluation/samples", self.device)
+        classes = self.data.num_classes
+        y = torch.arange(FRESH_SAMPLES, device=self.device) % classes if classes else None
+        try:
+            x = model.sample(FRESH_SAMPLES, y, generator=generator)
+        except SpecError:  # what a model without classes answers to labels
+            x, y = model.sample(FRESH_SAMPLES, generator=generator), None
+        return Samples(to_uint8(x, self.data.bounds).cpu(), None if y is None else y.cpu(), "direct")
 
     def fresh_samples(self, steps: int | None = None, n: int | None = None, conditional: bool | None = None) -> Samples:
         """n images at the end of new chains of so many steps. The sampler's memory stays as it is.

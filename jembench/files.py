@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+import functools
+import hashlib
 import json
 import os
 import tempfile
@@ -32,6 +34,22 @@ def cannot_write(path: Path, error: OSError) -> StoreError:
     """The user's version of an ``OSError`` met while writing ``path``."""
     remedy = _REMEDIES.get(error.errno or 0, "Choose another folder with --store.")
     return StoreError(f"Cannot write {path}: {error.strerror or error}. {remedy}")
+
+
+def digest(path: Path) -> str:
+    """The SHA-256 of a file, in hexadecimal digits; of one that did not change it is computed once.
+
+    Raises:
+        OSError: if it cannot be read.
+    """
+    known = path.stat()
+    return _digest(path.absolute(), known.st_mtime_ns, known.st_size)
+
+
+@functools.lru_cache(maxsize=100)
+def _digest(path: Path, changed: int, size: int) -> str:
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def write_atomically(path: Path, write: Callable[[IO[bytes]], object]) -> None:

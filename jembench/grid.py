@@ -28,6 +28,14 @@ def by_class(classes: Int[Tensor, " N"], num_classes: int, columns: int, generat
     return chosen
 
 
+def at_random(n: int, columns: int, generator: Generator) -> Int[Tensor, "R M"]:
+    """Which of n images to show: ten rows of ``columns``, drawn at random; -1 where there are too few."""
+    chosen = torch.full((10 * columns,), -1)
+    drawn = torch.randperm(n, generator=generator)[: len(chosen)]
+    chosen[: len(drawn)] = drawn
+    return chosen.view(10, columns)
+
+
 def write_png(path: Path, images: UInt8[Tensor, "N C H W"], chosen: Int[Tensor, "R M"]) -> None:
     """Write the images of ``chosen``, rows and columns as there, on a grey ground; -1 leaves a place empty.
 

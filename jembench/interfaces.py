@@ -17,6 +17,7 @@ jembench.datasets ``factory(**options)``                     a :class:`Dataset`
 jembench.outliers ``factory(**options)``                     an :class:`Outliers`
 jembench.metrics  ``factory(**options)``                     a :class:`Metric`
 jembench.features ``factory(**options)``                     a :class:`FeatureNetwork`
+jembench.importers ``factory(**options)``                    an :class:`Importer`
 jembench.executors ``factory(**options)``                    an :class:`Executor`
 jembench.suites   (never called)                             a package that holds ``*.toml`` suites
 =============== ============================================ =============================================
@@ -34,9 +35,20 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import numpy as np
     import torch
     from torch import Generator, Tensor
+
+API = 1
+"""The version of this file. A distribution says which it was written for (none said: 1), as the name of an entry point:
+
+    [project.entry-points."jembench.api"]
+    1 = "my_package"
+
+It grows by one whenever a plugin that was written for the one before may break.
+"""
 
 Capability = Literal["logits", "energy", "log_prob", "samples"]
 Quantity = Literal["logits", "energy", "grad-norm"]
@@ -108,21 +120,36 @@ class Classifier(Protocol):
 @runtime_checkable
 class Energy(Protocol):
     def energy(self, x: Tensor, y: Tensor | None = None) -> Tensor:
-        """E(x), or E(x, y) for labels y (B,): (B, C, H, W) -> (B,), nats, up to one unknown constant."""
+        """E(x), or E(x, y) for labels y (B,): (B, C, H, W) -> (B,), nats, up to one unknown constant.
+
+        A model whose E(x) is -logsumexp of its logits, and nothing else, may say so in an attribute
+        ``energy_follows_from_logits = True``: then one pass gives both.
+
+        Raises:
+            SpecError: for labels, if the model has no classes.
+        """
         ...
 
 
 @runtime_checkable
 class Density(Protocol):
     def log_prob(self, x: Tensor, y: Tensor | None = None) -> Tensor:
-        """log p(x), or log p(x|y): (B, C, H, W) -> (B,), nats, normalised over ``DataSpec.bounds``."""
+        """log p(x), or log p(x|y): (B, C, H, W) -> (B,), nats, normalised over ``DataSpec.bounds``.
+
+        Raises:
+            SpecError: for labels, if the model has no classes.
+        """
         ...
 
 
 @runtime_checkable
 class Generative(Protocol):
     def sample(self, n: int, y: Tensor | None = None, *, generator: Generator) -> Tensor:
-        """n images without a chain: (n, C, H, W)."""
+        """n images without a chain, of the classes y (n,) if given: (n, C, H, W) within ``DataSpec.bounds``.
+
+        Raises:
+            SpecError: for labels, if the model has no classes.
+        """
         ...
 
 
@@ -174,6 +201,53 @@ class Trainable(Protocol):
     @property
     def chains(self) -> Chains: ...
     def training_loss(self, batch: Batch, negatives: Negatives | None) -> Loss: ...
+
+
+@runtime_checkable
+class Accompanied(Protocol):
+    """A model trained elsewhere that comes with its chains, as a published checkpoint with its replay buffer does."""
+
+    def own_sampler(self) -> Sampler:
+        """The sampler as training left it."""
+        ...
+
+
+# --- importers: from a file that was made elsewhere to a model's weights --------------------------------------------
+
+
+class Kept(NamedTuple):
+    """A sampler and the chains that it keeps."""
+
+    sampler: str  # spec
+    state: Mapping[str, Tensor]  # as its ``state_dict`` gives it
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Import:
+    """What was found in a file: the weights of a model, in the names of the model here."""
+
+    model: str  # spec
+    weights: Mapping[str, Tensor]  # the model's whole state
+    chains: Kept | None = None
+    unused: tuple[str, ...] = ()  # what the file has and the model does not need
+
+
+@runtime_checkable
+class Importer(Protocol):
+    """Reads files of one origin. It never runs what is in them: no pickle is loaded but by PyTorch's safe reader."""
+
+    def read(self, path: Path, data: DataSpec, model: str | None) -> Import:
+        """The weights in a file.
+
+        Args:
+            path: of the file.
+            data: what the model was trained on.
+            model: the spec of the model that they are of; None: what the file itself says.
+
+        Raises:
+            CheckpointError: if the file is damaged or of another kind; all that does not fit is listed.
+        """
+        ...
 
 
 # --- samplers ---------------------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from jembench import registry
+from jembench.files import digest
 
 
 def collect(device: str, components: list[registry.Component]) -> dict[str, Any]:
@@ -28,9 +29,17 @@ def collect(device: str, components: list[registry.Component]) -> dict[str, Any]
     return {
         **_of_process(device),
         "threads": torch.get_num_threads(),
-        "plugins": sorted({str(component) for component in components}),
+        "plugins": sorted({_described(component) for component in components}),
         "time": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
     }
+
+
+def _described(component: registry.Component) -> str:
+    """Distribution, version and entry point; of an import path, the file that it leads to, and its content."""
+    file = getattr(sys.modules.get(component.module), "__file__", None)
+    if component.distribution or file is None:
+        return str(component)
+    return f"{component} ({Path(file).name}, sha256:{digest(Path(file))[:12]})"
 
 
 @functools.cache

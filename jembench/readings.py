@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from jembench.data.pixels import to_float
 from jembench.energies import LogitModel, marginal_energy
 from jembench.execution import frozen, mode
-from jembench.interfaces import Classifier, DataSpec, Energy, Quantity
+from jembench.interfaces import Classifier, DataSpec, Density, Quantity
 
 Readings = dict[Quantity, Tensor]
 """Float32 on the CPU: logits (N, K), energy (N,), grad-norm (N,)."""
@@ -84,10 +84,11 @@ def _one_pass(model: Any, x: Float[Tensor, "B C H W"], wanted: Set[Quantity]) ->
 
 def energy_follows_from_logits(model: Any) -> bool:
     """Whether E(x) is -logsumexp of the logits by construction."""
-    return isinstance(model, LogitModel) and type(model).energy is LogitModel.energy
+    is_logit_model = isinstance(model, LogitModel) and type(model).energy is LogitModel.energy
+    return is_logit_model or getattr(model, "energy_follows_from_logits", False)
 
 
 def energy(model: Any, x: Float[Tensor, "B C H W"]) -> Float[Tensor, " B"]:
     """E(x), or -log p(x) of a model with a normalised density, in float32."""
-    value: Tensor = model.energy(x) if isinstance(model, Energy) else -model.log_prob(x)
+    value: Tensor = -model.log_prob(x) if isinstance(model, Density) else model.energy(x)
     return value.float()

@@ -8,19 +8,28 @@ from __future__ import annotations
 import configparser
 import importlib
 import importlib.metadata
+import importlib.util
 import re
+import sys
 import warnings
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
-from typing import Any, Literal, NamedTuple, get_args
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, cast, get_args
 
 import entrypoints
 
 from jembench import spec as specs
-from jembench.errors import JembenchError, PluginError, SpecError, unknown
+from jembench.errors import Incompatible, JembenchError, PluginError, SpecError, unknown
+from jembench.files import digest
+from jembench.interfaces import API
 
-Kind = Literal["models", "samplers", "metrics", "datasets", "outliers", "features", "suites", "executors"]
+Kind = Literal["models", "samplers", "metrics", "datasets", "outliers", "features", "suites", "importers", "executors"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
+
+
+_API_GROUP = "jembench.api"
 
 
 class Component(NamedTuple):
@@ -32,6 +41,12 @@ class Component(NamedTuple):
     version: str
     module: str
     attribute: str  # "" for a module: suites
+    api: int = API  # the version of the plugin interface that its distribution was written for
+
+    @property
+    def is_compatible(self) -> bool:
+        """Whether this jembench can use it."""
+        return self.api == API
 
     @property
     def target(self) -> str:
@@ -67,7 +82,7 @@ def catalogue() -> Catalogue:
     except (configparser.Error, UnicodeDecodeError, UserWarning):
         found, problems = _by_metadata()
     first: dict[tuple[int, str, str], Component] = {}  # of a distribution that is on sys.path twice
-    for component in found:
+    for component in (*_of_files, *found):
         if not component.distribution.startswith("~"):  # what an interrupted pip leaves behind is not installed
             first.setdefault((KINDS.index(component.kind), component.name, component.distribution), component)
     return Catalogue(tuple(first[key] for key in sorted(first)), tuple(problems))
@@ -77,11 +92,27 @@ def _by_entrypoints() -> list[Component]:
     """The ordinary way. It stops at the first distribution that the package ``entrypoints`` cannot parse."""
     with warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)  # how it tells of a target of ours that is not module:attribute
+        stated: defaultdict[str, list[str]] = defaultdict(list)
+        for point in entrypoints.get_group_all(_API_GROUP):
+            stated[point.distro.name].append(point.name)
+        versions = {distribution: _version(names) for distribution, names in stated.items()}
         return [
-            _component(kind, point, point.distro.name, point.distro.version)
+            _component(kind, point, point.distro.name, point.distro.version, versions.get(point.distro.name, 1))
             for kind in KINDS
             for point in entrypoints.get_group_all(f"jembench.{kind}")
         ]
+
+
+def _version(stated: Iterable[str]) -> int:
+    """The newest interface that a distribution says it was written for.
+
+    Raises:
+        UserWarning: if that is no number.
+    """
+    names = list(stated)
+    if not all(name.isdecimal() for name in names):
+        raise UserWarning(f"{', '.join(names)} in {_API_GROUP} is no whole number")
+    return max(map(int, names), default=1)
 
 
 def _by_metadata() -> tuple[list[Component], list[Unreadable]]:
@@ -96,11 +127,16 @@ def _by_metadata() -> tuple[list[Component], list[Unreadable]]:
         except (configparser.Error, UnicodeDecodeError) as error:
             problems.append(Unreadable(name, " ".join(str(error).split())))
             continue
+        try:
+            api = _version(dict(parser).get(_API_GROUP, ()))
+        except UserWarning as error:
+            problems.append(Unreadable(name, str(error)))
+            continue
         ours = [(kind, parser[f"jembench.{kind}"]) for kind in KINDS if f"jembench.{kind}" in parser]
         for kind, section in ours:
             for key, value in section.items():
                 try:
-                    found.append(_component(kind, entrypoints.EntryPoint.from_string(value, key), name, version))
+                    found.append(_component(kind, entrypoints.EntryPoint.from_string(value, key), name, version, api))
                 except entrypoints.BadEntryPoint:
                     problems.append(Unreadable(name, f"{key} = {value} in jembench.{kind} is not module:attribute"))
     return found, problems
@@ -115,14 +151,78 @@ def _name_and_version(distribution: importlib.metadata.Distribution) -> tuple[st
     return known.get("Name", "(without a name)"), known.get("Version", "")
 
 
-def _component(kind: Kind, point: entrypoints.EntryPoint, distribution: str, version: str | None) -> Component:
+def _component(
+    kind: Kind, point: entrypoints.EntryPoint, distribution: str, version: str | None, api: int
+) -> Component:
     module, attribute = point.module_name, point.object_name or ""
-    return Component(kind, point.name, _normalised(distribution), version or "", module, attribute)
+    return Component(kind, point.name, _normalised(distribution), version or "", module, attribute, api)
 
 
 def _normalised(distribution: str) -> str:
     """One spelling for the names in metadata (``Jembench-JEM``) and in folders (``jembench_jem``)."""
     return re.sub(r"[-_.]+", "-", distribution).lower()
+
+
+_of_files: list[Component] = []
+"""What the files of this process declare that were added as plugins."""
+
+
+def add_file(path: Path) -> None:
+    """Make a Python file a plugin of this process: it can be imported by its name, wherever it lies.
+
+    What it lists in a mapping ``ENTRY_POINTS`` has names as if it were installed, after the pattern of a distribution's
+    metadata: ``ENTRY_POINTS = {"models": {"my-ebm": "build"}}``.
+
+    Raises:
+        PluginError: if it is no such file, bears the name of another module, or cannot be imported.
+    """
+    if not path.is_file() or path.suffix != ".py" or not path.stem.isidentifier():
+        raise PluginError(f"--plugin is {path}; it must be an existing Python file, named like a module: my_ebm.py.")
+    _check_free(path)
+    try:
+        spec = importlib.util.spec_from_file_location(path.stem, path)
+        assert spec is not None
+        assert spec.loader is not None
+        module = sys.modules[path.stem] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        found = _declared(path, getattr(module, "ENTRY_POINTS", {}))
+    except (Exception, SystemExit) as error:
+        sys.modules.pop(path.stem, None)
+        if isinstance(error, JembenchError):
+            raise
+        raise PluginError(f"The plugin {path} cannot be imported: {type(error).__name__}: {error}. Mend it.") from error
+    forget_files([path.name])
+    _of_files.extend(found)
+    catalogue.cache_clear()
+
+
+def _check_free(path: Path) -> None:
+    known = importlib.util.find_spec(path.stem)
+    if known is not None and known.origin != str(path.absolute()):
+        raise PluginError(
+            f"The plugin {path} bears the name of another module, {path.stem} ({known.origin}). Rename the file."
+        )
+
+
+def _declared(path: Path, entry_points: Any) -> list[Component]:
+    version = f"sha256:{digest(path)[:12]}"
+    if not isinstance(entry_points, Mapping) or not entry_points.keys() <= set(KINDS) - {"suites"}:
+        raise PluginError(
+            f"ENTRY_POINTS of {path} must map kinds to names and attributes: "
+            f'{{"models": {{"my-ebm": "build"}}}}. Kinds are {", ".join(KINDS)}, but no suites.'
+        )
+    return [
+        Component(kind, name, path.name, version, path.stem, attribute)
+        for kind, names in entry_points.items()
+        for name, attribute in names.items()
+    ]
+
+
+def forget_files(names: Iterable[str] | None = None) -> None:
+    """Forget the files that were added as plugins; those of these names, or all."""
+    gone = None if names is None else set(names)
+    _of_files[:] = [component for component in _of_files if gone is not None and component.distribution not in gone]
+    catalogue.cache_clear()
 
 
 def components(kind: Kind) -> list[Component]:
@@ -140,7 +240,9 @@ def find(kind: Kind, name: str) -> Component:
         module, attribute = name.split(":", 1)
         return Component(kind, name, "", "", module, attribute)
     distribution, _, bare = name.rpartition("/")
-    matches = [c for c in components(kind) if c.name == bare and _normalised(distribution) in ("", c.distribution)]
+    matches = [
+        c for c in components(kind) if c.name == bare and _normalised(distribution) in ("", _normalised(c.distribution))
+    ]
     if not matches:
         known = {f"{c.distribution}/{c.name}" if distribution else c.name for c in components(kind)}
         raise unknown(singular(kind), name, known, f"jembench list {kind}")
@@ -162,8 +264,15 @@ def load(component: Component) -> Any:
     """Import a component's factory, or the package of a suite.
 
     Raises:
-        PluginError: if the import fails or gives no factory; the message names the distribution and its entry point.
+        PluginError: if its distribution was written for another version of the plugin interface, or the import fails or
+            gives no factory; the message names the distribution and its entry point.
     """
+    if not component.is_compatible:
+        raise Incompatible(
+            f"{component.distribution} {component.version} was written for version {component.api} of jembench's "
+            f"plugin interface, and this jembench has version {API}. Update "
+            f"{'jembench' if component.api > API else component.distribution}, or uninstall {component.distribution}."
+        )
     try:
         loaded = importlib.import_module(component.module)
         for attribute in filter(None, component.attribute.split(".")):
@@ -201,9 +310,47 @@ class Resolved(NamedTuple):
     def __str__(self) -> str:
         return str(self.bound)
 
+    @property
+    def pretrained(self) -> specs.Pretrained | None:
+        """What is known of a model that is not trained here; None: it is."""
+        return getattr(self.factory, "pretrained", None)
+
+    @property
+    def uses(self) -> list[Component]:
+        """The components that it is made from, itself first.
+
+        Raises:
+            SpecError: if one of them is not installed.
+        """
+        others = self.pretrained.uses(self.bound.arguments) if self.pretrained else []
+        return [self.component, *(find(cast(Kind, kind), specs.parse(text).name) for kind, text in others)]
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What it is: its name in its distribution, whatever else is installed, every option, the content of its files.
+
+        Raises:
+            SpecError: if one of its files cannot be read.
+        """
+        identity = {**self.bound.identity, "name": self.component.name, "distribution": self.component.distribution}
+        for option in self.pretrained.files if self.pretrained else ():
+            identity["arguments"][option] = _content(self, option)
+        return identity
+
     def make(self, *context: Any) -> Any:
         """Call the factory."""
         return self.factory(*context, **self.bound.arguments)
+
+
+def _content(resolved: Resolved, option: str) -> str:
+    value = str(resolved.bound.arguments[option])
+    path = Path(value)
+    if ":" in value and not path.exists():
+        return value  # an import path, where an option may be either
+    try:
+        return digest(path)
+    except OSError as error:
+        raise SpecError(f"{option} of {resolved} is {path}, which cannot be read: {error.strerror}.") from error
 
 
 def resolve(kind: Kind, text: str) -> Resolved:

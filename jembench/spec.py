@@ -17,7 +17,7 @@ import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin
+from typing import Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin
 
 from jembench.errors import PluginError, SpecError, unknown
 
@@ -126,6 +126,32 @@ def incidental(*options: str) -> Callable[[Factory], Factory]:
 
     def mark(factory: Factory) -> Factory:
         factory.incidental_options = frozenset(options)  # type: ignore[attr-defined]
+        return factory
+
+    return mark
+
+
+Uses = Callable[[Mapping[str, Scalar]], "list[tuple[str, str]]"]
+"""From the arguments of a factory to the components that it makes its own from: ("models", "jem:net=small-8")."""
+
+
+class Pretrained(NamedTuple):
+    """What is known of a factory whose models are not trained here."""
+
+    files: tuple[str, ...]  # options that are paths: the content of these files makes the model what it is
+    uses: Uses
+
+
+def pretrained(*files: str, uses: Uses = lambda arguments: []) -> Callable[[Factory], Factory]:
+    """Mark a factory whose models are measured as they are made: they have been trained elsewhere.
+
+    Args:
+        files: options whose values are paths; another content is another model, another path is not.
+        uses: the other components that a model is made from, to be recorded with its results.
+    """
+
+    def mark(factory: Factory) -> Factory:
+        factory.pretrained = Pretrained(files, uses)  # type: ignore[attr-defined]
         return factory
 
     return mark

@@ -58,9 +58,14 @@ class Suite:
         own = {spec.parse(metric).name for metric in (*self.metrics, *(grid.metric for grid in self.grid))}
         return own.union(*(suite.metric_names for suite in self.included))
 
-    def recipe_for(self, dataset: str) -> str:
-        """The name of the recipe that a dataset, given by the name in its spec, is trained with."""
-        return self.recipe.get(dataset) or self.recipe.get("default") or recipes.default_for(dataset)
+    def recipe_for(self, model: str, dataset: str) -> str:
+        """The name of the recipe that a model is trained by on a dataset, both given by their specs.
+
+        One that is made for the model comes before the suite's, which is made for models like JEM.
+        """
+        name = bare_name(dataset)
+        own = recipes.made_for(bare_name(model), name)
+        return own or self.recipe.get(name) or self.recipe.get("default") or recipes.default_for(name)
 
     def variants_on(self, dataset: str) -> list[Variant]:
         """What is trained on a dataset, given by its spec: the recipe itself where the suite names no variants."""
@@ -143,27 +148,28 @@ class FitPlan:
     seed: int
 
     @cached_property
-    def sampler(self) -> Resolved:
-        """The recipe's sampler, for models that need one.
+    def sampler(self) -> Resolved | None:
+        """The recipe's sampler, for models that need one; None: it names none.
 
         Raises:
             SpecError: if it does not exist or has no such option.
         """
-        return registry.resolve("samplers", self.recipe.chains.sampler)
+        return registry.resolve("samplers", self.recipe.chains.sampler) if self.recipe.chains.sampler else None
 
     @property
     def components(self) -> list[Component]:
         """What the fit is made of."""
-        return [self.model.component, self.dataset.component, self.sampler.component]
+        parts = [self.model, self.dataset, self.sampler]
+        return [component for part in parts if part for component in part.uses]
 
     @cached_property
     def key(self) -> FitKey:
         """The fit's names, and the hash of all that makes it what it is."""
         recipe = self.recipe.identity
-        recipe["chains"]["sampler"] = _identity(self.sampler)
+        recipe["chains"]["sampler"] = self.sampler.identity if self.sampler else None
         identity = {
-            "model": _identity(self.model),
-            "dataset": _identity(self.dataset),
+            "model": self.model.identity,
+            "dataset": self.dataset.identity,
             "recipe": recipe,
             "seed": self.seed,
         }
@@ -190,18 +196,12 @@ class CellPlan:
     @cached_property
     def id(self) -> str:
         """The hash of all that makes the outcome what it is."""
-        return stable_hash({"fit": self.fit.key.id, "metric": _identity(self.metric), "limit": self.limit})
+        return stable_hash({"fit": self.fit.key.id, "metric": self.metric.identity, "limit": self.limit})
 
     @property
     def name(self) -> str:
         """For human eyes."""
         return f"{self.metric}-{self.fit.key.model}-{self.fit.key.dataset}-s{self.fit.seed}"
-
-
-def _identity(resolved: Resolved) -> dict[str, Any]:
-    """What a component is: its name in its distribution, whatever else is installed, and every option."""
-    component = resolved.component
-    return {**resolved.bound.identity, "name": component.name, "distribution": component.distribution}
 
 
 class Part(NamedTuple):
@@ -296,7 +296,7 @@ def parts_of(suite: Suite, fits: Iterable[FitKey]) -> tuple[Part, ...]:
 
 
 def _is_by(fit: FitKey, part: Suite) -> bool:
-    return f"{fit.recipe}+".startswith(f"{part.recipe_for(bare_name(fit.dataset))}+")
+    return f"{fit.recipe}+".startswith(f"{part.recipe_for(fit.model, fit.dataset)}+")
 
 
 def all_grids() -> list[Grid]:
@@ -318,10 +318,11 @@ def recipe_names(suite: Suite) -> dict[str, str]:
 
 def _recipe_names(part: Suite, recipe: str | None, overrides: Sequence[str]) -> dict[str, str]:
     return {
-        _recipe(part, dataset, recipe, [*variant.settings, *overrides]).label: variant.name
+        recipes.load(recipe or part.recipe_for(model, dataset), [*variant.settings, *overrides]).label: variant.name
         for dataset in part.datasets
         for variant in part.variants_on(dataset)
         if variant.settings
+        for model in variant.models or part.models
     }
 
 
@@ -351,16 +352,13 @@ def _cells(
         dataset = registry.resolve("datasets", dataset_spec)
         metrics = _metrics(part, str(dataset))
         for variant in suite_part.variants_on(str(dataset)):
-            chosen = _recipe(suite_part, str(dataset), recipe, [*variant.settings, *overrides])
-            for model in (resolve_model(model, chosen) for model in variant.models or suite_part.models):
+            settings = [*variant.settings, *overrides]
+            for model in variant.models or suite_part.models:
+                fit = plan_fit(model, dataset_spec, recipe, settings, part=suite_part)
                 for seed in suite_part.seeds:
-                    fit = FitPlan(model=model, dataset=dataset, recipe=chosen, seed=seed)
-                    found += [CellPlan(fit=fit, metric=metric, limit=limit) for metric in metrics]
+                    seeded = dataclasses.replace(fit, seed=seed)
+                    found += [CellPlan(fit=seeded, metric=metric, limit=limit) for metric in metrics]
     return found
-
-
-def _recipe(part: Suite, dataset: str, recipe: str | None, overrides: Sequence[str]) -> Recipe:
-    return recipes.load(recipe or part.recipe_for(bare_name(dataset)), overrides)
 
 
 def _metrics(part: Part, dataset: str) -> list[Resolved]:
@@ -368,6 +366,42 @@ def _metrics(part: Part, dataset: str) -> list[Resolved]:
     of_grids = [place.metric for grid in part.grids if grid.covers(dataset) for place in grid.places]
     found = [metric for metric in (*part.metrics, *of_grids) if not compares_with_itself(metric, dataset)]
     return [registry.resolve("metrics", metric) for metric in found]
+
+
+def plan_fit(
+    model: str,
+    dataset: str,
+    recipe: str | None = None,
+    settings: Sequence[str] = (),
+    seed: int = 0,
+    *,
+    part: Suite = Suite(name="", title=""),
+) -> FitPlan:
+    """A model and how it is trained on a dataset, both given by their specs.
+
+    One that has been trained elsewhere has the recipe that trains nothing; of the settings, those of chains are for it.
+
+    Args:
+        model: its spec.
+        dataset: its spec.
+        recipe: its name; None: the one made for the model, or the suite's, or the dataset's default.
+        settings: ``key=value`` of the recipe.
+        seed: of the fit.
+        part: the suite, if there is one.
+
+    Raises:
+        SpecError: for a name or an option that does not exist.
+    """
+    data = registry.resolve("datasets", dataset)
+    if registry.resolve("models", model).pretrained:
+        chosen = recipes.load(PRETRAINED, [setting for setting in settings if setting.startswith("chains.")])
+    else:
+        chosen = recipes.load(recipe or part.recipe_for(model, str(data)), settings)
+    return FitPlan(model=resolve_model(model, chosen), dataset=data, recipe=chosen, seed=seed)
+
+
+PRETRAINED = "pretrained"
+"""The recipe that trains nothing."""
 
 
 def resolve_model(text: str, recipe: Recipe) -> Resolved:

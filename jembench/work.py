@@ -14,12 +14,26 @@ import torch
 from torch import nn
 
 from jembench import devices, grid, provenance, seeds
+from jembench.adapters.classifier import as_classifier
 from jembench.data.holdout import holdout
-from jembench.errors import Diverged, OutOfTime, PluginError, ProcessLost, SpecError, StoreError
+from jembench.errors import CheckpointError, Diverged, OutOfTime, PluginError, ProcessLost, SpecError, StoreError
 from jembench.evaluate import SETTLED, FitEvaluation, Measured, capabilities, failed, measure, not_applicable
 from jembench.execution import lay_out
 from jembench.features import FeatureBank
-from jembench.interfaces import Capability, Chains, Costly, Dataset, Executor, Metric, Samples, Source, Trainable
+from jembench.interfaces import (
+    Accompanied,
+    Capability,
+    Chains,
+    Costly,
+    Dataset,
+    Executor,
+    Metric,
+    Sampler,
+    Samples,
+    Source,
+    Split,
+    Trainable,
+)
 from jembench.memory import Memory
 from jembench.monitor import Monitor
 from jembench.outcome import Cell, Outcome
@@ -61,15 +75,29 @@ def look_ahead(plan: Plan, team: Team = ALONE) -> list[Ready]:
         if fit.key.dataset not in datasets:
             datasets[fit.key.dataset] = fit.dataset.make()
         dataset = datasets[fit.key.dataset]
-        trainer = _make_trainer(fit, dataset, torch.device("cpu"), team)
-        has = capabilities(trainer.model)
+        looked_at = _look_at(fit, dataset, team)
+        has = capabilities(looked_at.model)
         metrics = {cell.id: cell.metric.make() for cell in plan.cells_of(fit)}
         reasons = {cell: not_applicable(metric, has, fit.key.model) for cell, metric in metrics.items()}
-        passes = round(trainer.iterations * trainer.passes)
         impossible = {cell: reason for cell, reason in reasons.items() if reason}
         costs = _costs({cell: metric for cell, metric in metrics.items() if not reasons[cell]}, dataset, plan)
-        ready.append(Ready(fit, dataset, has, impossible, trainer.iterations, passes, costs))
+        ready.append(Ready(fit, dataset, has, impossible, looked_at.iterations, looked_at.passes, costs))
     return ready
+
+
+class _LookedAt(NamedTuple):
+    """A model before training, and what that will take."""
+
+    model: nn.Module
+    iterations: int
+    passes: int
+
+
+def _look_at(fit: FitPlan, dataset: Dataset, team: Team) -> _LookedAt:
+    if fit.model.pretrained:
+        return _LookedAt(make_model(fit, dataset), 0, 0)
+    trainer = _make_trainer(fit, dataset, torch.device("cpu"), team)
+    return _LookedAt(trainer.model, trainer.iterations, round(trainer.iterations * trainer.passes))
 
 
 def _costs(metrics: Mapping[str, Metric], dataset: Dataset, plan: Plan) -> dict[str, int]:
@@ -213,15 +241,26 @@ class _Job:
 
 
 def make_model(fit: FitPlan, dataset: Dataset) -> Any:
-    """The model as it is before training: the same each time, even what of it no checkpoint holds."""
+    """The model as it is before training: the same each time, even what of it no checkpoint holds.
+
+    A network that has none of a model's methods is taken for a classifier.
+
+    Raises:
+        PluginError: if it is no model, or none that can be trained and is not said to be trained already.
+    """
     with seeds.initialising(fit.seed):
         model = fit.model.make(dataset.spec)
-    if not isinstance(model, nn.Module) or not isinstance(model, Trainable):
+    if not isinstance(model, nn.Module):
+        raise PluginError(f"The model {fit.key.model} is of type {type(model).__name__}; it must be a torch.nn.Module.")
+    if not capabilities(model) and not isinstance(model, Trainable):
+        model = as_classifier(model, dataset.spec, fit.key.model)
+    if not isinstance(model, Trainable) and not fit.model.pretrained:
         raise PluginError(
-            f"The model {fit.key.model} cannot be trained: it must be an nn.Module with `chains` and `training_loss` "
-            f"(jembench.interfaces.Trainable), and {type(model).__name__} is not."
+            f"The model {fit.key.model} cannot be trained: {type(model).__name__} lacks `chains` and `training_loss` "
+            "(jembench.interfaces.Trainable). If it has been trained elsewhere, mark its factory: "
+            "@jembench.spec.pretrained()."
         )
-    if model.chains not in get_args(Chains):
+    if getattr(model, "chains", "none") not in get_args(Chains):
         raise PluginError(
             f"The model {fit.key.model} asks for {model.chains!r} chains; it must be {' or '.join(get_args(Chains))}."
         )
@@ -265,7 +304,8 @@ def trained(
     if not store.has_weights(fit.key):
         (store.fit_folder(fit.key) / "fit.json").unlink(missing_ok=True)  # it must not vouch for those that follow
     if not store.is_trained(fit.key):
-        _train(fit, bank.dataset, store, bank.device, monitor, until, team)
+        work = _keep if fit.model.pretrained else _train
+        work(fit, bank.dataset, store, bank.device, monitor, until, team)
     return _load(fit, bank, store, limit, until)
 
 
@@ -283,18 +323,7 @@ def _train(
     team.broadcast(fit.key.id)
     folder = store.fit_folder(fit.key)
     start = time.perf_counter()
-    blank = FitRecord(
-        key=fit.key,
-        status="done",
-        reason="",
-        recipe=dataclasses.asdict(fit.recipe),
-        iteration=0,
-        validation_accuracy=None,
-        seconds=0.0,
-        iteration_seconds=[],
-        interventions=[],
-        provenance=provenance.collect(str(device), fit.components) | {"processes": team.size},
-    )
+    blank = _blank_record(fit, device, team.size)
     try:
         fitted = train(trainer, folder, monitor.training, lambda text: monitor.trouble(fit, text), until=until)
     except Diverged as error:
@@ -312,15 +341,47 @@ def _train(
     )
 
 
+def _blank_record(fit: FitPlan, device: torch.device, processes: int) -> FitRecord:
+    return FitRecord(
+        key=fit.key,
+        status="done",
+        reason="",
+        recipe=dataclasses.asdict(fit.recipe),
+        iteration=0,
+        validation_accuracy=None,
+        seconds=0.0,
+        iteration_seconds=[],
+        interventions=[],
+        provenance=provenance.collect(str(device), fit.components) | {"processes": processes},
+    )
+
+
+def _keep(fit: FitPlan, dataset: Dataset, store: Store, device: torch.device, *_: Any) -> None:
+    """Write a model that was trained elsewhere into its folder, as if it had been trained here."""
+    model = make_model(fit, dataset)
+    sampler = _sampler(model, fit, dataset, dataset.split("train"))
+    folder = store.fit_folder(fit.key)
+    checkpoint.write(folder / "sampler.safetensors", sampler.state_dict() if sampler else {})
+    checkpoint.write(folder / "model.safetensors", dict(model.state_dict()))
+    store.write_fit(_blank_record(fit, device, 1))
+
+
+def _sampler(model: Any, fit: FitPlan, dataset: Dataset, train: Split) -> Sampler | None:
+    """The model's own, or that of the recipe."""
+    return (
+        model.own_sampler() if isinstance(model, Accompanied) else make_sampler(model, dataset.spec, fit.recipe, train)
+    )
+
+
 def _load(fit: FitPlan, bank: FeatureBank, store: Store, limit: int | None, until: float | None) -> FitEvaluation:
     folder, dataset = store.fit_folder(fit.key), bank.dataset
     model = make_model(fit, dataset)
     weights = folder / "model.safetensors"
-    load_weights(model, checkpoint.read(weights))
+    _load_weights(model, fit, weights)
     lay_out(model.to(bank.device), dataset.spec)
     options = fit.recipe.data
     held = holdout(dataset.split("train"), options.validation, stratified=options.stratified)
-    sampler = make_sampler(model, dataset.spec, fit.recipe, held.train)
+    sampler = _sampler(model, fit, dataset, held.train)
     if sampler is not None:
         sampler.load_state_dict(checkpoint.read(folder / "sampler.safetensors"))
     record = store.read_fit(fit.key)
@@ -343,6 +404,20 @@ def _load(fit: FitPlan, bank: FeatureBank, store: Store, limit: int | None, unti
     )
 
 
+def _load_weights(model: nn.Module, fit: FitPlan, path: Path) -> None:
+    state = checkpoint.read(path)
+    if fit.model.pretrained and not _same(model.state_dict(), state):
+        raise CheckpointError(
+            f"The weights of {fit.key.model} have changed since they were first measured, and its results would be "
+            f"mixed up. Give the new ones another name or option, use another --store, or remove {path.parent}."
+        )
+    load_weights(model, state)
+
+
+def _same(one: Mapping[str, torch.Tensor], other: Mapping[str, torch.Tensor]) -> bool:
+    return one.keys() == other.keys() and all(torch.equal(one[name].cpu(), other[name]) for name in one)
+
+
 def samples_of(evaluation: FitEvaluation, fit: FitPlan, steps: int | None) -> Samples:
     """The images that the model keeps or draws, or those of new chains of so many steps.
 
@@ -361,10 +436,15 @@ def samples_of(evaluation: FitEvaluation, fit: FitPlan, steps: int | None) -> Sa
 def write_samples(evaluation: FitEvaluation, samples: Samples, path: Path, columns: int = 10) -> None:
     """Write a picture of a model's images: a row a class, the one each was drawn for or the one the model sees.
 
-    Which images are shown is drawn at random; none is selected for its looks.
+    Those of a model without classes come in no order. Which images are shown is drawn at random; none is selected for
+    its looks.
     """
     classes = samples.labels
-    if classes is None:
+    if classes is None and "logits" in capabilities(evaluation.model):
         classes = evaluation.read("logits", samples.images).argmax(1)
-    chosen = grid.by_class(classes, evaluation.data.num_classes, columns, evaluation.generator("grid"))
+    generator = evaluation.generator("grid")
+    if classes is None:
+        chosen = grid.at_random(len(samples.images), columns, generator)
+    else:
+        chosen = grid.by_class(classes, evaluation.data.num_classes, columns, generator)
     grid.write_png(path, samples.images, chosen)

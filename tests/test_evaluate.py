@@ -9,7 +9,7 @@ import torch
 from jembench import evaluate, readings, registry
 from jembench.data.holdout import Holdout
 from jembench.energies import LogitModel
-from jembench.errors import NotApplicable, StoreError, Unavailable
+from jembench.errors import NotApplicable, SpecError, StoreError, Unavailable
 from jembench.evaluate import FitEvaluation, capabilities, measure, not_applicable
 from jembench.features import FeatureBank
 from jembench.interfaces import DataSpec, Features, Measurement, Samples, Source, Split, Value
@@ -39,6 +39,8 @@ class Painter(Pixels):
         super().__init__("none")
 
     def sample(self, n, y=None, *, generator):
+        if y is not None:
+            raise SpecError("paints without a model")
         return 3 * torch.randn((n, *DATA.shape), generator=generator)
 
 
@@ -358,6 +360,24 @@ def test_kept_chains_know_their_classes(make):
     _, labels, source, _ = make(Pixels("conditional"), used(pcd(DATA, buffer=6), conditional=True)).samples()
     assert source == "buffer"
     assert labels.tolist() == [0, 0, 1, 1, 2, 2]
+
+
+class PainterOfClasses(Pixels):
+    """Each class in its shade."""
+
+    def __init__(self):
+        super().__init__("none")
+
+    def sample(self, n, y=None, *, generator):
+        return (y - 1.0)[:, None, None, None].expand(n, *DATA.shape)
+
+
+def test_a_model_that_draws_classes_draws_each_as_often_and_says_which(make, monkeypatch):
+    monkeypatch.setattr(evaluate, "FRESH_SAMPLES", 20)
+    images, labels, source, _ = make(PainterOfClasses()).samples()
+    assert source == "direct"
+    assert labels.tolist() == [0, 1, 2] * 6 + [0, 1]
+    assert images[:, 0, 0, 0].tolist() == [(0, 128, 255)[label] for label in labels]
 
 
 def test_a_model_that_draws_needs_no_chain(make, monkeypatch):

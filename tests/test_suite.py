@@ -55,7 +55,7 @@ def test_hybrid():
     assert hybrid.models == ("jem", "baseline")
     assert hybrid.datasets == ("digits",)
     assert hybrid.seeds == (0,)
-    assert hybrid.metrics == ("accuracy", "ece", "nll", "is", "fid", "energy-gap", "iteration-time")
+    assert hybrid.metrics == ("accuracy", "ece", "nll", "is", "fid", "energy-gap", "bits-per-dim", "iteration-time")
     assert hybrid.reference == ("jem-iclr2020/table1",)
 
 
@@ -324,6 +324,51 @@ def test_a_value_that_does_not_fit_the_model_is_an_error_that_names_it(with_mode
 def test_a_plan_s_models_have_the_recipe_s_options(make):
     plan = make("jem jem:unused=1 classifier", settings=['model.unused="1"'])
     assert [fit.key.model for fit in plan.fits] == ["zoo_of_tests:jem:unused=1", "zoo_of_tests:classifier"]
+
+
+# --- which recipe a model is trained by -------------------------------------------------------------------------------
+
+
+def recipes_of(models, **chosen):
+    fields = {"name": "", "title": "", "datasets": ("digits",), "metrics": ("accuracy",), **chosen}
+    plan = suite.make_plan(Suite(models=tuple(models), **fields))
+    return {fit.model.component.name: fit.recipe.label for fit in plan.fits}
+
+
+def test_each_model_of_a_run_has_its_own_recipe():
+    found = recipes_of(["jem", "baseline", "igebm", "glow"])
+    assert found == {"jem": "digits", "baseline": "digits", "igebm": "igebm-digits", "glow": "glow-digits"}
+
+
+def test_a_model_s_own_recipe_comes_before_the_suite_s():
+    found = recipes_of(["jem", "glow"], recipe={"digits": "digits-validation"})
+    assert found == {"jem": "digits-validation", "glow": "glow-digits"}
+
+
+def test_a_recipe_that_is_asked_for_is_everybody_s():
+    plan = suite.make_plan(
+        Suite(name="", title="", models=("jem", "glow"), datasets=("digits",), metrics=("accuracy",)), recipe="fast"
+    )
+    assert [fit.recipe.label for fit in plan.fits] == ["fast", "fast"]
+
+
+def test_a_model_trained_elsewhere_has_the_recipe_that_trains_nothing():
+    settings = ("epochs=3", "chains.sampler=sgld:steps=5")
+    model = "generator:module=jembench.sampling.factories:sgld"  # imported, and never called
+    plan = suite.make_plan(
+        Suite(name="", title="", models=("jem", model), datasets=("digits",), metrics=("accuracy",)), settings=settings
+    )
+    jem, given = plan.fits
+    assert jem.recipe.label == "digits+epochs=3+chains.sampler=sgld:steps=5"
+    assert given.recipe.label == "pretrained+chains.sampler=sgld:steps=5"
+
+
+def test_a_recipe_without_chains_names_no_sampler():
+    (fit,) = suite.make_plan(
+        Suite(name="", title="", models=("glow",), datasets=("digits",), metrics=("accuracy",))
+    ).fits
+    assert fit.sampler is None
+    assert {component.name for component in fit.components} == {"glow", "digits"}
 
 
 # --- another process --------------------------------------------------------------------------------------------------

@@ -51,6 +51,7 @@ class Recipe(NamedTuple):
     name: str
     title: str
     default_for: tuple[str, ...]  # datasets
+    models: tuple[str, ...]  # that it is made for
     fields: dict[str, Any]  # by the keys of --set: "optimizer.name"
     problem: str  # "" if it works
 
@@ -107,8 +108,8 @@ def _recipe(name: str) -> Recipe:
     try:
         loaded = recipe.load(name)
     except JembenchError as error:
-        return Recipe(name, "", (), {}, str(error))
-    return Recipe(name, loaded.title, loaded.default_for, _dotted(loaded.identity), "")
+        return Recipe(name, "", (), (), {}, str(error))
+    return Recipe(name, loaded.title, loaded.default_for, loaded.models, _dotted(loaded.identity), "")
 
 
 def _dotted(fields: dict[str, Any], table: str = "") -> dict[str, Any]:

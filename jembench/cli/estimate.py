@@ -8,11 +8,10 @@ import click
 
 from jembench.cli import options
 from jembench.cli.output import plugins_aside, print_json, print_table
-from jembench.cli.train import plan_fit
+from jembench.cli.unread import unread
 from jembench.errors import JembenchError
-from jembench.registry import Resolved
 from jembench.spec import split_list
-from jembench.suite import FitPlan
+from jembench.suite import FitPlan, plan_fit
 from jembench.training import recipe as recipes
 
 if TYPE_CHECKING:
@@ -61,7 +60,7 @@ def estimate(
     with plugins_aside():
         asked = plan_fit(model, dataset, recipe, settings, seed=0)
         where = devices.resolve(device)
-        data = _unread(asked.dataset)
+        data = unread(asked.dataset)
         rows = [_estimated(asked.key.recipe, asked, data, where)]
         plain = plan_fit(model, dataset, recipe, (*settings, *PLAIN), seed=0)
         rows.append(_estimated("the same in float32", plain, data, where))
@@ -107,14 +106,7 @@ def _texts(row: Row) -> tuple[str, ...]:
 def _others(asked: FitPlan) -> list[str]:
     """Recipes for any dataset, or for this one."""
     dataset = asked.dataset.component.name
+    model = asked.model.component.name
     known = [recipes.load(name) for name in recipes.names() if name != asked.recipe.name]
-    return [other.name for other in known if not other.default_for or dataset in other.default_for]
-
-
-def _unread(dataset: Resolved) -> Dataset:
-    """The dataset without its images: one that may be downloaded does not look for its files before it is read."""
-    arguments = dict(dataset.bound.arguments)
-    if "download" in arguments:
-        arguments["download"] = True
-    described: Dataset = dataset.factory(**arguments)
-    return described
+    fitting = [other for other in known if not other.models or model in other.models]
+    return [other.name for other in fitting if not other.default_for or dataset in other.default_for]

@@ -59,6 +59,10 @@ class LateGroup(Group):
             return None
         module, attribute = self.late[cmd_name].target.split(":")
         command: click.Command = getattr(importlib.import_module(module), attribute)
+        if not isinstance(command, click.Group) and not any(known.name == "plugin" for known in command.params):
+            from jembench.cli import options  # imports what --help need not wait for
+
+            options.plugin(command)  # whatever is done, it may be done with a plugin of the user's own
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -94,7 +94,9 @@ def _recipes(format: str) -> None:
 
 
 def _default_for(recipe: components.Recipe) -> list[str]:
-    return [f"used for {', '.join(recipe.default_for)}"] if recipe.default_for else []
+    purposes = {"of": recipe.models, "on": recipe.default_for}
+    words = [f"{word} {', '.join(names)}" for word, names in purposes.items() if names]
+    return [f"the default {' '.join(words)}"] if words else []
 
 
 def _text(value: Any) -> str:

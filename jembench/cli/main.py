@@ -25,6 +25,7 @@ COMMANDS = {
     "estimate": Late(
         "jembench.cli.estimate:estimate", "Run a few iterations and say what the whole training would take."
     ),
+    "import": Late("jembench.cli.import_:import_", "Make a model of weights that were trained elsewhere."),
     "sample": Late("jembench.cli.sample:sample", "Draw images from a trained model as a PNG: a row for each class."),
     "report": Late("jembench.cli.report:report", "Print the table of a store again."),
     "compare": Late("jembench.cli.compare:compare", "Compare two models of a store, image by image and seed by seed."),
@@ -48,7 +49,7 @@ class Settings:
     late=COMMANDS,
     epilog="Every option has an environment variable, for example JEMBENCH_RUN_MODELS for --models of run. "
     "What several commands share is set by JEMBENCH_STORE, JEMBENCH_DATASET, JEMBENCH_DEVICE, JEMBENCH_DEVICES, "
-    "JEMBENCH_RECIPE and JEMBENCH_SET.",
+    "JEMBENCH_RECIPE, JEMBENCH_SET and JEMBENCH_PLUGIN.",
 )
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
 @click.version_option(__version__, prog_name="jembench")

@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import click
+from click.core import ParameterSource
 
+from jembench import registry
 from jembench.errors import SpecError
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -119,6 +121,31 @@ def circumstances(command: Command) -> Command:
     for option in reversed((limit, device, devices, max_hours, store, executor, dry_run, report_format)):
         command = option(command)
     return command
+
+
+PLUGINS = "jembench.plugins"
+"""Where a command's context keeps what ``--plugin`` named on the command line."""
+
+
+def _add_plugins(ctx: click.Context, parameter: click.Parameter, paths: Sequence[Path]) -> None:
+    registry.forget_files()  # of a former command in the same process
+    for path in paths:
+        registry.add_file(path)
+    named_here = ctx.get_parameter_source(parameter.name or "") is ParameterSource.COMMANDLINE
+    ctx.meta[PLUGINS] = paths if named_here else ()
+
+
+plugin = click.option(
+    "--plugin",
+    type=click.Path(path_type=Path),
+    metavar="FILE.py",
+    multiple=True,
+    envvar="JEMBENCH_PLUGIN",
+    is_eager=True,
+    expose_value=False,
+    callback=_add_plugins,
+    help="A Python file with models, metrics or more of yours, to be named as FILE:build. May be repeated.",
+)
 
 
 def settings(what: str) -> Callable[[Command], Command]:

@@ -10,9 +10,10 @@ import click
 
 from jembench.cli import options
 from jembench.cli.output import plugins_aside
-from jembench.cli.train import plan_fit, trained
+from jembench.cli.train import trained
 from jembench.errors import SpecError, StoreError
 from jembench.store import Store
+from jembench.suite import plan_fit
 from jembench.training.launch import Placement, joined
 
 if TYPE_CHECKING:

@@ -8,30 +8,38 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
+from jembench.cli import options
 from jembench.suite import FitPlan
 
 
 def again(ctx: click.Context, *, debug: bool = False, **changes: Any) -> str:
     """The command of ``ctx`` as it was given, with some options changed."""
     kept = [name for name in ctx.params if name not in ("format", "dry_run")]
-    return _line("--debug" if debug else "", ctx.info_name, *_positional(ctx), *_given(ctx, kept, changes))
+    return _line(
+        "--debug" if debug else "", ctx.info_name, *_positional(ctx), *_given(ctx, kept, changes), *_plugins(ctx)
+    )
 
 
 def sample(ctx: click.Context, fit: FitPlan) -> str:
-    """Fresh samples of one of the fits that a run has trained."""
+    """Samples of one of the fits that a run has trained: fresh ones, if it has chains."""
     key = fit.key
     dataset = [] if key.dataset == "digits" else ["--dataset", key.dataset]
     seed = ["--seed", str(key.seed)] if key.seed else []
     overrides = [word for override in fit.recipe.overrides for word in ("--set", override)]
     shared = _given(ctx, ["recipe", "device", "store"])
-    return _line("", "sample", key.model, *dataset, *seed, *overrides, *shared, "--steps", "100")
+    steps = ["--steps", "100"] if fit.sampler and not fit.model.pretrained else []
+    return _line("", "sample", key.model, *dataset, *seed, *overrides, *shared, *steps, *_plugins(ctx))
 
 
 def report(ctx: click.Context, suite: str) -> str:
     """The results of a run, for a page of text."""
     # metrics that are not the suite's are shown only where the whole store is
     chosen = [] if ctx.params.get("metrics") else [suite]
-    return _line("", "report", *chosen, *_given(ctx, ["limit", "store"]), "--format", "markdown")
+    return _line("", "report", *chosen, *_given(ctx, ["limit", "store"]), "--format", "markdown", *_plugins(ctx))
+
+
+def _plugins(ctx: click.Context) -> list[str]:
+    return [word for path in ctx.meta.get(options.PLUGINS, ()) for word in ("--plugin", str(path))]
 
 
 def _line(root_option: str, *words: str | None) -> str:

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from jembench import registry
 from jembench.cli import options
 from jembench.cli.output import plugins_aside
 from jembench.store import Store
-from jembench.suite import FitPlan, resolve_model
+from jembench.suite import FitPlan, plan_fit
 from jembench.training import recipe as recipes
 from jembench.training.launch import Joined, joined, placement
 
@@ -71,17 +70,6 @@ def train(
                 with trained(fit, fit.dataset.make(), place, here, options.until(max_hours)):
                     pass
     click.echo(place.fit_folder(fit.key))
-
-
-def plan_fit(model: str, dataset: str, recipe: str | None, settings: tuple[str, ...], seed: int) -> FitPlan:
-    """The fit that the options name.
-
-    Raises:
-        SpecError: for a name or an option that does not exist.
-    """
-    data = registry.resolve("datasets", dataset)
-    chosen = recipes.load(recipe or recipes.default_for(data.component.name), settings)
-    return FitPlan(model=resolve_model(model, chosen), dataset=data, recipe=chosen, seed=seed)
 
 
 def assist(fits: Sequence[FitPlan], here: Joined) -> None:

@@ -55,12 +55,16 @@ def _build_own(path: str, data: DataSpec, asked: Mapping[str, bool]) -> nn.Modul
     net = registry.load(registry.find("models", path))(data)
     if not isinstance(net, nn.Module):
         raise PluginError(f"{path} gave a {type(net).__name__} for {data.name}; it must return a torch.nn.Module.")
-    _check_shape(path, net, data)
+    check_net(path, net, data)
     return net
 
 
-def _check_shape(path: str, net: nn.Module, data: DataSpec) -> None:
-    """Show the network two blank images before any time is spent on it."""
+def check_net(path: str, net: nn.Module, data: DataSpec) -> None:
+    """Show the network two blank images before any time is spent on it.
+
+    Raises:
+        PluginError: if it fails on them, or does not give (2, K).
+    """
     modes = {module: module.training for module in net.modules()}
     images = torch.zeros(2, *data.shape, device=next((p.device for p in net.parameters()), None))
     expected = (2, data.num_classes)

@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from jembench import registry
 from jembench.errors import SpecError
-from jembench.interfaces import DataSpec, Informed, Sampler, Shared, Split, Trainable
+from jembench.interfaces import DataSpec, Informed, Sampler, Shared, Split
 from jembench.training.recipe import Recipe
 from jembench.training.team import Team
 
 
-def make_sampler(model: Trainable, data: DataSpec, recipe: Recipe, train: Split) -> Sampler | None:
-    """The recipe's sampler, or None for a model that is trained without chains."""
-    if model.chains == "none":
+def make_sampler(model: Any, data: DataSpec, recipe: Recipe, train: Split) -> Sampler | None:
+    """The recipe's sampler, or None for a model that is trained without chains.
+
+    Raises:
+        SpecError: if the model needs one and the recipe names none.
+    """
+    if getattr(model, "chains", "none") == "none":
         return None
+    if not recipe.chains.sampler:
+        raise SpecError(
+            f"The recipe {recipe.label} names no sampler, and a {type(model).__name__} is trained with chains. Choose "
+            "another recipe, or name one: --set chains.sampler=pcd."
+        )
     sampler: Sampler = registry.resolve("samplers", recipe.chains.sampler).make(data)
     if isinstance(sampler, Informed):
         sampler.inform(train)

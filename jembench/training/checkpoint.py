@@ -72,6 +72,17 @@ def load_weights(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
     Raises:
         CheckpointError: that lists what does not fit.
     """
+    if wrong := misfits(model, weights):
+        shown = "; ".join(wrong[:5]) + (f"; and {len(wrong) - 5} more" if len(wrong) > 5 else "")
+        raise CheckpointError(
+            f"The checkpoint belongs to another model: {shown}. Use the model spec that it was trained with, or "
+            "another folder with --store."
+        )
+    model.load_state_dict(weights)
+
+
+def misfits(model: nn.Module, weights: Mapping[str, Tensor]) -> list[str]:
+    """What of a state dictionary does not fit a model, sorted by name; empty: it can be loaded."""
     own = model.state_dict()
     wrong = [f"{name} is missing" for name in own.keys() - weights.keys()]
     wrong += [f"{name} is unknown" for name in weights.keys() - own.keys()]
@@ -80,13 +91,7 @@ def load_weights(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
         for name in own.keys() & weights.keys()
         if own[name].shape != weights[name].shape
     ]
-    if wrong:
-        shown = "; ".join(sorted(wrong)[:5]) + (f"; and {len(wrong) - 5} more" if len(wrong) > 5 else "")
-        raise CheckpointError(
-            f"The checkpoint belongs to another model: {shown}. Use the model spec that it was trained with, or "
-            "another folder with --store."
-        )
-    model.load_state_dict(weights)
+    return sorted(wrong)
 
 
 def _pack(value: Any, path: str, tensors: dict[str, Tensor]) -> Any:

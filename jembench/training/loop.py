@@ -278,8 +278,8 @@ class Trainer:
         self._seed()
 
     def validate(self) -> Validation | None:
-        """Accuracy and NLL on the held-out images; None if the recipe holds none out."""
-        if self.validation is None or self.validation.labels is None:
+        """Accuracy and NLL on the held-out images; None without such images, or of a model that classifies nothing."""
+        if self.validation is None or self.validation.labels is None or not hasattr(self.model, "logits"):
             return None
         with self.average.in_place_of(self.model) if self.average else nullcontext():
             logits = readings.read(self.model, self.validation.images, self.data, self.device, {"logits"})["logits"]

@@ -6,11 +6,13 @@ A recipe is read strictly: an unknown key, a missing one or a value of the wrong
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import math
 import operator
 import tomllib
 import typing
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.resources.abc import Traversable
@@ -86,7 +88,7 @@ class TrainingData:
 class Chains:
     """How the model's own samples are drawn during training."""
 
-    sampler: str  # spec
+    sampler: str = ""  # spec; none in recipes of models that are trained without chains
     mode: Literal["eval", "train"] = "eval"  # the model's mode while sampling
     conditional: bool = False  # negatives for E(x) from chains on E(x, y), y drawn uniformly and thrown away
 
@@ -127,13 +129,16 @@ class Recipe:
     checkpoint_every: int  # iterations between two validations and checkpoints; a multiple of log_every
     optimizer: Optimizer
     data: TrainingData
-    chains: Chains
+    chains: Chains = Chains()
     schedule: Schedule = Schedule()
     energy_l2: float = 0.0  # weight of the mean squared energies of data and samples, against divergence
     compute: Compute = Compute()
     guard: Guard = Guard()
     model: Mapping[str, str] = field(default_factory=dict)  # options of the model where its spec leaves them out
     default_for: tuple[str, ...] = ()  # datasets that use this recipe unless told otherwise
+    models: tuple[
+        str, ...
+    ] = ()  # the models that it is made for, which use it there; none: all that have none of theirs
     overrides: tuple[str, ...] = ()  # what --set made different from the file, "epochs=5"
 
     @property
@@ -145,7 +150,7 @@ class Recipe:
     def identity(self) -> dict[str, Any]:
         """Everything that changes the trained model, and nothing that does not."""
         fields = dataclasses.asdict(self)
-        for incidental in ("name", "title", "default_for", "overrides"):
+        for incidental in ("name", "title", "default_for", "models", "overrides"):
             del fields[incidental]
         return fields
 
@@ -214,20 +219,53 @@ def _written(value: Any) -> str:
 
 
 def default_for(dataset: str) -> str:
-    """The recipe that a dataset, given by the name in its spec, is trained with unless told otherwise.
+    """The recipe that models without one of their own are trained with on a dataset, given by the name in its spec.
 
     Raises:
         SpecError: if more than one recipe says that it is.
     """
-    claims = [name for name, file in sorted(_files().items()) if dataset in _datasets(file)]
+    return _only(_claims()[_ANY_MODEL, dataset], dataset) or "paper"
+
+
+def made_for(model: str, dataset: str) -> str | None:
+    """The recipe that is made for a model, both given by the names in their specs; None: there is none of its own.
+
+    One that is made for the model on this dataset comes before one that is made for it on any.
+
+    Raises:
+        SpecError: if more than one recipe says that it is.
+    """
+    claims = _claims()
+    return _only(claims[model, dataset], f"{model} on {dataset}") or _only(claims[model, _ANY_DATASET], model)
+
+
+_ANY_MODEL = _ANY_DATASET = ""
+
+
+def _claims() -> Mapping[tuple[str, str], list[str]]:
+    """The recipes that say that they are the default, by model and dataset."""
+    found: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
+    for name, file in sorted(_files().items()):
+        models, datasets = _made_for(file.read_bytes(), str(file))
+        for model in models or [_ANY_MODEL]:
+            for dataset in datasets or ([_ANY_DATASET] if models else []):
+                found[model, dataset].append(name)
+    return found
+
+
+@functools.lru_cache(maxsize=1000)
+def _made_for(content: bytes, where: str) -> tuple[list[str], list[str]]:
+    """The models and the datasets of a recipe file; what is no list is told of when the recipe is loaded."""
+    fields = parse(content, where)
+    lists = (value if isinstance(value, list) else [] for value in (fields.get("models"), fields.get("default_for")))
+    models, datasets = ([name for name in names if isinstance(name, str)] for names in lists)
+    return models, datasets
+
+
+def _only(claims: Sequence[str], of: str) -> str | None:
     if len(claims) > 1:
-        raise SpecError(f"{' and '.join(claims)} are both the default recipe of {dataset}. Choose one with --recipe.")
-    return claims[0] if claims else "paper"
-
-
-def _datasets(file: Traversable) -> tuple[str, ...]:
-    datasets = _parse(file).get("default_for", [])
-    return tuple(datasets) if isinstance(datasets, list) else ()
+        raise SpecError(f"{' and '.join(claims)} are both the default recipe of {of}. Choose one with --recipe.")
+    return claims[0] if claims else None
 
 
 def _find(name: str) -> Traversable:

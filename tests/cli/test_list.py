@@ -15,6 +15,7 @@ def test_everything_is_listed_without_importing_it(jembench, zoo):
         "version": "1.0",
         "module": "zoo_cli_raises",
         "attribute": "build",
+        "api": 1,
         "target": "zoo_cli_raises:build",
     }
     assert rows["datasets", "digits"]["distribution"] == "jembench"
@@ -86,7 +87,7 @@ def test_recipes(jembench):
 
 def test_the_table_of_recipes_shows_fields_as_they_are_set(jembench):
     out = jembench("list", "recipes").out
-    for text in ("used for digits", "optimizer.betas=[0.9, 0.999]", "data.shared=true", "optimizer.name=adam"):
+    for text in ("the default on digits", "optimizer.betas=[0.9, 0.999]", "data.shared=true", "optimizer.name=adam"):
         assert text in out
 
 

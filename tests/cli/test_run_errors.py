@@ -16,7 +16,7 @@ REFUSED = {
     "suite": (["hybird"], ["no suite named 'hybird'", "Nearest: hybrid.", "`jembench list suites`"]),
     "model": (
         ["hybrid", "--models", "jemm"],
-        ["no model named 'jemm'", "Nearest: jem, jem-factored.", "`jembench list models`"],
+        ["no model named 'jemm'", "Nearest: jem, igebm, jem-factored.", "`jembench list models`"],
     ),
     "option of a model": (
         ["hybrid", "--models", "jem:nett=small-8"],

@@ -58,7 +58,7 @@ def test_a_model_that_draws_directly(sample):
         (["zoo_of_tests:jem", "--output", "/proc/x.png"], "Cannot write the picture /proc/x.png: "),
         (["zoo_of_tests:jem", "--output", "/proc/x/y.png"], "Choose another place with --output."),
         (["zoo_of_tests:jem", "--output", "."], "--output is ., a folder. Name a file in it, for example samples.png."),
-        (["jemm"], "Nearest: jem, jem-factored."),
+        (["jemm"], "Nearest: jem, igebm, jem-factored."),
     ],
 )
 def test_what_cannot_be_is_told_before_anything_is_trained(sample, arguments, text):

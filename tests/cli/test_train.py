@@ -100,7 +100,7 @@ def test_a_model_that_cannot_be_trained(train):
     ("arguments", "text"),
     [
         ([], "Missing argument 'MODEL'. `jembench train --help`"),
-        (["jemm"], "Nearest: jem, jem-factored."),
+        (["jemm"], "Nearest: jem, igebm, jem-factored."),
         (["jem", "--dataset", "digit"], "Nearest: digits."),
         (["jem", "--set", "epochs=many"], "epochs of recipe digits is 'many'"),
         (["jem", "--set", "ece.bins=15"], "There is no key in recipe digits named 'ece'."),

@@ -112,7 +112,8 @@ def test_every_shipped_recipe_can_be_read_and_its_sampler_made():
         recipe = recipes.load(name)
         assert (recipe.name, recipe.label, recipe.overrides) == (name, name, ())
         assert recipe.title
-        registry.resolve("samplers", recipe.chains.sampler)
+        if recipe.chains.sampler:
+            registry.resolve("samplers", recipe.chains.sampler)
 
 
 # --- the schedule -----------------------------------------------------------------------------------------------------
@@ -378,7 +379,7 @@ def changed(value, path):
 
 
 PATHS = list(leaves(recipes.load("digits")))
-INCIDENTAL = {("name",), ("title",), ("default_for",), ("overrides",)}
+INCIDENTAL = {("name",), ("title",), ("default_for",), ("models",), ("overrides",)}
 
 
 @pytest.mark.parametrize("path", PATHS, ids=".".join)
@@ -413,6 +414,20 @@ def test_two_default_recipes_of_one_dataset_are_a_choice_for_the_user(shipped):
     assert recipes.default_for("dogs") == "b"
     with pytest.raises(SpecError, match=r"^a and b are both the default recipe of cats\. Choose one with --recipe\.$"):
         recipes.default_for("cats")
+
+
+def test_a_recipe_made_for_a_model_is_the_default_of_no_other(shipped):
+    shipped(a='default_for = ["cats"]', b='default_for = ["cats"]\nmodels = ["lion"]', c='models = ["lion", "tiger"]')
+    assert recipes.default_for("cats") == "a"
+    assert recipes.made_for("lion", "cats") == "b"
+    assert recipes.made_for("lion", "dogs") == recipes.made_for("tiger", "cats") == "c"
+    assert recipes.made_for("bear", "cats") is None
+
+
+def test_two_recipes_made_for_one_model_are_a_choice_for_the_user(shipped):
+    shipped(a='models = ["lion"]', b='models = ["lion"]')
+    with pytest.raises(SpecError, match=r"^a and b are both the default recipe of lion\. Choose one with --recipe\.$"):
+        recipes.made_for("lion", "cats")
 
 
 @pytest.mark.parametrize("claim", ["5", '"cats"'])

@@ -207,13 +207,13 @@ def test_a_store_that_cannot_be_written_is_known_before_anything_is_done(plan, t
     [
         (
             "untrainable",
-            "The model zoo_of_tests:untrainable cannot be trained: it must be an nn.Module with `chains` and "
-            "`training_loss` (jembench.interfaces.Trainable), and LogitModel is not.",
+            "The model zoo_of_tests:untrainable cannot be trained: LogitModel lacks `chains` and `training_loss` "
+            "(jembench.interfaces.Trainable). If it has been trained elsewhere, mark its factory: "
+            "@jembench.spec.pretrained().",
         ),
         (
             "no_module",
-            "The model zoo_of_tests:no_module cannot be trained: it must be an nn.Module with `chains` and "
-            "`training_loss` (jembench.interfaces.Trainable), and object is not.",
+            "The model zoo_of_tests:no_module is of type object; it must be a torch.nn.Module.",
         ),
         (
             "confused",

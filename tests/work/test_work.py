@@ -1,7 +1,10 @@
 """Carrying out plans from beginning to end, and what need not be done again."""
 
 import dataclasses
+import hashlib
 import json
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -46,8 +49,11 @@ def test_what_the_store_says_of_a_fit_and_its_cells(plan, store, carry_out, fold
     written = store.read_cell(cell.id, cell.name)
     assert (written.id, written.fit, written.metric) == (cell.id, fit.key, "zoo_of_tests:score")
     assert written.provenance["limit"] == 7
-    assert set(written.provenance["plugins"]) > {"zoo_of_tests:jem", "zoo_of_tests:score", "zoo_of_tests:data"}
-    assert any("pcd = " in plugin for plugin in written.provenance["plugins"])
+    plugins = written.provenance["plugins"]
+    file = sys.modules["zoo_of_tests"].__file__
+    of_file = f"(zoo_of_tests.py, sha256:{hashlib.sha256(Path(file).read_bytes()).hexdigest()[:12]})"
+    assert {f"zoo_of_tests:{name} {of_file}" for name in ("jem", "score", "data")} < set(plugins)
+    assert any("pcd = " in plugin for plugin in plugins)
     with np.load(store.arrays_path(cell.id, cell.name)) as arrays:
         assert arrays["file"].shape == (7, 3)
     assert (folder(whole, store) / "samples.png").exists()

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from jembench.energies import LogitModel
-from jembench.errors import StoreError, Unavailable
+from jembench.errors import SpecError, StoreError, Unavailable
 from jembench.interfaces import DataSpec, Measurement, Split, Value
 from jembench.training.objective import Weights, hybrid_loss
 
@@ -121,6 +121,8 @@ class Painter(Trained):
     def sample(self, n, y=None, *, generator):
         if self.fails:
             raise RuntimeError("out of paint")
+        if y is not None:
+            raise SpecError("paints whatever it likes")
         return 3 * torch.randn((n, 1, 4, 4), generator=generator)
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from jembench import spec
+from jembench.crossing import bare_name
 from jembench.outcome import FitKey
 from jembench.spec import slug, stable_hash
+from jembench.suite import PRETRAINED
 from jembench.training import recipe as recipes
 
 _LONGEST = 80  # letters, for people; file systems allow more
@@ -45,5 +46,6 @@ def stem(figure: str, fits: Sequence[FitKey], limit: int | None = None) -> str:
 
 
 def _parts(fit: FitKey) -> list[str]:
-    usual = recipes.default_for(spec.parse(fit.dataset).name)
-    return [fit.model] if fit.recipe == usual else [fit.model, fit.recipe]
+    dataset = bare_name(fit.dataset)
+    usual = recipes.made_for(bare_name(fit.model), dataset) or recipes.default_for(dataset)
+    return [fit.model] if fit.recipe in (usual, PRETRAINED) else [fit.model, fit.recipe]

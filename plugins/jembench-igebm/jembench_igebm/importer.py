@@ -19,10 +19,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from jembench.errors import CheckpointError
+from jembench import registry
+from jembench.errors import CheckpointError, SpecError
+from jembench.interfaces import DataSpec, Import
 from jembench.training.checkpoint import load_weights
 from jembench_igebm.model import IGEBM, ConditionalIGEBM
-from jembench_igebm.network import EnergyNet, ResBlock
+from jembench_igebm.network import ARCHITECTURES, EnergyNet, ResBlock
 from jembench_igebm.spectral import SpectralConv2d
 
 _UNREADABLE = (OSError, ValueError, EOFError, zipfile.BadZipFile)
@@ -131,6 +133,11 @@ def _read(path: Path) -> Dump:
         raise CheckpointError(
             f"{path} is not an .npz dump of a checkpoint ({error}). The README of jembench-igebm shows how to make one."
         ) from error
+    if not any(name.startswith(SCOPE) for name in file.files):
+        raise CheckpointError(
+            f"{path} holds no variable of IGEBM: none has a name like {SCOPE}fc5/b. The README of jembench-igebm shows "
+            "how to dump a checkpoint."
+        )
     return Dump(arrays, unreadable)
 
 
@@ -177,3 +184,36 @@ def _describe(net: EnergyNet) -> str:
     blocks = len(net.blocks)
     kind = f"conditional igebm of {net.classes} classes" if net.classes else "unconditional igebm"
     return f"{kind}, {blocks} blocks and width {net.architecture.width}"
+
+
+class PublishedCheckpoint:
+    """Reads ``.npz`` dumps for ``jembench import igebm``."""
+
+    def read(self, path: Path, data: DataSpec, model: str | None) -> Import:
+        """The weights, in the names of the model; which network they are of is read off them if none is named.
+
+        Raises:
+            CheckpointError: as :func:`load_npz`.
+        """
+        spec = model or _network_of(_read(path).arrays)
+        made = registry.resolve("models", spec).make(data)
+        if not isinstance(made, IGEBM | ConditionalIGEBM):
+            raise SpecError(f"A checkpoint of IGEBM is none of {spec}. Name an igebm with --model, or leave it out.")
+        report = load_npz(path, made)
+        return Import(model=spec, weights=made.state_dict(), unused=report.unused)
+
+
+def _network_of(arrays: Arrays) -> str:
+    """The spec of the published network whose variables these look most like."""
+    stem, first, rows = (
+        arrays.get(f"{SCOPE}{name}") for name in ("c1_pre/cweight", "res_optim_res_c1/cweight", "res_optim_res_c1/gb")
+    )
+    width = None if first is None else first.shape[-1]
+    if f"{SCOPE}res_8a_res_c1/cweight" in arrays:
+        net = "larger"
+    elif f"{SCOPE}res_8_res_c1/cweight" in arrays:
+        net = "large" if stem is None or width in (None, stem.shape[-1]) else "wider"
+    else:
+        net = "base"
+    unusual = "" if width in (None, ARCHITECTURES[net].width) else f",width={width}"
+    return f"igebm:conditional={str(rows is None or rows.ndim == 2).lower()},net={net}{unusual}"

@@ -72,6 +72,7 @@ class ConditionalIGEBM(nn.Module):
     """
 
     chains: Chains = "conditional"
+    energy_follows_from_logits = True
 
     def __init__(self, net: EnergyNet, *, l2: float) -> None:
         super().__init__()

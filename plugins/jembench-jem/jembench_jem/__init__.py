@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from jembench.interfaces import DataSpec
+    from jembench_jem.importer import AuthorsCheckpoint
     from jembench_jem.model import JEM, FactoredJEM
 
 Norm = Literal["none", "batch", "instance", "layer"]
@@ -25,3 +26,10 @@ def jem_factored(data: DataSpec, *, net: str = "auto", norm: Norm = "none", drop
     from jembench_jem.model import FactoredJEM
 
     return FactoredJEM(build_net(net, data, norm=norm, dropout=dropout))
+
+
+def jem_importer() -> AuthorsCheckpoint:
+    """The checkpoints that JEM's authors published (CIFAR10_MODEL.pt), with their replay buffer."""
+    from jembench_jem.importer import AuthorsCheckpoint
+
+    return AuthorsCheckpoint()

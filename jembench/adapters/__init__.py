@@ -1,0 +1,1 @@
+"""Models that were not written for jembench: plain networks, generators, weights trained elsewhere."""

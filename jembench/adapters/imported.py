@@ -1,0 +1,108 @@
+"""A model from a file of weights that ``jembench import`` wrote, and the file itself.
+
+The file is one safetensors file: ``weights/NAME`` are the model's state, ``chains/NAME`` its sampler's, and the header
+says how both are made (:mod:`jembench.adapters.header`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast
+
+import safetensors
+from safetensors.torch import save
+from torch import Tensor, nn
+
+from jembench import registry
+from jembench.adapters import header as headers
+from jembench.adapters.header import Header
+from jembench.errors import CheckpointError, SpecError
+from jembench.files import write_atomically
+from jembench.interfaces import DataSpec, Import, Sampler
+from jembench.training.checkpoint import misfits
+
+
+def fit_together(found: Import, data: DataSpec, where: Path) -> nn.Module:
+    """The model with its weights, after everything has been found to fit; or nothing.
+
+    Raises:
+        CheckpointError: that lists every name and shape that does not fit, and every weight that is not finite.
+        SpecError: if there is no such model or sampler.
+    """
+    model: nn.Module = registry.resolve("models", found.model).make(data)
+    wrong = misfits(model, found.weights)
+    wrong += sorted(f"{name} is not finite" for name, tensor in found.weights.items() if not tensor.isfinite().all())
+    if wrong:
+        raise CheckpointError(
+            f"The weights in {where} do not fit {found.model}, and nothing was imported: {'; '.join(wrong)}. Name the "
+            "model that they are of with --model, and the dataset that it was trained on with --dataset."
+        )
+    model.load_state_dict(found.weights)
+    if found.chains:
+        sampler_of(found.chains.sampler, found.chains.state, data)
+    return model
+
+
+def sampler_of(spec: str, state: Mapping[str, Tensor], data: DataSpec) -> Sampler:
+    """A sampler with the chains that it kept.
+
+    Raises:
+        CheckpointError: if they do not fit.
+        SpecError: if there is no such sampler.
+    """
+    sampler: Sampler = registry.resolve("samplers", spec).make(data)
+    sampler.load_state_dict(state)
+    return sampler
+
+
+def write(path: Path, found: Import, data: DataSpec, source: Mapping[str, str]) -> None:
+    """Write what was imported, atomically.
+
+    Raises:
+        StoreError: if the file cannot be written.
+    """
+    parts = {"weights": found.weights, "chains": found.chains.state if found.chains else {}}
+    tensors = {f"{part}/{name}": value for part, state in parts.items() for name, value in state.items()}
+    sampler = found.chains.sampler if found.chains else ""
+    header = Header(found.model, sampler, dataclasses.asdict(data), dict(source), found.unused)
+    copies = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
+    encoded = save(copies, metadata={headers.KEY: headers.encode(header)})
+    write_atomically(path, lambda stream: stream.write(encoded))
+
+
+def load(path: Path, data: DataSpec) -> Any:
+    """The model of such a file, with its chains if it has some (:class:`~jembench.interfaces.Accompanied`).
+
+    Raises:
+        CheckpointError: if the file is damaged.
+        SpecError: if it is of another dataset than ``data``.
+    """
+    header = headers.read(path)
+    known, asked = (
+        (list(shape), classes) for shape, classes in (_needs(header.data), _needs(dataclasses.asdict(data)))
+    )
+    if known != asked:
+        raise SpecError(
+            f"{path} holds a model for {header.data['name']}, {known[0]} with {known[1]} classes, and {data.name} has "
+            f"{asked[0]} with {asked[1]}. Choose a dataset of that shape with --dataset."
+        )
+    parts = _tensors(path)
+    model = fit_together(Import(model=header.model, weights=parts["weights"]), data, path)
+    if header.sampler:
+        cast(Any, model).own_sampler = lambda: sampler_of(header.sampler, parts["chains"], data)
+    return model
+
+
+def _needs(data: Mapping[str, Any]) -> tuple[Any, Any]:
+    return data["shape"], data["num_classes"]
+
+
+def _tensors(path: Path) -> dict[str, dict[str, Tensor]]:
+    found: dict[str, dict[str, Tensor]] = {"weights": {}, "chains": {}}
+    with safetensors.safe_open(path, framework="pt") as file:
+        for key in file.keys():  # noqa: SIM118  # a file, not a mapping
+            part, _, name = key.partition("/")
+            found[part][name] = file.get_tensor(key)
+    return found

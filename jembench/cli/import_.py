@@ -1,0 +1,96 @@
+"""``jembench import``: a model of weights that were trained elsewhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import click
+
+from jembench import registry
+from jembench.cli import options
+from jembench.cli.output import plugins_aside
+from jembench.cli.unread import unread
+from jembench.errors import SpecError
+from jembench.files import digest
+from jembench.spec import Spec
+
+if TYPE_CHECKING:
+    from jembench.interfaces import Import
+
+EXAMPLES = options.examples(
+    "jembench import jem CIFAR10_MODEL.pt --dataset cifar10",
+    "jembench import igebm cifar10_cond.npz --dataset cifar10",
+    "jembench import weights resnet.pt --model baseline:net=wrn-28-10 --dataset cifar10",
+    "jembench run hybrid --models imported:file=CIFAR10_MODEL.safetensors --dataset cifar10",
+)
+
+
+@click.command("import", epilog=EXAMPLES)
+@click.argument("importer", metavar="IMPORTER")
+@click.argument("file", metavar="FILE", type=click.Path(path_type=Path))
+@click.option("--model", metavar="SPEC", help="The model that the weights are of, where the file does not say it.")
+@options.dataset
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path),
+    metavar="FILE.safetensors",
+    help="What to write. By default a file beside the other one, with the ending .safetensors.",
+)
+def import_(importer: str, file: Path, model: str | None, dataset: str, output: Path | None) -> None:
+    """Make a model of weights that were trained elsewhere.
+
+    IMPORTER says what kind of FILE it is; `jembench list importers` says what there is. Names and shapes must all fit:
+    what does not is listed, and nothing is written. No code in the file is run. The model that is written is measured
+    like any other, as imported:file=FILE.safetensors.
+    """
+    target = _target(file, output)
+    with plugins_aside():
+        done = _carry_over(importer, file, model, dataset, target)
+    for line in _told(done, target, dataset):
+        click.echo(line)
+
+
+def _target(file: Path, output: Path | None) -> Path:
+    """Where the model goes.
+
+    Raises:
+        SpecError: if there is nothing to read, or it would be written over.
+    """
+    if not file.is_file():
+        raise SpecError(f"There is no file {file}. Check the path.")
+    target = output or file.with_suffix(".safetensors")
+    if target.suffix != ".safetensors":
+        raise SpecError(f"--output is {target}; its name must end in .safetensors.")
+    if target.exists() and target.samefile(file):
+        raise SpecError(f"{file} would be written over. Name another file with --output.")
+    return target
+
+
+class _Done(NamedTuple):
+    found: Import
+    parameters: int
+
+
+def _carry_over(importer: str, file: Path, model: str | None, dataset: str, target: Path) -> _Done:
+    from jembench.adapters import imported
+
+    data = unread(registry.resolve("datasets", dataset)).spec
+    reader = registry.resolve("importers", importer)
+    found = reader.make().read(file, data, model)
+    made = imported.fit_together(found, data, file)
+    source = {"importer": str(reader.component), "file": file.name, "sha256": digest(file)}
+    imported.write(target, found, data, source)
+    return _Done(found, sum(parameter.numel() for parameter in made.parameters()))
+
+
+def _told(done: _Done, target: Path, dataset: str) -> list[str]:
+    found = done.found
+    lines = [f"   model  {found.model}, {done.parameters:,} parameters, every name and shape fits"]
+    if found.chains:
+        lines.append(f"  chains  {found.chains.sampler}")
+    if found.unused:
+        lines.append(f"  unused  {', '.join(found.unused)}")
+    spec = Spec("imported", (("file", str(target)),))
+    lines.append(f" written  {target}")
+    return [*lines, f"    next  jembench run hybrid --models {spec} --dataset {dataset}"]

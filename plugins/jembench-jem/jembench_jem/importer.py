@@ -1,0 +1,90 @@
+"""The checkpoints that the authors of JEM published: the weights of a wide residual network, and a replay buffer.
+
+``torch.save({"model_state_dict": ..., "replay_buffer": (N, C, H, W)}, ...)``. The network's parameters begin with
+``f.``, those of the head that classifies with ``class_output``; two more heads are never used (wgrathwohl/JEM,
+train_wrn_ebm.py and wideresnet.py).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from jembench.adapters import foreign
+from jembench.errors import CheckpointError
+from jembench.interfaces import DataSpec, Import, Kept
+
+_NEVER_USED = ("f.linear.", "energy_output.")
+_NORMS = {"bn1": "norm1", "bn2": "norm2"}
+
+
+class AuthorsCheckpoint:
+    """Reads ``CIFAR10_MODEL.pt`` and its like."""
+
+    def read(self, path: Path, data: DataSpec, model: str | None) -> Import:
+        """The weights and the replay buffer; depth, width and norm are read off the weights if no model is named.
+
+        Raises:
+            CheckpointError: if it is no such checkpoint.
+        """
+        content = foreign.read(path)
+        weights = foreign.without_prefix(foreign.state_dict(content, path), "module.")
+        unused = tuple(sorted(name for name in weights if name.startswith(_NEVER_USED)))
+        used = {_ours(name): tensor for name, tensor in weights.items() if name not in unused}
+        return Import(
+            model=model or f"jem:{_options(used, path)}",
+            weights=used,
+            chains=_chains(content, data, path),
+            unused=unused,
+        )
+
+
+def _ours(name: str) -> str:
+    """A published name in the names of the model here."""
+    if name.startswith("class_output."):
+        return f"net.{name}"
+    inner = re.sub(r"\.(bn[12])\.", lambda match: f".{_NORMS[match[1]]}.", name.removeprefix("f."))
+    return f"net.{inner}".replace("net.bn1.", "net.norm.")
+
+
+def _options(weights: Mapping[str, Tensor], path: Path) -> str:
+    """``net=wrn-D-K`` and the norm, by what the weights are called and how large they are."""
+    first = weights.get("net.layer1.0.conv1.weight")
+    blocks = {name.split(".")[2] for name in weights if name.startswith("net.layer1.")}
+    if first is None or len(first) % 16:
+        raise CheckpointError(
+            f"{path} holds no wide residual network in the names that JEM's authors use (f.layer1.0.conv1.weight and "
+            "so on). If it is a plain state_dict, `jembench import weights` reads it."
+        )
+    net = f"net=wrn-{6 * len(blocks) + 4}-{len(first) // 16}"
+    if "net.layer1.0.norm1.running_mean" in weights:
+        return f"{net},norm=batch"
+    if "net.layer1.0.norm1.weight" in weights:
+        raise CheckpointError(
+            f"The network in {path} has instance or layer norms, which look the same in a checkpoint. Say which: "
+            f"--model jem:{net},norm=instance, or norm=layer."
+        )
+    return net
+
+
+def _chains(content: Any, data: DataSpec, path: Path) -> Kept | None:
+    images = content.get("replay_buffer") if isinstance(content, Mapping) else None
+    if images is None:
+        return None
+    if not isinstance(images, Tensor) or images.shape[1:] != data.shape:
+        found = tuple(images.shape) if isinstance(images, Tensor) else type(images).__name__
+        raise CheckpointError(
+            f"The replay buffer in {path} is {found}; it must be (N, {', '.join(map(str, data.shape))})."
+        )
+    state = {
+        "images": images.float().contiguous(),
+        "ages": torch.zeros(len(images), dtype=torch.int64),  # nobody counted them
+        "filled": torch.tensor(True),
+        "conditional": torch.tensor(False),
+    }
+    return Kept(f"pcd:buffer={len(images)}", state)

@@ -1,0 +1,108 @@
+"""``jembench import``, and the model that it makes, from one end to the other."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from jembench import registry
+from jembench.interfaces import DataSpec
+from jembench.nets.build import build_net
+from jembench_igebm.importer import published
+
+DIGITS = DataSpec(name="digits", shape=(1, 8, 8), num_classes=10)
+
+
+@pytest.fixture
+def checkpoint(jembench):
+    """A checkpoint as JEM's authors write them, for digits, in the folder where the command is called."""
+    torch.manual_seed(0)
+    names = build_net("wrn-10-1", DIGITS).state_dict()
+    weights = {name if name.startswith("class_output") else f"f.{name}": value for name, value in names.items()}
+    buffer = torch.rand(50, 1, 8, 8) * 2 - 1
+    torch.save({"model_state_dict": weights, "replay_buffer": buffer}, "DIGITS_MODEL.pt")
+    return buffer
+
+
+def test_from_a_published_checkpoint_to_a_row_of_the_table(jembench, checkpoint):
+    done = jembench("import", "jem", "DIGITS_MODEL.pt")
+    assert done == (
+        0,
+        "   model  jem:net=wrn-10-1, 77,418 parameters, every name and shape fits\n"
+        "  chains  pcd:buffer=50\n"
+        " written  DIGITS_MODEL.safetensors\n"
+        "    next  jembench run hybrid --models imported:file=DIGITS_MODEL.safetensors --dataset digits\n",
+        "",
+    )
+    model = "imported:file=DIGITS_MODEL.safetensors"
+    arguments = ("run", "hybrid", "--models", model, "--metrics", "accuracy,energy-gap,iteration-time", "--limit", "40")
+    first = jembench(*arguments, "--format", "json")
+    assert first.code == 0, first.err
+    (row,) = json.loads(first.out)["rows"]
+    assert row["recipe"] == "pretrained"
+    assert jembench(*arguments, "--format", "json").out == first.out
+    cells = [json.loads(path.read_text()) for path in Path("runs/cells").iterdir()]
+    by_metric = {cell["metric"]: cell for cell in cells}
+    assert by_metric["iteration-time"]["outcome"]["status"] == "na"
+    assert by_metric["energy-gap"]["outcome"]["status"] == "ok"
+    plugins = " ".join(by_metric["accuracy"]["provenance"]["plugins"])
+    for name in ("imported = ", "jembench-jem 0.1.0 [jem = ", "pcd = "):
+        assert name in plugins
+
+
+def test_another_file_of_the_same_name_is_another_model(jembench, checkpoint):
+    arguments = ("run", "hybrid", "--models", "imported:file=DIGITS_MODEL.safetensors", "--metrics", "accuracy")
+    for _ in range(2):
+        assert jembench("import", "jem", "DIGITS_MODEL.pt").code == 0
+        assert jembench(*arguments, "--limit", "40").code == 0
+        content = torch.load("DIGITS_MODEL.pt", weights_only=True)
+        content["model_state_dict"]["class_output.bias"] += 1
+        torch.save(content, "DIGITS_MODEL.pt")
+    assert len(list(Path("runs/cells").iterdir())) == 2
+
+
+def test_igebm_from_a_dump_by_name(jembench):
+    """A dump of one of our own models in the published names is read back."""
+    data = DataSpec(name="cifar10", shape=(3, 32, 32), num_classes=10)
+    model = registry.resolve("models", "igebm:net=base,width=4").make(data)
+    rng = np.random.default_rng(0)
+    np.savez("dump.npz", **{v.name: rng.normal(size=v.shape).astype(np.float32) for v in published(model.net)})
+    done = jembench("import", "igebm", "dump.npz", "--dataset", "cifar10")
+    assert (done.code, done.err) == (0, "")
+    assert "model  igebm:conditional=true,net=base,width=4" in done.out
+    assert Path("dump.safetensors").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["jem", "nowhere.pt"], "There is no file nowhere.pt. Check the path."),
+        (["gem", "DIGITS_MODEL.pt"], "There is no importer named 'gem'. Nearest: igebm, jem"),
+        (["jem", "DIGITS_MODEL.pt", "--output", "x.bin"], "--output is x.bin; its name must end in .safetensors."),
+        (["weights", "DIGITS_MODEL.pt"], "A plain state_dict does not say which model it is of. Name it: --model"),
+        (["jem", "DIGITS_MODEL.pt", "--dataset", "cifar10"], "The replay buffer in DIGITS_MODEL.pt is (50, 1, 8, 8)"),
+        (["igebm", "DIGITS_MODEL.pt"], "DIGITS_MODEL.pt holds no variable of IGEBM"),
+        (["weights", "DIGITS_MODEL.pt", "--model", "baseline"], "do not fit baseline, and nothing was imported"),
+    ],
+)
+def test_what_does_not_work_is_told_and_nothing_is_written(arguments, text, jembench, checkpoint):
+    done = jembench("import", *arguments)
+    assert (done.code, done.out) == (2, "")
+    assert text in done.err
+    assert [path.name for path in Path().iterdir()] == ["DIGITS_MODEL.pt"]
+
+
+def test_the_source_is_never_written_over(jembench):
+    torch.manual_seed(0)
+    save_file(build_net("small-4", DIGITS).state_dict(), "w.safetensors")
+    before = Path("w.safetensors").read_bytes()
+    done = jembench("import", "weights", "w.safetensors", "--model", "baseline:net=small-4")
+    assert done.err == "Error: w.safetensors would be written over. Name another file with --output.\n"
+    assert Path("w.safetensors").read_bytes() == before
+    done = jembench(
+        "import", "weights", "w.safetensors", "--model", "baseline:net=small-4", "--output", "m.safetensors"
+    )
+    assert done.code == 0
