@@ -27,6 +27,7 @@ from jembench.outcome import Cell
 from jembench.report.claims import ANY, Claim, Recipes
 from jembench.report.table import protocol_differences
 from jembench.subjects import Pair, Subject, canonical, subjects
+from jembench.training import recipe as recipes_known
 
 Verdict = Literal["held", "not held", "inconclusive", "not measured", "not comparable"]
 
@@ -135,8 +136,15 @@ def _candidates(claim: Claim, reserved: set[Recipes], known: Sequence[Subject]) 
         if isinstance(claim.than, float):
             yield Pair(a, a)
         for b in known:
-            if bare_name(b.model) == claim.than and (b.dataset, b.recipe) == (a.dataset, recipe) and _alike(a, b):
+            belongs = b.recipe == recipe or (recipes.own == ANY and (_has_its_own(a) or _has_its_own(b)))
+            if bare_name(b.model) == claim.than and b.dataset == a.dataset and belongs and _alike(a, b):
                 yield Pair(a, b)
+
+
+def _has_its_own(subject: Subject) -> bool:
+    """Whether it was trained by a recipe that is made for its model: no other model is trained by the same."""
+    made_for_it = recipes_known.made_for(bare_name(subject.model), bare_name(subject.dataset))
+    return subject.recipe.partition("+")[0] == made_for_it
 
 
 def _alike(a: Subject, b: Subject) -> bool:

@@ -7,6 +7,7 @@ The table is flat, and says besides which of its columns belong together: :mod:`
 from __future__ import annotations
 
 import math
+import re
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -288,12 +289,17 @@ def _mean_if_all_known(ends: Sequence[float | None]) -> float | None:
 
 
 def _mark_incomparable(rows: Sequence[Row], columns: Sequence[Column]) -> tuple[Row, ...]:
-    """Numbers on one dataset may stand in one column only if their protocols are the same."""
+    """Numbers on one dataset may stand in one column only if their protocols are the same.
+
+    A model that draws its images directly has no chains to choose from: its samples stand beside the kept chains of
+    others, as in Table 1 of the JEM paper, and a note says so.
+    """
     protocols: dict[tuple[str, int], set[str]] = {}
     for row in rows:
         for index in range(len(columns)):
             if row.entries[index].status == "ok":
-                protocols.setdefault((row.dataset, index), set()).add(row.entries[index].protocol)
+                protocol = _DIRECT.sub(r"\1source=buffer\2", row.entries[index].protocol)
+                protocols.setdefault((row.dataset, index), set()).add(protocol)
     return tuple(
         replace(
             row,
@@ -301,6 +307,20 @@ def _mark_incomparable(rows: Sequence[Row], columns: Sequence[Column]) -> tuple[
                 replace(entry, comparable=len(protocols.get((row.dataset, index), ())) < 2)
                 for index, entry in enumerate(row.entries)
             ),
+            notes=(*row.notes, *_how_drawn(row, rows)),
         )
         for row in rows
     )
+
+
+_DIRECT = re.compile(r"([:,])source=direct(,|$)")
+_BUFFER = re.compile(r"[:,]source=buffer(,|$)")
+
+
+def _how_drawn(row: Row, rows: Sequence[Row]) -> list[str]:
+    """That a row's samples are drawn directly, where other rows on its dataset have those of chains."""
+    if not any(_DIRECT.search(entry.protocol) for entry in row.entries):
+        return []
+    others = (entry for other in rows if other.dataset == row.dataset for entry in other.entries)
+    chained = any(_BUFFER.search(entry.protocol) for entry in others)
+    return ["its samples are drawn directly; those of the others are the chains that training kept"] if chained else []

@@ -40,6 +40,7 @@ def rows(tmp_path_factory):
     ("name", "kind", "target"),
     [
         ("linear", "models", "jembench_example:linear"),
+        ("mala", "samplers", "jembench_example:mala"),
         ("stripes", "datasets", "jembench_example:stripes"),
         ("confidence", "metrics", "jembench_example:confidence"),
     ],
@@ -93,3 +94,28 @@ def test_model_dataset_and_metric_are_run_together(tmp_path):
     assert values.keys() == {"accuracy", "confidence"}
     assert values["accuracy"]["value"] == 100  # the three directions are linearly separable
     assert values["confidence"]["low"] is None
+
+
+def test_a_model_of_another_distribution_is_trained_with_its_sampler(tmp_path):
+    arguments = ["--models", "jem", "--dataset", "stripes", "--metrics", "accuracy,confidence", "--recipe", "digits"]
+    settings = ["--set", "chains.sampler=mala:steps=2,step_size=0.001", "--set", "epochs=2"]
+    done = jembench("run", "hybrid", *arguments, *settings, "--format", "json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    cells = [json.loads(path.read_text()) for path in (tmp_path / "runs" / "cells").glob("*.json")]
+    plugins = {cell["metric"]: cell["provenance"]["plugins"] for cell in cells}
+    made_by = [
+        "jembench-example 1.2.3 [mala = jembench_example:mala]",
+        "jembench-example 1.2.3 [stripes = jembench_example:stripes]",
+        f"jembench-jem {importlib.metadata.version('jembench-jem')} [jem = jembench_jem:jem]",
+    ]
+    confidence = "jembench-example 1.2.3 [confidence = jembench_example:confidence]"
+    accuracy = f"jembench {importlib.metadata.version('jembench')} [accuracy = jembench.metrics.factories:accuracy]"
+    assert plugins == {"accuracy": sorted([*made_by, accuracy]), "confidence": sorted([*made_by, confidence])}
+
+
+def test_it_keeps_every_promise(tmp_path):
+    done = jembench("plugin", "check", "jembench-example", "--format", "json", cwd=tmp_path)
+    assert done.returncode == 0, done.stdout
+    rows = json.loads(done.stdout)
+    assert {row["component"] for row in rows} == {"linear", "mala", "stripes", "confidence"}
+    assert {row["status"] for row in rows} <= {"passed", "skipped"}

@@ -22,6 +22,7 @@ from jembench.report import claims_table
 from jembench.report.claims import Claim, Paper, Recipes, load, read
 from jembench.report.judging import judge
 from jembench.subjects import canonical
+from jembench.training.recipe import made_for
 
 CLAIMS = load()
 MEASURED = [claim for claim in CLAIMS if claim.metric]
@@ -62,10 +63,11 @@ def test_its_commands_measure_it(claim):
     other = claim.model if isinstance(claim.than, float) else claim.than
     each = [{option: value} for option, values in claim.each.items() for value in values] or [{}]
     pairs = [
-        ((claim.model, metric, recipe), (other, than, recipes.other_of(recipe)))
+        ((claim.model, metric, recipe), (other, than, others))
         for options in each
         for recipes in claim.recipes
         for recipe in {recipe for _, _, recipe in plans}
+        for others in (recipes.other_of(recipe), made_for(other, "digits"), made_for(other, "cifar10"))
         for metric, than in [[asked(text, options) for text in (claim.metric, claim.than_metric or claim.metric)]]
     ]
     assert any({one, two} <= plans for one, two in pairs)
@@ -210,6 +212,19 @@ def store():
 def claim(**fields):
     given = {"metric": "accuracy", "model": "jem", "than": "baseline", "measure": ("jembench run hybrid",)}
     return Claim(**{"id": "mine/one", "paper": PAPER, "text": "One", "where": "Table 1", **given, **fields})
+
+
+def test_a_model_with_a_recipe_of_its_own_is_compared_whatever_the_other_was_trained_by(store):
+    store.accuracy("jem", 0.9)
+    store.accuracy("igebm:l2=0.1,width=16", 0.7, recipe="igebm-digits")
+    assert store.verdicts(claim(than="igebm")) == ["held"]
+    assert store.verdicts(claim(model="igebm", than="jem")) == ["not held"]
+
+
+def test_two_recipes_that_are_nobody_s_own_are_not_compared(store):
+    store.accuracy("jem", 0.9)
+    store.accuracy("baseline", 0.7, recipe="digits-paper")
+    assert store.verdicts(claim()) == ["not measured"]
 
 
 @pytest.mark.parametrize(

@@ -174,6 +174,22 @@ def test_a_value_under_another_name_is_not_blank(cell):
     assert "fid gives fid-digits-cnn here, not fid" in footnotes(table).values()
 
 
+def test_direct_samples_stand_beside_kept_chains_with_a_note(cell):
+    def made(model, source):
+        value = {"fid": Value(3.0, 2.0, 4.0, 1000)}
+        found = cell(model, "fid", **value)
+        protocol = f"fid:data=digits,source={source},splits=10"
+        return dataclasses.replace(found, outcome=dataclasses.replace(found.outcome, protocol=protocol))
+
+    table = build([made("jem", "buffer"), made("glow", "direct"), made("gan", "direct")])
+    assert all(row.entries[0].comparable for row in table.rows)
+    note = "its samples are drawn directly; those of the others are the chains that training kept"
+    assert [row.notes for row in table.rows] == [(), (note,), (note,)]
+    assert build([made("glow", "direct"), made("gan", "direct")]).rows[0].notes == ()
+    new_chains = build([made("glow", "direct"), made("jem", "chains:steps=5")])
+    assert not any(row.entries[0].comparable for row in new_chains.rows)
+
+
 def test_no_rows_says_so():
     (grid,) = grids(build([], metrics=["accuracy"]))
     assert grid.rows == ()

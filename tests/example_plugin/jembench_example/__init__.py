@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from jembench.errors import SpecError
+
 if TYPE_CHECKING:
-    from jembench.interfaces import Dataset, DataSpec, Metric
+    from jembench.interfaces import Dataset, DataSpec, Metric, Sampler
     from jembench_example.model import Linear
 
 
@@ -14,6 +16,17 @@ def linear(data: DataSpec, *, bias: bool = True) -> Linear:
     from jembench_example.model import Linear
 
     return Linear(data, bias)
+
+
+def mala(data: DataSpec, *, steps: int = 10, step_size: float = 0.01) -> Sampler:
+    """The Metropolis-adjusted Langevin algorithm: exact at any step size, from uniform noise."""
+    from jembench_example.sampler import MALA
+
+    if steps < 1:
+        raise SpecError(f"steps of mala is {steps}; it must be at least 1.")
+    if step_size <= 0:
+        raise SpecError(f"step_size of mala is {step_size}; it must be greater than 0.")
+    return MALA(data, steps=steps, step_size=step_size)
 
 
 def stripes(*, noise: float = 0.2) -> Dataset:

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from jembench.outcome import FitKey
 from jembench.report.figures import names
+from jembench.spec import Spec
 
 
 def fit(model="jem", dataset="digits", recipe="digits", seed=0):
@@ -36,6 +37,7 @@ def test_what_a_name_cannot_say_is_in_its_hash():
 
 @given(st.lists(st.text(max_size=40), min_size=2, max_size=4, unique=True))
 def test_models_of_any_name_have_names_of_their_own(models):
-    stems = [names.stem("ood", [fit("jem:net=" + model)]) for model in models]
+    specs = [str(Spec("jem", (("net", model),))) for model in models]
+    stems = [names.stem("ood", [fit(text)]) for text in specs]
     for (one, a), (other, b) in itertools.combinations(zip(models, stems, strict=True), 2):
         assert a != b or one.replace(",", "-") == other.replace(",", "-")
