@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 import torch
 from torch import Generator
@@ -22,8 +22,32 @@ def generator(seed: int, purpose: str, device: torch.device | str = "cpu") -> Ge
 
 
 @contextmanager
-def initialising(seed: int) -> Iterator[None]:
-    """Seed PyTorch's global generator, which initialisers of layers draw from, and put it back afterwards."""
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(derive(seed, "initialisation"))
+def drawing(seed: int, purpose: str, device: torch.device | str = "cpu") -> Iterator[None]:
+    """Seed PyTorch's global generators for one purpose, and put them back afterwards.
+
+    Initialisers of layers and dropout draw from nothing else. They are the CPU's generator and, if ``device`` is a CUDA
+    device, its own. Nothing waits for the device; a CUDA graph that is replayed meanwhile draws by the seed as well.
+    """
+    generators = _global_generators(torch.device(device))
+    states = [generator.get_state() for generator in generators]
+    derived = derive(seed, purpose)
+    for generator in generators:
+        generator.manual_seed(derived)
+    try:
         yield
+    finally:
+        for generator, state in zip(generators, states, strict=True):
+            generator.set_state(state)
+
+
+def _global_generators(device: torch.device) -> list[Generator]:
+    if device.type != "cuda":
+        return [torch.default_generator]
+    torch.cuda.init()  # type: ignore[no-untyped-call]  # there are no generators before
+    index = torch.cuda.current_device() if device.index is None else device.index
+    return [torch.default_generator, torch.cuda.default_generators[index]]
+
+
+def initialising(seed: int) -> AbstractContextManager[None]:
+    """Seed PyTorch's global generator, which initialisers of layers draw from, and put it back afterwards."""
+    return drawing(seed, "initialisation")

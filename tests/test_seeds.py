@@ -49,3 +49,18 @@ def test_initialising_puts_the_generator_back_after_an_error():
     with pytest.raises(ZeroDivisionError), seeds.initialising(0):
         raise ZeroDivisionError(torch.rand(1))
     assert torch.equal(before, torch.get_rng_state())
+
+
+def test_drawing_is_for_one_purpose_and_what_stands_around_goes_on():
+    def inside(seed, purpose):
+        with seeds.drawing(seed, purpose):
+            return torch.rand(4)
+
+    torch.rand(3)
+    before = torch.get_rng_state()
+    drawn = [inside(0, "a"), inside(1, "a"), inside(0, "b")]
+    assert torch.equal(before, torch.get_rng_state())
+    torch.rand(3)
+    assert torch.equal(inside(0, "a"), drawn[0])
+    assert not any(torch.equal(drawn[a], drawn[b]) for a, b in ((0, 1), (0, 2), (1, 2)))
+    assert torch.equal(drawn[0], torch.rand(4, generator=seeds.generator(0, "a")))

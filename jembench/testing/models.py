@@ -57,6 +57,7 @@ PROMISES = promises(
     densities.energy_has_a_gradient,
     densities.gradient_is_of_the_energy,
     training.chains_are_known,
+    training.passes_are_counted,
     training.loss_is_a_number,
     training.parts_are_numbers,
     training.energies_of_the_loss,

@@ -52,8 +52,9 @@ class Trainer:
     as that one would have (bit for bit on the CPU).
 
     In a team, all processes draw the same batches, augmentation and noise included, and each keeps its part; the chains
-    of each are its own. ``window``, ``chains``, ``is_finite``, ``state_dict`` and ``load_state_dict`` are then called
-    in all processes at once, and what the first of them gives is of the whole team in the process of rank 0.
+    of each are its own, and so are the masks of dropout. ``window``, ``chains``, ``is_finite``, ``state_dict`` and
+    ``load_state_dict`` are then called in all processes at once, and what the first of them gives is of the whole team
+    in the process of rank 0.
 
     Args:
         model: an ``nn.Module`` that is :class:`~jembench.interfaces.Trainable`.
@@ -120,6 +121,11 @@ class Trainer:
         """What the chains' generator is for: another one in each process."""
         return f"chains@{self.team.rank}" if self.team.rank else "chains"
 
+    @property
+    def _own_chance(self) -> str:
+        """What the global generators are for in the next iteration: another one in each process and after remedies."""
+        return f"network@{self.team.rank}/{self.adjustment.seeds}/{self.iteration}"
+
     def _prepare(self) -> None:
         """Make the two functions that take the time: dE/dx for the chains, and the loss."""
         self.execution = devices.execution(self.data, self.device, **dataclasses.asdict(self.recipe.compute))
@@ -160,7 +166,8 @@ class Trainer:
         """Forward and backward passes of a batch that an iteration takes, chains included."""
         both = self.model.chains == "marginal" and not self.recipe.data.shared
         batches = 1 if self.sampler is None else 3 if both else 2
-        return self.sampling_steps + batches * (2 if self.recipe.optimizer.sharpness else 1)
+        each: int = getattr(self.model, "passes_per_loss", 1) * (2 if self.recipe.optimizer.sharpness else 1)
+        return self.sampling_steps + batches * each
 
     def window(self, n: int) -> Window:
         """n iterations. The host waits for the device only at their end."""
@@ -177,16 +184,20 @@ class Trainer:
         return Window(each, None if highest_start is None else float(highest_start))
 
     def iterate(self) -> dict[str, Tensor]:
-        """One optimiser step; gives the loss and its parts, still on the device."""
+        """One optimiser step; gives the loss and its parts, still on the device.
+
+        The network's own chance, as of dropout, is that of this iteration alone, however training has come there.
+        """
         for group in self.optimizer.param_groups:
             group["lr"] = self.learning_rate
         batch = self._batch()
-        negatives = self._negatives(batch)
-        self.model.train()
-        values = self._differentiate(batch, negatives)
-        if radius := self.recipe.optimizer.sharpness:
-            with at_the_sharpest(self.model, radius, adaptive=self.recipe.optimizer.adaptive):
-                self._differentiate(batch, negatives)
+        with seeds.drawing(self.seed, self._own_chance, self.device):
+            negatives = self._negatives(batch)
+            self.model.train()
+            values = self._differentiate(batch, negatives)
+            if radius := self.recipe.optimizer.sharpness:
+                with at_the_sharpest(self.model, radius, adaptive=self.recipe.optimizer.adaptive):
+                    self._differentiate(batch, negatives)
         self.optimizer.step()
         if self.average:
             self.average.update(self.model)
@@ -264,6 +275,7 @@ class Trainer:
         state = self.sampler.start(self.recipe.batch_size, y, generator=generator)
         statistics = [(buffer, buffer.clone()) for buffer in self.model.buffers()]
         with (
+            seeds.drawing(self.seed, f"guard/network/{self.iteration}", self.device),
             mode(self.model, train=self.recipe.chains.mode == "train"),
             autocast(self.execution.precision, self.device),
         ):
@@ -324,7 +336,7 @@ class Trainer:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on where :meth:`state_dict` was taken; with another number of processes, the chains draw other numbers.
+        """Go on where :meth:`state_dict` was taken; with another number of processes, chains and dropout draw others.
 
         Raises:
             CheckpointError: if the state is of another model, dataset or sampler.

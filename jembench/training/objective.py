@@ -49,9 +49,12 @@ def hybrid_loss(model: Classifier, batch: Batch, negatives: Negatives | None, we
     if weights.marginal or weights.conditional:
         assert negatives is not None
         images["samples"] = negatives.x
-    each = {id(x): x for x in images.values()}  # a recipe may train both terms on the same images
-    passed = dict(zip(each, logits_of_each(model, list(each.values())), strict=True))
-    logits = {name: passed[id(x)] for name, x in images.items()}
+    shared = labelled and weights.marginal and batch.x is batch.x_labelled  # both terms on the same images
+    if shared:
+        del images["data"]
+    logits = dict(zip(images, logits_of_each(model, list(images.values())), strict=True))
+    if shared:
+        logits["data"] = logits["labelled"]
 
     terms: list[Tensor] = []
     parts: dict[str, Tensor] = {}

@@ -318,6 +318,14 @@ class OtherChains(EnergyAlone):
     chains = "both"
 
 
+class PassesNever(EnergyAlone):
+    passes_per_loss = 0
+
+
+class PassesHalf(EnergyAlone):
+    passes_per_loss = 1.5
+
+
 class LossOfOne(EnergyAlone):
     def training_loss(self, batch, negatives):
         loss = super().training_loss(batch, negatives)

@@ -54,6 +54,8 @@ FAULTS = [
     ("energy-has-a-gradient", "Flat", "dE/dx is zero everywhere"),
     ("gradient-is-of-the-energy", "HalfDetached", "Something on the way from x to the energy is detached"),
     ("chains-are-known", "OtherChains", "one of none, marginal, conditional"),
+    ("passes-are-counted", "PassesNever", "passes_per_loss is 0; it must be a whole number of at least 1"),
+    ("passes-are-counted", "PassesHalf", "passes_per_loss is 1.5"),
     ("loss-is-a-number", "LossOfOne", "Make it one finite number"),
     ("parts-are-numbers", "AttachedParts", "part.mean().detach()"),
     ("energies-of-the-loss", "EnergyColumns", "the shape (32, 1)"),

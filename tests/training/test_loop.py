@@ -272,6 +272,14 @@ def test_without_sharpness_there_is_one_pass(make_trainer):
     assert make_trainer(**{"optimizer.sharpness": 1.0}).passes == 3 + 6
 
 
+def test_a_loss_of_several_passes_is_counted_as_such(make_trainer, toy_models):
+    class Thorough(toy_models["jem"]):
+        passes_per_loss = 5
+
+    assert make_trainer(Thorough).passes == 3 + 3 * 5
+    assert make_trainer(Thorough, **{"optimizer.sharpness": 1.0}).passes == 3 + 6 * 5
+
+
 def test_the_penalty_is_the_mean_square_of_both_energies(make_trainer):
     trainer, seen = make_trainer(energy_l2=0.25), []
     trainer.model.watch = lambda batch, negatives, loss: seen.append(loss) or loss

@@ -29,6 +29,18 @@ def chains_are_known(subject: Subject) -> None:
         raise CheckFailed(f"chains is {chains!r}. Set it to one of {', '.join(known)}: which samples the loss needs.")
 
 
+def passes_are_counted(subject: Subject) -> None:
+    """passes_per_loss, if the model has it, is a whole number of at least 1."""
+    count = getattr(subject.trained, "passes_per_loss", None)
+    if count is None:
+        raise DoesNotApply("It does not say how often its loss passes through the network: once.")
+    if not isinstance(count, int) or isinstance(count, bool) or count < 1:
+        raise CheckFailed(
+            f"passes_per_loss is {count!r}; it must be a whole number of at least 1: how often the loss takes each "
+            "image through the network, forward and back."
+        )
+
+
 def loss_is_a_number(subject: Subject) -> None:
     """training_loss gives a Loss whose total is one finite number with a gradient."""
     loss = subject.loss(subject.trained)

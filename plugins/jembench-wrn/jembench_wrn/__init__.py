@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from contextlib import suppress
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from jembench.errors import SpecError
+from jembench.spec import convert
 
 if TYPE_CHECKING:
     from jembench.interfaces import DataSpec
@@ -32,28 +34,46 @@ def adversarial(
     net: str = "auto",
     norm: Literal["none", "batch", "instance", "layer"] = "none",
     dropout: float = 0.0,
-    threat: Literal["linf", "l2"] = "linf",
-    eps: float | None = None,
+    threat: str = "linf@8/255",
     steps: int = 7,
     step_size: float | None = None,
     random_start: bool = True,
 ) -> Adversarial:
-    """The same network, trained on p(y|x) of images that are moved against it within ``eps``, by ``threat``.
+    """The same network, trained on p(y|x) of images that are moved against it within ``threat``: the norm and the size.
 
-    ``eps`` is in units of a pixel's range, 0 to 1: 8/255 in L-inf and 0.5 in L2 unless it is given. ``step_size`` is in
-    the same units; all steps together are 2.5 eps unless it is given.
+    The size is in units of a pixel's range, 0 to 1, ``step_size`` in units of that size: all steps together are 2.5 of
+    it unless it is given.
     """
     from jembench.nets.build import build_net
     from jembench_wrn.adversarial_training import Adversarial, Attack
 
-    eps = _EPS[threat] if eps is None else eps
-    step_size = _STRIDE * eps / max(steps, 1) if step_size is None else step_size
-    for option, value in {"eps": eps, "steps": steps, "step_size": step_size}.items():
+    ball = _read(threat)
+    step_size = _REACH / max(steps, 1) if step_size is None else step_size
+    for option, value in {"steps": steps, "step_size": step_size}.items():
         if value <= 0:
             raise SpecError(f"{option} of adversarial is {value}; it must be above 0.")
-    attack = Attack(norm=threat, eps=eps, steps=steps, step_size=step_size, random_start=random_start)
+    attack = Attack(
+        norm=ball.norm, eps=ball.eps, steps=steps, step_size=step_size * ball.eps, random_start=random_start
+    )
     return Adversarial(build_net(net, data, norm=norm, dropout=dropout), data, attack)
 
 
-_EPS = {"linf": 8 / 255, "l2": 0.5}
-_STRIDE = 2.5  # all steps together, in units of eps: as far as Madry et al. (2018) go in their evaluation
+_REACH = 2.5  # all steps together, in units of eps: as far as Madry et al. (2018) go in their evaluation
+
+
+class _Ball(NamedTuple):
+    norm: Literal["linf", "l2"]
+    eps: float
+
+
+def _read(threat: str) -> _Ball:
+    """A size means nothing without its norm, so that a recipe or a spec can give neither alone."""
+    norm, _, size = threat.partition("@")
+    with suppress(SpecError):
+        eps = convert(size, float, "eps")
+        if norm in ("linf", "l2") and eps > 0:
+            return _Ball(norm, eps)
+    raise SpecError(
+        f"threat of adversarial is {threat!r}; it must be the norm and the largest size of a change, above 0 in units "
+        "of a pixel's range: linf@8/255, l2@0.5."
+    )

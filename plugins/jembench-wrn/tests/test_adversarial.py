@@ -11,6 +11,7 @@ from jembench import registry, seeds
 from jembench.attacks.threat import distance
 from jembench.errors import SpecError
 from jembench.interfaces import Batch, Classifier, DataSpec, Density, Energy, Generative, Split, Trainable
+from jembench.suite import resolve_model
 from jembench.training.loop import Trainer
 from jembench.training.recipe import Optimizer, Recipe, TrainingData, load
 from jembench_wrn.adversarial_training import Adversarial, Attack
@@ -51,7 +52,7 @@ def unit(x, data):
 
 
 def test_is_a_classifier_that_is_found_by_its_name():
-    resolved = registry.resolve("models", "adversarial:threat=l2,norm=batch")
+    resolved = registry.resolve("models", "adversarial:threat=l2@0.5,norm=batch")
     model = resolved.make(DATA)
     assert resolved.component.distribution == "jembench-wrn"
     assert isinstance(model, Classifier)
@@ -67,29 +68,43 @@ def test_is_a_classifier_that_is_found_by_its_name():
     ("options", "eps", "step_size"),
     [
         ("", 8 / 255, 2.5 * 8 / 255 / 7),
-        (",threat=l2", 0.5, 2.5 * 0.5 / 7),
-        (",eps=16/255,steps=10,step_size=2/255", 16 / 255, 2 / 255),
+        (",threat=l2@0.5", 0.5, 2.5 * 0.5 / 7),
+        (",threat=linf@16/255,steps=10,step_size=0.125", 16 / 255, 2 / 255),
     ],
 )
-def test_sizes_are_those_of_the_papers_unless_they_are_given(options, eps, step_size):
+def test_steps_are_a_share_of_the_size(options, eps, step_size):
     attack = make(options).attack
     assert (attack.eps, attack.step_size) == pytest.approx((eps, step_size))
 
 
-@pytest.mark.parametrize("option", ["eps=0", "eps=-1", "steps=0", "step_size=0"])
-def test_attack_without_a_size_or_a_step_is_refused(option):
+@pytest.mark.parametrize(
+    "threat", ["l2", "0.5", "l1@0.5", "l2@", "l2@half", "linf@0", "linf@-8/255", "@0.5", "l2@0.5@1"]
+)
+def test_size_has_a_norm_and_a_norm_has_a_size(threat):
+    with pytest.raises(SpecError, match=f"threat of adversarial is '{threat}'.* linf@8/255, l2@0.5"):
+        make(f",threat={threat}")
+
+
+@pytest.mark.parametrize("option", ["steps=0", "step_size=0", "step_size=-0.1"])
+def test_attack_without_a_step_is_refused(option):
     with pytest.raises(SpecError, match=rf"{option.replace('=', ' of adversarial is ')}(\.0)?; it must be above 0"):
         make(f",{option}")
 
 
 @pytest.mark.parametrize(
-    ("recipe", "threat", "eps"),
-    [("adversarial", "linf", 8 / 255), ("adversarial-digits", "linf", 0.15), ("adversarial-l2-digits", "l2", 0.7)],
+    ("recipe", "eps", "step_size"),
+    [("adversarial", 8 / 255, 2 / 255), ("adversarial-digits", 0.15, 2.5 * 0.15 / 7)],
 )
-def test_recipes_say_what_the_model_stands_against(recipe, threat, eps):
-    options = ",".join(f"{key}={value}" for key, value in load(recipe).model.items())
-    attack = make(f",{options}").attack
-    assert (attack.norm, attack.eps) == (threat, pytest.approx(eps))
+def test_recipes_say_what_the_model_stands_against(recipe, eps, step_size):
+    attack = resolve_model("adversarial:net=small-4", load(recipe)).make(DATA).attack
+    assert (attack.norm, attack.eps, attack.step_size) == ("linf", pytest.approx(eps), pytest.approx(step_size))
+
+
+@pytest.mark.parametrize("recipe", ["adversarial", "adversarial-digits"])
+def test_another_norm_takes_no_size_from_a_recipe(recipe):
+    attack = resolve_model("adversarial:net=small-4,threat=l2@0.7", load(recipe)).make(DATA).attack
+    assert (attack.norm, attack.eps) == ("l2", 0.7)
+    assert attack.step_size in (pytest.approx(0.7 / 4), pytest.approx(2.5 * 0.7 / 7))
 
 
 def test_pixels_are_moved_against_the_label_as_far_as_eps_in_either_bounds():
@@ -127,7 +142,7 @@ def test_loss_is_the_cross_entropy_of_the_adversarial_images():
 @pytest.mark.parametrize("bounds", [(-1.0, 1.0), (0.0, 1.0)])
 def test_attack_stays_within_eps_and_bounds_and_raises_the_loss(threat, bounds):
     data = DataSpec(name="toy", shape=(1, 4, 4), num_classes=3, bounds=bounds)
-    model, given = make(f",threat={threat},eps=0.2", data).eval(), batch(data)
+    model, given = make(f",threat={threat}@0.2", data).eval(), batch(data)
     moved, x = seen(model, given), unit(given.x_labelled, data)
     assert (distance(x, moved, threat) <= 0.2 + 1e-6).all()
     assert (distance(x, moved, threat) > 0.1).all()
@@ -183,10 +198,10 @@ def test_parameters_get_the_gradient_of_the_loss_alone():
 
 
 def test_each_batch_starts_elsewhere_and_a_loaded_state_goes_on():
-    model, given = make(",eps=0.3,steps=1,step_size=1e-6"), batch()  # as good as the start itself
+    model, given = make(",threat=linf@0.3,steps=1,step_size=1e-6"), batch()  # as good as the start itself
     first, second = seen(model, given), seen(model, given)
     assert (first - second).abs().max() > 0.1
-    loaded = make(",eps=0.3,steps=1,step_size=1e-6")
+    loaded = make(",threat=linf@0.3,steps=1,step_size=1e-6")
     loaded.load_state_dict(model.state_dict())
     assert torch.equal(seen(loaded, given), seen(model, given))
 
@@ -204,7 +219,7 @@ def images(n=90):
     return Split((noise + 100 * labels[:, None, None, None]).clamp(max=255).to(torch.uint8), labels)
 
 
-def trainer(model):
+def trainer(model, **optimizer):
     recipe = Recipe(
         name="toy",
         title="",
@@ -212,18 +227,19 @@ def trainer(model):
         batch_size=15,
         log_every=2,
         checkpoint_every=2,
-        optimizer=Optimizer(name="adam", learning_rate=0.01),
+        optimizer=Optimizer(name="adam", learning_rate=0.01, **optimizer),
         data=TrainingData(noise=0.03, validation=0, shared=True),
     )
     return Trainer(model, DATA, images(), recipe, seed=0, device=torch.device("cpu"))
 
 
-@pytest.mark.parametrize("options", [",norm=batch", ",threat=l2"])
+@pytest.mark.parametrize("options", [",norm=batch,dropout=0.3", ",threat=l2@0.5"])
 def test_training_goes_on_bit_for_bit(options):
     straight, stopped, resumed = (trainer(make(options)) for _ in range(3))
     expected = [float(straight.iterate()["loss"]) for _ in range(6)]
     for _ in range(3):
         stopped.iterate()
+    torch.rand(7)
     resumed.load_state_dict(stopped.state_dict())
     assert [float(resumed.iterate()["loss"]) for _ in range(3)] == expected[3:]
     for name, value in straight.model.state_dict().items():
@@ -234,3 +250,18 @@ def test_training_draws_nothing_from_the_global_generator():
     before = torch.get_rng_state()
     trainer(make()).iterate()
     assert torch.equal(before, torch.get_rng_state())
+
+
+def test_cost_of_training_is_told_as_it_is():
+    class Counted(nn.Flatten):
+        forward_passes = 0
+
+        def forward(self, x):
+            self.forward_passes += 1
+            return super().forward(x)
+
+    model = by_hand(Counted(), steps=5)
+    model.training_loss(batch(PIXELS), None)
+    assert model.passes_per_loss == model.net.forward_passes == 6
+    assert trainer(make(",steps=5")).passes == 6
+    assert trainer(make(",steps=5"), sharpness=0.1).passes == 12
