@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Generator, Tensor, nn
 
-from jembench import readings, seeds
+from jembench import readings, registry, seeds
 from jembench.data.content import content_hash
 from jembench.data.holdout import Holdout
 from jembench.data.pixels import to_float, to_uint8
@@ -48,6 +48,7 @@ from jembench.interfaces import (
 from jembench.memory import Memory
 from jembench.outcome import Outcome, encode
 from jembench.outliers.resolve import resolve
+from jembench.registry import Component
 from jembench.sampling import chain
 from jembench.training import snapshots
 
@@ -104,9 +105,11 @@ class FitEvaluation:
     held: Holdout | None = None  # what the recipe trained on, and what it held out
     buffers: Callable[[], Sequence[Samples]] = tuple  # those of the last epochs of training, the last one last
     memory: Memory | None = None
+    pretrained: bool = False  # elsewhere: nobody here knows what its training saw, or kept on the way
     wanted: frozenset[Quantity] = frozenset()  # what the metrics will read of test images and outliers
     until: float | None = None  # a value of ``time.monotonic()`` at which long metrics stop
     told: Callable[[int, int], None] = lambda done, total: None  # of the progress of a long metric
+    used: set[Component] = field(default_factory=set)  # feature networks and outliers that metrics have asked for
     _images: dict[str, Tensor] = field(default_factory=dict)  # by name
     _readings: dict[str, dict[Quantity, Tensor]] = field(default_factory=dict)  # by the content of the images
     _samples: dict[Source, Samples] = field(default_factory=dict)
@@ -135,8 +138,10 @@ class FitEvaluation:
         """
         if name in _PARTS:
             return self._part(name).images
+        outliers = resolve(name)
+        self.used.add(outliers.component.component)
         if name not in self._images:
-            self._images[name] = resolve(name).make().draw(self.test(), self.data)
+            self._images[name] = outliers.make().draw(self.test(), self.data)
         return self._images[name]
 
     def labels_of(self, name: Literal["test", "validation", "train"]) -> Tensor:
@@ -156,6 +161,11 @@ class FitEvaluation:
         held = self.held or Holdout(self.dataset.split("train"), None)
         if name == "train":
             return held.train
+        if held.validation is None and self.pretrained:
+            raise NotApplicable(
+                "The model was trained elsewhere: it is not known which images it has not seen, and nothing may be "
+                "fitted on test images."
+            )
         if held.validation is None:
             raise NotApplicable(
                 "The model was trained without validation images, and nothing may be fitted on test images. Train it "
@@ -258,12 +268,19 @@ class FitEvaluation:
                 raise NotApplicable("The model draws its images directly, without a chain, so there are no new chains.")
             return self.fresh_samples(source.steps, source.images, source.conditional)
         if source.pooling != "one":
-            pool = snapshots.together if source.pooling == "five" else snapshots.pixelwise_mean
-            return pool(self.buffers())
+            return self._pooled(source.pooling)
         if isinstance(self.model, Generative):
             return self._drawn_directly(self.model)
         kept = self.sampler.kept() if self.sampler else None
         return self.fresh_samples() if kept is None else self._as_samples(kept, "buffer")
+
+    def _pooled(self, pooling: Literal["five", "mean"]) -> Samples:
+        if self.sampler is None:
+            raise NotApplicable("The model draws its images directly, without a chain, so it keeps none to pool.")
+        if self.pretrained:
+            raise NotApplicable("The model was trained elsewhere: the buffers of its last epochs are not at hand.")
+        pool = snapshots.together if pooling == "five" else snapshots.pixelwise_mean
+        return pool(self.buffers())
 
     @torch.no_grad()
     def _drawn_directly(self, model: Generative) -> Samples:
@@ -314,10 +331,12 @@ class FitEvaluation:
 
     def features(self, spec: str) -> FeatureNetwork:
         """The feature network of that spec, ready for use."""
+        self.used.add(registry.resolve("features", spec).component)
         return self.bank.network(spec)
 
     def features_of(self, spec: str, images: Literal["samples", "train", "test"] | Tensor) -> Features:
         """The features of the samples, of a part of the dataset (``train``: with validation), or of any images."""
+        self.features(spec)
         if isinstance(images, Tensor):
             return self.bank.of_images(spec, images)
         if images == "samples":

@@ -180,11 +180,11 @@ def add_file(path: Path) -> None:
         raise PluginError(f"--plugin is {path}; it must be an existing Python file, named like a module: my_ebm.py.")
     _check_free(path)
     try:
-        spec = importlib.util.spec_from_file_location(path.stem, path)
+        spec = importlib.util.spec_from_file_location(path.stem, path.absolute())
         assert spec is not None
-        assert spec.loader is not None
         module = sys.modules[path.stem] = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
+        # not by the loader, which may take a former version of the file out of its cache
+        exec(compile(path.read_bytes(), str(path), "exec"), vars(module))
         found = _declared(path, getattr(module, "ENTRY_POINTS", {}))
     except (Exception, SystemExit) as error:
         sys.modules.pop(path.stem, None)
@@ -197,16 +197,20 @@ def add_file(path: Path) -> None:
 
 
 def _check_free(path: Path) -> None:
-    known = importlib.util.find_spec(path.stem)
-    if known is not None and known.origin != str(path.absolute()):
+    try:
+        known = importlib.util.find_spec(path.stem)
+        origin = known.origin if known else None
+    except ValueError:  # of what this program made itself: __main__
+        origin = "of this program"
+    if origin is not None and not (Path(origin).exists() and path.samefile(origin)):
         raise PluginError(
-            f"The plugin {path} bears the name of another module, {path.stem} ({known.origin}). Rename the file."
+            f"The plugin {path} bears the name of another module, {path.stem} ({origin}). Rename the file."
         )
 
 
 def _declared(path: Path, entry_points: Any) -> list[Component]:
     version = f"sha256:{digest(path)[:12]}"
-    if not isinstance(entry_points, Mapping) or not entry_points.keys() <= set(KINDS) - {"suites"}:
+    if not _is_declaration(entry_points):
         raise PluginError(
             f"ENTRY_POINTS of {path} must map kinds to names and attributes: "
             f'{{"models": {{"my-ebm": "build"}}}}. Kinds are {", ".join(KINDS)}, but no suites.'
@@ -216,6 +220,17 @@ def _declared(path: Path, entry_points: Any) -> list[Component]:
         for kind, names in entry_points.items()
         for name, attribute in names.items()
     ]
+
+
+def _is_declaration(entry_points: Any) -> bool:
+    """Whether it maps kinds to mappings of names to attributes, both of which a spec or a path can be made of."""
+    if not isinstance(entry_points, Mapping) or not entry_points.keys() <= set(KINDS) - {"suites"}:
+        return False
+    if not all(isinstance(names, Mapping) for names in entry_points.values()):
+        return False
+    pairs = [pair for names in entry_points.values() for pair in names.items()]
+    texts = all(isinstance(text, str) for pair in pairs for text in pair)
+    return texts and all(re.fullmatch(r"[A-Za-z_][\w.-]*", name) and attribute for name, attribute in pairs)
 
 
 def forget_files(names: Iterable[str] | None = None) -> None:
@@ -295,6 +310,8 @@ def load(component: Component) -> Any:
 
 
 def _remedy(component: Component) -> str:
+    if component in _of_files:
+        return "Mend the file."
     if component.distribution:
         return f"Update or uninstall {component.distribution}."
     return "Check the path; the package must be importable from here."
@@ -350,7 +367,10 @@ def _content(resolved: Resolved, option: str) -> str:
     try:
         return digest(path)
     except OSError as error:
-        raise SpecError(f"{option} of {resolved} is {path}, which cannot be read: {error.strerror}.") from error
+        raise SpecError(
+            f"{option} of {resolved.component.name} is {value!r}, which cannot be read: {error.strerror}. Check the "
+            "path."
+        ) from error
 
 
 def resolve(kind: Kind, text: str) -> Resolved:

@@ -181,6 +181,15 @@ class FitPlan:
             id=stable_hash(identity),
         )
 
+    def check_shares(self, processes: int) -> None:
+        """Whether the training, if there is any, can be shared out among so many processes.
+
+        Raises:
+            SpecError: if a batch is no multiple of their number.
+        """
+        if not self.model.pretrained:
+            recipes.check_shares(self.recipe, processes)
+
     def __str__(self) -> str:
         return f"{self.key.model} on {self.key.dataset}, recipe {self.key.recipe}, seed {self.seed}"
 
@@ -380,6 +389,7 @@ def plan_fit(
     """A model and how it is trained on a dataset, both given by their specs.
 
     One that has been trained elsewhere has the recipe that trains nothing; of the settings, those of chains are for it.
+    The others, and the recipe, are for the models beside it.
 
     Args:
         model: its spec.
@@ -390,13 +400,14 @@ def plan_fit(
         part: the suite, if there is one.
 
     Raises:
-        SpecError: for a name or an option that does not exist.
+        SpecError: for a name or an option that does not exist, or a model that is to be trained by that recipe.
     """
     data = registry.resolve("datasets", dataset)
+    chosen = recipes.load(recipe or part.recipe_for(model, str(data)), settings)
     if registry.resolve("models", model).pretrained:
         chosen = recipes.load(PRETRAINED, [setting for setting in settings if setting.startswith("chains.")])
-    else:
-        chosen = recipes.load(recipe or part.recipe_for(model, str(data)), settings)
+    elif recipe == PRETRAINED:
+        raise SpecError(f"The recipe {PRETRAINED} trains nothing, and {model} is to be trained. Choose another recipe.")
     return FitPlan(model=resolve_model(model, chosen), dataset=data, recipe=chosen, seed=seed)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
@@ -37,6 +37,7 @@ from jembench.interfaces import (
 from jembench.memory import Memory
 from jembench.monitor import Monitor
 from jembench.outcome import Cell, Outcome
+from jembench.registry import Component
 from jembench.store import FitRecord, Store
 from jembench.suite import CellPlan, FitPlan, Plan
 from jembench.training import checkpoint, snapshots
@@ -201,8 +202,9 @@ class _Job:
         for cell, metric in zip(cells, metrics, strict=True):
             self.monitor.cell_started(cell)
             evaluation.told = functools.partial(self.monitor.measuring, cell)
+            evaluation.used.clear()
             measured = measure(metric, evaluation)
-            self._write(cell, measured)
+            self._write(cell, measured, evaluation.used)
             if "partial" in measured.outcome.details:
                 unfinished.append(f"{cell.metric} has {measured.outcome.details['partial']}")
         if unfinished:
@@ -222,9 +224,9 @@ class _Job:
         except Exception as error:
             self.monitor.trouble(fit, f"no picture of the samples: {type(error).__name__}: {error}")
 
-    def _write(self, cell: CellPlan, measured: Measured) -> None:
+    def _write(self, cell: CellPlan, measured: Measured, used: Iterable[Component] = ()) -> None:
         fit = self.ready.fit
-        made_by = [*fit.components, cell.metric.component]
+        made_by = [*fit.components, cell.metric.component, *used]
         record = Cell(
             id=cell.id,
             fit=fit.key,
@@ -401,6 +403,7 @@ def _load(fit: FitPlan, bank: FeatureBank, store: Store, limit: int | None, unti
         buffers=lambda: snapshots.read(folder),
         until=until,
         memory=Memory(store.readings, [weights]),
+        pretrained=fit.model.pretrained is not None,
     )
 
 
@@ -418,6 +421,12 @@ def _same(one: Mapping[str, torch.Tensor], other: Mapping[str, torch.Tensor]) ->
     return one.keys() == other.keys() and all(torch.equal(one[name].cpu(), other[name]) for name in one)
 
 
+def generates_nothing(fit: FitPlan) -> SpecError:
+    """The error of who asks a model for images that has none."""
+    why = "it neither draws them nor has chains" if fit.model.pretrained else "it is trained without chains"
+    return SpecError(f"{fit.key.model} generates no images: {why}. Choose a model that does.")
+
+
 def samples_of(evaluation: FitEvaluation, fit: FitPlan, steps: int | None) -> Samples:
     """The images that the model keeps or draws, or those of new chains of so many steps.
 
@@ -425,7 +434,7 @@ def samples_of(evaluation: FitEvaluation, fit: FitPlan, steps: int | None) -> Sa
         SpecError: if the model does not generate, or has no chains.
     """
     if "samples" not in capabilities(evaluation.model):
-        raise SpecError(f"{fit.key.model} generates no images: it is trained without chains. Choose a model that does.")
+        raise generates_nothing(fit)
     if steps is None:
         return evaluation.samples()
     if evaluation.sampler is None:
@@ -433,11 +442,14 @@ def samples_of(evaluation: FitEvaluation, fit: FitPlan, steps: int | None) -> Sa
     return evaluation.samples(Source(chains="fresh", steps=steps))
 
 
-def write_samples(evaluation: FitEvaluation, samples: Samples, path: Path, columns: int = 10) -> None:
+def write_samples(evaluation: FitEvaluation, samples: Samples, path: Path, columns: int = 10) -> bool:
     """Write a picture of a model's images: a row a class, the one each was drawn for or the one the model sees.
 
     Those of a model without classes come in no order. Which images are shown is drawn at random; none is selected for
     its looks.
+
+    Returns:
+        whether there is a row a class.
     """
     classes = samples.labels
     if classes is None and "logits" in capabilities(evaluation.model):
@@ -448,3 +460,4 @@ def write_samples(evaluation: FitEvaluation, samples: Samples, path: Path, colum
     else:
         chosen = grid.by_class(classes, evaluation.data.num_classes, columns, generator)
     grid.write_png(path, samples.images, chosen)
+    return classes is not None

@@ -197,6 +197,7 @@ class Network:
     """A feature network, and what would make it."""
 
     name = identity = "net"
+    component = registry.Component("features", "net", "nets", "1.0", "nets", "net")
 
     def __init__(self, seen):
         self.seen = seen
@@ -223,6 +224,7 @@ def test_features_are_computed_once_for_each_network_and_part(make, monkeypatch)
             evaluation.features_of("net", part)
     assert [torch.equal(a, b) for a, b in zip(seen, (evaluation.samples().images, TRAIN.images, IMAGES), strict=True)]
     assert evaluation.features("net") is network
+    assert evaluation.used == {Network.component}
     assert [(type(dataset), cache, device) for dataset, cache, device in network.prepared] == [
         (Dataset, evaluation.bank.folder, CPU)
     ]

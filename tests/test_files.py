@@ -1,6 +1,7 @@
 """Files that are whole or absent."""
 
 import errno
+import hashlib
 import os
 import stat
 
@@ -80,6 +81,24 @@ def test_a_file_in_the_way_of_a_folder(tmp_path):
     (tmp_path / "runs").write_text("")
     with pytest.raises(StoreError, match=r"Cannot write .*runs.cells.x: .* choose another folder with --store"):
         files.write_text(tmp_path / "runs" / "cells" / "x", "")
+
+
+def test_a_digest_is_of_the_content_and_follows_it(tmp_path, monkeypatch):
+    path, other = tmp_path / "x", tmp_path / "other"
+    path.write_bytes(b"one")
+    other.write_bytes(b"one")
+    first = files.digest(path)
+    assert first == files.digest(other) == hashlib.sha256(b"one").hexdigest()
+    path.write_bytes(b"another")
+    assert files.digest(path) == hashlib.sha256(b"another").hexdigest()
+    monkeypatch.setattr(files.hashlib, "file_digest", None)
+    assert files.digest(other) == first  # computed once
+
+
+@pytest.mark.parametrize("name", ["nowhere", ""])
+def test_the_digest_of_what_is_no_file(tmp_path, name):
+    with pytest.raises(OSError, match=r"No such file|Is a directory"):
+        files.digest(tmp_path / name)
 
 
 def test_json_round_trip(tmp_path):

@@ -49,6 +49,22 @@ def test_every_image_is_as_likely_as_its_neighbours():
     assert counts.max() < 25 + 4 * 4.4
 
 
+def test_without_classes_ten_rows_of_different_images_are_drawn():
+    chosen = grid.at_random(300, 7, generator())
+    assert chosen.shape == (10, 7)
+    assert len(chosen.unique()) == 70
+    assert 0 <= chosen.min() <= chosen.max() < 300
+    assert torch.equal(chosen, grid.at_random(300, 7, generator()))
+    assert not torch.equal(chosen, grid.at_random(300, 7, generator(1)))
+
+
+def test_without_classes_too_few_images_are_all_shown_and_leave_places_empty():
+    chosen = grid.at_random(13, 2, generator()).flatten()
+    assert sorted(chosen[:13].tolist()) == list(range(13))
+    assert chosen[13:].tolist() == [-1] * 7
+    assert (grid.at_random(0, 2, generator()) == -1).all()
+
+
 # --- the picture ------------------------------------------------------------------------------------------------------
 
 

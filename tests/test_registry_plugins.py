@@ -21,11 +21,10 @@ ENTRY_POINTS = {"models": {"of-file": "build"}}
 
 @pytest.fixture(autouse=True)
 def nothing_is_left():
-    modules = set(sys.modules)
     yield
     registry.forget_files()
-    for name in set(sys.modules) - modules:
-        del sys.modules[name]
+    for name in ("plugin_of_tests", "future_zoo"):
+        sys.modules.pop(name, None)
 
 
 @pytest.fixture

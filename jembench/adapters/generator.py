@@ -83,8 +83,18 @@ class Generated(nn.Module):
         seed = int(torch.randint(2**62, (), generator=generator, device=device))
         with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
             torch.manual_seed(seed)
-            images = self.make(first, *([] if y is None else [y]), **keywords)
+            images = self._made(first, *([] if y is None else [y]), **keywords)
         return self._checked(images, n).to(device)
+
+    def _made(self, first: Tensor | int, *labels: Tensor, **keywords: Generator) -> Any:
+        try:
+            return self.make(first, *labels, **keywords)
+        except Exception as error:
+            given = f"latents {tuple(first.shape)}" if isinstance(first, Tensor) else f"n = {first}"
+            raise PluginError(
+                f"{self.name} fails when it is called with {given}{' and labels' if labels else ''}: "
+                f"{type(error).__name__}: {error}. Say what it takes with latent=... and conditional=true or false."
+            ) from error
 
     def _within_bounds(self, images: Tensor) -> Tensor:
         (low, high), (darkest, brightest) = self.data.bounds, self.range

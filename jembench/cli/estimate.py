@@ -9,9 +9,9 @@ import click
 from jembench.cli import options
 from jembench.cli.output import plugins_aside, print_json, print_table
 from jembench.cli.unread import unread
-from jembench.errors import JembenchError
+from jembench.errors import JembenchError, SpecError
 from jembench.spec import split_list
-from jembench.suite import FitPlan, plan_fit
+from jembench.suite import PRETRAINED, FitPlan, plan_fit
 from jembench.training import recipe as recipes
 
 if TYPE_CHECKING:
@@ -59,6 +59,8 @@ def estimate(
 
     with plugins_aside():
         asked = plan_fit(model, dataset, recipe, settings, seed=0)
+        if asked.model.pretrained:
+            raise SpecError(f"{asked.key.model} was trained elsewhere: there is no training to estimate.")
         where = devices.resolve(device)
         data = unread(asked.dataset)
         rows = [_estimated(asked.key.recipe, asked, data, where)]
@@ -107,6 +109,6 @@ def _others(asked: FitPlan) -> list[str]:
     """Recipes for any dataset, or for this one."""
     dataset = asked.dataset.component.name
     model = asked.model.component.name
-    known = [recipes.load(name) for name in recipes.names() if name != asked.recipe.name]
+    known = [recipes.load(name) for name in recipes.names() if name not in (asked.recipe.name, PRETRAINED)]
     fitting = [other for other in known if not other.models or model in other.models]
     return [other.name for other in fitting if not other.default_for or dataset in other.default_for]

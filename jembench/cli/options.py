@@ -14,6 +14,7 @@ import click
 from click.core import ParameterSource
 
 from jembench import registry
+from jembench.cli.output import plugins_aside
 from jembench.errors import SpecError
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -129,8 +130,9 @@ PLUGINS = "jembench.plugins"
 
 def _add_plugins(ctx: click.Context, parameter: click.Parameter, paths: Sequence[Path]) -> None:
     registry.forget_files()  # of a former command in the same process
-    for path in paths:
-        registry.add_file(path)
+    with plugins_aside():
+        for path in paths:
+            registry.add_file(path)
     named_here = ctx.get_parameter_source(parameter.name or "") is ParameterSource.COMMANDLINE
     ctx.meta[PLUGINS] = paths if named_here else ()
 

@@ -21,7 +21,6 @@ from jembench.spec import split_list
 from jembench.store import Store
 from jembench.suite import Plan, Suite
 from jembench.training.launch import Joined, Placement, joined, placement
-from jembench.training.recipe import check_shares
 
 EXAMPLES = options.examples(
     "jembench run hybrid",
@@ -94,7 +93,7 @@ def carry_out(ctx: click.Context, plan: Plan, published: Sequence[PublishedTable
     place = Store(how.store)
     company = placement(how.devices)
     for fit in plan.fits:
-        check_shares(fit.recipe, company.size)
+        fit.check_shares(company.size)
     if company.size > 1 and how.executor != "local":
         raise SpecError(f"--devices trains here, and the executor {how.executor} elsewhere. Leave one of them out.")
     over = None if how.dry_run else _work(ctx, plan, place, how, company)

@@ -80,21 +80,22 @@ def sample(
         with joined(Placement(), device, ()) as here, trained(fit, data, Store(store), here) as evaluation:
             samples = work.samples_of(evaluation, fit, steps)
             try:
-                work.write_samples(evaluation, samples, output, columns)
+                by_class = work.write_samples(evaluation, samples, output, columns)
             except StoreError as error:
                 raise _cannot_write(output, error.__cause__ or error) from error
-    source = _SOURCES.get(samples.source, f"from new chains of {steps} steps")
-    click.echo(f"{output}: images of {fit}, {source}, a row for each class")
+    source = _SOURCES.get(samples.source) or f"from new chains of {samples.source.rpartition('=')[2]} steps"
+    click.echo(f"{output}: images of {fit}, {source}, {'a row for each class' if by_class else 'in no order'}")
 
 
 def _check_model(fit: FitPlan, data: Dataset, steps: int | None) -> None:
     """Find out before training what the model cannot do after it."""
+    from jembench import work
     from jembench.evaluate import capabilities
 
-    model = fit.model.make(data.spec)
+    model = work.make_model(fit, data)
     if "samples" not in capabilities(model):
-        raise SpecError(f"{fit.key.model} generates no images: it is trained without chains. Choose a model that does.")
-    if steps is not None and model.chains == "none":
+        raise work.generates_nothing(fit)
+    if steps is not None and getattr(model, "chains", "none") == "none":
         raise SpecError(f"{fit.key.model} draws its images directly, without a chain. Leave --steps out.")
 
 

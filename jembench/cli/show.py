@@ -157,7 +157,7 @@ def _plan_rows(plan: Plan, store: Store, device: str) -> list[dict[str, Any]]:
                 "dataset": key.dataset,
                 "recipe": key.recipe,
                 "seed": key.seed,
-                "trained": store.is_trained(ready.fit.key),
+                "trained": bool(ready.fit.model.pretrained) or store.is_trained(ready.fit.key),
                 "iterations": ready.iterations,
                 "passes": ready.passes,
                 "to_do": [str(cell.metric) for cell in possible if cell.id in todo],
@@ -223,7 +223,9 @@ def _duration(seconds: float) -> str:
 
 
 def _training(row: dict[str, Any]) -> str:
-    return "done" if row["trained"] else f"{row['iterations']:,} iterations\n{row['passes']:,} passes"
+    if row["trained"]:
+        return "done" if row["iterations"] else "elsewhere"
+    return f"{row['iterations']:,} iterations\n{row['passes']:,} passes"
 
 
 def _measuring(row: dict[str, Any]) -> str:

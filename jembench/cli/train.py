@@ -13,7 +13,6 @@ from jembench.cli import options
 from jembench.cli.output import plugins_aside
 from jembench.store import Store
 from jembench.suite import FitPlan, plan_fit
-from jembench.training import recipe as recipes
 from jembench.training.launch import Joined, joined, placement
 
 if TYPE_CHECKING:
@@ -61,7 +60,7 @@ def train(
     with plugins_aside():
         fit = plan_fit(model, dataset, recipe, settings, seed)
         company = placement(devices)
-        recipes.check_shares(fit.recipe, company.size)
+        fit.check_shares(company.size)
         if company.started or not place.is_trained(fit.key):
             with joined(company, device, main.arguments) as here:
                 if company.rank:

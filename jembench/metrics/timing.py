@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from jembench import devices
-from jembench.errors import Unavailable
+from jembench.errors import NotApplicable
 from jembench.interfaces import Capability, Evaluation, Measurement
 from jembench.metrics.protocol import bootstrap_rng, protocol_id, require_at_least, value_of
 from jembench.stats import bootstrap_interval
@@ -31,7 +31,7 @@ class IterationTime:
 
     def compute(self, evaluation: Evaluation) -> Measurement:
         if not evaluation.iteration_seconds:
-            raise Unavailable("The model was trained elsewhere: no timings of its training are at hand.")
+            raise NotApplicable("The model was trained elsewhere: no timings of its training are at hand.")
         windows = np.sort(np.asarray(evaluation.iteration_seconds, dtype=np.float64))
         median, n = float(np.median(windows)), len(windows)
         interval = bootstrap_interval(

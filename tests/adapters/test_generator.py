@@ -135,6 +135,16 @@ def test_the_module_is_recorded_with_the_results():
             r"gives \(5, 8, 8\) when asked for 5 images of tiny; it must",
         ),
         ("module=gan_of_tests:too_bright", PluginError, "gives pixels from 200 to 200, outside of -1 to 1. Say what"),
+        (
+            "module=gan_of_tests:by_number,latent=3",
+            PluginError,
+            r"by_number fails when it is called with latents \(5, 3\)",
+        ),
+        (
+            "module=gan_of_tests:of_classes",
+            PluginError,
+            r"fails when it is called with n = 5: TypeError.* conditional=t",
+        ),
         ("module=gan_of_tests:nothing", PluginError, "cannot be loaded from gan_of_tests:nothing"),
         ("module=nowhere.pt", SpecError, "There is no generator nowhere.pt. Name a TorchScript file, or a function by"),
         ("module=gan_of_tests.py", PluginError, "is no TorchScript module"),

@@ -19,6 +19,7 @@ REQUIRED = {
     "confident-samples": {"logits", "samples"},
     "distal": {"logits"},
     "ece": {"logits"},
+    "bits-per-dim": {"log_prob"},
     "energy-gap": {"energy", "samples"},
     "ensemble": {"logits"},
     "fid": {"samples"},

@@ -12,9 +12,11 @@ from typing import Literal
 import numpy as np
 import torch
 
+from jembench import registry
 from jembench.energies import LogitModel
 from jembench.errors import SpecError, StoreError, Unavailable
 from jembench.interfaces import DataSpec, Measurement, Split, Value
+from jembench.spec import pretrained
 from jembench.training.objective import Weights, hybrid_loss
 
 # --- data -------------------------------------------------------------------------------------------------------------
@@ -128,6 +130,84 @@ class Painter(Trained):
 
 def painter(data_spec, *, fails: bool = False):
     return Painter(fails)
+
+
+# --- models trained elsewhere -----------------------------------------------------------------------------------------
+
+CENTRE = 0.2
+"""The one weight of the models below, as many times as there are pixels."""
+
+
+class EnergyAlone(torch.nn.Module):
+    """E(x) of a Gaussian, and nothing else."""
+
+    def __init__(self, chains="none"):
+        super().__init__()
+        self.centre = torch.nn.Parameter(torch.full((1, 4, 4), CENTRE))
+        self.chains = chains
+
+    def energy(self, x, y=None):
+        if y is not None:
+            raise SpecError("has no classes")
+        return ((x - self.centre) ** 2).flatten(1).sum(1) / 2
+
+
+class DensityAlone(torch.nn.Module):
+    """The density of the same Gaussian, and nothing else."""
+
+    def __init__(self):
+        super().__init__()
+        self.of = EnergyAlone()
+
+    def log_prob(self, x, y=None):
+        return -self.of.energy(x, y) - 8 * math.log(2 * math.pi)
+
+
+class PainterAlone(torch.nn.Module):
+    """Draws images, and nothing else."""
+
+    def sample(self, n, y=None, *, generator):
+        if y is not None:
+            raise SpecError("has no classes")
+        return torch.rand((n, 1, 4, 4), generator=generator) * 2 - 1
+
+
+class Accompanied(EnergyAlone):
+    """Comes with its chains, which are all of one brightness."""
+
+    def own_sampler(self):
+        sampler = registry.resolve("samplers", "pcd:buffer=6,steps=3").make(Shades.spec)
+        sampler.init(3, generator=torch.Generator().manual_seed(0))  # the buffer is there from now on
+        sampler.load_state_dict(sampler.state_dict() | {"images": torch.full((6, 1, 4, 4), 0.5)})
+        return sampler
+
+
+@pretrained()
+def energy_alone(data_spec, *, chains: Literal["none", "marginal"] = "none"):
+    return EnergyAlone(chains)
+
+
+@pretrained()
+def density_alone(data_spec):
+    return DensityAlone()
+
+
+@pretrained()
+def painter_alone(data_spec):
+    return PainterAlone()
+
+
+@pretrained(uses=lambda arguments: [("models", "jem:net=small-4"), ("samplers", "pcd:buffer=6")])
+def accompanied(data_spec):
+    return Accompanied("marginal")
+
+
+def paint(n, *, generator):
+    return torch.rand((n, 1, 4, 4), generator=generator) * 2 - 1
+
+
+def plain(data_spec):
+    return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(16, 3))
 
 
 # --- metrics ----------------------------------------------------------------------------------------------------------

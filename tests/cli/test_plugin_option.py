@@ -1,0 +1,216 @@
+"""``--plugin FILE.py``: a user's own file, on every command."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from jembench import registry
+
+SOURCE = '''
+"""A user's file."""
+print("a file that talks")
+
+from torch import nn
+from jembench.metrics.factories import accuracy
+
+def build(data, *, width: int = 4):
+    """A network of one's own."""
+    size = data.dimensions
+    return nn.Sequential(nn.Flatten(), nn.Linear(size, width), nn.ReLU(), nn.Linear(width, data.num_classes))
+
+def right():
+    """How often it is right."""
+    return accuracy()
+
+def paint(n, *, generator):
+    import torch
+    return torch.rand((n, 1, 4, 4), generator=generator) * 2 - 1
+
+ENTRY_POINTS = {"models": {"of-file": "build"}, "metrics": {"right": "right"}}
+'''
+PLUGIN = ["--plugin", "my_file.py"]
+
+
+@pytest.fixture(autouse=True)
+def my_file(jembench):
+    Path("my_file.py").write_text(SOURCE)
+    yield
+    registry.forget_files()
+    sys.modules.pop("my_file", None)
+
+
+@pytest.fixture
+def lines():
+    """The lines of an output in which all these words stand."""
+
+    def lines(out, *words):
+        return [line for line in out.splitlines() if set(words) <= set(line.split())]
+
+    return lines
+
+
+# --- what it is good for ----------------------------------------------------------------------------------------------
+
+
+def test_run_names_what_it_declares_and_repeats_it_in_what_comes_next(jembench, tiny):
+    models = ["--models", "of-file:width=3,my_file:build", "--metrics", "right"]
+    done = jembench("run", "hybrid", *models, *tiny, *PLUGIN)
+    assert done.code == 0, done.err
+    following = [line for line in done.out.splitlines() if "jembench " in line]
+    assert len(following) == 2
+    assert all(line.endswith("--plugin my_file.py") for line in following)
+    cells = [json.loads(path.read_text()) for path in Path("runs/cells").iterdir()]
+    assert {cell["metric"] for cell in cells} == {"right"}
+    assert {cell["fit"]["model"] for cell in cells} == {"of-file:width=3", "my_file:build"}
+    plugins = [plugin for cell in cells for plugin in cell["provenance"]["plugins"] if "my_file" in plugin]
+    content = registry.find("models", "of-file").version
+    assert any(plugin.startswith(f"my_file.py {content} [of-file = my_file:build]") for plugin in plugins)
+
+
+def test_what_fails_is_tried_again_with_it(jembench, tiny):
+    done = jembench("run", "hybrid", "--models", "of-file", "--metrics", "zoo_of_tests:raises", *tiny, *PLUGIN)
+    assert done.code == 1
+    assert done.out.splitlines()[-1].endswith(" --plugin my_file.py")
+
+
+def test_train_and_sample(jembench, tiny):
+    folder = jembench("train", "of-file", *tiny, *PLUGIN).out.strip()
+    assert json.loads((Path(folder) / "fit.json").read_text())["key"]["model"] == "of-file"
+    done = jembench("sample", "generator:module=my_file:paint", *tiny, *PLUGIN)
+    assert done.code == 0, done.err
+    assert Path("samples.png").exists()
+
+
+def test_lists(jembench, lines):
+    assert lines(jembench("list", *PLUGIN).out, "models", "of-file", "my_file.py", "my_file:build")
+    assert lines(jembench("list", "models", *PLUGIN).out, "of-file", "network", "width=4")
+    assert lines(jembench("plugin", "list", *PLUGIN).out, "my_file.py", "metrics", "right", "ok")
+    assert not lines(jembench("list").out, "of-file")  # without it, nothing of it is left
+
+
+def test_plugin_check(jembench):
+    done = jembench("plugin", "check", "--kind", "models", "of-file", *PLUGIN)
+    assert done.code == 0, done.out
+    assert "passed" in done.out.splitlines()[-1]
+
+
+def test_report_shows_the_results_with_it_and_without_it(jembench, tiny):
+    jembench("run", "hybrid", "--models", "of-file", "--metrics", "right,accuracy", *tiny, *PLUGIN)
+    reports = [jembench("report", "--format", "csv", *options) for options in (PLUGIN, [])]
+    assert [report.code for report in reports] == [0, 0]
+    assert reports[0].out == reports[1].out
+    assert "of-file" in reports[0].out
+
+
+def test_the_environment_may_name_it(jembench, tiny, monkeypatch):
+    monkeypatch.setenv("JEMBENCH_PLUGIN", "my_file.py")
+    done = jembench("run", "hybrid", "--models", "of-file", "--metrics", "right", *tiny)
+    assert done.code == 0, done.err
+    assert "--plugin" not in done.out  # what the environment says, it goes on saying
+
+
+def test_several(jembench, lines):
+    Path("other.py").write_text("def build(data): ...\nENTRY_POINTS = {'models': {'of-other': 'build'}}\n")
+    out = jembench("list", *PLUGIN, "--plugin", "other.py").out
+    assert lines(out, "of-file")
+    assert lines(out, "of-other")
+    sys.modules.pop("other")
+
+
+def test_what_it_prints_goes_to_stderr(jembench):
+    done = jembench("list", "--format", "json", *PLUGIN)
+    assert json.loads(done.out)
+    assert done.err == "a file that talks\n"
+
+
+@pytest.mark.parametrize("path", ["./my_file.py", "../here/my_file.py", "link/my_file.py"])
+def test_however_its_path_is_written_it_is_the_same_file(jembench, path, lines):
+    Path("link").symlink_to(Path.cwd())
+    done = jembench("list", "--plugin", path)
+    assert done.code == 0, done.err
+    assert lines(done.out, "of-file", "my_file:build")
+
+
+def test_other_processes_have_it_too(jembench):
+    few = ["--set", "epochs=0.2", "--set", "log_every=1", "--set", "checkpoint_every=1"]
+    arguments = ["train", "of-file", *few, *PLUGIN, "--devices", "2", "--device", "cpu"]
+    done = subprocess.run(
+        [sys.executable, "-m", "jembench.cli.main", *arguments],
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert (Path(done.stdout.strip()) / "model.safetensors").exists()
+
+
+# --- what is wrong ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("command", [["list"], ["list", "models"], ["plugin", "list"], ["train", "jem"], ["report"]])
+def test_a_broken_file_is_one_paragraph(jembench, command):
+    Path("my_file.py").write_text("1 / 0\n")
+    done = jembench(*command, *PLUGIN)
+    assert (done.code, done.out) == (2, "")
+    assert done.err == (
+        "Error: The plugin my_file.py cannot be imported: ZeroDivisionError: division by zero. Mend it.\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("nowhere.py", "--plugin is nowhere.py; it must be an existing Python file, named like a module: my_ebm.py."),
+        (".", "--plugin is .; it must be an existing Python file"),
+        ("__main__.py", "bears the name of another module, __main__ ("),
+        ("json.py", "bears the name of another module, json ("),
+        ("sys.py", "bears the name of another module, sys (built-in). Rename the file."),
+    ],
+)
+def test_what_is_no_plugin_is_told(jembench, name, text):
+    if name.endswith(".py") and name != "nowhere.py":
+        Path(name).write_text(SOURCE)
+    done = jembench("list", "--plugin", name)
+    assert (done.code, done.out) == (2, "")
+    assert text in done.err
+    assert done.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "declared",
+    ["{'models': ['build']}", "{'models': {'m': 3}}", "{'models': {3: 'build'}}", "{'models': {'a:b': 'build'}}"],
+)
+def test_declarations_that_nothing_can_be_made_of(jembench, declared):
+    Path("my_file.py").write_text(f"def build(data): ...\nENTRY_POINTS = {declared}\n")
+    done = jembench("list", *PLUGIN)
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith("Error: ENTRY_POINTS of my_file.py must map kinds to names and attributes: ")
+
+
+def test_a_declaration_of_what_is_not_there_is_a_broken_row_until_it_is_used(jembench, lines):
+    Path("my_file.py").write_text("ENTRY_POINTS = {'models': {'of-file': 'nothing'}}\n")
+    assert lines(jembench("plugin", "list", *PLUGIN).out, "of-file", "broken")
+    done = jembench("train", "of-file", *PLUGIN)
+    assert (done.code, done.out) == (2, "")
+    assert done.err.endswith("module 'my_file' has no attribute 'nothing'. Mend the file.\n")
+
+
+def test_without_torch(jembench):
+    """A light file costs a listing nothing."""
+    Path("my_file.py").write_text("def build(data): ...\nENTRY_POINTS = {'models': {'of-file': 'build'}}\n")
+    script = (
+        "import sys\n"
+        "from jembench.cli.main import main\n"
+        f"code = main(['list', *{PLUGIN!r}])\n"
+        "sys.exit('torch was imported' if 'torch' in sys.modules else code)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False, env=dict(os.environ)
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "of-file" in done.stdout
