@@ -156,10 +156,9 @@ class FitPlan:
         """
         return registry.resolve("samplers", self.recipe.chains.sampler) if self.recipe.chains.sampler else None
 
-    @property
-    def components(self) -> list[Component]:
-        """What the fit is made of."""
-        parts = [self.model, self.dataset, self.sampler]
+    def components(self, *, sampled: bool) -> list[Component]:
+        """What the fit is made of; its sampler only if it is ``sampled`` by it."""
+        parts = [self.model, self.dataset, self.sampler if sampled else None]
         return [component for part in parts if part for component in part.uses]
 
     @cached_property

@@ -57,6 +57,7 @@ class Ready(NamedTuple):
     fit: FitPlan
     dataset: Dataset
     has: frozenset[Capability]
+    sampled: bool  # whether its chains are those of the recipe's sampler
     impossible: dict[str, str]  # cell id -> why it is not applicable
     iterations: int
     passes: int  # forward-backward passes of a batch that training takes
@@ -82,8 +83,13 @@ def look_ahead(plan: Plan, team: Team = ALONE) -> list[Ready]:
         reasons = {cell: not_applicable(metric, has, fit.key.model) for cell, metric in metrics.items()}
         impossible = {cell: reason for cell, reason in reasons.items() if reason}
         costs = _costs({cell: metric for cell, metric in metrics.items() if not reasons[cell]}, dataset, plan)
-        ready.append(Ready(fit, dataset, has, impossible, looked_at.iterations, looked_at.passes, costs))
+        sampled = _is_sampled(looked_at.model)
+        ready.append(Ready(fit, dataset, has, sampled, impossible, looked_at.iterations, looked_at.passes, costs))
     return ready
+
+
+def _is_sampled(model: Any) -> bool:
+    return getattr(model, "chains", "none") != "none" and not isinstance(model, Accompanied)
 
 
 class _LookedAt(NamedTuple):
@@ -226,7 +232,7 @@ class _Job:
 
     def _write(self, cell: CellPlan, measured: Measured, used: Iterable[Component] = ()) -> None:
         fit = self.ready.fit
-        made_by = [*fit.components, cell.metric.component, *used]
+        made_by = [*fit.components(sampled=self.ready.sampled), cell.metric.component, *used]
         record = Cell(
             id=cell.id,
             fit=fit.key,
@@ -325,7 +331,7 @@ def _train(
     team.broadcast(fit.key.id)
     folder = store.fit_folder(fit.key)
     start = time.perf_counter()
-    blank = _blank_record(fit, device, team.size)
+    blank = _blank_record(fit, trainer.model, device, team.size)
     try:
         fitted = train(trainer, folder, monitor.training, lambda text: monitor.trouble(fit, text), until=until)
     except Diverged as error:
@@ -343,7 +349,8 @@ def _train(
     )
 
 
-def _blank_record(fit: FitPlan, device: torch.device, processes: int) -> FitRecord:
+def _blank_record(fit: FitPlan, model: nn.Module, device: torch.device, processes: int) -> FitRecord:
+    made_by = fit.components(sampled=_is_sampled(model))
     return FitRecord(
         key=fit.key,
         status="done",
@@ -354,7 +361,7 @@ def _blank_record(fit: FitPlan, device: torch.device, processes: int) -> FitReco
         seconds=0.0,
         iteration_seconds=[],
         interventions=[],
-        provenance=provenance.collect(str(device), fit.components) | {"processes": processes},
+        provenance=provenance.collect(str(device), made_by) | {"processes": processes},
     )
 
 
@@ -365,7 +372,7 @@ def _keep(fit: FitPlan, dataset: Dataset, store: Store, device: torch.device, *_
     folder = store.fit_folder(fit.key)
     checkpoint.write(folder / "sampler.safetensors", sampler.state_dict() if sampler else {})
     checkpoint.write(folder / "model.safetensors", dict(model.state_dict()))
-    store.write_fit(_blank_record(fit, device, 1))
+    store.write_fit(_blank_record(fit, model, device, 1))
 
 
 def _sampler(model: Any, fit: FitPlan, dataset: Dataset, train: Split) -> Sampler | None:

@@ -368,7 +368,7 @@ def test_a_recipe_without_chains_names_no_sampler():
         Suite(name="", title="", models=("glow",), datasets=("digits",), metrics=("accuracy",))
     ).fits
     assert fit.sampler is None
-    assert {component.name for component in fit.components} == {"glow", "digits"}
+    assert {component.name for component in fit.components(sampled=True)} == {"glow", "digits"}
 
 
 # --- another process --------------------------------------------------------------------------------------------------

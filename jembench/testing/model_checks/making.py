@@ -80,6 +80,8 @@ def _check_signature(subject: Subject) -> None:
 def shapes_from_data(subject: Subject) -> None:
     """Made for images of another size, with other colours, classes and bounds, the model fits those."""
     subject.check_made()
+    if subject.resolved.pretrained:
+        raise DoesNotApply("It was trained elsewhere, for images of one shape.")
     other = dataclasses.replace(subject, data=OTHER)
     try:
         model = other.make()
