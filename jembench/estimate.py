@@ -16,10 +16,10 @@ from torch import Tensor
 from jembench import devices, readings, seeds
 from jembench.attacks.target import Target
 from jembench.execution import lay_out
+from jembench.fits import make_model
 from jembench.interfaces import Dataset, Split
 from jembench.suite import FitPlan
 from jembench.training.loop import Trainer
-from jembench.work import make_model
 
 SHORT, LONG = 1, 3
 """The chain lengths that are timed; longer ones follow, since every step of a chain takes the same time."""

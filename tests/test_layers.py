@@ -33,6 +33,8 @@ LAYERS = [
         "evaluate",
         "executor",
         "features",
+        "fit_samples",
+        "fits",
         "lease",
         "memory",
         "monitor",

@@ -70,7 +70,7 @@ def sample(
     MODEL is the one that `run` and `train` make of the same options; if the store does not have it yet, it is
     trained first. Which of its images are shown is chosen at random.
     """
-    from jembench import work
+    from jembench import fit_samples
 
     with plugins_aside():
         fit = plan_fit(model, dataset, recipe, settings, seed)
@@ -78,9 +78,9 @@ def sample(
         _check_model(fit, data, steps)
         _check_output(output)
         with joined(Placement(), device, ()) as here, trained(fit, data, Store(store), here) as evaluation:
-            samples = work.samples_of(evaluation, fit, steps)
+            samples = fit_samples.samples_of(evaluation, fit, steps)
             try:
-                by_class = work.write_samples(evaluation, samples, output, columns)
+                by_class = fit_samples.write_samples(evaluation, samples, output, columns)
             except StoreError as error:
                 raise _cannot_write(output, error.__cause__ or error) from error
     source = _SOURCES.get(samples.source) or f"from new chains of {samples.source.rpartition('=')[2]} steps"
@@ -89,12 +89,13 @@ def sample(
 
 def _check_model(fit: FitPlan, data: Dataset, steps: int | None) -> None:
     """Find out before training what the model cannot do after it."""
-    from jembench import work
+    from jembench import fit_samples
     from jembench.evaluate import capabilities
+    from jembench.fits import make_model
 
-    model = work.make_model(fit, data)
+    model = make_model(fit, data)
     if "samples" not in capabilities(model):
-        raise work.generates_nothing(fit)
+        raise fit_samples.generates_nothing(fit)
     if steps is not None and getattr(model, "chains", "none") == "none":
         raise SpecError(f"{fit.key.model} draws its images directly, without a chain. Leave --steps out.")
 

@@ -83,7 +83,7 @@ def trained(
     fit: FitPlan, dataset: Dataset, store: Store, here: Joined, until: float | None = None
 ) -> Iterator[FitEvaluation]:
     """The fit, trained first if the store does not have it; within the context it may be computed with."""
-    from jembench import devices, work
+    from jembench import devices, fits
     from jembench.cli.progress import monitor
     from jembench.features import FeatureBank
 
@@ -91,7 +91,7 @@ def trained(
         dataset.split("train")  # what is missing is told before anything is written
     store.check_writable()
     with devices.threads_for(dataset.spec, here.device):
-        with monitor([fit]) as watching, work.waiting_lease(store, fit, watching):
+        with monitor([fit]) as watching, fits.waiting_lease(store, fit, watching):
             bank = FeatureBank(dataset, store.features, here.device)
-            evaluation = work.trained(fit, bank, store, watching, until=until, team=here.team)
+            evaluation = fits.trained(fit, bank, store, watching, until=until, team=here.team)
         yield evaluation

@@ -7,7 +7,7 @@ import pytest
 import torch
 from PIL import Image
 
-from jembench import work
+from jembench import fit_samples, fits, work
 from jembench.errors import NotApplicable, SpecError
 from jembench.features import FeatureBank
 from jembench.interfaces import Source
@@ -21,7 +21,7 @@ CHAINS = "energy_alone:chains=marginal"
 def evaluation_of(plan, store):
     (fit,) = plan.fits
     bank = FeatureBank(fit.dataset.make(), store.features, torch.device("cpu"))
-    return fit, work.trained(fit, bank, store, Monitor())
+    return fit, fits.trained(fit, bank, store, Monitor())
 
 
 # --- nothing is trained, and everything is kept -----------------------------------------------------------------------
@@ -184,9 +184,9 @@ def test_a_density_is_an_energy(plan, store, carry_out, values):
 
 def test_the_picture_of_a_model_without_classes_is_in_no_order(plan, store, tmp_path):
     fit, evaluation = evaluation_of(plan("painter_alone", "brightness"), store)
-    samples = work.samples_of(evaluation, fit, None)
+    samples = fit_samples.samples_of(evaluation, fit, None)
     assert (samples.source, samples.labels) == ("direct", None)
-    assert work.write_samples(evaluation, samples, tmp_path / "grid.png", columns=4) is False
+    assert fit_samples.write_samples(evaluation, samples, tmp_path / "grid.png", columns=4) is False
     with Image.open(tmp_path / "grid.png") as picture:
         assert picture.size == (4 * 34 + 2, 10 * 34 + 2)
 
@@ -201,7 +201,7 @@ def test_the_picture_of_a_model_without_classes_is_in_no_order(plan, store, tmp_
 def test_samples_that_it_does_not_have(plan, store, model, steps, text):
     fit, evaluation = evaluation_of(plan(model, "energy"), store)
     with pytest.raises(SpecError) as caught:
-        work.samples_of(evaluation, fit, steps)
+        fit_samples.samples_of(evaluation, fit, steps)
     assert text in str(caught.value)
 
 

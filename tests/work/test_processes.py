@@ -9,7 +9,7 @@ import time
 import pytest
 import torch
 
-from jembench import work
+from jembench import fits, work
 from jembench.errors import OutOfTime
 from jembench.executor import LocalExecutor
 from jembench.monitor import Monitor
@@ -204,8 +204,8 @@ def test_waiting_for_a_lease(plan, store, monkeypatch, recorder):
     others = store.lease(fit.key.id)
     others.__enter__()
     slept = []
-    monkeypatch.setattr(work.time, "sleep", lambda seconds: slept.append(others.__exit__(None, None, None)))
-    with work.waiting_lease(store, fit, recorder), store.lease(fit.key.id) as again:
+    monkeypatch.setattr(fits.time, "sleep", lambda seconds: slept.append(others.__exit__(None, None, None)))
+    with fits.waiting_lease(store, fit, recorder), store.lease(fit.key.id) as again:
         assert not again
     assert len(slept) == 1
     assert recorder.events == ["wait jem 0"]

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from jembench import work
+from jembench import fit_samples, fits
 from jembench.errors import SpecError
 from jembench.features import FeatureBank
 from jembench.monitor import Monitor
@@ -14,7 +14,7 @@ CPU = torch.device("cpu")
 def evaluation_of(plan, store, monitor=None):
     (fit,) = plan.fits
     bank = FeatureBank(fit.dataset.make(), store.features, CPU)
-    return fit, work.trained(fit, bank, store, monitor or Monitor())
+    return fit, fits.trained(fit, bank, store, monitor or Monitor())
 
 
 def test_a_fit_is_trained_or_loaded(plan, store, recorder):
@@ -28,8 +28,8 @@ def test_a_fit_is_trained_or_loaded(plan, store, recorder):
 
 def test_samples_of_chains_and_of_the_buffer(plan, store):
     fit, evaluation = evaluation_of(plan("jem"), store)
-    assert work.samples_of(evaluation, fit, None).source == "buffer"
-    assert work.samples_of(evaluation, fit, 3).source == "chains:steps=3"
+    assert fit_samples.samples_of(evaluation, fit, None).source == "buffer"
+    assert fit_samples.samples_of(evaluation, fit, 3).source == "chains:steps=3"
 
 
 @pytest.mark.parametrize(
@@ -43,21 +43,21 @@ def test_samples_of_chains_and_of_the_buffer(plan, store):
 def test_samples_that_a_model_does_not_have(plan, store, model, steps, text):
     fit, evaluation = evaluation_of(plan(model), store)
     with pytest.raises(SpecError) as caught:
-        work.samples_of(evaluation, fit, steps)
+        fit_samples.samples_of(evaluation, fit, steps)
     assert str(caught.value).startswith(text)
 
 
 def test_a_picture_is_of_the_classes_that_were_drawn_for_or_that_the_model_sees(plan, store, tmp_path, monkeypatch):
     rows = []
-    monkeypatch.setattr(work.grid, "write_png", lambda path, images, chosen: rows.append(chosen))
+    monkeypatch.setattr(fit_samples.grid, "write_png", lambda path, images, chosen: rows.append(chosen))
     _, evaluation = evaluation_of(plan("factored"), store)
     kept = evaluation.samples()
-    work.write_samples(evaluation, kept, tmp_path / "a.png", columns=4)
+    fit_samples.write_samples(evaluation, kept, tmp_path / "a.png", columns=4)
     shown = rows[-1]
     assert shown.shape == (3, 4)
     for number, row in enumerate(shown):
         assert (kept.labels[row[row >= 0]] == number).all()
-    work.write_samples(evaluation, kept._replace(labels=None), tmp_path / "b.png", columns=4)
+    fit_samples.write_samples(evaluation, kept._replace(labels=None), tmp_path / "b.png", columns=4)
     seen = evaluation.read("logits", kept.images).argmax(1)
     for number, row in enumerate(rows[-1]):
         assert (seen[row[row >= 0]] == number).all()

@@ -1,0 +1,222 @@
+"""One fit: its model made, trained or taken as it is, kept in the store, and loaded for evaluation."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, get_args
+
+import torch
+from torch import nn
+
+from jembench import provenance, seeds
+from jembench.adapters.classifier import as_classifier
+from jembench.data.holdout import holdout
+from jembench.errors import CheckpointError, Diverged, PluginError
+from jembench.evaluate import FitEvaluation, capabilities
+from jembench.execution import lay_out
+from jembench.features import FeatureBank
+from jembench.interfaces import Accompanied, Chains, Dataset, Sampler, Split, Trainable
+from jembench.memory import Memory
+from jembench.monitor import Monitor
+from jembench.store import FitRecord, Store
+from jembench.suite import FitPlan
+from jembench.training import checkpoint, snapshots
+from jembench.training.chains import make_sampler
+from jembench.training.checkpoint import load_weights
+from jembench.training.fit import fit as train
+from jembench.training.loop import Trainer
+from jembench.training.team import ALONE, Team
+
+
+def make_model(fit: FitPlan, dataset: Dataset) -> Any:
+    """The model as it is before training: the same each time, even what of it no checkpoint holds.
+
+    A network that has none of a model's methods is taken for a classifier.
+
+    Raises:
+        PluginError: if it is no model, or none that can be trained and is not said to be trained already.
+    """
+    with seeds.initialising(fit.seed):
+        model = fit.model.make(dataset.spec)
+    if not isinstance(model, nn.Module):
+        raise PluginError(f"The model {fit.key.model} is of type {type(model).__name__}; it must be a torch.nn.Module.")
+    if not capabilities(model) and not isinstance(model, Trainable):
+        model = as_classifier(model, dataset.spec, fit.key.model)
+    if not isinstance(model, Trainable) and not fit.model.pretrained:
+        raise PluginError(
+            f"The model {fit.key.model} cannot be trained: {type(model).__name__} lacks `chains` and `training_loss` "
+            "(jembench.interfaces.Trainable). If it has been trained elsewhere, mark its factory: "
+            "@jembench.spec.pretrained()."
+        )
+    if getattr(model, "chains", "none") not in get_args(Chains):
+        raise PluginError(
+            f"The model {fit.key.model} asks for {model.chains!r} chains; it must be {' or '.join(get_args(Chains))}."
+        )
+    return model
+
+
+def make_trainer(fit: FitPlan, dataset: Dataset, device: torch.device, team: Team) -> Trainer:
+    """What trains the fit, at its start.
+
+    Raises:
+        SpecError: if the dataset has no labels, or the training cannot be shared out in the team.
+    """
+    model = make_model(fit, dataset)
+    return Trainer(model, dataset.spec, dataset.split("train"), fit.recipe, seed=fit.seed, device=device, team=team)
+
+
+def is_sampled(model: Any) -> bool:
+    """Whether the chains of a model are those of the recipe's sampler: it has some, and does not bring its own."""
+    return getattr(model, "chains", "none") != "none" and not isinstance(model, Accompanied)
+
+
+@contextmanager
+def waiting_lease(store: Store, fit: FitPlan, monitor: Monitor) -> Iterator[None]:
+    """Hold the right to work on a fit, waiting for whoever has it now."""
+    while True:
+        with store.lease(fit.key.id) as mine:
+            if mine:
+                yield
+                return
+        monitor.waiting(fit)
+        time.sleep(1)
+
+
+def trained(
+    fit: FitPlan,
+    bank: FeatureBank,
+    store: Store,
+    monitor: Monitor,
+    limit: int | None = None,
+    until: float | None = None,
+    team: Team = ALONE,
+) -> FitEvaluation:
+    """The fit's model, loaded from the store or trained now on the bank's dataset and device, ready for evaluation.
+
+    Raises:
+        Diverged: if training diverged and no remedy helped; this is recorded in the store.
+        OutOfTime: if ``until`` came first.
+        ProcessLost: if a process of the team failed or has gone.
+        StoreError: if the store cannot be written.
+    """
+    if not store.has_weights(fit.key):
+        (store.fit_folder(fit.key) / "fit.json").unlink(missing_ok=True)  # it must not vouch for those that follow
+    if not store.is_trained(fit.key):
+        work = _keep if fit.model.pretrained else _train
+        work(fit, bank.dataset, store, bank.device, monitor, until, team)
+    return _load(fit, bank, store, limit, until)
+
+
+def _train(
+    fit: FitPlan,
+    dataset: Dataset,
+    store: Store,
+    device: torch.device,
+    monitor: Monitor,
+    until: float | None,
+    team: Team,
+) -> None:
+    monitor.fit_started(fit)
+    trainer = make_trainer(fit, dataset, device, team)
+    team.broadcast(fit.key.id)
+    folder = store.fit_folder(fit.key)
+    start = time.perf_counter()
+    blank = _blank_record(fit, trainer.model, device, team.size)
+    try:
+        fitted = train(trainer, folder, monitor.training, lambda text: monitor.trouble(fit, text), until=until)
+    except Diverged as error:
+        store.write_fit(blank._replace(status="failed", reason=str(error), seconds=time.perf_counter() - start))
+        raise
+    store.write_fit(
+        blank._replace(
+            iteration=fitted.iteration,
+            validation_accuracy=fitted.validation_accuracy,
+            seconds=fitted.seconds,
+            # the first window holds the warm-up, and counts only where there is no other
+            iteration_seconds=[row["seconds"] for row in fitted.history[1:] or fitted.history],
+            interventions=list(map(str, fitted.interventions)),
+        )
+    )
+
+
+def _blank_record(fit: FitPlan, model: nn.Module, device: torch.device, processes: int) -> FitRecord:
+    made_by = fit.components(sampled=is_sampled(model))
+    return FitRecord(
+        key=fit.key,
+        status="done",
+        reason="",
+        recipe=dataclasses.asdict(fit.recipe),
+        iteration=0,
+        validation_accuracy=None,
+        seconds=0.0,
+        iteration_seconds=[],
+        interventions=[],
+        provenance=provenance.collect(str(device), made_by) | {"processes": processes},
+    )
+
+
+def _keep(fit: FitPlan, dataset: Dataset, store: Store, device: torch.device, *_: Any) -> None:
+    """Write a model that was trained elsewhere into its folder, as if it had been trained here."""
+    model = make_model(fit, dataset)
+    sampler = _sampler(model, fit, dataset, dataset.split("train"))
+    folder = store.fit_folder(fit.key)
+    checkpoint.write(folder / "sampler.safetensors", sampler.state_dict() if sampler else {})
+    checkpoint.write(folder / "model.safetensors", dict(model.state_dict()))
+    store.write_fit(_blank_record(fit, model, device, 1))
+
+
+def _sampler(model: Any, fit: FitPlan, dataset: Dataset, train: Split) -> Sampler | None:
+    """The model's own, or that of the recipe."""
+    return (
+        model.own_sampler() if isinstance(model, Accompanied) else make_sampler(model, dataset.spec, fit.recipe, train)
+    )
+
+
+def _load(fit: FitPlan, bank: FeatureBank, store: Store, limit: int | None, until: float | None) -> FitEvaluation:
+    folder, dataset = store.fit_folder(fit.key), bank.dataset
+    model = make_model(fit, dataset)
+    weights = folder / "model.safetensors"
+    _load_weights(model, fit, weights)
+    lay_out(model.to(bank.device), dataset.spec)
+    options = fit.recipe.data
+    held = holdout(dataset.split("train"), options.validation, stratified=options.stratified)
+    sampler = _sampler(model, fit, dataset, held.train)
+    if sampler is not None:
+        sampler.load_state_dict(checkpoint.read(folder / "sampler.safetensors"))
+    record = store.read_fit(fit.key)
+    assert record is not None
+    return FitEvaluation(
+        model=model.eval(),
+        sampler=sampler,
+        data=dataset.spec,
+        dataset=dataset,
+        device=bank.device,
+        seed=fit.seed,
+        limit=limit,
+        iteration_seconds=record.iteration_seconds,
+        bank=bank,
+        conditional=fit.recipe.chains.conditional,
+        held=held,
+        buffers=lambda: snapshots.read(folder),
+        until=until,
+        memory=Memory(store.readings, [weights]),
+        pretrained=fit.model.pretrained is not None,
+    )
+
+
+def _load_weights(model: nn.Module, fit: FitPlan, path: Path) -> None:
+    state = checkpoint.read(path)
+    if fit.model.pretrained and not _same(model.state_dict(), state):
+        raise CheckpointError(
+            f"The weights of {fit.key.model} have changed since they were first measured, and its results would be "
+            f"mixed up. Give the new ones another name or option, use another --store, or remove {path.parent}."
+        )
+    load_weights(model, state)
+
+
+def _same(one: Mapping[str, torch.Tensor], other: Mapping[str, torch.Tensor]) -> bool:
+    return one.keys() == other.keys() and all(torch.equal(one[name].cpu(), other[name]) for name in one)
