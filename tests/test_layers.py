@@ -16,7 +16,7 @@ PACKAGE = Path(jembench.__file__).parent
 LAYERS = [
     {"interfaces", "spec", "errors", "files"},
     {"registry"},
-    {"packages"},
+    {"packages", "plugin_files"},
     {"execution"},
     {"energies", "data", "grid", "seeds", "stats"},
     {"nets", "devices", "outliers", "readings"},

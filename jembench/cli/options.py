@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 import click
 from click.core import ParameterSource
 
-from jembench import registry
+from jembench import plugin_files
 from jembench.cli.output import plugins_aside
 from jembench.errors import SpecError
 
@@ -129,10 +129,10 @@ PLUGINS = "jembench.plugins"
 
 
 def _add_plugins(ctx: click.Context, parameter: click.Parameter, paths: Sequence[Path]) -> None:
-    registry.forget_files()  # of a former command in the same process
+    plugin_files.forget()  # of a former command in the same process
     with plugins_aside():
         for path in paths:
-            registry.add_file(path)
+            plugin_files.add(path)
     named_here = ctx.get_parameter_source(parameter.name or "") is ParameterSource.COMMANDLINE
     ctx.meta[PLUGINS] = paths if named_here else ()
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from jembench import registry
+from jembench import plugin_files, registry
 
 SOURCE = '''
 """A user's file."""
@@ -39,7 +39,7 @@ PLUGIN = ["--plugin", "my_file.py"]
 def my_file(jembench):
     Path("my_file.py").write_text(SOURCE)
     yield
-    registry.forget_files()
+    plugin_files.forget()
     sys.modules.pop("my_file", None)
 
 
