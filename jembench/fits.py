@@ -15,7 +15,7 @@ from torch import nn
 from jembench import provenance, seeds
 from jembench.adapters.classifier import as_classifier
 from jembench.data.holdout import holdout
-from jembench.errors import CheckpointError, Diverged, PluginError
+from jembench.errors import CheckpointError, Diverged, JembenchError, PluginError
 from jembench.evaluate import FitEvaluation, capabilities
 from jembench.execution import lay_out
 from jembench.features import FeatureBank
@@ -38,10 +38,18 @@ def make_model(fit: FitPlan, dataset: Dataset) -> Any:
     A network that has none of a model's methods is taken for a classifier.
 
     Raises:
-        PluginError: if it is no model, or none that can be trained and is not said to be trained already.
+        PluginError: if its factory fails, or gives no model, or none that can be trained and is not said to be trained already.
     """
-    with seeds.initialising(fit.seed):
-        model = fit.model.make(dataset.spec)
+    try:
+        with seeds.initialising(fit.seed):
+            model = fit.model.make(dataset.spec)
+    except JembenchError:
+        raise
+    except Exception as error:
+        raise PluginError(
+            f"The model {fit.key.model} cannot be made for {dataset.spec.name}: {type(error).__name__}: {error}. Its "
+            f"factory is {fit.model.component.target}; `jembench --debug` shows where it fails."
+        ) from error
     if not isinstance(model, nn.Module):
         raise PluginError(f"The model {fit.key.model} is of type {type(model).__name__}; it must be a torch.nn.Module.")
     if not capabilities(model) and not isinstance(model, Trainable):

@@ -212,6 +212,11 @@ def test_a_store_that_cannot_be_written_is_known_before_anything_is_done(plan, t
             "@jembench.spec.pretrained().",
         ),
         (
+            "needs_more",
+            "The model zoo_of_tests:needs_more cannot be made for shades: ModuleNotFoundError: No module named 'timm'. "
+            "Its factory is zoo_of_tests:needs_more; `jembench --debug` shows where it fails.",
+        ),
+        (
             "no_module",
             "The model zoo_of_tests:no_module is of type object; it must be a torch.nn.Module.",
         ),

@@ -96,6 +96,10 @@ def untrainable(data_spec):
     return LogitModel(torch.nn.Flatten())
 
 
+def needs_more(data_spec):
+    raise ModuleNotFoundError("No module named 'timm'")
+
+
 def no_module(data_spec):
     return object()
 
