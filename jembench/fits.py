@@ -38,7 +38,8 @@ def make_model(fit: FitPlan, dataset: Dataset) -> Any:
     A network that has none of a model's methods is taken for a classifier.
 
     Raises:
-        PluginError: if its factory fails, or gives no model, or none that can be trained and is not said to be trained already.
+        PluginError: if its factory fails, or gives no model, or none that can be trained and is not said to be trained
+            already.
     """
     try:
         with seeds.initialising(fit.seed):

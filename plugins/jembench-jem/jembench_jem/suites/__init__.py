@@ -1,0 +1,1 @@
+"""The recipe of jem-factored on digits, as data."""
