@@ -28,6 +28,11 @@ def main():
     recipes = {file.stem for file in Path(jembench_suites.__path__[0], "recipes").iterdir()}
     assert {"digits", "paper", "code"} <= recipes
     assert "hybrid" in run("list", "suites")
+    models = {model["name"]: model for model in json.loads(run("list", "models", "--format", "json"))}
+    assert {"jem", "jem-factored", "baseline", "adversarial", "igebm", "glow", "residual-flow"} <= models.keys()
+    assert not any(model["problem"] for model in models.values()), models
+    run("plugin", "new", "model", "my-ebm", "--folder", "my-ebm")  # its templates came along
+    assert Path("my-ebm", "my_ebm", "model.py").is_file()
     arguments = ["hybrid", "--models", "jem,baseline", "--set", "epochs=1", "--limit", "100", "--format", "json"]
     first = json.loads(run("run", *arguments))
     assert len(first["rows"]) == 2, first
