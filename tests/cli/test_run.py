@@ -142,14 +142,17 @@ def test_several_datasets(run, tmp_path):
     assert "[2/2] zoo_of_tests:classifier imagefolder:" in done.err
 
 
-def test_the_models_of_the_first_party_plugins(jembench, table):
-    done = jembench("run", "hybrid", "--models", PLUGINS, *DIGITS, "--metrics", "accuracy,energy-gap")
+def test_the_models_of_the_first_party_plugins(jembench):
+    arguments = ["--models", PLUGINS, *DIGITS, "--metrics", "accuracy,energy-gap", "--format", "json"]
+    done = jembench("run", "hybrid", *arguments)
     assert done.code == 0
-    assert [(row[0], row[-1] == "N/A¹") for row in table(done.out)] == [
-        ("jem", False),
-        ("jem-factored", False),
-        ("baseline", True),
+    rows = json.loads(done.out)["rows"]
+    assert [(row["model"], row["recipe"].partition("+")[0]) for row in rows] == [
+        ("jem", "digits"),
+        ("jem-factored", "factored-digits"),
+        ("baseline", "digits"),
     ]
+    assert [row["values"][-1]["status"] for row in rows] == ["ok", "ok", "na"]
     assert len(list(Path("runs/fits").glob("jem*/samples.png"))) == 2
 
 
