@@ -18,7 +18,7 @@ LAYERS = [
     {"registry"},
     {"packages", "plugin_files"},
     {"execution"},
-    {"energies", "data", "grid", "seeds", "stats"},
+    {"densities", "energies", "data", "grid", "seeds", "stats"},
     {"nets", "devices", "outliers", "readings"},
     {"sampling"},
     {"attacks"},

@@ -10,8 +10,6 @@ Legend: B batch, N samples, C channels, H height, W width, K classes (1 in the p
 
 from __future__ import annotations
 
-import math
-
 import torch
 from jaxtyping import Float, Int
 from normflows import MultiscaleFlow  # type: ignore[import-untyped]
@@ -19,6 +17,7 @@ from torch import Generator, Tensor, nn
 
 from jembench import seeds
 from jembench.data import dequantisation as units
+from jembench.densities import ByBayes
 from jembench.errors import Diverged, SpecError
 from jembench.interfaces import Batch, Chains, DataSpec, Loss, Negatives
 from jembench_glow.network import fitting_actnorms
@@ -64,7 +63,7 @@ class Glow(nn.Module):
             Diverged: if one is not finite.
         """
         self._refuse(y)
-        return self._draw(torch.zeros(n, dtype=torch.int64, device=generator.device), generator)
+        return self.draw(torch.zeros(n, dtype=torch.int64, device=generator.device), generator)
 
     def training_loss(self, batch: Batch, negatives: Negatives | None) -> Loss:
         """mean -log p(x) of dequantised images, in nats per image; ``bits_per_dim`` is the same in other units."""
@@ -90,7 +89,12 @@ class Glow(nn.Module):
         log_prob: Tensor = priors + (log_det + units.log_det_to_unit(self.data))[:, None]
         return log_prob
 
-    def _draw(self, k: Int[Tensor, " N"], generator: Generator) -> Float[Tensor, "N C H W"]:
+    def draw(self, k: Int[Tensor, " N"], generator: Generator) -> Float[Tensor, "N C H W"]:
+        """A sample of each of the components k, clamped to the bounds.
+
+        Raises:
+            Diverged: if one is not finite.
+        """
         # All latents come first: then no image depends on how many go through the flow at a time.
         latents = [torch.split(prior.sample(k, generator), _SAMPLES_A_PASS) for prior in self.flow.q0]
         passes = [self.flow.forward_and_log_det(list(z))[0] for z in zip(*latents, strict=True)]
@@ -108,29 +112,12 @@ class Glow(nn.Module):
             raise SpecError("This glow has no classes. Train the class-conditional one: glow:conditional=true.")
 
 
-class ConditionalGlow(Glow):
+class ConditionalGlow(ByBayes, Glow):
     """Exact log p(x|y) by a prior for each class, trained by maximum likelihood on labelled, dequantised images."""
-
-    def log_prob(self, x: Float[Tensor, "B C H W"], y: Int[Tensor, " B"] | None = None) -> Float[Tensor, " B"]:
-        """log p(x|y) if labels are given, else log p(x); nats."""
-        by_class = self.logits(x)
-        if y is None:
-            return by_class.logsumexp(dim=1) - math.log(self.data.num_classes)
-        return by_class.gather(1, y[:, None]).squeeze(1)
 
     def logits(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B K"]:
         """log p(x|y) of every class, in nats: their softmax is p(y|x)."""
         return self._log_prob_by_component(x)
-
-    def sample(self, n: int, y: Int[Tensor, " N"] | None = None, *, generator: Generator) -> Float[Tensor, "N C H W"]:
-        """n draws, of the classes y or of uniformly random ones, clamped to the bounds, on the generator's device.
-
-        Raises:
-            Diverged: if one is not finite.
-        """
-        if y is None:
-            y = torch.randint(self.data.num_classes, (n,), generator=generator, device=generator.device)
-        return self._draw(y, generator)
 
     def training_loss(self, batch: Batch, negatives: Negatives | None) -> Loss:
         """mean -log p(x|y) of dequantised images, in nats per image; ``bits_per_dim`` is the same in other units."""

@@ -10,14 +10,13 @@ Legend: B batch, N samples, C channels, H height, W width, K classes (1 in the p
 
 from __future__ import annotations
 
-import math
-
 import torch
 from jaxtyping import Float, Int
 from torch import Generator, Tensor, nn
 
 from jembench import seeds
 from jembench.data import dequantisation as units
+from jembench.densities import ByBayes
 from jembench.errors import Diverged, SpecError
 from jembench.interfaces import Batch, Chains, DataSpec, Loss, Negatives
 from jembench.nets.class_gaussians import ClassGaussians
@@ -68,7 +67,7 @@ class ResidualFlow(nn.Module):
             Diverged: if one is not finite, or a block cannot be inverted.
         """
         self._refuse(y)
-        return self._draw(torch.zeros(n, dtype=torch.int64, device=generator.device), generator)
+        return self.draw(torch.zeros(n, dtype=torch.int64, device=generator.device), generator)
 
     def training_loss(self, batch: Batch, negatives: Negatives | None) -> Loss:
         """mean -log p(x) of dequantised images, in nats per image, with determinants that are right in the mean.
@@ -102,7 +101,12 @@ class ResidualFlow(nn.Module):
         return log_prob
 
     @torch.no_grad()
-    def _draw(self, k: Int[Tensor, " N"], generator: Generator) -> Float[Tensor, "N C H W"]:
+    def draw(self, k: Int[Tensor, " N"], generator: Generator) -> Float[Tensor, "N C H W"]:
+        """A sample of each of the components k, clamped to the bounds.
+
+        Raises:
+            Diverged: if one is not finite, or a block cannot be inverted.
+        """
         latents = self.prior.sample(k, generator)
         bad = int((~latents.isfinite()).flatten(1).any(dim=1).sum())
         if bad:
@@ -120,32 +124,15 @@ class ResidualFlow(nn.Module):
             )
 
 
-class ConditionalResidualFlow(ResidualFlow):
+class ConditionalResidualFlow(ByBayes, ResidualFlow):
     """log p(x|y) by a prior for each class, trained by maximum likelihood on labelled, dequantised images."""
 
     def __init__(self, data: DataSpec, flow: Flow, terms: int) -> None:
         super().__init__(data, flow, terms, data.num_classes)
 
-    def log_prob(self, x: Float[Tensor, "B C H W"], y: Int[Tensor, " B"] | None = None) -> Float[Tensor, " B"]:
-        """log p(x|y) if labels are given, else log p(x); nats."""
-        by_class = self.logits(x)
-        if y is None:
-            return by_class.logsumexp(dim=1) - math.log(self.data.num_classes)
-        return by_class.gather(1, y[:, None]).squeeze(1)
-
     def logits(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B K"]:
         """log p(x|y) of every class, in nats: their softmax is p(y|x)."""
         return self._log_prob_by_component(x, self._evaluation())
-
-    def sample(self, n: int, y: Int[Tensor, " N"] | None = None, *, generator: Generator) -> Float[Tensor, "N C H W"]:
-        """n draws, of the classes y or of uniformly random ones, clamped to the bounds, on the generator's device.
-
-        Raises:
-            Diverged: if one is not finite, or a block cannot be inverted.
-        """
-        if y is None:
-            y = torch.randint(self.data.num_classes, (n,), generator=generator, device=generator.device)
-        return self._draw(y, generator)
 
     def training_loss(self, batch: Batch, negatives: Negatives | None) -> Loss:
         """mean -log p(x|y) of dequantised images, in nats per image; ``bits_per_dim`` is the same in other units."""
