@@ -2,6 +2,8 @@
 
 import copy
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -308,14 +310,28 @@ def fresh_compiler():
     torch._dynamo.reset()
 
 
-# of setuptools, which PyTorch's compiler imports, and which may find Python's own distutils before it brings its own
-@pytest.mark.filterwarnings("ignore:.*distutils")
-@pytest.mark.skipif(not (shutil.which("c++") or shutil.which("g++")), reason="needs a C++ compiler")
-def test_a_compiled_gradient_is_the_plain_one(fresh_compiler):
-    from torch._inductor import config
+COMPILING = """
+import importlib.util, sys, warnings
+import torch
+from torch._inductor import config
+from jembench.errors import Fallback
+from jembench.execution import Execution
 
-    with config.patch(compile_threads=1):
-        check_gradient(linear(), Execution(compiled=True), torch.randn(4, 3, 2, 2, generator=seeded()), None)
+spec = importlib.util.spec_from_file_location("these_tests", sys.argv[1])
+tests = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(tests)
+warnings.simplefilter("error", Fallback)
+x = torch.randn(4, 3, 2, 2, generator=tests.seeded())
+with config.patch(compile_threads=1):
+    tests.check_gradient(tests.linear(), Execution(compiled=True), x, None)
+"""
+
+
+@pytest.mark.skipif(not (shutil.which("c++") or shutil.which("g++")), reason="needs a C++ compiler")
+def test_a_compiled_gradient_is_the_plain_one():
+    """In a process of its own: the compiler imports setuptools, which wants to be there before Python's distutils."""
+    done = subprocess.run([sys.executable, "-c", COMPILING, __file__], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
