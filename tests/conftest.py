@@ -1,14 +1,8 @@
-"""Settings that all tests share."""
+"""What the tests of core share."""
 
 from pathlib import Path
 
-import hypothesis
 import pytest
-import torch
-
-hypothesis.settings.register_profile("jembench", deadline=None)  # a busy machine is not a bug
-hypothesis.settings.load_profile("jembench")
-torch.set_num_threads(1)  # tests run side by side; the numbers do not depend on it
 
 
 @pytest.fixture

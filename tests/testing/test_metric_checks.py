@@ -187,7 +187,7 @@ class SilentThreshold(Changed):
 
 class OfPython(Toy):
     def confidences(self, evaluation):
-        return super().confidences(evaluation) + 1e-6 * random.random()
+        return super().confidences(evaluation).astype(np.float64) + 1e-6 * random.random()
 
 
 class Global(Toy):
