@@ -18,7 +18,7 @@ from jembench.attacks.target import Target
 from jembench.execution import lay_out
 from jembench.fits import make_model
 from jembench.interfaces import Dataset, Split
-from jembench.suite import FitPlan
+from jembench.plan import FitPlan
 from jembench.training.loop import Trainer
 
 SHORT, LONG = 1, 3

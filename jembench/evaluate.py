@@ -1,34 +1,29 @@
-"""One trained model under evaluation: what several metrics need is computed once; and one cell's outcome.
+"""One trained model under evaluation: what several metrics need is computed once.
 
 Legend: N examples, C channels, H height, W width, K classes.
 """
 
 from __future__ import annotations
 
-import dataclasses
-import json
-import math
 import time
-import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal, NamedTuple, cast, get_args
+from typing import Any, Literal, cast
 
-import numpy as np
 import torch
-from torch import Generator, Tensor, nn
+from torch import Generator, Tensor
 
 from jembench import readings, registry, seeds
+from jembench.capabilities import capabilities
 from jembench.data.content import content_hash
 from jembench.data.holdout import Holdout
 from jembench.data.pixels import to_float, to_uint8
 from jembench.energies import grad_energy
-from jembench.errors import NotApplicable, OutOfTime, SpecError, StoreError, Unavailable
+from jembench.errors import NotApplicable, SpecError
 from jembench.features import FeatureBank
 from jembench.interfaces import (
     KEPT,
-    Capability,
     ChainState,
     Dataset,
     DataSpec,
@@ -36,17 +31,13 @@ from jembench.interfaces import (
     Features,
     Generative,
     GradEnergy,
-    Measurement,
-    Metric,
     Quantity,
     Sampler,
     Samples,
     Source,
     Split,
-    Value,
 )
 from jembench.memory import Memory
-from jembench.outcome import Outcome, encode
 from jembench.outliers.resolve import resolve
 from jembench.registry import Component
 from jembench.sampling import chain
@@ -54,38 +45,6 @@ from jembench.training import snapshots
 
 FRESH_SAMPLES = 1000
 """How many images are drawn from a model that keeps none."""
-
-SETTLED = {"settled": True}
-"""The details of an outcome that is not applicable for what the fit is: it need not be tried again."""
-
-
-def capabilities(model: Any) -> frozenset[Capability]:
-    """What a model can do, by what it has. One that is trained by chains can be sampled by them.
-
-    A layer that happens to bear the name of one of the methods is none.
-    """
-    density = _has(model, "log_prob")
-    has: dict[Capability, bool] = {
-        "logits": _has(model, "logits"),
-        "energy": _has(model, "energy") or density,
-        "log_prob": density,
-        "samples": _has(model, "sample") or getattr(model, "chains", "none") != "none",
-    }
-    return frozenset(capability for capability, present in has.items() if present)
-
-
-def _has(model: Any, method: str) -> bool:
-    found = getattr(model, method, None)
-    return callable(found) and not isinstance(found, nn.Module)
-
-
-def not_applicable(metric: Metric, has: frozenset[Capability], model: str) -> str:
-    """Why the metric cannot be computed for the model; empty if it can."""
-    missing = metric.requires - has
-    if not missing:
-        return ""
-    given = " and ".join(capability for capability in get_args(Capability) if capability in has)
-    return f"needs {' and '.join(sorted(missing))}: {model} gives {f'{given} only' if given else 'nothing'}"
 
 
 @dataclass(kw_only=True)
@@ -362,78 +321,3 @@ def _in_batches(grad_energy: GradEnergy) -> GradEnergy:
         return torch.cat(energies), torch.cat(grads)
 
     return evaluate
-
-
-class Measured(NamedTuple):
-    """A cell's outcome, and the per-example values behind it."""
-
-    outcome: Outcome
-    arrays: Mapping[str, np.ndarray[Any, Any]]
-
-
-def measure(metric: Metric, evaluation: FitEvaluation) -> Measured:
-    """Compute one metric. What goes wrong is an outcome: a cell's failure stops no other cell.
-
-    Raises:
-        StoreError: if the disk is full or the store cannot be written, which concerns every cell.
-        OutOfTime: if the run's time was over before anything was measured.
-    """
-    start = time.perf_counter()
-    try:
-        measurement = _checked(metric.compute(evaluation))
-    except (StoreError, OutOfTime):
-        raise
-    except Unavailable as error:
-        details = SETTLED if isinstance(error, NotApplicable) else {}
-        return Measured(
-            Outcome(status="na", reason=str(error), details=details, seconds=time.perf_counter() - start), {}
-        )
-    except Exception as error:
-        return Measured(failed(error, time.perf_counter() - start), {})
-    seconds = time.perf_counter() - start
-    wild = [label for label, value in measurement.values.items() if not _is_finite(value)]
-    outcome = Outcome(
-        status="failed" if wild else "ok",
-        reason=f"{', '.join(wild)} is not a finite number" if wild else "",
-        protocol=measurement.protocol,
-        values=measurement.values,
-        details=measurement.details,
-        seconds=seconds,
-    )
-    return Measured(outcome, measurement.arrays)
-
-
-def _checked(measurement: Measurement) -> Measurement:
-    """The measurement in plain numbers, as the store can write it.
-
-    Raises:
-        TypeError, ValueError: if it cannot be: this is the metric's failure, and must not become the store's.
-    """
-    if not measurement.values:
-        raise ValueError("the metric measured nothing")
-    json.dumps(encode(measurement.details))
-    arrays = {label: np.asarray(array) for label, array in measurement.arrays.items()}
-    for label, array in arrays.items():
-        if array.dtype.hasobject:
-            raise TypeError(f"the array {label} holds objects, not numbers")
-    values = {label: _plain(value) for label, value in measurement.values.items()}
-    return dataclasses.replace(measurement, values=values, arrays=arrays)
-
-
-def _plain(value: Value) -> Value:
-    low, high = (None if end is None else float(end) for end in (value.low, value.high))
-    return Value(float(value.value), low, high, int(value.n), value.unit, value.better)
-
-
-def _is_finite(value: Value) -> bool:
-    return all(math.isfinite(number) for number in (value.value, value.low, value.high) if number is not None)
-
-
-def failed(error: BaseException, seconds: float = 0.0) -> Outcome:
-    """The outcome of a cell in which something went wrong."""
-    return Outcome(
-        status="failed",
-        reason=f"{type(error).__name__}: {error}",
-        traceback="".join(traceback.format_exception(error)),
-        seconds=seconds,
-    )

@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from jembench import grid
+from jembench.capabilities import capabilities
 from jembench.errors import SpecError
-from jembench.evaluate import FitEvaluation, capabilities
+from jembench.evaluate import FitEvaluation
 from jembench.interfaces import Samples, Source
-from jembench.suite import FitPlan
+from jembench.plan import FitPlan
 
 
 def generates_nothing(fit: FitPlan) -> SpecError:

@@ -14,16 +14,17 @@ from torch import nn
 
 from jembench import provenance, seeds
 from jembench.adapters.classifier import as_classifier
+from jembench.capabilities import capabilities
 from jembench.data.holdout import holdout
 from jembench.errors import CheckpointError, Diverged, JembenchError, PluginError
-from jembench.evaluate import FitEvaluation, capabilities
+from jembench.evaluate import FitEvaluation
 from jembench.execution import lay_out
 from jembench.features import FeatureBank
 from jembench.interfaces import Accompanied, Chains, Dataset, Sampler, Split, Trainable
 from jembench.memory import Memory
 from jembench.monitor import Monitor
+from jembench.plan import FitPlan
 from jembench.store import FitRecord, Store
-from jembench.suite import FitPlan
 from jembench.training import checkpoint, snapshots
 from jembench.training.chains import make_sampler
 from jembench.training.checkpoint import load_weights

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jembench.suite import CellPlan, FitPlan
+from jembench.plan import CellPlan, FitPlan
 
 
 class Monitor:

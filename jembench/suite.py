@@ -1,26 +1,16 @@
-"""Suites and plans: from a suite and the command line to the list of fits and cells. Imports no torch.
-
-A suite is a TOML file that crosses models, datasets, metrics and seeds. A plan is that cross, every spec resolved
-and every identity known, before anything is computed.
-"""
+"""Suites: the TOML files that cross models, datasets, metrics and seeds. Imports no torch."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
-from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
-from jembench import packages, registry, spec
-from jembench.crossing import Grid, Variant, bare_name, compares_with_itself, in_fields, with_options
+from jembench import packages, spec
+from jembench.crossing import Grid, Variant, bare_name, in_fields
 from jembench.errors import JembenchError, SpecError, unknown
-from jembench.outcome import FitKey
-from jembench.registry import Component, Resolved
-from jembench.spec import stable_hash
 from jembench.training import recipe as recipes
-from jembench.training.recipe import Recipe
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -72,9 +62,6 @@ class Suite:
         if not self.variant:
             return [Variant(name="")]
         return [variant for variant in self.variant if variant.covers(dataset)]
-
-
-# --- suite files ------------------------------------------------------------------------------------------------------
 
 
 def names() -> list[str]:
@@ -135,178 +122,6 @@ def _in_fields(fields: Mapping[str, Any], where: str) -> dict[str, Any]:
     return found
 
 
-# --- plans ------------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, kw_only=True)
-class FitPlan:
-    """One model to be trained: model x dataset x recipe x seed."""
-
-    model: Resolved
-    dataset: Resolved
-    recipe: Recipe
-    seed: int
-
-    @cached_property
-    def sampler(self) -> Resolved | None:
-        """The recipe's sampler, for models that need one; None: it names none.
-
-        Raises:
-            SpecError: if it does not exist or has no such option.
-        """
-        return registry.resolve("samplers", self.recipe.chains.sampler) if self.recipe.chains.sampler else None
-
-    def components(self, *, sampled: bool) -> list[Component]:
-        """What the fit is made of; its sampler only if it is ``sampled`` by it."""
-        parts = [self.model, self.dataset, self.sampler if sampled else None]
-        return [component for part in parts if part for component in part.uses]
-
-    @cached_property
-    def key(self) -> FitKey:
-        """The fit's names, and the hash of all that makes it what it is."""
-        recipe = self.recipe.identity
-        recipe["chains"]["sampler"] = self.sampler.identity if self.sampler else None
-        identity = {
-            "model": self.model.identity,
-            "dataset": self.dataset.identity,
-            "recipe": recipe,
-            "seed": self.seed,
-        }
-        return FitKey(
-            model=str(self.model),
-            dataset=str(self.dataset),
-            recipe=self.recipe.label,
-            seed=self.seed,
-            id=stable_hash(identity),
-        )
-
-    def check_shares(self, processes: int) -> None:
-        """Whether the training, if there is any, can be shared out among so many processes.
-
-        Raises:
-            SpecError: if a batch is no multiple of their number.
-        """
-        if not self.model.pretrained:
-            recipes.check_shares(self.recipe, processes)
-
-    def __str__(self) -> str:
-        return f"{self.key.model} on {self.key.dataset}, recipe {self.key.recipe}, seed {self.seed}"
-
-
-@dataclass(frozen=True, kw_only=True)
-class CellPlan:
-    """One fit to be measured by one metric."""
-
-    fit: FitPlan
-    metric: Resolved
-    limit: int | None  # test images, None: all
-
-    @cached_property
-    def id(self) -> str:
-        """The hash of all that makes the outcome what it is."""
-        return stable_hash({"fit": self.fit.key.id, "metric": self.metric.identity, "limit": self.limit})
-
-    @property
-    def name(self) -> str:
-        """For human eyes."""
-        return f"{self.metric}-{self.fit.key.model}-{self.fit.key.dataset}-s{self.fit.seed}"
-
-
-class Part(NamedTuple):
-    """What belongs together in a report: the work of one suite of a union, or all of it."""
-
-    title: str
-    metrics: tuple[str, ...]  # canonical specs
-    grids: tuple[Grid, ...]
-    rows: frozenset[tuple[str, str, str]] | None = None  # (model, dataset, recipe) of each fit; None: whatever there is
-
-
-class Plan(NamedTuple):
-    """All the work of a run."""
-
-    suite: Suite
-    cells: list[CellPlan]
-    parts: tuple[Part, ...] = ()
-    recipe_names: Mapping[str, str] = MappingProxyType({})  # the label of a variant's recipe -> the variant
-
-    @property
-    def fits(self) -> list[FitPlan]:
-        """Each fit once, in the order of the suite."""
-        return list({cell.fit.key.id: cell.fit for cell in self.cells}.values())
-
-    def cells_of(self, fit: FitPlan) -> list[CellPlan]:
-        """The cells that need this fit."""
-        return [cell for cell in self.cells if cell.fit.key.id == fit.key.id]
-
-
-def make_plan(
-    suite: Suite, *, recipe: str | None = None, settings: Sequence[str] = (), limit: int | None = None
-) -> Plan:
-    """Cross the suite's models, datasets, seeds and metrics.
-
-    Args:
-        suite: with the command line's choices in place of its own.
-        recipe: its name; None: the suite's, or else the dataset's default.
-        settings: ``metric.option=value`` for an option of a metric, otherwise ``key=value`` of the recipe.
-        limit: how many test images to evaluate.
-
-    Raises:
-        SpecError: for any name or option that does not exist, before anything is computed.
-    """
-    for_metrics = [setting for setting in settings if _owner(setting) in suite.metric_names]
-    for_recipe = [setting for setting in settings if setting not in for_metrics]
-    cells: dict[str, CellPlan] = {}
-    parts: list[Part] = []
-    recipe_names: dict[str, str] = {}
-    for suite_part in suite.parts:
-        _check(suite_part)
-        part = _part(suite_part, for_metrics)
-        planned = _cells(suite_part, part, recipe, for_recipe, limit)
-        cells |= {cell.id: cell for cell in planned if cell.id not in cells}
-        rows = frozenset((cell.fit.key.model, cell.fit.key.dataset, cell.fit.key.recipe) for cell in planned)
-        parts.append(part._replace(rows=rows))
-        recipe_names |= _recipe_names(suite_part, recipe, for_recipe)
-    if not cells:
-        datasets = ", ".join(dict.fromkeys(dataset for part in suite.parts for dataset in part.datasets))
-        raise SpecError(f"There is nothing to run: no metric of the suite {suite.name} is for {datasets}. Name some.")
-    return Plan(suite, list(cells.values()), _merged(parts), recipe_names)
-
-
-def _merged(parts: Sequence[Part]) -> tuple[Part, ...]:
-    """Parts that measure the same, because the command line says what, are one."""
-    found: list[Part] = []
-    for part in parts:
-        same = next((n for n, other in enumerate(found) if other[1:3] == part[1:3]), None)
-        if same is None:
-            found.append(part)
-        else:
-            found[same] = found[same]._replace(rows=(found[same].rows or frozenset()) | (part.rows or frozenset()))
-    return tuple(found)
-
-
-def parts_of(suite: Suite, fits: Iterable[FitKey]) -> tuple[Part, ...]:
-    """The parts of a suite as it stands, for results that are there already.
-
-    A fit is shown in the parts that train its dataset by its recipe; in all of them, if none does.
-
-    Raises:
-        SpecError: for a metric that does not exist, or has no such option.
-    """
-    fits, members = list(fits), suite.parts
-
-    def rows(part: Suite) -> Iterator[tuple[str, str, str]]:
-        for fit in fits:
-            trained_in = [member for member in members if _is_by(fit, member)]
-            if part in trained_in or not trained_in:
-                yield fit.model, fit.dataset, fit.recipe
-
-    return tuple(_part(part, ())._replace(rows=frozenset(rows(part))) for part in members)
-
-
-def _is_by(fit: FitKey, part: Suite) -> bool:
-    return f"{fit.recipe}+".startswith(f"{part.recipe_for(fit.model, fit.dataset)}+")
-
-
 def all_grids() -> list[Grid]:
     """The grids of every suite that can be used, each once and with all values."""
     found: list[Grid] = []
@@ -316,126 +131,4 @@ def all_grids() -> list[Grid]:
         except JembenchError:
             continue  # `jembench run` of that suite says what is wrong with it
         found += [grid for grid in (dataclasses.replace(grid, values=()) for grid in grids) if grid not in found]
-    return found
-
-
-def recipe_names(suite: Suite) -> dict[str, str]:
-    """The name of each variant, by the label of the recipe that it makes."""
-    return {label: name for part in suite.parts for label, name in _recipe_names(part, None, ()).items()}
-
-
-def _recipe_names(part: Suite, recipe: str | None, overrides: Sequence[str]) -> dict[str, str]:
-    return {
-        recipes.load(recipe or part.recipe_for(model, dataset), [*variant.settings, *overrides]).label: variant.name
-        for dataset in part.datasets
-        for variant in part.variants_on(dataset)
-        if variant.settings
-        for model in variant.models or part.models
-    }
-
-
-def _check(part: Suite) -> None:
-    stated = {
-        "models": part.models or [variant for variant in part.variant if variant.models],
-        "datasets": part.datasets,
-        "metrics": part.metrics or part.grid,
-        "seeds": part.seeds,
-    }
-    for needed, found in stated.items():
-        if not found:
-            raise SpecError(f"There is nothing to run: the suite {part.name} was left without {needed}. Name some.")
-
-
-def _part(part: Suite, settings: Sequence[str]) -> Part:
-    metrics = (registry.resolve("metrics", with_options(text, _options(text, settings))) for text in part.metrics)
-    grids = (grid.pinned(_options(grid.metric, settings)) for grid in part.grid)
-    return Part(part.title, tuple(map(str, metrics)), tuple(grids))
-
-
-def _cells(
-    suite_part: Suite, part: Part, recipe: str | None, overrides: Sequence[str], limit: int | None
-) -> list[CellPlan]:
-    found: list[CellPlan] = []
-    for dataset_spec in suite_part.datasets:
-        dataset = registry.resolve("datasets", dataset_spec)
-        metrics = _metrics(part, str(dataset))
-        for variant in suite_part.variants_on(str(dataset)):
-            settings = [*variant.settings, *overrides]
-            for model in variant.models or suite_part.models:
-                fit = plan_fit(model, dataset_spec, recipe, settings, part=suite_part)
-                for seed in suite_part.seeds:
-                    seeded = dataclasses.replace(fit, seed=seed)
-                    found += [CellPlan(fit=seeded, metric=metric, limit=limit) for metric in metrics]
-    return found
-
-
-def _metrics(part: Part, dataset: str) -> list[Resolved]:
-    """Those of a dataset: the suite's own, then those of its grids."""
-    of_grids = [place.metric for grid in part.grids if grid.covers(dataset) for place in grid.places]
-    found = [metric for metric in (*part.metrics, *of_grids) if not compares_with_itself(metric, dataset)]
-    return [registry.resolve("metrics", metric) for metric in found]
-
-
-def plan_fit(
-    model: str,
-    dataset: str,
-    recipe: str | None = None,
-    settings: Sequence[str] = (),
-    seed: int = 0,
-    *,
-    part: Suite = Suite(name="", title=""),
-) -> FitPlan:
-    """A model and how it is trained on a dataset, both given by their specs.
-
-    One that has been trained elsewhere has the recipe that trains nothing; of the settings, those of chains are for it.
-    The others, and the recipe, are for the models beside it.
-
-    Args:
-        model: its spec.
-        dataset: its spec.
-        recipe: its name; None: the one made for the model, or the suite's, or the dataset's default.
-        settings: ``key=value`` of the recipe.
-        seed: of the fit.
-        part: the suite, if there is one.
-
-    Raises:
-        SpecError: for a name or an option that does not exist, or a model that is to be trained by that recipe.
-    """
-    data = registry.resolve("datasets", dataset)
-    chosen = recipes.load(recipe or part.recipe_for(model, str(data)), settings)
-    if registry.resolve("models", model).pretrained:
-        chosen = recipes.load(PRETRAINED, [setting for setting in settings if setting.startswith("chains.")])
-    elif recipe == PRETRAINED:
-        raise SpecError(f"The recipe {PRETRAINED} trains nothing, and {model} is to be trained. Choose another recipe.")
-    return FitPlan(model=resolve_model(model, chosen), dataset=data, recipe=chosen, seed=seed)
-
-
-PRETRAINED = "pretrained"
-"""The recipe that trains nothing."""
-
-
-def resolve_model(text: str, recipe: Recipe) -> Resolved:
-    """A model, with the recipe's options where its spec leaves them out: JEM++ is JEM with batch norm, for one.
-
-    Options that the model does not have do not concern it.
-    """
-    parsed, resolved = spec.parse(text), registry.resolve("models", text)
-    options = {key: value for key, value in recipe.model.items() if key in resolved.bound.arguments}
-    if options.keys() <= dict(parsed.arguments).keys():
-        return resolved
-    return registry.resolve("models", with_options(text, options | dict(parsed.arguments)))
-
-
-def _owner(setting: str) -> str:
-    """Whose option is set: ``ece`` of ``ece.bins=15``. An import path has dots of its own."""
-    return setting.partition("=")[0].rpartition(".")[0]
-
-
-def _options(metric: str, settings: Sequence[str]) -> dict[str, str]:
-    """What the command line sets of a metric."""
-    name, found = spec.parse(metric).name, {}
-    for setting in settings:
-        target, _, value = setting.partition("=")
-        if _owner(setting) == name:
-            found[target.rpartition(".")[2]] = value
     return found

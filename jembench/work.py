@@ -11,17 +11,19 @@ import torch
 from torch import nn
 
 from jembench import devices, provenance
+from jembench.capabilities import capabilities, not_applicable
 from jembench.errors import OutOfTime, ProcessLost, StoreError
-from jembench.evaluate import SETTLED, FitEvaluation, Measured, capabilities, failed, measure, not_applicable
+from jembench.evaluate import FitEvaluation
 from jembench.features import FeatureBank
 from jembench.fit_samples import write_samples
 from jembench.fits import is_sampled, make_model, make_trainer, trained
 from jembench.interfaces import Capability, Costly, Dataset, Executor, Metric
+from jembench.measure import SETTLED, Measured, failed, measure
 from jembench.monitor import Monitor
 from jembench.outcome import Cell, Outcome
+from jembench.plan import CellPlan, FitPlan, Plan
 from jembench.registry import Component
 from jembench.store import Store
-from jembench.suite import CellPlan, FitPlan, Plan
 from jembench.training.team import ALONE, Team, follow
 
 SAMPLES = "samples.png"

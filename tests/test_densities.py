@@ -6,8 +6,8 @@ import torch
 from torch import nn
 from torch.distributions import MixtureSameFamily, Normal
 
+from jembench.capabilities import capabilities
 from jembench.densities import ByBayes
-from jembench.evaluate import capabilities
 from jembench.interfaces import DataSpec
 
 MEANS = torch.tensor([-1.0, 2.0])

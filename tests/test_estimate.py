@@ -8,7 +8,7 @@ from jembench import registry
 from jembench.data.lazy import LazyDataset
 from jembench.estimate import Estimate, estimate, random_images
 from jembench.interfaces import DataSpec
-from jembench.suite import FitPlan
+from jembench.plan import FitPlan
 from jembench.training import recipe as recipes
 
 CPU = torch.device("cpu")

@@ -25,6 +25,7 @@ LAYERS = [
     {"training", "metrics"},
     {"adapters"},
     {
+        "capabilities",
         "comparison",
         "outcome",
         "crossing",
@@ -36,8 +37,10 @@ LAYERS = [
         "fit_samples",
         "fits",
         "lease",
+        "measure",
         "memory",
         "monitor",
+        "plan",
         "store",
         "subjects",
         "provenance",

@@ -4,8 +4,9 @@ import sys
 
 import pytest
 
-from jembench import registry, suite
+from jembench import registry
 from jembench.errors import SpecError
+from jembench.plan import plan_fit
 
 SOURCE = """
 from jembench.spec import pretrained
@@ -102,9 +103,9 @@ MODEL = "elsewhere_of_tests:alone"
 
 
 def test_of_the_settings_those_of_chains_are_for_it():
-    fit = suite.plan_fit(MODEL, "digits", "digits", ["epochs=5", "chains.sampler=sgld:steps=7"])
+    fit = plan_fit(MODEL, "digits", "digits", ["epochs=5", "chains.sampler=sgld:steps=7"])
     assert (fit.recipe.name, fit.recipe.overrides) == ("pretrained", ("chains.sampler=sgld:steps=7",))
-    assert suite.plan_fit(MODEL, "digits", None, ["epochs=5"]).key == suite.plan_fit(MODEL, "digits").key
+    assert plan_fit(MODEL, "digits", None, ["epochs=5"]).key == plan_fit(MODEL, "digits").key
 
 
 @pytest.mark.parametrize(
@@ -117,16 +118,16 @@ def test_of_the_settings_those_of_chains_are_for_it():
 )
 def test_names_that_do_not_exist_are_told_all_the_same(recipe, settings, text):
     with pytest.raises(SpecError, match=text):
-        _ = suite.plan_fit(MODEL, "digits", recipe, settings).key
+        _ = plan_fit(MODEL, "digits", recipe, settings).key
 
 
 def test_the_recipe_that_trains_nothing_is_for_no_other():
-    assert suite.plan_fit(MODEL, "digits", "pretrained").recipe.name == "pretrained"
+    assert plan_fit(MODEL, "digits", "pretrained").recipe.name == "pretrained"
     with pytest.raises(SpecError, match="The recipe pretrained trains nothing, and jem is to be trained"):
-        suite.plan_fit("jem", "digits", "pretrained")
+        plan_fit("jem", "digits", "pretrained")
 
 
 def test_no_number_of_processes_is_too_many_for_no_training():
-    suite.plan_fit(MODEL, "digits").check_shares(7)
+    plan_fit(MODEL, "digits").check_shares(7)
     with pytest.raises(SpecError, match="cannot be shared out evenly among 7 processes"):
-        suite.plan_fit("jem", "digits").check_shares(7)
+        plan_fit("jem", "digits").check_shares(7)

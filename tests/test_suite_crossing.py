@@ -7,6 +7,7 @@ import pytest
 from jembench import packages, suite
 from jembench.errors import SpecError
 from jembench.outcome import FitKey
+from jembench.plan import make_plan, parts_of, recipe_names
 
 ANY = "jembench.sampling.factories:sgld"
 """A model's factory as far as planning can tell: it is imported, and never called."""
@@ -42,7 +43,7 @@ def metrics_on(plan, dataset):
 
 def test_a_grid_adds_its_metrics_to_those_of_the_suite(installed):
     installed(few=FEW + 'metrics = ["accuracy"]\n' + GRID)
-    plan = suite.make_plan(suite.load("few"))
+    plan = make_plan(suite.load("few"))
     name = "outlier_metrics:ood"
     of_10, of_100 = ([f"{name}:set={data}", f"{name}:score=max-py,set={data}"] for data in ("cifar10", "cifar100"))
     assert metrics_on(plan, "digits") == ["accuracy", of_10[0], of_100[0], of_10[1], of_100[1]]
@@ -53,19 +54,19 @@ def test_a_grid_adds_its_metrics_to_those_of_the_suite(installed):
 @pytest.mark.parametrize(("line", "on"), [('on = ["digits"]', ["digits"]), ('except = ["digits"]', ["cifar10"])])
 def test_a_grid_for_some_datasets_alone(installed, line, on):
     installed(few=FEW + GRID + line)
-    assert {str(fit.dataset) for fit in suite.make_plan(suite.load("few")).fits} == set(on)
+    assert {str(fit.dataset) for fit in make_plan(suite.load("few")).fits} == set(on)
 
 
 def test_a_suite_of_which_nothing_is_for_the_dataset(installed):
     installed(few=FEW + GRID + 'on = ["svhn"]')
     with pytest.raises(SpecError, match="nothing to run: no metric of the suite few is for digits, cifar10"):
-        suite.make_plan(suite.load("few"))
+        make_plan(suite.load("few"))
 
 
 def test_settings_of_a_grid_s_metric(installed):
     installed(few=FEW + GRID)
     settings = ["outlier_metrics:ood.images=9", "outlier_metrics:ood.score=max-py"]
-    plan = suite.make_plan(suite.load("few"), settings=settings)
+    plan = make_plan(suite.load("few"), settings=settings)
     assert metrics_on(plan, "cifar10") == ["outlier_metrics:ood:images=9,score=max-py,set=cifar100"]
     (part,) = plan.parts
     assert [place.metric for place in part.grids[0].places][1:] == metrics_on(plan, "cifar10")
@@ -83,8 +84,8 @@ def test_settings_of_a_grid_s_metric(installed):
 def test_the_recipe_of_a_suite(installed, recipe, expected):
     installed(few=FEW + 'metrics = ["nll"]\n' + recipe)
     loaded = suite.load("few")
-    assert {str(fit.dataset): fit.recipe.name for fit in suite.make_plan(loaded).fits} == expected
-    assert {fit.recipe.name for fit in suite.make_plan(loaded, recipe="sada").fits} == {"sada"}
+    assert {str(fit.dataset): fit.recipe.name for fit in make_plan(loaded).fits} == expected
+    assert {fit.recipe.name for fit in make_plan(loaded, recipe="sada").fits} == {"sada"}
 
 
 VARIANTS = """
@@ -103,7 +104,7 @@ models = ["jembench.sampling.factories:proximal"]
 
 def test_variants_are_all_that_is_trained(installed):
     installed(few=FEW + VARIANTS)
-    plan = suite.make_plan(suite.load("few"))
+    plan = make_plan(suite.load("few"))
     other = "jembench.sampling.factories:proximal"
     assert [(fit.key.dataset, fit.key.recipe, fit.key.model) for fit in plan.fits] == [
         ("digits", "digits", ANY),
@@ -113,12 +114,12 @@ def test_variants_are_all_that_is_trained(installed):
         ("cifar10", "paper", other),
     ]
     assert plan.recipe_names == {"digits+chains.sampler=sgld:steps=7": "short-run"}
-    assert suite.recipe_names(suite.load("few")) == plan.recipe_names
+    assert recipe_names(suite.load("few")) == plan.recipe_names
 
 
 def test_the_command_line_is_stronger_than_a_variant_and_its_recipe_has_the_name_all_the_same(installed):
     installed(few=FEW + VARIANTS)
-    plan = suite.make_plan(suite.load("few"), settings=["epochs=1", "chains.sampler=sgld:steps=2"])
+    plan = make_plan(suite.load("few"), settings=["epochs=1", "chains.sampler=sgld:steps=2"])
     label = "digits+epochs=1+chains.sampler=sgld:steps=2"
     assert [fit.key.recipe for fit in plan.fits if fit.key.dataset == "digits"] == [label, label]
     assert plan.recipe_names == {label: "short-run"}
@@ -133,8 +134,8 @@ MORE = (
 def test_a_union_is_the_work_of_all_each_once(installed):
     installed(both=UNION, few=FEW + 'metrics = ["nll"]', more=MORE)
     both = suite.load("both")
-    cells = {cell.id: cell for name in ("few", "more") for cell in suite.make_plan(suite.load(name)).cells}
-    plan = suite.make_plan(both)
+    cells = {cell.id: cell for name in ("few", "more") for cell in make_plan(suite.load(name)).cells}
+    plan = make_plan(both)
     assert [cell.id for cell in plan.cells] == list(cells)
     assert [(part.title, part.metrics) for part in plan.parts] == [("Few", ("nll",)), ("More", ("nll", "accuracy"))]
     assert both.references == ["jem-iclr2020/table1", "jem-iclr2020/figure4"]
@@ -188,7 +189,7 @@ def test_parts_that_measure_the_same_are_shown_as_one(installed):
     installed(both=UNION, few=FEW + 'metrics = ["nll"]', more=MORE.replace("cifar10", "svhn"))
     both = suite.load("both")
     same = tuple(dataclasses.replace(part, metrics=("ece",)) for part in both.included)
-    (part,) = suite.make_plan(dataclasses.replace(both, included=same)).parts
+    (part,) = make_plan(dataclasses.replace(both, included=same)).parts
     assert {dataset for _, dataset, _ in part.rows} == {"digits", "cifar10", "svhn"}
 
 
@@ -196,7 +197,7 @@ def test_results_that_are_there_are_shown_in_the_parts_that_train_by_their_recip
     installed(both=UNION, few=FEW + 'metrics = ["nll"]\nrecipe = "code"', more=MORE)
     recipes_seen = ["code", "code+epochs=1", "digits", "digits-paper"]
     keys = [FitKey(model="m", dataset="digits", recipe=recipe, seed=0, id="") for recipe in recipes_seen]
-    few, more = suite.parts_of(suite.load("both"), keys)
+    few, more = parts_of(suite.load("both"), keys)
     assert sorted(recipe for *_, recipe in few.rows) == ["code", "code+epochs=1", "digits-paper"]
     assert sorted(recipe for *_, recipe in more.rows) == ["digits", "digits-paper"]
 

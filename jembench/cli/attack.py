@@ -9,7 +9,6 @@ from typing import Any
 import click
 
 from jembench import registry
-from jembench import suite as suites
 from jembench.cli import options, show
 from jembench.cli.figures import draw
 from jembench.cli.output import plugins_aside
@@ -18,10 +17,11 @@ from jembench.crossing import Axis, Grid, bare_name
 from jembench.errors import OutOfTime, unknown
 from jembench.metrics.budgets import BUDGETS
 from jembench.outcome import Cell
+from jembench.plan import Plan, make_plan
 from jembench.report import claims, claims_table, judging
 from jembench.spec import Spec, keyword_parameters, split_list
 from jembench.store import Store
-from jembench.suite import Plan, Suite
+from jembench.suite import Suite
 
 ATTACKS = ("pgd", "boundary", "pointwise", "transfer", "distal", "ensemble", "gradient-checks")
 """Those of core; a plugin's attack is a metric that goes by its own name here."""
@@ -113,7 +113,7 @@ def planned(
     budget: str | None,
     **how: Any,
 ) -> Plan:
-    """Every combination of the attack's options, on every model and dataset; ``how`` as for ``suite.make_plan``.
+    """Every combination of the attack's options, on every model and dataset; ``how`` as for ``plan.make_plan``.
 
     Raises:
         SpecError: for any name or option that does not exist.
@@ -130,7 +130,7 @@ def planned(
             grid=tuple(_grids(attack, combined)) if _crosses(combined) else (),
             seeds=options.seed_list(seeds),
         )
-        plans.append(suites.make_plan(suite, **how))
+        plans.append(make_plan(suite, **how))
     return plans[0]._replace(
         cells=[cell for plan in plans for cell in plan.cells],
         parts=tuple(part for plan in plans for part in plan.parts),

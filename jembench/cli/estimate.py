@@ -10,8 +10,8 @@ from jembench.cli import options
 from jembench.cli.output import plugins_aside, print_json, print_table
 from jembench.cli.unread import unread
 from jembench.errors import JembenchError, SpecError
+from jembench.plan import PRETRAINED, FitPlan, plan_fit
 from jembench.spec import split_list
-from jembench.suite import PRETRAINED, FitPlan, plan_fit
 from jembench.training import recipe as recipes
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from jembench.monitor import Monitor
 if TYPE_CHECKING:
     from rich.progress import TaskID
 
-    from jembench.suite import CellPlan, FitPlan
+    from jembench.plan import CellPlan, FitPlan
 
 MINUTE = 60.0
 

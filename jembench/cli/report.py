@@ -14,6 +14,7 @@ from jembench import suite as suites
 from jembench.cli import options, show
 from jembench.errors import SpecError
 from jembench.outcome import Cell
+from jembench.plan import Part, parts_of, recipe_names
 from jembench.report import references
 from jembench.report.places import Places
 from jembench.store import Contents, Store
@@ -62,16 +63,16 @@ def report(
     for note in _left_out(cells, limit):
         click.echo(note, err=True)
     if shown or format != "table":
-        parts = suites.parts_of(chosen, [cell.fit for cell in shown]) if chosen else [_everything(shown)]
-        show.print_results(shown, parts, published, format, suites.recipe_names(chosen) if chosen else {})
+        parts = parts_of(chosen, [cell.fit for cell in shown]) if chosen else [_everything(shown)]
+        show.print_results(shown, parts, published, format, recipe_names(chosen) if chosen else {})
     return show.exit_code(ctx, shown)
 
 
-def _everything(cells: Sequence[Cell]) -> suites.Part:
+def _everything(cells: Sequence[Cell]) -> Part:
     """One part of all metrics, in the grids of any suite of which there is more than one place."""
     metrics = tuple(dict.fromkeys(cell.metric for cell in cells))
     grids = (grid for grid in suites.all_grids() if sum(map(bool, map(Places([grid]).of, metrics))) > 1)
-    return suites.Part("", metrics, tuple(grids))
+    return Part("", metrics, tuple(grids))
 
 
 def _claims(store: Store, suite: str | None, limit: int | None, reference: str | None, format: str) -> int:

@@ -15,11 +15,12 @@ from jembench.cli.output import plugins_aside
 from jembench.cli.train import assist
 from jembench.crossing import Variant, bare_name
 from jembench.errors import OutOfTime, SpecError
+from jembench.plan import Plan, make_plan
 from jembench.report import references
 from jembench.report.references import PublishedTable
 from jembench.spec import split_list
 from jembench.store import Store
-from jembench.suite import Plan, Suite
+from jembench.suite import Suite
 from jembench.training.launch import Joined, Placement, joined, placement
 
 EXAMPLES = options.examples(
@@ -77,7 +78,7 @@ def run(
     with plugins_aside():
         chosen = choose(suites.load(suite), models=models, metrics=metrics, datasets=dataset, seeds=seeds)
         published = references.load(options.published_tables(reference, chosen.references))
-        plan = suites.make_plan(chosen, recipe=recipe, settings=settings, limit=how.limit)
+        plan = make_plan(chosen, recipe=recipe, settings=settings, limit=how.limit)
     return carry_out(ctx, plan, published, how)
 
 

@@ -12,13 +12,13 @@ from jembench.cli import options
 from jembench.cli.output import plugins_aside
 from jembench.cli.train import trained
 from jembench.errors import SpecError, StoreError
+from jembench.plan import plan_fit
 from jembench.store import Store
-from jembench.suite import plan_fit
 from jembench.training.launch import Placement, joined
 
 if TYPE_CHECKING:
     from jembench.interfaces import Dataset
-    from jembench.suite import FitPlan
+    from jembench.plan import FitPlan
 
 EXAMPLES = options.examples(
     "jembench sample jem",
@@ -90,7 +90,7 @@ def sample(
 def _check_model(fit: FitPlan, data: Dataset, steps: int | None) -> None:
     """Find out before training what the model cannot do after it."""
     from jembench import fit_samples
-    from jembench.evaluate import capabilities
+    from jembench.capabilities import capabilities
     from jembench.fits import make_model
 
     model = make_model(fit, data)

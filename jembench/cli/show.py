@@ -13,10 +13,10 @@ from jembench.cli import suggest
 from jembench.cli.output import print_json, print_table
 from jembench.errors import SpecError
 from jembench.outcome import Cell
+from jembench.plan import CellPlan, Part, Plan
 from jembench.report import table
 from jembench.report.references import PublishedTable
 from jembench.store import Store
-from jembench.suite import CellPlan, Part, Plan
 
 if TYPE_CHECKING:
     import torch

@@ -9,7 +9,7 @@ import click
 from click.core import ParameterSource
 
 from jembench.cli import options
-from jembench.suite import FitPlan
+from jembench.plan import FitPlan
 
 
 def again(ctx: click.Context, *, debug: bool = False, **changes: Any) -> str:

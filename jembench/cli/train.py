@@ -11,8 +11,8 @@ import click
 
 from jembench.cli import options
 from jembench.cli.output import plugins_aside
+from jembench.plan import FitPlan, plan_fit
 from jembench.store import Store
-from jembench.suite import FitPlan, plan_fit
 from jembench.training.launch import Joined, joined, placement
 
 if TYPE_CHECKING:

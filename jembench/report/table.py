@@ -18,9 +18,9 @@ from jembench.crossing import compares_with_itself
 from jembench.errors import SpecError
 from jembench.interfaces import Value
 from jembench.outcome import Cell, Outcome
+from jembench.plan import Part
 from jembench.report.places import Places
 from jembench.report.references import PublishedTable
-from jembench.suite import Part
 
 EntryStatus = Literal["ok", "na", "failed", "not run", "not asked for"]
 

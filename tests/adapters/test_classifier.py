@@ -8,8 +8,8 @@ from torch import nn
 from torch.nn import functional as F
 
 from jembench.adapters.classifier import as_classifier
+from jembench.capabilities import capabilities
 from jembench.errors import PluginError
-from jembench.evaluate import capabilities
 from jembench.interfaces import Batch
 
 

@@ -7,8 +7,8 @@ import torch
 from torch import nn
 
 from jembench import registry
+from jembench.capabilities import capabilities
 from jembench.errors import PluginError, SpecError
-from jembench.evaluate import capabilities
 
 SOURCE = """
 import torch

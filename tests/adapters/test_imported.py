@@ -8,8 +8,8 @@ import torch
 
 from jembench import registry
 from jembench.adapters import header, imported
+from jembench.capabilities import capabilities
 from jembench.errors import CheckpointError, SpecError
-from jembench.evaluate import capabilities
 from jembench.interfaces import Accompanied, Import, Kept
 
 JEM = "jem:net=small-4"

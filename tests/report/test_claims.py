@@ -18,6 +18,7 @@ from jembench.crossing import bare_name, with_options
 from jembench.errors import PluginError
 from jembench.interfaces import Value
 from jembench.outcome import Cell, FitKey, Outcome
+from jembench.plan import make_plan
 from jembench.report import claims_table
 from jembench.report.claims import Claim, Paper, Recipes, load, read
 from jembench.report.judging import judge
@@ -97,7 +98,7 @@ def plan(command):
         "datasets": (given["dataset"],) if given["dataset"] else suite.datasets,
         "seeds": seed_list(given["seeds"]) if given["seeds"] else suite.seeds,
     }
-    return suites.make_plan(dataclasses.replace(suite, **changes), recipe=given["recipe"])
+    return make_plan(dataclasses.replace(suite, **changes), recipe=given["recipe"])
 
 
 FILE = """

@@ -13,12 +13,12 @@ from rich.console import Console
 from jembench.crossing import Axis, Grid
 from jembench.interfaces import Value
 from jembench.outcome import Outcome
+from jembench.plan import Part
 from jembench.report.layout import grids
 from jembench.report.references import load
 from jembench.report.render import render
 from jembench.report.table import build
 from jembench.report.terminal import show
-from jembench.suite import Part
 
 SCORES, SETS = ("log-px", "max-py"), ("svhn", "interp", "celeba:root=/data")
 GRID = Grid(

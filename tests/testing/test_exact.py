@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import distributions
 
+from jembench.capabilities import capabilities
 from jembench.data.pixels import to_float
-from jembench.evaluate import capabilities
 from jembench.interfaces import DataSpec
 from jembench.testing import stage
 from jembench.testing.asking import same

@@ -5,9 +5,10 @@ import importlib
 import pytest
 import torch
 
-from jembench import suite, work
+from jembench import work
 from jembench.executor import LocalExecutor
 from jembench.monitor import Monitor
+from jembench.plan import make_plan
 from jembench.store import Store
 from jembench.suite import Suite
 
@@ -71,7 +72,7 @@ def plan(zoo_of_tests):
             datasets=("zoo_of_tests:data",),
             seeds=tuple(seeds),
         )
-        return suite.make_plan(chosen, recipe=str(zoo_of_tests / "tiny.toml"), settings=settings, limit=limit)
+        return make_plan(chosen, recipe=str(zoo_of_tests / "tiny.toml"), settings=settings, limit=limit)
 
     return plan
 

@@ -24,10 +24,12 @@ PROCESS = """
 import os, signal, sys
 from pathlib import Path
 import torch
-from jembench import suite, work
+from jembench import work
 from jembench.executor import LocalExecutor
 from jembench.monitor import Monitor
+from jembench.plan import make_plan
 from jembench.store import Store
+from jembench.suite import Suite
 
 torch.set_num_threads(1)
 store, recipe, models, kill_at, log = sys.argv[1:6]
@@ -43,9 +45,9 @@ class Watch(Monitor):
         with open(log, "a") as file:
             file.write(f"measure {cell.metric} {cell.fit.key.model} {cell.fit.seed}\\n")
 
-chosen = suite.Suite(name="zoo", title="", models=tuple(models.split()), datasets=("zoo_of_tests:data",),
-                     metrics=("zoo_of_tests:score", "zoo_of_tests:brightness"), seeds=(0, 1))
-plan = suite.make_plan(chosen, recipe=recipe)
+chosen = Suite(name="zoo", title="", models=tuple(models.split()), datasets=("zoo_of_tests:data",),
+               metrics=("zoo_of_tests:score", "zoo_of_tests:brightness"), seeds=(0, 1))
+plan = make_plan(chosen, recipe=recipe)
 print("ready", flush=True)
 sys.stdin.readline()
 work.carry_out(plan, Store(Path(store)), LocalExecutor(), torch.device("cpu"), Watch())

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 import torch
 
-from jembench import readings, suite, work
+from jembench import readings, work
+from jembench.plan import make_plan
 from jembench.store import Store
 from jembench.training import checkpoint
 
@@ -129,7 +130,7 @@ def test_the_same_recipe_by_another_name_is_not_trained_again(plan, store, zoo_o
     carry_out(plan("jem", "score"), store)
     (tmp_path / "mine.toml").write_text((zoo_of_tests / "tiny.toml").read_text())
     chosen = plan("jem", "score energy")
-    mine = suite.make_plan(chosen.suite, recipe=str(tmp_path / "mine.toml"))
+    mine = make_plan(chosen.suite, recipe=str(tmp_path / "mine.toml"))
     assert mine.fits[0].key.recipe == "mine"
     assert carry_out(mine, store) == ["measure energy", "done jem 0"]
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from jembench.crossing import bare_name
 from jembench.outcome import FitKey
+from jembench.plan import PRETRAINED
 from jembench.spec import slug, stable_hash
-from jembench.suite import PRETRAINED
 from jembench.training import recipe as recipes
 
 _LONGEST = 80  # letters, for people; file systems allow more

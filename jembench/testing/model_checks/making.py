@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 import inspect
 
-from jembench import evaluate, registry
+from jembench import registry
+from jembench.capabilities import capabilities
 from jembench.errors import SpecError
 from jembench.interfaces import DataSpec, Trainable
 from jembench.spec import Spec, format_value, keyword_parameters
@@ -32,7 +33,7 @@ def can_be_made(subject: Subject) -> None:
 
 def has_a_capability(subject: Subject) -> None:
     """The model has at least one of logits, energy, log_prob and sample, or is trained with chains."""
-    if not evaluate.capabilities(subject.model):
+    if not capabilities(subject.model):
         raise CheckFailed(
             "Nothing can be measured of it. Give it a method logits(x), energy(x, y=None), log_prob(x, y=None) or "
             "sample(n, y=None, *, generator); jembench/interfaces.py says what each one is."

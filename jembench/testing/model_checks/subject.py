@@ -15,7 +15,7 @@ from torch import Generator, Tensor, nn
 
 from jembench import seeds
 from jembench.adapters.classifier import as_classifier
-from jembench.evaluate import capabilities
+from jembench.capabilities import capabilities
 from jembench.interfaces import Batch, Classifier, DataSpec, Density, Energy, Generative, Loss, Negatives, Trainable
 from jembench.registry import Resolved
 from jembench.testing.checks import CheckFailed, DoesNotApply

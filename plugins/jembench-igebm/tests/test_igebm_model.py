@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from jembench import packages, registry, seeds
+from jembench.capabilities import capabilities
 from jembench.energies import grad_energy
 from jembench.errors import SpecError
-from jembench.evaluate import capabilities
 from jembench.interfaces import Batch, Classifier, DataSpec, Energies, Negatives, Trainable
 from jembench.training import recipe
 from jembench.training.loop import Trainer

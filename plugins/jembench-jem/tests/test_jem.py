@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from jembench import registry, seeds
-from jembench.evaluate import capabilities
+from jembench.capabilities import capabilities
 from jembench.interfaces import Batch, Classifier, DataSpec, Energy, Negatives, Trainable
 
 DATA = DataSpec(name="toy", shape=(3, 12, 10), num_classes=7)

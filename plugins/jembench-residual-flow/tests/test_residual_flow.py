@@ -10,9 +10,10 @@ import torch
 from torch import Generator
 
 from jembench import seeds
+from jembench.capabilities import capabilities
 from jembench.data import dequantisation as units
 from jembench.errors import Diverged, SpecError
-from jembench.evaluate import FitEvaluation, capabilities
+from jembench.evaluate import FitEvaluation
 from jembench.features import FeatureBank
 from jembench.interfaces import Batch, DataSpec, Split
 from jembench.metrics.ood import OutOfDistribution

@@ -11,7 +11,7 @@ from jembench import registry, seeds
 from jembench.attacks.threat import distance
 from jembench.errors import SpecError
 from jembench.interfaces import Batch, Classifier, DataSpec, Density, Energy, Generative, Split, Trainable
-from jembench.suite import resolve_model
+from jembench.plan import resolve_model
 from jembench.training.loop import Trainer
 from jembench.training.recipe import Optimizer, Recipe, TrainingData, load
 from jembench_wrn.adversarial_training import Adversarial, Attack

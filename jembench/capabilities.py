@@ -1,0 +1,38 @@
+"""What a model can do, and what a metric needs of it: compared before any second of compute."""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+
+from torch import nn
+
+from jembench.interfaces import Capability, Metric
+
+
+def capabilities(model: Any) -> frozenset[Capability]:
+    """What a model can do, by what it has. One that is trained by chains can be sampled by them.
+
+    A layer that happens to bear the name of one of the methods is none.
+    """
+    density = _has(model, "log_prob")
+    has: dict[Capability, bool] = {
+        "logits": _has(model, "logits"),
+        "energy": _has(model, "energy") or density,
+        "log_prob": density,
+        "samples": _has(model, "sample") or getattr(model, "chains", "none") != "none",
+    }
+    return frozenset(capability for capability, present in has.items() if present)
+
+
+def _has(model: Any, method: str) -> bool:
+    found = getattr(model, method, None)
+    return callable(found) and not isinstance(found, nn.Module)
+
+
+def not_applicable(metric: Metric, has: frozenset[Capability], model: str) -> str:
+    """Why the metric cannot be computed for the model; empty if it can."""
+    missing = metric.requires - has
+    if not missing:
+        return ""
+    given = " and ".join(capability for capability in get_args(Capability) if capability in has)
+    return f"needs {' and '.join(sorted(missing))}: {model} gives {f'{given} only' if given else 'nothing'}"
