@@ -7,6 +7,7 @@ from importlib.resources.abc import Traversable
 
 from jembench import registry
 from jembench.errors import JembenchError, SpecError
+from jembench.registry import Component
 
 
 def files(folder: str = "") -> dict[str, Traversable]:
@@ -19,14 +20,10 @@ def files(folder: str = "") -> dict[str, Traversable]:
     origin: dict[str, str] = {}
     for component in registry.components("suites"):
         try:
-            package = registry.load(component)
+            brought = files_of(component, folder)
         except JembenchError:
             continue  # `jembench plugin list` shows it; what other packages bring is not its business
-        if not hasattr(package, "__path__"):
-            continue  # a module, not a package: it brings no files
-        root = importlib.resources.files(component.module)
-        for file in _toml_files(root / folder if folder else root):
-            name = file.name.removesuffix(".toml")
+        for name, file in brought.items():
             if name in found:
                 raise SpecError(
                     f"Both {origin[name]} and {component.distribution} bring {folder or 'the suite'} {file.name}. "
@@ -34,6 +31,19 @@ def files(folder: str = "") -> dict[str, Traversable]:
                 )
             found[name], origin[name] = file, component.distribution
     return found
+
+
+def files_of(component: Component, folder: str = "") -> dict[str, Traversable]:
+    """The TOML files of one suite package, in its subfolder ``folder``, by the stem of their names.
+
+    Raises:
+        PluginError: if it cannot be imported.
+    """
+    package = registry.load(component)
+    if not hasattr(package, "__path__"):
+        return {}  # a module, not a package
+    root = importlib.resources.files(component.module)
+    return {file.name.removesuffix(".toml"): file for file in _toml_files(root / folder if folder else root)}
 
 
 def _toml_files(folder: Traversable) -> list[Traversable]:

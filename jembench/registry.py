@@ -196,8 +196,8 @@ def find(kind: Kind, name: str) -> Component:
     return matches[0]
 
 
-def singular(kind: Kind) -> str:
-    """What one component of a kind is called in a sentence."""
+def singular(kind: str) -> str:
+    """What one of a kind is called in a sentence."""
     return {"features": "feature network", "outliers": "set of outliers"}.get(kind, kind.removesuffix("s"))
 
 

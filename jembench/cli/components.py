@@ -5,12 +5,14 @@ from __future__ import annotations
 import importlib.resources
 import inspect
 import tomllib
+from importlib.resources.abc import Traversable
 from typing import Any, NamedTuple
 
-from jembench import registry
+from jembench import packages, registry
 from jembench.cli.output import plugins_aside
 from jembench.errors import JembenchError
 from jembench.registry import Component
+from jembench.report import references
 from jembench.spec import Scalar, format_value, keyword_parameters
 from jembench.training import recipe
 
@@ -53,6 +55,17 @@ class Recipe(NamedTuple):
     default_for: tuple[str, ...]  # datasets
     models: tuple[str, ...]  # that it is made for
     fields: dict[str, Any]  # by the keys of --set: "optimizer.name"
+    problem: str  # "" if it works
+
+
+class Reference(NamedTuple):
+    """A table of published numbers, or the reason why its file cannot be read."""
+
+    name: str  # as --reference takes it: "jem-iclr2020/table1"
+    title: str  # the paper's
+    note: str
+    columns: tuple[str, ...]
+    rows: tuple[str, ...]  # the models, as the paper names them
     problem: str  # "" if it works
 
 
@@ -110,6 +123,29 @@ def _recipe(name: str) -> Recipe:
     except JembenchError as error:
         return Recipe(name, "", (), (), {}, str(error))
     return Recipe(name, loaded.title, loaded.default_for, loaded.models, _dotted(loaded.identity), "")
+
+
+def published() -> list[Reference]:
+    """The tables of published numbers of every package, by the stems of their TOML files."""
+    return [table for stem, file in sorted(packages.files("reference").items()) for table in _tables(stem, file)]
+
+
+def _tables(stem: str, file: Traversable) -> list[Reference]:
+    try:
+        tables = references.read(stem, file)
+    except JembenchError as error:
+        return [Reference(stem, "", "", (), (), str(error))]
+    return [
+        Reference(
+            table.id,
+            table.title,
+            table.note,
+            tuple(column.label for column in table.columns),
+            tuple(dict.fromkeys(row.label for row in table.rows)),
+            "",
+        )
+        for table in tables
+    ]
 
 
 def _dotted(fields: dict[str, Any], table: str = "") -> dict[str, Any]:

@@ -12,7 +12,7 @@ from jembench.cli import components, options
 from jembench.cli.output import print_json, print_table
 from jembench.registry import KINDS, Kind
 
-LISTS = (*KINDS, "recipes")
+LISTS = (*KINDS, "recipes", "references")
 
 
 @click.command("list")
@@ -22,7 +22,7 @@ def list_(kind: str | None, format: str) -> None:
     """List what is installed: models, datasets, suites and more.
 
     With KIND, say what each one is and which options it has. KIND is one of models, samplers, metrics, datasets,
-    features, suites, executors and recipes.
+    outliers, features, suites, importers, executors, recipes and references, the tables of published numbers.
     """
     if kind is None:
         _everything(format)
@@ -30,6 +30,8 @@ def list_(kind: str | None, format: str) -> None:
         _suites(format)
     elif kind == "recipes":
         _recipes(format)
+    elif kind == "references":
+        _references(format)
     else:
         _one_kind(cast(Kind, kind), format)
 
@@ -91,6 +93,23 @@ def _recipes(format: str) -> None:
             for recipe in found
         ]
         print_table(("recipe", "what it is", "fields, for --set"), rows)
+
+
+def _references(format: str) -> None:
+    found = components.published()
+    if format == "json":
+        print_json([table._asdict() for table in found])
+    else:
+        rows = [
+            (
+                table.name,
+                f"broken: {table.problem}" if table.problem else "\n".join(filter(None, (table.title, table.note))),
+                ", ".join(table.columns),
+                str(len(table.rows)),
+            )
+            for table in found
+        ]
+        print_table(("table, for --reference", "of which paper", "columns", "models"), rows)
 
 
 def _default_for(recipe: components.Recipe) -> list[str]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import NamedTuple, cast
+from typing import Literal, NamedTuple
 
 import click
 
-from jembench import registry, testing
+from jembench import packages, registry, testing
 from jembench.cli import options
 from jembench.cli.components import describe
 from jembench.cli.output import plugins_aside, print_json, print_table
@@ -17,13 +17,21 @@ from jembench.errors import PluginError, SpecError, unknown
 from jembench.registry import Component, Kind
 from jembench.testing import Check, perform
 
-CHECKS: dict[Kind, Callable[[str], list[Check]]] = {
+Checked = Kind | Literal["recipes", "references"]
+
+CHECKS: dict[Checked, Callable[[str], list[Check]]] = {
     "models": testing.check_model,
     "samplers": testing.check_sampler,
     "metrics": testing.check_metric,
     "datasets": testing.check_dataset,
+    "suites": testing.check_suite,
+    "recipes": testing.check_recipe,
+    "references": testing.check_reference,
 }
-"""The kinds that have checks."""
+"""The kinds that have checks. Of any other it is checked that it can be imported."""
+
+FOLDERS: dict[Checked, str] = {"suites": "", "recipes": "recipes", "references": "reference"}
+"""Where the files of a suite package lie."""
 
 EXAMPLES = options.examples(
     "jembench plugin check jembench-jem",
@@ -35,7 +43,7 @@ EXAMPLES = options.examples(
 class Row(NamedTuple):
     """What became of one check of one component."""
 
-    kind: Kind
+    kind: Checked
     component: str
     check: str
     promise: str
@@ -48,13 +56,13 @@ class Row(NamedTuple):
 @click.argument("subjects", metavar="PACKAGE...", nargs=-1, required=True)
 @click.option("--kind", type=click.Choice(list(CHECKS)), help="Check single components of this kind, by their specs.")
 @options.listing_format
-def check(subjects: tuple[str, ...], kind: str | None, format: str) -> int:
-    """Check every model, sampler, metric and dataset of a distribution.
+def check(subjects: tuple[str, ...], kind: Checked | None, format: str) -> int:
+    """Check every model, sampler, metric, dataset, suite and recipe of a distribution.
 
-    With --kind, PACKAGE is a spec in its place. Exits with 1 if a check fails that is not declared to, or passes
-    although it is declared to fail.
+    With --kind, PACKAGE is a spec in its place, or the name of a suite or a recipe. Exits with 1 if a check fails that
+    is not declared to, or passes although it is declared to fail.
     """
-    look = partial(_check, cast(Kind, kind)) if kind else _check_all
+    look = partial(_check, kind) if kind else _check_all
     with plugins_aside():
         rows = [row for subject in subjects for row in look(subject)]
     if format == "json":
@@ -68,20 +76,24 @@ def _check_all(name: str) -> list[Row]:
     """Every check of what a distribution brings.
 
     Raises:
-        SpecError: if it is not installed, or brings nothing that has checks.
+        SpecError: if it is not installed, or brings no component.
     """
     installed = registry.catalogue().components
     own = [c for c in installed if c.distribution in (name, name.lower().replace("_", "-"))]
     if not own:
         raise unknown("distribution with plugins", name, {c.distribution for c in installed}, "jembench plugin list")
-    if not any(c.kind in CHECKS for c in own):
-        raise SpecError(f"{name} brings none of {', '.join(CHECKS)}: there is nothing to check.")
-    return [row for component in own if component.kind in CHECKS for row in _check_component(component)]
+    return [row for component in own for row in _check_component(component)]
 
 
 def _check_component(component: Component) -> list[Row]:
     """Every check of a component by its name alone, if that is enough to make it."""
-    needed = [option.name for option in describe(component).options if option.required]
+    described = describe(component)
+    if component.kind == "suites" and not described.problem:
+        return list(_check_files(component))
+    if component.kind not in CHECKS:
+        status = "failed" if described.problem else "passed"
+        return [Row(component.kind, component.name, *_IMPORTED, status, described.problem, not described.problem)]
+    needed = [option.name for option in described.options if option.required]
     if not needed:
         try:
             return _check(component.kind, f"{component.distribution}/{component.name}")
@@ -94,7 +106,20 @@ def _check_component(component: Component) -> list[Row]:
     return [Row(component.kind, component.name, *_IMPORTED, "skipped", message, is_fine=True)]
 
 
-def _check(kind: Kind, spec: str) -> list[Row]:
+def _check_files(component: Component) -> Iterator[Row]:
+    """Every check of what a suite package brings."""
+    brought = [(kind, name) for kind, folder in FOLDERS.items() for name in packages.files_of(component, folder)]
+    if not brought:
+        message = f"{component.module} holds no TOML file: neither a suite, nor a recipe or a reference in its folder."
+        yield Row("suites", component.name, *_BROUGHT, "failed", message, is_fine=False)
+    for kind, name in brought:
+        try:
+            yield from _check(kind, name)
+        except SpecError as error:  # another package brings a file of the same name
+            yield Row(kind, name, *_BROUGHT, "failed", str(error), is_fine=False)
+
+
+def _check(kind: Checked, spec: str) -> list[Row]:
     """Every check of a component; one that fails if it cannot even be imported.
 
     Raises:
@@ -110,6 +135,9 @@ def _check(kind: Kind, spec: str) -> list[Row]:
 
 _IMPORTED = "can-be-imported", "The component can be imported, and its spec is complete."
 """The first check of all."""
+
+_BROUGHT = "brings-files", "A suite package brings TOML files, under names that no other one has."
+"""The first check of a suite package."""
 
 
 def _print(rows: Sequence[Row]) -> None:

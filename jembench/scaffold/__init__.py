@@ -69,7 +69,7 @@ KINDS: Mapping[str, Kind] = {
         "suites",
         "",
         "How well models classify digits from 200 labels",
-        "jembench run $name --dry-run",
+        "jembench plugin check $name",
         "jembench run $name",
     ),
 }

@@ -1,4 +1,4 @@
-"""The conformance kit: what every model, sampler, metric and dataset must hold to, for plugins to test themselves by.
+"""The conformance kit: what every component must hold to, for plugins to test themselves by.
 
 In a test of a plugin::
 
@@ -28,7 +28,10 @@ __all__ = [
     "check_dataset",
     "check_metric",
     "check_model",
+    "check_recipe",
+    "check_reference",
     "check_sampler",
+    "check_suite",
     "expected_failures",
     "parametrize",
     "perform",
@@ -88,6 +91,42 @@ def check_dataset(spec: str) -> list[Check]:
     from jembench.testing import datasets
 
     return datasets.checks(spec)
+
+
+def check_suite(name: str) -> list[Check]:
+    """The checks of a suite: that it can be read, planned and begun, and what it names exists.
+
+    Args:
+        name: that of its TOML file, which lies in a package that is installed.
+
+    Raises:
+        SpecError: if there is no such suite.
+    """
+    from jembench.testing import suites
+
+    return suites.suite_checks(name)
+
+
+def check_recipe(name: str) -> list[Check]:
+    """The checks of a recipe: that it can be read, and that no other one is in its place.
+
+    Raises:
+        SpecError: if there is no such recipe.
+    """
+    from jembench.testing import suites
+
+    return suites.recipe_checks(name)
+
+
+def check_reference(name: str) -> list[Check]:
+    """The check of a file of published numbers: that it can be read.
+
+    Raises:
+        SpecError: if there is no such file.
+    """
+    from jembench.testing import suites
+
+    return suites.reference_checks(name)
 
 
 def parametrize(checks: Sequence[Check]) -> Callable[[Any], Any]:

@@ -97,3 +97,20 @@ def test_a_recipe_that_cannot_be_used(jembench, zoo):
     done = jembench("list", "recipes")
     assert done.code == 0
     assert "broken: " in next(line for line in done.out.splitlines() if line.split()[:1] == ["hasty"])
+
+
+def test_published_tables(jembench):
+    tables = {table["name"]: table for table in json.loads(jembench("list", "references", "--format", "json").out)}
+    assert tables["jem-iclr2020/table1"]["columns"] == ["accuracy", "is", "fid"]
+    assert "JEM" in tables["jem-iclr2020/table1"]["rows"]
+    assert tables["jem-iclr2020/table1"]["title"].startswith("Your classifier is secretly an energy based model")
+    assert [name for name, table in tables.items() if table["problem"]] == []
+
+
+def test_published_tables_that_cannot_be_read(jembench, zoo):
+    (zoo / "zoo_cli_suites" / "reference").mkdir()
+    (zoo / "zoo_cli_suites" / "reference" / "lost.toml").write_text("[paper]\n")
+    done = jembench("list", "references")
+    assert done.code == 0
+    assert "broken: " in next(line for line in done.out.splitlines() if line.split()[:1] == ["lost"])
+    assert "jem-iclr2020/table1" in done.out

@@ -17,12 +17,18 @@ def mixture(zoo):
     (info / "entry_points.txt").write_text(
         "[jembench.models]\nsound = sound_models:EnergyAlone\nfaulty = faulty_models:Squeezes\n"
         "excused = faulty_models:excused\nabsent = zoo_cli_raises:build\nneedy = zoo_cli_needy:build\n"
-        "[jembench.suites]\nbag = zoo_cli_suites\n"
+        "[jembench.suites]\nbag = zoo_cli_bag\n"
+        "[jembench.executors]\nhands = zoo_cli_needy:build\nnobody = zoo_cli_raises:build\n"
     )
+    (zoo / "zoo_cli_bag" / "recipes").mkdir(parents=True)
+    (zoo / "zoo_cli_bag" / "__init__.py").write_text("")
+    (zoo / "zoo_cli_bag" / "bones.toml").write_text('title = "Bones"\nmodels = "lion"\n')
+    (zoo / "zoo_cli_bag" / "recipes" / "hasty.toml").write_text('title = "Hasty"\nepochs = "few"\n')
     (zoo / "zoo_cli_needy.py").write_text("def build(data, *, width: int): ...\n")
     registry.catalogue.cache_clear()
     yield
-    sys.modules.pop("zoo_cli_needy", None)
+    for module in ("zoo_cli_needy", "zoo_cli_bag"):
+        sys.modules.pop(module, None)
 
 
 @pytest.fixture
@@ -43,7 +49,26 @@ def test_a_row_a_check(rows):
 
 def test_nothing_else_is_wrong(rows):
     wrong = {key for key, row in rows.items() if not row["is_fine"]}
-    assert wrong == {("faulty", "one-image"), ("mixed-bag/absent", "can-be-imported")}
+    assert wrong == {
+        ("faulty", "one-image"),
+        ("mixed-bag/absent", "can-be-imported"),
+        ("nobody", "can-be-imported"),
+        ("bones", "can-be-read"),
+        ("hasty", "recipe-can-be-read"),
+    }
+
+
+def test_files_of_a_suite_package_are_rows(rows):
+    row = rows["bones", "can-be-read"]
+    assert (row["kind"], row["status"]) == ("suites", "failed")
+    assert row["message"] == "models of suite bones is 'lion'; it must be a list."
+    assert rows["bones", "can-begin"]["status"] == "skipped"
+    assert rows["hasty", "recipe-can-be-read"]["kind"] == "recipes"
+
+
+def test_what_has_no_checks_of_its_own_can_be_imported_or_not(rows):
+    assert rows["hands", "can-be-imported"]["status"] == "passed"
+    assert "RuntimeError: no food" in rows["nobody", "can-be-imported"]["message"]
 
 
 def test_an_excuse_stands_beside_its_failure(rows):
@@ -94,7 +119,8 @@ def test_what_plugins_print_goes_to_stderr(jembench, zoo):
         (["--kind", "models", "soud"], "no model named 'soud'. Nearest: sound"),
         (["--kind", "models", "sound:width=2"], "no option of sound named 'width'"),
         (["--kind", "models", "needy"], "needy needs width"),
-        (["--kind", "suites", "bag"], "Invalid value for '--kind'"),
+        (["--kind", "suites", "bag"], "no suite named 'bag'"),
+        (["--kind", "executors", "hands"], "Invalid value for '--kind'"),
         ([], "Missing argument 'PACKAGE...'"),
     ],
 )
@@ -104,9 +130,19 @@ def test_wrong_usage_is_2(jembench, mixture, arguments, words):
     assert words in done.err
 
 
-def test_a_distribution_without_such_components_is_told(jembench, zoo):
-    (zoo / "zoo_park-1.0.dist-info" / "entry_points.txt").write_text("[jembench.suites]\nzoo = zoo_cli_suites\n")
-    registry.catalogue.cache_clear()
-    done = jembench("plugin", "check", "zoo-park")
-    assert done.code == 2
-    assert "zoo-park brings none of models, samplers, metrics, datasets" in done.err
+def test_two_suites_of_one_name(jembench, mixture, zoo):
+    (zoo / "zoo_cli_bag" / "feeding.toml").write_text('title = "Feeding time"\n')
+    done = jembench("plugin", "check", "mixed-bag", "--format", "json")
+    assert done.code == 1
+    (row,) = [row for row in json.loads(done.out) if row["component"] == "feeding"]
+    assert (row["check"], row["status"]) == ("brings-files", "failed")
+    assert "bring the suite feeding.toml" in row["message"]
+
+
+def test_a_suite_package_without_files(jembench, mixture, zoo):
+    for file in (zoo / "zoo_cli_bag").rglob("*.toml"):
+        file.unlink()
+    rows = json.loads(jembench("plugin", "check", "mixed-bag", "--format", "json").out)
+    (row,) = [row for row in rows if row["kind"] == "suites"]
+    assert (row["component"], row["check"], row["status"]) == ("bag", "brings-files", "failed")
+    assert row["message"].startswith("zoo_cli_bag holds no TOML file")
