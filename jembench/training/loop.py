@@ -219,11 +219,13 @@ class Trainer:
         return {"loss": total.detach(), **loss.parts, **extremes}
 
     def _agree(self) -> None:
-        """All processes take the mean of their gradients, and of what their norms have seen of the images."""
+        """All processes take the mean of their gradients and of what their norms have seen: they hold one model."""
         gradients = [weight.grad for weight in self.model.parameters() if weight.grad is not None]
         running = ("running_mean", "running_var")
         seen = [buffer for name, buffer in self.model.named_buffers() if name.endswith(running)]
         self.team.average_([*gradients, *seen])
+        if self.iteration == 0:  # a network may set itself by its first images, and each process has others
+            self.team.share_([*self.model.parameters(), *self.model.buffers()])
 
     def _batch(self) -> Batch:
         options, generator = self.recipe.data, self.generators["images"]

@@ -52,6 +52,9 @@ class Team:
     def highest_(self, tensor: Tensor) -> None:
         """Replace each element by its highest value in any process."""
 
+    def share_(self, tensors: Sequence[Tensor]) -> None:
+        """Replace each tensor by that of rank 0."""
+
     def gather(self, value: T) -> list[T]:
         """What every process has, in the order of their ranks, for rank 0; nothing for the others."""
         return [value]
@@ -102,6 +105,11 @@ class Processes(Team):
     def highest_(self, tensor: Tensor) -> None:
         with self._all_present():
             dist.all_reduce(tensor, dist.ReduceOp.MAX)
+
+    def share_(self, tensors: Sequence[Tensor]) -> None:
+        with self._all_present():
+            for tensor in tensors:
+                dist.broadcast(tensor.detach(), 0)
 
     def gather(self, value: T) -> list[T]:
         values: list[Any] | None = [None] * self.size if self.rank == 0 else None

@@ -109,6 +109,11 @@ def test_all_processes_hold_the_same_model_also_what_its_norms_have_seen(ranks):
     assert ranks[0]["batch norm"]["net.2.running_mean"].abs().min() > 0
 
 
+def test_what_the_first_batch_sets_is_the_same_in_all_processes(ranks):
+    assert_same(ranks[0]["set by the first batch"], ranks[1]["set by the first batch"])
+    assert ranks[0]["set by the first batch"]["net.2.shift"].abs().min() > 0
+
+
 def test_the_loss_and_energies_are_those_of_a_single_process_with_the_same_negatives(ranks, alone):
     trainer = alone.with_given_negatives(alone.make_trainer(**alone.SGD), alone.given_negatives())
     expected = trainer.window(4)

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
-from conftest import DATA, Toy, ToyClassifier, ToyFactored, toy_images, toy_recipe
 
+from conftest import DATA, Toy, ToyClassifier, ToyFactored, toy_images, toy_recipe
 from jembench import seeds
 from jembench.errors import ProcessLost
 from jembench.interfaces import Negatives
+from jembench.nets.first_batch import FirstBatch
 from jembench.training import team
 from jembench.training.fit import fit
 from jembench.training.loop import Trainer
@@ -24,6 +25,21 @@ JEM = {"batch_size": 10, "data.validation": 10}
 
 def net(*layers):
     return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(16, 3), *layers)
+
+
+class Centred(torch.nn.Module):
+    """Sets its shift by the first batch that it is trained on, as the actnorms of a flow do."""
+
+    def __init__(self):
+        super().__init__()
+        self.shift = torch.nn.Parameter(torch.zeros(3))
+        self.first_batch = FirstBatch()
+
+    def forward(self, x):
+        if self.training and self.first_batch.is_to_come:
+            self.shift.data.copy_(x.detach().mean(dim=0))
+            self.first_batch.end()
+        return x - self.shift
 
 
 def make_trainer(company=team.ALONE, model=Toy, layers=(), **overrides):
@@ -113,6 +129,8 @@ def main(rank, folder):
     found["classifier"] = after(make_trainer(company, ToyClassifier, **SGD), 12)
     found["sharpness"] = after(make_trainer(company, ToyClassifier, **SGD, **{"optimizer.sharpness": 0.5}), 12)
     found["batch norm"] = after(make_trainer(company, layers=[torch.nn.BatchNorm1d(3)], **JEM), 5)
+
+    found["set by the first batch"] = after(make_trainer(company, ToyClassifier, layers=[Centred()], **SGD), 3)
 
     found["window"] = with_given_negatives(make_trainer(company, **SGD), given_negatives()).window(4)
 

@@ -20,6 +20,7 @@ from jembench.data import dequantisation as units
 from jembench.densities import ByBayes
 from jembench.errors import Diverged, SpecError
 from jembench.interfaces import Batch, Chains, DataSpec, Loss, Negatives
+from jembench.nets.first_batch import FirstBatch
 from jembench_glow.network import fitting_actnorms
 
 _SAMPLES_A_PASS = 100
@@ -29,8 +30,7 @@ class Glow(nn.Module):
     """Exact log p(x), trained by maximum likelihood on dequantised images.
 
     The first training batch of all sets the actnorms; until then the density is that of an untrained flow, which no
-    evaluation changes. ``batches_seen`` is part of the state, so that a loaded model is never set anew, and its noise
-    goes on where it was.
+    evaluation changes.
 
     Args:
         data: what the images are.
@@ -38,13 +38,12 @@ class Glow(nn.Module):
     """
 
     chains: Chains = "none"
-    batches_seen: Tensor
 
     def __init__(self, data: DataSpec, flow: MultiscaleFlow) -> None:
         super().__init__()
         self.data = data
         self.flow = flow
-        self.register_buffer("batches_seen", torch.tensor(0))
+        self.first_batch = FirstBatch()
 
     def log_prob(self, x: Float[Tensor, "B C H W"], y: Int[Tensor, " B"] | None = None) -> Float[Tensor, " B"]:
         """log p(x) in nats.
@@ -70,12 +69,11 @@ class Glow(nn.Module):
         return self._negative_log_likelihood(batch.x, None)
 
     def _negative_log_likelihood(self, x: Tensor, y: Tensor | None) -> Loss:
-        generator = seeds.generator(int(self.batches_seen), "glow/dequantisation", x.device)
-        x = units.dequantised(x, self.data.bounds, generator)
-        if not self.batches_seen:
+        x = units.dequantised(x, self.data.bounds, seeds.own_chance(x.device))
+        if self.first_batch.is_to_come:
             with torch.no_grad(), fitting_actnorms(self.flow):
                 self._log_prob_by_component(x)
-        self.batches_seen += 1
+            self.first_batch.end()
         log_prob = self.log_prob(x, y)
         parts = {"nll": -log_prob.mean(), "bits_per_dim": units.bits_per_dim(log_prob, self.data).mean()}
         return Loss(parts["nll"], {name: part.detach() for name, part in parts.items()})

@@ -20,6 +20,7 @@ from jembench.densities import ByBayes
 from jembench.errors import Diverged, SpecError
 from jembench.interfaces import Batch, Chains, DataSpec, Loss, Negatives
 from jembench.nets.class_gaussians import ClassGaussians
+from jembench.nets.first_batch import FirstBatch
 from jembench_residual_flow.flow import Flow
 from jembench_residual_flow.log_det import LogDet, Truncated, Unbiased, exact
 
@@ -29,9 +30,8 @@ _SAMPLES_A_PASS = 100
 class ResidualFlow(nn.Module):
     """log p(x), trained by maximum likelihood on dequantised images.
 
-    The first training batch of all sets the actnorms. ``batches_seen`` is part of the state, so that a loaded model is
-    never set anew, and its noise and probes go on where they were; so are the singular vectors by which convolutions
-    are bounded, which training alone moves.
+    The first training batch of all sets the actnorms. The singular vectors by which convolutions are bounded are part
+    of the state, and training alone moves them.
 
     Args:
         data: what the images are.
@@ -40,7 +40,6 @@ class ResidualFlow(nn.Module):
     """
 
     chains: Chains = "none"
-    batches_seen: Tensor
 
     def __init__(self, data: DataSpec, flow: Flow, terms: int, components: int = 1) -> None:
         super().__init__()
@@ -48,7 +47,7 @@ class ResidualFlow(nn.Module):
         self.flow = flow
         self.prior = ClassGaussians(flow.latent_shape, components)
         self.terms = terms
-        self.register_buffer("batches_seen", torch.tensor(0))
+        self.first_batch = FirstBatch()
 
     def log_prob(self, x: Float[Tensor, "B C H W"], y: Int[Tensor, " B"] | None = None) -> Float[Tensor, " B"]:
         """log p(x) in nats.
@@ -77,13 +76,13 @@ class ResidualFlow(nn.Module):
         return self._negative_log_likelihood(batch.x, torch.zeros_like(batch.x[:, 0, 0, 0], dtype=torch.int64))
 
     def _negative_log_likelihood(self, x: Float[Tensor, "B C H W"], k: Int[Tensor, " B"]) -> Loss:
-        generator = seeds.generator(int(self.batches_seen), "residual-flow/training", x.device)
+        generator = seeds.own_chance(x.device)
         x = units.dequantised(x, self.data.bounds, generator)
         with torch.autocast(x.device.type, enabled=False):
             self.flow.tighten()
-            if not self.batches_seen:
+            if self.first_batch.is_to_come:
                 self.flow.fit(units.to_unit(x, self.data.bounds))
-        self.batches_seen += 1
+                self.first_batch.end()
         log_prob = self._log_prob_by_component(x, Unbiased(generator)).gather(1, k[:, None]).squeeze(1)
         parts = {"nll": -log_prob.mean(), "bits_per_dim": units.bits_per_dim(log_prob, self.data).mean()}
         return Loss(parts["nll"], {name: part.detach() for name, part in parts.items()})

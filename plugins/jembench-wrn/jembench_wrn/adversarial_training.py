@@ -37,8 +37,6 @@ class Attack:
 class Adversarial(LogitModel):
     """log p(y|x) by cross-entropy on adversarial images.
 
-    ``batches_seen`` is part of the state, so that the random starts of a loaded model go on where they were.
-
     Args:
         net: (B, C, H, W) -> (B, K).
         data: what the images are.
@@ -46,13 +44,11 @@ class Adversarial(LogitModel):
     """
 
     chains: Chains = "none"
-    batches_seen: Tensor
 
     def __init__(self, net: nn.Module, data: DataSpec, attack: Attack) -> None:
         super().__init__(net)
         self.data = data
         self.attack = attack
-        self.register_buffer("batches_seen", torch.tensor(0))
 
     @property
     def passes_per_loss(self) -> int:
@@ -64,11 +60,9 @@ class Adversarial(LogitModel):
 
         What noise has moved out of the bounds is clamped first: an attacker's image is an image.
         """
-        generator = seeds.generator(int(self.batches_seen), "adversarial/start", batch.x_labelled.device)
-        self.batches_seen += 1
         low, high = self.data.bounds
         unit = ((batch.x_labelled - low) / (high - low)).clamp(0, 1)
-        adversarial = self._ascend(unit, batch.y_labelled, generator)
+        adversarial = self._ascend(unit, batch.y_labelled, seeds.own_chance(unit.device))
         logits = self._logits_of_unit(adversarial).float()
         cross_entropy = F.cross_entropy(logits, batch.y_labelled)
         accuracy = (logits.argmax(dim=1) == batch.y_labelled).float().mean()
