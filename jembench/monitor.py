@@ -14,6 +14,9 @@ class Monitor:
     def training(self, done: int, total: int, note: str) -> None:
         """So many of all iterations are done."""
 
+    def drawing(self, fit: FitPlan) -> None:
+        """The model's own images are being drawn, which may take as long as a metric."""
+
     def cell_started(self, cell: CellPlan) -> None:
         """A metric is being computed."""
 

@@ -198,6 +198,7 @@ class _Job:
         if "samples" not in self.ready.has:
             return
         fit = self.ready.fit
+        self.monitor.drawing(fit)
         try:
             write_samples(evaluation, evaluation.samples(), self.store.fit_folder(fit.key) / SAMPLES)
         except StoreError:

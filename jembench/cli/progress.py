@@ -57,6 +57,11 @@ class Watch(Monitor):
         self._begin(fit.key.id)
         self._trains = True
 
+    def drawing(self, fit: FitPlan) -> None:
+        """The first that is seen of a model that was trained before."""
+        if fit.key.id != self._fit_id:
+            self._begin(fit.key.id)
+
     def cell_started(self, cell: CellPlan) -> None:
         """A metric is being computed."""
         if cell.fit.key.id != self._fit_id:
@@ -139,13 +144,21 @@ class LiveMonitor(Watch):
         if self._task is not None:
             self._progress.update(self._task, completed=done, total=total, note=note)
 
+    def drawing(self, fit: FitPlan) -> None:
+        """Say so."""
+        super().drawing(fit)
+        self._note(fit, "drawing samples")
+
     def cell_started(self, cell: CellPlan) -> None:
         """Say what is being measured."""
         super().cell_started(cell)
+        self._note(cell.fit, f"measuring {cell.metric}")
+
+    def _note(self, fit: FitPlan, text: str) -> None:
         if self._task is None:
-            self._open(cell.fit)
+            self._open(fit)
         assert self._task is not None
-        self._progress.update(self._task, note=f"measuring {cell.metric}")
+        self._progress.update(self._task, note=text)
 
     def measuring(self, cell: CellPlan, done: int, total: int) -> None:
         """Say how far it is."""
@@ -189,6 +202,11 @@ class LineMonitor(Watch):
     def training(self, done: int, total: int, note: str) -> None:
         """Say how far it is, if a minute has gone by."""
         self._say_at_times(f"{self._name}: iteration {done} of {total}, {note}")
+
+    def drawing(self, fit: FitPlan) -> None:
+        """Say so, if a minute has gone by."""
+        super().drawing(fit)
+        self._say_at_times(f"{self.name(fit)}: drawing samples")
 
     def cell_started(self, cell: CellPlan) -> None:
         """Say what is measured, if a minute has gone by."""

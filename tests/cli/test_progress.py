@@ -77,9 +77,12 @@ def test_each_line_has_the_time(clock, capsys):
 def test_a_fit_that_was_trained_before(clock, capsys):
     jem = plan("jem")
     with LineMonitor([jem]) as monitor:
+        monitor.drawing(jem)
+        clock.now += 70
         monitor.cell_started(cell(jem))
+        clock.now += 7
         monitor.fit_finished(jem)
-    assert lines(capsys) == ["jem: measured in 0:00:00"]
+    assert lines(capsys) == ["jem: measuring accuracy", "jem: measured in 0:01:17"]
 
 
 def test_a_fit_whose_training_failed(clock, capsys):
