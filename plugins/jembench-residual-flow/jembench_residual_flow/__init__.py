@@ -20,17 +20,18 @@ def residual_flow(
     hidden: int = 512,
     lipschitz: float = 0.98,
     terms: int = 20,
+    probes: int = 1,
 ) -> ResidualFlow | ConditionalResidualFlow:
     """A normalising flow of residual blocks, with log p(x|y) and so p(y|x) by Bayes' rule, or with log p(x) alone.
 
     ``blocks`` at each of ``levels``, between which height and width are halved; ``hidden`` channels in the network of
     each block, whose convolutions are bounded by ``lipschitz``. Evaluation takes ``terms`` of each determinant's power
-    series; 0: the determinant itself, for small images.
+    series, in the mean over ``probes``; ``terms=0``: the determinant itself, for small images.
     """
     from jembench_residual_flow.flow import Flow
     from jembench_residual_flow.model import ConditionalResidualFlow, ResidualFlow
 
-    for option, value in {"levels": levels, "blocks": blocks, "hidden": hidden}.items():
+    for option, value in {"levels": levels, "blocks": blocks, "hidden": hidden, "probes": probes}.items():
         if value < 1:
             raise SpecError(f"{option} of residual-flow is {value}; it must be at least 1.")
     if terms < 0:
@@ -43,7 +44,8 @@ def residual_flow(
         )
     _check_levels(data, levels)
     flow = Flow(data.shape, levels=levels, blocks=blocks, hidden=hidden, lipschitz=lipschitz)
-    return ConditionalResidualFlow(data, flow, terms) if conditional else ResidualFlow(data, flow, terms)
+    made = ConditionalResidualFlow if conditional else ResidualFlow
+    return made(data, flow, terms, probes)
 
 
 def _check_levels(data: DataSpec, levels: int) -> None:

@@ -50,19 +50,26 @@ def exact(net: nn.Module, x: Float[Tensor, "B C H W"], *, differentiable: bool) 
 
 @dataclass(frozen=True, slots=True)
 class Truncated:
-    """The first terms of the series with one probe for all images: the same for an image whenever it is asked for."""
+    """The first terms of the series in the mean over some probes, which are the same for all images.
+
+    So an image has the same value whenever it is asked for; but what the probes are off by does not average out over
+    images, and no interval over images knows of it.
+    """
 
     terms: int
+    probes: int
     generator: Generator  # of the CPU
 
     def __call__(self, net: nn.Module, x: Float[Tensor, "B C H W"], *, differentiable: bool) -> Change:
         """g and the partial sum."""
-        g, probe = net(x), _signs(tuple(x.shape[1:]), self.generator).to(x).expand_as(x)
-        moved, total = probe, torch.zeros_like(x[:, 0, 0, 0])
-        for k in range(1, self.terms + 1):
-            (moved,) = autograd.grad(g, x, moved, retain_graph=True, create_graph=differentiable)
-            total = total - (-1) ** k / k * _dot(moved, probe)
-        return Change(g, total)
+        g, total = net(x), torch.zeros_like(x[:, 0, 0, 0])
+        for _ in range(self.probes):
+            probe = _signs(tuple(x.shape[1:]), self.generator).to(x).expand_as(x)
+            moved = probe
+            for k in range(1, self.terms + 1):
+                (moved,) = autograd.grad(g, x, moved, retain_graph=True, create_graph=differentiable)
+                total = total - (-1) ** k / k * _dot(moved, probe)
+        return Change(g, total / self.probes)
 
 
 @dataclass(frozen=True, slots=True)

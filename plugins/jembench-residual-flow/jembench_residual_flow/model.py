@@ -37,16 +37,18 @@ class ResidualFlow(nn.Module):
         data: what the images are.
         flow: from images to latents.
         terms: of the determinants' power series in evaluation; 0: the determinants themselves.
+        probes: that these are averaged over.
     """
 
     chains: Chains = "none"
 
-    def __init__(self, data: DataSpec, flow: Flow, terms: int, components: int = 1) -> None:
+    def __init__(self, data: DataSpec, flow: Flow, terms: int, probes: int, components: int = 1) -> None:
         super().__init__()
         self.data = data
         self.flow = flow
         self.prior = ClassGaussians(flow.latent_shape, components)
         self.terms = terms
+        self.probes = probes
         self.first_batch = FirstBatch()
 
     def log_prob(self, x: Float[Tensor, "B C H W"], y: Int[Tensor, " B"] | None = None) -> Float[Tensor, " B"]:
@@ -88,7 +90,9 @@ class ResidualFlow(nn.Module):
         return Loss(parts["nll"], {name: part.detach() for name, part in parts.items()})
 
     def _evaluation(self) -> LogDet:
-        return Truncated(self.terms, seeds.generator(0, "residual-flow/probes")) if self.terms else exact
+        if not self.terms:
+            return exact
+        return Truncated(self.terms, self.probes, seeds.generator(0, "residual-flow/probes"))
 
     def _log_prob_by_component(self, x: Float[Tensor, "B C H W"], log_det: LogDet) -> Float[Tensor, "B K"]:
         """log p(x|k) of every component of the prior, from one pass through the flow."""
@@ -126,8 +130,8 @@ class ResidualFlow(nn.Module):
 class ConditionalResidualFlow(ByBayes, ResidualFlow):
     """log p(x|y) by a prior for each class, trained by maximum likelihood on labelled, dequantised images."""
 
-    def __init__(self, data: DataSpec, flow: Flow, terms: int) -> None:
-        super().__init__(data, flow, terms, data.num_classes)
+    def __init__(self, data: DataSpec, flow: Flow, terms: int, probes: int) -> None:
+        super().__init__(data, flow, terms, probes, data.num_classes)
 
     def logits(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B K"]:
         """log p(x|y) of every class, in nats: their softmax is p(y|x)."""

@@ -103,7 +103,7 @@ def test_exact_determinant_of_the_flow_is_that_of_the_jacobian():
 
 def test_series_of_a_probe_comes_to_its_end():
     net, x = block().net, (draw(3, dtype=torch.float64) + 3).requires_grad_()
-    seen = Truncated(60, Generator().manual_seed(0))(net, x, differentiable=False).log_det
+    seen = Truncated(60, 1, Generator().manual_seed(0))(net, x, differentiable=False).log_det
     probe = torch.randint(2, DATA.shape, generator=Generator().manual_seed(0)).double().flatten() * 2 - 1
     for image, value in zip(x.detach(), seen, strict=True):
         eigenvalues, vectors = torch.linalg.eig(jacobian(net, image))
@@ -115,10 +115,18 @@ def test_mean_over_probes_is_the_exact_determinant():
     net, x = block().net, (draw(2, dtype=torch.float64) + 3).requires_grad_()
     expected = exact(net, x, differentiable=False).log_det
     generator = Generator().manual_seed(0)
-    seen = torch.stack([Truncated(40, generator)(net, x, differentiable=False).log_det for _ in range(300)])
+    seen = torch.stack([Truncated(40, 1, generator)(net, x, differentiable=False).log_det for _ in range(300)])
     error = seen.std(dim=0) / math.sqrt(300)
     assert (error < 0.1).all()
     assert ((seen.mean(dim=0) - expected).abs() < 4 * error).all()
+
+
+def test_several_probes_give_their_mean():
+    net, x = block().net, (draw(2, dtype=torch.float64) + 3).requires_grad_()
+    one_by_one, together = Generator().manual_seed(0), Generator().manual_seed(0)
+    each = [Truncated(5, 1, one_by_one)(net, x, differentiable=False).log_det for _ in range(4)]
+    mean = Truncated(5, 4, together)(net, x, differentiable=False).log_det
+    torch.testing.assert_close(mean, torch.stack(each).mean(dim=0))
 
 
 def test_training_estimates_value_and_gradient_without_bias():
@@ -183,17 +191,17 @@ def test_uniform_density_has_eight_bits():
     torch.testing.assert_close(units.bits_per_dim(uniform, data), torch.tensor([8.0]))
 
 
-@pytest.mark.parametrize("terms", [0, 4])
+@pytest.mark.parametrize(("terms", "probes"), [(0, 1), (4, 1), (4, 3)])
 @torch.no_grad()
-def test_density_is_the_same_whenever_and_beside_whatever_it_is_asked_for(terms):
-    model, x = make(wild=1.0, terms=terms), draw()
+def test_density_is_the_same_whenever_and_beside_whatever_it_is_asked_for(terms, probes):
+    model, x = make(wild=1.0, terms=terms, probes=probes), draw()
     state = torch.get_rng_state()
     whole = model.logits(x)
     assert torch.equal(model.logits(x), whole)
     torch.testing.assert_close(whole[2:3], model.logits(x[2:3]), atol=1e-4, rtol=0)
     torch.testing.assert_close(whole.flip(0), model.logits(x.flip(0)), atol=1e-4, rtol=0)
     assert torch.equal(torch.get_rng_state(), state)
-    assert torch.equal(make(wild=1.0, terms=terms).train().logits(x), whole)
+    assert torch.equal(make(wild=1.0, terms=terms, probes=probes).train().logits(x), whole)
 
 
 @torch.no_grad()
@@ -385,6 +393,7 @@ def test_what_the_models_are():
         ((1, 7, 8), {"levels": 2}, r"Write residual-flow:levels=1\."),
         ((1, 8, 8), {"blocks": 0}, "blocks of residual-flow is 0; it must be at least 1"),
         ((1, 8, 8), {"terms": -1}, "terms of residual-flow is -1"),
+        ((1, 8, 8), {"probes": 0}, "probes of residual-flow is 0; it must be at least 1"),
         ((1, 8, 8), {"lipschitz": 1.0}, r"lipschitz of residual-flow is 1\.0; .* between 0 and 1"),
     ],
 )
