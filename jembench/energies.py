@@ -42,7 +42,7 @@ class LogitModel(nn.Module):
     """The energy-based reading of a classifier: any network with K outputs gives E(x) and E(x, y).
 
     Args:
-        net: (B, C, H, W) -> (B, K).
+        net: (B, C, H, W) -> (B, K), or an object whose ``logits`` these are, as Hugging Face's classifiers return.
     """
 
     def __init__(self, net: nn.Module) -> None:
@@ -50,7 +50,8 @@ class LogitModel(nn.Module):
         self.net = net
 
     def forward(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B K"]:
-        logits: Tensor = self.net(x)
+        output = self.net(x)
+        logits: Tensor = getattr(output, "logits", output)
         return logits
 
     def logits(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B K"]:

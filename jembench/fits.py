@@ -45,6 +45,8 @@ def make_model(fit: FitPlan, dataset: Dataset) -> Any:
     try:
         with seeds.initialising(fit.seed):
             model = fit.model.make(dataset.spec)
+            if isinstance(model, nn.Module) and not capabilities(model) and not isinstance(model, Trainable):
+                model = as_classifier(model, dataset.spec, fit.key.model)  # its first pass may make weights
     except JembenchError:
         raise
     except Exception as error:
@@ -54,19 +56,31 @@ def make_model(fit: FitPlan, dataset: Dataset) -> Any:
         ) from error
     if not isinstance(model, nn.Module):
         raise PluginError(f"The model {fit.key.model} is of type {type(model).__name__}; it must be a torch.nn.Module.")
-    if not capabilities(model) and not isinstance(model, Trainable):
-        model = as_classifier(model, dataset.spec, fit.key.model)
-    if not isinstance(model, Trainable) and not fit.model.pretrained:
-        raise PluginError(
-            f"The model {fit.key.model} cannot be trained: {type(model).__name__} lacks `chains` and `training_loss` "
-            "(jembench.interfaces.Trainable). If it has been trained elsewhere, mark its factory: "
-            "@jembench.spec.pretrained()."
-        )
+    if not fit.model.pretrained:
+        _check_trainable(model, fit.key.model)
     if getattr(model, "chains", "none") not in get_args(Chains):
         raise PluginError(
             f"The model {fit.key.model} asks for {model.chains!r} chains; it must be {' or '.join(get_args(Chains))}."
         )
     return model
+
+
+def _check_trainable(model: nn.Module, name: str) -> None:
+    """Whether there is a loss, and anything to lower it by.
+
+    Raises:
+        PluginError: if not.
+    """
+    wrong = ""
+    if not isinstance(model, Trainable):
+        wrong = f"{type(model).__name__} lacks `chains` and `training_loss` (jembench.interfaces.Trainable)"
+    elif not any(parameter.requires_grad for parameter in model.parameters()):
+        wrong = "none of its parameters is to be trained (requires_grad)"
+    if wrong:
+        raise PluginError(
+            f"The model {name} cannot be trained: {wrong}. If it has been trained elsewhere, mark its factory: "
+            "@jembench.spec.pretrained()."
+        )
 
 
 def make_trainer(fit: FitPlan, dataset: Dataset, device: torch.device, team: Team) -> Trainer:

@@ -45,7 +45,7 @@ def measure(metric: Metric, evaluation: FitEvaluation) -> Measured:
         return Measured(
             Outcome(status="na", reason=str(error), details=details, seconds=time.perf_counter() - start), {}
         )
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         return Measured(failed(error, time.perf_counter() - start), {})
     seconds = time.perf_counter() - start
     wild = [label for label, value in measurement.values.items() if not _is_finite(value)]

@@ -19,6 +19,7 @@ from typing import Any, Literal, NamedTuple, cast, get_args
 
 import entrypoints
 
+from jembench import sources
 from jembench import spec as specs
 from jembench.errors import Incompatible, JembenchError, PluginError, SpecError, unknown
 from jembench.files import digest
@@ -272,17 +273,36 @@ class Resolved(NamedTuple):
     def identity(self) -> dict[str, Any]:
         """What it is: its name in its distribution, whatever else is installed, every option, the content of its files.
 
+        And its code, as far as no version tells of it: see :mod:`jembench.sources`.
+
         Raises:
             SpecError: if one of its files cannot be read.
         """
         identity = {**self.bound.identity, "name": self.component.name, "distribution": self.component.distribution}
+        if code := self._code():
+            identity["code"] = code
         for option in self.pretrained.files if self.pretrained else ():
             identity["arguments"][option] = _content(self, option)
         return identity
 
+    def _code(self) -> dict[str, str]:
+        is_package = bool(self.component.distribution) and not self.component.distribution.endswith(".py")
+        own = sources.code(self.component.module, of_package=is_package)
+        return ({"": own} if own else {}) | sources.code_of_options(self.bound.arguments)
+
     def make(self, *context: Any) -> Any:
-        """Call the factory."""
-        return self.factory(*context, **self.bound.arguments)
+        """Call the factory.
+
+        Raises:
+            PluginError: if it ends the program.
+        """
+        try:
+            return self.factory(*context, **self.bound.arguments)
+        except SystemExit as error:
+            raise PluginError(
+                f"{self} ends the program (exit code {error.code}) instead of being made. Raise an error that says "
+                "what is wrong."
+            ) from error
 
 
 def _content(resolved: Resolved, option: str) -> str:

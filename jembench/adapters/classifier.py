@@ -1,12 +1,8 @@
-"""Any network that returns logits as a model: torchvision's, timm's, Hugging Face's, one's own.
-
-Legend: B batch, C channels, H height, W width, K classes.
-"""
+"""Any network that returns logits as a model: torchvision's, timm's, Hugging Face's, one's own."""
 
 from __future__ import annotations
 
-from jaxtyping import Float
-from torch import Tensor, nn
+from torch import nn
 
 from jembench.energies import LogitModel
 from jembench.interfaces import Batch, Chains, DataSpec, Loss, Negatives
@@ -15,18 +11,9 @@ from jembench.training.objective import Weights, hybrid_loss
 
 
 class PlainClassifier(LogitModel):
-    """A network that knows nothing of jembench, trained by cross-entropy.
-
-    Args:
-        net: (B, C, H, W) -> (B, K), or an object whose ``logits`` these are, as Hugging Face's classifiers return.
-    """
+    """A network that knows nothing of jembench, trained by cross-entropy."""
 
     chains: Chains = "none"
-
-    def forward(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B K"]:
-        output = self.net(x)
-        logits: Tensor = getattr(output, "logits", output)
-        return logits
 
     def training_loss(self, batch: Batch, negatives: Negatives | None) -> Loss:
         """CE(f(x_l), y_l)."""
@@ -44,6 +31,5 @@ def as_classifier(net: nn.Module, data: DataSpec, name: str) -> PlainClassifier:
     Raises:
         PluginError: if it fails on the images, or gives no logit per class.
     """
-    model = PlainClassifier(net)
-    check_net(name, model, data)
-    return model
+    check_net(name, net, data)
+    return PlainClassifier(net)

@@ -96,12 +96,17 @@ def read(store: Store) -> Contents:
 
 
 def newest(cells: Sequence[Cell]) -> list[Cell]:
-    """Of cells that go by the same names, the one measured last: a newer version may mean another thing by them."""
+    """Of cells that go by the same names, those measured last: newer code may mean another thing by them.
+
+    Never of two fits in one row: where a fit goes by the names of another, all of the other is out of date.
+    """
+    fits: dict[tuple[object, ...], str] = {}
     latest: dict[tuple[object, ...], Cell] = {}
     for cell in sorted(cells, key=lambda cell: str(cell.provenance.get("time", ""))):
         fit = cell.fit
-        latest[fit.model, fit.dataset, fit.recipe, fit.seed, cell.metric, cell.provenance.get("limit")] = cell
-    kept = {cell.id for cell in latest.values()}
+        fits[fit.model, fit.dataset, fit.recipe, fit.seed] = fit.id
+        latest[fit.id, cell.metric, cell.provenance.get("limit")] = cell
+    kept = {cell.id for cell in latest.values() if cell.fit.id in fits.values()}
     return [cell for cell in cells if cell.id in kept]
 
 

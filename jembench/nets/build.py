@@ -59,6 +59,13 @@ def _build_own(path: str, data: DataSpec, asked: Mapping[str, bool]) -> nn.Modul
     return net
 
 
+def _remedy(net: nn.Module) -> str:
+    types = {str(parameter.dtype) for parameter in net.parameters()} - {"torch.float32"}
+    if types:
+        return f"Its weights are {' and '.join(sorted(types))}, and images are torch.float32: return it with .float()."
+    return "It is called with the DataSpec: take the image size from data.shape."
+
+
 def check_net(path: str, net: nn.Module, data: DataSpec) -> None:
     """Show the network two blank images before any time is spent on it.
 
@@ -71,10 +78,11 @@ def check_net(path: str, net: nn.Module, data: DataSpec) -> None:
     try:
         with torch.no_grad():
             output = net.eval()(images)
+            output = getattr(output, "logits", output)
     except Exception as error:
         raise PluginError(
             f"The net {path} fails on two images of {data.name}, shape {tuple(images.shape)}: "
-            f"{type(error).__name__}: {error}. It is called with the DataSpec: take the image size from data.shape."
+            f"{type(error).__name__}: {error}. {_remedy(net)}"
         ) from error
     finally:
         for module, mode in modes.items():

@@ -26,6 +26,10 @@ LONGEST = 40
 """Characters of a name."""
 
 
+FOLDERS: Mapping[str, str] = {"tests": "its tests", "dist": "what is built of it", "runs": "results"}
+"""What lies beside the package, under names that it cannot have."""
+
+
 class Kind(NamedTuple):
     """What can be written: the templates are called as it is."""
 
@@ -164,8 +168,12 @@ def _check(kind: str, name: str) -> None:
             f"them, begins with a letter and has at most {LONGEST} characters: my-{kind}."
         )
     package = _package(name)
-    if keyword.iskeyword(package) or package in sys.stdlib_module_names or package == "tests":
+    if keyword.iskeyword(package) or package in sys.stdlib_module_names or package == "test":
         raise SpecError(f"{name!r} cannot be the name of a plugin: Python itself uses {package}. Try my-{name}.")
+    if package in FOLDERS:
+        raise SpecError(
+            f"{name!r} cannot be the name of a plugin: {package}/ is for {FOLDERS[package]}. Try my-{name}."
+        )
     taken = _taken_by(kind, name)
     if taken:
         raise SpecError(f"The name {name!r} is taken by {taken}. Choose another one, such as my-{name}.")

@@ -31,8 +31,20 @@ def write(path: Path, state: Any, *, age: int = 0) -> None:
     tensors: dict[str, Tensor] = {}
     skeleton = _pack(state, "", tensors)
     header = {"schema": str(SCHEMA), "age": str(age), "state": json.dumps(skeleton)}
-    encoded = save({key: value.detach().cpu().contiguous() for key, value in tensors.items()}, metadata=header)
+    encoded = save(_apart(tensors), metadata=header)
     write_atomically(path, lambda stream: stream.write(encoded))
+
+
+def _apart(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors on the CPU, none in the memory of another: that is how the format wants tied weights."""
+    apart: dict[str, Tensor] = {}
+    taken: set[int] = set()
+    for key, value in tensors.items():
+        own = value.detach().cpu().contiguous()
+        memory = own.untyped_storage().data_ptr()
+        apart[key] = own.clone() if memory in taken else own
+        taken.add(memory)
+    return apart
 
 
 def read(path: Path, device: torch.device | str = "cpu") -> Any:
@@ -82,16 +94,25 @@ def load_weights(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
 
 
 def misfits(model: nn.Module, weights: Mapping[str, Tensor]) -> list[str]:
-    """What of a state dictionary does not fit a model, sorted by name; empty: it can be loaded."""
+    """Names, shapes and kinds of numbers of a state dictionary that do not fit a model, sorted; empty: it fits."""
     own = model.state_dict()
     wrong = [f"{name} is missing" for name in own.keys() - weights.keys()]
     wrong += [f"{name} is unknown" for name in weights.keys() - own.keys()]
-    wrong += [
-        f"{name} is {tuple(weights[name].shape)} instead of {tuple(own[name].shape)}"
-        for name in own.keys() & weights.keys()
-        if own[name].shape != weights[name].shape
-    ]
+    for name in own.keys() & weights.keys():
+        if own[name].shape != weights[name].shape:
+            wrong.append(f"{name} is {tuple(weights[name].shape)} instead of {tuple(own[name].shape)}")
+        if _kind(own[name]) != _kind(weights[name]):
+            wrong.append(f"{name} holds {_dtype(weights[name])} instead of {_dtype(own[name])}")
     return sorted(wrong)
+
+
+def _kind(tensor: Tensor) -> tuple[bool, bool]:
+    """Complex, real or whole: PyTorch casts one to another, and drops imaginary parts and fractions in silence."""
+    return tensor.is_complex(), tensor.is_floating_point()
+
+
+def _dtype(tensor: Tensor) -> str:
+    return str(tensor.dtype).removeprefix("torch.")
 
 
 def _pack(value: Any, path: str, tensors: dict[str, Tensor]) -> Any:

@@ -77,6 +77,43 @@ def test_what_fails_is_tried_again_with_it(jembench, tiny):
     assert done.out.splitlines()[-1].endswith(" --plugin my_file.py")
 
 
+# --- what is changed in it --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def run_after(jembench, tiny):
+    """Run models of the file once something in it was replaced; how many fits and cells there then are."""
+
+    def run(models, old="", new=""):
+        source = Path("my_file.py").read_text()
+        assert old in source
+        Path("my_file.py").write_text(source.replace(old, new))
+        done = jembench("run", "hybrid", "--models", models, "--metrics", "right", *tiny, *PLUGIN)
+        assert done.code == 0, done.err
+        return [len(list(Path("runs", folder).iterdir())) for folder in ("fits", "cells")]
+
+    return run
+
+
+@pytest.mark.parametrize("models", ["of-file", "my_file:build", "zoo_of_tests:own_net:net=my_file:build"])
+def test_an_edited_model_is_trained_and_measured_anew(jembench, run_after, models):
+    assert run_after(models) == [1, 1]
+    assert run_after(models) == [1, 1]
+    assert run_after(models, "def build", "# A remark changes nothing.\ndef build") == [1, 1]
+    assert run_after(models, "nn.ReLU()", "nn.Tanh()") == [2, 2]
+    (row,) = json.loads(jembench("report", "--format", "json").out)["rows"]
+    assert [value["seeds"] for value in row["values"]] == [[0]]
+    assert run_after(models, "nn.Tanh()", "nn.ReLU()") == [2, 2]  # what it was before is there still
+
+
+def test_an_edited_metric_is_computed_anew(run_after):
+    assert run_after("zoo_of_tests:classifier") == [1, 1]
+    assert run_after("zoo_of_tests:classifier", "    return accuracy()", "    return  accuracy()") == [1, 2]
+
+
+# --- on other commands ------------------------------------------------------------------------------------------------
+
+
 def test_train_and_sample(jembench, tiny):
     folder = jembench("train", "of-file", *tiny, *PLUGIN).out.strip()
     assert json.loads((Path(folder) / "fit.json").read_text())["key"]["model"] == "of-file"

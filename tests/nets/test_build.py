@@ -2,11 +2,13 @@
 
 import sys
 import types
+from types import SimpleNamespace
 
 import pytest
 import torch
 from torch import nn
 
+from jembench.energies import LogitModel
 from jembench.errors import PluginError, SpecError
 from jembench.interfaces import DataSpec
 from jembench.nets.build import build_net
@@ -106,6 +108,21 @@ def test_own_net_that_gives_no_tensor(own):
 
     with pytest.raises(PluginError, match="gives tuple for two images of colours"):
         build_net(own(lambda data: Pair()), COLOURS)
+
+
+def test_own_net_whose_logits_are_part_of_what_it_gives(own):
+    class LikeTransformers(nn.Sequential):
+        def forward(self, x):
+            return SimpleNamespace(logits=super().forward(x))
+
+    net = build_net(own(lambda data: LikeTransformers(nn.Flatten(), nn.Linear(data.dimensions, 7))), COLOURS)
+    assert LogitModel(net).energy(torch.zeros(2, *COLOURS.shape)).shape == (2,)
+
+
+def test_own_net_in_another_precision(own):
+    path = own(lambda data: nn.Sequential(nn.Flatten(), nn.Linear(data.dimensions, 7)).double())
+    with pytest.raises(PluginError, match=r"Its weights are torch\.float64, and images are torch\.float32: return it"):
+        build_net(path, COLOURS)
 
 
 def test_own_net_that_fails_on_these_images(own):

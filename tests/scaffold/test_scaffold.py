@@ -127,9 +127,15 @@ def test_a_name_that_cannot_be_says_how_a_name_looks(name, tmp_path):
     assert not (tmp_path / "new").exists()
 
 
-@pytest.mark.parametrize("name", ["class", "random", "tests"])
+@pytest.mark.parametrize("name", ["class", "random", "test"])
 def test_a_package_that_python_takes_for_another_is_refused(name):
     with pytest.raises(SpecError, match=f"Python itself uses {name}\\. Try my-{name}"):
+        render("model", name)
+
+
+@pytest.mark.parametrize("name", ["tests", "dist", "runs"])
+def test_a_package_in_the_place_of_another_folder_is_refused(name):
+    with pytest.raises(SpecError, match=f"'{name}' cannot be the name of a plugin: {name}/ is for .*Try my-{name}"):
         render("model", name)
 
 

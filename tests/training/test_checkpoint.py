@@ -33,6 +33,14 @@ def test_tensors_come_back_bit_for_bit(tmp_path):
     assert back["none"] is None
 
 
+def test_tied_weights_are_written_under_each_of_their_names(tmp_path):
+    layer, whole = torch.nn.Linear(3, 3), torch.arange(6.0)
+    state = {"a": layer.weight, "b": layer.weight, "left": whole[:3], "right": whole[3:], "empty": torch.empty(0)}
+    checkpoint.write(tmp_path / "state", state)
+    back = checkpoint.read(tmp_path / "state")
+    assert all(torch.equal(back[name], value) for name, value in state.items())
+
+
 def test_an_optimiser_s_state_comes_back(tmp_path):
     parameter = torch.nn.Parameter(torch.ones(3))
     optimizer = torch.optim.Adam([parameter], 0.1)
@@ -69,3 +77,46 @@ def test_a_newer_file_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(checkpoint, "SCHEMA", 1)
     with pytest.raises(CheckpointError, match="newer jembench"):
         checkpoint.read(tmp_path / "state")
+
+
+class Mixed(torch.nn.Module):
+    """A state of every kind of number."""
+
+    def __init__(self):
+        super().__init__()
+        for name, dtype in (("real", torch.float32), ("whole", torch.int64), ("wave", torch.complex64)):
+            self.register_buffer(name, torch.ones(2, dtype=dtype))
+
+
+@pytest.mark.parametrize(
+    ("changes", "wrong"),
+    [
+        ({}, []),
+        ({"real": torch.float64, "whole": torch.int32, "wave": torch.complex128}, []),
+        ({"real": torch.int8}, ["real holds int8 instead of float32"]),
+        (
+            {"real": torch.complex64, "whole": torch.float16},
+            ["real holds complex64 instead of float32", "whole holds float16 instead of int64"],
+        ),
+        ({"wave": torch.float32}, ["wave holds float32 instead of complex64"]),
+    ],
+)
+def test_another_precision_fits_and_another_kind_of_number_does_not(changes, wrong):
+    weights = Mixed().state_dict()
+    for name, dtype in changes.items():
+        weights[name] = torch.ones(2, dtype=dtype)
+    assert checkpoint.misfits(Mixed(), weights) == wrong
+
+
+def test_shapes_and_names_that_do_not_fit_are_listed_with_them():
+    weights = {
+        "real": torch.ones(3, dtype=torch.bool),
+        "whole": torch.ones(2, dtype=torch.int64),
+        "more": torch.ones(1),
+    }
+    assert checkpoint.misfits(Mixed(), weights) == [
+        "more is unknown",
+        "real holds bool instead of float32",
+        "real is (3,) instead of (2,)",
+        "wave is missing",
+    ]

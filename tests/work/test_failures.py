@@ -221,6 +221,16 @@ def test_a_store_that_cannot_be_written_is_known_before_anything_is_done(plan, t
             "The model zoo_of_tests:no_module is of type object; it must be a torch.nn.Module.",
         ),
         (
+            "exits",
+            "zoo_of_tests:exits ends the program (exit code 3) instead of being made. Raise an error that says what is "
+            "wrong.",
+        ),
+        (
+            "frozen",
+            "The model zoo_of_tests:frozen cannot be trained: none of its parameters is to be trained (requires_grad). "
+            "If it has been trained elsewhere, mark its factory: @jembench.spec.pretrained().",
+        ),
+        (
             "confused",
             "The model zoo_of_tests:confused asks for 'sideways' chains; it must be none or marginal or conditional.",
         ),

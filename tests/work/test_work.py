@@ -200,3 +200,19 @@ def test_a_limit_is_another_cell_of_the_same_fit(plan, store, carry_out):
     carry_out(plan("jem"), store)
     assert carry_out(plan("jem", limit=5), store) == ["measure score", "done jem 0"]
     assert len(store.contents().cells) == 2
+
+
+@pytest.mark.parametrize("model", ["tied", "lazy"])
+def test_a_network_of_any_make_is_the_same_each_time_and_comes_back(plan, tmp_path, carry_out, model):
+    chosen, (first, second) = plan(model), [Store(tmp_path / name) for name in ("first", "second")]
+    for store in (first, second):
+        carry_out(chosen, store)
+    (key,) = (fit.key for fit in chosen.fits)
+    states = [checkpoint.read(store.fit_folder(key) / "model.safetensors") for store in (first, second)]
+    assert states[0].keys() == states[1].keys()
+    assert all(torch.equal(value, states[1][name]) for name, value in states[0].items())
+    (cell,) = chosen.cells
+    before = first.read_cell(cell.id, cell.name).outcome.values
+    first.cell_path(cell.id, cell.name).unlink()
+    carry_out(chosen, first)  # by the weights that were kept
+    assert first.read_cell(cell.id, cell.name).outcome.values == before

@@ -16,6 +16,7 @@ from jembench import registry
 from jembench.energies import LogitModel
 from jembench.errors import SpecError, StoreError, Unavailable
 from jembench.interfaces import DataSpec, Measurement, Split, Value
+from jembench.nets.build import build_net
 from jembench.spec import pretrained
 from jembench.training.objective import Weights, hybrid_loss
 
@@ -67,6 +68,12 @@ def classifier(data_spec, *, width: int = 4):
     return Trained("none", Weights(cross_entropy=1))
 
 
+def own_net(data_spec, *, net: str):
+    model = Trained("none", Weights(cross_entropy=1))
+    model.net = build_net(net, data_spec)
+    return model
+
+
 def diverging(data_spec):
     return Trained("none", Weights(cross_entropy=1), scale=math.inf)
 
@@ -102,6 +109,25 @@ def needs_more(data_spec):
 
 def no_module(data_spec):
     return object()
+
+
+def exits(data_spec):
+    raise SystemExit(3)
+
+
+def frozen(data_spec):
+    return jem(data_spec).requires_grad_(False)
+
+
+def tied(data_spec):
+    """A network of somebody else's, in which one layer is used twice, under two names."""
+    layer = torch.nn.Linear(16, 16)
+    return torch.nn.Sequential(torch.nn.Flatten(), layer, torch.nn.ReLU(), layer, torch.nn.Linear(16, 3))
+
+
+def lazy(data_spec):
+    """A network of somebody else's, whose first pass makes its weights."""
+    return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.LazyLinear(3))
 
 
 class Hashed(Trained):
