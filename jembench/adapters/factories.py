@@ -58,8 +58,11 @@ def generator(
     return Generated(data, load(module), module, latent=latent, conditional=conditional, pixels=pixels)
 
 
-def weights(*, prefix: str = "") -> StateDict:
-    """Plain state dictionaries (.pt, .safetensors) of a model here, or of its network; `prefix` is taken off names."""
+def weights(*, prefix: str = "", entry: str = "") -> StateDict:
+    """Plain state dictionaries (.pt, .safetensors) of a model here, or of its network; `prefix` is taken off names.
+
+    ``entry`` says which one, where a file holds several: ``entry=ema``, ``entry=checkpoint.model``.
+    """
     from jembench.adapters.weights import StateDict
 
-    return StateDict(prefix)
+    return StateDict(prefix, entry)

@@ -20,7 +20,7 @@ from jembench.adapters import header as headers
 from jembench.adapters.header import Header
 from jembench.errors import CheckpointError, SpecError
 from jembench.files import write_atomically
-from jembench.interfaces import DataSpec, Import, Sampler
+from jembench.interfaces import DataSpec, Import, Kept, Sampler
 from jembench.training.checkpoint import misfits
 
 
@@ -28,12 +28,13 @@ def fit_together(found: Import, data: DataSpec, where: Path) -> nn.Module:
     """The model with its weights, after everything has been found to fit; or nothing.
 
     Raises:
-        CheckpointError: that lists every name and shape that does not fit, and every weight that is not finite.
+        CheckpointError: that lists every name, shape and kind of number that does not fit, and everything that is not
+            finite in the model's precision.
         SpecError: if there is no such model or sampler.
     """
     model: nn.Module = registry.resolve("models", found.model).make(data)
     wrong = misfits(model, found.weights)
-    wrong += sorted(f"{name} is not finite" for name, tensor in found.weights.items() if not tensor.isfinite().all())
+    wrong += [f"{name} is not finite" for name in _not_finite(found.weights, model.state_dict())]
     if wrong:
         raise CheckpointError(
             f"The weights in {where} do not fit {found.model}, and nothing was imported: {'; '.join(wrong)}. Name the "
@@ -41,8 +42,26 @@ def fit_together(found: Import, data: DataSpec, where: Path) -> nn.Module:
         )
     model.load_state_dict(found.weights)
     if found.chains:
-        sampler_of(found.chains.sampler, found.chains.state, data)
+        _check_chains(found.chains, data, where)
     return model
+
+
+def _not_finite(tensors: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> list[str]:
+    """The names of what holds NaN or infinity, or will when it is loaded: a float64 may be too large for a float32."""
+    return sorted(
+        name
+        for name, tensor in tensors.items()
+        if name in own and tensor.is_floating_point() and not tensor.to(own[name].dtype).isfinite().all()
+    )
+
+
+def _check_chains(chains: Kept, data: DataSpec, where: Path) -> None:
+    sampler = sampler_of(chains.sampler, chains.state, data)
+    if wrong := _not_finite(chains.state, sampler.state_dict()):
+        raise CheckpointError(
+            f"The chains in {where} hold numbers that are not finite, and nothing was imported: {', '.join(wrong)}. "
+            "Take them out, or import weights of a training that did not diverge."
+        )
 
 
 def sampler_of(spec: str, state: Mapping[str, Tensor], data: DataSpec) -> Sampler:

@@ -11,7 +11,7 @@ from jembench import registry
 from jembench.cli import options
 from jembench.cli.output import plugins_aside
 from jembench.cli.unread import unread
-from jembench.errors import SpecError
+from jembench.errors import CheckpointError, SpecError
 from jembench.files import digest
 from jembench.spec import Spec
 
@@ -35,14 +35,15 @@ EXAMPLES = options.examples(
     "--output",
     type=click.Path(path_type=Path),
     metavar="FILE.safetensors",
-    help="What to write. By default a file beside the other one, with the ending .safetensors.",
+    help="What to write. By default a file beside the other one, with the ending .safetensors. A file that exists is "
+    "kept, unless it was imported from the same FILE.",
 )
 def import_(importer: str, file: Path, model: str | None, dataset: str, output: Path | None) -> None:
     """Make a model of weights that were trained elsewhere.
 
-    IMPORTER says what kind of FILE it is; `jembench list importers` says what there is. Names and shapes must all fit:
-    what does not is listed, and nothing is written. No code in the file is run. The model that is written is measured
-    like any other, as imported:file=FILE.safetensors.
+    IMPORTER says what kind of FILE it is; `jembench list importers` says what there is. Names, shapes and kinds of
+    numbers must all fit: what does not is listed, and nothing is written. No code in the file is run. The model that is
+    written is measured like any other, as imported:file=FILE.safetensors.
     """
     target = _target(file, output)
     with plugins_aside():
@@ -55,16 +56,29 @@ def _target(file: Path, output: Path | None) -> Path:
     """Where the model goes.
 
     Raises:
-        SpecError: if there is nothing to read, or it would be written over.
+        SpecError: if there is nothing to read, or a file would be written over that this import did not make.
     """
     if not file.is_file():
         raise SpecError(f"There is no file {file}. Check the path.")
     target = output or file.with_suffix(".safetensors")
     if target.suffix != ".safetensors":
         raise SpecError(f"--output is {target}; its name must end in .safetensors.")
-    if target.exists() and target.samefile(file):
-        raise SpecError(f"{file} would be written over. Name another file with --output.")
+    if target.exists() and not _made_of(file, target):
+        raise SpecError(
+            f"{target} exists and was not imported from this {file}: it would be written over. Name another file with "
+            "--output, or remove it."
+        )
     return target
+
+
+def _made_of(file: Path, target: Path) -> bool:
+    """Whether a file is nothing but what was imported from this content: then it can be made again, and is not lost."""
+    from jembench.adapters import header
+
+    try:
+        return header.read(target).source.get("sha256") == digest(file)
+    except (CheckpointError, OSError):
+        return False
 
 
 class _Done(NamedTuple):

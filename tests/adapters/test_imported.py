@@ -86,6 +86,26 @@ def test_everything_that_does_not_fit_is_listed_and_nothing_is_loaded(data, tmp_
     assert "nothing was imported" in text
 
 
+def test_what_is_too_large_for_the_model_s_precision_is_not_finite(data, tmp_path):
+    weights = dict(made(data).state_dict())
+    name = min(weights)
+    weights[name] = weights[name].double().clone()
+    weights[name].view(-1)[0] = 1e300
+    with pytest.raises(CheckpointError, match=f"nothing was imported: {name} is not finite"):
+        imported.fit_together(found(data, weights=weights), data, tmp_path / "x.pt")
+
+
+@pytest.mark.parametrize("value", [torch.nan, torch.inf])
+def test_chains_that_are_not_finite_are_refused(value, data, tmp_path):
+    state = dict(found(data).chains.state)
+    state["images"] = state["images"].clone()
+    state["images"][2, 0, 3, 3] = value
+    with pytest.raises(
+        CheckpointError, match=r"chains in .*x\.pt hold .* not finite, .*nothing was imported: images\."
+    ):
+        imported.fit_together(found(data, chains=Kept(PCD, state)), data, tmp_path / "x.pt")
+
+
 def test_chains_that_do_not_fit_are_refused(data, tmp_path):
     chains = Kept("pcd:buffer=7,steps=3", found(data).chains.state)
     with pytest.raises(CheckpointError, match="replay buffer is"):

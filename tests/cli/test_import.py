@@ -61,6 +61,7 @@ def test_another_file_of_the_same_name_is_another_model(jembench, checkpoint):
         content = torch.load("DIGITS_MODEL.pt", weights_only=True)
         content["model_state_dict"]["class_output.bias"] += 1
         torch.save(content, "DIGITS_MODEL.pt")
+        Path("DIGITS_MODEL.safetensors").unlink()
     assert len(list(Path("runs/cells").iterdir())) == 2
 
 
@@ -95,14 +96,57 @@ def test_what_does_not_work_is_told_and_nothing_is_written(arguments, text, jemb
     assert [path.name for path in Path().iterdir()] == ["DIGITS_MODEL.pt"]
 
 
+KEPT = (
+    "exists and was not imported from this {}: it would be written over. Name another file with --output, or remove it."
+)
+
+
+def weights_of(seed):
+    torch.manual_seed(seed)
+    return build_net("small-4", DIGITS).state_dict()
+
+
 def test_the_source_is_never_written_over(jembench):
-    torch.manual_seed(0)
-    save_file(build_net("small-4", DIGITS).state_dict(), "w.safetensors")
+    save_file(weights_of(0), "w.safetensors")
     before = Path("w.safetensors").read_bytes()
-    done = jembench("import", "weights", "w.safetensors", "--model", "baseline:net=small-4")
-    assert done.err == "Error: w.safetensors would be written over. Name another file with --output.\n"
+    arguments = ("import", "weights", "w.safetensors", "--model", "baseline:net=small-4")
+    done = jembench(*arguments)
+    assert (done.code, done.err) == (2, f"Error: w.safetensors {KEPT.format('w.safetensors')}\n")
     assert Path("w.safetensors").read_bytes() == before
-    done = jembench(
-        "import", "weights", "w.safetensors", "--model", "baseline:net=small-4", "--output", "m.safetensors"
-    )
-    assert done.code == 0
+    assert jembench(*arguments, "--output", "m.safetensors").code == 0
+
+
+@pytest.mark.parametrize("content", [b"", b"notes of mine", None], ids=["empty", "text", "weights"])
+def test_a_file_beside_the_source_is_never_written_over(content, jembench):
+    torch.save(weights_of(0), "w.pt")
+    if content is None:
+        save_file(weights_of(1), "w.safetensors")
+    else:
+        Path("w.safetensors").write_bytes(content)
+    before = Path("w.safetensors").read_bytes()
+    done = jembench("import", "weights", "w.pt", "--model", "baseline:net=small-4")
+    assert (done.code, done.out) == (2, "")
+    assert KEPT.format("w.pt") in done.err
+    assert Path("w.safetensors").read_bytes() == before
+
+
+def test_what_was_imported_from_the_same_content_is_written_again(jembench):
+    torch.save(weights_of(0), "w.pt")
+    arguments = ("import", "weights", "w.pt", "--model", "baseline:net=small-4")
+    first = jembench(*arguments)
+    assert first.code == 0
+    before = Path("w.safetensors").read_bytes()
+    assert jembench(*arguments) == first
+    assert Path("w.safetensors").read_bytes() == before
+
+
+def test_what_was_imported_from_another_content_is_kept(jembench):
+    """Its source may be gone: a training that goes on writes its weights over."""
+    torch.save(weights_of(0), "w.pt")
+    arguments = ("import", "weights", "w.pt", "--model", "baseline:net=small-4")
+    assert jembench(*arguments).code == 0
+    before = Path("w.safetensors").read_bytes()
+    torch.save(weights_of(1), "w.pt")
+    assert KEPT.format("w.pt") in jembench(*arguments).err
+    assert Path("w.safetensors").read_bytes() == before
+    assert jembench(*arguments, "--output", "later.safetensors").code == 0

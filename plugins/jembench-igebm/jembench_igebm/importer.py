@@ -152,8 +152,8 @@ def _misfits(arrays: Arrays, variables: list[Variable], unreadable: Collection[s
             wrong.append(f"{name} is {arrays[name].shape} instead of {shape}")
         elif arrays[name].dtype.kind != "f":
             wrong.append(f"{name} holds {arrays[name].dtype}, not floats")
-        elif not np.isfinite(arrays[name]).all():
-            wrong.append(f"{name} holds numbers that are not finite")
+        elif not np.isfinite(_single(arrays[name])).all():
+            wrong.append(f"{name} holds numbers that are not finite in float32")
     others = (name for name in arrays if name not in known)
     wrong += [f"{name} is unknown" for name in others if not (_OPTIMISER.fullmatch(name) or _NEVER_READ.match(name))]
     if _ATTENTION in arrays and np.any(arrays[_ATTENTION] != 0):
@@ -166,9 +166,15 @@ def _state(arrays: Arrays, variables: list[Variable], own: Mapping[str, Tensor])
     state = {name: torch.zeros_like(tensor) for name, tensor in own.items()}
     for name, _, target in variables:
         assert target is not None
-        values = torch.from_numpy(np.asarray(arrays[name], dtype=np.float32))
+        values = torch.from_numpy(_single(arrays[name]))
         state[target] += _laid_out(name.rpartition("/")[2], values, state[target])
     return state
+
+
+def _single(array: NDArray[Any]) -> NDArray[np.float32]:
+    """In the precision of the model; what is too large for it becomes infinite."""
+    with np.errstate(over="ignore"):
+        return np.asarray(array, dtype=np.float32)
 
 
 def _laid_out(kind: str, values: Tensor, own: Tensor) -> Tensor:
@@ -205,15 +211,19 @@ class PublishedCheckpoint:
 
 def _network_of(arrays: Arrays) -> str:
     """The spec of the published network whose variables these look most like."""
-    stem, first, rows = (
-        arrays.get(f"{SCOPE}{name}") for name in ("c1_pre/cweight", "res_optim_res_c1/cweight", "res_optim_res_c1/gb")
-    )
-    width = None if first is None else first.shape[-1]
+    stem, first = (_width(arrays, name) for name in ("c1_pre", "res_optim_res_c1"))
+    rows = arrays.get(f"{SCOPE}res_optim_res_c1/gb")
     if f"{SCOPE}res_8a_res_c1/cweight" in arrays:
         net = "larger"
     elif f"{SCOPE}res_8_res_c1/cweight" in arrays:
-        net = "large" if stem is None or width in (None, stem.shape[-1]) else "wider"
+        net = "large" if None in (stem, first) or stem == first else "wider"
     else:
         net = "base"
-    unusual = "" if width in (None, ARCHITECTURES[net].width) else f",width={width}"
+    unusual = "" if first in (None, ARCHITECTURES[net].width) else f",width={first}"
     return f"igebm:conditional={str(rows is None or rows.ndim == 2).lower()},net={net}{unusual}"
+
+
+def _width(arrays: Arrays, scope: str) -> int | None:
+    """The out-channels of a convolution; None if it has no kernel of such a shape."""
+    kernel = arrays.get(f"{SCOPE}{scope}/cweight")
+    return None if kernel is None or kernel.ndim != 4 else kernel.shape[-1] or None

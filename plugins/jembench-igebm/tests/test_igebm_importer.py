@@ -9,7 +9,7 @@ import torch
 from jembench.errors import CheckpointError
 from jembench.interfaces import DataSpec
 from jembench_igebm import igebm
-from jembench_igebm.importer import load_npz
+from jembench_igebm.importer import PublishedCheckpoint, load_npz
 
 CIFAR = DataSpec(name="cifar10", shape=(3, 32, 32), num_classes=10)
 WIDTH = 4
@@ -216,3 +216,20 @@ def test_one_array_is_no_dump(tmp_path):
 def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(CheckpointError, match="No such file"):
         load_npz(tmp_path / "nowhere.npz", make())
+
+
+@pytest.mark.parametrize("shape", [(), (4,), (3, 3, 4, 0)])
+@pytest.mark.parametrize("net", ["base", "large"])
+def test_kernels_that_are_none_are_listed(tmp_path, net, shape):
+    values = arrays(net)
+    wrong = [f"context_0/{name}/cweight" for name in ("c1_pre", "res_optim_res_c1")]
+    path = dump(tmp_path, values | dict.fromkeys(wrong, np.ones(shape, np.float32)))
+    with pytest.raises(CheckpointError) as caught:
+        PublishedCheckpoint().read(path, CIFAR, None)
+    assert all(f"{name} is {shape} instead of (3, 3, " in str(caught.value) for name in wrong)
+
+
+def test_numbers_too_large_for_the_model_are_refused(tmp_path):
+    values = arrays()
+    values["context_0/fc5/b"] = np.full(1, 1e300)
+    assert "context_0/fc5/b holds numbers that are not finite in float32" in refused(tmp_path, values)

@@ -22,6 +22,9 @@ from jembench.interfaces import DataSpec, Import, Kept
 _NEVER_USED = ("f.linear.", "energy_output.")
 _NORMS = {"bn1": "norm1", "bn2": "norm2"}
 
+_FEW = 0.01
+"""So small a part of all pixels are exceptions."""
+
 
 class AuthorsCheckpoint:
     """Reads ``CIFAR10_MODEL.pt`` and its like."""
@@ -30,10 +33,11 @@ class AuthorsCheckpoint:
         """The weights and the replay buffer; depth, width and norm are read off the weights if no model is named.
 
         Raises:
-            CheckpointError: if it is no such checkpoint.
+            CheckpointError: if it is no such checkpoint, or its replay buffer is none of chains in the model's range.
         """
         content = foreign.read(path)
-        weights = foreign.without_prefix(foreign.state_dict(content, path), "module.")
+        entry = "model_state_dict" if isinstance(content, Mapping) and "model_state_dict" in content else ""
+        weights = foreign.unwrapped(foreign.state_dict(content, path, entry))
         unused = tuple(sorted(name for name in weights if name.startswith(_NEVER_USED)))
         used = {_ours(name): tensor for name, tensor in weights.items() if name not in unused}
         return Import(
@@ -56,7 +60,7 @@ def _options(weights: Mapping[str, Tensor], path: Path) -> str:
     """``net=wrn-D-K`` and the norm, by what the weights are called and how large they are."""
     first = weights.get("net.layer1.0.conv1.weight")
     blocks = {name.split(".")[2] for name in weights if name.startswith("net.layer1.")}
-    if first is None or len(first) % 16:
+    if first is None or first.ndim != 4 or not len(first) or len(first) % 16:
         raise CheckpointError(
             f"{path} holds no wide residual network in the names that JEM's authors use (f.layer1.0.conv1.weight and "
             "so on). If it is a plain state_dict, `jembench import weights` reads it."
@@ -76,10 +80,10 @@ def _chains(content: Any, data: DataSpec, path: Path) -> Kept | None:
     images = content.get("replay_buffer") if isinstance(content, Mapping) else None
     if images is None:
         return None
-    if not isinstance(images, Tensor) or images.shape[1:] != data.shape:
-        found = tuple(images.shape) if isinstance(images, Tensor) else type(images).__name__
+    if wrong := _wrong_with(images, data):
         raise CheckpointError(
-            f"The replay buffer in {path} is {found}; it must be (N, {', '.join(map(str, data.shape))})."
+            f"The replay buffer in {path} {wrong}. Save it as it was trained, or take it out of the file: the weights "
+            "can be imported without it."
         )
     state = {
         "images": images.float().contiguous(),
@@ -88,3 +92,37 @@ def _chains(content: Any, data: DataSpec, path: Path) -> Kept | None:
         "conditional": torch.tensor(False),
     }
     return Kept(f"pcd:buffer={len(images)}", state)
+
+
+def _wrong_with(images: Any, data: DataSpec) -> str:
+    """Why these are no images of chains; "" if they are."""
+    shape = f"it must be (N, {', '.join(map(str, data.shape))}) with N of 1 or more"
+    if not isinstance(images, Tensor):
+        return f"is {type(images).__name__}; {shape}"
+    if peculiar := foreign.peculiar(images):
+        return f"is not stored as plain numbers ({peculiar})"
+    if images.shape[1:] != data.shape or not len(images):
+        return f"is {tuple(images.shape)}; {shape}"
+    if not images.is_floating_point():
+        return f"holds {str(images.dtype).removeprefix('torch.')}; chains are floating-point numbers"
+    if not images.float().isfinite().all():
+        return "holds numbers that are not finite"
+    return _wrong_range(images.float(), data.bounds)
+
+
+def _wrong_range(images: Tensor, bounds: tuple[float, float]) -> str:
+    """Why pixels are not those of chains in the model's range, as far as that can be told; "" if they may be.
+
+    The published chains are not clamped (Grathwohl et al., 2020, Algorithm 1; train_wrn_ebm.py, sample_q): each step
+    adds noise of .01, and one lives 20 visits of 20 steps on average, in which noise alone moves it by .2. So a pixel
+    may lie outside of the bounds, but few lie far. And chains begin as noise that is uniform within the bounds and end
+    as images: some pixels are dark, where those of [0, 1] taken for [-1, 1] would all be light.
+    """
+    low, high = bounds
+    width = high - low
+    far = ((images < low - width / 2) | (images > high + width / 2)).float().mean()
+    dark = (images < low + width / 4).float().mean()
+    if far < _FEW and dark > _FEW:
+        return ""
+    found = f"has pixels between {images.min():.3g} and {images.max():.3g}"
+    return f"{found}, unlike chains of a model whose images lie in [{low:g}, {high:g}]"

@@ -1,5 +1,7 @@
 """The authors' checkpoints: a synthetic one with their names and shapes, and others that do not fit."""
 
+import dataclasses
+
 import pytest
 import torch
 from torch import nn
@@ -109,6 +111,15 @@ def test_a_checkpoint_without_a_buffer_has_no_chains(path):
     assert read(path).chains is None
 
 
+def test_wrappers_and_other_entries_do_no_harm(path):
+    checkpoint = write(path, published())
+    weights = {f"_orig_mod.module.{name}": value for name, value in checkpoint["model_state_dict"].items()}
+    torch.save({**checkpoint, "model_state_dict": weights, "ema": checkpoint["model_state_dict"]}, path)
+    found = read(path)
+    torch.save(checkpoint, path)
+    assert found.weights.keys() == read(path).weights.keys()
+
+
 def test_a_model_may_be_named(path):
     write(path, published())
     assert read(path, model="baseline:net=wrn-10-2").model == "baseline:net=wrn-10-2"
@@ -137,8 +148,88 @@ def test_another_number_of_classes_is_listed(path):
         fit_together(read(path, data), data, path)
 
 
-@pytest.mark.parametrize(("buffer", "text"), [(torch.rand(5, 1, 8, 8), r"\(5, 1, 8, 8\)"), ("images", "str")])
-def test_a_replay_buffer_of_another_shape_is_told_of(buffer, text, path):
-    torch.save({"model_state_dict": published().state_dict(), "replay_buffer": buffer}, path)
-    with pytest.raises(CheckpointError, match=f"The replay buffer in .* is {text}; it must be"):
+@pytest.mark.parametrize(
+    "weight", [torch.tensor(3.0), torch.ones(16), torch.ones(0, 16, 3, 3), torch.ones(20, 16, 3, 3)]
+)
+def test_a_kernel_that_is_none_is_refused(weight, path):
+    checkpoint = write(path, published())
+    checkpoint["model_state_dict"]["f.layer1.0.conv1.weight"] = weight
+    torch.save(checkpoint, path)
+    with pytest.raises(CheckpointError, match="holds no wide residual network"):
         read(path)
+
+
+def with_buffer(path, buffer):
+    torch.save({"model_state_dict": published().state_dict(), "replay_buffer": buffer}, path)
+    return path
+
+
+def chains(n=30):
+    """Half uniform noise, half mostly grey, within [-1, 1]."""
+    torch.manual_seed(1)
+    return torch.cat([torch.rand(n, 3, 32, 32) * 2 - 1, torch.randn(n, 3, 32, 32).clamp(-2, 2) / 2])
+
+
+@pytest.mark.parametrize(
+    ("buffer", "text"),
+    [
+        (torch.rand(5, 1, 8, 8), r"is \(5, 1, 8, 8\); it must be \(N, 3, 32, 32\) with N of 1 or more"),
+        (torch.rand(0, 3, 32, 32), r"is \(0, 3, 32, 32\); it must be \(N, 3, 32, 32\) with N of 1 or more"),
+        (torch.tensor(1.0), r"is \(\); it must be"),
+        ("images", "is str; it must be"),
+        (chains().to_sparse(), r"is not stored as plain numbers \(sparse_coo\)"),
+        (chains().to("meta"), r"is not stored as plain numbers \(device meta\)"),
+        (((chains() + 1) * 127).to(torch.uint8), "holds uint8; chains are floating-point numbers"),
+        (chains().to(torch.complex64), "holds complex64; chains are floating-point numbers"),
+        (torch.cat([chains(), torch.full((1, 3, 32, 32), torch.nan)]), "holds numbers that are not finite"),
+        (torch.cat([chains(), torch.full((1, 3, 32, 32), torch.inf)]), "holds numbers that are not finite"),
+    ],
+)
+def test_a_replay_buffer_that_is_none_is_told_of(buffer, text, path):
+    with pytest.raises(
+        CheckpointError, match=f"The replay buffer in {path} {text}.* Save it as it was trained, or take"
+    ):
+        read(with_buffer(path, buffer))
+
+
+@pytest.mark.parametrize(
+    ("bounds", "images"),
+    [
+        ((-1.0, 1.0), (chains() + 1) / 2),
+        ((-1.0, 1.0), (chains() + 1) / 2 + 0.1 * torch.randn(60, 3, 32, 32)),
+        ((-1.0, 1.0), (chains() + 1) * 127.5),
+        ((-1.0, 1.0), (chains() > 0.8) * 255.0),
+        ((0.0, 1.0), chains()),
+        ((0.0, 1.0), (chains() + 1) * 127.5),
+    ],
+    ids=["0..1", "0..1, not clamped", "0..255", "0..255, mostly black", "-1..1 for 0..1", "0..255 for 0..1"],
+)
+def test_pixels_in_another_range_are_told_of(bounds, images, path):
+    data = dataclasses.replace(DATA, bounds=bounds)
+    range_ = rf"has pixels between .*, unlike chains of a model whose images lie in \[{bounds[0]:g}, {bounds[1]:g}\]"
+    with pytest.raises(CheckpointError, match=range_):
+        read(with_buffer(path, images), data)
+
+
+def stray():
+    """Chains of which one has diverged."""
+    images = chains(300)
+    images[7] *= 1e4
+    return images
+
+
+@pytest.mark.parametrize(
+    ("bounds", "images"),
+    [
+        ((-1.0, 1.0), chains()),
+        ((0.0, 1.0), (chains() + 1) / 2),
+        ((-1.0, 1.0), chains().half()),
+        ((-1.0, 1.0), chains() + 0.2 * torch.randn(60, 3, 32, 32)),
+        ((-1.0, 1.0), stray()),
+        ((-1.0, 1.0), (chains() > 0.8) * 2.0 - 1),
+    ],
+    ids=["within", "0..1", "half", "moved by noise", "one of 600 diverged", "mostly black"],
+)
+def test_chains_are_not_clamped_and_need_not_be(bounds, images, path):
+    found = read(with_buffer(path, images), dataclasses.replace(DATA, bounds=bounds))
+    assert torch.equal(found.chains.state["images"], images.float())
