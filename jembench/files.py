@@ -22,17 +22,17 @@ ABANDONED_AFTER = 3600.0
 _REMEDIES = {
     errno.ENOSPC: "The disk is full: free some space and run the same command again; finished work is kept.",
     errno.EDQUOT: "The disk quota is used up: free some space and run the same command again; finished work is kept.",
-    errno.EACCES: "Choose a folder that you may write to with --store.",
-    errno.EPERM: "Choose a folder that you may write to with --store.",
-    errno.EROFS: "The file system is read-only: choose another folder with --store.",
-    errno.ENOTDIR: "A part of this path is a file: choose another folder with --store.",
-    errno.EEXIST: "A file is in the way: choose another folder with --store.",
+    errno.EACCES: "Choose a folder that you may write to with {option}.",
+    errno.EPERM: "Choose a folder that you may write to with {option}.",
+    errno.EROFS: "The file system is read-only: choose another folder with {option}.",
+    errno.ENOTDIR: "A part of this path is a file: choose another folder with {option}.",
+    errno.EEXIST: "A file is in the way: choose another folder with {option}.",
 }
 
 
-def cannot_write(path: Path, error: OSError) -> StoreError:
-    """The user's version of an ``OSError`` met while writing ``path``."""
-    remedy = _REMEDIES.get(error.errno or 0, "Choose another folder with --store.")
+def cannot_write(path: Path, error: OSError, option: str = "--store") -> StoreError:
+    """The user's version of an ``OSError`` met while writing ``path``, which an option of the command line leads to."""
+    remedy = _REMEDIES.get(error.errno or 0, "Choose another folder with {option}.").format(option=option)
     return StoreError(f"Cannot write {path}: {error.strerror or error}. {remedy}")
 
 
@@ -52,10 +52,11 @@ def _digest(path: Path, changed: int, size: int) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
-def write_atomically(path: Path, write: Callable[[IO[bytes]], object]) -> None:
+def write_atomically(path: Path, write: Callable[[IO[bytes]], object], option: str = "--store") -> None:
     """Call ``write`` on a temporary file beside ``path``, then rename it to ``path``.
 
-    A crash, a kill or a full disk leaves the previous file as it was.
+    A crash, a kill or a full disk leaves the previous file as it was. ``option`` is what a user may change to write
+    elsewhere.
 
     Raises:
         StoreError: if the file cannot be written; the temporary file is removed.
@@ -72,7 +73,7 @@ def write_atomically(path: Path, write: Callable[[IO[bytes]], object]) -> None:
         temporary.chmod(0o644)
         temporary.replace(path)
     except OSError as error:
-        raise cannot_write(path, error) from error
+        raise cannot_write(path, error, option) from error
     finally:
         if temporary is not None:
             temporary.unlink(missing_ok=True)
@@ -86,9 +87,14 @@ def sweep(folder: Path) -> None:
                 path.unlink()
 
 
+def write_bytes(path: Path, content: bytes, option: str = "--store") -> None:
+    """Write ``content``, atomically; ``option`` as for :func:`write_atomically`."""
+    write_atomically(path, lambda stream: stream.write(content), option)
+
+
 def write_text(path: Path, text: str) -> None:
     """Write ``text`` as UTF-8, atomically."""
-    write_atomically(path, lambda stream: stream.write(text.encode()))
+    write_bytes(path, text.encode())
 
 
 def write_json(path: Path, value: Any) -> None:

@@ -22,7 +22,7 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from jembench import outcome
 from jembench.errors import StoreError
-from jembench.files import read_json, sweep, write_atomically, write_json
+from jembench.files import read_json, sweep, write_atomically, write_bytes, write_json
 from jembench.lease import lease
 from jembench.outcome import Cell, FitKey
 from jembench.spec import slug
@@ -72,7 +72,7 @@ class Store:
             StoreError: if nothing can be written here.
         """
         probe = self.root / ".writable"
-        write_atomically(probe, lambda stream: stream.write(b""))
+        write_bytes(probe, b"")
         probe.unlink(missing_ok=True)  # another process may have looked at the same time
         sweep(self.root)
 

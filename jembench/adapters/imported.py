@@ -19,7 +19,7 @@ from jembench import registry
 from jembench.adapters import header as headers
 from jembench.adapters.header import Header
 from jembench.errors import CheckpointError, SpecError
-from jembench.files import write_atomically
+from jembench.files import write_bytes
 from jembench.interfaces import DataSpec, Import, Kept, Sampler
 from jembench.training.checkpoint import misfits
 
@@ -88,7 +88,7 @@ def write(path: Path, found: Import, data: DataSpec, source: Mapping[str, str]) 
     header = Header(found.model, sampler, dataclasses.asdict(data), dict(source), found.unused)
     copies = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
     encoded = save(copies, metadata={headers.KEY: headers.encode(header)})
-    write_atomically(path, lambda stream: stream.write(encoded))
+    write_bytes(path, encoded, "--output")
 
 
 def load(path: Path, data: DataSpec) -> Any:

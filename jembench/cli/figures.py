@@ -15,8 +15,8 @@ from jembench import spec
 from jembench import suite as suites
 from jembench.cli import options
 from jembench.cli.report import newest, nothing
-from jembench.errors import SpecError, StoreError
-from jembench.files import write_atomically
+from jembench.errors import SpecError
+from jembench.files import write_bytes
 from jembench.outcome import Cell
 from jembench.report.figures.drawing import Format
 from jembench.store import Store
@@ -76,7 +76,7 @@ def draw(cells: Sequence[Cell], store: Store, folder: Path, formats: Sequence[Fo
     """Draw what was measured of some cells, and give the files; what cannot be drawn is told on stderr.
 
     Raises:
-        SpecError: if they cannot be written.
+        StoreError: if they cannot be written.
     """
     from jembench.report.figures.catalogue import of_metrics
 
@@ -132,13 +132,5 @@ def _drawn(planned: Planned, formats: Sequence[Format], folder: Path, passed_ove
         passed_over(f"the figure {planned.stem} cannot be drawn: {cause}")
         return
     for name, content in files.items():
-        _write(folder / name, content)
+        write_bytes(folder / name, content, "--output")
         yield folder / name
-
-
-def _write(path: Path, content: bytes) -> None:
-    try:
-        write_atomically(path, lambda stream: stream.write(content))
-    except StoreError as error:
-        cause = error.__cause__.strerror if isinstance(error.__cause__, OSError) else error
-        raise SpecError(f"Cannot write the figure {path}: {cause}. Choose another folder with --output.") from error

@@ -12,7 +12,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from jembench.errors import StoreError
-from jembench.files import write_atomically
+from jembench.files import write_bytes
 
 Images = UInt8[Tensor, "N C H W"]
 
@@ -27,7 +27,7 @@ def decoded(file: Path, fingerprint: str, decode: Callable[[], Images]) -> Image
         images = decode()
         with contextlib.suppress(StoreError):
             content = safetensors.torch.save({"images": images}, metadata={"fingerprint": fingerprint})
-            write_atomically(file, lambda stream: stream.write(content))
+            write_bytes(file, content)
     return images
 
 

@@ -24,7 +24,7 @@ from torch.nn import functional as F
 from jembench.data.pixels import noise_to_model, to_float
 from jembench.devices import one_thread
 from jembench.errors import StoreError, Unavailable
-from jembench.files import read_json, write_atomically, write_json
+from jembench.files import read_json, write_bytes, write_json
 from jembench.interfaces import Dataset, DataSpec, Features, Split
 from jembench.spec import slug
 
@@ -149,7 +149,7 @@ def _kept(folder: Path, made_from: Mapping[str, Any]) -> dict[str, Tensor] | Non
 
 def _keep(folder: Path, state: Mapping[str, Tensor], record: Mapping[str, Any]) -> None:
     weights = safetensors.torch.save(dict(state))
-    write_atomically(folder / "weights.safetensors", lambda stream: stream.write(weights))
+    write_bytes(folder / "weights.safetensors", weights)
     versions = {"torch": torch.__version__, "safetensors": safetensors.__version__}
     write_json(folder / "record.json", {"sha256": checksum(state), **record, "versions": versions})
 

@@ -17,7 +17,7 @@ from safetensors.torch import save
 from torch import Tensor, nn
 
 from jembench.errors import CheckpointError
-from jembench.files import write_atomically
+from jembench.files import write_bytes
 
 SCHEMA = 1
 
@@ -32,7 +32,7 @@ def write(path: Path, state: Any, *, age: int = 0) -> None:
     skeleton = _pack(state, "", tensors)
     header = {"schema": str(SCHEMA), "age": str(age), "state": json.dumps(skeleton)}
     encoded = save(_apart(tensors), metadata=header)
-    write_atomically(path, lambda stream: stream.write(encoded))
+    write_bytes(path, encoded)
 
 
 def _apart(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

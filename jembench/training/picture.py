@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jembench.files import write_atomically
+from jembench.files import write_bytes
 from jembench.training.guard import HIGHEST, HIGHEST_START
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def draw_energies(history: History, title: str, path: Path) -> None:
     axes.legend(fontsize=8, frameon=False)
     stream = io.BytesIO()
     figure.savefig(stream, format="png", dpi=120)
-    write_atomically(path, lambda file: file.write(stream.getvalue()))
+    write_bytes(path, stream.getvalue())
 
 
 def curves_in(history: History) -> list[str]:

@@ -96,8 +96,8 @@ def test_a_folder_that_cannot_be_written(measured, jembench):
     Path("file").write_text("mine")
     done = jembench("figures", "--output", "file/figures")
     assert done.code == 2
-    assert done.err.startswith("Error: Cannot write the figure file/figures/")
-    assert done.err.endswith(": Not a directory. Choose another folder with --output.\n")
+    assert done.err.startswith("Error: Cannot write file/figures/")
+    assert done.err.endswith("Not a directory. A part of this path is a file: choose another folder with --output.\n")
     assert Path("file").read_text() == "mine"
 
 
