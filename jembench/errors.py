@@ -66,9 +66,10 @@ class Fallback(UserWarning):
 
 
 def unknown(kind: str, asked: str, known: Iterable[str], list_command: str) -> SpecError:
-    """The error for a name that nothing answers to: the nearest three names and the command that lists all."""
+    """The error for a name that nothing answers to: the nearest three names and the command that lists all, if any."""
     names = sorted(known)
     nearest = difflib.get_close_matches(asked.lower(), names, n=3, cutoff=0.3)
     hint = f" Nearest: {', '.join(nearest)}." if nearest else ""
     everything = f" Known: {', '.join(names)}." if names else " There is none at all."
-    return SpecError(f"There is no {kind} named {asked!r}.{hint}{everything} `{list_command}` says what each one is.")
+    more = f" `{list_command}` says what each one is." if list_command else ""
+    return SpecError(f"There is no {kind} named {asked!r}.{hint}{everything}{more}")

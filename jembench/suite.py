@@ -10,6 +10,7 @@ from typing import Any
 from jembench import packages, spec
 from jembench.crossing import Grid, Variant, bare_name, in_fields
 from jembench.errors import JembenchError, SpecError, unknown
+from jembench.strict_toml import parse, read
 from jembench.training import recipe as recipes
 
 
@@ -86,9 +87,9 @@ def _load(name: str, including: tuple[str, ...]) -> Suite:
         circle = " includes ".join((*including[including.index(name) :], name))
         raise SpecError(f"The suite {circle}. Leave one of these out.")
     where = f"suite {name}"
-    fields = recipes.parse(files[name].read_bytes(), str(files[name]))
+    fields = parse(files[name].read_bytes(), str(files[name]))
     included = tuple(_load(other, (*including, name)) for other in _included(fields, where))
-    suite = recipes.read(Suite, _in_fields(fields, where), where, name=name, included=included)
+    suite = read(Suite, _in_fields(fields, where), where, name=name, included=included)
     if not included:
         needed = ("models", "datasets") if suite.grid else ("models", "datasets", "metrics")
         missing = [key for key in needed if key not in fields]
