@@ -134,7 +134,9 @@ class Energy(Protocol):
 @runtime_checkable
 class Density(Protocol):
     def log_prob(self, x: Tensor, y: Tensor | None = None) -> Tensor:
-        """log p(x), or log p(x|y): (B, C, H, W) -> (B,), nats, normalised over ``DataSpec.bounds``.
+        """log p(x), or log p(x|y): (B, C, H, W) -> (B,), nats, which integrates to 1.
+
+        Over all of R^(C H W), as a flow's, or over ``DataSpec.bounds``.
 
         Raises:
             SpecError: for labels, if the model has no classes.
@@ -276,8 +278,8 @@ class ChainState(NamedTuple):
 class StepInfo(NamedTuple):
     """What a diagnostic may read of a step, and the next step may not."""
 
-    energy: Tensor  # (B,) before the step
-    grad: Tensor  # (B, C, H, W) dE/dx before the step
+    energy: Tensor  # (B,) before the step; of a sampler that adds its noise first, after that
+    grad: Tensor  # (B, C, H, W) dE/dx of the same images
 
 
 @runtime_checkable

@@ -17,7 +17,7 @@ from jembench.interfaces import Dataset, DataSpec, Split, SplitName
 from jembench.registry import Resolved
 from jembench.spec import keyword_parameters
 from jembench.testing.asking import fingerprint, promises, require, untouched_randomness
-from jembench.testing.checks import Check, DoesNotApply, checks_of
+from jembench.testing.checks import Check, CheckFailed, DoesNotApply, checks_of
 
 SHARED = 0.01
 """So many of the test images may be among the training images too."""
@@ -35,19 +35,35 @@ class _Subject(NamedTuple):
         """The dataset, newly made.
 
         Raises:
-            DoesNotApply: if its images are not at hand.
+            DoesNotApply: if its images are not at hand, or it cannot be made, which one check alone tells.
         """
         try:
             dataset: Dataset = self.resolved.make()
         except Unavailable as error:
             raise DoesNotApply(str(error)) from error
+        except Exception as error:
+            raise DoesNotApply(_NOT_MADE) from error
+        if not isinstance(dataset, Dataset):
+            raise DoesNotApply(_NOT_MADE)
         return dataset
+
+    @property
+    def data(self) -> DataSpec:
+        """What it says of itself.
+
+        Raises:
+            DoesNotApply: if that is wrong, which one check alone tells.
+        """
+        data = self.make().spec
+        if _trouble_with(data):
+            raise DoesNotApply("See the check spec.")
+        return data
 
     def splits(self, dataset: Dataset | None = None) -> Iterator[tuple[SplitName, Split]]:
         """The name of each part, and what it holds; of a dataset newly made if none is given.
 
         Raises:
-            DoesNotApply: if its images are not at hand.
+            DoesNotApply: if its images are not at hand, or are no tensors.
         """
         dataset = dataset or self.make()
         for name in get_args(SplitName):
@@ -55,34 +71,86 @@ class _Subject(NamedTuple):
 
 
 def _split(dataset: Dataset, name: SplitName) -> Split:
+    """A part of tensors.
+
+    Raises:
+        DoesNotApply: if it is not at hand, or is something else, which one check alone tells.
+    """
+    split = _as_given(dataset, name)
+    for check, values in split._asdict().items():
+        if not isinstance(values, Tensor) and (check == "images" or values is not None):
+            raise DoesNotApply(f"See the check {check}.")
+    return split
+
+
+def _as_given(dataset: Dataset, name: SplitName) -> Split:
+    """A part, whatever is in it.
+
+    Raises:
+        DoesNotApply: if it is not at hand, or cannot be had, which one check alone tells.
+    """
     try:
         return Split(*dataset.split(name))
     except Unavailable as error:
         raise DoesNotApply(str(error)) from error
+    except Exception as error:
+        raise DoesNotApply(_NOT_MADE) from error
+
+
+_NOT_MADE = "See the check can-be-made."
 
 
 # --- what it says of itself -------------------------------------------------------------------------------------------
 
 
+def can_be_made(subject: _Subject) -> None:
+    """The factory gives a dataset: with a spec, and with a pair of images and labels for train and for test."""
+    try:
+        dataset = subject.resolved.make()
+        missing = [part for part in ("spec", "split") if not hasattr(dataset, part)]
+        require(not missing, f"It has no {' and no '.join(missing)}: see jembench.interfaces.Dataset.")
+        for name in get_args(SplitName):
+            Split(*dataset.split(name))
+    except Unavailable as error:
+        raise DoesNotApply(str(error)) from error
+    except CheckFailed:
+        raise
+    except Exception as error:
+        raise CheckFailed(
+            f"It cannot be made, or its parts cannot be had: {type(error).__name__}: {error}. The factory is called "
+            "with its options alone, and split with train or test; it gives Split(images, labels). What is not at hand "
+            "raises jembench.errors.Unavailable with the remedy."
+        ) from error
+
+
 def spec(subject: _Subject) -> None:
     """The spec gives a name, a shape, the number of classes and bounds that can be."""
-    data = subject.make().spec
-    require(isinstance(data, DataSpec), f"spec is a {type(data).__name__}; it must be a jembench.interfaces.DataSpec.")
-    named = isinstance(data.name, str) and bool(data.name.strip())
-    require(named, f"The spec's name is {data.name!r}; results are filed under it, so there must be one.")
-    sizes = isinstance(data.shape, tuple) and len(data.shape) == 3 and all(_counts(size, 1) for size in data.shape)
-    require(sizes, f"The spec's shape is {data.shape!r}; it must be (C, H, W), three whole numbers of at least 1.")
+    trouble = _trouble_with(subject.make().spec)
+    require(not trouble, trouble)
+
+
+def _trouble_with(data: Any) -> str:
+    """What is wrong with a spec, and how to mend it; empty if nothing is."""
+    if not isinstance(data, DataSpec):
+        return f"spec is a {type(data).__name__}; it must be a jembench.interfaces.DataSpec."
+    if not isinstance(data.name, str) or not data.name.strip():
+        return f"The spec's name is {data.name!r}; results are filed under it, so there must be one."
+    if not isinstance(data.shape, tuple) or len(data.shape) != 3 or not all(_counts(size, 1) for size in data.shape):
+        return f"The spec's shape is {data.shape!r}; it must be a tuple (C, H, W) of three whole numbers of at least 1."
     classes, names = data.num_classes, data.class_names
-    require(_counts(classes, 0), f"num_classes is {classes!r}; it must be a whole number, 0 for unlabelled images.")
-    require(
-        not names or len(set(names)) == len(names) == classes,
-        f"class_names has {len(set(names))} different names for {classes} classes. Name every class, or none.",
-    )
-    low, high = data.bounds
-    require(
-        math.isfinite(low) and math.isfinite(high) and low < high,
-        f"The spec's bounds are {data.bounds!r}: what pixel 0 becomes must be less than what pixel 255 becomes.",
-    )
+    if not _counts(classes, 0):
+        return f"num_classes is {classes!r}; it must be a whole number, 0 for unlabelled images."
+    if names and not len(set(names)) == len(names) == classes:
+        return f"class_names has {len(set(names))} different names for {classes} classes. Name every class, or none."
+    bounds = data.bounds
+    if not (
+        isinstance(bounds, tuple) and len(bounds) == 2 and all(map(math.isfinite, bounds)) and bounds[0] < bounds[1]
+    ):
+        return (
+            f"The spec's bounds are {bounds!r}; they must be a tuple (low, high), what pixel 0 and pixel 255 become, "
+            "with low < high."
+        )
+    return ""
 
 
 def _counts(number: Any, least: int) -> bool:
@@ -108,9 +176,13 @@ def incidental_options(subject: _Subject) -> None:
 
 def images(subject: _Subject) -> None:
     """Both parts hold images, uint8 (N, C, H, W), of the spec's shape."""
-    shape = subject.make().spec.shape
-    for name, (images, _) in subject.splits():
-        require(isinstance(images, Tensor), f"The {name} images are a {type(images).__name__}, not a tensor.")
+    shape, dataset = subject.data.shape, subject.make()
+    for name in get_args(SplitName):
+        images = _as_given(dataset, name).images
+        require(
+            isinstance(images, Tensor),
+            f"The {name} images are a {type(images).__name__}, not a tensor. Give torch.from_numpy(...) of an array.",
+        )
         require(
             images.dtype == torch.uint8 and images.ndim == 4 and tuple(images.shape[1:]) == shape and len(images) > 0,
             f"The {name} images are {images.dtype} {tuple(images.shape)}; they must be torch.uint8 (N, C, H, W) with "
@@ -130,8 +202,13 @@ def contiguous(subject: _Subject) -> None:
 
 def labels(subject: _Subject) -> None:
     """Every image has a label, int64 in 0..K-1; unlabelled images have none at all."""
-    classes = subject.make().spec.num_classes
-    for name, (images, labels) in subject.splits():
+    classes, dataset = subject.data.num_classes, subject.make()
+    for name in get_args(SplitName):
+        images, labels = _as_given(dataset, name)
+        require(
+            labels is None or isinstance(labels, Tensor),
+            f"The {name} labels are a {type(labels).__name__}, not a tensor. Give torch.tensor(...) of them, int64.",
+        )
         if labels is None or classes == 0:
             found = "no labels" if labels is None else "labels"
             require(
@@ -158,7 +235,7 @@ def every_class_in_train(subject: _Subject) -> None:
     labels = _split(dataset, "train").labels
     if labels is None:
         raise DoesNotApply("The images have no labels.")
-    missing = sorted(set(range(dataset.spec.num_classes)) - set(labels.tolist()))
+    missing = sorted(set(range(subject.data.num_classes)) - set(labels.tolist()))
     require(
         not missing,
         f"No training image is of class {', '.join(map(str, missing))}. Count the classes that there are, and number "
@@ -230,6 +307,7 @@ def test_apart_from_train(subject: _Subject) -> None:
 
 
 PROMISES = promises(
+    can_be_made,
     spec,
     images,
     contiguous,

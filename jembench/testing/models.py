@@ -7,7 +7,16 @@ from functools import partial
 from jembench.interfaces import DataSpec
 from jembench.testing.asking import promises
 from jembench.testing.checks import Check, checks_of
-from jembench.testing.model_checks import chance, densities, making, outputs, saving, side_effects, training
+from jembench.testing.model_checks import (
+    chance,
+    densities,
+    making,
+    normalisation,
+    outputs,
+    saving,
+    side_effects,
+    training,
+)
 from jembench.testing.model_checks.subject import Subject
 
 
@@ -54,6 +63,9 @@ PROMISES = promises(
     densities.class_energies_agree_with_logits,
     densities.class_densities_agree_with_logits,
     densities.density_within_its_classes,
+    normalisation.density_integrates_to_1,
+    densities.answers_depend_on_the_class,
+    densities.samples_depend_on_the_class,
     densities.energy_has_a_gradient,
     densities.gradient_is_of_the_energy,
     training.chains_are_known,
@@ -64,6 +76,7 @@ PROMISES = promises(
     training.loss_pulls_energies_apart,
     training.every_parameter_is_trained,
     training.loss_by_seed,
+    training.labels_belong_to_x_labelled,
     training.training_lowers_the_loss,
     saving.saved_and_loaded,
     saving.deep_copy,

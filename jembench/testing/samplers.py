@@ -5,10 +5,10 @@ from __future__ import annotations
 from jembench.interfaces import DataSpec
 from jembench.testing.checks import Check, checks_of
 from jembench.testing.exact import DrawnImages, Mixture
-from jembench.testing.sampler_checks import chains, memory, randomness
+from jembench.testing.sampler_checks import chains, independence, memory, randomness
 from jembench.testing.sampler_checks.subject import Subject
 
-PROMISES = (*chains.PROMISES, *randomness.PROMISES, *memory.PROMISES)
+PROMISES = (*chains.PROMISES, *independence.PROMISES, *randomness.PROMISES, *memory.PROMISES)
 """What every sampler promises."""
 
 

@@ -8,12 +8,11 @@ import math
 import numpy as np
 import torch
 from sound_models import Contrastive, EnergyAlone, Finished, Mixture
-from torch import nn
 from torch.nn import functional as F
 
 from jembench.energies import marginal_energy
 from jembench.errors import SpecError
-from jembench.interfaces import Energies, Loss
+from jembench.interfaces import Loss
 from jembench.spec import pretrained
 from jembench.testing import expected_failures
 
@@ -40,6 +39,11 @@ def positional_option(data, width=8):
 
 def made_for_digits_alone(data):
     return _Ten(data)
+
+
+class DrawsForDigitsAlone(Mixture):
+    def sample(self, n, y=None, *, generator):
+        return torch.tanh(super().sample(n, y, generator=generator) - 0.5)
 
 
 _COUNT = itertools.count()
@@ -299,6 +303,44 @@ class PriorForgotten(Mixture):
         return self.by_class(x).logsumexp(dim=1) if y is None else super().log_prob(x, y)
 
 
+class NotNormalised(Mixture):
+    logits = energy = sample = None
+
+    def log_prob(self, x, y=None):
+        if y is not None:
+            raise SpecError("log p(x) alone.")
+        return 1.7 * super().log_prob(x)
+
+    def training_loss(self, batch, negatives):
+        nll = -self.log_prob(batch.x).mean()
+        return Loss(nll, {"nll": nll.detach()})
+
+
+class ScaleForgotten(Mixture):
+    logits = energy = sample = None
+
+    def log_prob(self, x, y=None):
+        low, high = self.data.bounds
+        return super().log_prob((x - low) / (high - low), y)
+
+
+class EnergyOfNoClass(EnergyAlone):
+    def energy(self, x, y=None):
+        return super().energy(x)
+
+
+class DensityOfNoClass(Mixture):
+    logits = energy = sample = None
+
+    def log_prob(self, x, y=None):
+        return super().log_prob(x)
+
+
+class SamplesOfAnyClass(Mixture):
+    def sample(self, n, y=None, *, generator):
+        return super().sample(n, generator=generator)
+
+
 class Detached(EnergyAlone):
     def energy(self, x, y=None):
         return super().energy(x.detach(), y)
@@ -312,77 +354,6 @@ class Flat(EnergyAlone):
 class HalfDetached(EnergyAlone):
     def energy(self, x, y=None):
         return (super().energy(x, y) + super().energy(x.detach(), y)) / 2
-
-
-class OtherChains(EnergyAlone):
-    chains = "both"
-
-
-class PassesNever(EnergyAlone):
-    passes_per_loss = 0
-
-
-class PassesHalf(EnergyAlone):
-    passes_per_loss = 1.5
-
-
-class LossOfOne(EnergyAlone):
-    def training_loss(self, batch, negatives):
-        loss = super().training_loss(batch, negatives)
-        return loss._replace(total=loss.total[None])
-
-
-class AttachedParts(EnergyAlone):
-    def training_loss(self, batch, negatives):
-        total = self.value(batch.x).square().mean()
-        return Loss(total, {"square": total})
-
-
-class EnergyColumns(Contrastive):
-    def training_loss(self, batch, negatives):
-        energies = Energies(self.energy(batch.x)[:, None], self.energy(negatives.x)[:, None])
-        total = energies.data.mean() - energies.samples.mean()
-        return Loss(total, {"gap": total.detach()}, energies)
-
-
-class PushesDataUp(Contrastive):
-    def training_loss(self, batch, negatives):
-        energies = Energies(self.energy(batch.x), self.energy(negatives.x))
-        total = energies.samples.mean() - energies.data.mean()
-        return Loss(total, {"gap": total.detach()}, energies)
-
-
-class EnergiesOfNoLoss(Contrastive):
-    def training_loss(self, batch, negatives):
-        loss = super().training_loss(batch, negatives)
-        return loss._replace(energies=Energies(self.energy(batch.x), self.energy(negatives.x)))
-
-
-class Idle(EnergyAlone):
-    def __init__(self, data):
-        super().__init__(data)
-        self.idle = nn.Parameter(torch.zeros(1))
-
-
-class NumpyLoss(EnergyAlone):
-    def training_loss(self, batch, negatives):
-        loss = super().training_loss(batch, negatives)
-        return loss._replace(total=loss.total + 1e-6 * float(np.random.rand()))  # noqa: NPY002
-
-
-class CountsLosses(EnergyAlone):
-    calls = 0
-
-    def training_loss(self, batch, negatives):
-        CountsLosses.calls += 1
-        loss = super().training_loss(batch, negatives)
-        return loss._replace(total=loss.total - 1e-4 * CountsLosses.calls)
-
-
-class Ascends(EnergyAlone):
-    def training_loss(self, batch, negatives):
-        loss = super().training_loss(batch, negatives)
-        return loss._replace(total=2 * loss.total.detach() - loss.total)
 
 
 class Hides(EnergyAlone):

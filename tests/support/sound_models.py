@@ -91,6 +91,45 @@ class EnergyAlone(nn.Module):
         return Loss(total, {"square": total.detach()})
 
 
+class Mixes(Contrastive):
+    """A classifier of images that others are mixed into: labels are of the mixture, which is of both kinds.
+
+    Batch norm, dropout, noise of its own and a scale set by the first batch stand in nobody's way.
+    """
+
+    def __init__(self, data):
+        super().__init__(data)
+        self.net = nn.Sequential(nn.BatchNorm2d(data.shape[0]), nn.Dropout(0.2), self.net)
+        self.register_buffer("scale", torch.tensor(0.0))
+
+    def training_loss(self, batch, negatives):
+        if not self.scale:
+            self.scale += batch.x.std()
+        mixed = 0.7 * batch.x_labelled + 0.3 * batch.x + 0.01 * torch.randn_like(batch.x)
+        return super().training_loss(batch._replace(x_labelled=mixed / self.scale), negatives)
+
+
+class HeavyTailed(nn.Module):
+    """A Cauchy density for each pixel: a thousandth of its mass is hundreds of widths away."""
+
+    chains = "none"
+
+    def __init__(self, data):
+        super().__init__()
+        self.centre = nn.Parameter(torch.zeros(data.dimensions))
+        self.log_width = nn.Parameter(torch.full((data.dimensions,), -1.0))
+
+    def log_prob(self, x, y=None):
+        if y is not None:
+            raise SpecError("It has no classes.")
+        standard = (x.flatten(1) - self.centre) * torch.exp(-self.log_width)
+        return -(standard.square().log1p() + self.log_width + math.log(math.pi)).sum(dim=1)
+
+    def training_loss(self, batch, negatives):
+        nll = -self.log_prob(batch.x).mean()
+        return Loss(nll, {"nll": nll.detach()})
+
+
 class Network(nn.Module):
     """None of a model's methods: it is taken for a classifier."""
 

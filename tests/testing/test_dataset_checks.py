@@ -32,6 +32,20 @@ class Unlabelled(Toy):
         return Split(super().split(name).images, None)
 
 
+class WithoutSpec:
+    split = Toy.split
+
+
+class InThree(Toy):
+    def split(self, name):
+        return *super().split(name), None
+
+
+class TrainAlone(Toy):
+    def split(self, name):
+        return {"train": super().split(name)}[name]
+
+
 class NamesTooFew(Toy):
     spec = DataSpec(name="toy", shape=(1, 4, 5), num_classes=3, class_names=("a", "b"))
 
@@ -40,8 +54,42 @@ class UpsideDown(Toy):
     spec = DataSpec(name="toy", shape=(1, 4, 5), num_classes=3, bounds=(1.0, -1.0))
 
 
+class OneBound(Toy):
+    spec = DataSpec(name="toy", shape=(1, 4, 5), num_classes=3, bounds=(1.0,))
+
+
 class WithoutName(Toy):
     spec = DataSpec(name=" ", shape=(1, 4, 5), num_classes=3)
+
+
+class ShapeInAList(Toy):
+    spec = DataSpec(name="toy", shape=[1, 4, 5], num_classes=3)
+
+
+class SpecInADictionary(Toy):
+    spec = {"name": "toy", "shape": (1, 4, 5), "num_classes": 3}  # noqa: RUF012
+
+
+class ClassesInText(Toy):
+    spec = DataSpec(name="toy", shape=(1, 4, 5), num_classes="3")
+
+
+class OfNumpy(Toy):
+    def split(self, name):
+        images, labels = super().split(name)
+        return Split(images.numpy(), labels)
+
+
+class LabelsOfNumpy(Toy):
+    def split(self, name):
+        images, labels = super().split(name)
+        return Split(images, labels.numpy())
+
+
+class LabelsInAList(Toy):
+    def split(self, name):
+        images, labels = super().split(name)
+        return Split(images, labels.tolist())
 
 
 class Floats(Toy):
@@ -118,9 +166,19 @@ class Seeds(Toy):
 
 
 FAULTS = {
+    WithoutSpec: "can-be-made",
+    InThree: "can-be-made",
+    TrainAlone: "can-be-made",
     NamesTooFew: "spec",
     UpsideDown: "spec",
+    OneBound: "spec",
     WithoutName: "spec",
+    ShapeInAList: "spec",
+    SpecInADictionary: "spec",
+    ClassesInText: "spec",
+    OfNumpy: "images",
+    LabelsOfNumpy: "labels",
+    LabelsInAList: "labels",
     Floats: "images",
     OtherShape: "images",
     Turned: "contiguous",
@@ -142,6 +200,10 @@ def toy(*, fault: str = ""):
 
 def unlabelled():
     return Unlabelled()
+
+
+def fails():
+    raise ValueError("no such thing")
 
 
 def far_away():
@@ -179,10 +241,41 @@ def test_a_dataset_without_fault_passes_every_check(factory, skipped):
     assert {name for name, (found, _) in status.items() if found != "passed"} == skipped, status
 
 
+def test_a_factory_that_fails_is_told_once():
+    assert list(failed("fails")) == ["can-be-made"]
+
+
 @pytest.mark.parametrize("fault", BY_NAME)
 def test_a_planted_fault_fails_its_check_and_no_other(fault):
     found = failed(f"toy:fault={fault}")
     assert list(found) == [FAULTS[BY_NAME[fault]]], found
+
+
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [
+        ("WithoutSpec", "It has no spec: see jembench.interfaces.Dataset"),
+        ("TrainAlone", "KeyError: 'test'. The factory is called"),
+        ("ShapeInAList", "shape is [1, 4, 5]; it must be a tuple (C, H, W)"),
+        ("OfNumpy", "The train images are a ndarray, not a tensor. Give torch.from_numpy"),
+        ("LabelsInAList", "The train labels are a list, not a tensor"),
+    ],
+)
+def test_what_is_of_the_wrong_type_is_told_with_the_remedy(fault, words):
+    assert words in failed(f"toy:fault={fault}").popitem()[1]
+
+
+def test_what_cannot_be_asked_because_of_a_fault_is_skipped_with_the_check_that_tells_it():
+    status = {result.check.name: (result.status, result.message) for result in results("toy:fault=OfNumpy")}
+    told = {
+        "can-be-made": "passed",
+        "spec": "passed",
+        "labels": "passed",
+        "images": "failed",
+        "incidental-options": "skipped",
+    }
+    assert {name: status[name][0] for name in told} == told
+    assert {found for name, found in status.items() if name not in told} == {("skipped", "See the check images.")}
 
 
 def test_an_incidental_option_that_is_none_is_found():

@@ -1,5 +1,7 @@
 """The checks of models: correct ones pass them all, and each fault is told by one check, which says what to do."""
 
+import faulty_losses
+import faulty_models
 import pytest
 import torch
 
@@ -18,6 +20,7 @@ FAULTS = [
     ("options-typed", "text_for_none", "net is None, which written into a spec is read back as 'none'"),
     ("options-typed", "positional_option", "width is not keyword-only"),
     ("shapes-from-data", "made_for_digits_alone", "Take sizes from data.shape"),
+    ("shapes-from-data", "DrawsForDigitsAlone", "and the bounds are 0 to 1. Clamp what is drawn to data.bounds"),
     ("logits-shape", "OneLogitMore", "the shape (5, 11) for 5 images. Return (5, 10)"),
     ("energy-shape", "EnergyColumn", "the shape (5, 1) for 5 images. Return (5,)"),
     ("log-prob-shape", "density_column", "the shape (5, 1) for 5 images. Return (5,)"),
@@ -50,6 +53,11 @@ FAULTS = [
     ("class-energies-agree-with-logits", "OtherClassEnergies", "E(x, y) = -f(x)[y]"),
     ("class-densities-agree-with-logits", "Tempered", "which no p(y) explains"),
     ("density-within-its-classes", "PriorForgotten", "log p(y) is -log K"),
+    ("density-integrates-to-1", "NotNormalised", "Made for (1, 1, 2), exp(log_prob(x)) integrates to 0.16"),
+    ("density-integrates-to-1", "ScaleForgotten", "integrates to 4 over all images, and not to 1"),
+    ("answers-depend-on-the-class", "EnergyOfNoClass", "energy(x, y) is the same for all 10 classes"),
+    ("answers-depend-on-the-class", "DensityOfNoClass", "raises jembench.errors.SpecError for labels"),
+    ("samples-depend-on-the-class", "SamplesOfAnyClass", "the same images for each of the 10 classes"),
     ("energy-has-a-gradient", "Detached", "Leave out detach"),
     ("energy-has-a-gradient", "Flat", "dE/dx is zero everywhere"),
     ("gradient-is-of-the-energy", "HalfDetached", "Something on the way from x to the energy is detached"),
@@ -64,8 +72,10 @@ FAULTS = [
     ("every-parameter-is-trained", "Idle", "No gradient reaches idle"),
     ("loss-by-seed", "NumpyLoss", "global generator of numpy"),
     ("loss-by-seed", "CountsLosses", "under the same seed"),
+    ("labels-belong-to-x-labelled", "TakesXForLabelled", "write logits(batch.x_labelled)"),
     ("training-lowers-the-loss", "Ascends", "see to its sign"),
     ("saved-and-loaded", "Hides", "neither a parameter nor a buffer"),
+    ("saved-and-loaded", "CountsInPython", "a training that is interrupted becomes another one"),
     ("deep-copy", "Twin", "The two share tensors"),
     ("deep-copy", "HoldsAGenerator", "cannot pickle"),
 ]
@@ -78,11 +88,14 @@ def results(spec, data=DIGITS):
 
 
 def results_of_faulty(model):
-    return results(f"faulty_models:{model}")
+    module = faulty_losses if hasattr(faulty_losses, model) else faulty_models
+    return results(f"{module.__name__}:{model}")
 
 
 @pytest.mark.parametrize("data", [DIGITS, COLOURS], ids=lambda data: data.name)
-@pytest.mark.parametrize("model", ["Mixture", "Contrastive", "EnergyAlone", "Network", "finished"])
+@pytest.mark.parametrize(
+    "model", ["Mixture", "Contrastive", "EnergyAlone", "HeavyTailed", "Mixes", "Network", "finished"]
+)
 def test_a_model_without_fault_passes_every_check(model, data):
     assert [result for result in results(f"sound_models:{model}", data).values() if not result.is_fine] == []
 
@@ -120,6 +133,11 @@ def test_a_tensor_that_stays_behind_is_told_on_a_gpu():
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 def test_a_model_without_fault_follows_its_device():
     assert results("sound_models:Mixture")["follows-its-device"].status == "passed"
+
+
+@pytest.mark.parametrize("model", ["Mixture", "HeavyTailed", "finished"])
+def test_a_density_over_all_of_space_is_integrated_as_well_as_one_within_the_bounds(model):
+    assert results(f"sound_models:{model}")["density-integrates-to-1"].status == "passed"
 
 
 def test_a_finished_model_need_not_be_trained():

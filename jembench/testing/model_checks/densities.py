@@ -17,6 +17,7 @@ from torch import Tensor
 
 from jembench import readings
 from jembench.energies import marginal_energy
+from jembench.testing.asking import same
 from jembench.testing.checks import CheckFailed, DoesNotApply
 from jembench.testing.model_checks.subject import Subject, close, distance, has, needs
 
@@ -104,15 +105,58 @@ def class_densities_agree_with_logits(subject: Subject) -> None:
 
 def density_within_its_classes(subject: Subject) -> None:
     """Where there is log_prob(x, y), log_prob(x) lies between its smallest and its largest value over y."""
-    model = needs(subject.shaken, "log_prob")
-    densities = subject.each_class("log_prob", model)
-    with torch.no_grad():
-        marginal = model.log_prob(subject.x)
-    slack = TOLERANCE * _scale(densities)
-    if bool((marginal < densities.amin(dim=1) - slack).any() or (marginal > densities.amax(dim=1) + slack).any()):
+    needs(subject.shaken, "log_prob")
+    if not subject.takes_labels("log_prob"):
+        raise DoesNotApply("It has no log_prob(x, y).")
+    if not lie_within_their_classes(subject):
         raise CheckFailed(
             "log_prob(x) lies outside of log_prob(x, y) over all y, and a mixture cannot. Return "
             "logsumexp_y(log p(x|y) + log p(y)), where log p(y) is -log K for classes of equal size."
+        )
+
+
+def lie_within_their_classes(subject: Subject) -> bool:
+    """Whether densities lie between those of the classes, if there are any."""
+    if not subject.takes_labels("log_prob"):
+        return True
+    by_class = subject.each_class("log_prob", subject.shaken)
+    with torch.no_grad():
+        marginal = subject.shaken.log_prob(subject.x)
+    slack = TOLERANCE * _scale(by_class)
+    outside = (marginal < by_class.amin(dim=1) - slack) | (marginal > by_class.amax(dim=1) + slack)
+    return not bool(outside.any())
+
+
+def answers_depend_on_the_class(subject: Subject) -> None:
+    """Where there is energy(x, y) or log_prob(x, y), it is not the same whatever y is."""
+    subject.needs_classes()
+    methods = [method for method in ("energy", "log_prob") if subject.takes_labels(method)]
+    if not methods:
+        raise DoesNotApply("It has no energies or densities by class.")
+    for method in methods:
+        by_class = subject.each_class(method, subject.shaken)
+        if bool((by_class == by_class[:, :1]).all()):
+            raise CheckFailed(
+                f"{method}(x, y) is the same for all {subject.data.num_classes} classes, with weights moved off their "
+                "beginning too. Let it depend on y; a model without classes raises jembench.errors.SpecError for "
+                "labels, and its chains and samples are then of p(x)."
+            )
+
+
+def samples_depend_on_the_class(subject: Subject) -> None:
+    """Where there is sample(n, y), equal generators do not give the same images whatever y is."""
+    subject.needs_classes()
+    if not subject.takes_labels("sample"):
+        raise DoesNotApply("It has no sample(n, y).")
+    first = subject.drawn_of_class(subject.shaken, 0)
+    low, high = subject.data.bounds
+    if bool(((first == low) | (first == high)).all()):
+        raise DoesNotApply("Its samples are clamped everywhere, as it begins.")
+    if all(same(first, subject.drawn_of_class(subject.shaken, k)) for k in range(1, subject.data.num_classes)):
+        raise CheckFailed(
+            f"sample(n, y) gives the same images for each of the {subject.data.num_classes} classes under equal "
+            "generators, with weights moved off their beginning too. Draw images of the classes y; a model without "
+            "classes raises jembench.errors.SpecError for labels."
         )
 
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+from collections.abc import Callable
+
+from torch import Tensor
 
 from jembench import registry
 from jembench.capabilities import capabilities
@@ -11,8 +14,8 @@ from jembench.errors import SpecError
 from jembench.interfaces import DataSpec, Trainable
 from jembench.spec import Spec, format_value, keyword_parameters
 from jembench.testing.checks import CheckFailed, DoesNotApply
-from jembench.testing.model_checks.outputs import problem
-from jembench.testing.model_checks.subject import Subject
+from jembench.testing.model_checks.outputs import beyond, problem
+from jembench.testing.model_checks.subject import Answers, Subject
 
 OTHER = DataSpec(name="other", shape=(3, 16, 16), num_classes=4, bounds=(0.0, 1.0))
 """Of another size, other classes, colours and bounds than what models are checked on."""
@@ -93,15 +96,23 @@ def shapes_from_data(subject: Subject) -> None:
             f"It cannot be made for {OTHER.shape} and {OTHER.num_classes} classes: {type(error).__name__}: {error}. "
             "Take sizes from data.shape and data.num_classes, or raise SpecError for what it is not made for."
         ) from error
-    at_home = {**subject.answers(subject.model), **subject.drawn(subject.model)}
+    answers, samples = subject.answers(subject.model), subject.drawn(subject.model)
     try:
-        found = {**other.answers(model), **other.drawn(model)}
+        answers_there, samples_there = other.answers(model), other.drawn(model)
     except Exception as error:
         raise CheckFailed(
             f"On {OTHER.shape} and {OTHER.num_classes} classes it fails: {type(error).__name__}: {error}. Take sizes "
             "from data.shape and data.num_classes."
         ) from error
-    for name, answer in found.items():
-        is_told_elsewhere = problem(name, at_home[name], subject.data)
-        if not is_told_elsewhere and (trouble := problem(name, answer, OTHER)):
-            raise CheckFailed(f"Made for {OTHER.shape} and {OTHER.num_classes} classes, {trouble}")
+    _check_moved({**answers, **samples}, {**answers_there, **samples_there}, subject.data, problem)
+    _check_moved(samples, samples_there, subject.data, beyond)
+
+
+def _check_moved(
+    at_home: Answers, there: Answers, data: DataSpec, trouble_of: Callable[[str, Tensor, DataSpec], str]
+) -> None:
+    """What is wrong for the other data alone; what is wrong at home too is told elsewhere."""
+    for name, answer in there.items():
+        trouble = trouble_of(name, answer, OTHER)
+        if trouble and not trouble_of(name, at_home[name], data):
+            raise CheckFailed(f"Made for {OTHER.shape}, {OTHER.num_classes} classes and other bounds, {trouble}")

@@ -68,13 +68,20 @@ def samples_shape(subject: Subject) -> None:
 
 def samples_within_bounds(subject: Subject) -> None:
     """sample(n) gives pixels within DataSpec.bounds."""
-    low, high = subject.data.bounds
     for name, images in subject.drawn(needs(subject.model, "sample")).items():
-        if float(images.min()) < low or float(images.max()) > high:
-            raise CheckFailed(
-                f"{name} gives pixels from {float(images.min()):.3g} to {float(images.max()):.3g}, and the bounds are "
-                f"{low:g} to {high:g}. Clamp what is drawn to data.bounds, and see that no other scale is meant."
-            )
+        if trouble := beyond(name, images, subject.data):
+            raise CheckFailed(trouble)
+
+
+def beyond(name: str, images: Tensor, data: DataSpec) -> str:
+    """What is wrong with the pixels of samples, and how to mend it; empty if they are within the bounds."""
+    low, high = data.bounds
+    if not (float(images.min()) < low or float(images.max()) > high):  # NaN is told elsewhere
+        return ""
+    return (
+        f"{name} gives pixels from {float(images.min()):.3g} to {float(images.max()):.3g}, and the bounds are {low:g} "
+        f"to {high:g}. Clamp what is drawn to data.bounds, and see that no other scale is meant."
+    )
 
 
 def labels_taken_or_refused(subject: Subject) -> None:

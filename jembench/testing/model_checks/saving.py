@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import tempfile
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor
+
 from jembench.interfaces import Trainable
 from jembench.testing.asking import same
-from jembench.testing.checks import CheckFailed
+from jembench.testing.checks import CheckFailed, DoesNotApply
 from jembench.testing.model_checks.subject import Answers, Subject, distance
 from jembench.training import checkpoint
 
+LOSSES = 3
+"""Computed before a model is saved."""
+
 
 def saved_and_loaded(subject: Subject) -> None:
-    """Its state, written to a file and loaded into a model of another seed, gives the same answers and samples."""
+    """Its state, saved and loaded into a model of another seed, gives the same answers, samples and losses."""
     model = _used(subject)
     loaded = subject.make(seed=1)
     with tempfile.TemporaryDirectory() as folder:
@@ -28,12 +34,31 @@ def saved_and_loaded(subject: Subject) -> None:
                 f"Its state_dict cannot be written and loaded: {error} Hold tensors in it alone, each once, with "
                 "shapes that follow from the spec and the data."
             ) from error
-    _check_same(
-        _all(subject, model),
-        _all(subject, loaded),
-        "after it was saved and loaded. Something that counts is neither a parameter nor a buffer: register_buffer "
-        "makes it a part of the state.",
-    )
+    _check_same(_all(subject, model), _all(subject, loaded), f"after it was saved and loaded. {_HIDDEN}")
+    _check_same_loss(subject, model, loaded)
+
+
+_HIDDEN = "Something that counts is neither a parameter nor a buffer: register_buffer makes it a part of the state."
+
+
+def _check_same_loss(subject: Subject, model: Any, loaded: Any) -> None:
+    """A training that was interrupted goes on as if it had not been."""
+    if not isinstance(model, Trainable):
+        return
+    alike = _used(dataclasses.replace(subject))
+    uninterrupted, as_well, resumed = (_loss(subject, each) for each in (model, alike, loaded))
+    if not same(uninterrupted, as_well):
+        raise DoesNotApply("Its loss is another one each time: see the check loss-by-seed.")
+    if not same(uninterrupted, resumed):
+        raise CheckFailed(
+            f"After {LOSSES} losses the next one is {uninterrupted:.6g}, and after saving and loading {resumed:.6g}: a "
+            f"training that is interrupted becomes another one. {_HIDDEN}"
+        )
+
+
+def _loss(subject: Subject, model: Any) -> Tensor:
+    """The next training loss."""
+    return subject.loss(model.train()).total.detach()
 
 
 def deep_copy(subject: Subject) -> None:
@@ -61,10 +86,11 @@ def deep_copy(subject: Subject) -> None:
 
 
 def _used(subject: Subject) -> Any:
-    """The model after a step of training, if it is trained here: what that moves must be saved as well."""
+    """The model after some losses, if it is trained here: what these move must be saved as well."""
     model = subject.shaken.train()
     if isinstance(model, Trainable):
-        subject.loss(model)
+        for _ in range(LOSSES):
+            subject.loss(model)
     return subject.shaken.eval()
 
 

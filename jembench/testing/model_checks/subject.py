@@ -47,10 +47,10 @@ class Subject:
         """
         with seeds.initialising(seed):
             model = self.resolved.make(self.data)
-        if not isinstance(model, nn.Module):
-            raise CheckFailed(f"The factory gives a {type(model).__name__}. Return a torch.nn.Module.")
-        if not capabilities(model) and not isinstance(model, Trainable):
-            model = as_classifier(model, self.data, str(self.resolved))
+            if not isinstance(model, nn.Module):
+                raise CheckFailed(f"The factory gives a {type(model).__name__}. Return a torch.nn.Module.")
+            if not capabilities(model) and not isinstance(model, Trainable):
+                model = as_classifier(model, self.data, str(self.resolved))
         return model.eval()
 
     @cached_property
@@ -72,6 +72,16 @@ class Subject:
             DoesNotApply: if it cannot.
         """
         _ = self.model
+
+    def needs_classes(self) -> None:
+        """Go on with a model that can be made, for classes that can be told apart.
+
+        Raises:
+            DoesNotApply: if it cannot, or there are fewer than two.
+        """
+        self.check_made()
+        if self.data.num_classes < 2:
+            raise DoesNotApply(f"{self.data.name} has no classes to be told apart.")
 
     @property
     def _another(self) -> Any:
@@ -138,6 +148,12 @@ class Subject:
             images = {"sample(n)": model.sample(IMAGES, generator=_generator("samples", seed))}
             if self.takes_labels("sample"):
                 images["sample(n, y)"] = model.sample(IMAGES, self.y, generator=_generator("samples", seed))
+        return images
+
+    def drawn_of_class(self, model: Any, k: int) -> Tensor:
+        """Images of class k that the model draws, always by the same random numbers."""
+        with torch.no_grad():
+            images: Tensor = model.sample(IMAGES, torch.full((IMAGES,), k), generator=_generator("samples"))
         return images
 
     def everything(self, model: Any) -> dict[str, Callable[[], Tensor]]:
@@ -238,10 +254,10 @@ class Subject:
             return None
         return Negatives(self.images("negatives", BATCH), self.labels(BATCH) if model.chains == "conditional" else None)
 
-    def loss(self, model: Any, seed: int = 0) -> Loss:
-        """The training loss, its chance (as of dropout) under a seed."""
-        with seeds.initialising(seed):
-            loss: Loss = model.training_loss(self.batch, self.negatives(model))
+    def loss(self, model: Any, batch: Batch | None = None, negatives: Negatives | None = None) -> Loss:
+        """The training loss of what is given, or is at hand; its chance (as of dropout) under a seed."""
+        with seeds.initialising(0):
+            loss: Loss = model.training_loss(batch or self.batch, negatives or self.negatives(model))
         return loss
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import get_args
+from typing import NamedTuple, get_args
 
 import torch
 from torch import Tensor
@@ -20,6 +20,12 @@ from jembench.testing.model_checks.subject import Subject
 STEPS = 20
 RATES = (1e-3, 1e-4, 1e-5)
 """Learning rates, from the common one to those of models that begin steeply."""
+
+ROUNDING = 1e-5
+"""What a loss may change by, relative to itself, if its terms are summed up in another order."""
+
+UNPAIRED = 0.01
+"""Where x is mixed into x_labelled, both count. Labels are taken for those of x if x_labelled counts this much less."""
 
 
 def chains_are_known(subject: Subject) -> None:
@@ -105,6 +111,47 @@ def loss_by_seed(subject: Subject) -> None:
             f"Two models made alike have the losses {losses[0]:.6g} and {losses[1]:.6g} under the same seed. Draw "
             "noise from torch's generator, or from one that the model's state determines."
         )
+
+
+def labels_belong_to_x_labelled(subject: Subject) -> None:
+    """The loss pairs the labels of a batch with x_labelled, which they are of, and not with x."""
+    subject.needs_classes()
+    with_x, with_labelled = _changes_by_rolling_labels(subject)
+    if with_x > 0 and with_labelled < UNPAIRED * with_x:
+        raise CheckFailed(
+            f"If the labels change places among the images, the loss changes by {with_x:.2g} on account of x, and by "
+            f"{with_labelled:.2g} on account of x_labelled. batch.x is another draw of the data, of unknown classes: "
+            "write logits(batch.x_labelled) wherever batch.y_labelled is."
+        )
+
+
+class _Changes(NamedTuple):
+    """What labels that change places change the loss by, if they can be paired with images of one kind alone."""
+
+    with_x: float
+    with_labelled: float
+
+
+def _changes_by_rolling_labels(subject: Subject) -> _Changes:
+    """The images of the other kind, and the samples, are one image many times: it is the same whatever its label."""
+    _ = subject.trained
+    model = subject.shaken.train()
+    subject.loss(model)  # what is set by the first batch is set by a common one
+    model.eval()
+    batch, negatives = subject.batch, subject.negatives(model)
+    samples = None if negatives is None else negatives._replace(x=_repeated(negatives.x))
+    changes = []
+    for one in ("x_labelled", "x"):
+        images = batch._replace(**{one: _repeated(getattr(batch, one))})
+        rolled = images._replace(y_labelled=images.y_labelled.roll(1))
+        before, after = (subject.loss(model, batch=shown, negatives=samples).total.item() for shown in (images, rolled))
+        change = abs(after - before)
+        changes.append(change if change > ROUNDING * max(1.0, abs(before)) else 0.0)
+    return _Changes(*changes)
+
+
+def _repeated(images: Tensor) -> Tensor:
+    return images[:1].expand_as(images).clone()
 
 
 def training_lowers_the_loss(subject: Subject) -> None:

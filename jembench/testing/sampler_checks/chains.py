@@ -13,7 +13,7 @@ from torch import Tensor
 from jembench.interfaces import ChainState, StepInfo
 from jembench.testing.asking import promises, require, same
 from jembench.testing.checks import CheckFailed, DoesNotApply
-from jembench.testing.sampler_checks.subject import CHAINS, STEPS, Subject, copied, move, require_images, seeded
+from jembench.testing.sampler_checks.subject import CHAINS, STEPS, Subject, copied, flat, move, require_images, seeded
 
 STEEPNESS = (1e-3, 1e-2, 0.1, 1.0, 10.0, 100.0, 1000.0)
 """Of the bowls that chains must go down into; which of them suits a sampler depends on the size of its steps."""
@@ -178,10 +178,6 @@ def keeps_no_graph(subject: Subject) -> None:
 
 def stays_finite(subject: Subject) -> None:
     """Chains stay finite where the energy is flat."""
-
-    def flat(x: Tensor, y: Tensor | None) -> tuple[Tensor, Tensor]:
-        return torch.zeros(len(x)), torch.zeros_like(x)
-
     sampler = subject.make()
     state = move(sampler, sampler.init(CHAINS, generator=seeded()), flat, steps=10)
     require(

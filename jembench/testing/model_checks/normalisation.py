@@ -1,0 +1,124 @@
+"""Whether a density is one: that it integrates to 1, on which bits per dimension rest.
+
+Images of one or two pixels are few enough for an integral over all of them:
+
+    x = m + h r sinh(t),   int p(x) dx = int p(x(t)) prod_d h r cosh(t_d) dt,
+
+with m the middle of the bounds and h half of their range. In steps of t the middle is passed through slowly and what is
+hundreds of ranges away is reached as well, where heavy tails have their mass. The trapezoidal rule converges faster
+than any power of the step where p is smooth.
+
+Legend: N points of the integral, D pixels.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from jembench.interfaces import DataSpec
+from jembench.testing.checks import CheckFailed, DoesNotApply
+from jembench.testing.model_checks import densities
+from jembench.testing.model_checks.subject import Subject, needs
+
+SHAPES = ((1, 1, 2), (1, 1, 1))
+"""Two pixels are preferred: between them a flow has a determinant that is worth the name."""
+
+POINTS = 81
+"""In each dimension; every other one is left out to see whether they are enough."""
+
+NARROW, FAR = 0.05, 10.0
+"""r and the largest t: points are 0.0125 h apart in the middle, and go out to 550 h."""
+
+RIM = 2
+"""So many points at each end should not count for anything."""
+
+TOLERANCE = 0.02
+"""How far from 1 the integral may be, which is 0.03 bits in all."""
+
+PRECISION = 0.005
+"""How far apart two ways to compute an integral may be if one of them is to be believed."""
+
+
+def density_integrates_to_1(subject: Subject) -> None:
+    """Over all images of one or two pixels exp(log_prob(x)) integrates to 1, or over those within the bounds."""
+    needs(subject.model, "log_prob")
+    model, data = _for_few_pixels(subject)
+    if abs(_within_bounds(model, data) - 1) <= TOLERANCE:
+        return
+    found = _everywhere(model, data)
+    if abs(found - 1) > TOLERANCE:
+        raise CheckFailed(
+            f"Made for {data.shape}, exp(log_prob(x)) integrates to {found:.4g} over all images, and not to 1: it is "
+            "no density, and its bits per dimension mean nothing. Add what is missing: the log-determinant of every "
+            "step from x on, that of scaling the pixels too, and the constant of the prior; leave out other factors."
+        )
+
+
+class _Made(NamedTuple):
+    model: Any
+    data: DataSpec
+
+
+def _for_few_pixels(subject: Subject) -> _Made:
+    """The model for the fewest pixels that it can be made for.
+
+    Raises:
+        DoesNotApply: if these are too many, or its densities have faults that another check tells.
+    """
+    for shape in SHAPES:
+        few = dataclasses.replace(subject, data=dataclasses.replace(subject.data, shape=shape))
+        try:
+            with torch.no_grad():
+                found = few.shaken.log_prob(few.x)
+        except Exception:  # a refusal, or a fault that shapes-from-data tells
+            continue
+        if found.shape != (len(few.x),):
+            raise DoesNotApply("It has not one number for each image: see the check log-prob-shape.")
+        if not densities.lie_within_their_classes(few):
+            raise DoesNotApply("See the check density-within-its-classes.")
+        return _Made(few.shaken, few.data)
+    raise DoesNotApply("It cannot be made for images of one or two pixels, over which its density could be integrated.")
+
+
+def _within_bounds(model: Any, data: DataSpec) -> float:
+    """The integral over the bounds, by the midpoint rule: at the bounds themselves densities may be infinite."""
+    low, high = data.bounds
+    width = (high - low) / POINTS
+    points = low + width * (torch.arange(POINTS) + 0.5)
+    return float(_contributions(model, data, points, torch.full((POINTS,), width)).sum())
+
+
+def _everywhere(model: Any, data: DataSpec) -> float:
+    """The integral over all of R^D.
+
+    Raises:
+        DoesNotApply: if it cannot be had from so few points.
+    """
+    low, high = data.bounds
+    t = torch.linspace(-FAR, FAR, POINTS, dtype=torch.float64)
+    scale = NARROW * (high - low) / 2
+    steps = scale * torch.cosh(t) * (t[1] - t[0])
+    contributions = _contributions(model, data, (low + high) / 2 + scale * torch.sinh(t), steps)
+    total = float(contributions.sum())
+    coarse = float(_part(contributions, slice(None, None, 2)).sum()) * 2**data.dimensions
+    without_rim = float(_part(contributions, slice(RIM, -RIM)).sum())
+    if not max(abs(total - coarse), abs(total - without_rim)) <= PRECISION * total:  # nor if one is not a number
+        raise DoesNotApply("Its density is too sharp, too wide or not smooth enough to be integrated numerically.")
+    return total
+
+
+def _contributions(model: Any, data: DataSpec, points: Tensor, steps: Tensor) -> Tensor:
+    """What each point contributes to the integral, where all pixels have the same points: (N, ..., N), D times."""
+    dimensions = data.dimensions
+    x, weights = (torch.cartesian_prod(*[values] * dimensions).view(-1, dimensions) for values in (points, steps))
+    with torch.no_grad():
+        log_prob: Tensor = model.log_prob(x.float().view(-1, *data.shape))
+    return (log_prob.double().exp() * weights.prod(dim=1)).view([len(points)] * dimensions)
+
+
+def _part(contributions: Tensor, points: slice) -> Tensor:
+    return contributions[(points,) * contributions.ndim]
