@@ -69,6 +69,7 @@ class FitEvaluation:
     until: float | None = None  # a value of ``time.monotonic()`` at which long metrics stop
     told: Callable[[int, int], None] = lambda done, total: None  # of the progress of a long metric
     used: set[Component] = field(default_factory=set)  # feature networks and outliers that metrics have asked for
+    metric_code: str = ""  # a hash of the code of the metric in hand, where no version tells of it
     _images: dict[str, Tensor] = field(default_factory=dict)  # by name
     _readings: dict[str, dict[Quantity, Tensor]] = field(default_factory=dict)  # by the content of the images
     _samples: dict[Source, Samples] = field(default_factory=dict)
@@ -180,9 +181,9 @@ class FitEvaluation:
         if self.sampler is None:
             raise NotApplicable("The model was trained without chains, so there is none to refine an image by.")
         pixels = self.images(images) if isinstance(images, str) else images
-        return self.remembered(
-            f"refined-{steps}-{content_hash(pixels)}", lambda: {"energy": self._refine(pixels, steps)}
-        )["energy"]
+        return self._kept(f"refined-{steps}-{content_hash(pixels)}", lambda: {"energy": self._refine(pixels, steps)})[
+            "energy"
+        ]
 
     def _refine(self, images: Tensor, steps: int) -> Tensor:
         assert self.sampler is not None
@@ -193,7 +194,13 @@ class FitEvaluation:
         return gradient(end.x, None)[0].cpu()
 
     def remembered(self, name: str, compute: Callable[[], dict[str, Tensor]]) -> dict[str, Tensor]:
-        """What ``compute`` gives, kept on the CPU and, where there is a memory, from run to run."""
+        """What ``compute`` gives, kept on the CPU and, where there is a memory, from run to run.
+
+        What was computed by other code of the metric is another thing.
+        """
+        return self._kept(f"{name}-{self.metric_code}" if self.metric_code else name, compute)
+
+    def _kept(self, name: str, compute: Callable[[], dict[str, Tensor]]) -> dict[str, Tensor]:
         known = self.memory.recall(name) if self.memory else {}
         if not known:
             known = compute()
@@ -267,7 +274,7 @@ class FitEvaluation:
         conditional = as_trained if conditional is None else conditional
         unusual = "" if conditional == as_trained else f"conditional={conditional},".lower()
         name = f"chains:{unusual}steps={steps}"
-        drawn = self.remembered(
+        drawn = self._kept(
             f"samples-{n or FRESH_SAMPLES}-{steps}-{conditional}",
             lambda: self._run_chains(steps, n or FRESH_SAMPLES, conditional, name),
         )

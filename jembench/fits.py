@@ -227,7 +227,7 @@ def _load(fit: FitPlan, bank: FeatureBank, store: Store, limit: int | None, unti
         held=held,
         buffers=lambda: snapshots.read(folder),
         until=until,
-        memory=Memory(store.readings, [weights]),
+        memory=Memory(store.readings, fit.key.id, [weights]),
         pretrained=fit.model.pretrained is not None,
     )
 

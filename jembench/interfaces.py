@@ -494,8 +494,8 @@ class Evaluation(Protocol):
     def remembered(self, name: str, compute: Callable[[], dict[str, Tensor]]) -> dict[str, Tensor]:
         """What ``compute`` gives; the next time it is known already, under the weights of the model and the name.
 
-        The name tells it from all else that is computed of this model. What takes long is best computed in parts: one
-        that is remembered survives whatever becomes of the run.
+        The name tells it from all else that is computed of this model; code of yours that changes need not be in it.
+        What takes long is best computed in parts: one that is remembered survives whatever becomes of the run.
         """
         ...
 

@@ -1,7 +1,7 @@
 """What a trained model has said of images, kept: a metric with another option needs no pass through the network.
 
-One file holds what is known of one set of images, under the content of the model's weights and of the images. So it
-cannot outlive either: other weights or other pixels are looked up under another name.
+One file holds what is known of one set of images, under the identity of the fit, the content of its weights and of the
+images. So it cannot outlive any of them: other code, weights or pixels are looked up under another name.
 """
 
 from __future__ import annotations
@@ -21,11 +21,12 @@ class Memory:
 
     Args:
         folder: where the readings of all models are kept.
+        fit_id: of the fit, which its code is part of.
         weights: the files that make the model what it is.
     """
 
-    def __init__(self, folder: Path, weights: Sequence[Path]) -> None:
-        digest = hashlib.sha256()
+    def __init__(self, folder: Path, fit_id: str, weights: Sequence[Path]) -> None:
+        digest = hashlib.sha256(fit_id.encode())
         for path in weights:
             with path.open("rb") as stream:
                 digest.update(hashlib.file_digest(stream, "sha256").digest())

@@ -28,6 +28,7 @@ class FitKey:
     recipe: str  # its name and what was overridden: "digits+iterations=50"
     seed: int
     id: str  # hash
+    family: str = ""  # hash of all but the seed; "": of an earlier version
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -131,6 +132,7 @@ def _fit_key(record: _Record) -> FitKey:
         recipe=record.text("recipe"),
         seed=record.integer("seed"),
         id=record.text("id"),
+        family=record.text("family") if "family" in record.data else "",
     )
 
 

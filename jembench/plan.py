@@ -55,14 +55,14 @@ class FitPlan:
             "model": self.model.identity,
             "dataset": self.dataset.identity,
             "recipe": recipe,
-            "seed": self.seed,
         }
         return FitKey(
             model=str(self.model),
             dataset=str(self.dataset),
             recipe=self.recipe.label,
             seed=self.seed,
-            id=stable_hash(identity),
+            id=stable_hash({**identity, "seed": self.seed}),
+            family=stable_hash(identity),
         )
 
     def check_shares(self, processes: int) -> None:

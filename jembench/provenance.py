@@ -30,7 +30,7 @@ def collect(device: str, components: list[registry.Component]) -> dict[str, Any]
         **_of_process(device),
         "threads": torch.get_num_threads(),
         "plugins": sorted({_described(component) for component in components}),
-        "time": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "time": datetime.datetime.now(datetime.UTC).isoformat(),
     }
 
 

@@ -12,7 +12,7 @@ import importlib.util
 import re
 import warnings
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, cast, get_args
@@ -279,16 +279,26 @@ class Resolved(NamedTuple):
             SpecError: if one of its files cannot be read.
         """
         identity = {**self.bound.identity, "name": self.component.name, "distribution": self.component.distribution}
-        if code := self._code():
-            identity["code"] = code
         for option in self.pretrained.files if self.pretrained else ():
             identity["arguments"][option] = _content(self, option)
+        if codes := self._codes():
+            identity["code"] = codes
         return identity
 
-    def _code(self) -> dict[str, str]:
-        is_package = bool(self.component.distribution) and not self.component.distribution.endswith(".py")
-        own = sources.code(self.component.module, of_package=is_package)
-        return ({"": own} if own else {}) | sources.code_of_options(self.bound.arguments)
+    @property
+    def code(self) -> str:
+        """A hash of all code without a version that it is made of; empty if there is none."""
+        codes = self._codes()
+        return specs.stable_hash(codes) if codes else ""
+
+    def _codes(self) -> dict[str, str]:
+        """A hash of each code without a version that it is made of, by what leads there."""
+        made_of = [self.component, *_led_to(map(str, self.bound.arguments.values()))]
+        for kind, text in self.pretrained.uses(self.bound.arguments) if self.pretrained else ():
+            spec = specs.parse(text)
+            made_of += [find(cast(Kind, kind), spec.name), *_led_to(value for _, value in spec.arguments)]
+        found = {component.target: _code_of(component) for component in made_of}
+        return {target: code for target, code in sorted(found.items()) if code}
 
     def make(self, *context: Any) -> Any:
         """Call the factory.
@@ -303,6 +313,24 @@ class Resolved(NamedTuple):
                 f"{self} ends the program (exit code {error.code}) instead of being made. Raise an error that says "
                 "what is wrong."
             ) from error
+
+
+def _led_to(values: Iterable[str]) -> Iterator[Component]:
+    """What options lead to: an import path, ``net=mypackage.nets:build``, or the name of any component."""
+    for value in values:
+        try:
+            name = specs.parse(value).name
+        except SpecError:  # of another kind
+            continue
+        if ":" in name:
+            yield find("models", name)  # of no kind yet
+        else:
+            yield from (component for component in catalogue().components if component.name == name)
+
+
+def _code_of(component: Component) -> str:
+    is_package = bool(component.distribution) and not component.distribution.endswith(".py")
+    return sources.code(component.module, of_package=is_package)
 
 
 def _content(resolved: Resolved, option: str) -> str:

@@ -11,42 +11,53 @@ import functools
 import hashlib
 import importlib.util
 import io
-import re
 import site
 import sys
 import sysconfig
 import tokenize
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
-
-_IMPORT_PATH = re.compile(r"([A-Za-z_][\w.]*):[A-Za-z_][\w.]*")
+from types import ModuleType
+from weakref import WeakKeyDictionary
 
 
 def code(module: str, *, of_package: bool = False) -> str:
     """A hash of a module's code without comments and blank lines; empty for what is installed.
 
+    Of a module that is imported it is that of the code that runs, whatever becomes of the file meanwhile.
+
     Args:
         module: its full name.
         of_package: whether all modules of its package count, not it alone.
     """
+    if loaded := sys.modules.get(module):
+        known = _as_loaded.setdefault(loaded, {})
+        if of_package not in known:
+            known[of_package] = _code(module, of_package)
+        return known[of_package]
+    return _code(module, of_package)
+
+
+_as_loaded: WeakKeyDictionary[ModuleType, dict[bool, str]] = WeakKeyDictionary()
+
+
+def _code(module: str, of_package: bool) -> str:
     found = _file(module)
     if found is None or _is_installed(found):
         return ""
     folder = _package_folder(module, found) if of_package else None
-    files = sorted(folder.rglob("*.py")) if folder else [found]
     together = hashlib.sha256()
-    for file in files:
+    for file in _files(folder) if folder else [found]:
         place = file.relative_to(folder).as_posix() if folder else ""
         together.update(f"{place}:{_digest(file.read_bytes())};".encode())
     return together.hexdigest()[:16]
 
 
-def code_of_options(options: Mapping[str, object]) -> dict[str, str]:
-    """The same of the modules that options lead to, ``net=mypackage.nets:build``; by the names of the options."""
-    paths = {name: _IMPORT_PATH.fullmatch(value) for name, value in options.items() if isinstance(value, str)}
-    found = {name: code(path.group(1)) for name, path in paths.items() if path}
-    return {name: digest for name, digest in found.items() if digest}
+def _files(package: Path) -> list[Path]:
+    """The modules of a package, and not what editors and notebooks leave beside them."""
+    found = (path for path in package.rglob("*.py") if path.is_file())
+    return sorted(path for path in found if not any(part[0] == "." for part in path.relative_to(package).parts))
 
 
 def _file(module: str) -> Path | None:
@@ -54,10 +65,11 @@ def _file(module: str) -> Path | None:
     if origin is None:
         try:
             spec = importlib.util.find_spec(module)
-        except (ImportError, ValueError):  # whoever uses it will say so
+        except (Exception, SystemExit):  # of the package that holds it: whoever uses it will say so
             return None
         origin = spec.origin if spec and spec.has_location else None
-    return Path(origin) if origin is not None and origin.endswith(".py") else None
+    path = Path(origin or "")
+    return path if path.suffix == ".py" and path.is_file() else None
 
 
 def _is_installed(file: Path) -> bool:
@@ -91,14 +103,14 @@ def _digest(source: bytes) -> str:
 
 
 def _bare(source: bytes) -> bytes:
-    """Python without comments and blank lines."""
-    lines: list[str] = []
-    for token in tokenize.tokenize(io.BytesIO(source).readline):
+    """Python without comments and blank lines, whatever ends its lines."""
+    encoding, _ = tokenize.detect_encoding(io.BytesIO(source).readline)
+    text = io.TextIOWrapper(io.BytesIO(source), encoding, newline=None).read()
+    lines = [f"{line}\n" for line in text.split("\n")]  # not by splitlines, which knows more ends than Python does
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
         row = token.start[0] - 1
-        if token.type == tokenize.ENCODING:
-            lines = source.decode(token.string).splitlines(keepends=True)
-        elif token.type == tokenize.COMMENT:
+        if token.type == tokenize.COMMENT:
             lines[row] = lines[row][: token.start[1]].rstrip() + "\n"
         elif token.type == tokenize.NL and not lines[row].strip():
             lines[row] = ""
-    return "".join(lines).encode()
+    return "".join(lines).rstrip("\n").encode()

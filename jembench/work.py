@@ -184,6 +184,7 @@ class _Job:
             self.monitor.cell_started(cell)
             evaluation.told = functools.partial(self.monitor.measuring, cell)
             evaluation.used.clear()
+            evaluation.metric_code = cell.metric.code
             measured = measure(metric, evaluation)
             self._write(cell, measured, evaluation.used)
             if "partial" in measured.outcome.details:

@@ -254,7 +254,7 @@ def test_a_later_run_asks_the_model_nothing_again(make, tmp_path):
 
     def run(content=b"1"):
         weights.write_bytes(content)
-        evaluation = make(Watched(), sgld(DATA, steps=3), memory=Memory(tmp_path / "readings", [weights]))
+        evaluation = make(Watched(), sgld(DATA, steps=3), memory=Memory(tmp_path / "readings", "fit", [weights]))
         values = [evaluation.logits(), evaluation.refined("test", 2), evaluation.samples().images]
         return evaluation.model.shown, values
 

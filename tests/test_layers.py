@@ -29,6 +29,7 @@ LAYERS = [
         "comparison",
         "outcome",
         "crossing",
+        "current",
         "suite",
         "estimate",
         "evaluate",

@@ -1,13 +1,18 @@
 """What counts as a change of somebody's code, and whose code has a version instead."""
 
+import ast
+import importlib
 import random
 import sys
+import zipfile
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import jembench
 from jembench import sources
-from jembench.sources import code, code_of_options
+from jembench.sources import _bare, code
 
 PLAIN = '''"""A model."""
 import math
@@ -98,15 +103,65 @@ def test_where_packages_with_a_version_lie():
     assert sources._is_installed(sources.Path(jembench.__file__))
 
 
-def test_options_that_lead_to_code(written):
-    written({"own_code.py": PLAIN, "own_package/__init__.py": "", "own_package/nets.py": "A = 1\n"})
-    options = {
-        "net": "own_package.nets:build",
-        "module": "own_code:draw",
-        "size": 3,
-        "sampler": "sgld:steps=2",
-        "features": "no_such:thing",
-        "other": "json:loads",
-    }
-    found = code_of_options(options)
-    assert found == {"net": code("own_package.nets"), "module": code("own_code")}
+@pytest.mark.parametrize("end", ["\r\n", "\r"])
+def test_what_ends_lines_changes_nothing(end):
+    assert _bare(PLAIN.replace("\n", end).encode()) == _bare(PLAIN.encode())
+    assert _bare(PLAIN.replace("  # for now", "").replace("\n", end).encode()) == _bare(PLAIN.encode())
+    assert _bare(PLAIN.rstrip().encode()) == _bare(f"{PLAIN}# the end".encode()) == _bare(PLAIN.encode())
+
+
+@pytest.mark.parametrize("odd", ["\f", "\v", "\x1c", "\x85", "\u2028"])
+def test_no_odd_character_hides_what_stands_behind_it(odd):
+    text = f"A = '{odd}'\n\f\n{PLAIN}" if odd != "\f" else f"import math\n\f\n{PLAIN}"
+    assert _bare(text.encode()) != _bare(text.replace("WIDTH = 4", "WIDTH = 5").encode())
+    assert _bare(text.encode()) == _bare(text.replace("  # for now", "").encode())
+
+
+def test_a_file_in_another_encoding():
+    latin = "# -*- coding: latin-1 -*-\nNAME = 'Grün'  # grün\n".encode("latin-1")
+    assert _bare(latin) == "NAME = 'Grün'\n".rstrip().encode()
+
+
+@given(st.lists(st.sampled_from(["x = 1", "# a", "", "   # b", "y = '#'", 'z = """', "    # c", 'end"""', "\f"])))
+def test_what_is_left_means_the_same(lines):
+    text = "\n".join(lines)
+    try:
+        meaning = ast.dump(ast.parse(text))
+    except SyntaxError:
+        return
+    bare = _bare(text.encode()).decode()
+    assert ast.dump(ast.parse(bare)) == meaning
+    assert _bare(bare.encode()).decode() == bare
+
+
+def test_what_editors_leave_in_a_package_is_not_looked_at(written, tmp_path):
+    written({"own_package/__init__.py": "", "own_package/nets.py": "A = 1\n"})
+    before = code("own_package", of_package=True)
+    written({"own_package/.ipynb_checkpoints/nets-checkpoint.py": "A = 0\n"})
+    (tmp_path / "own_package" / ".#nets.py").symlink_to("somebody@somewhere.1")
+    (tmp_path / "own_package" / "folder.py").mkdir()
+    assert code("own_package", of_package=True) == before
+
+
+@pytest.mark.parametrize("line", ["raise RuntimeError('no')", "raise SystemExit(7)", "x = (", "import no_such_module"])
+def test_a_package_that_cannot_be_imported_is_told_of_elsewhere(written, line):
+    written({"own_broken/__init__.py": line, "own_broken/nets.py": "A = 1\n"})
+    assert code("own_broken.nets") == ""
+
+
+def test_a_module_in_a_zip_is_no_file(tmp_path, monkeypatch):
+    with zipfile.ZipFile(tmp_path / "own.zip", "w") as archive:
+        archive.writestr("own_zipped.py", PLAIN)
+    monkeypatch.syspath_prepend(str(tmp_path / "own.zip"))
+    assert code("own_zipped") == ""
+
+
+def test_of_an_imported_module_it_is_the_code_that_runs(written):
+    written({"own_code.py": PLAIN})
+    imported = importlib.import_module("own_code")
+    before = code("own_code")
+    written({"own_code.py": PLAIN.replace("4", "5")})
+    assert (imported.WIDTH, code("own_code")) == (4, before)
+    del sys.modules["own_code"]
+    importlib.invalidate_caches()
+    assert code("own_code") != before

@@ -9,7 +9,8 @@ import click
 
 from jembench import spec
 from jembench.cli import options, show
-from jembench.cli.report import newest, nothing, read
+from jembench.cli.report import nothing, read
+from jembench.current import newest
 from jembench.errors import SpecError, unknown
 from jembench.outcome import Cell
 from jembench.store import Store

@@ -14,7 +14,8 @@ import click
 from jembench import spec
 from jembench import suite as suites
 from jembench.cli import options
-from jembench.cli.report import newest, nothing
+from jembench.cli.report import nothing
+from jembench.current import newest
 from jembench.errors import SpecError
 from jembench.files import write_bytes
 from jembench.outcome import Cell

@@ -12,6 +12,7 @@ import click
 from jembench import spec
 from jembench import suite as suites
 from jembench.cli import options, show
+from jembench.current import newest
 from jembench.errors import SpecError
 from jembench.outcome import Cell
 from jembench.plan import Part, parts_of, recipe_names
@@ -60,6 +61,8 @@ def report(
     if not shown:
         results = "such results" if contents.cells else "results"
         click.echo(nothing(store, suite, limit, results), err=format != "table")
+    if out_of_date := len(contents.cells) - len(newest(contents.cells)):
+        click.echo(f"Left out: {_outcomes(out_of_date)} that newer ones of the same names stand for.", err=True)
     for note in _left_out(cells, limit):
         click.echo(note, err=True)
     if shown or format != "table":
@@ -95,21 +98,6 @@ def read(store: Store) -> Contents:
     return contents
 
 
-def newest(cells: Sequence[Cell]) -> list[Cell]:
-    """Of cells that go by the same names, those measured last: newer code may mean another thing by them.
-
-    Never of two fits in one row: where a fit goes by the names of another, all of the other is out of date.
-    """
-    fits: dict[tuple[object, ...], str] = {}
-    latest: dict[tuple[object, ...], Cell] = {}
-    for cell in sorted(cells, key=lambda cell: str(cell.provenance.get("time", ""))):
-        fit = cell.fit
-        fits[fit.model, fit.dataset, fit.recipe, fit.seed] = fit.id
-        latest[fit.id, cell.metric, cell.provenance.get("limit")] = cell
-    kept = {cell.id for cell in latest.values() if cell.fit.id in fits.values()}
-    return [cell for cell in cells if cell.id in kept]
-
-
 def nothing(store: Path, suite: str | None, limit: int | None, results: str) -> str:
     """What there is to do about a store without the results that were asked for."""
     place = "" if store == Path("runs") else f" --store {shlex.quote(str(store))}"
@@ -123,5 +111,8 @@ def _left_out(cells: Iterable[Cell], limit: int | None) -> Iterable[str]:
     for other, count in counts.items():
         if other != limit:
             how = "without --limit" if other is None else f"with --limit {other}"
-            outcomes = "1 outcome" if count == 1 else f"{count} outcomes"
-            yield f"Left out: {outcomes} on {show.images(other)}; `jembench report` shows them {how}."
+            yield f"Left out: {_outcomes(count)} on {show.images(other)}; `jembench report` shows them {how}."
+
+
+def _outcomes(count: int) -> str:
+    return "1 outcome" if count == 1 else f"{count} outcomes"

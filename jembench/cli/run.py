@@ -14,6 +14,7 @@ from jembench.cli import options, show
 from jembench.cli.output import plugins_aside
 from jembench.cli.train import assist
 from jembench.crossing import Variant, bare_name
+from jembench.current import ask_for
 from jembench.errors import OutOfTime, SpecError
 from jembench.plan import Plan, make_plan
 from jembench.report import references
@@ -114,6 +115,8 @@ def _work(
 ) -> OutOfTime | None:
     """Do what is pending; gives the error if the time was over first."""
     with plugins_aside():
+        if not company.rank:
+            ask_for(store, {cell.id for cell in plan.cells})
         pending = show.unfinished(plan, store)
         if company.started or pending:
             with joined(company, how.device, ctx.obj.arguments) as here:

@@ -1,6 +1,7 @@
 """``--plugin FILE.py``: a user's own file, on every command."""
 
 import json
+import math
 import os
 import subprocess
 import sys
@@ -84,11 +85,12 @@ def test_what_fails_is_tried_again_with_it(jembench, tiny):
 def run_after(jembench, tiny):
     """Run models of the file once something in it was replaced; how many fits and cells there then are."""
 
-    def run(models, old="", new=""):
+    def run(models, old="", new="", metrics="right", seeds="0"):
         source = Path("my_file.py").read_text()
         assert old in source
         Path("my_file.py").write_text(source.replace(old, new))
-        done = jembench("run", "hybrid", "--models", models, "--metrics", "right", *tiny, *PLUGIN)
+        asked_for = ["--models", models, "--metrics", metrics, "--seeds", seeds]
+        done = jembench("run", "hybrid", *asked_for, *tiny, *PLUGIN)
         assert done.code == 0, done.err
         return [len(list(Path("runs", folder).iterdir())) for folder in ("fits", "cells")]
 
@@ -104,6 +106,74 @@ def test_an_edited_model_is_trained_and_measured_anew(jembench, run_after, model
     (row,) = json.loads(jembench("report", "--format", "json").out)["rows"]
     assert [value["seeds"] for value in row["values"]] == [[0]]
     assert run_after(models, "nn.Tanh()", "nn.ReLU()") == [2, 2]  # what it was before is there still
+
+
+def shown(jembench):
+    """What ``report`` shows of each row: the value of the first metric, and its seeds."""
+    rows = json.loads(jembench("report", "--format", "json").out)["rows"]
+    return [(row["values"][0]["value"], row["values"][0]["seeds"]) for row in rows]
+
+
+def test_what_an_edit_gave_goes_with_it_and_never_stands_beside_what_others_gave(jembench, run_after):
+    run_after("my_file:build", seeds="0,1")
+    before = shown(jembench)
+    run_after("my_file:build", "width: int = 4", "width: int = 5", seeds="0")
+    ((_, seeds),) = shown(jembench)
+    assert seeds == [0]
+    run_after("my_file:build", "width: int = 5", "width: int = 4", seeds="1")
+    assert shown(jembench) == before
+
+
+def test_what_a_model_says_is_asked_again_if_only_its_answers_changed(run_after):
+    Path("my_file.py").write_text(
+        Path("my_file.py").read_text()
+        + """
+class Scaled(nn.Sequential):
+    scale = 1.0
+
+    def forward(self, x):
+        return super().forward(x) * (1.0 if self.training else self.scale)
+
+def scaled(data):
+    return Scaled(nn.Flatten(), nn.Linear(data.dimensions, data.num_classes))
+"""
+    )
+    run_after("my_file:scaled", metrics="nll")
+    run_after("my_file:scaled", "scale = 1.0", "scale = 0.0", metrics="nll")
+    cells = [json.loads(path.read_text()) for path in Path("runs/cells").iterdir()]
+    found = sorted(cell["outcome"]["values"]["nll"]["value"] for cell in cells)
+    assert len(found) == 2
+    assert found[1] == pytest.approx(math.log(3))
+    assert found[0] < found[1]
+
+
+def test_a_metric_s_edited_outliers_are_drawn_anew(run_after):
+    Path("my_file.py").write_text(
+        Path("my_file.py").read_text().replace('"metrics": {', '"outliers": {"mine": "outliers"}, "metrics": {')
+        + """
+class Outliers:
+    def draw(self, test, data):
+        return 255 - test.images
+
+def outliers():
+    return Outliers()
+"""
+    )
+    metric = {"metrics": "ood:set=mine,resamples=0"}
+    assert run_after("zoo_of_tests:classifier", **metric) == [1, 1]
+    assert run_after("zoo_of_tests:classifier", **metric) == [1, 1]
+    assert run_after("zoo_of_tests:classifier", "255 - test.images", "test.images // 2", **metric) == [1, 2]
+
+
+def test_an_imported_model_s_edited_network_is_measured_anew(jembench, run_after, tmp_path):
+    import torch
+
+    weights = {"1.weight": torch.zeros(4, 16), "1.bias": torch.zeros(4), "3.weight": torch.ones(3, 4)}
+    torch.save({**weights, "3.bias": torch.zeros(3)}, "w.pt")
+    done = jembench("import", "weights", "w.pt", "--model", "my_file:build", "--dataset", "zoo_of_tests:data", *PLUGIN)
+    assert done.code == 0, done.err
+    assert run_after("imported:file=w.safetensors") == [1, 1]
+    assert run_after("imported:file=w.safetensors", "nn.ReLU()", "nn.Tanh()") == [2, 2]
 
 
 def test_an_edited_metric_is_computed_anew(run_after):
