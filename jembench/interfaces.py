@@ -262,7 +262,10 @@ class Importer(Protocol):
 # --- samplers ---------------------------------------------------------------------------------------------------------
 
 GradEnergy = Callable[["Tensor", "Tensor | None"], "tuple[Tensor, Tensor]"]
-"""(x, y) -> (E, dE/dx): (B, C, H, W), (B,) | None -> (B,), (B, C, H, W). What a sampler sees of a model."""
+"""(x, y) -> (E, dE/dx): (B, C, H, W), (B,) | None -> (B,), (B, C, H, W). What a sampler sees of a model.
+
+It may ask for a part of its chains at a time.
+"""
 
 
 class ChainState(NamedTuple):

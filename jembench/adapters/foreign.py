@@ -21,6 +21,9 @@ _REMEDY = "Give a .safetensors file, or one that torch.save wrote of a state_dic
 _WRAPPERS = ("module.", "_orig_mod.")
 """What nn.DataParallel and torch.compile put before every name."""
 
+_AVERAGES = "n_averaged"
+"""How many weights torch.optim.swa_utils.AveragedModel has averaged: it saves this beside ``module.*``."""
+
 
 def read(path: Path) -> Any:
     """What a safetensors or a PyTorch file holds, its tensors on the CPU. Its content says which it is, not its name.
@@ -173,11 +176,20 @@ def without_prefix(weights: Mapping[str, Tensor], prefix: str) -> dict[str, Tens
 
 
 def unwrapped(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The weights without what nn.DataParallel and torch.compile put before every name, in whatever order they did."""
+    """The weights without what wrappers put before every name, in whatever order they did.
+
+    They are nn.DataParallel, torch.compile and torch.optim.swa_utils.AveragedModel, whose count is passed over.
+    """
     while True:
-        bare = dict(weights)
+        bare = _without_count(weights)
         for prefix in _WRAPPERS:
             bare = without_prefix(bare, prefix)
         if bare.keys() == weights.keys():
             return bare
         weights = bare
+
+
+def _without_count(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The weights without the count of what was averaged; as they are, if they are no average."""
+    rest = {name: tensor for name, tensor in weights.items() if name != _AVERAGES}
+    return rest if rest and all(name.startswith("module.") for name in rest) else dict(weights)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 from torch import Tensor, nn
 
@@ -19,11 +20,16 @@ _NET = "net."
 """What the names of a model's network begin with."""
 
 
+class _Part(NamedTuple):
+    weights: dict[str, Tensor]
+    unused: tuple[str, ...]  # names of the others
+
+
 class StateDict:
     """Reads ``torch.save(model.state_dict(), ...)`` and safetensors, of the model itself or of its network ``net``.
 
     Args:
-        prefix: what is taken off every name.
+        prefix: what the names to be read begin with, and what is taken off them; "": all are read as they are.
         entry: which state dictionary, where the file holds several: ``outer.inner``; "": the only one.
     """
 
@@ -35,7 +41,8 @@ class StateDict:
         """The weights, in the model's names.
 
         Raises:
-            CheckpointError: if the file cannot be read, or its names differ from the model's by a prefix.
+            CheckpointError: if the file cannot be read, if no name begins with the prefix, or if the model's names are
+                there behind another one.
             SpecError: if no model is named.
         """
         if model is None:
@@ -43,27 +50,35 @@ class StateDict:
                 "A plain state_dict does not say which model it is of. Name it: --model baseline:net=wrn-28-10."
             )
         found = foreign.state_dict(foreign.read(path), path, self.entry)
-        weights = self._bare(found, path)
+        part = self._part(found, path)
         made: nn.Module = registry.resolve("models", model).make(data)
         known = _names(made)
-        if weights.keys() not in known and (prefix := _one_prefix(found, known)):
-            arguments = {"prefix": prefix, **({"entry": self.entry} if self.entry else {})}
+        if part.weights.keys() not in known and (prefixes := _prefixes(found, known)):
             raise CheckpointError(
-                f"Every name in {path} begins with {prefix!r}, and those of {model} are the same without it. Take it "
-                f"off: `jembench import {Spec('weights', tuple(arguments.items()))}`."
+                f"{path} holds every name of {model} behind {' and behind '.join(map(repr, prefixes))}. Take that off: "
+                f"{' or '.join(map(self._command, prefixes))}. Names that begin otherwise are then left out."
             )
-        return Import(model=model, weights=_as_of_model(weights, made))
+        return Import(model=model, weights=_as_of_model(part.weights, made), unused=part.unused)
 
-    def _bare(self, weights: Mapping[str, Tensor], path: Path) -> dict[str, Tensor]:
-        """The weights without the prefix, as they were saved or as they were before they were wrapped."""
+    def _part(self, weights: Mapping[str, Tensor], path: Path) -> _Part:
+        """What begins with the prefix, without it, as it was saved or as it was before it was wrapped.
+
+        Raises:
+            CheckpointError: if nothing does.
+        """
         for written in (weights, foreign.unwrapped(weights)):
-            if all(name.startswith(self.prefix) for name in written):
-                return foreign.unwrapped(foreign.without_prefix(written, self.prefix))
-        other = next(name for name in weights if not name.startswith(self.prefix))
+            mine = _behind(self.prefix, written)
+            if mine:
+                others = tuple(name for name in written if not name.startswith(self.prefix))
+                return _Part(foreign.unwrapped(mine), others)
         raise CheckpointError(
-            f"Not every name in {path} begins with {self.prefix!r}: {other} does not. Choose another prefix, or leave "
-            "it out."
+            f"No name in {path} begins with {self.prefix!r}; one of them is {next(iter(weights))}. Choose another "
+            "prefix, or leave it out."
         )
+
+    def _command(self, prefix: str) -> str:
+        arguments = {"prefix": prefix, **({"entry": self.entry} if self.entry else {})}
+        return f"`jembench import {Spec('weights', tuple(arguments.items()))}`"
 
 
 def _as_of_model(weights: Mapping[str, Tensor], model: nn.Module) -> Mapping[str, Tensor]:
@@ -78,8 +93,13 @@ def _names(model: nn.Module) -> tuple[set[str], set[str]]:
     return own, {name.removeprefix(_NET) for name in own}
 
 
-def _one_prefix(found: Collection[str], known: Iterable[set[str]]) -> str:
-    """What alone stands between the names in a file and known ones; "" if nothing does."""
-    example = min(found)
-    heads = (example[: dot.end()] for dot in re.finditer(r"\.", example))
-    return next((head for head in heads if set(found) in [{head + name for name in names} for names in known]), "")
+def _prefixes(found: Mapping[str, Tensor], known: Collection[set[str]]) -> list[str]:
+    """Behind which prefixes, the shortest ones, the names in a file are known ones."""
+    heads = dict.fromkeys(name[: dot.end()] for name in found for dot in re.finditer(r"\.", name))
+    fitting = [head for head in heads if _behind(head, found).keys() in known]
+    return [head for head in fitting if not any(head != other and head.startswith(other) for other in fitting)]
+
+
+def _behind(prefix: str, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The weights whose names begin with a prefix, without it."""
+    return {name.removeprefix(prefix): tensor for name, tensor in weights.items() if name.startswith(prefix)}

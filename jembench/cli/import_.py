@@ -18,6 +18,9 @@ from jembench.spec import Spec
 if TYPE_CHECKING:
     from jembench.interfaces import Import
 
+SHOWN = 5
+"""Names of what is not used, of however many."""
+
 EXAMPLES = options.examples(
     "jembench import jem CIFAR10_MODEL.pt --dataset cifar10",
     "jembench import igebm cifar10_cond.npz --dataset cifar10",
@@ -104,7 +107,8 @@ def _told(done: _Done, target: Path, dataset: str) -> list[str]:
     if found.chains:
         lines.append(f"  chains  {found.chains.sampler}")
     if found.unused:
-        lines.append(f"  unused  {', '.join(found.unused)}")
+        more = f" and {len(found.unused) - SHOWN} more" if len(found.unused) > SHOWN else ""
+        lines.append(f"  unused  {', '.join(found.unused[:SHOWN])}{more}")
     spec = Spec("imported", (("file", str(target)),))
     lines.append(f" written  {target}")
     return [*lines, f"    next  jembench run hybrid --models {spec} --dataset {dataset}"]

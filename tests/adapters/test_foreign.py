@@ -232,3 +232,14 @@ def test_a_prefix_is_taken_off_where_all_have_it():
 def test_wrappers_are_taken_off_in_whatever_order(prefix):
     one = torch.ones(1)
     assert foreign.unwrapped({f"{prefix}a": one, f"{prefix}module.b": one}).keys() == {"a", "module.b"}
+
+
+@pytest.mark.parametrize("before", ["", "_orig_mod.", "module."])
+def test_the_count_of_an_average_is_passed_over(before):
+    one = torch.ones(1)
+    assert foreign.unwrapped({f"{before}n_averaged": one, f"{before}module.a": one}).keys() == {"a"}
+
+
+@pytest.mark.parametrize("names", [{"n_averaged", "a"}, {"n_averaged"}, {"n_averaged", "module.a", "b"}])
+def test_a_count_that_is_of_no_average_is_kept(names):
+    assert foreign.unwrapped(dict.fromkeys(names, torch.ones(1))).keys() == names

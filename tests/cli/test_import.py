@@ -150,3 +150,16 @@ def test_what_was_imported_from_another_content_is_kept(jembench):
     assert KEPT.format("w.pt") in jembench(*arguments).err
     assert Path("w.safetensors").read_bytes() == before
     assert jembench(*arguments, "--output", "later.safetensors").code == 0
+
+
+def test_of_a_training_with_other_parts_the_model_is_read_and_the_rest_is_told(jembench):
+    """As a file that holds the model beside its criterion: first the way in is told, then what was left out."""
+    model = {f"model.{name}": value for name, value in weights_of(0).items()}
+    torch.save({"state_dict": model | {"criterion.weight": torch.ones(10)}}, "w.ckpt")
+    arguments = ("w.ckpt", "--model", "baseline:net=small-4")
+    done = jembench("import", "weights", *arguments)
+    assert (done.code, done.out) == (2, "")
+    assert "Take that off: `jembench import weights:prefix=model.`." in done.err
+    done = jembench("import", "weights:prefix=model.", *arguments)
+    assert (done.code, done.err) == (0, "")
+    assert "  unused  criterion.weight\n" in done.out

@@ -303,27 +303,6 @@ class PriorForgotten(Mixture):
         return self.by_class(x).logsumexp(dim=1) if y is None else super().log_prob(x, y)
 
 
-class NotNormalised(Mixture):
-    logits = energy = sample = None
-
-    def log_prob(self, x, y=None):
-        if y is not None:
-            raise SpecError("log p(x) alone.")
-        return 1.7 * super().log_prob(x)
-
-    def training_loss(self, batch, negatives):
-        nll = -self.log_prob(batch.x).mean()
-        return Loss(nll, {"nll": nll.detach()})
-
-
-class ScaleForgotten(Mixture):
-    logits = energy = sample = None
-
-    def log_prob(self, x, y=None):
-        low, high = self.data.bounds
-        return super().log_prob((x - low) / (high - low), y)
-
-
 class EnergyOfNoClass(EnergyAlone):
     def energy(self, x, y=None):
         return super().energy(x)

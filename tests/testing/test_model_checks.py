@@ -1,5 +1,6 @@
 """The checks of models: correct ones pass them all, and each fault is told by one check, which says what to do."""
 
+import faulty_densities
 import faulty_losses
 import faulty_models
 import pytest
@@ -55,6 +56,8 @@ FAULTS = [
     ("density-within-its-classes", "PriorForgotten", "log p(y) is -log K"),
     ("density-integrates-to-1", "NotNormalised", "Made for (1, 1, 2), exp(log_prob(x)) integrates to 0.16"),
     ("density-integrates-to-1", "ScaleForgotten", "integrates to 4 over all images, and not to 1"),
+    ("density-integrates-to-1", "MassOfLevels", "it is the probability mass of the 256 levels of a pixel"),
+    ("density-integrates-to-1", "DensityOfLevels", "subtract D log(width) from log_prob"),
     ("answers-depend-on-the-class", "EnergyOfNoClass", "energy(x, y) is the same for all 10 classes"),
     ("answers-depend-on-the-class", "DensityOfNoClass", "raises jembench.errors.SpecError for labels"),
     ("samples-depend-on-the-class", "SamplesOfAnyClass", "the same images for each of the 10 classes"),
@@ -88,13 +91,23 @@ def results(spec, data=DIGITS):
 
 
 def results_of_faulty(model):
-    module = faulty_losses if hasattr(faulty_losses, model) else faulty_models
+    module = next(each for each in (faulty_losses, faulty_densities, faulty_models) if hasattr(each, model))
     return results(f"{module.__name__}:{model}")
 
 
 @pytest.mark.parametrize("data", [DIGITS, COLOURS], ids=lambda data: data.name)
 @pytest.mark.parametrize(
-    "model", ["Mixture", "Contrastive", "EnergyAlone", "HeavyTailed", "Mixes", "Network", "finished"]
+    "model",
+    [
+        "Mixture",
+        "Contrastive",
+        "EnergyAlone",
+        "HeavyTailed",
+        "DiscretisedLogistic",
+        "Mixes",
+        "Network",
+        "finished",
+    ],
 )
 def test_a_model_without_fault_passes_every_check(model, data):
     assert [result for result in results(f"sound_models:{model}", data).values() if not result.is_fine] == []
@@ -138,6 +151,32 @@ def test_a_model_without_fault_follows_its_device():
 @pytest.mark.parametrize("model", ["Mixture", "HeavyTailed", "finished"])
 def test_a_density_over_all_of_space_is_integrated_as_well_as_one_within_the_bounds(model):
     assert results(f"sound_models:{model}")["density-integrates-to-1"].status == "passed"
+
+
+def normalisation_of(model, bounds):
+    data = DataSpec(name="grey", shape=(1, 4, 4), num_classes=0, bounds=bounds)
+    return results(f"faulty_densities:{model}", data)["density-integrates-to-1"]
+
+
+@pytest.mark.parametrize("bounds", [(-1.0, 1.0), (0.0, 1.0)], ids=str)
+@pytest.mark.parametrize("model", ["MassOfLevels", "LevelsAround", "LevelsBetween"])
+def test_masses_are_told_with_the_width_of_a_bin(model, bounds):
+    result = normalisation_of(model, bounds)
+    width = (bounds[1] - bounds[0]) / 255
+    assert result.status == "failed"
+    assert "integrates to width^2, where the width of a level's bin is (high - low) / 255" in result.message
+    assert f"data.bounds, {width:.3g}: it is the probability mass" in result.message
+
+
+@pytest.mark.parametrize("model", ["MassOfLevels", "LevelsAround", "LevelsBetween"])
+def test_where_bins_have_width_1_masses_are_densities(model):
+    assert normalisation_of(model, (0.0, 255.0)).status != "failed"
+
+
+def test_a_density_that_is_constant_within_its_bins_is_no_mass():
+    result = results("sound_models:DiscretisedLogistic")["density-integrates-to-1"]
+    assert result.status == "skipped"
+    assert "not smooth enough to be integrated numerically" in result.message
 
 
 def test_a_finished_model_need_not_be_trained():

@@ -8,17 +8,22 @@ with m the middle of the bounds and h half of their range. In steps of t the mid
 hundreds of ranges away is reached as well, where heavy tails have their mass. The trapezoidal rule converges faster
 than any power of the step where p is smooth.
 
+A mistake of its own is a probability of each of the 256 levels in place of a density. It adds up to 1 over the levels,
+and as far as it has an integral at all, that is w^D, with w the width of a level's bin.
+
 Legend: N points of the integral, D pixels.
 """
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from jembench.data.dequantisation import level_width
 from jembench.interfaces import DataSpec
 from jembench.testing.checks import CheckFailed, DoesNotApply
 from jembench.testing.model_checks import densities
@@ -30,11 +35,17 @@ SHAPES = ((1, 1, 2), (1, 1, 1))
 POINTS = 81
 """In each dimension; every other one is left out to see whether they are enough."""
 
+BATCH = POINTS**2
+"""Images that a model is asked about at a time."""
+
 NARROW, FAR = 0.05, 10.0
 """r and the largest t: points are 0.0125 h apart in the middle, and go out to 550 h."""
 
 RIM = 2
 """So many points at each end should not count for anything."""
+
+LEVELS = 256
+"""Of 8-bit pixels."""
 
 TOLERANCE = 0.02
 """How far from 1 the integral may be, which is 0.03 bits in all."""
@@ -47,10 +58,16 @@ def density_integrates_to_1(subject: Subject) -> None:
     """Over all images of one or two pixels exp(log_prob(x)) integrates to 1, or over those within the bounds."""
     needs(subject.model, "log_prob")
     model, data = _for_few_pixels(subject)
-    if abs(_within_bounds(model, data) - 1) <= TOLERANCE:
+    if _is_one(_between(*data.bounds, POINTS, model, data)):
         return
-    found = _everywhere(model, data)
-    if abs(found - 1) > TOLERANCE:
+    try:
+        found = _everywhere(model, data)
+    except DoesNotApply:
+        for total in _over_levels(model, data):
+            _refuse_masses(total, data)
+        raise
+    _refuse_masses(found / level_width(data.bounds) ** data.dimensions, data)
+    if not _is_one(found):
         raise CheckFailed(
             f"Made for {data.shape}, exp(log_prob(x)) integrates to {found:.4g} over all images, and not to 1: it is "
             "no density, and its bits per dimension mean nothing. Add what is missing: the log-determinant of every "
@@ -84,12 +101,42 @@ def _for_few_pixels(subject: Subject) -> _Made:
     raise DoesNotApply("It cannot be made for images of one or two pixels, over which its density could be integrated.")
 
 
-def _within_bounds(model: Any, data: DataSpec) -> float:
-    """The integral over the bounds, by the midpoint rule: at the bounds themselves densities may be infinite."""
+def _is_one(found: float) -> bool:
+    return abs(found - 1) <= TOLERANCE
+
+
+def _over_levels(model: Any, data: DataSpec) -> Iterator[float]:
+    """What exp(log_prob(x)) adds up to over all levels, if they go from bound to bound, and if their bins do."""
     low, high = data.bounds
-    width = (high - low) / POINTS
-    points = low + width * (torch.arange(POINTS) + 0.5)
-    return float(_contributions(model, data, points, torch.full((POINTS,), width)).sum())
+    half = level_width(data.bounds) / 2
+    for start, end in ((low - half, high + half), (low, high)):
+        bin_volume = ((end - start) / LEVELS) ** data.dimensions
+        yield _between(start, end, LEVELS, model, data) / bin_volume
+
+
+def _refuse_masses(total: float, data: DataSpec) -> None:
+    """Fail the check if what adds up to this over all levels are their probabilities.
+
+    Raises:
+        CheckFailed: that says how to make densities of them.
+    """
+    width = level_width(data.bounds)
+    same_as_densities = _is_one(width**data.dimensions)
+    if _is_one(total) and not same_as_densities:
+        raise CheckFailed(
+            f"Made for {data.shape}, exp(log_prob(x)) integrates to width^{data.dimensions}, where the width of a "
+            f"level's bin is (high - low) / 255 of data.bounds, {width:.3g}: it is the probability mass of the "
+            f"{LEVELS} levels of a pixel, or a density in units of them, and no density of x. A density is that "
+            "divided by the width of the bin, once for each of the D pixels of all channels: subtract D log(width) "
+            "from log_prob."
+        )
+
+
+def _between(low: float, high: float, n: int, model: Any, data: DataSpec) -> float:
+    """The integral over a cube by the midpoint rule: at the bounds themselves densities may be infinite."""
+    width = (high - low) / n
+    points = low + width * (torch.arange(n, dtype=torch.float64) + 0.5)
+    return float(_contributions(model, data, points, torch.full((n,), width)).sum())
 
 
 def _everywhere(model: Any, data: DataSpec) -> float:
@@ -116,8 +163,8 @@ def _contributions(model: Any, data: DataSpec, points: Tensor, steps: Tensor) ->
     dimensions = data.dimensions
     x, weights = (torch.cartesian_prod(*[values] * dimensions).view(-1, dimensions) for values in (points, steps))
     with torch.no_grad():
-        log_prob: Tensor = model.log_prob(x.float().view(-1, *data.shape))
-    return (log_prob.double().exp() * weights.prod(dim=1)).view([len(points)] * dimensions)
+        parts = [model.log_prob(part) for part in torch.split(x.float().view(-1, *data.shape), BATCH)]
+    return (torch.cat(parts).double().exp() * weights.prod(dim=1)).view([len(points)] * dimensions)
 
 
 def _part(contributions: Tensor, points: slice) -> Tensor:

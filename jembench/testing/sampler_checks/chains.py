@@ -5,6 +5,7 @@ Legend: n chains, C channels, H height, W width.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import NamedTuple
 
 import torch
@@ -13,7 +14,17 @@ from torch import Tensor
 from jembench.interfaces import ChainState, StepInfo
 from jembench.testing.asking import promises, require, same
 from jembench.testing.checks import CheckFailed, DoesNotApply
-from jembench.testing.sampler_checks.subject import CHAINS, STEPS, Subject, copied, flat, move, require_images, seeded
+from jembench.testing.sampler_checks.subject import (
+    CHAINS,
+    STEPS,
+    Subject,
+    alike,
+    copied,
+    flat,
+    move,
+    require_images,
+    seeded,
+)
 
 STEEPNESS = (1e-3, 1e-2, 0.1, 1.0, 10.0, 100.0, 1000.0)
 """Of the bowls that chains must go down into; which of them suits a sampler depends on the size of its steps."""
@@ -124,7 +135,7 @@ class _Asked(NamedTuple):
 
 
 def asks_grad_energy(subject: Subject) -> None:
-    """A step asks grad_energy(x, y) alone, of images and their own labels."""
+    """A step asks grad_energy(x, y) alone, of images and their own labels: of all chains, or of a part at a time."""
     asked: list[_Asked] = []
 
     def grad_energy(x: Tensor, y: Tensor | None, /) -> tuple[Tensor, Tensor]:
@@ -136,15 +147,35 @@ def asks_grad_energy(subject: Subject) -> None:
         asked.clear()
         state = sampler.init(CHAINS, y, generator=seeded())
         require(not asked, "init asks for energies.")
+        begun = state.x.clone()
         sampler.step(state, grad_energy, seeded())
         require(bool(asked), "step does not ask grad_energy(x, y) for the gradient.")
-        for x, labels in asked:
-            require_images(x, (CHAINS, *subject.data.shape), "To grad_energy, step")
+        for each in asked:
+            require_images(each.x, (_part_size(each.x), *subject.data.shape), "To grad_energy, step")
             require(
-                same(labels, y),
-                f"step asks for the gradient of {'E(x)' if labels is None else 'E(x, y)'} with other labels than those "
-                "of its chains. Call grad_energy(state.x, state.y).",
+                _are_their_own(each, begun, y),
+                f"step asks for the gradient of {'E(x)' if each.y is None else 'E(x, y)'} with other labels than those "
+                "of its chains. Call grad_energy(state.x, state.y), or of a part grad_energy(state.x[i], state.y[i]).",
             )
+
+
+def _part_size(x: Tensor) -> int:
+    """How many chains are asked about, if they can be so many: all of them, or fewer."""
+    return len(x) if isinstance(x, Tensor) and x.ndim and 1 <= len(x) < CHAINS else CHAINS
+
+
+def _are_their_own(asked: _Asked, begun: Tensor, y: Tensor | None) -> bool:
+    """Whether the labels are those of the chains that are asked about.
+
+    In a part, a chain is known by the image that it began with. Of one that has moved, it is known only that as many
+    chains have that label.
+    """
+    if y is None or asked.y is None or len(asked.x) == CHAINS:
+        return same(asked.y, y)
+    if asked.y.dtype != y.dtype or len(asked.y) != len(asked.x) or Counter(asked.y.tolist()) - Counter(y.tolist()):
+        return False
+    those = [y[alike(image, begun)] for image in asked.x]
+    return all(not len(labels) or bool((labels == label).any()) for labels, label in zip(those, asked.y, strict=True))
 
 
 def leaves_its_arguments(subject: Subject) -> None:

@@ -19,6 +19,7 @@ from jembench.testing.checks import DoesNotApply
 from jembench.testing.sampler_checks.subject import (
     CHAINS,
     Subject,
+    alike,
     copied,
     described,
     iteration,
@@ -113,7 +114,7 @@ def goes_on(subject: Subject) -> None:
 
 
 def _among(x: Tensor, many: Tensor) -> bool:
-    return bool((many == x).flatten(1).all(1).any())
+    return bool(alike(x, many).any())
 
 
 def kept_is_a_copy(subject: Subject) -> None:

@@ -125,6 +125,11 @@ def copied(values: Any) -> Any:
     return values.detach().clone() if isinstance(values, Tensor) else values
 
 
+def alike(image: Tensor, images: Tensor) -> Tensor:
+    """Which of many images are this one: bool (n,)."""
+    return (images == image).flatten(1).all(dim=1)
+
+
 def require_images(x: Tensor, shape: tuple[int, ...], who: str) -> None:
     """Fail the check unless ``x`` is float32 of that shape, on the CPU."""
     require(
