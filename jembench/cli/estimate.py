@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
+from jembench import registry
 from jembench.cli import options
 from jembench.cli.output import plugins_aside, print_json, print_table
 from jembench.cli.unread import unread
@@ -36,7 +37,8 @@ PLAIN = ("compute.precision=float32", "compute.layout=contiguous", "compute.comp
 @click.option(
     "--against",
     metavar="RECIPES",
-    help="Other recipes to compare with: fast,sada. By default all that are for any dataset or for this one.",
+    help="Other recipes to compare with: fast,sada. By default all that are for the same models, and for any dataset "
+    "or this one.",
 )
 @options.device
 @options.listing_format
@@ -106,9 +108,16 @@ def _texts(row: Row) -> tuple[str, ...]:
 
 
 def _others(asked: FitPlan) -> list[str]:
-    """Recipes for any dataset, or for this one."""
+    """Recipes for the same models, and for any dataset or this one.
+
+    One that is nobody's default is for the dataset that its name begins with, if there is one of that name.
+    """
     dataset = asked.dataset.component.name
-    model = asked.model.component.name
+    elsewhere = {component.name for component in registry.components("datasets")} - {dataset}
     known = [recipes.load(name) for name in recipes.names() if name not in (asked.recipe.name, PRETRAINED)]
-    fitting = [other for other in known if not other.models or model in other.models]
-    return [other.name for other in fitting if not other.default_for or dataset in other.default_for]
+    return [
+        other.name
+        for other in known
+        if other.models == asked.recipe.models
+        and (dataset in other.default_for if other.default_for else other.name.partition("-")[0] not in elsewhere)
+    ]

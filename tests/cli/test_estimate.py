@@ -4,6 +4,9 @@ import json
 
 import pytest
 
+from jembench.cli.estimate import _others
+from jembench.plan import plan_fit
+
 
 @pytest.fixture
 def estimate(jembench):
@@ -43,6 +46,34 @@ def test_recipes_that_do_not_fit_are_left_out_unless_asked_for(estimate):
     done = estimate("jem:net=small-2", "--set", "epochs=1", "--against", "code")
     assert (done.code, done.out) == (2, "")
     assert "Error: Cannot hold 5000 of 1400 training images out" in done.err
+
+
+@pytest.mark.parametrize(
+    ("model", "dataset", "some", "none_of"),
+    [
+        (
+            "jem",
+            "cifar10",
+            {"code", "fast", "sada"},
+            {"paper", "digits", "digits-paper", "igebm", "glow", "pretrained"},
+        ),
+        (
+            "jem",
+            "digits",
+            {"digits-paper", "digits-validation"},
+            {"digits", "paper", "igebm-digits", "factored-digits"},
+        ),
+        ("igebm", "digits", {"igebm"}, {"igebm-digits", "glow", "code", "digits-paper"}),
+    ],
+)
+def test_others_are_recipes_for_the_same_models_and_this_dataset(model, dataset, some, none_of):
+    found = set(_others(plan_fit(model, dataset)))
+    assert some <= found
+    assert not none_of & found
+
+
+def test_a_model_with_one_recipe_has_nothing_to_be_compared_with():
+    assert _others(plan_fit("glow", "cifar10")) == []
 
 
 def test_a_model_that_cannot_be_trained(estimate, zoo_of_tests):
