@@ -266,8 +266,13 @@ class Resolved(NamedTuple):
         Raises:
             SpecError: if one of them is not installed.
         """
-        others = self.pretrained.uses(self.bound.arguments) if self.pretrained else []
-        return [self.component, *(find(cast(Kind, kind), specs.parse(text).name) for kind, text in others)]
+        return [self.component, *(component for component, _ in self._others())]
+
+    def _others(self) -> list[tuple[Component, specs.Spec]]:
+        """The other components that it is made from, and how they are asked for."""
+        named = self.pretrained.uses(self.bound.arguments) if self.pretrained else []
+        asked_for = [(cast(Kind, kind), specs.parse(text)) for kind, text in named]
+        return [(find(kind, spec.name), spec) for kind, spec in asked_for]
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -294,9 +299,8 @@ class Resolved(NamedTuple):
     def _codes(self) -> dict[str, str]:
         """A hash of each code without a version that it is made of, by what leads there."""
         made_of = [self.component, *_led_to(map(str, self.bound.arguments.values()))]
-        for kind, text in self.pretrained.uses(self.bound.arguments) if self.pretrained else ():
-            spec = specs.parse(text)
-            made_of += [find(cast(Kind, kind), spec.name), *_led_to(value for _, value in spec.arguments)]
+        for component, spec in self._others():
+            made_of += [component, *_led_to(value for _, value in spec.arguments)]
         found = {component.target: _code_of(component) for component in made_of}
         return {target: code for target, code in sorted(found.items()) if code}
 

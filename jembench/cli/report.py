@@ -55,13 +55,14 @@ def report(
     published = references.load(options.published_tables(reference, chosen.references if chosen else ()))
     contents = read(Store(store))
     cells = newest(contents.cells)
+    out_of_date = len(contents.cells) - len(cells)
     if chosen:
         cells = [cell for cell in cells if spec.parse(cell.metric).name in chosen.metric_names]
     shown = [cell for cell in cells if cell.provenance.get("limit") == limit]
     if not shown:
         results = "such results" if contents.cells else "results"
         click.echo(nothing(store, suite, limit, results), err=format != "table")
-    if out_of_date := len(contents.cells) - len(newest(contents.cells)):
+    if out_of_date:
         click.echo(f"Left out: {_outcomes(out_of_date)} that newer ones of the same names stand for.", err=True)
     for note in _left_out(cells, limit):
         click.echo(note, err=True)
