@@ -1,21 +1,22 @@
 """The code of users, which changes without a version of it changing.
 
-What is installed has a version. A file of one's own, and a package installed with ``pip install -e``, have none to be
-relied on: their code is part of what a component is, so that nothing is shown as the result of code that did not give
-it. Of what is looked at, nothing is imported but the packages that hold it.
+What is installed has a version: a file that the RECORD of a distribution lists, wherever that lies, unless it is
+installed with ``pip install -e``; the standard library; jembench itself. A file of one's own has none to be relied on:
+its code is part of what a component is, so that nothing is shown as the result of code that did not give it. Of what is
+looked at, nothing is imported but the packages that hold it.
 """
 
 from __future__ import annotations
 
 import functools
 import hashlib
+import importlib.metadata
 import importlib.util
 import io
-import site
+import json
 import sys
 import sysconfig
 import tokenize
-from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
@@ -44,7 +45,7 @@ _as_loaded: WeakKeyDictionary[ModuleType, dict[bool, str]] = WeakKeyDictionary()
 
 def _code(module: str, of_package: bool) -> str:
     found = _file(module)
-    if found is None or _is_installed(found):
+    if found is None or _is_installed(found, _search_folder(module, found)):
         return ""
     folder = _package_folder(module, found) if of_package else None
     together = hashlib.sha256()
@@ -72,21 +73,39 @@ def _file(module: str) -> Path | None:
     return path if path.suffix == ".py" and path.is_file() else None
 
 
-def _is_installed(file: Path) -> bool:
-    return any(file.is_relative_to(folder) for folder in _installed_folders())
+@functools.cache
+def _is_installed(file: Path, folder: Path) -> bool:
+    """Whether a file that is imported from ``folder``, an entry of ``sys.path``, has a version."""
+    if folder in _standard_library() or file.is_relative_to(Path(__file__).parent):
+        return True
+    line = f"\n{file.relative_to(folder).as_posix()},"
+    return any(line in record for record in _records(folder))
 
 
 @functools.cache
-def _installed_folders() -> frozenset[Path]:
-    """Where packages with a version lie: the standard library, site-packages, and jembench itself."""
-    paths = sysconfig.get_paths()
-    folders: Iterable[str] = (
-        *(paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")),
-        *site.getsitepackages(),
-        site.getusersitepackages(),
-        str(Path(__file__).parent),
-    )
-    return frozenset(path for folder in folders for path in (Path(folder), Path(folder).resolve()))
+def _standard_library() -> frozenset[Path]:
+    folders = [Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib")]
+    return frozenset(path for folder in folders for path in (folder, folder.resolve()))
+
+
+@functools.cache
+def _records(folder: Path) -> tuple[str, ...]:
+    """The lists of files of all distributions in a folder that are not editable, each line behind a line break."""
+    found = importlib.metadata.distributions(path=[str(folder)])
+    return tuple(f"\n{record}" for one in found if (record := one.read_text("RECORD")) and not _is_editable(one))
+
+
+def _is_editable(distribution: importlib.metadata.Distribution) -> bool:
+    try:
+        origin = json.loads(distribution.read_text("direct_url.json") or "{}")
+        return bool(origin.get("dir_info", {}).get("editable"))
+    except (ValueError, AttributeError):  # damaged: its files have no version to be relied on
+        return True
+
+
+def _search_folder(module: str, file: Path) -> Path:
+    """The folder that a module's full name leads on from."""
+    return file.parents[module.count(".") + (file.name == "__init__.py")]
 
 
 def _package_folder(module: str, file: Path) -> Path | None:

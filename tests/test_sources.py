@@ -2,7 +2,6 @@
 
 import ast
 import importlib
-import random
 import sys
 import zipfile
 
@@ -10,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import jembench
 from jembench import sources
 from jembench.sources import _bare, code
 
@@ -98,9 +96,44 @@ def test_what_is_installed_or_is_not_there_has_no_code_of_its_own(module):
     assert code(module) == ""
 
 
-def test_where_packages_with_a_version_lie():
-    assert sources._is_installed(sources.Path(random.__file__))
-    assert sources._is_installed(sources.Path(jembench.__file__))
+def install(folder, record="own_installed.py,,\nother/own_code.py,,\n", **files):
+    """A distribution as an installer leaves it, and a module that its list of files may name."""
+    info = folder / "own_installed-1.0.dist-info"
+    info.mkdir(exist_ok=True)
+    for name, text in {"METADATA": "Name: own-installed\nVersion: 1.0\n", "RECORD": record, **files}.items():
+        (info / name).write_text(text)
+    sources._is_installed.cache_clear()
+    sources._records.cache_clear()
+
+
+def test_what_the_list_of_a_distribution_names_has_a_version(written, tmp_path):
+    written({"own_installed.py": PLAIN, "own_code.py": PLAIN})
+    assert code("own_installed") == code("own_code") != ""
+    install(tmp_path)
+    assert code("own_installed") == ""
+    assert code("own_code") != ""  # which lies beside it, and is not named
+
+
+@pytest.mark.parametrize(
+    ("origin", "has_version"),
+    [
+        ('{"url": "file:///here", "dir_info": {"editable": true}}', False),
+        ('{"url": "file:///here", "dir_info": {}}', True),
+        ('{"url": "https://there", "archive_info": {}}', True),
+        ("[]", False),
+        ("{", False),
+    ],
+)
+def test_what_is_installed_to_be_edited_has_none(written, tmp_path, origin, has_version):
+    written({"own_installed.py": PLAIN})
+    install(tmp_path, **{"direct_url.json": origin})
+    assert (code("own_installed") == "") == has_version
+
+
+def test_a_package_that_is_installed(written, tmp_path):
+    written({"own_package/__init__.py": "", "own_package/nets.py": "A = 1\n"})
+    install(tmp_path, "own_package/__init__.py,sha256=a,0\nown_package/nets.py,sha256=b,6")
+    assert code("own_package.nets") == code("own_package", of_package=True) == ""
 
 
 @pytest.mark.parametrize("end", ["\r\n", "\r"])
