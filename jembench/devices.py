@@ -95,7 +95,7 @@ def resolve(name: str) -> torch.device:
     try:
         torch.zeros(1, device=device).cpu()
     except (RuntimeError, AssertionError, ImportError) as error:  # each backend has its own way of not being there
-        cause = str(error).partition(". ")[0].rstrip(".")
+        cause = str(error).partition(". ")[0].rstrip(".!")
         raise Unavailable(f"The device {name} cannot be used: {cause}. Use --device cpu or auto.") from error
     return device
 

@@ -329,6 +329,24 @@ class Informed(Protocol):
 
 
 @runtime_checkable
+class Buffered(Protocol):
+    """A sampler that says how many chains it keeps, so that a batch that it cannot draw is refused before training."""
+
+    @property
+    def capacity(self) -> int:
+        """The number of chains that outlive an iteration; 0: none does."""
+        ...
+
+    def check_batch(self, n: int, *, conditional: bool) -> None:
+        """Whether n chains can be drawn at once, conditioned on whatever labels.
+
+        Raises:
+            SpecError: if they cannot.
+        """
+        ...
+
+
+@runtime_checkable
 class Shared(Protocol):
     """A sampler whose memory can be shared out among processes that train one model together."""
 

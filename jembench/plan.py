@@ -140,6 +140,7 @@ def make_plan(
     """
     for_metrics = [setting for setting in settings if _owner(setting) in suite.metric_names]
     for_recipe = [setting for setting in settings if setting not in for_metrics]
+    _check_owners(for_recipe, suite)
     cells: dict[str, CellPlan] = {}
     parts: list[Part] = []
     recipe_names: dict[str, str] = {}
@@ -155,6 +156,17 @@ def make_plan(
         datasets = ", ".join(dict.fromkeys(dataset for part in suite.parts for dataset in part.datasets))
         raise SpecError(f"There is nothing to run: no metric of the suite {suite.name} is for {datasets}. Name some.")
     return Plan(suite, list(cells.values()), _merged(parts), recipe_names)
+
+
+def _check_owners(settings: Sequence[str], suite: Suite) -> None:
+    """Refuse an option of a metric that is not measured: it would be looked for in the recipe."""
+    metrics = {component.name for component in registry.components("metrics")}
+    for setting in settings:
+        if (owner := _owner(setting)) in metrics:
+            raise SpecError(
+                f"{setting!r} sets an option of the metric {owner}, which is not measured. The metrics are "
+                f"{', '.join(sorted(suite.metric_names))}; name others with --metrics."
+            )
 
 
 def _merged(parts: Sequence[Part]) -> tuple[Part, ...]:

@@ -8,11 +8,29 @@ import math
 import tomllib
 import typing
 from collections.abc import Mapping
-from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from jembench.errors import SpecError, unknown
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Range:
+    """Where a number must lie. It stands beside the number's type: ``Annotated[float, Range(above=0)]``."""
+
+    least: float = -math.inf
+    most: float = math.inf
+    above: float = -math.inf
+    below: float = math.inf
+
+    def __contains__(self, number: float) -> bool:
+        return self.least <= number <= self.most and self.above < number < self.below
+
+    def __str__(self) -> str:
+        limits = {"at least": self.least, "greater than": self.above, "at most": self.most, "below": self.below}
+        return " and ".join(f"{words} {limit:,.12g}" for words, limit in limits.items() if math.isfinite(limit))
 
 
 def parse(content: bytes, where: str) -> dict[str, Any]:
@@ -40,7 +58,7 @@ def read(cls: type[T], fields: Mapping[str, Any], where: str, listing: str = "",
     Raises:
         SpecError: naming ``where``, the key and what it must be.
     """
-    hints = get_type_hints(cls)
+    hints = get_type_hints(cls, include_extras=True)
     known = {field.name: field for field in dataclasses.fields(cls) if field.name not in given}  # type: ignore[arg-type]
     for key in fields:
         if key not in known:
@@ -65,6 +83,12 @@ def _option(value: Any, where: str) -> str:
 
 
 def _value(hint: Any, value: Any, where: str, listing: str) -> Any:
+    if get_origin(hint) is Annotated:
+        inner, limits = get_args(hint)
+        number = _value(inner, value, where, listing)
+        if number not in limits:
+            raise SpecError(f"{where} is {json.dumps(number)}; it must be {limits}.")
+        return number
     if dataclasses.is_dataclass(hint):
         if not isinstance(value, Mapping):
             raise SpecError(f"{where} is {value!r}; it must be a table.")

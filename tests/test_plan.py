@@ -115,7 +115,7 @@ def test_a_setting_of_a_registered_metric():
         ("zoo_of_tests:score.wieght=2", "There is no option of zoo_of_tests:score named 'wieght'. Nearest: weight"),
         ("zoo_of_tests:score.weight=much", "weight of zoo_of_tests:score is 'much'; it must be a finite number"),
         ("zoo_of_tests:score.weight", "weight of zoo_of_tests:score is ''; it must be a finite number"),
-        ("ece.bins=15", "There is no key in recipe tiny named 'ece'."),
+        ("ece.bins=15", "'ece.bins=15' sets an option of the metric ece, which is not measured."),
         ("epoch=15", "There is no key in recipe tiny named 'epoch'. Nearest: epochs"),
         ("chains.sampler=pdc", "There is no sampler named 'pdc'. Nearest: pcd"),
         ("chains.sampler=pcd:step=1", "There is no option of pcd named 'step'. Nearest: steps"),

@@ -5,6 +5,7 @@ Each also answers to an environment variable without the command's name: ``JEMBE
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -61,9 +62,20 @@ devices = click.option(
     help="Train each model on N GPUs at once, or in N processes of the CPU; under torchrun or srun in all of theirs.",
 )
 
+
+class _Hours(click.FloatRange):
+    """A number above 0; unlike click's own range, not infinite and not "nan"."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        hours: float = super().convert(value, param, ctx)
+        if not math.isfinite(hours):
+            self.fail(f"{value} is not a number of hours.", param, ctx)
+        return hours
+
+
 max_hours = click.option(
     "--max-hours",
-    type=click.FloatRange(min=0, min_open=True),
+    type=_Hours(min=0, min_open=True),
     metavar="H",
     help="Stop training, or an attack, cleanly after so long (exit code 3); the same command goes on from there.",
 )

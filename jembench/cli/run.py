@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -22,7 +22,10 @@ from jembench.report.references import PublishedTable
 from jembench.spec import split_list
 from jembench.store import Store
 from jembench.suite import Suite
-from jembench.training.launch import Joined, Placement, joined, placement
+from jembench.training.launch import Joined, Placement, check, joined, placement
+
+if TYPE_CHECKING:
+    from jembench.interfaces import Executor
 
 EXAMPLES = options.examples(
     "jembench run hybrid",
@@ -98,11 +101,14 @@ def carry_out(ctx: click.Context, plan: Plan, published: Sequence[PublishedTable
         fit.check_shares(company.size)
     if company.size > 1 and how.executor != "local":
         raise SpecError(f"--devices trains here, and the executor {how.executor} elsewhere. Leave one of them out.")
-    over = None if how.dry_run else _work(ctx, plan, place, how, company)
-    if company.rank:
-        return 0
+    runner: Executor = registry.resolve("executors", how.executor).make()
     if how.dry_run:
-        show.plan(plan, place, how.format, how.device)
+        device = check(company, how.device)
+        if not company.rank:
+            show.plan(plan, place, how.format, device)
+        return 0
+    over = _work(ctx, plan, place, runner, how, company)
+    if company.rank:
         return 0
     code = show.results(ctx, plan, place, published, how.format)
     if over:
@@ -111,7 +117,7 @@ def carry_out(ctx: click.Context, plan: Plan, published: Sequence[PublishedTable
 
 
 def _work(
-    ctx: click.Context, plan: Plan, store: Store, how: options.Circumstances, company: Placement
+    ctx: click.Context, plan: Plan, store: Store, runner: Executor, how: options.Circumstances, company: Placement
 ) -> OutOfTime | None:
     """Do what is pending; gives the error if the time was over first."""
     with plugins_aside():
@@ -124,7 +130,7 @@ def _work(
                     assist(plan.fits, here)
                     return None
                 try:
-                    _conduct(Plan(plan.suite, pending), store, how, here)
+                    _conduct(Plan(plan.suite, pending), store, runner, how, here)
                 except OutOfTime as error:
                     return error
     return None
@@ -160,11 +166,10 @@ def _of_models(variants: Sequence[Variant], models: Sequence[str]) -> tuple[Vari
     return tuple(new for old, new in zip(variants, found, strict=True) if new.models or not old.models)
 
 
-def _conduct(plan: Plan, store: Store, how: options.Circumstances, here: Joined) -> None:
+def _conduct(plan: Plan, store: Store, runner: Executor, how: options.Circumstances, here: Joined) -> None:
     from jembench import work
     from jembench.cli.progress import monitor
 
-    runner = registry.resolve("executors", how.executor).make()
     until = options.until(how.max_hours)
     with monitor(plan.fits) as watching:
         work.carry_out(plan, store, runner, here.device, watching, until, here.team)

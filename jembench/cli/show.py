@@ -126,7 +126,7 @@ def _whereabouts(ctx: click.Context, plan: Plan, store: Store, cells: Sequence[C
 # --- plans ------------------------------------------------------------------------------------------------------------
 
 
-def plan(plan: Plan, store: Store, format: str, device: str) -> None:
+def plan(plan: Plan, store: Store, format: str, device: torch.device) -> None:
     """Print what would be done: each fit with its cost and its metrics, those of attacks with their own.
 
     Raises:
@@ -141,8 +141,8 @@ def plan(plan: Plan, store: Store, format: str, device: str) -> None:
         _print_plan(rows)
 
 
-def _plan_rows(plan: Plan, store: Store, device: str) -> list[dict[str, Any]]:
-    from jembench import devices, work
+def _plan_rows(plan: Plan, store: Store, device: torch.device) -> list[dict[str, Any]]:
+    from jembench import work
 
     todo = {cell.id for cell in unfinished(plan, store)}
     rows = []
@@ -165,7 +165,7 @@ def _plan_rows(plan: Plan, store: Store, device: str) -> list[dict[str, Any]]:
                 "not_applicable": {
                     str(cell.metric): ready.impossible[cell.id] for cell in cells if cell.id in ready.impossible
                 },
-                "attacks": _attacks(ready, costs, devices.resolve(device)) if costs else {},
+                "attacks": _attacks(ready, costs, device) if costs else {},
             }
         )
     return rows

@@ -21,6 +21,19 @@ class Augmentation:
     pad: int = 0  # reflected pixels on each side, of which a random crop keeps H x W
     flip: bool = False  # left to right, every other image
 
+    def check(self, height: int, width: int) -> None:
+        """Whether images of that size can be augmented.
+
+        Raises:
+            JembenchError: if they are too small to reflect ``pad`` pixels.
+        """
+        most = min(height, width) - 1
+        if self.pad > most:
+            raise JembenchError(
+                f"Images of {height}x{width} cannot be padded by {self.pad} reflected pixels. Pad by {most} or less: "
+                f"--set data.pad={most}."
+            )
+
 
 NONE = Augmentation()
 """The image as it is."""
@@ -39,11 +52,7 @@ def augment(
     """
     batch, _, height, width = images.shape
     pad = augmentation.pad
-    if pad >= min(height, width):
-        raise JembenchError(
-            f"Images of {height}x{width} cannot be padded by {pad} reflected pixels. "
-            f"Set the augmentation's pad to {min(height, width) - 1} or less."
-        )
+    augmentation.check(height, width)
     rows = torch.arange(height, device=images.device).expand(batch, -1)
     columns = torch.arange(width, device=images.device).expand(batch, -1)
     if augmentation.flip:

@@ -65,6 +65,19 @@ class PersistentChains(LangevinChains):
         classes = self.buffer.num_classes if conditional else 1
         return torch.arange(shares * size).view(classes, shares, size // classes).transpose(0, 1).flatten()
 
+    @property
+    def capacity(self) -> int:
+        """The number of chains in the whole buffer."""
+        return self.buffer.shares * self.buffer.size
+
+    def check_batch(self, n: int, *, conditional: bool) -> None:
+        """Whether n chains can be drawn at once, if conditional all of one class.
+
+        Raises:
+            SpecError: if the buffer, or a class's part of it, has fewer.
+        """
+        self.buffer.check(n, of_class=conditional)
+
     def init(self, n: int, y: Tensor | None = None, *, generator: Generator) -> ChainState:
         """Draw n chains from the buffer, from their classes' slots if y is given; restart some of them."""
         self.conditional = y is not None

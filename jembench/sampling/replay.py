@@ -45,13 +45,23 @@ class ReplayBuffer:
         """The number of slots, N."""
         return len(self.ages)
 
+    def check(self, n: int, *, of_class: bool) -> None:
+        """Whether n different slots can be drawn, of one class if so many may be asked for.
+
+        Raises:
+            SpecError: if there are fewer.
+        """
+        room = self._slots_per_class() if of_class else self.size
+        if n > room:
+            if of_class:
+                problem = f"may ask for {n} chains of one class, and its part of the replay buffer has {room} images"
+            else:
+                problem = f"of {n} chains does not fit a replay buffer of {room} images"
+            raise SpecError(f"A batch {problem}. Make the sampler's buffer larger or the batch smaller.")
+
     def draw(self, n: int, generator: Generator) -> Int[Tensor, " n"]:
         """n different slots. (The reference code draws with replacement, so two chains may write one slot.)"""
-        if n > self.size:
-            raise SpecError(
-                f"A batch of {n} chains does not fit a replay buffer of {self.size} images. "
-                "Make the sampler's buffer at least as large as the batch, or the batch smaller."
-            )
+        self.check(n, of_class=False)
         return torch.randperm(self.size, generator=generator, device=generator.device)[:n]
 
     def draw_of_class(self, y: Int[Tensor, " B"], generator: Generator) -> Int[Tensor, " B"]:

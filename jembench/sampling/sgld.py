@@ -110,6 +110,14 @@ class ShortRun(LangevinChains):
         """n new chains."""
         return self.start(n, y, generator=generator)
 
+    @property
+    def capacity(self) -> int:
+        """0: no chain is kept."""
+        return 0
+
+    def check_batch(self, n: int, *, conditional: bool) -> None:
+        """Any number of chains can be started."""
+
     def finish(self, state: ChainState) -> None:
         """Nothing outlives a short run."""
 

@@ -112,16 +112,14 @@ def joined(place: Placement, device: str, arguments: Sequence[str]) -> Iterator[
         SpecError: if the device is one for all.
         ProcessLost: if a process has gone.
     """
+    found = check(place, device)
     if place.size == 1:
-        from jembench import devices
         from jembench.training.team import ALONE
 
-        yield Joined(ALONE, devices.resolve(device))
+        yield Joined(ALONE, found)
         return
-    _check_fabric()
-    kind = _kind(device, place)
     with _process_kept(), _company(place, arguments):
-        own = _join(place, kind)
+        own = _join(place, found.type)
         from jembench.training.team import Processes
 
         team = Processes()
@@ -136,6 +134,25 @@ def joined(place: Placement, device: str, arguments: Sequence[str]) -> Iterator[
         team.leave()
 
 
+def check(place: Placement, device: str) -> torch.device:
+    """Find out whether the processes can have what they need, before any is started.
+
+    Returns:
+        the device; in a team, of what kind each process has one.
+
+    Raises:
+        Unavailable: if Lightning Fabric or a device is missing.
+        SpecError: if there is no such device, or it is one for all.
+    """
+    from jembench import devices
+
+    found = devices.resolve(device)
+    if place.size > 1:
+        _check_fabric()
+        _check_kind(device, found, place)
+    return found
+
+
 def _check_fabric() -> None:
     try:
         import lightning_fabric  # noqa: F401
@@ -146,13 +163,10 @@ def _check_fabric() -> None:
         ) from error
 
 
-def _kind(device: str, place: Placement) -> str:
-    """What kind of device each process has one of, in Fabric's words."""
+def _check_kind(device: str, found: torch.device, place: Placement) -> None:
+    """Whether there is one of the kind for each process."""
     import torch
 
-    from jembench import devices
-
-    found = devices.resolve(device)
     if ":" in device or found.type not in ("cpu", "cuda"):
         raise SpecError(
             f"--device is {device}, and --devices asks for {place.size} of a kind. Write --device cuda or --device cpu."
@@ -163,7 +177,6 @@ def _kind(device: str, place: Placement) -> str:
             f"{here} processes need a GPU each, and torch {torch.__version__} finds {torch.cuda.device_count()} that "
             "each of them can use. Take fewer with --devices, or let every process see all GPUs of its machine."
         )
-    return found.type
 
 
 @contextmanager

@@ -21,7 +21,7 @@ from jembench.data.holdout import holdout, labelled_only
 from jembench.energies import grad_energy
 from jembench.errors import SpecError
 from jembench.execution import autocast, compiled, lay_out, mode
-from jembench.interfaces import Batch, DataSpec, Loss, Negatives, Shared, Split
+from jembench.interfaces import Batch, Buffered, DataSpec, Loss, Negatives, Shared, Split
 from jembench.sampling import chain
 from jembench.training.chains import make_sampler, share
 from jembench.training.checkpoint import load_weights
@@ -98,12 +98,28 @@ class Trainer:
             self.sources["marginal"] if labelled is train else ImageSource(labelled, data.bounds, device)
         )
         self.optimizer = make_optimizer(model, recipe.optimizer)
+        self.augmentation = Augmentation(pad=recipe.data.pad, flip=recipe.data.flip)
         self.adjustment = Adjustment()
         self.iteration = 0
         self._seed()
+        self._check()
         self._prepare()
         # made when the weights lie as they will: averages are then taken in one piece
         self.average = WeightAverage(model, recipe.optimizer.average) if recipe.optimizer.average else None
+
+    def _check(self) -> None:
+        """Refuse what would fail, or never come to pass, in some later iteration."""
+        self.augmentation.check(*self.data.shape[1:])
+        if (warmup := self.recipe.schedule.warmup_iterations) > self.iterations:
+            raise SpecError(
+                f"The recipe {self.recipe.label} warms up for {warmup} iterations and trains for {self.iterations}. "
+                f"Train longer, or warm up for less: --set schedule.warmup_iterations={self.iterations // 10}."
+            )
+        sampler: object = self.sampler
+        if isinstance(sampler, Buffered):
+            of_classes = self.model.chains == "conditional"
+            chains = (self.labelled_batch if of_classes else self.recipe.batch_size) // self.team.size
+            sampler.check_batch(chains, conditional=of_classes or self.recipe.chains.conditional)
 
     def _seed(self) -> None:
         """Begin every stream of randomness; another one after each intervention."""
@@ -228,8 +244,7 @@ class Trainer:
             self.team.share_([*self.model.parameters(), *self.model.buffers()])
 
     def _batch(self) -> Batch:
-        options, generator = self.recipe.data, self.generators["images"]
-        augmentation = Augmentation(pad=options.pad, flip=options.flip)
+        options, generator, augmentation = self.recipe.data, self.generators["images"], self.augmentation
         indices = {name: next(stream) for name, stream in self.streams.items()}
         if options.shared:
             labelled = self.sources["labelled"].draw(indices["labelled"], augmentation, options.noise, generator)

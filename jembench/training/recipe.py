@@ -6,17 +6,23 @@ import dataclasses
 import functools
 import json
 import math
-import operator
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from jembench import packages
 from jembench.errors import SpecError, unknown
-from jembench.strict_toml import parse, read
+from jembench.strict_toml import Range, parse, read
+
+Positive = Annotated[float, Range(above=0)]
+NotNegative = Annotated[float, Range(least=0)]
+Share = Annotated[float, Range(least=0, most=1)]
+Decay = Annotated[float, Range(least=0, below=1)]
+Count = Annotated[int, Range(least=0)]
+AtLeast1 = Annotated[int, Range(least=1)]
 
 Remedy = Literal["seed", "steps", "rate", "energy_l2"]
 """What is tried against divergence; see :mod:`jembench.training.guard`."""
@@ -27,23 +33,23 @@ class Optimizer:
     """Which optimiser, with the constants that it uses."""
 
     name: Literal["adam", "sgd"]
-    learning_rate: float
-    betas: tuple[float, ...] = (0.9, 0.999)  # adam
-    momentum: float = 0.0  # sgd
-    weight_decay: float = 0.0
-    sharpness: float = 0.0  # rho of sharpness-aware minimisation, 0: none
+    learning_rate: Positive
+    betas: tuple[Decay, ...] = (0.9, 0.999)  # adam
+    momentum: Decay = 0.0  # sgd
+    weight_decay: NotNegative = 0.0
+    sharpness: NotNegative = 0.0  # rho of sharpness-aware minimisation, 0: none
     adaptive: bool = True  # its neighbourhood is measured relative to each weight (ASAM)
-    average: float = 0.0  # decay of the moving average of the weights that becomes the model; 0: the weights themselves
+    average: Decay = 0.0  # decay of the moving average of the weights that becomes the model; 0: the weights themselves
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Schedule:
     """The learning rate over time: linear warm-up, a factor at each milestone, and half a cosine over all of it."""
 
-    warmup_iterations: int = 0
-    decay: float = 1.0
-    decay_epochs: tuple[float, ...] = ()
-    linear_from: float = 1.0  # the share of the training after which the rate falls linearly to 0; 1: it never does
+    warmup_iterations: Count = 0
+    decay: NotNegative = 1.0
+    decay_epochs: tuple[NotNegative, ...] = ()
+    linear_from: Share = 1.0  # the share of the training after which the rate falls linearly to 0; 1: it never does
     cosine: bool = False  # from 1 at the first iteration to 0 after the last
 
     def factor(self, iteration: int, iterations_per_epoch: int, iterations: int) -> float:
@@ -67,14 +73,14 @@ class Schedule:
 class TrainingData:
     """What is done to the training images."""
 
-    noise: float  # standard deviation of Gaussian noise, on [-1, 1]
-    validation: int  # images held out of the training split
+    noise: NotNegative  # standard deviation of Gaussian noise, on [-1, 1]
+    validation: Count  # images held out of the training split
     stratified: bool = False  # the held-out images: the same share of each class
-    pad: int = 0  # reflected pixels, of which a random crop keeps the size
+    pad: Count = 0  # reflected pixels, of which a random crop keeps the size
     flip: bool = False
     augment_marginal: bool = True  # whether pad and flip are for the p(x) batch too
-    labelled: int = 0  # images whose labels are used, the same share of each class; 0: all
-    labelled_batch: int = 0  # images of the p(y|x) batch; 0: batch_size
+    labelled: Count = 0  # images whose labels are used, the same share of each class; 0: all
+    labelled_batch: Count = 0  # images of the p(y|x) batch; 0: batch_size
     shared: bool = False  # whether the images of the p(y|x) batch are those of the p(x) batch too
 
 
@@ -103,8 +109,8 @@ class Guard:
     See :mod:`jembench.training.guard`.
     """
 
-    gap: float = 3.0  # nats between the mean energies of data and samples over a window, either way
-    outlier: float = 10.0  # nats by which a sample's energy may lie above that of every random start
+    gap: Positive = 3.0  # nats between the mean energies of data and samples over a window, either way
+    outlier: Positive = 10.0  # nats by which a sample's energy may lie above that of every random start
     ladder: tuple[Remedy, ...] = ("seed", "steps", "rate", "energy_l2", *("rate",) * 4)
 
 
@@ -117,15 +123,15 @@ class Recipe:
 
     name: str
     title: str
-    epochs: float
-    batch_size: int
-    log_every: int  # iterations between two looks at the losses: the only time the host waits for the device
-    checkpoint_every: int  # iterations between two validations and checkpoints; a multiple of log_every
+    epochs: Annotated[float, Range(above=0, most=1e6)]
+    batch_size: AtLeast1
+    log_every: AtLeast1  # iterations between two looks at the losses: the only time the host waits for the device
+    checkpoint_every: AtLeast1  # iterations between two validations and checkpoints; a multiple of log_every
     optimizer: Optimizer
     data: TrainingData
     chains: Chains = Chains()
     schedule: Schedule = Schedule()
-    energy_l2: float = 0.0  # weight of the mean squared energies of data and samples, against divergence
+    energy_l2: NotNegative = 0.0  # weight of the mean squared energies of data and samples, against divergence
     compute: Compute = Compute()
     guard: Guard = Guard()
     model: Mapping[str, str] = field(default_factory=dict)  # options of the model where its spec leaves them out
@@ -281,49 +287,16 @@ def _parse(file: Traversable) -> dict[str, Any]:
     return parse(file.read_bytes(), str(file))
 
 
-_POSITIVE = (
-    "epochs",
-    "batch_size",
-    "log_every",
-    "checkpoint_every",
-    "optimizer.learning_rate",
-    "guard.gap",
-    "guard.outlier",
-)
-_NOT_NEGATIVE = (
-    "optimizer.momentum",
-    "optimizer.weight_decay",
-    "schedule.warmup_iterations",
-    "schedule.decay",
-    "data.noise",
-    "data.validation",
-    "data.pad",
-    "data.labelled",
-    "data.labelled_batch",
-    "optimizer.sharpness",
-    "energy_l2",
-)
-
-
 def _check(recipe: Recipe) -> None:
+    """What no field can say by itself."""
     where = f"In recipe {recipe.name}"
-    for names, wanted, fits in ((_POSITIVE, "greater than", operator.gt), (_NOT_NEGATIVE, "at least", operator.ge)):
-        for name in names:
-            value = operator.attrgetter(name)(recipe)
-            if not fits(value, 0):
-                raise SpecError(f"{where}, {name} is {value}; it must be {wanted} 0.")
-    betas = recipe.optimizer.betas
-    if len(betas) != 2 or not all(0 <= beta < 1 for beta in betas):
-        raise SpecError(f"{where}, optimizer.betas is {list(betas)}; it must be two numbers from 0 to below 1.")
+    if len(recipe.optimizer.betas) != 2:
+        raise SpecError(f"{where}, optimizer.betas is {list(recipe.optimizer.betas)}; it must be two numbers.")
     if recipe.data.shared and (recipe.data.labelled or recipe.data.labelled_batch):
         raise SpecError(
             f"{where}, data.shared trains p(x) on the very images of p(y|x), which data.labelled and "
             "data.labelled_batch would make others. Leave them out, or data.shared."
         )
-    if not 0 <= recipe.schedule.linear_from <= 1:
-        raise SpecError(f"{where}, schedule.linear_from is {recipe.schedule.linear_from}; it must be from 0 to 1.")
-    if not 0 <= recipe.optimizer.average < 1:
-        raise SpecError(f"{where}, optimizer.average is {recipe.optimizer.average}; it must be from 0 to below 1.")
     if recipe.checkpoint_every % recipe.log_every:
         raise SpecError(
             f"{where}, checkpoint_every is {recipe.checkpoint_every} and log_every {recipe.log_every}: the first must "

@@ -28,6 +28,11 @@ REFUSED = {
     "import path": (["hybrid", "--models", "nothing_here:build"], ["No module named 'nothing_here'", "Check the path"]),
     "metric": (["hybrid", "--metrics", "acuracy"], ["no metric named 'acuracy'", "`jembench list metrics`"]),
     "option of a metric": (["hybrid", "--metrics", "ece:bin=3"], ["no option of ece named 'bin'", "Nearest: bins,"]),
+    "number of a metric": (["hybrid", "--set", "ece.bins=0"], ["bins of ece is 0; it must be at least 1"]),
+    "metric of no suite": (
+        ["hybrid", "--set", "kid.subsets=3"],
+        ["the metric kid, which is not measured", "--metrics"],
+    ),
     "setting of a metric": (["hybrid", "--set", "ece.bins=x"], ["bins of ece is 'x'", "a whole number"]),
     "dataset": (["hybrid", "--dataset", "digit"], ["no dataset named 'digit'", "`jembench list datasets`"]),
     "recipe": (["hybrid", "--recipe", "papers"], ["no recipe named 'papers'", "Nearest: paper", "list recipes`"]),
@@ -36,12 +41,31 @@ REFUSED = {
     "field of a table": (["hybrid", "--set", "optimizer.rate=1"], ["optimizer of recipe digits named 'rate'"]),
     "value": (["hybrid", "--set", "epochs=abc"], ["epochs of recipe digits is 'abc'", "must be a finite number"]),
     "no value": (["hybrid", "--set", "epochs"], ["'epochs' does not say what to set", "--set epochs=5"]),
+    "padding": (["hybrid", "--set", "data.pad=100000"], ["Images of 8x8 cannot be padded", "--set data.pad=7"]),
+    "validation": (["hybrid", "--set", "data.validation=1400"], ["Cannot hold 1400 of 1400", "from 0 to 1399"]),
+    "batch": (["hybrid", "--set", "batch_size=1401"], ["A batch of 1401 cannot be drawn from 1400"]),
+    "warm-up": (
+        ["hybrid", "--set", "epochs=0.1"],
+        ["warms up for 20 iterations and trains for 4", "warmup_iterations=0"],
+    ),
+    "buffer": (
+        ["hybrid", "--set", "chains.sampler=pcd:buffer=31"],
+        ["A batch of 32 chains does not fit a replay buffer"],
+    ),
     "sampler": (["hybrid", "--set", "chains.sampler=pdc"], ["no sampler named 'pdc'", "`jembench list samplers`"]),
     "seeds": (["hybrid", "--seeds", "a,b"], ["--seeds is 'a,b'", "0,1,2"]),
     "no seeds": (["hybrid", "--seeds", ""], ["--seeds is ''", "0,1,2"]),
     "limit": (["hybrid", "--limit", "0"], ["'--limit': 0 is not in the range x>=1", "`jembench run --help`"]),
     "device": (["hybrid", "--device", "cuda:99"], ["no device cuda:99", "--device cpu"]),
     "no device": (["hybrid", "--device", "gpu"], ["'gpu' is not a device", "cpu, cuda"]),
+    "two devices": (["hybrid", "--device", "cpu,cuda"], ["'cpu,cuda' is not a device", "cpu, cuda"]),
+    "no real device": (["hybrid", "--device", "meta"], ["device meta cannot be used", "--device cpu or auto"]),
+    "one device for two": (
+        ["hybrid", "--device", "cpu:0", "--devices", "2"],
+        ["asks for 2 of a kind", "--device cpu."],
+    ),
+    "hours": (["hybrid", "--max-hours", "nan"], ["nan is not a number of hours"]),
+    "endless hours": (["hybrid", "--max-hours", "inf"], ["inf is not a number of hours"]),
     "executor": (["hybrid", "--executor", "locale"], ["no executor named 'locale'", "Nearest: local."]),
     "format": (["hybrid", "--format", "xml"], ["'xml' is not one of 'table', 'json'"]),
     "option": (["hybrid", "--model", "jem"], ["No such option", "--model", "--models"]),
@@ -49,9 +73,10 @@ REFUSED = {
 }
 
 
+@pytest.mark.parametrize("dry", [[], ["--dry-run"]], ids=["run", "dry"])
 @pytest.mark.parametrize(("arguments", "texts"), REFUSED.values(), ids=REFUSED)
-def test_what_is_wrong_is_told_in_one_paragraph_before_anything_is_done(jembench, arguments, texts):
-    done = jembench("run", *arguments)
+def test_what_is_wrong_is_told_in_one_paragraph_before_anything_is_done(jembench, arguments, texts, dry):
+    done = jembench("run", *arguments, *dry)
     assert (done.code, done.out) == (2, "")
     assert done.err.startswith("Error: ")
     assert done.err.count("\n") == 1

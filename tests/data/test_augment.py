@@ -101,7 +101,7 @@ def test_noise_has_the_given_deviation_and_no_mean() -> None:
 
 
 def test_padding_must_be_smaller_than_the_image() -> None:
-    with pytest.raises(JembenchError, match=r"Images of 4x8 cannot be padded by 4.*3 or less"):
+    with pytest.raises(JembenchError, match=r"Images of 4x8 cannot be padded by 4.*by 3 or less"):
         augment(random_images(1, 1, 4, 8), Augmentation(pad=4), generator())
 
 

@@ -143,6 +143,31 @@ def test_more_labels_than_images(make_trainer):
         make_trainer(**{"data.labelled": 82})
 
 
+@pytest.mark.parametrize(
+    ("name", "overrides", "text"),
+    [
+        ("jem", {"data.pad": 4}, "Images of 4x4 cannot be padded by 4 reflected pixels. Pad by 3 or less"),
+        ("jem", {"schedule.warmup_iterations": 37}, "warms up for 37 iterations and trains for 36"),
+        ("jem", {"batch_size": 82}, "A batch of 82 cannot be drawn from 81"),
+        ("jem", {"chains.sampler": '"pcd:buffer=8"'}, "A batch of 9 chains does not fit a replay buffer of 8"),
+        (
+            "factored",
+            {"chains.sampler": '"pcd:buffer=24"'},
+            "may ask for 9 chains of one class, and its part of .* has 8",
+        ),
+        ("factored", {"chains.sampler": '"pcd:buffer=28"'}, "cannot be shared out evenly among 3 classes"),
+        (
+            "jem",
+            {"chains.sampler": '"pcd:buffer=24"', "chains.conditional": "true"},
+            "may ask for 9 chains of one class",
+        ),
+    ],
+)
+def test_what_a_later_iteration_would_stumble_over_is_refused_at_once(make_trainer, toy_models, name, overrides, text):
+    with pytest.raises(JembenchError, match=text):
+        make_trainer(toy_models[name], **overrides)
+
+
 def test_the_labelled_batch_has_a_size_of_its_own(make_trainer, toy_models):
     seen = []
     for name in ("jem", "factored"):

@@ -142,12 +142,6 @@ def test_shared_images_cannot_be_others(other):
         recipes.load("digits-paper", ["data.shared=true", other])
 
 
-@pytest.mark.parametrize("share", [-0.1, 1.1])
-def test_the_share_before_the_linear_fall_is_one(share):
-    with pytest.raises(SpecError, match="linear_from is"):
-        recipes.load("digits-paper", [f"schedule.linear_from={share}"])
-
-
 def test_a_cosine_falls_from_1_to_0_over_the_whole_budget_and_multiplies_the_rest():
     cosine = recipes.Schedule(cosine=True)
     factors = [cosine.factor(iteration, 10, 120) for iteration in (0, 20, 30, 40, 60, 80, 90, 120)]
@@ -245,28 +239,46 @@ def test_a_file_is_read_strictly(write, old, new, expected):
 @pytest.mark.parametrize(
     ("override", "expected"),
     [
-        ("epochs=0", "epochs is 0.0; it must be greater than 0."),
-        ("batch_size=-1", "batch_size is -1; it must be greater than 0."),
-        ("log_every=0", "log_every is 0; it must be greater than 0."),
-        ("checkpoint_every=0", "checkpoint_every is 0; it must be greater than 0."),
-        ("checkpoint_every=7", "checkpoint_every is 7 and log_every 5: the first must be a multiple of the second."),
-        ("optimizer.learning_rate=0", "optimizer.learning_rate is 0.0; it must be greater than 0."),
-        ("optimizer.betas=[0.9]", "optimizer.betas is [0.9]; it must be two numbers from 0 to below 1."),
-        ("optimizer.betas=[0.9,1]", "optimizer.betas is [0.9, 1.0]; it must be two numbers from 0 to below 1."),
-        ("data.noise=-0.1", "data.noise is -0.1; it must be at least 0."),
-        ("data.validation=-1", "data.validation is -1; it must be at least 0."),
-        ("data.labelled=-1", "data.labelled is -1; it must be at least 0."),
-        ("data.labelled_batch=-1", "data.labelled_batch is -1; it must be at least 0."),
-        ("optimizer.sharpness=-0.1", "optimizer.sharpness is -0.1; it must be at least 0."),
-        ("optimizer.average=1", "optimizer.average is 1.0; it must be from 0 to below 1."),
-        ("optimizer.average=-0.1", "optimizer.average is -0.1; it must be from 0 to below 1."),
-        ("energy_l2=-1", "energy_l2 is -1.0; it must be at least 0."),
-        ("guard.gap=0", "guard.gap is 0.0; it must be greater than 0."),
-        ("guard.outlier=-1", "guard.outlier is -1.0; it must be greater than 0."),
-        ("schedule.warmup_iterations=-1", "schedule.warmup_iterations is -1; it must be at least 0."),
+        ("epochs=0", "epochs of recipe mine is 0.0; it must be greater than 0 and at most 1,000,000."),
+        ("epochs=1e300", "epochs of recipe mine is 1e+300; it must be greater than 0 and at most 1,000,000."),
+        ("batch_size=-1", "batch_size of recipe mine is -1; it must be at least 1."),
+        ("log_every=0", "log_every of recipe mine is 0; it must be at least 1."),
+        ("checkpoint_every=0", "checkpoint_every of recipe mine is 0; it must be at least 1."),
+        ("optimizer.learning_rate=0", "learning_rate of optimizer of recipe mine is 0.0; it must be greater than 0."),
+        ("optimizer.betas=[0.9,1]", "betas of optimizer of recipe mine is 1.0; it must be at least 0 and below 1."),
+        ("optimizer.momentum=1", "momentum of optimizer of recipe mine is 1.0; it must be at least 0 and below 1."),
+        ("optimizer.sharpness=-0.1", "sharpness of optimizer of recipe mine is -0.1; it must be at least 0."),
+        ("optimizer.average=1", "average of optimizer of recipe mine is 1.0; it must be at least 0 and below 1."),
+        ("optimizer.average=-0.1", "average of optimizer of recipe mine is -0.1; it must be at least 0 and below 1."),
+        ("schedule.warmup_iterations=-1", "warmup_iterations of schedule of recipe mine is -1; it must be at least 0."),
+        ("schedule.decay=-1", "decay of schedule of recipe mine is -1.0; it must be at least 0."),
+        ("schedule.decay_epochs=[1,-1]", "decay_epochs of schedule of recipe mine is -1.0; it must be at least 0."),
+        (
+            "schedule.linear_from=2",
+            "linear_from of schedule of recipe mine is 2.0; it must be at least 0 and at most 1.",
+        ),
+        ("data.noise=-0.1", "noise of data of recipe mine is -0.1; it must be at least 0."),
+        ("data.validation=-1", "validation of data of recipe mine is -1; it must be at least 0."),
+        ("data.pad=-1", "pad of data of recipe mine is -1; it must be at least 0."),
+        ("data.labelled=-1", "labelled of data of recipe mine is -1; it must be at least 0."),
+        ("data.labelled_batch=-1", "labelled_batch of data of recipe mine is -1; it must be at least 0."),
+        ("energy_l2=-1", "energy_l2 of recipe mine is -1.0; it must be at least 0."),
+        ("guard.gap=0", "gap of guard of recipe mine is 0.0; it must be greater than 0."),
+        ("guard.outlier=-1", "outlier of guard of recipe mine is -1.0; it must be greater than 0."),
     ],
 )
-def test_values_that_train_nothing(write, override, expected):
+def test_numbers_beyond_their_range(write, override, expected):
+    assert message(write(), [override]) == expected
+
+
+@pytest.mark.parametrize(
+    ("override", "expected"),
+    [
+        ("checkpoint_every=7", "checkpoint_every is 7 and log_every 5: the first must be a multiple of the second."),
+        ("optimizer.betas=[0.9]", "optimizer.betas is [0.9]; it must be two numbers."),
+    ],
+)
+def test_values_that_do_not_go_together(write, override, expected):
     assert message(write(), [override]) == f"In recipe mine, {expected}"
 
 

@@ -74,6 +74,10 @@ class WanderingChains(PersistentChains):
         """The state of the whole buffer, from those of its parts in the order of their ranks."""
         return super().whole(parts) | {"labels": torch.cat([part["labels"] for part in parts])}
 
+    def check_batch(self, n: int, *, conditional: bool) -> None:
+        """Whether n chains can be drawn at once, whatever their classes."""
+        super().check_batch(n, conditional=False)
+
     def init(self, n: int, y: Tensor | None = None, *, generator: Generator) -> ChainState:
         """Draw n chains from the whole buffer, conditioned on y if given; restart some of them."""
         if y is not None and not self.filled:  # noise is of any class
