@@ -7,11 +7,14 @@ from importlib.resources.abc import Traversable
 
 from jembench import registry
 from jembench.errors import JembenchError, SpecError
-from jembench.registry import Component
+from jembench.registry import Component, kept
 
 
+@kept
 def files(folder: str = "") -> dict[str, Traversable]:
     """The TOML files of every suite package, in its subfolder ``folder``, by the stem of their names.
+
+    Folders are listed once, until the catalogue is read again.
 
     Raises:
         SpecError: if two packages bring a file of the same name.

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
-from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from jembench import registry, spec
 from jembench.crossing import Grid, compares_with_itself, with_options
@@ -49,21 +48,34 @@ class FitPlan:
     @cached_property
     def key(self) -> FitKey:
         """The fit's names, and the hash of all that makes it what it is."""
-        recipe = self.recipe.identity
-        recipe["chains"]["sampler"] = self.sampler.identity if self.sampler else None
-        identity = {
-            "model": self.model.identity,
-            "dataset": self.dataset.identity,
-            "recipe": recipe,
-        }
         return FitKey(
             model=str(self.model),
             dataset=str(self.dataset),
             recipe=self.recipe.label,
             seed=self.seed,
-            id=stable_hash({**identity, "seed": self.seed}),
-            family=stable_hash(identity),
+            id=stable_hash({**self._identity, "seed": self.seed}),
+            family=self._family,
         )
+
+    @cached_property
+    def _identity(self) -> dict[str, Any]:
+        recipe = self.recipe.identity
+        recipe["chains"]["sampler"] = self.sampler.identity if self.sampler else None
+        return {
+            "model": self.model.identity,
+            "dataset": self.dataset.identity,
+            "recipe": recipe,
+        }
+
+    @cached_property
+    def _family(self) -> str:
+        return stable_hash(self._identity)
+
+    def with_seed(self, seed: int) -> FitPlan:
+        """The same with another seed. What all seeds share is not computed again."""
+        other = dataclasses.replace(self, seed=seed)
+        vars(other).update({name: getattr(self, name) for name in ("sampler", "_identity", "_family")})
+        return other
 
     def check_shares(self, processes: int) -> None:
         """Whether the training, if there is any, can be shared out among so many processes.
@@ -91,7 +103,7 @@ class CellPlan:
         """The hash of all that makes the outcome what it is."""
         return stable_hash({"fit": self.fit.key.id, "metric": self.metric.identity, "limit": self.limit})
 
-    @property
+    @cached_property
     def name(self) -> str:
         """For human eyes."""
         return f"{self.metric}-{self.fit.key.model}-{self.fit.key.dataset}-s{self.fit.seed}"
@@ -106,22 +118,30 @@ class Part(NamedTuple):
     rows: frozenset[tuple[str, str, str]] | None = None  # (model, dataset, recipe) of each fit; None: whatever there is
 
 
-class Plan(NamedTuple):
+@dataclass(frozen=True)
+class Plan:
     """All the work of a run."""
 
     suite: Suite
     cells: list[CellPlan]
     parts: tuple[Part, ...] = ()
-    recipe_names: Mapping[str, str] = MappingProxyType({})  # the label of a variant's recipe -> the variant
+    recipe_names: Mapping[str, str] = field(default_factory=dict)  # the label of a variant's recipe -> the variant
 
-    @property
+    @cached_property
     def fits(self) -> list[FitPlan]:
         """Each fit once, in the order of the suite."""
-        return list({cell.fit.key.id: cell.fit for cell in self.cells}.values())
+        return [cells[0].fit for cells in self._by_fit.values()]
 
     def cells_of(self, fit: FitPlan) -> list[CellPlan]:
         """The cells that need this fit."""
-        return [cell for cell in self.cells if cell.fit.key.id == fit.key.id]
+        return self._by_fit.get(fit.key.id, [])
+
+    @cached_property
+    def _by_fit(self) -> dict[str, list[CellPlan]]:
+        found: dict[str, list[CellPlan]] = {}
+        for cell in self.cells:
+            found.setdefault(cell.fit.key.id, []).append(cell)
+        return found
 
 
 def make_plan(
@@ -189,19 +209,20 @@ def parts_of(suite: Suite, fits: Iterable[FitKey]) -> tuple[Part, ...]:
     Raises:
         SpecError: for a metric that does not exist, or has no such option.
     """
-    fits, members = list(fits), suite.parts
+    names, members = {(fit.model, fit.dataset, fit.recipe) for fit in fits}, suite.parts
 
     def rows(part: Suite) -> Iterator[tuple[str, str, str]]:
-        for fit in fits:
-            trained_in = [member for member in members if _is_by(fit, member)]
+        for name in names:
+            trained_in = [member for member in members if _is_by(name, member)]
             if part in trained_in or not trained_in:
-                yield fit.model, fit.dataset, fit.recipe
+                yield name
 
     return tuple(_part(part, ())._replace(rows=frozenset(rows(part))) for part in members)
 
 
-def _is_by(fit: FitKey, part: Suite) -> bool:
-    return f"{fit.recipe}+".startswith(f"{part.recipe_for(fit.model, fit.dataset)}+")
+def _is_by(names: tuple[str, str, str], part: Suite) -> bool:
+    model, dataset, recipe = names
+    return f"{recipe}+".startswith(f"{part.recipe_for(model, dataset)}+")
 
 
 def recipe_names(suite: Suite) -> dict[str, str]:
@@ -249,7 +270,7 @@ def _cells(
             for model in variant.models or suite_part.models:
                 fit = plan_fit(model, dataset_spec, recipe, settings, part=suite_part)
                 for seed in suite_part.seeds:
-                    seeded = dataclasses.replace(fit, seed=seed)
+                    seeded = fit.with_seed(seed)
                     found += [CellPlan(fit=seeded, metric=metric, limit=limit) for metric in metrics]
     return found
 

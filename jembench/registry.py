@@ -13,9 +13,10 @@ import re
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
-from functools import cache
+from dataclasses import dataclass
+from functools import cache, cached_property, wraps
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, cast, get_args
+from typing import Any, Literal, NamedTuple, ParamSpec, TypeVar, cast, get_args
 
 import entrypoints
 
@@ -86,6 +87,29 @@ def catalogue() -> Catalogue:
         if not component.distribution.startswith("~"):  # what an interrupted pip leaves behind is not installed
             first.setdefault((KINDS.index(component.kind), component.name, component.distribution), component)
     return Catalogue(tuple(first[key] for key in sorted(first)), tuple(problems))
+
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def kept(function: Callable[P, T]) -> Callable[P, T]:
+    """A function whose answers are kept until the catalogue is read again. Arguments must be hashable."""
+    known: dict[tuple[Any, ...], T] = {}
+    read: Catalogue | None = None
+
+    @wraps(function)
+    def from_memory(*args: P.args, **kwargs: P.kwargs) -> T:
+        nonlocal read
+        if read is not catalogue():
+            read = catalogue()
+            known.clear()
+        arguments = (args, *kwargs.items())
+        if arguments not in known:
+            known[arguments] = function(*args, **kwargs)
+        return known[arguments]
+
+    return from_memory
 
 
 def _by_entrypoints() -> list[Component]:
@@ -244,7 +268,8 @@ def _remedy(component: Component) -> str:
     return "Check the path; the package must be importable from here."
 
 
-class Resolved(NamedTuple):
+@dataclass(frozen=True)
+class Resolved:
     """A component, its factory and its typed arguments: all that is needed to make it."""
 
     component: Component
@@ -252,6 +277,10 @@ class Resolved(NamedTuple):
     bound: specs.Bound
 
     def __str__(self) -> str:
+        return self._text
+
+    @cached_property
+    def _text(self) -> str:
         return str(self.bound)
 
     @property
@@ -274,7 +303,7 @@ class Resolved(NamedTuple):
         asked_for = [(cast(Kind, kind), specs.parse(text)) for kind, text in named]
         return [(find(kind, spec.name), spec) for kind, spec in asked_for]
 
-    @property
+    @cached_property
     def identity(self) -> dict[str, Any]:
         """What it is: its name in its distribution, whatever else is installed, every option, the content of its files.
 
@@ -290,7 +319,7 @@ class Resolved(NamedTuple):
             identity["code"] = codes
         return identity
 
-    @property
+    @cached_property
     def code(self) -> str:
         """A hash of all code without a version that it is made of; empty if there is none."""
         codes = self._codes()

@@ -12,6 +12,7 @@ What a process did not finish is simply not there, so running the same command a
 
 from __future__ import annotations
 
+import os
 import zipfile
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
@@ -64,6 +65,7 @@ class Store:
         if root.exists() and not root.is_dir():
             raise StoreError(f"The store {root} is a file, not a folder. Choose another place with --store.")
         self.root = root
+        self._listed: dict[str, _Listing] = {}
 
     def check_writable(self) -> None:
         """Fail now rather than after an hour of training, and clear away what a killed process left half written.
@@ -147,8 +149,9 @@ class Store:
     def write_cell(self, cell: Cell, name: str, arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
         """Write a cell, its arrays first: a cell that can be read is complete."""
         if arrays:
-            write_atomically(self.arrays_path(cell.id, name), lambda stream: _write_arrays(stream, arrays))
-        write_json(self.cell_path(cell.id, name), outcome.to_json(cell))
+            path = self._place("arrays", name, cell.id, ".npz", listed=True)
+            write_atomically(path, lambda stream: _write_arrays(stream, arrays))
+        write_json(self._place("cells", name, cell.id, ".json", listed=True), outcome.to_json(cell))
 
     def arrays_path(self, cell_id: str, name: str) -> Path:
         """Where a cell's per-example values lie, if it has any."""
@@ -192,18 +195,36 @@ class Store:
                 problems.append(str(error))
         return Contents(list(cells.values()), problems)
 
-    def _place(self, folder: str, name: str, identity: str, ending: str) -> Path:
-        """Where something lies: the identity alone decides, for the same thing may have gone by another name."""
+    def _place(self, folder: str, name: str, identity: str, ending: str, *, listed: bool = False) -> Path:
+        """Where something lies: the identity alone decides, for the same thing may have gone by another name.
+
+        ``listed``: a former listing of the folder will do, for whoever writes changes the folder each time.
+        """
         path = self.root / folder / f"{file_name(name, identity)}{ending}"
-        return path if path.exists() else next(path.parent.glob(f"*-{identity}{ending}"), path)
+        if path.exists():
+            return path
+        return path.with_name(self._names(path.parent, listed).get(f"{identity}{ending}", path.name))
+
+    def _names(self, folder: Path, listed: bool) -> Mapping[str, str]:
+        """The names in a folder by the identities at their ends; listed again when the folder has changed."""
+        known = self._listed.get(folder.name)
+        try:
+            if known is None or not (listed or known.changed == folder.stat().st_mtime_ns):
+                changed = folder.stat().st_mtime_ns  # before it is listed: what comes in meanwhile is listed next time
+                known = _Listing(changed, {entry.name.rpartition("-")[2]: entry.name for entry in os.scandir(folder)})
+                self._listed[folder.name] = known
+        except OSError:
+            return {}
+        return known.names
 
     def _files(self, folder: str) -> Iterable[Path]:
         try:
-            return sorted(path for path in (self.root / folder).iterdir() if not path.name.startswith("."))
+            names = sorted(path.name for path in os.scandir(self.root / folder) if not path.name.startswith("."))
         except FileNotFoundError:
             return []
         except OSError as error:
             raise StoreError(f"Cannot read the store {self.root}: {error.strerror}. Choose another --store.") from error
+        return [self.root / folder / name for name in names]
 
     # --- the rest -----------------------------------------------------------------------------------------------------
 
@@ -220,6 +241,13 @@ class Store:
     def lease(self, fit_id: str) -> AbstractContextManager[bool]:
         """Hold the right to work on a fit and its cells: gives False while another process holds it."""
         return lease(self.root / "leases" / f"{fit_id}.json")
+
+
+class _Listing(NamedTuple):
+    """What a folder held when it was last listed."""
+
+    changed: int  # the folder's own time then, in ns
+    names: Mapping[str, str]
 
 
 def file_name(name: str, identity: str) -> str:

@@ -77,6 +77,49 @@ def test_what_is_asked_for_twice_is_done_once(make):
     assert len(plan.cells) == 2
 
 
+def counted(monkeypatch, owner, name):
+    """Count the calls of a function."""
+    calls, function = [], getattr(owner, name)
+    monkeypatch.setattr(owner, name, lambda *args, **kwargs: (calls.append(args), function(*args, **kwargs))[1])
+    return calls
+
+
+def test_what_seeds_share_is_worked_out_once(make, monkeypatch):
+    recipes._loaded.cache_clear()
+    watched = [(registry.sources, "code"), (registry, "load"), (recipes, "read"), (recipes, "_find")]
+    calls = [counted(monkeypatch, owner, name) for owner, name in watched]
+    make("jem classifier", "score energy")
+    for_one = [len(made) for made in calls]
+    plan = make("jem classifier", "score energy", seeds=range(20))
+    for made, before in zip(calls, for_one, strict=True):
+        assert before > 0
+        assert len(made) - before <= before
+    assert len(plan.cells) == 80
+
+
+def test_the_folders_of_recipes_are_listed_once(monkeypatch):
+    registry.catalogue.cache_clear()
+    calls = counted(monkeypatch, recipes.packages, "files_of")
+    make_plan(suite.load("ablations"))
+    assert len(calls) == 2 * len(registry.components("suites"))
+
+
+def test_cells_of_a_fit_are_found_without_a_look_at_the_others(make):
+    """Growth by counts: ten times the fits are ten times the looks at cells, not a hundred times."""
+    plan = make("jem", "score energy", seeds=range(50))
+    looked_at = []
+
+    class Watched(list):
+        def __iter__(self):
+            for cell in super().__iter__():
+                looked_at.append(cell)
+                yield cell
+
+    watched = dataclasses.replace(plan, cells=Watched(plan.cells))
+    assert sum(len(watched.cells_of(fit)) for fit in watched.fits) == len(plan.cells)
+    assert len(looked_at) == len(plan.cells)
+
+
 @pytest.mark.parametrize("lacking", ["models", "datasets", "metrics", "seeds"])
 def test_a_suite_that_was_left_with_nothing(lacking):
     emptied = dataclasses.replace(suite.load("hybrid"), **{lacking: ()})

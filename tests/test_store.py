@@ -121,6 +121,28 @@ def test_a_cell_is_found_by_its_id_whatever_it_was_called(store):
     assert len(list((store.root / "arrays").iterdir())) == 1
 
 
+def test_a_folder_is_listed_once_however_many_cells_are_missing(store, monkeypatch):
+    store.write_cell(CELL, "an-older-name", {"a": np.zeros(2)})
+    listed, scandir = [], os.scandir
+    monkeypatch.setattr(os, "scandir", lambda path: (listed.append(path), scandir(path))[1])
+    assert not any(store.is_settled(f"{number:010}", NAME) for number in range(50))
+    assert store.is_settled(CELL.id, NAME)
+    assert all(len(store.read_arrays(CELL.id, NAME)) == 1 for _ in range(50))
+    assert listed == [store.root / "cells", store.root / "arrays"]
+    for number in range(50):
+        store.write_cell(dataclasses.replace(CELL, id=f"{number:010}"), NAME, {"a": np.zeros(2)})
+    assert len(listed) == 2
+
+
+def test_a_folder_is_listed_again_when_another_process_has_written(store):
+    assert not store.is_settled(CELL.id, NAME)
+    Store(store.root).write_cell(dataclasses.replace(CELL, id="other"), "anything", {})
+    assert not store.is_settled(CELL.id, NAME)
+    os.utime(store.root / "cells", (0, 0))  # however coarse the clock of the file system
+    Store(store.root).write_cell(CELL, "an-older-name", {})
+    assert store.is_settled(CELL.id, NAME)
+
+
 @pytest.mark.parametrize(
     ("fields", "settled"),
     [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -131,7 +132,8 @@ def planned(
             seeds=options.seed_list(seeds),
         )
         plans.append(make_plan(suite, **how))
-    return plans[0]._replace(
+    return dataclasses.replace(
+        plans[0],
         cells=[cell for plan in plans for cell in plan.cells],
         parts=tuple(part for plan in plans for part in plan.parts),
     )

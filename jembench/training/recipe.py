@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal
 
 from jembench import packages
 from jembench.errors import SpecError, unknown
+from jembench.registry import kept
 from jembench.strict_toml import Range, parse, read
 
 Positive = Annotated[float, Range(above=0)]
@@ -171,9 +172,15 @@ def load(name: str, overrides: Sequence[str] = ()) -> Recipe:
         SpecError: for an unknown recipe or key, or a value that does not fit.
     """
     file = _find(name)
-    name = file.name.removesuffix(".toml")
-    original = _recipe(name, _parse(file))
-    fields = _parse(file)
+    return _loaded(file.name.removesuffix(".toml"), file.read_bytes(), str(file), tuple(overrides))
+
+
+@functools.lru_cache(maxsize=1000)
+def _loaded(name: str, content: bytes, where: str, overrides: tuple[str, ...]) -> Recipe:
+    fields = parse(content, where)
+    if not overrides:
+        return _recipe(name, fields)
+    original = _loaded(name, content, where, ())
     for override in overrides:
         _override(fields, override, name)
     recipe = _recipe(name, fields)
@@ -244,19 +251,22 @@ _ANY_MODEL = _ANY_DATASET = ""
 
 def _claims() -> Mapping[tuple[str, str], list[str]]:
     """The recipes that say that they are the default, by model and dataset."""
+    return _claims_of(tuple(sorted(_files().items())))
+
+
+@kept
+def _claims_of(files: tuple[tuple[str, Traversable], ...]) -> Mapping[tuple[str, str], list[str]]:
     found: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
-    for name, file in sorted(_files().items()):
-        models, datasets = _made_for(file.read_bytes(), str(file))
+    for name, file in files:
+        models, datasets = _made_for(_parse(file))
         for model in models or [_ANY_MODEL]:
             for dataset in datasets or ([_ANY_DATASET] if models else []):
                 found[model, dataset].append(name)
     return found
 
 
-@functools.lru_cache(maxsize=1000)
-def _made_for(content: bytes, where: str) -> tuple[list[str], list[str]]:
+def _made_for(fields: Mapping[str, Any]) -> tuple[list[str], list[str]]:
     """The models and the datasets of a recipe file; what is no list is told of when the recipe is loaded."""
-    fields = parse(content, where)
     lists = (value if isinstance(value, list) else [] for value in (fields.get("models"), fields.get("default_for")))
     models, datasets = ([name for name in names if isinstance(name, str)] for names in lists)
     return models, datasets
