@@ -1,55 +1,134 @@
 """Which of the results that go by the same names count: those that were asked for last.
 
 A name can come to mean another thing: code is edited, a default changes. The former results stay in the store, and come
-back with what gave them. Imports no torch.
+back with what gave them. What each command asks for is a line of ``asked.jsonl`` in the store. Imports no torch.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import datetime
-from collections.abc import Collection, Sequence
+import json
+import warnings
+from collections.abc import Collection, Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
 
+from jembench.errors import Fallback, StoreError
+from jembench.files import append_line
 from jembench.outcome import Cell
 from jembench.store import Store
 
 
-def newest(cells: Sequence[Cell]) -> list[Cell]:
+class Asked(NamedTuple):
+    """What a command asked for: the metrics of some fits, whatever their seeds."""
+
+    time: str  # ISO 8601, UTC
+    families: frozenset[str]  # FitKey.family
+    metrics: frozenset[str]  # Resolved.id
+
+
+def newest(cells: Sequence[Cell], log: Iterable[Asked] = ()) -> list[Cell]:
     """Those that count, in their order.
 
     Never of two codes in one row: of the fits of one name, those of another family than the last are all out of date.
+
+    Args:
+        cells: of one store.
+        log: what was asked for, the oldest first.
     """
-    families: dict[tuple[str, str, str], str] = {}
-    latest: dict[tuple[object, ...], Cell] = {}
-    for cell in sorted(cells, key=_when):
-        fit = cell.fit
-        families[fit.model, fit.dataset, fit.recipe] = fit.family
-        names = (fit.model, fit.dataset, fit.recipe, fit.family, fit.seed, cell.metric, cell.provenance.get("limit"))
-        latest[names] = cell
-    kept = {
-        cell.id
-        for cell in latest.values()
-        if cell.fit.family == families[cell.fit.model, cell.fit.dataset, cell.fit.recipe]
-    }
-    return [cell for cell in cells if cell.id in kept]
+    latest = {(asked.families, asked.metrics): asked for asked in log}
+    by_family: dict[str, list[Asked]] = {}
+    for asked in latest.values():
+        for family in asked.families:
+            by_family.setdefault(family, []).append(asked)
+    families: dict[tuple[object, ...], _Rank] = {}
+    results: dict[tuple[object, ...], _Rank] = {}
+    for cell in cells:
+        fit, log_of_fit = cell.fit, by_family.get(cell.fit.family, [])
+        names = (fit.model, fit.dataset, fit.recipe)
+        _rank(families, names, fit.family, cell, log_of_fit)
+        of_cell = [asked for asked in log_of_fit if _is_for(asked, cell)]
+        _rank(
+            results, (*names, fit.family, fit.seed, cell.metric, cell.provenance.get("limit")), cell.id, cell, of_cell
+        )
+    kept = {rank.what for rank in results.values()}
+    return [
+        cell
+        for cell in cells
+        if cell.id in kept and families[cell.fit.model, cell.fit.dataset, cell.fit.recipe].what == cell.fit.family
+    ]
 
 
-def _when(cell: Cell) -> str:
-    return str(cell.provenance.get("asked_for") or cell.provenance.get("time", ""))
+class _Rank(NamedTuple):
+    asked: str  # when it was asked for or measured, the later of the two
+    measured: str
+    what: str
 
 
-def ask_for(store: Store, ids: Collection[str]) -> None:
-    """From now on these cells count, where others of their names did.
+def _rank(
+    found: dict[tuple[object, ...], _Rank], names: tuple[object, ...], what: str, cell: Cell, log: list[Asked]
+) -> None:
+    """Keep ``what`` under its names if nothing there is later."""
+    measured = str(cell.provenance.get("asked_for") or cell.provenance.get("time", ""))  # asked_for: of version 0.1
+    rank = _Rank(max([measured, *(asked.time for asked in log)]), measured, what)
+    if names not in found or rank[:2] >= found[names][:2]:
+        found[names] = rank
 
-    Raises:
-        StoreError: if that cannot be written.
+
+def _is_for(asked: Asked, cell: Cell) -> bool:
+    """Whether a command asked for this cell's metric; a cell of version 0.1 does not say which code of it gave it."""
+    metric = cell.provenance.get("metric_id")
+    return metric is None or str(metric) in asked.metrics
+
+
+# --- the log ----------------------------------------------------------------------------------------------------------
+
+
+def asked(store: Store) -> list[Asked]:
+    """What was asked for in a store, the oldest first. Lines that are torn or of another form are passed over."""
+    path = _log(store)
+    lines = path.read_bytes().splitlines() if path.is_file() else []
+    return [found for line in lines if (found := _parsed(line))]
+
+
+def ask_for(store: Store, families: Collection[str], metrics: Collection[str]) -> None:
+    """From now on these results count, where others of their names did.
+
+    A store that cannot be written is left as it is, with a warning.
     """
     if not store.root.is_dir():
         return
-    cells = store.contents().cells
-    counting = {cell.id for cell in newest(cells)}
-    now = datetime.datetime.now(datetime.UTC).isoformat()
-    for cell in cells:
-        if cell.id in ids and cell.id not in counting:
-            asked_for = dataclasses.replace(cell, provenance={**cell.provenance, "asked_for": now})
-            store.write_cell(asked_for, cell.metric, {})
+    wanted = Asked(datetime.datetime.now(datetime.UTC).isoformat(), frozenset(families), frozenset(metrics))
+    known = asked(store)
+    if known and known[-1][1:] == wanted[1:] and not _measured_since(store):
+        return
+    line = {"time": wanted.time, "families": sorted(families), "metrics": sorted(metrics)}
+    try:
+        append_line(_log(store), json.dumps(line))
+    except StoreError as error:
+        warnings.warn(f"{error} `jembench report` shows what was asked for before.", Fallback, stacklevel=2)
+
+
+def _log(store: Store) -> Path:
+    return store.root / "asked.jsonl"
+
+
+def _measured_since(store: Store) -> bool:
+    """Whether outcomes were written after the last line, perhaps by a command that had been asked before."""
+    cells = store.root / "cells"
+    return cells.exists() and cells.stat().st_mtime_ns >= _log(store).stat().st_mtime_ns
+
+
+def _parsed(line: bytes) -> Asked | None:
+    try:
+        found = json.loads(line)
+        datetime.datetime.fromisoformat(found["time"])
+        return Asked(found["time"], _texts(found["families"]), _texts(found["metrics"]))
+    except (ValueError, TypeError, LookupError, RecursionError):
+        return None
+
+
+def _texts(found: list[str]) -> frozenset[str]:
+    if not isinstance(found, list) or not all(isinstance(text, str) for text in found):
+        raise TypeError
+    return frozenset(found)

@@ -92,6 +92,22 @@ def write_bytes(path: Path, content: bytes, option: str = "--store") -> None:
     write_atomically(path, lambda stream: stream.write(content), option)
 
 
+def append_line(path: Path, line: str) -> None:
+    """Append one line in one write, so that lines of several processes do not mix. It begins with the line break:
+    what a killed process left torn stays a line of its own.
+
+    Raises:
+        StoreError: if the file cannot be written, or is none.
+    """
+    try:
+        if path.exists() and not path.is_file():
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
+        with path.open("ab", buffering=0) as stream:
+            stream.write(f"\n{line}".encode())
+    except OSError as error:
+        raise cannot_write(path, error) from error
+
+
 def write_text(path: Path, text: str) -> None:
     """Write ``text`` as UTF-8, atomically."""
     write_bytes(path, text.encode())

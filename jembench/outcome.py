@@ -43,6 +43,14 @@ class Outcome:
     details: Mapping[str, Any] = field(default_factory=dict)  # JSON
     seconds: float = 0.0
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether it need not be computed again: it has values, or is N/A for what its model is.
+
+        One that failed, that waits for something to be installed, or that had no time for all images is tried again.
+        """
+        return (self.status == "ok" and "partial" not in self.details) or bool(self.details.get("settled"))
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Cell:

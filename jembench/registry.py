@@ -320,6 +320,11 @@ class Resolved:
         return identity
 
     @cached_property
+    def id(self) -> str:
+        """A hash of its identity."""
+        return specs.stable_hash(self.identity)
+
+    @cached_property
     def code(self) -> str:
         """A hash of all code without a version that it is made of; empty if there is none."""
         codes = self._codes()

@@ -136,15 +136,9 @@ class Store:
             return None
 
     def is_settled(self, cell_id: str, name: str) -> bool:
-        """Whether a cell need not be computed again: it has values, or is N/A for what its model is.
-
-        One that failed, that waits for something to be installed, or that had no time for all images is tried again.
-        """
+        """Whether a cell need not be computed again."""
         cell = self.read_cell(cell_id, name)
-        if cell is None:
-            return False
-        found = cell.outcome
-        return (found.status == "ok" and "partial" not in found.details) or bool(found.details.get("settled"))
+        return cell is not None and cell.outcome.is_settled
 
     def write_cell(self, cell: Cell, name: str, arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
         """Write a cell, its arrays first: a cell that can be read is complete."""

@@ -222,4 +222,8 @@ class _Job:
     def _circumstances(self, cell: CellPlan) -> dict[str, Any]:
         """What a reader of the number must know of how it came about."""
         fit = self.store.read_fit(self.ready.fit.key)
-        return {"limit": cell.limit, "interventions": list(fit.interventions) if fit else []}
+        return {
+            "limit": cell.limit,
+            "metric_id": cell.metric.id,
+            "interventions": list(fit.interventions) if fit else [],
+        }

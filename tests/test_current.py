@@ -1,8 +1,14 @@
 """Of results that go by the same names, those that were asked for last."""
 
+import dataclasses
+import json
+import os
+
 import pytest
 
-from jembench.current import ask_for, newest
+from jembench import current
+from jembench.current import ask_for, asked, newest
+from jembench.errors import Fallback
 from jembench.outcome import Cell, FitKey, Outcome
 from jembench.store import Store
 
@@ -46,24 +52,126 @@ def store(tmp_path):
     store = Store(tmp_path / "runs")
     for one in [cell("a", day=1), cell("a", metric="nll", day=1), cell("a", seed=1, day=1), cell("b", day=2)]:
         store.write_cell(one, one.metric, {})
+    os.utime(store.root / "cells", (0, 0))  # long before anything was asked for
     return store
 
 
+def shown_of(store):
+    return {
+        (found.fit.family, found.fit.seed, found.metric, found.provenance["limit"])
+        for found in newest(store.contents().cells, asked(store))
+    }
+
+
+def log(store):
+    return (store.root / "asked.jsonl").read_text()
+
+
 def test_what_is_asked_for_again_is_shown_again_with_all_that_belongs_to_it(store):
-    assert {family for family, *_ in shown(store.contents().cells)} == {"mineb"}
-    ask_for(store, {cell("a", day=1).id})
-    found = shown(store.contents().cells)
-    assert found == {("minea", 0, "accuracy", None), ("minea", 0, "nll", None), ("minea", 1, "accuracy", None)}
-    ask_for(store, {cell("b", day=2).id})
-    assert {family for family, *_ in shown(store.contents().cells)} == {"mineb"}
+    assert {family for family, *_ in shown_of(store)} == {"mineb"}
+    before = contents(store)
+    ask_for(store, {"minea"}, {"any"})
+    assert shown_of(store) == {
+        ("minea", 0, "accuracy", None),
+        ("minea", 0, "nll", None),
+        ("minea", 1, "accuracy", None),
+    }
+    ask_for(store, {"mineb"}, {"any"})
+    assert {family for family, *_ in shown_of(store)} == {"mineb"}
+    assert contents(store) == before
 
 
-def test_what_is_shown_anyway_is_left_as_it_is(store):
-    before = {path: path.read_bytes() for path in (store.root / "cells").iterdir()}
-    ask_for(store, {cell("b", day=2).id, "unknown"})
-    assert {path: path.read_bytes() for path in (store.root / "cells").iterdir()} == before
+def contents(store):
+    return {path: path.read_bytes() for path in (store.root / "cells").iterdir()}
+
+
+def test_what_was_measured_after_it_was_asked_for_is_later_still(store):
+    ask_for(store, {"minea"}, {"any"})
+    store.write_cell(replaced(cell("b", day=3), time="9999-01-01T00:00:00+00:00"), "late", {})
+    assert {family for family, *_ in shown_of(store)} == {"mineb"}
+
+
+def replaced(one, **provenance):
+    return dataclasses.replace(one, provenance={**one.provenance, **provenance})
+
+
+def test_of_two_codes_of_a_metric_the_one_that_was_asked_for_last_is_shown(store):
+    old, new = (replaced(cell("b", metric="mine", day=day), metric_id=name) for day, name in ((3, "old"), (4, "new")))
+    for one in (old, new):
+        store.write_cell(one, "mine", {})
+    for name in ("old", "new", "old", "unknown"):
+        ask_for(store, {"mineb"}, {name, "others"})
+        (found,) = [one for one in newest(store.contents().cells, asked(store)) if one.metric == "mine"]
+        assert found == (new if name == "new" else old)
+
+
+def test_stores_of_the_first_version_keep_what_was_asked_for(store):
+    """They say it in the outcomes themselves, and not which code of a metric gave them."""
+    again = replaced(cell("a", day=1), asked_for="2026-11-05T12:00:00+00:00")
+    store.write_cell(again, again.metric, {})
+    assert {family for family, *_ in shown_of(store)} == {"minea"}
+    early, late = cell("b", metric="mine", day=3), cell("b", metric="mine", day=4)
+    for one in (early, late):
+        store.write_cell(one, one.metric, {})
+    ask_for(store, {"mineb"}, {"any"})
+    (found,) = [one for one in newest(store.contents().cells, asked(store)) if one.metric == "mine"]
+    assert found == late
+
+
+def test_the_same_command_again_adds_nothing(store):
+    for _ in range(1000):
+        ask_for(store, ["minea", "mineb"], ["accuracy", "nll"])
+    assert len(asked(store)) == log(store).count("\n") == 1
+    ask_for(store, ["minea"], ["accuracy", "nll"])
+    ask_for(store, ["minea", "mineb"], ["accuracy", "nll"])
+    assert len(asked(store)) == 3
+
+
+def test_a_command_asks_again_once_others_have_measured(store):
+    """One of other code that was asked before it may have been finished after it."""
+    ask_for(store, ["minea"], ["any"])
+    os.utime(store.root / "asked.jsonl", (0, 0))
+    store.write_cell(cell("b", seed=7, day=9), "late", {})
+    ask_for(store, ["minea"], ["any"])
+    os.utime(store.root / "cells", (0, 0))
+    ask_for(store, ["minea"], ["any"])
+    assert len(asked(store)) == 2
+
+
+def test_the_log_does_not_grow_with_seeds_and_its_lines_are_one_write(store, monkeypatch):
+    writes, write_line = [], current.append_line
+    monkeypatch.setattr(current, "append_line", lambda path, line: (writes.append(line), write_line(path, line)))
+    ask_for(store, {f"{number:010}" for number in range(100)}, {f"{number:010}" for number in range(28)})
+    assert len(writes) == 1
+    assert len(log(store)) < 2500
+
+
+TORN = ['{"time": "2030-01-01', "[]", "3", "null", '{"time": 5}', "[" * 100_000, "9" * 5000, "\udcff", "{}"]
+ALIEN = [
+    {"time": "2030-01-01T00:00:00+00:00", "families": "minea", "metrics": []},
+    {"time": "2030-01-01T00:00:00+00:00", "families": [["minea"]], "metrics": []},
+    {"time": "tomorrow", "families": ["minea"], "metrics": []},
+    {"time": "2030-01-01T00:00:00+00:00", "families": ["minea"]},
+]
+
+
+@pytest.mark.parametrize("line", [*TORN, *map(json.dumps, ALIEN)])
+def test_torn_and_alien_lines_are_passed_over(store, line):
+    (store.root / "asked.jsonl").write_bytes(line.encode(errors="surrogateescape"))
+    assert asked(store) == []
+    assert {family for family, *_ in shown_of(store)} == {"mineb"}
+    ask_for(store, {"minea"}, {"any"})
+    assert {family for family, *_ in shown_of(store)} == {"minea"}
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
+def test_what_is_no_file_is_no_log(store, make):
+    make(store.root / "asked.jsonl")
+    assert asked(store) == []
+    with pytest.warns(Fallback, match=r"asked\.jsonl: File exists"):
+        ask_for(store, {"minea"}, {"any"})
 
 
 def test_a_store_that_is_not_there_yet_stays_so(tmp_path):
-    ask_for(Store(tmp_path / "none"), {"a"})
+    ask_for(Store(tmp_path / "none"), {"a"}, {"b"})
     assert not (tmp_path / "none").exists()

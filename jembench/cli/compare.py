@@ -10,7 +10,7 @@ import click
 from jembench import spec
 from jembench.cli import options, show
 from jembench.cli.report import nothing, read
-from jembench.current import newest
+from jembench.current import asked, newest
 from jembench.errors import SpecError, unknown
 from jembench.outcome import Cell
 from jembench.store import Store
@@ -80,7 +80,7 @@ def _cells(store: Store, limit: int | None, seeds: str | None) -> list[Cell]:
     wanted = None if seeds is None else options.seed_list(seeds)
     found = [
         cell
-        for cell in newest(contents.cells)
+        for cell in newest(contents.cells, asked(store))
         if cell.provenance.get("limit") == limit and (wanted is None or cell.fit.seed in wanted)
     ]
     if not found:

@@ -15,7 +15,7 @@ from jembench import spec
 from jembench import suite as suites
 from jembench.cli import options
 from jembench.cli.report import nothing
-from jembench.current import newest
+from jembench.current import asked, newest
 from jembench.errors import SpecError
 from jembench.files import write_bytes
 from jembench.outcome import Cell
@@ -64,7 +64,7 @@ def figures(
     for problem in contents.problems:
         passed_over(problem)
     written = 0
-    for planned in _planned(_chosen(contents.cells, suite, limit), place, passed_over):
+    for planned in _planned(_chosen(newest(contents.cells, asked(place)), suite, limit), place, passed_over):
         for path in _drawn(planned, wanted, output or store / "figures", passed_over):
             click.echo(path)
             written += 1
@@ -109,7 +109,7 @@ def _formats(text: str) -> list[Format]:
 
 
 def _chosen(cells: Sequence[Cell], suite: str | None, limit: int | None) -> list[Cell]:
-    found = [cell for cell in newest(cells) if cell.provenance.get("limit") == limit]
+    found = [cell for cell in cells if cell.provenance.get("limit") == limit]
     if suite is None:
         return found
     wanted = suites.load(suite).metric_names

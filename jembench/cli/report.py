@@ -12,7 +12,7 @@ import click
 from jembench import spec
 from jembench import suite as suites
 from jembench.cli import options, show
-from jembench.current import newest
+from jembench.current import asked, newest
 from jembench.errors import SpecError
 from jembench.outcome import Cell
 from jembench.plan import Part, parts_of, recipe_names
@@ -53,8 +53,9 @@ def report(
         return _claims(Store(store), suite, limit, reference, format)
     chosen = suites.load(suite) if suite else None
     published = references.load(options.published_tables(reference, chosen.references if chosen else ()))
-    contents = read(Store(store))
-    cells = newest(contents.cells)
+    place = Store(store)
+    contents = read(place)
+    cells = newest(contents.cells, asked(place))
     out_of_date = len(contents.cells) - len(cells)
     if chosen:
         cells = [cell for cell in cells if spec.parse(cell.metric).name in chosen.metric_names]
@@ -84,7 +85,7 @@ def _claims(store: Store, suite: str | None, limit: int | None, reference: str |
         raise SpecError("--claims judges all that the store holds. Leave out the suite and --reference.")
     from jembench.report import claims, claims_table, judging
 
-    cells = [cell for cell in newest(read(store).cells) if cell.provenance.get("limit") == limit]
+    cells = [cell for cell in newest(read(store).cells, asked(store)) if cell.provenance.get("limit") == limit]
     place = "" if store.root == Path("runs") else str(store.root)
     found = judging.judge(claims.load(), cells, lambda cell: store.read_arrays(cell.id, cell.metric), store=place)
     show.print_findings(claims_table.findings(found), format)

@@ -107,32 +107,39 @@ def carry_out(ctx: click.Context, plan: Plan, published: Sequence[PublishedTable
         if not company.rank:
             show.plan(plan, place, how.format, device)
         return 0
-    over = _work(ctx, plan, place, runner, how, company)
+    if not company.rank:
+        ask_for(place, {fit.key.family for fit in plan.fits}, {cell.metric.id for cell in plan.cells})
+    cells = [] if company.rank else show.outcomes(plan, place)
+    pending, over = show.unfinished(plan, cells), None
+    if company.started or pending:
+        cells.clear()  # there may be tens of thousands, and training takes long
+        over = _work(ctx, plan, Plan(plan.suite, pending), place, runner, how, company)
     if company.rank:
         return 0
-    code = show.results(ctx, plan, place, published, how.format)
+    code = show.results(ctx, plan, place, published, how.format, cells or show.outcomes(plan, place))
     if over:
         raise over
     return code
 
 
 def _work(
-    ctx: click.Context, plan: Plan, store: Store, runner: Executor, how: options.Circumstances, company: Placement
+    ctx: click.Context,
+    plan: Plan,
+    pending: Plan,
+    store: Store,
+    runner: Executor,
+    how: options.Circumstances,
+    company: Placement,
 ) -> OutOfTime | None:
-    """Do what is pending; gives the error if the time was over first."""
-    with plugins_aside():
-        if not company.rank:
-            ask_for(store, {cell.id for cell in plan.cells})
-        pending = show.unfinished(plan, store)
-        if company.started or pending:
-            with joined(company, how.device, ctx.obj.arguments) as here:
-                if company.rank:
-                    assist(plan.fits, here)
-                    return None
-                try:
-                    _conduct(Plan(plan.suite, pending), store, runner, how, here)
-                except OutOfTime as error:
-                    return error
+    """Do what of a plan is pending; gives the error if the time was over first."""
+    with plugins_aside(), joined(company, how.device, ctx.obj.arguments) as here:
+        if company.rank:
+            assist(plan.fits, here)
+            return None
+        try:
+            _conduct(pending, store, runner, how, here)
+        except OutOfTime as error:
+            return error
     return None
 
 

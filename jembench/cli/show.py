@@ -31,21 +31,33 @@ NAMED = 3
 """So many of one metric under different options are named one by one."""
 
 
-def unfinished(plan: Plan, store: Store) -> list[CellPlan]:
-    """The cells that are still to be computed."""
-    return [cell for cell in plan.cells if not store.is_settled(cell.id, cell.name)]
+def outcomes(plan: Plan, store: Store) -> list[Cell]:
+    """What the store has of a plan. Each file is read once; whoever needs outcomes again keeps them."""
+    return [found for cell in plan.cells if (found := store.read_cell(cell.id, cell.name))]
+
+
+def unfinished(plan: Plan, found: Iterable[Cell]) -> list[CellPlan]:
+    """The cells that are still to be computed, after what was found of them."""
+    settled = {cell.id for cell in found if cell.outcome.is_settled}
+    return [cell for cell in plan.cells if cell.id not in settled]
 
 
 # --- results ----------------------------------------------------------------------------------------------------------
 
 
-def results(ctx: click.Context, plan: Plan, store: Store, published: Sequence[PublishedTable], format: str) -> int:
+def results(
+    ctx: click.Context,
+    plan: Plan,
+    store: Store,
+    published: Sequence[PublishedTable],
+    format: str,
+    cells: Sequence[Cell],
+) -> int:
     """Print the tables of a plan's cells, and where everything lies.
 
     Returns:
         the exit code.
     """
-    cells = [found for cell in plan.cells if (found := store.read_cell(cell.id, cell.name))]
     print_results(cells, plan.parts, published, format, plan.recipe_names)
     if format == "table":
         click.echo()
@@ -144,7 +156,7 @@ def plan(plan: Plan, store: Store, format: str, device: torch.device) -> None:
 def _plan_rows(plan: Plan, store: Store, device: torch.device) -> list[dict[str, Any]]:
     from jembench import work
 
-    todo = {cell.id for cell in unfinished(plan, store)}
+    todo = {cell.id for cell in unfinished(plan, outcomes(plan, store))}
     rows = []
     for ready in work.look_ahead(plan):
         cells = plan.cells_of(ready.fit)
