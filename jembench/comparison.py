@@ -20,7 +20,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from jembench import registry
+from jembench import registry, trust
 from jembench.errors import JembenchError, Unavailable
 from jembench.interfaces import Resampled, Resampling, Value
 from jembench.outcome import Cell
@@ -271,8 +271,10 @@ def _resampling(side: Side, seeds: Sequence[int], read: Read) -> Resampling:
     """The mean over the seeds as one statistic: every seed is given the same resamples.
 
     Raises:
-        JembenchError: if the metric has no statistic behind its value, or the store no per-example values.
+        JembenchError: if the metric has no statistic behind its value, cannot be made or is code that nobody but the
+            store names, or the store has no per-example values.
     """
+    trust.refuse_code([side.metric], f"The cell {side.cells[seeds[0]].id} of the store")
     metric = _metric(side.metric)
     if not isinstance(metric, Resampled):
         raise Unavailable("no per-example values: intervals cannot be compared")
@@ -291,7 +293,11 @@ def _resampling(side: Side, seeds: Sequence[int], read: Read) -> Resampling:
 
 @cache
 def _metric(text: str) -> Any:
-    return registry.resolve("metrics", text).make()
+    resolved = registry.resolve("metrics", text)
+    try:
+        return resolved.make()
+    except Exception as error:  # the options stand in a file
+        raise Unavailable(f"the metric {text} cannot be made: {error}") from error
 
 
 def _of_seed(metric: Resampled, side: Side, cell: Cell, read: Read) -> Resampling:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from jembench import registry
+from jembench import registry, trust
 from jembench.errors import JembenchError, PluginError
 from jembench.files import digest
 from jembench.registry import KINDS, Component
@@ -27,6 +27,8 @@ def add(path: Path) -> None:
     if not path.is_file() or path.suffix != ".py" or not path.stem.isidentifier():
         raise PluginError(f"--plugin is {path}; it must be an existing Python file, named like a module: my_ebm.py.")
     _check_free(path)
+    if path.absolute().parent == Path.cwd():
+        trust.make_current_folder_importable()  # for the modules beside it
     try:
         spec = importlib.util.spec_from_file_location(path.stem, path.absolute())
         assert spec is not None
@@ -40,6 +42,7 @@ def add(path: Path) -> None:
             raise
         raise PluginError(f"The plugin {path} cannot be imported: {type(error).__name__}: {error}. Mend it.") from error
     forget([path.name])
+    trust.plugin_modules.add(path.stem)
     registry.added.extend(found)
     registry.catalogue.cache_clear()
 
@@ -85,4 +88,7 @@ def forget(names: Iterable[str] | None = None) -> None:
     """Forget the files that were added as plugins; those of these names, or all."""
     gone = None if names is None else set(names)
     registry.added[:] = [one for one in registry.added if gone is not None and one.distribution not in gone]
+    trust.plugin_modules.intersection_update(
+        () if gone is None else trust.plugin_modules - {Path(n).stem for n in gone}
+    )
     registry.catalogue.cache_clear()

@@ -10,6 +10,7 @@ import importlib
 import importlib.metadata
 import importlib.util
 import re
+import sys
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
@@ -20,7 +21,7 @@ from typing import Any, Literal, NamedTuple, ParamSpec, TypeVar, cast, get_args
 
 import entrypoints
 
-from jembench import sources
+from jembench import sources, trust
 from jembench import spec as specs
 from jembench.errors import Incompatible, JembenchError, PluginError, SpecError, unknown
 from jembench.files import digest
@@ -117,14 +118,19 @@ def _by_entrypoints() -> list[Component]:
     with warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)  # how it tells of a target of ours that is not module:attribute
         stated: defaultdict[str, list[str]] = defaultdict(list)
-        for point in entrypoints.get_group_all(_API_GROUP):
+        for point in entrypoints.get_group_all(_API_GROUP, _path()):
             stated[point.distro.name].append(point.name)
         versions = {distribution: _version(names) for distribution, names in stated.items()}
         return [
             _component(kind, point, point.distro.name, point.distro.version, versions.get(point.distro.name, 1))
             for kind in KINDS
-            for point in entrypoints.get_group_all(f"jembench.{kind}")
+            for point in entrypoints.get_group_all(f"jembench.{kind}", _path())
         ]
+
+
+def _path() -> list[str]:
+    """Where distributions are installed: not in the folder where the user stands, which is no installation."""
+    return [folder for folder in sys.path if folder]
 
 
 def _version(stated: Iterable[str]) -> int:
@@ -143,7 +149,7 @@ def _by_metadata() -> tuple[list[Component], list[Unreadable]]:
     """The careful way, one distribution at a time: finds all that can be read and says what cannot."""
     found: list[Component] = []
     problems: list[Unreadable] = []
-    for distribution in importlib.metadata.distributions():
+    for distribution in importlib.metadata.distributions(path=_path()):
         name, version = _name_and_version(distribution)
         parser = entrypoints.CaseSensitiveConfigParser(delimiters=("=",), interpolation=None)
         try:
@@ -200,9 +206,13 @@ def find(kind: Kind, name: str) -> Component:
     """The component that ``name`` means: an entry point, ``distribution/name`` or an import path.
 
     Raises:
-        SpecError: if nothing or more than one thing answers to the name.
+        SpecError: if nothing or more than one thing answers to the name, or it is an import path that the user did not
+            name (:mod:`jembench.trust`).
     """
     if ":" in name:
+        if specs.parse(name) != specs.Spec(name):
+            raise SpecError(f"{name!r} is not an import path. Write package.module:function.")
+        trust.check(name)
         module, attribute = name.split(":", 1)
         return Component(kind, name, "", "", module, attribute)
     distribution, _, bare = name.rpartition("/")
@@ -396,6 +406,7 @@ def resolve(kind: Kind, text: str) -> Resolved:
     component = find(kind, spec.name)
     factory = load(component)
     bound = specs.bind(specs.Spec(_shortest(component), spec.arguments), factory, f"jembench list {kind}")
+    trust.allow(bound.defaults.values())
     return Resolved(component, factory, bound)
 
 

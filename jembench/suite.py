@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from jembench import packages, spec
+from jembench import packages, spec, trust
 from jembench.crossing import Grid, Variant, bare_name, in_fields
 from jembench.errors import JembenchError, SpecError, unknown
 from jembench.strict_toml import parse, read
@@ -88,6 +88,7 @@ def _load(name: str, including: tuple[str, ...]) -> Suite:
         raise SpecError(f"The suite {circle}. Leave one of these out.")
     where = f"suite {name}"
     fields = parse(files[name].read_bytes(), str(files[name]))
+    trust.allow(trust.strings(fields))  # suites are installed
     included = tuple(_load(other, (*including, name)) for other in _included(fields, where))
     suite = read(Suite, _in_fields(fields, where), where, name=name, included=included)
     if not included:

@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Generator, Tensor, nn
 
-from jembench import registry
+from jembench import registry, trust
 from jembench.errors import PluginError, SpecError
 from jembench.interfaces import DataSpec
 
@@ -130,9 +130,10 @@ def load(text: str) -> Callable[..., Any]:
     """A function by its import path, or the TorchScript module of a file.
 
     Raises:
-        SpecError: if there is no such file.
+        SpecError: if there is no such file, or only a file names it (:mod:`jembench.trust`).
         PluginError: if it cannot be imported, or is no TorchScript.
     """
+    trust.check(text)  # TorchScript is code as well
     if ":" in text and not Path(text).exists():
         found = registry.load(registry.find("models", text))
         made: Any = found() if inspect.isclass(found) else found

@@ -9,11 +9,24 @@ from typing import Any, NamedTuple
 
 import safetensors
 
+from jembench import trust
 from jembench.errors import CheckpointError
 
 SCHEMA = 1
 KEY = "jembench-import"
 """The key of the file's metadata under which the header lies."""
+
+
+_UNREADABLE = (
+    safetensors.SafetensorError,
+    OSError,
+    KeyError,
+    TypeError,
+    ValueError,
+    AttributeError,
+    RecursionError,
+)
+"""What reading a header raises that somebody else made."""
 
 
 class Header(NamedTuple):
@@ -36,6 +49,7 @@ def read(path: Path) -> Header:
 
     Raises:
         CheckpointError: if it is none, is damaged, or was written by a newer version.
+        SpecError: if it names code that the user did not name.
     """
     try:
         with safetensors.safe_open(path, framework="numpy") as file:
@@ -43,9 +57,19 @@ def read(path: Path) -> Header:
         schema = fields.pop("schema")
         if schema > SCHEMA:
             raise CheckpointError(f"{path} was written by a newer jembench (schema {schema}). Update jembench.")
-        return Header(**{**fields, "unused": tuple(fields["unused"])})
-    except (safetensors.SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
+        header = Header(**{**fields, "unused": tuple(fields["unused"])})
+        _check_types(header)
+    except _UNREADABLE as error:
         raise CheckpointError(
             f"{path} is no file that `jembench import` wrote ({error}). Import the weights first: "
             "`jembench import --help` says how."
         ) from error
+    trust.refuse_code([header.model, header.sampler], str(path))
+    return header
+
+
+def _check_types(header: Header) -> None:
+    texts = [header.model, header.sampler, header.data["name"], *header.unused, *header.source.values()]
+    numbers = [*header.data["shape"], header.data["num_classes"]]
+    if not all(isinstance(text, str) for text in texts) or not all(type(number) is int for number in numbers):
+        raise TypeError("its header holds other values than texts and whole numbers")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from jembench import registry
-from jembench.cli import options
+from jembench import registry, trust
+from jembench.cli import options, suggest
 from jembench.cli.output import plugins_aside
 from jembench.cli.unread import unread
 from jembench.errors import CheckpointError, SpecError
@@ -41,7 +42,10 @@ EXAMPLES = options.examples(
     help="What to write. By default a file beside the other one, with the ending .safetensors. A file that exists is "
     "kept, unless it was imported from the same FILE.",
 )
-def import_(importer: str, file: Path, model: str | None, dataset: str, output: Path | None) -> None:
+@click.pass_context
+def import_(
+    ctx: click.Context, importer: str, file: Path, model: str | None, dataset: str, output: Path | None
+) -> None:
     """Make a model of weights that were trained elsewhere.
 
     IMPORTER says what kind of FILE it is; `jembench list importers` says what there is. Names, shapes and kinds of
@@ -51,8 +55,9 @@ def import_(importer: str, file: Path, model: str | None, dataset: str, output: 
     target = _target(file, output)
     with plugins_aside():
         done = _carry_over(importer, file, model, dataset, target)
-    for line in _told(done, target, dataset):
+    for line in _told(done, target):
         click.echo(line)
+    click.echo(f"    next  {_next(ctx, done.found, target, dataset)}")
 
 
 def _target(file: Path, output: Path | None) -> Path:
@@ -95,13 +100,14 @@ def _carry_over(importer: str, file: Path, model: str | None, dataset: str, targ
     data = unread(registry.resolve("datasets", dataset)).spec
     reader = registry.resolve("importers", importer)
     found = reader.make().read(file, data, model)
+    trust.refuse_code([found.model, found.chains.sampler if found.chains else ""], str(file))
     made = imported.fit_together(found, data, file)
     source = {"importer": str(reader.component), "file": file.name, "sha256": digest(file)}
     imported.write(target, found, data, source)
     return _Done(found, sum(parameter.numel() for parameter in made.parameters()))
 
 
-def _told(done: _Done, target: Path, dataset: str) -> list[str]:
+def _told(done: _Done, target: Path) -> list[str]:
     found = done.found
     lines = [f"   model  {found.model}, {done.parameters:,} parameters, every name and shape fits"]
     if found.chains:
@@ -109,6 +115,12 @@ def _told(done: _Done, target: Path, dataset: str) -> list[str]:
     if found.unused:
         more = f" and {len(found.unused) - SHOWN} more" if len(found.unused) > SHOWN else ""
         lines.append(f"  unused  {', '.join(found.unused[:SHOWN])}{more}")
+    return [*lines, f" written  {target}"]
+
+
+def _next(ctx: click.Context, found: Import, target: Path, dataset: str) -> str:
+    """The command that measures it. Code of the user's own is named there, since the file alone may not name it."""
     spec = Spec("imported", (("file", str(target)),))
-    lines.append(f" written  {target}")
-    return [*lines, f"    next  jembench run hybrid --models {spec} --dataset {dataset}"]
+    code = "" if suggest.plugins(ctx) else ",".join(trust.code_in(found.model))
+    words = ["jembench", "run", "hybrid", "--models", str(spec), "--dataset", dataset, *suggest.plugins(ctx)]
+    return f"{trust.VARIABLE}={code} {shlex.join(words)}" if code else shlex.join(words)

@@ -14,7 +14,7 @@ from typing import Any
 
 import click
 
-from jembench import __version__
+from jembench import __version__, trust
 from jembench.cli.groups import Late, LateGroup
 from jembench.errors import Fallback, JembenchError, OutOfTime
 
@@ -66,11 +66,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         The exit code: 0 fine, 1 something failed, 2 wrong usage or something missing, 3 the time was up,
         130 interrupted.
     """
-    if "" not in sys.path:
-        sys.path.append("")  # so that zoo:build is found in the folder where the user stands
     settings = Settings(sys.argv[1:] if argv is None else argv)
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), trust.command(settings.arguments, os.environ):
             warnings.showwarning = _note(warnings.showwarning)
             return _invoke(settings)
     except JembenchError as error:

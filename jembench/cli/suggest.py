@@ -16,7 +16,7 @@ def again(ctx: click.Context, *, debug: bool = False, **changes: Any) -> str:
     """The command of ``ctx`` as it was given, with some options changed."""
     kept = [name for name in ctx.params if name not in ("format", "dry_run")]
     return _line(
-        "--debug" if debug else "", ctx.info_name, *_positional(ctx), *_given(ctx, kept, changes), *_plugins(ctx)
+        "--debug" if debug else "", ctx.info_name, *_positional(ctx), *_given(ctx, kept, changes), *plugins(ctx)
     )
 
 
@@ -28,17 +28,18 @@ def sample(ctx: click.Context, fit: FitPlan) -> str:
     overrides = [word for override in fit.recipe.overrides for word in ("--set", override)]
     shared = _given(ctx, ["recipe", "device", "store"])
     steps = ["--steps", "100"] if fit.sampler and not fit.model.pretrained else []
-    return _line("", "sample", key.model, *dataset, *seed, *overrides, *shared, *steps, *_plugins(ctx))
+    return _line("", "sample", key.model, *dataset, *seed, *overrides, *shared, *steps, *plugins(ctx))
 
 
 def report(ctx: click.Context, suite: str) -> str:
     """The results of a run, for a page of text."""
     # metrics that are not the suite's are shown only where the whole store is
     chosen = [] if ctx.params.get("metrics") else [suite]
-    return _line("", "report", *chosen, *_given(ctx, ["limit", "store"]), "--format", "markdown", *_plugins(ctx))
+    return _line("", "report", *chosen, *_given(ctx, ["limit", "store"]), "--format", "markdown", *plugins(ctx))
 
 
-def _plugins(ctx: click.Context) -> list[str]:
+def plugins(ctx: click.Context) -> list[str]:
+    """The options ``--plugin`` of a command."""
     return [word for path in ctx.meta.get(options.PLUGINS, ()) for word in ("--plugin", str(path))]
 
 

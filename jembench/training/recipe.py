@@ -13,7 +13,7 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from jembench import packages
+from jembench import packages, trust
 from jembench.errors import SpecError, unknown
 from jembench.registry import kept
 from jembench.strict_toml import Range, parse, read
@@ -172,7 +172,18 @@ def load(name: str, overrides: Sequence[str] = ()) -> Recipe:
         SpecError: for an unknown recipe or key, or a value that does not fit.
     """
     file = _find(name)
-    return _loaded(file.name.removesuffix(".toml"), file.read_bytes(), str(file), tuple(overrides))
+    content, where = file.read_bytes(), str(file)
+    if name.endswith(".toml"):
+        trust.refuse_code(_texts(content, where), f"The recipe {where}")
+    else:
+        trust.allow(_texts(content, where))  # of a package that is installed
+    return _loaded(file.name.removesuffix(".toml"), content, where, tuple(overrides))
+
+
+@functools.lru_cache(maxsize=1000)
+def _texts(content: bytes, where: str) -> tuple[str, ...]:
+    """What of a recipe may be a spec."""
+    return tuple(trust.strings(parse(content, where)))
 
 
 @functools.lru_cache(maxsize=1000)

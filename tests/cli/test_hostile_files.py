@@ -1,0 +1,174 @@
+"""Files that somebody else made: none of them chooses what code runs."""
+
+import json
+import random
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+from jembench.adapters import header
+from jembench.interfaces import Value
+from jembench.outcome import Cell, FitKey, Outcome
+from jembench.store import Store
+
+CANARY = """
+from pathlib import Path
+
+MARK = Path(__file__).parent / "CANARY"
+MARK.write_text("imported")
+
+def build(*context, command: str = ""):
+    MARK.write_text("called")
+
+def __getattr__(name):
+    return build
+"""
+CODE = ["canary:build", "canary.deep:build", "canary:build.x", "os:system"]
+FORMS = [
+    "{}",
+    "{}:command=x",
+    "jem:net={}",
+    "jem:net={},norm=none",
+    'baseline:net="{}"',
+    "generator:module={}",
+    "generator:latent=2,module={}",
+    "ood:set={}",
+    "ood:set=imagefolder:root={}",
+    "fid:features={}",
+    "pcd:start={}",
+    "accuracy,{}",
+    "jembench/imagefolder:root={}",
+    "weights:prefix={}",
+]
+
+
+@pytest.fixture
+def canary(jembench, tmp_path, monkeypatch):
+    """A module that could be imported and leaves a mark; gives whether it did."""
+    folder = tmp_path / "anywhere"
+    folder.mkdir()
+    (folder / "canary.py").write_text(CANARY)
+    Path("canary.py").write_text(CANARY)  # and where the user stands
+    monkeypatch.syspath_prepend(folder)
+    yield lambda: (folder / "CANARY").exists() or Path("CANARY").exists() or "canary" in sys.modules
+    sys.modules.pop("canary", None)
+
+
+@pytest.fixture
+def told(jembench, canary):
+    """Run a command: what it printed, which is no traceback."""
+
+    def told(*arguments):
+        done = jembench(*arguments)
+        assert not canary(), arguments
+        assert done.code in (0, 1, 2)
+        assert "This is a bug" not in done.err, done.err
+        assert "Traceback" not in done.err
+        return done
+
+    return told
+
+
+def write_header(path, model, sampler=""):
+    data = {"name": "digits", "shape": [1, 8, 8], "num_classes": 10}
+    found = header.Header(model, sampler, data, {"file": "x.pt"}, ())
+    save_file({"weights/a": np.zeros(1, np.float32)}, path, metadata={header.KEY: header.encode(found)})
+
+
+def write_cells(store, **hostile):
+    """The accuracy of two models, and what a hostile metric would be; texts of the caller in other fields."""
+    metrics = ["accuracy", *([hostile.pop("metric")] if "metric" in hostile else [])]
+    for model, accuracy in (("jem", 97.0), ("baseline", 96.0)):
+        for metric in metrics:
+            fields = {"model": model, "dataset": "digits", "recipe": "digits", "seed": 0, **hostile}
+            fit = FitKey(**fields, id=f"f{model}")
+            value = Value(accuracy, accuracy - 1, accuracy + 1, 100, "%", "higher")
+            outcome = Outcome(status="ok", protocol="accuracy", values={"accuracy": value})
+            cell = Cell(
+                id=f"c{model}{len(metric)}", fit=fit, metric=metric, outcome=outcome, provenance={"limit": None}
+            )
+            Store(Path(store)).write_cell(cell, f"{metric}-{model}", {"correct": np.arange(100) < accuracy})
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("code", CODE[:2])
+def test_the_header_of_an_imported_file(told, form, code):
+    write_header("shared.safetensors", form.format(code))
+    done = told("run", "hybrid", "--models", "imported:file=shared.safetensors", "--dry-run")
+    assert done.code == 2
+    assert f"shared.safetensors names {code}" in done.err
+    assert "canary.py, or" in done.err or "deep.py, or" in done.err or "module=" in form
+
+
+def test_its_sampler(told):
+    write_header("shared.safetensors", "jem", "canary:build")
+    done = told("run", "hybrid", "--models", "imported:file=shared.safetensors", "--dry-run")
+    assert done.code == 2
+    assert "shared.safetensors names canary:build" in done.err
+
+
+def test_a_file_that_names_a_file(told):
+    write_header("inner.safetensors", "canary:build")
+    write_header("outer.safetensors", "imported:file=inner.safetensors")
+    done = told("run", "hybrid", "--models", "imported:file=outer.safetensors", "--metrics", "accuracy")
+    assert done.code != 0
+
+
+@pytest.mark.parametrize("metric", ["canary:build", "fid:features=canary:build", "ood:set=canary:build"])
+def test_a_cells_metric_is_told_beside_everything_else(told, metric):
+    write_cells("runs", metric=metric)
+    done = told("compare", "jem", "baseline", "--format", "json")
+    assert done.code == 0
+    rows = {row["metric"]: row for row in json.loads(done.out)["rows"]}
+    assert rows["accuracy"]["images_p"] is not None
+    assert "names canary:build, which runs code that you did not name" in rows[metric]["reason"]
+    assert told("report").code == 0
+    assert "97" in told("report", "hybrid").out
+
+
+@pytest.mark.parametrize("field", ["model", "dataset", "recipe"])
+def test_a_cells_names_are_only_shown(told, field):
+    write_cells("runs", **{field: "canary:build"})
+    for command in (["report"], ["report", "--claims"], ["report", "hybrid"], ["figures"]):
+        told(*command)
+    assert "canary:build" in told("report", "--format", "csv").out
+
+
+def test_a_recipe_file(told):
+    Path("mine.toml").write_text('epochs = 1\n[model]\nnet = "canary:build"\n')
+    done = told("run", "hybrid", "--models", "jem", "--recipe", "mine.toml", "--dry-run")
+    assert done.code == 2
+    assert "mine.toml names canary:build" in done.err
+
+
+def test_a_folder_that_looks_like_a_distribution_is_not_installed(told):
+    info = Path("evil.egg-info")
+    info.mkdir()
+    (info / "entry_points.txt").write_text("[jembench.models]\nevil = canary:build\n")
+    (info / "PKG-INFO").write_text("Metadata-Version: 2.1\nName: evil\nVersion: 1\n")
+    assert "evil" not in told("list", "models", "--format", "json").out
+
+
+def test_what_the_user_names_is_loaded(jembench, canary):
+    write_header("shared.safetensors", "canary:build")
+    jembench("run", "hybrid", "--models", "canary:build,imported:file=shared.safetensors", "--dry-run")
+    assert canary()
+
+
+def test_files_at_random(told):
+    """A few of many: any hostile text in any field of any file, and commands that read it."""
+    rng = random.Random(0)
+    for number in range(6):
+        text = rng.choice(FORMS).format(rng.choice(CODE))
+        store = f"runs{number}"
+        write_cells(store, **{rng.choice(["metric", "model", "dataset", "recipe"]): text})
+        write_header("shared.safetensors", *rng.sample([text, "jem"], 2))
+        told(
+            *rng.choice([["compare", "jem", "baseline"], ["report"], ["report", "--claims"], ["figures"]]),
+            "--store",
+            store,
+        )
+        told("run", "hybrid", "--models", "imported:file=shared.safetensors", "--metrics", "accuracy", "--dry-run")
