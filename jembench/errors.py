@@ -39,6 +39,10 @@ class StoreError(JembenchError):
     """The store cannot be read or written, or holds something that this version does not understand."""
 
 
+class DamagedError(StoreError):
+    """A file whose content is not what was written. The text names the file."""
+
+
 class CheckpointError(JembenchError):
     """A checkpoint that is damaged or belongs to another model or recipe."""
 

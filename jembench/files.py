@@ -5,14 +5,15 @@ from __future__ import annotations
 import errno
 import functools
 import hashlib
-import json
 import os
+import stat
 import tempfile
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from io import BufferedReader
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from jembench.errors import StoreError
 
@@ -46,9 +47,9 @@ def digest(path: Path) -> str:
     return _digest(path.absolute(), known.st_mtime_ns, known.st_size)
 
 
-@functools.lru_cache(maxsize=100)
+@functools.lru_cache(maxsize=100_000)
 def _digest(path: Path, changed: int, size: int) -> str:
-    with path.open("rb") as stream:
+    with open_regular(path) as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
@@ -113,27 +114,26 @@ def write_text(path: Path, text: str) -> None:
     write_bytes(path, text.encode())
 
 
-def write_json(path: Path, value: Any) -> None:
-    """Write ``value`` as indented JSON, atomically. Numbers that are not finite are a bug of the caller."""
-    write_text(path, json.dumps(value, indent=2, allow_nan=False, ensure_ascii=False) + "\n")
-
-
-def read_json(path: Path) -> Any:
-    """Read a JSON file.
+def open_regular(path: Path) -> BufferedReader:
+    """Open a regular file for reading. A FIFO or a device is refused, where ``open`` would wait for it.
 
     Raises:
-        FileNotFoundError: if there is no such file, which only the caller can judge.
-        StoreError: if the file cannot be read, is torn or not JSON.
+        OSError: if it cannot be opened, or is no regular file.
     """
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (PermissionError, IsADirectoryError, NotADirectoryError) as error:
-        raise StoreError(
-            f"Cannot read {path}: {error.strerror}. Make it a file that you may read, or choose another folder with "
-            "--store."
-        ) from error
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise StoreError(
-            f"{path} is not valid JSON ({error}): it was cut short or edited. Remove the file and run the same "
-            "command again; only what it held is done anew."
-        ) from error
+    stream = open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK))  # noqa: SIM115
+    if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+        stream.close()
+        raise OSError(errno.EINVAL, "Not a regular file", str(path))
+    return stream
+
+
+def read_bytes(path: Path, largest: int | None = None) -> bytes:
+    """The content of a regular file.
+
+    Raises:
+        OSError: if it cannot be read, is no regular file, or has more than ``largest`` bytes.
+    """
+    with open_regular(path) as stream:
+        if largest is not None and os.fstat(stream.fileno()).st_size > largest:
+            raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), str(path))
+        return stream.read()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
 import time
 import traceback
@@ -12,10 +11,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jembench.errors import NotApplicable, OutOfTime, StoreError, Unavailable
+from jembench.errors import DamagedError, NotApplicable, OutOfTime, StoreError, Unavailable
 from jembench.evaluate import FitEvaluation
 from jembench.interfaces import Measurement, Metric, Value
-from jembench.outcome import Outcome, encode
+from jembench.outcome import Outcome, check
+from jembench.records import REMEDY
 
 SETTLED = {"settled": True}
 """The details of an outcome that is not applicable for what the fit is: it need not be tried again."""
@@ -68,12 +68,15 @@ def _checked(measurement: Measurement) -> Measurement:
     """
     if not measurement.values:
         raise ValueError("the metric measured nothing")
-    json.dumps(encode(measurement.details))
     arrays = {label: np.asarray(array) for label, array in measurement.arrays.items()}
     for label, array in arrays.items():
         if array.dtype.hasobject:
             raise TypeError(f"the array {label} holds objects, not numbers")
     values = {label: _plain(value) for label, value in measurement.values.items()}
+    try:
+        check(Outcome(status="ok", protocol=measurement.protocol, values=values, details=measurement.details))
+    except DamagedError as error:
+        raise ValueError(str(error).removesuffix(f" {REMEDY}")) from error
     return dataclasses.replace(measurement, values=values, arrays=arrays)
 
 

@@ -5,16 +5,17 @@ As JSON, a number that is not finite is one of the strings "nan", "inf" and "-in
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal, NamedTuple, get_args
+from functools import lru_cache
+from typing import Any, Literal, get_args
 
-from jembench.errors import StoreError
+from jembench import spec
+from jembench.errors import SpecError
 from jembench.interfaces import Value
-
-SCHEMA = 1
-"""The version of the JSON below. A reader refuses a newer one."""
+from jembench.records import Fields
 
 Status = Literal["ok", "na", "failed"]
 
@@ -61,30 +62,46 @@ class Cell:
     metric: str  # canonical spec
     outcome: Outcome
     provenance: Mapping[str, Any] = field(default_factory=dict)  # JSON
+    arrays: str | None = ""  # SHA-256 of the file of its per-example values; "": it has none; None: not known
 
 
 def to_json(cell: Cell) -> dict[str, Any]:
-    """The cell as a JSON value, the schema version included."""
-    values = {label: value._asdict() for label, value in cell.outcome.values.items()}
-    outcome = {
-        "status": cell.outcome.status,
-        "protocol": cell.outcome.protocol,
-        "values": values,
-        "reason": cell.outcome.reason,
-        "traceback": cell.outcome.traceback,
-        "details": cell.outcome.details,
-        "seconds": cell.outcome.seconds,
-    }
+    """The cell as a JSON value."""
     record = {
-        "schema": SCHEMA,
         "id": cell.id,
         "fit": asdict(cell.fit),
         "metric": cell.metric,
-        "outcome": outcome,
+        "outcome": _outcome_to_json(cell.outcome),
         "provenance": cell.provenance,
+        "arrays": cell.arrays,
     }
     encoded: dict[str, Any] = encode(record)
     return encoded
+
+
+def _outcome_to_json(outcome: Outcome) -> dict[str, Any]:
+    values = {label: value._asdict() for label, value in outcome.values.items()}
+    return {
+        "status": outcome.status,
+        "protocol": outcome.protocol,
+        "values": values,
+        "reason": outcome.reason,
+        "traceback": outcome.traceback,
+        "details": outcome.details,
+        "seconds": outcome.seconds,
+    }
+
+
+def check(outcome: Outcome) -> None:
+    """Whether an outcome could be read back once it is written.
+
+    Raises:
+        DamagedError: that says what is wrong.
+        TypeError, ValueError: if it is no JSON.
+    """
+    record = encode(_outcome_to_json(outcome))
+    json.dumps(record, allow_nan=False, ensure_ascii=False).encode()
+    _outcome(Fields.of(record, "the whole", "what was measured"))
 
 
 def encode(value: Any) -> Any:
@@ -98,45 +115,31 @@ def encode(value: Any) -> Any:
     return value
 
 
-def from_json(data: Any, where: str = "the record") -> Cell:
+def from_json(record: Fields) -> Cell:
     """Read a cell back; keys that are not known are passed over.
 
-    Args:
-        data: what :func:`to_json` gave.
-        where: the file's name, for the error.
-
     Raises:
-        StoreError: if a field is missing or of the wrong type, or the schema is newer than :data:`SCHEMA`.
+        DamagedError: if a field is missing, or is not what a cell can have.
     """
-    record = _Record.of(data, "the whole", where)
-    schema = record.integer("schema")
-    if schema > SCHEMA:
-        raise StoreError(
-            f"{where} was written by a newer jembench (schema {schema}, this one reads up to {SCHEMA}). "
-            "Update jembench, or choose another folder with --store."
-        )
     return Cell(
         id=record.text("id"),
-        fit=_fit_key(record.record("fit")),
-        metric=record.text("metric"),
-        outcome=_outcome(record.record("outcome")),
-        provenance=record.mapping("provenance"),
+        fit=fit_key_from_json(record.fields("fit")),
+        metric=_spec(record, "metric"),
+        outcome=_outcome(record.fields("outcome")),
+        provenance=_provenance(record.fields("provenance")),
+        arrays=record.text("arrays") if record.data.get("arrays") is not None else None,
     )
 
 
-def fit_key_from_json(data: Any, where: str = "the record") -> FitKey:
+def fit_key_from_json(record: Fields) -> FitKey:
     """Read back ``asdict`` of a :class:`FitKey`.
 
     Raises:
-        StoreError: if a field is missing or of the wrong type.
+        DamagedError: if a field is missing or of the wrong type.
     """
-    return _fit_key(_Record.of(data, "the whole", where))
-
-
-def _fit_key(record: _Record) -> FitKey:
     return FitKey(
-        model=record.text("model"),
-        dataset=record.text("dataset"),
+        model=_spec(record, "model"),
+        dataset=_spec(record, "dataset"),
         recipe=record.text("recipe"),
         seed=record.integer("seed"),
         id=record.text("id"),
@@ -144,91 +147,68 @@ def _fit_key(record: _Record) -> FitKey:
     )
 
 
-def _outcome(record: _Record) -> Outcome:
-    values = record.record("values")
+def _spec(record: Fields, key: str) -> str:
+    text = record.text(key)
+    if not _is_spec(text):
+        raise record.wrong(key, "a spec, name:key=value")
+    return text
+
+
+@lru_cache(maxsize=10_000)
+def _is_spec(text: str) -> bool:
+    try:
+        spec.parse(text)
+    except SpecError:
+        return False
+    return True
+
+
+def _provenance(record: Fields) -> Mapping[str, Any]:
+    """Free, but for what reports go by."""
+    if record.data.get("limit") is not None:
+        record.integer("limit", least=1)
+    if "interventions" in record.data:
+        record.texts("interventions")
+    for key in ("time", "asked_for"):
+        if key in record.data:
+            record.text(key)
+    return record.data
+
+
+def _outcome(record: Fields) -> Outcome:
+    status = record.choice("status", get_args(Status))
+    values = record.fields("values")
+    if status == "ok" and not values.data:
+        raise record.wrong("values", "what was measured, since status is ok")
     return Outcome(
-        status=record.choice("status", get_args(Status)),
+        status=status,
         protocol=record.text("protocol"),
-        values={label: _value(values.record(label)) for label in values.data},
+        values={label: _value(values.fields(label)) for label in values.data},
         reason=record.text("reason"),
         traceback=record.text("traceback"),
-        details=record.mapping("details"),
+        details=_details(record.fields("details")),
         seconds=record.number("seconds"),
     )
 
 
-def _value(record: _Record) -> Value:
+def _details(record: Fields) -> Mapping[str, Any]:
+    """Free, but for what reports go by."""
+    if "suspicious" in record.data:
+        record.texts("suspicious")
+    if "partial" in record.data:
+        record.text("partial")
+    return record.data
+
+
+def _value(record: Fields) -> Value:
+    low, high = record.optional_number("low"), record.optional_number("high")
+    if low is not None and high is not None and low > high:
+        raise record.wrong("low", f"no more than high, which is {high:g}")
     return Value(
         value=record.number("value"),
-        low=record.optional_number("low"),
-        high=record.optional_number("high"),
-        n=record.integer("n"),
+        low=low,
+        high=high,
+        n=record.integer("n", least=0),
         unit=record.text("unit"),
         better=record.choice("better", ("higher", "lower", "")),
     )
-
-
-class _Record(NamedTuple):
-    """A JSON object whose fields are checked as they are read."""
-
-    data: Mapping[str, Any]
-    path: str  # "outcome.values.accuracy"
-    where: str  # the file
-
-    @classmethod
-    def of(cls, data: Any, path: str, where: str) -> _Record:
-        if not isinstance(data, Mapping):
-            raise _wrong(path, where, "an object", data)
-        return cls(data, path, where)
-
-    def _field(self, key: str) -> str:
-        return key if self.path == "the whole" else f"{self.path}.{key}"
-
-    def _get(self, key: str) -> Any:
-        if key not in self.data:
-            raise StoreError(f"{self.where} lacks the field {self._field(key)}. {_REMEDY}")
-        return self.data[key]
-
-    def _typed(self, key: str, kind: type, wanted: str) -> Any:
-        value = self._get(key)
-        if not isinstance(value, kind) or isinstance(value, bool):
-            raise _wrong(self._field(key), self.where, wanted, value)
-        return value
-
-    def text(self, key: str) -> str:
-        text: str = self._typed(key, str, "a string")
-        return text
-
-    def integer(self, key: str) -> int:
-        integer: int = self._typed(key, int, "a whole number")
-        return integer
-
-    def mapping(self, key: str) -> Mapping[str, Any]:
-        mapping: Mapping[str, Any] = self._typed(key, dict, "an object")
-        return mapping
-
-    def record(self, key: str) -> _Record:
-        return _Record.of(self._get(key), self._field(key), self.where)
-
-    def number(self, key: str) -> float:
-        value = self._get(key)
-        if value in ("nan", "inf", "-inf") or (isinstance(value, int | float) and not isinstance(value, bool)):
-            return float(value)
-        raise _wrong(self._field(key), self.where, "a number", value)
-
-    def optional_number(self, key: str) -> float | None:
-        return None if self._get(key) is None else self.number(key)
-
-    def choice(self, key: str, choices: tuple[Any, ...]) -> Any:
-        value = self._get(key)
-        if value not in choices:
-            raise _wrong(self._field(key), self.where, "one of " + ", ".join(map(repr, choices)), value)
-        return value
-
-
-_REMEDY = "Remove the file and run the same command again; only what it held is done anew."
-
-
-def _wrong(path: str, where: str, wanted: str, value: Any) -> StoreError:
-    shown = repr(value)[:80]
-    return StoreError(f"In {where}, {path} is {shown} and must be {wanted}. {_REMEDY}")

@@ -12,6 +12,9 @@ What a process did not finish is simply not there, so running the same command a
 
 from __future__ import annotations
 
+import dataclasses
+import hashlib
+import io
 import os
 import zipfile
 import zlib
@@ -19,13 +22,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from jembench import outcome
-from jembench.errors import StoreError
-from jembench.files import read_json, sweep, write_atomically, write_bytes, write_json
+from jembench import outcome, records
+from jembench.errors import DamagedError, StoreError
+from jembench.files import digest, read_bytes, sweep, write_bytes
 from jembench.lease import lease
 from jembench.outcome import Cell, FitKey
+from jembench.records import Fields
 from jembench.spec import slug
 
 if TYPE_CHECKING:
@@ -93,14 +97,11 @@ class Store:
             StoreError: if the record was written by a newer version.
         """
         path = self.fit_folder(key) / "fit.json"
-        record = _read(path)
         try:
-            return FitRecord(
-                key=outcome.fit_key_from_json(record["key"], str(path)),
-                **{name: record[name] for name in FitRecord._fields if name != "key"},
-            )
-        except (KeyError, TypeError, StoreError):
+            record = _fit_record(records.read(path))
+        except (FileNotFoundError, DamagedError):
             return None
+        return record if record.key.id == key.id else None
 
     def is_trained(self, key: FitKey) -> bool:
         """Whether nothing of a fit is left to be trained."""
@@ -113,8 +114,8 @@ class Store:
 
     def write_fit(self, record: FitRecord) -> None:
         """Write a fit's record: from now on the fit is finished."""
-        fields = {**record._asdict(), "key": asdict(record.key), "schema": outcome.SCHEMA}
-        write_json(self.fit_folder(record.key) / "fit.json", outcome.encode(fields))
+        fields = {**record._asdict(), "key": asdict(record.key)}
+        records.write(self.fit_folder(record.key) / "fit.json", outcome.encode(fields))
 
     # --- cells --------------------------------------------------------------------------------------------------------
 
@@ -128,47 +129,58 @@ class Store:
         Raises:
             StoreError: if it was written by a newer version.
         """
-        path = self.cell_path(cell_id, name)
-        record = _read(path)
         try:
-            return outcome.from_json(record, str(path))
-        except StoreError:
+            return _read_cell(self.cell_path(cell_id, name), cell_id)
+        except (FileNotFoundError, DamagedError):
             return None
 
     def is_settled(self, cell_id: str, name: str) -> bool:
-        """Whether a cell need not be computed again."""
+        """Whether a cell need not be computed again: it is settled, and its arrays are whole."""
         cell = self.read_cell(cell_id, name)
-        return cell is not None and cell.outcome.is_settled
+        return cell is not None and cell.outcome.is_settled and self._has_its_arrays(cell)
+
+    def _has_its_arrays(self, cell: Cell) -> bool:
+        try:
+            return not cell.arrays or digest(self.arrays_path(cell.id, cell.metric)) == cell.arrays
+        except OSError:
+            return False
 
     def write_cell(self, cell: Cell, name: str, arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
         """Write a cell, its arrays first: a cell that can be read is complete."""
         if arrays:
-            path = self._place("arrays", name, cell.id, ".npz", listed=True)
-            write_atomically(path, lambda stream: _write_arrays(stream, arrays))
-        write_json(self._place("cells", name, cell.id, ".json", listed=True), outcome.to_json(cell))
+            content = _encode_arrays(arrays)
+            cell = dataclasses.replace(cell, arrays=hashlib.sha256(content).hexdigest())
+            write_bytes(self._place("arrays", name, cell.id, ".npz", listed=True), content)
+        records.write(self._place("cells", name, cell.id, ".json", listed=True), outcome.to_json(cell))
 
     def arrays_path(self, cell_id: str, name: str) -> Path:
         """Where a cell's per-example values lie, if it has any."""
         return self._place("arrays", name, cell_id, ".npz")
 
-    def read_arrays(self, cell_id: str, name: str) -> dict[str, np.ndarray[Any, Any]]:
-        """A cell's per-example values; none, if it has no such file.
+    def read_arrays(self, cell: Cell) -> dict[str, np.ndarray[Any, Any]]:
+        """A cell's per-example values; none, if it was written without.
 
         Raises:
-            StoreError: if the file is torn, or holds something other than plain arrays.
+            DamagedError: if the file is not the one that was written with the cell, or holds other than plain arrays.
         """
         import numpy as np
 
-        path = self.arrays_path(cell_id, name)
+        path = self.arrays_path(cell.id, cell.metric)
+        if cell.arrays == "":
+            return {}
         try:
-            with path.open("rb") as stream, np.load(stream, allow_pickle=False) as arrays:
+            content = read_bytes(path)
+            if cell.arrays is not None and hashlib.sha256(content).hexdigest() != cell.arrays:
+                raise ValueError("its content does not match the digest in the cell")
+            with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
                 return dict(arrays)
         except FileNotFoundError:
-            return {}
-        except (OSError, ValueError, TypeError, EOFError, NotImplementedError, zipfile.BadZipFile, zlib.error) as error:
-            raise StoreError(
-                f"{path} cannot be read ({error}): it was cut short or edited. Remove the cell {cell_id} from the "
-                "store and run the same command again; only it is done anew."
+            if cell.arrays is None:
+                return {}
+            raise DamagedError(f"{path} is gone. {_remedy(cell)}") from None
+        except _UNREADABLE as error:
+            raise DamagedError(
+                f"{path} cannot be read ({error}): it was cut short, edited or exchanged. {_remedy(cell)}"
             ) from error
 
     def contents(self) -> Contents:
@@ -179,7 +191,7 @@ class Store:
             try:
                 if path.suffix != ".json":
                     raise StoreError(f"{path} is not a cell, and is passed over.")
-                cell = outcome.from_json(read_json(path), str(path))
+                cell = _read_cell(path)
                 if cell.id in cells:
                     raise StoreError(f"{path} holds the cell {cell.id} a second time, and is passed over.")
                 cells[cell.id] = cell
@@ -249,30 +261,57 @@ def file_name(name: str, identity: str) -> str:
     return f"{slug(name)}-{identity}"
 
 
-def _read(path: Path) -> Any:
-    """A record; None if there is none, or it is torn.
-
-    Raises:
-        StoreError: if it was written by a newer version.
-    """
-    try:
-        record = read_json(path)
-    except (FileNotFoundError, StoreError):
-        return None
-    schema = record.get("schema") if isinstance(record, dict) else None
-    if isinstance(schema, int) and schema > outcome.SCHEMA:
-        raise StoreError(
-            f"{path} was written by a newer jembench (schema {schema}, this one reads up to {outcome.SCHEMA}). "
-            "Update jembench, or choose another folder with --store."
-        )
-    return record
+def _read_cell(path: Path, cell_id: str = "") -> Cell:
+    """The cell in a file, which is named after it; ``cell_id``: the one that it must be."""
+    cell = outcome.from_json(records.read(path))
+    if not path.stem.endswith(cell_id or cell.id) or cell.id != (cell_id or cell.id):
+        raise DamagedError(f"{path} holds the cell {cell.id}, which is not the one of its name. {records.REMEDY}")
+    return cell
 
 
-def _write_arrays(stream: IO[bytes], arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
-    """What ``np.savez_compressed`` writes, for labels of any name and never as a pickle."""
+def _fit_record(record: Fields) -> FitRecord:
+    return FitRecord(
+        key=outcome.fit_key_from_json(record.fields("key")),
+        status=record.choice("status", ("done", "failed")),
+        reason=record.text("reason"),
+        recipe=record.mapping("recipe"),
+        iteration=record.integer("iteration", least=0),
+        validation_accuracy=record.optional_number("validation_accuracy"),
+        seconds=record.number("seconds"),
+        iteration_seconds=record.numbers("iteration_seconds"),
+        interventions=record.texts("interventions"),
+        provenance=record.mapping("provenance"),
+    )
+
+
+_UNREADABLE = (
+    OSError,
+    ValueError,
+    TypeError,
+    EOFError,
+    NotImplementedError,
+    MemoryError,
+    RecursionError,
+    SyntaxError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
+"""What numpy raises for a file that is not what it wrote."""
+
+
+def _remedy(cell: Cell) -> str:
+    return f"Remove the cell {cell.id} from the store and run the same command again; only it is done anew."
+
+
+def _encode_arrays(arrays: Mapping[str, np.ndarray[Any, Any]]) -> bytes:
+    """What ``np.savez_compressed`` writes, for labels of any name, never as a pickle, and without the time of day."""
     from numpy.lib import format as npy
 
-    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w") as archive:
         for label, array in arrays.items():
-            with archive.open(f"{label}.npy", "w", force_zip64=True) as member:
+            entry = zipfile.ZipInfo(f"{label}.npy")
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            with archive.open(entry, "w", force_zip64=True) as member:
                 npy.write_array(member, array, allow_pickle=False)
+    return stream.getvalue()

@@ -9,6 +9,7 @@ import pytest
 from jembench import current
 from jembench.current import ask_for, asked, newest
 from jembench.errors import Fallback
+from jembench.interfaces import Value
 from jembench.outcome import Cell, FitKey, Outcome
 from jembench.store import Store
 
@@ -17,7 +18,7 @@ def cell(code, seed=0, metric="accuracy", *, day, model="mine", limit=None):
     """A cell of a fit by some code, measured on a day of a month."""
     fit = FitKey(model=model, dataset="d", recipe="r", seed=seed, id=f"{model}{code}{seed}", family=f"{model}{code}")
     provenance = {"time": f"2026-11-{day:02d}T12:00:00+00:00", "limit": limit}
-    outcome = Outcome(status="ok")
+    outcome = Outcome(status="ok", values={"x": Value(1.0, None, None, 1)})
     name = f"{fit.id}{metric}{limit}{day}"
     return Cell(id=name, fit=fit, metric=metric, outcome=outcome, provenance=provenance)
 

@@ -101,36 +101,20 @@ def test_the_digest_of_what_is_no_file(tmp_path, name):
         files.digest(tmp_path / name)
 
 
-def test_json_round_trip(tmp_path):
-    value = {"z": [1, 2.5, None, True], "a": "é, \u2028"}
-    files.write_json(tmp_path / "x.json", value)
-    assert files.read_json(tmp_path / "x.json") == value
+@pytest.mark.parametrize("read", [files.read_bytes, files.digest])
+def test_only_regular_files_are_read(tmp_path, read):
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "loop").symlink_to("loop")
+    for name in ("fifo", "loop", "", "nowhere"):
+        with pytest.raises(OSError, match=r"Not a regular file|Too many levels|Is a directory|No such file"):
+            read(tmp_path / name)
 
 
-def test_a_number_that_is_not_finite_is_a_bug_and_writes_nothing(tmp_path):
-    with pytest.raises(ValueError, match="not JSON compliant"):
-        files.write_json(tmp_path / "x.json", {"loss": float("nan")})
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize("content", [b'{"values": {"acc', b"", b"\xff\xfe", b"{'a': 1}"])
-def test_torn_json(tmp_path, content):
-    path = tmp_path / "x.json"
-    path.write_bytes(content)
-    with pytest.raises(StoreError) as caught:
-        files.read_json(path)
-    assert str(caught.value).startswith(f"{path} is not valid JSON (")
-    assert "Remove the file and run the same command again" in str(caught.value)
-
-
-def test_json_that_is_a_folder(tmp_path):
-    with pytest.raises(StoreError, match=r"Cannot read .*: Is a directory\. Make it a file"):
-        files.read_json(tmp_path)
-
-
-def test_an_absent_file_is_for_the_caller_to_judge(tmp_path):
-    with pytest.raises(FileNotFoundError):
-        files.read_json(tmp_path / "none.json")
+def test_a_file_that_is_too_large_is_not_read(tmp_path):
+    (tmp_path / "x").write_bytes(b"12345")
+    assert files.read_bytes(tmp_path / "x", largest=5) == b"12345"
+    with pytest.raises(OSError, match="too large"):
+        files.read_bytes(tmp_path / "x", largest=4)
 
 
 def test_what_a_killed_process_left_is_swept_away_and_what_is_being_written_is_not(tmp_path):

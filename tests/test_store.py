@@ -10,8 +10,8 @@ import sys
 import numpy as np
 import pytest
 
-from jembench import outcome
-from jembench.errors import StoreError
+from jembench import records
+from jembench.errors import DamagedError, StoreError
 from jembench.interfaces import Value
 from jembench.outcome import Cell, FitKey, Outcome
 from jembench.store import FitRecord, Store
@@ -91,17 +91,71 @@ def test_arrays_that_need_a_pickle_are_refused(store):
 
 
 def test_a_cell_without_arrays_has_none(store):
-    assert store.read_arrays(CELL.id, NAME) == {}
+    store.write_cell(CELL, NAME, {"a": np.zeros(2)})
+    store.write_cell(CELL, NAME, {})
+    assert store.read_arrays(store.read_cell(CELL.id, NAME)) == {}
 
 
-def test_arrays_that_are_torn_are_an_error_with_the_remedy(store):
+@pytest.fixture
+def written(store):
+    """A cell with arrays, as it is read back."""
     store.write_cell(CELL, NAME, {"correct": np.ones(1000, dtype=bool), "confidence": np.linspace(0, 1, 1000)})
+    return store.read_cell(CELL.id, NAME)
+
+
+DAMAGES = {
+    "empty": lambda whole: b"",
+    "foreign": lambda whole: b"no archive",
+    "cut": lambda whole: whole[: len(whole) // 2],
+    "edited": lambda whole: whole[:200] + b"x" * 50 + whole[250:],
+    "flipped": lambda whole: whole[:1] + bytes([whole[1] ^ 4]) + whole[2:],
+    "longer": lambda whole: whole + b"0",
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
+def test_damaged_arrays_are_an_error_and_are_computed_again(store, written, damage):
     path = store.arrays_path(CELL.id, NAME)
-    whole = path.read_bytes()
-    for torn in (b"", b"no archive", whole[:100], whole[: len(whole) // 2], whole[:200] + b"x" * 50 + whole[250:]):
-        path.write_bytes(torn)
-        with pytest.raises(StoreError, match=f"{path} cannot be read .*: it was cut short or edited"):
-            store.read_arrays(CELL.id, NAME)
+    assert store.is_settled(CELL.id, NAME)
+    path.write_bytes(damage(path.read_bytes()))
+    with pytest.raises(DamagedError, match=f"{path} cannot be read .*edited or exchanged. Remove the cell"):
+        store.read_arrays(written)
+    assert not store.is_settled(CELL.id, NAME)
+
+
+def test_arrays_of_another_cell_are_refused(store, written):
+    other = dataclasses.replace(CELL, id="0123456789")
+    store.write_cell(other, "other", {"correct": np.zeros(1000, dtype=bool)})
+    store.arrays_path(other.id, "other").replace(store.arrays_path(CELL.id, NAME))
+    with pytest.raises(DamagedError, match="does not match the digest in the cell"):
+        store.read_arrays(written)
+    with pytest.raises(DamagedError, match=r"0123456789\.npz is gone"):
+        store.read_arrays(store.read_cell(other.id, "other"))
+    assert not store.is_settled(CELL.id, NAME)
+    assert not store.is_settled(other.id, "other")
+
+
+def test_arrays_that_are_no_file_are_refused_at_once(store, written):
+    path = store.arrays_path(CELL.id, NAME)
+    path.unlink()
+    os.mkfifo(path)
+    with pytest.raises(DamagedError, match="Not a regular file"):
+        store.read_arrays(written)
+    assert not store.is_settled(CELL.id, NAME)
+
+
+def test_equal_arrays_are_equal_files(store, monkeypatch):
+    import time
+
+    store.write_cell(CELL, NAME, {"a": np.arange(5)})
+    first = store.arrays_path(CELL.id, NAME).read_bytes()
+    monkeypatch.setattr(time, "localtime", lambda *_: (2031, 1, 1, 1, 1, 1, 1, 1, 1))
+    store.write_cell(CELL, NAME, {"a": np.arange(5)})
+    assert store.arrays_path(CELL.id, NAME).read_bytes() == first
+
+
+OLD = dataclasses.replace(CELL, arrays=None)
+"""As the first version wrote it."""
 
 
 def test_arrays_that_hold_objects_are_not_read(store):
@@ -109,15 +163,30 @@ def test_arrays_that_hold_objects_are_not_read(store):
     path.parent.mkdir(parents=True)
     np.savez(path, correct=np.array([{}], dtype=object))
     with pytest.raises(StoreError, match="pickle"):
-        store.read_arrays(CELL.id, NAME)
+        store.read_arrays(OLD)
+
+
+def test_arrays_of_a_cell_of_the_first_version_are_read(store, written):
+    assert store.read_arrays(OLD).keys() == {"correct", "confidence"}
+    store.arrays_path(CELL.id, NAME).unlink()
+    assert store.read_arrays(OLD) == {}
+
+
+def test_a_cell_under_another_s_name_is_refused(store):
+    store.write_cell(CELL, NAME, {})
+    store.cell_path(CELL.id, NAME).replace(store.cell_path("0123456789", NAME))
+    assert store.read_cell("0123456789", NAME) is None
+    cells, (problem,) = store.contents()
+    assert cells == []
+    assert "holds the cell abcdef0123, which is not the one of its name" in problem
 
 
 def test_a_cell_is_found_by_its_id_whatever_it_was_called(store):
     store.write_cell(CELL, "an-older-name", {"a": np.zeros(2)})
-    assert store.read_cell(CELL.id, NAME) == CELL
+    assert store.read_cell(CELL.id, NAME).outcome == CELL.outcome
     again = with_outcome(seconds=9.0)
     store.write_cell(again, NAME, {"a": np.ones(2)})
-    assert store.contents().cells == [again]
+    assert [cell.outcome for cell in store.contents().cells] == [again.outcome]
     assert len(list((store.root / "arrays").iterdir())) == 1
 
 
@@ -127,7 +196,8 @@ def test_a_folder_is_listed_once_however_many_cells_are_missing(store, monkeypat
     monkeypatch.setattr(os, "scandir", lambda path: (listed.append(path), scandir(path))[1])
     assert not any(store.is_settled(f"{number:010}", NAME) for number in range(50))
     assert store.is_settled(CELL.id, NAME)
-    assert all(len(store.read_arrays(CELL.id, NAME)) == 1 for _ in range(50))
+    cell = store.read_cell(CELL.id, NAME)
+    assert all(len(store.read_arrays(cell)) == 1 for _ in range(50))
     assert listed == [store.root / "cells", store.root / "arrays"]
     for number in range(50):
         store.write_cell(dataclasses.replace(CELL, id=f"{number:010}"), NAME, {"a": np.zeros(2)})
@@ -188,7 +258,7 @@ def test_a_cell_that_was_cut_anywhere_is_absent(store):
 
 def make_newer(path):
     record = json.loads(path.read_text())
-    path.write_text(json.dumps({**record, "schema": outcome.SCHEMA + 1}))
+    path.write_text(json.dumps({**record, "schema": records.SCHEMA + 1}))
 
 
 def test_a_cell_of_a_newer_version_is_refused(store):
@@ -199,8 +269,8 @@ def test_a_cell_of_a_newer_version_is_refused(store):
         with pytest.raises(StoreError) as caught:
             read(CELL.id, NAME)
         assert str(caught.value) == (
-            f"{path} was written by a newer jembench (schema {outcome.SCHEMA + 1}, this one reads up to "
-            f"{outcome.SCHEMA}). Update jembench, or choose another folder with --store."
+            f"{path} was written by a newer jembench (schema {records.SCHEMA + 1}, this one reads up to "
+            f"{records.SCHEMA}). Update jembench, or choose another folder with --store."
         )
     assert store.contents().cells == []
     assert "newer jembench" in store.contents().problems[0]
@@ -227,7 +297,7 @@ def test_foreign_files_are_reported_and_passed_over(store):
     (cells / "notes.txt").write_text("mine")
     (cells / "folder.json").mkdir()
     (cells / "nowhere.json").symlink_to("nothing")
-    (cells / f"copy of {NAME}.json").write_bytes(store.cell_path(CELL.id, NAME).read_bytes())
+    (cells / f"copy of {NAME}-{CELL.id}.json").write_bytes(store.cell_path(CELL.id, NAME).read_bytes())
     (cells / ".leftover.tmp").write_text("of a kill")
     found, problems = store.contents()
     assert found == [CELL]
@@ -247,7 +317,7 @@ def test_a_fit_s_record_comes_back(store):
     assert store.read_fit(KEY) == RECORD
     folder = store.fit_folder(KEY)
     assert folder == store.root / "fits" / "jem-net=small-4-digits-digits+epochs=5-s3-0123456789"
-    assert json.loads((folder / "fit.json").read_text())["schema"] == outcome.SCHEMA
+    assert json.loads((folder / "fit.json").read_text())["schema"] == records.SCHEMA
 
 
 def test_a_fit_without_validation(store):
@@ -315,8 +385,8 @@ def test_two_processes_may_check_at_once(store, monkeypatch):
     """The other one removes our probe before we do."""
     from jembench import store as module
 
-    write = module.write_atomically
-    monkeypatch.setattr(module, "write_atomically", lambda path, how: (write(path, how), path.unlink()))
+    write = module.write_bytes
+    monkeypatch.setattr(module, "write_bytes", lambda path, content: (write(path, content), path.unlink()))
     store.check_writable()
 
 
@@ -356,7 +426,7 @@ def test_a_write_that_fails_is_one_paragraph_and_keeps_what_was_there(store, mon
 
 
 def test_a_disk_that_is_full_in_the_middle_of_an_array(store, monkeypatch):
-    from jembench import store as module
+    from jembench import files as module
 
     write = module.write_atomically
 
@@ -373,7 +443,9 @@ def test_a_disk_that_is_full_in_the_middle_of_an_array(store, monkeypatch):
         def __getattr__(self, name):
             return getattr(self.stream, name)
 
-    monkeypatch.setattr(module, "write_atomically", lambda path, how: write(path, lambda stream: how(Full(stream))))
+    monkeypatch.setattr(
+        module, "write_atomically", lambda path, how, option: write(path, lambda s: how(Full(s)), option)
+    )
     with pytest.raises(StoreError, match=r"No space left on device\. The disk is full"):
         store.write_cell(CELL, NAME, {"a": np.random.default_rng(0).random(1000)})
     assert store.read_cell(CELL.id, NAME) is None
@@ -394,7 +466,6 @@ WRITER = """
 import dataclasses, sys
 from pathlib import Path
 from jembench import outcome
-from jembench.files import read_json
 from jembench.store import Store
 store, cell_id, name, mark = Store(Path(sys.argv[1])), sys.argv[2], sys.argv[3], sys.argv[4]
 cell = store.read_cell(cell_id, name)

@@ -206,7 +206,7 @@ def _show_more(plan: Plan, how: options.Circumstances) -> None:
     if pictures:
         click.echo(f"{'figures':>8}  {folder}: {len(pictures)} as PNG and SVG, each with its numbers as CSV")
     of_these = [claim for claim in claims.load() if claim.metric and bare_name(claim.metric) in _names(cells)]
-    findings = judging.judge(of_these, cells, lambda cell: store.read_arrays(cell.id, cell.metric))
+    findings = judging.judge(of_these, cells, store.read_arrays)
     measured = [finding for finding in findings if finding.verdict != "not measured"]
     if measured:
         click.echo()

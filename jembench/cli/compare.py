@@ -70,9 +70,7 @@ def compare(
     pair = find_pair(subjects(cells), a, b, dataset=dataset, recipe=recipe, recipe_b=recipe_b)
     if metrics is not None:
         pair = _only(pair, metrics)
-    show.print_findings(
-        findings(compared(pair, lambda cell: place.read_arrays(cell.id, cell.metric), resamples)), format
-    )
+    show.print_findings(findings(compared(pair, place.read_arrays, resamples)), format)
 
 
 def _cells(store: Store, limit: int | None, seeds: str | None) -> list[Cell]:

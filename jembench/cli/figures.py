@@ -82,7 +82,7 @@ def draw(cells: Sequence[Cell], store: Store, folder: Path, formats: Sequence[Fo
     from jembench.report.figures.catalogue import of_metrics
 
     passed_over = _PassedOver(debug=False)
-    for planned in of_metrics(cells, lambda cell: store.read_arrays(cell.id, cell.metric), passed_over):
+    for planned in of_metrics(cells, store.read_arrays, passed_over):
         yield from _drawn(planned, formats, folder, passed_over)
 
 
@@ -119,7 +119,7 @@ def _chosen(cells: Sequence[Cell], suite: str | None, limit: int | None) -> list
 def _planned(cells: Sequence[Cell], store: Store, passed_over: _PassedOver) -> Iterable[Planned]:
     from jembench.report.figures.catalogue import figures
 
-    return figures(cells, lambda cell: store.read_arrays(cell.id, cell.metric), store.fit_folder, passed_over)
+    return figures(cells, store.read_arrays, store.fit_folder, passed_over)
 
 
 def _drawn(planned: Planned, formats: Sequence[Format], folder: Path, passed_over: _PassedOver) -> Iterable[Path]:

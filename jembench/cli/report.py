@@ -87,7 +87,7 @@ def _claims(store: Store, suite: str | None, limit: int | None, reference: str |
 
     cells = [cell for cell in newest(read(store).cells, asked(store)) if cell.provenance.get("limit") == limit]
     place = "" if store.root == Path("runs") else str(store.root)
-    found = judging.judge(claims.load(), cells, lambda cell: store.read_arrays(cell.id, cell.metric), store=place)
+    found = judging.judge(claims.load(), cells, store.read_arrays, store=place)
     show.print_findings(claims_table.findings(found), format)
     return 0
 

@@ -21,10 +21,11 @@ from safetensors import SafetensorError
 from torch import Generator, Tensor, nn
 from torch.nn import functional as F
 
+from jembench import records
 from jembench.data.pixels import noise_to_model, to_float
 from jembench.devices import one_thread
 from jembench.errors import StoreError, Unavailable
-from jembench.files import read_json, write_bytes, write_json
+from jembench.files import write_bytes
 from jembench.interfaces import Dataset, DataSpec, Features, Split
 from jembench.spec import slug
 
@@ -139,19 +140,19 @@ def _checksum_of_split(split: Split) -> str:
 def _kept(folder: Path, made_from: Mapping[str, Any]) -> dict[str, Tensor] | None:
     """The weights in ``folder`` if they are whole and made from the same data by the same recipe."""
     try:
-        record = read_json(folder / "record.json")
+        record = records.read(folder / "record.json").data
         state = safetensors.torch.load_file(folder / "weights.safetensors")
     except (OSError, StoreError, SafetensorError):
         return None  # absent or damaged: training again gives the same network
     expected = {**made_from, "sha256": checksum(state)}
-    return state if isinstance(record, dict) and expected.items() <= record.items() else None
+    return state if expected.items() <= record.items() else None
 
 
 def _keep(folder: Path, state: Mapping[str, Tensor], record: Mapping[str, Any]) -> None:
     weights = safetensors.torch.save(dict(state))
     write_bytes(folder / "weights.safetensors", weights)
     versions = {"torch": torch.__version__, "safetensors": safetensors.__version__}
-    write_json(folder / "record.json", {"sha256": checksum(state), **record, "versions": versions})
+    records.write(folder / "record.json", {"sha256": checksum(state), **record, "versions": versions})
 
 
 # --- training ---------------------------------------------------------------------------------------------------------

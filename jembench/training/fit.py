@@ -15,8 +15,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from jembench.errors import Diverged, OutOfTime
-from jembench.files import read_json, write_json, write_text
+from jembench import records
+from jembench.errors import CheckpointError, DamagedError, Diverged, OutOfTime
+from jembench.files import write_bytes
 from jembench.training import checkpoint, guard, snapshots
 from jembench.training.generations import Generations
 from jembench.training.guard import Intervention
@@ -154,7 +155,7 @@ class _Run:
             assert state is not None
         back_to = state["trainer"]["iteration"]
         self.interventions.append(Intervention(found, reason, back_to, ladder[len(self.interventions)]))
-        write_json(self.folder / _INTERVENTIONS, [intervention._asdict() for intervention in self.interventions])
+        _write_interventions(self.folder, self.interventions)
         self._take(state)
         self.tell(f"training diverged: {self.interventions[-1]}")
 
@@ -223,7 +224,7 @@ class _Run:
 
     def save_history(self) -> None:
         """Write the losses and energies so far, for human eyes."""
-        write_text(self.folder / "history.csv", _as_csv(self.history))
+        write_bytes(self.folder / "history.csv", _as_csv(self.history).encode())
 
     def draw(self, title: str) -> None:
         """Draw the energies so far."""
@@ -233,9 +234,27 @@ class _Run:
 _MODEL, _SAMPLER, _INTERVENTIONS = "model.safetensors", "sampler.safetensors", "interventions.json"
 
 
+def _write_interventions(folder: Path, interventions: Sequence[Intervention]) -> None:
+    written = [intervention._asdict() for intervention in interventions]
+    records.write(folder / _INTERVENTIONS, {"interventions": written})
+
+
 def _read_interventions(folder: Path) -> list[Intervention]:
+    """What the guard did so far.
+
+    Raises:
+        CheckpointError: if the file is damaged.
+    """
     path = folder / _INTERVENTIONS
-    return [Intervention(**fields) for fields in read_json(path)] if path.exists() else []
+    if not path.exists():
+        return []
+    try:
+        return [guard.from_json(fields) for fields in records.read(path).objects("interventions")]
+    except DamagedError as error:
+        raise CheckpointError(
+            f"{path} is damaged, and without it nobody knows how this training was kept from diverging. Remove the "
+            f"folder {folder} to train the model again. ({error})"
+        ) from error
 
 
 def _as_csv(history: Sequence[Mapping[str, float]]) -> str:

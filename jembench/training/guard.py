@@ -18,8 +18,9 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, get_args
 
+from jembench.records import Fields
 from jembench.training.recipe import Guard, Recipe, Remedy
 
 LARGEST_LOSS = 1e8
@@ -48,6 +49,20 @@ class Intervention(NamedTuple):
 
     def __str__(self) -> str:
         return f"at iteration {self.iteration} {self.reason}; back to {self.returned_to} with {_DONE[self.remedy]}"
+
+
+def from_json(record: Fields) -> Intervention:
+    """Read back ``_asdict`` of an intervention.
+
+    Raises:
+        DamagedError: if a field is missing or of the wrong type.
+    """
+    return Intervention(
+        iteration=record.integer("iteration", least=0),
+        reason=record.text("reason"),
+        returned_to=record.integer("returned_to", least=0),
+        remedy=record.choice("remedy", get_args(Remedy)),
+    )
 
 
 _DONE: Mapping[Remedy, str] = {

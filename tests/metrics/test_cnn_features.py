@@ -5,9 +5,9 @@ import dataclasses
 import pytest
 import torch
 
+from jembench import records
 from jembench.data.factories import digits
 from jembench.errors import StoreError, Unavailable
-from jembench.files import read_json
 from jembench.interfaces import DataSpec, Split
 from jembench.metrics import cnn_features, factories
 
@@ -49,7 +49,7 @@ def test_the_network_learns_digits_and_records_how_well(tmp_path):
     found = network.features(images)
     accuracy = 100 * (found.logits.argmax(1) == labels).double().mean().item()
     assert accuracy >= 98
-    record = read_json(tmp_path / "digits-cnn" / "record.json")
+    record = records.read(tmp_path / "digits-cnn" / "record.json").data
     assert record["test_accuracy_percent"] == round(accuracy, 2)
     assert record["sha256"].startswith(network.identity.removeprefix("digits-cnn@"))
     assert network.name == "digits-cnn"

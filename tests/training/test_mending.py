@@ -1,12 +1,11 @@
 """Fits that diverge: what the guard notices, where it goes back to, and what it does about it."""
 
-import json
-
 import pytest
 import torch
 from fits import ENOUGH, Killed, assert_equal_weights, kill, newest, not_a_number, rig, rows, weights
 from torch import nn
 
+from jembench import records
 from jembench.errors import Diverged
 from jembench.training.fit import fit
 from jembench.training.generations import Generations
@@ -70,7 +69,7 @@ def test_it_goes_back_to_the_newest_state_with_other_randomness(make_trainer, tm
     intervention = Intervention(iteration=20, reason="loss was nan", returned_to=16, remedy="seed")
     assert fitted.interventions == [intervention]
     assert told == [f"training diverged: {intervention}"]
-    assert json.loads((tmp_path / "interventions.json").read_text()) == [intervention._asdict()]
+    assert records.read(tmp_path / "interventions.json").data["interventions"] == [intervention._asdict()]
     (before, start), (after, again) = seen[0, 17], seen[1, 17]
     assert torch.equal(start, again)
     assert not torch.equal(before.x, after.x)
@@ -153,7 +152,7 @@ def test_the_ladder_s_end_tells_all_that_was_tried(make_trainer, tmp_path):
     assert [row["attempt"] for row in rows(tmp_path)] == ["0", "1", "2", "3", "4"]
     with pytest.raises(Diverged, match=r"energy_l2 = 0\.1"):  # and again, without climbing it anew
         fit(rig(make_trainer(**ladder), {(4, 3)}), tmp_path)
-    assert len(json.loads((tmp_path / "interventions.json").read_text())) == 4
+    assert len(records.read(tmp_path / "interventions.json").data["interventions"]) == 4
 
 
 def test_a_model_without_chains_has_a_shorter_ladder(make_trainer, toy_models, tmp_path):
@@ -203,7 +202,7 @@ def test_killed_while_the_next_checkpoint_is_written(make_trainer, tmp_path, mon
 def test_killed_before_an_intervention_is_on_disk_it_is_made_again(make_trainer, tmp_path, monkeypatch):
     straight = fit(rig(make_trainer(), {(0, 19)}), tmp_path / "straight")
     with monkeypatch.context() as patch:
-        patch.setattr("jembench.training.fit.write_json", kill)
+        patch.setattr("jembench.records.write", kill)
         with pytest.raises(Killed):
             fit(rig(make_trainer(), {(0, 19)}), tmp_path / "killed")
     assert fit(rig(make_trainer(), {(0, 19)}), tmp_path / "killed").interventions == straight.interventions

@@ -216,7 +216,7 @@ def test_a_network_from_an_import_path_is_trained_by_cross_entropy(zoo, plan, st
     logits = images.flatten(1) / 255 * 2 - 1
     logits = logits @ weights["net.1.weight"].T + weights["net.1.bias"]
     (cell,) = whole.cells
-    assert np.allclose(store.read_arrays(cell.id, cell.name)["file"], logits.numpy(), atol=1e-5)
+    assert np.allclose(store.read_arrays(store.read_cell(cell.id, cell.name))["file"], logits.numpy(), atol=1e-5)
     assert (logits.argmax(1) == labels).float().mean() > 0.6
 
 
