@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from jembench import registry, spec
-from jembench.errors import SpecError
+from jembench.errors import JembenchError, SpecError
 from jembench.spec import Spec, format_value
 
 
@@ -109,9 +109,26 @@ def bare_name(text: str) -> str:
 
 
 def compares_with_itself(metric: str, dataset: str) -> bool:
-    """Whether the outliers that a metric asks for are the dataset's own test images: nothing is to be told apart."""
+    """Whether the outliers that a metric asks for are the dataset's own test images: nothing is to be told apart.
+
+    Two folders of images are two data sets, although the names in their specs are the same.
+    """
     outliers = dict(spec.parse(metric).arguments).get("set")
-    return outliers is not None and bare_name(outliers) == bare_name(dataset)
+    return (
+        outliers is not None
+        and bare_name(outliers) == bare_name(dataset)
+        and _paths(outliers, bare_name(dataset)) == _paths(dataset, bare_name(dataset))
+    )
+
+
+def _paths(text: str, name: str) -> list[str]:
+    """The options of a data set's spec that say which files it is made of."""
+    known = [component for component in registry.components("datasets") if component.name == name]
+    try:
+        options = {option for component in known for option in registry.load(component).content_options}
+    except (JembenchError, AttributeError):  # not made of files, or not to be had any more
+        return []
+    return [value for key, value in spec.parse(text).arguments if key in options]
 
 
 def with_options(text: str, options: Mapping[str, str]) -> str:

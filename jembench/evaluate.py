@@ -60,6 +60,7 @@ class FitEvaluation:
     limit: int | None  # test images
     iteration_seconds: Sequence[float]
     bank: FeatureBank
+    data_content: str = ""  # a hash of the files that the dataset is made of, if it is made of the user's own
     conditional: bool = False  # whether the model was trained with chains on E(x, y), whatever its loss
     held: Holdout | None = None  # what the recipe trained on, and what it held out
     buffers: Callable[[], Sequence[Samples]] = tuple  # those of the last epochs of training, the last one last

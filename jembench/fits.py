@@ -223,6 +223,7 @@ def _load(fit: FitPlan, bank: FeatureBank, store: Store, limit: int | None, unti
         limit=limit,
         iteration_seconds=record.iteration_seconds,
         bank=bank,
+        data_content=fit.dataset.content,
         conditional=fit.recipe.chains.conditional,
         held=held,
         buffers=lambda: snapshots.read(folder),

@@ -158,6 +158,7 @@ def make_plan(
     Raises:
         SpecError: for any name or option that does not exist, before anything is computed.
     """
+    registry.look_again()
     for_metrics = [setting for setting in settings if _owner(setting) in suite.metric_names]
     for_recipe = [setting for setting in settings if setting not in for_metrics]
     _check_owners(for_recipe, suite)
@@ -268,7 +269,7 @@ def _cells(
         for variant in suite_part.variants_on(str(dataset)):
             settings = [*variant.settings, *overrides]
             for model in variant.models or suite_part.models:
-                fit = plan_fit(model, dataset_spec, recipe, settings, part=suite_part)
+                fit = _fit(model, dataset_spec, recipe, settings, part=suite_part)
                 for seed in suite_part.seeds:
                     seeded = fit.with_seed(seed)
                     found += [CellPlan(fit=seeded, metric=metric, limit=limit) for metric in metrics]
@@ -291,8 +292,6 @@ def plan_fit(
     recipe: str | None = None,
     settings: Sequence[str] = (),
     seed: int = 0,
-    *,
-    part: Suite = _NONE,
 ) -> FitPlan:
     """A model and how it is trained on a dataset, both given by their specs.
 
@@ -302,14 +301,20 @@ def plan_fit(
     Args:
         model: its spec.
         dataset: its spec.
-        recipe: its name; None: the one made for the model, or the suite's, or the dataset's default.
+        recipe: its name; None: the one made for the model, or the dataset's default.
         settings: ``key=value`` of the recipe.
         seed: of the fit.
-        part: the suite, if there is one.
 
     Raises:
         SpecError: for a name or an option that does not exist, or a model that is to be trained by that recipe.
     """
+    registry.look_again()
+    return _fit(model, dataset, recipe, settings, seed)
+
+
+def _fit(
+    model: str, dataset: str, recipe: str | None, settings: Sequence[str], seed: int = 0, part: Suite = _NONE
+) -> FitPlan:
     data = registry.resolve("datasets", dataset)
     chosen = recipes.load(recipe or part.recipe_for(model, str(data)), settings)
     if registry.resolve("models", model).pretrained:

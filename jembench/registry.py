@@ -13,7 +13,7 @@ import re
 import sys
 import warnings
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property, wraps
 from pathlib import Path
@@ -23,8 +23,8 @@ import entrypoints
 
 from jembench import sources, trust
 from jembench import spec as specs
+from jembench.contents import Listing, content, the_file
 from jembench.errors import Incompatible, JembenchError, PluginError, SpecError, unknown
-from jembench.files import digest
 from jembench.interfaces import API
 
 Kind = Literal["models", "samplers", "metrics", "datasets", "outliers", "features", "suites", "importers", "executors"]
@@ -321,10 +321,12 @@ class Resolved:
 
         Raises:
             SpecError: if one of its files cannot be read.
+            Unavailable: with the remedy, if files of a data set are missing.
         """
         identity = {**self.bound.identity, "name": self.component.name, "distribution": self.component.distribution}
-        for option in self.pretrained.files if self.pretrained else ():
-            identity["arguments"][option] = _content(self, option)
+        arguments = identity["arguments"]
+        arguments |= {option: _named(value) for option, value in arguments.items() if isinstance(value, str)}
+        arguments |= self._contents
         if codes := self._codes():
             identity["code"] = codes
         return identity
@@ -333,6 +335,30 @@ class Resolved:
     def id(self) -> str:
         """A hash of its identity."""
         return specs.stable_hash(self.identity)
+
+    @cached_property
+    def _contents(self) -> dict[str, str]:
+        """A hash of the files that each option stands for."""
+        return {
+            option: _content(self.component, option, str(self.bound.arguments[option]), listing)
+            for option, listing in self._listings.items()
+            if self.bound.arguments[option] or option not in self.bound.defaults or listing is not the_file
+        }
+
+    @property
+    def _listings(self) -> Mapping[str, Listing]:
+        listings: Mapping[str, Listing] = getattr(self.factory, "content_options", {})
+        return listings
+
+    @property
+    def content(self) -> str:
+        """A hash of the content of all its files; empty if it is not made of files."""
+        return specs.stable_hash(self._contents) if self._contents else ""
+
+    @property
+    def without_paths(self) -> str:
+        """The canonical spec without the options that are paths, for what must not depend on where files lie."""
+        return self.bound.without(self.bound.incidental | self._listings.keys())
 
     @cached_property
     def code(self) -> str:
@@ -381,18 +407,49 @@ def _code_of(component: Component) -> str:
     return sources.code(component.module, of_package=is_package)
 
 
-def _content(resolved: Resolved, option: str) -> str:
-    value = str(resolved.bound.arguments[option])
-    path = Path(value)
-    if ":" in value and not path.exists():
+@cache
+def _content(component: Component, option: str, value: str, listing: Listing) -> str:
+    """The content of an option's files as it is now; :func:`look_again` makes it be read anew."""
+    if ":" in value and not Path(value).exists() and listing is the_file:
         return value  # an import path, where an option may be either
     try:
-        return digest(path)
+        return content(listing(value))
     except OSError as error:
+        of = "" if listing is the_file else f" holds {error.filename}, which"
         raise SpecError(
-            f"{option} of {resolved.component.name} is {value!r}, which cannot be read: {error.strerror}. Check the "
-            "path."
+            f"{option} of {component.name} is {value!r}, which{of} cannot be read: {error.strerror}. Check the path."
         ) from error
+
+
+@cache
+def _named(value: str) -> Any:
+    """What an option's text stands for in an identity: of a component that is made of files, its own identity.
+
+    Of one that is got in some way, ``svhn:root=/data``, its spec without that. All else stands for itself, and so do
+    files that cannot be read: what is measured without them says so, and is measured again when they are there.
+    """
+    try:
+        spec = specs.parse(value)
+        bare = spec.name.rpartition("/")[2]
+        kinds: Iterable[Kind] = (component.kind for component in catalogue().components if component.name == bare)
+        if ":" in spec.name:
+            kinds = ("outliers",) if spec.arguments else ()  # without options it is of no files
+        for kind in kinds:
+            resolved = resolve(kind, value)
+            if resolved.content:
+                return resolved.identity
+            if resolved.bound.incidental & dict(spec.arguments).keys():
+                kept = ((key, text) for key, text in spec.arguments if key not in resolved.bound.incidental)
+                return str(specs.Spec(spec.name, tuple(kept)))
+    except JembenchError:
+        pass
+    return value
+
+
+def look_again() -> None:
+    """Forget what files hold, of which nothing is read twice while a run is planned."""
+    _content.cache_clear()
+    _named.cache_clear()
 
 
 def resolve(kind: Kind, text: str) -> Resolved:

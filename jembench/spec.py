@@ -14,11 +14,12 @@ import re
 import sys
 import types
 import typing
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin
 
+from jembench.contents import Listing, the_file
 from jembench.errors import PluginError, SpecError, unknown
 
 Scalar = int | float | bool | str | None
@@ -99,20 +100,31 @@ class Bound:
     arguments: Mapping[str, Scalar]
     defaults: Mapping[str, Scalar]
     incidental: frozenset[str] = frozenset()
+    neutral: Mapping[str, Scalar] = field(default_factory=dict)  # of options that were added later
 
     def __str__(self) -> str:
         """The canonical spec: only what makes a difference, sorted."""
-        changed = {key: value for key, value in self._essential.items() if value != self.defaults.get(key, ...)}
-        return _render(self.name, {key: format_value(value) for key, value in changed.items()})
+        return self.without(self.incidental)
+
+    @property
+    def in_full(self) -> str:
+        """The spec with every option that is not at its default, as a command that is to be copied needs it."""
+        return self.without(())
+
+    def without(self, options: Collection[str]) -> str:
+        """The spec without some of its options."""
+        changed = {key: value for key, value in self.arguments.items() if value != self.defaults.get(key, ...)}
+        return _render(self.name, {key: format_value(value) for key, value in changed.items() if key not in options})
 
     @property
     def identity(self) -> dict[str, Any]:
         """What the component is, in full: a default that changes later makes it another one."""
-        return {"name": self.name, "arguments": dict(sorted(self._essential.items()))}
-
-    @property
-    def _essential(self) -> dict[str, Scalar]:
-        return {key: value for key, value in self.arguments.items() if key not in self.incidental}
+        essential = {
+            key: value
+            for key, value in sorted(self.arguments.items())
+            if key not in self.incidental and not (key in self.neutral and value == self.neutral[key])
+        }
+        return {"name": self.name, "arguments": essential}
 
 
 Factory = TypeVar("Factory", bound=Callable[..., Any])
@@ -131,6 +143,38 @@ def incidental(*options: str) -> Callable[[Factory], Factory]:
     return mark
 
 
+def added_later(**neutral: Scalar) -> Callable[[Factory], Factory]:
+    """Mark options of a factory that it did not always have, each with the value at which it changes nothing.
+
+    At that value an option is no part of the identity, so that what was trained before it existed is found again. The
+    value stays as it was when the option was added, whatever becomes of the default.
+    """
+
+    def mark(factory: Factory) -> Factory:
+        factory.neutral_options = neutral  # type: ignore[attr-defined]
+        return factory
+
+    return mark
+
+
+def content_of(*options: str, listing: Listing = the_file) -> Callable[[Factory], Factory]:
+    """Mark options of a factory whose values are paths: another content is another thing, another path is not.
+
+    An option at an empty default stands for no file.
+
+    Args:
+        options: the names of the options.
+        listing: from the value to the files that are read; by default, the value is the path of one file. Of a folder
+            it gives each file under its name there, and raises Unavailable, with the remedy, if some are missing.
+    """
+
+    def mark(factory: Factory) -> Factory:
+        factory.content_options = dict.fromkeys(options, listing)  # type: ignore[attr-defined]
+        return factory
+
+    return mark
+
+
 Uses = Callable[[Mapping[str, Scalar]], "list[tuple[str, str]]"]
 """From the arguments of a factory to the components that it makes its own from: ("models", "jem:net=small-8")."""
 
@@ -138,7 +182,6 @@ Uses = Callable[[Mapping[str, Scalar]], "list[tuple[str, str]]"]
 class Pretrained(NamedTuple):
     """What is known of a factory whose models are not trained here."""
 
-    files: tuple[str, ...]  # options that are paths: the content of these files makes the model what it is
     uses: Uses
 
 
@@ -146,13 +189,13 @@ def pretrained(*files: str, uses: Uses = lambda arguments: []) -> Callable[[Fact
     """Mark a factory whose models are measured as they are made: they have been trained elsewhere.
 
     Args:
-        files: options whose values are paths; another content is another model, another path is not.
+        files: options whose values are paths of files, as for :func:`content_of`.
         uses: the other components that a model is made from, to be recorded with its results.
     """
 
     def mark(factory: Factory) -> Factory:
-        factory.pretrained = Pretrained(files, uses)  # type: ignore[attr-defined]
-        return factory
+        factory.pretrained = Pretrained(uses)  # type: ignore[attr-defined]
+        return content_of(*files)(factory)
 
     return mark
 
@@ -164,6 +207,7 @@ def bind(spec: Spec, factory: Callable[..., Any], list_command: str = "jembench 
         SpecError: for an unknown key, a value of the wrong type, or a required key that is missing.
     """
     parameters = keyword_parameters(factory)
+    _check_marks(factory, parameters.keys())
     given = dict(spec.arguments)
     for key in given:
         if key not in parameters:
@@ -173,7 +217,27 @@ def bind(spec: Spec, factory: Callable[..., Any], list_command: str = "jembench 
     if missing:
         raise SpecError(f"{spec.name} needs {', '.join(missing)}: write {spec.name}:{missing[0]}=...")
     typed = {key: convert(value, parameters[key].annotation, f"{key} of {spec.name}") for key, value in given.items()}
-    return Bound(spec.name, {**defaults, **typed}, defaults, getattr(factory, "incidental_options", frozenset()))
+    return Bound(
+        spec.name,
+        {**defaults, **typed},
+        defaults,
+        getattr(factory, "incidental_options", frozenset()),
+        getattr(factory, "neutral_options", {}),
+    )
+
+
+def _check_marks(factory: Callable[..., Any], options: Collection[str]) -> None:
+    """Whether the options that are marked exist: one that is misspelt would count in the identity, or not count.
+
+    Raises:
+        PluginError: if not.
+    """
+    for mark in ("incidental_options", "neutral_options", "content_options"):
+        if missing := [option for option in getattr(factory, mark, ()) if option not in options]:
+            raise PluginError(
+                f"{factory.__module__}: a decorator of the factory {factory.__qualname__} marks {missing[0]!r}, which "
+                f"is none of its options: {', '.join(options) or 'it has none'}."
+            )
 
 
 def _typed_default(parameter: inspect.Parameter) -> Scalar:

@@ -71,6 +71,8 @@ def test_for_which_datasets(kind):
 def test_outliers_that_are_the_dataset_itself():
     assert compares_with_itself("ood:score=max-py,set=cifar10", "cifar10:root=/data")
     assert compares_with_itself("ood:set=jembench/cifar10:root=/b", "cifar10")
+    assert compares_with_itself("ood:set=imagefolder:root=/a", "imagefolder:root=/a")
+    assert not compares_with_itself("ood:set=imagefolder:root=/b", "imagefolder:root=/a")
     assert not compares_with_itself("ood:set=cifar100", "cifar10")
     assert not compares_with_itself("accuracy", "cifar10")
 

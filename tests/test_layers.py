@@ -14,7 +14,7 @@ import jembench
 PACKAGE = Path(jembench.__file__).parent
 
 LAYERS = [
-    {"interfaces", "spec", "errors", "files", "records", "sources", "strict_toml", "trust"},
+    {"interfaces", "spec", "errors", "contents", "files", "locations", "records", "sources", "strict_toml", "trust"},
     {"registry"},
     {"packages", "plugin_files"},
     {"execution"},

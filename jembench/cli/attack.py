@@ -198,7 +198,7 @@ def _show_more(plan: Plan, how: options.Circumstances) -> None:
     if how.format != "table":
         return
     store = Store(how.store)
-    cells = [found for cell in plan.cells if (found := store.read_cell(cell.id, cell.name))]
+    cells = show.outcomes(plan, store)
     folder = how.store / "figures"
     pictures = [path for path in draw(cells, store, folder, ["png", "svg"]) if path.suffix == ".png"]
     for path in (path for path in pictures if "-curves-" in path.name):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -32,8 +33,15 @@ NAMED = 3
 
 
 def outcomes(plan: Plan, store: Store) -> list[Cell]:
-    """What the store has of a plan. Each file is read once; whoever needs outcomes again keeps them."""
-    return [found for cell in plan.cells if (found := store.read_cell(cell.id, cell.name))]
+    """What the store has of a plan. Each file is read once; whoever needs outcomes again keeps them.
+
+    The names are the plan's: results may have been stored when a data set lay elsewhere.
+    """
+    return [
+        dataclasses.replace(found, fit=cell.fit.key, metric=str(cell.metric))
+        for cell in plan.cells
+        if (found := store.read_cell(cell.id, cell.name))
+    ]
 
 
 def unfinished(plan: Plan, found: Iterable[Cell]) -> list[CellPlan]:

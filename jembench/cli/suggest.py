@@ -23,7 +23,7 @@ def again(ctx: click.Context, *, debug: bool = False, **changes: Any) -> str:
 def sample(ctx: click.Context, fit: FitPlan) -> str:
     """Samples of one of the fits that a run has trained: fresh ones, if it has chains."""
     key = fit.key
-    dataset = [] if key.dataset == "digits" else ["--dataset", key.dataset]
+    dataset = [] if key.dataset == "digits" else ["--dataset", fit.dataset.bound.in_full]
     seed = ["--seed", str(key.seed)] if key.seed else []
     overrides = [word for override in fit.recipe.overrides for word in ("--set", override)]
     shared = _given(ctx, ["recipe", "device", "store"])

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from jembench.data.folders import files_of_celeba, files_of_imagefolder
 from jembench.interfaces import Dataset
-from jembench.spec import incidental
+from jembench.spec import content_of, incidental
 
 
 def digits() -> Dataset:
@@ -49,12 +50,14 @@ def svhn(*, root: str = "", download: bool = False) -> Dataset:
     return torchvision_sets.svhn(root, download=download)
 
 
+@content_of("root", listing=files_of_imagefolder)
 def imagefolder(*, root: str, size: int = 0, grey: bool = False, name: str = "") -> Dataset:
     """Your own images: a folder root with train/<class>/* and test/<class>/*.
 
     All images have one size, unless ``size`` is given: then each is cropped to its central square and resized to
     ``size`` x ``size``. They become RGB, or one channel with ``grey=true``. ``name`` is what results are filed under,
-    by default the folder's own name.
+    by default the folder's own name. The names of the files below root and their content make it what it is: a copy
+    elsewhere is the same data set, and a folder in which an image was changed is another.
     """
     from jembench.data import imagefolder
 
@@ -62,6 +65,7 @@ def imagefolder(*, root: str, size: int = 0, grey: bool = False, name: str = "")
 
 
 @incidental("root")
+@content_of("root", listing=files_of_celeba)
 def celeba(*, root: str = "", size: int = 32) -> Dataset:
     """CelebA's aligned faces without labels: cropped to the central square, resized to ``size`` pixels.
 

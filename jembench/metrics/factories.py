@@ -6,6 +6,7 @@ from typing import Literal
 
 from jembench.interfaces import FeatureNetwork, Metric
 from jembench.metrics.sample_protocol import SampleProtocol, of_samples
+from jembench.spec import content_of, incidental
 
 
 def accuracy() -> Metric:
@@ -234,6 +235,8 @@ def cnn_features() -> FeatureNetwork:
     return CnnFeatures()
 
 
+@incidental("download")
+@content_of("weights")
 def inception_features(*, weights: str = "", download: bool = False) -> FeatureNetwork:
     """The Inception network of the published IS and FID; needs 96 MB of weights.
 

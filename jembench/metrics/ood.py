@@ -119,7 +119,7 @@ class OutOfDistribution:
         resamplings = self.resamplings({"inside": inside, "outside": outside})
         estimates = ranking.detection(inside, outside)._asdict()
         n = min(len(inside), len(outside))
-        rng = bootstrap_rng(evaluation, f"{self.name}/{self.score}/{self.set}")
+        rng = bootstrap_rng(evaluation, f"{self.name}/{self.score}/{resolve(self.set)}")
         values = {}
         for label, resampling in resamplings.items():
             interval = interval_of(estimates[label], resampling, rng=rng, resamples=self.resamples)

@@ -29,16 +29,25 @@ class OtherDataset:
     """
 
     make: Callable[[], Dataset]
+    name: str  # of the component, which decides which images are drawn
 
     def draw(self, test: Split, data: DataSpec) -> Tensor:
         dataset = self.make()
-        if dataset.spec.name == data.name:
-            raise NotApplicable(f"{data.name} is the in-distribution dataset itself.")
         images = dataset.split("test").images
+        if _all_among(test.images, images):
+            raise NotApplicable(f"{dataset.spec.name} is the in-distribution dataset itself.")
         if len(images) > len(test.images):
-            generator = seeds.generator(0, f"outliers/{dataset.spec.name}")
+            generator = seeds.generator(0, f"outliers/{self.name}")
             images = images[torch.randperm(len(images), generator=generator)[: len(test.images)]]
         return images if images.shape[1:] == data.shape else _reshaped(images, dataset.spec, data)
+
+
+def _all_among(some: Tensor, images: Tensor) -> bool:
+    """Whether each of some images is one of ``images``, whatever their data sets are called."""
+    if some.shape[1:] != images.shape[1:]:
+        return False
+    known = {image.tobytes() for image in images.numpy()}
+    return all(image.tobytes() in known for image in some.numpy())
 
 
 def _reshaped(images: Tensor, theirs: DataSpec, data: DataSpec) -> Tensor:

@@ -20,13 +20,13 @@ class ResolvedOutliers(NamedTuple):
     is_dataset: bool
 
     def __str__(self) -> str:
-        """The canonical spec, without what only says how the images are got."""
-        return str(self.component)
+        """The canonical spec, without what only says how or where the images are got."""
+        return self.component.without_paths
 
     def make(self) -> Outliers:
         """Call the factory; a dataset is read when outliers are drawn of it."""
         if self.is_dataset:
-            return OtherDataset(make=self.component.make)
+            return OtherDataset(make=self.component.make, name=self.component.component.name)
         outliers: Outliers = self.component.make()
         return outliers
 

@@ -15,7 +15,6 @@ from torch import Tensor
 from jembench.errors import Unavailable
 from jembench.interfaces import Dataset, DataSpec, Split, SplitName
 from jembench.registry import Resolved
-from jembench.spec import keyword_parameters
 from jembench.testing.asking import fingerprint, promises, require, untouched_randomness
 from jembench.testing.checks import Check, CheckFailed, DoesNotApply, checks_of
 
@@ -155,20 +154,6 @@ def _trouble_with(data: Any) -> str:
 
 def _counts(number: Any, least: int) -> bool:
     return isinstance(number, int) and not isinstance(number, bool) and number >= least
-
-
-def incidental_options(subject: _Subject) -> None:
-    """What is marked as an incidental option is an option."""
-    factory = subject.resolved.factory
-    incidental: frozenset[str] = getattr(factory, "incidental_options", frozenset())
-    if not incidental:
-        raise DoesNotApply("No option is marked as incidental.")
-    wrong = sorted(incidental - keyword_parameters(factory).keys())
-    require(
-        not wrong,
-        f"{', '.join(wrong)} is marked as incidental and is no option of the factory: what was meant to be left out of "
-        "the identity of results is part of it.",
-    )
 
 
 # --- images and labels ------------------------------------------------------------------------------------------------
@@ -317,6 +302,5 @@ PROMISES = promises(
     same_each_time,
     handed_out_once,
     global_randomness,
-    incidental_options,
 )
 """What every dataset promises."""

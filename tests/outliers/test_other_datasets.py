@@ -29,8 +29,8 @@ def random(n, *shape):
 
 
 def draw(images, n, data=HERE, name="there"):
-    test = Split(torch.zeros(n, *data.shape, dtype=torch.uint8), None)
-    return OtherDataset(make=lambda: Dataset(images, name)).draw(test, data)
+    test = Split(torch.full((n, *data.shape), 255, dtype=torch.uint8), None)
+    return OtherDataset(make=lambda: Dataset(images, name), name="there").draw(test, data)
 
 
 def test_images_of_the_same_shape_are_taken_as_they_are():
@@ -65,11 +65,19 @@ def test_images_of_another_size_are_cropped_to_a_square_and_resized():
 
 @pytest.mark.parametrize(
     ("name", "shape", "text"),
-    [("here", (3, 8, 8), "here is the in-distribution"), ("there", (4, 8, 8), "there has 4 channels")],
+    [("there", (4, 8, 8), "there has 4 channels")],
 )
 def test_what_cannot_be_an_outlier(name, shape, text):
     with pytest.raises(NotApplicable, match=text):
         draw(random(2, *shape), 2, name=name)
+
+
+def test_images_tell_whether_it_is_the_same_dataset_and_names_do_not():
+    images = random(5, 3, 8, 8)
+    assert torch.equal(draw(images, 5, name=HERE.name), images)
+    own = OtherDataset(make=lambda: Dataset(images, "another name"), name="there")
+    with pytest.raises(NotApplicable, match="another name is the in-distribution dataset itself"):
+        own.draw(Split(images[[3, 1]], None), HERE)
 
 
 # --- by name ----------------------------------------------------------------------------------------------------------

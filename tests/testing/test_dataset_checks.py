@@ -7,7 +7,6 @@ import torch
 
 from jembench.errors import Unavailable
 from jembench.interfaces import DataSpec, Split
-from jembench.spec import incidental
 from jembench.testing import check_dataset, perform
 from jembench.testing.datasets import PROMISES
 
@@ -210,16 +209,6 @@ def far_away():
     raise Unavailable("The images are on the moon. Fetch them.")
 
 
-@incidental("root")
-def somewhere(*, root: str = ""):
-    return Toy()
-
-
-@incidental("rooot")
-def misspelt(*, root: str = ""):
-    return Toy()
-
-
 def results(factory):
     return [perform(check) for check in check_dataset(f"{__name__}:{factory}")]
 
@@ -231,9 +220,8 @@ def failed(factory):
 @pytest.mark.parametrize(
     ("factory", "skipped"),
     [
-        ("toy", {"incidental-options"}),
-        ("somewhere", set()),
-        ("unlabelled", {"incidental-options", "every-class-in-train"}),
+        ("toy", set()),
+        ("unlabelled", {"every-class-in-train"}),
     ],
 )
 def test_a_dataset_without_fault_passes_every_check(factory, skipped):
@@ -272,18 +260,13 @@ def test_what_cannot_be_asked_because_of_a_fault_is_skipped_with_the_check_that_
         "spec": "passed",
         "labels": "passed",
         "images": "failed",
-        "incidental-options": "skipped",
     }
     assert {name: status[name][0] for name in told} == told
     assert {found for name, found in status.items() if name not in told} == {("skipped", "See the check images.")}
 
 
-def test_an_incidental_option_that_is_none_is_found():
-    assert "rooot is marked as incidental" in failed("misspelt").pop("incidental-options")
-
-
 def test_every_check_has_a_fault_that_it_catches():
-    assert {promise.name for promise in PROMISES} == {*FAULTS.values(), "incidental-options"}
+    assert {promise.name for promise in PROMISES} == set(FAULTS.values())
 
 
 def test_what_is_handed_out_is_as_it_was_after_the_check():
