@@ -33,11 +33,13 @@ def samples_of(evaluation: FitEvaluation, fit: FitPlan, steps: int | None) -> Sa
     return evaluation.samples(Source(chains="fresh", steps=steps))
 
 
-def write_samples(evaluation: FitEvaluation, samples: Samples, path: Path, columns: int = 10) -> bool:
+def write_samples(
+    evaluation: FitEvaluation, samples: Samples, path: Path, columns: int = 10, option: str = "--store"
+) -> bool:
     """Write a picture of a model's images: a row a class, the one each was drawn for or the one the model sees.
 
     Those of a model without classes come in no order. Which images are shown is drawn at random; none is selected for
-    its looks.
+    its looks. ``option`` is the one that leads to ``path``.
 
     Returns:
         whether there is a row a class.
@@ -50,5 +52,5 @@ def write_samples(evaluation: FitEvaluation, samples: Samples, path: Path, colum
         chosen = grid.at_random(len(samples.images), columns, generator)
     else:
         chosen = grid.by_class(classes, evaluation.data.num_classes, columns, generator)
-    grid.write_png(path, samples.images, chosen)
+    grid.write_png(path, samples.images, chosen, option)
     return classes is not None

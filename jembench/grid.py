@@ -36,13 +36,18 @@ def at_random(n: int, columns: int, generator: Generator) -> Int[Tensor, "R M"]:
     return chosen.view(10, columns)
 
 
-def write_png(path: Path, images: UInt8[Tensor, "N C H W"], chosen: Int[Tensor, "R M"]) -> None:
+def write_png(
+    path: Path, images: UInt8[Tensor, "N C H W"], chosen: Int[Tensor, "R M"], option: str = "--store"
+) -> None:
     """Write the images of ``chosen``, rows and columns as there, on a grey ground; -1 leaves a place empty.
+
+    ``option`` is the one that leads to ``path``.
 
     Raises:
         StoreError: if the file cannot be written.
     """
     from PIL import Image
+    from PIL.PngImagePlugin import PngInfo
 
     _, channels, height, width = images.shape
     scale = max(1, math.ceil(SMALLEST / min(height, width)))
@@ -56,4 +61,6 @@ def write_png(path: Path, images: UInt8[Tensor, "N C H W"], chosen: Int[Tensor, 
         sheet[:, top : top + height * scale, left : left + width * scale] = image
     array = sheet.permute(1, 2, 0).numpy()
     picture = Image.fromarray(array.squeeze(2) if channels == 1 else array)
-    write_atomically(path, lambda stream: picture.save(stream, format="PNG"))
+    mark = PngInfo()
+    mark.add_text("Software", "jembench")  # by which a command knows what it may write over
+    write_atomically(path, lambda stream: picture.save(stream, format="PNG", pnginfo=mark), option)

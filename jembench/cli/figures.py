@@ -13,11 +13,10 @@ import click
 
 from jembench import spec
 from jembench import suite as suites
-from jembench.cli import options
+from jembench.cli import options, outputs
 from jembench.cli.report import nothing
 from jembench.current import asked, newest
 from jembench.errors import SpecError
-from jembench.files import write_bytes
 from jembench.outcome import Cell
 from jembench.report.figures.drawing import Format
 from jembench.store import Store
@@ -39,6 +38,7 @@ EXAMPLES = options.examples(
     metavar="FOLDER",
     help="Where to write. By default figures/ in the store.",
 )
+@options.force
 @click.option(
     "--format",
     "formats",
@@ -50,7 +50,13 @@ EXAMPLES = options.examples(
 @options.store
 @click.pass_context
 def figures(
-    ctx: click.Context, suite: str | None, limit: int | None, output: Path | None, formats: str, store: Path
+    ctx: click.Context,
+    suite: str | None,
+    limit: int | None,
+    output: Path | None,
+    force: bool,
+    formats: str,
+    store: Path,
 ) -> int:
     """Draw what a store holds, each figure with its numbers as CSV.
 
@@ -65,7 +71,7 @@ def figures(
         passed_over(problem)
     written = 0
     for planned in _planned(_chosen(newest(contents.cells, asked(place)), suite, limit), place, passed_over):
-        for path in _drawn(planned, wanted, output or store / "figures", passed_over):
+        for path in _drawn(planned, wanted, output or store / "figures", passed_over, force=force or output is None):
             click.echo(path)
             written += 1
     if not written and not passed_over.count:
@@ -83,7 +89,7 @@ def draw(cells: Sequence[Cell], store: Store, folder: Path, formats: Sequence[Fo
 
     passed_over = _PassedOver(debug=False)
     for planned in of_metrics(cells, store.read_arrays, passed_over):
-        yield from _drawn(planned, formats, folder, passed_over)
+        yield from _drawn(planned, formats, folder, passed_over, force=True)  # a folder of the store
 
 
 @dataclass
@@ -122,7 +128,9 @@ def _planned(cells: Sequence[Cell], store: Store, passed_over: _PassedOver) -> I
     return figures(cells, store.read_arrays, store.fit_folder, passed_over)
 
 
-def _drawn(planned: Planned, formats: Sequence[Format], folder: Path, passed_over: _PassedOver) -> Iterable[Path]:
+def _drawn(
+    planned: Planned, formats: Sequence[Format], folder: Path, passed_over: _PassedOver, *, force: bool
+) -> Iterable[Path]:
     """Draw and write one figure. One that cannot be drawn stops no other."""
     from jembench.report.figures.drawing import render
 
@@ -133,5 +141,5 @@ def _drawn(planned: Planned, formats: Sequence[Format], folder: Path, passed_ove
         passed_over(f"the figure {planned.stem} cannot be drawn: {cause}")
         return
     for name, content in files.items():
-        write_bytes(folder / name, content, "--output")
+        outputs.write(folder / name, content, force=force)
         yield folder / name

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from jembench import registry, trust
-from jembench.cli import options, suggest
+from jembench.cli import options, outputs, suggest
 from jembench.cli.output import plugins_aside
 from jembench.cli.unread import unread
-from jembench.errors import CheckpointError, SpecError
+from jembench.errors import JembenchError, SpecError
 from jembench.files import digest
 from jembench.spec import Spec
 
@@ -42,9 +42,16 @@ EXAMPLES = options.examples(
     help="What to write. By default a file beside the other one, with the ending .safetensors. A file that exists is "
     "kept, unless it was imported from the same FILE.",
 )
+@options.force
 @click.pass_context
 def import_(
-    ctx: click.Context, importer: str, file: Path, model: str | None, dataset: str, output: Path | None
+    ctx: click.Context,
+    importer: str,
+    file: Path,
+    model: str | None,
+    dataset: str,
+    output: Path | None,
+    force: bool,
 ) -> None:
     """Make a model of weights that were trained elsewhere.
 
@@ -52,7 +59,7 @@ def import_(
     numbers must all fit: what does not is listed, and nothing is written. No code in the file is run. The model that is
     written is measured like any other, as imported:file=FILE.safetensors.
     """
-    target = _target(file, output)
+    target = _target(file, output, force)
     with plugins_aside():
         done = _carry_over(importer, file, model, dataset, target)
     for line in _told(done, target):
@@ -60,7 +67,7 @@ def import_(
     click.echo(f"    next  {_next(ctx, done.found, target, dataset)}")
 
 
-def _target(file: Path, output: Path | None) -> Path:
+def _target(file: Path, output: Path | None, force: bool) -> Path:
     """Where the model goes.
 
     Raises:
@@ -69,13 +76,9 @@ def _target(file: Path, output: Path | None) -> Path:
     if not file.is_file():
         raise SpecError(f"There is no file {file}. Check the path.")
     target = output or file.with_suffix(".safetensors")
-    if target.suffix != ".safetensors":
-        raise SpecError(f"--output is {target}; its name must end in .safetensors.")
-    if target.exists() and not _made_of(file, target):
-        raise SpecError(
-            f"{target} exists and was not imported from this {file}: it would be written over. Name another file with "
-            "--output, or remove it."
-        )
+    if target.exists() and target.samefile(file):
+        raise SpecError(f"{target} is the file that is imported. Name another file with --output.")
+    outputs.check(target, ".safetensors", force=force, ours=lambda there: _made_of(file, there))
     return target
 
 
@@ -85,7 +88,7 @@ def _made_of(file: Path, target: Path) -> bool:
 
     try:
         return header.read(target).source.get("sha256") == digest(file)
-    except (CheckpointError, OSError):
+    except (JembenchError, OSError):
         return False
 
 

@@ -109,6 +109,8 @@ listing_format = click.option(
 
 limit = click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Evaluate on N of the test images only.")
 
+force = click.option("--force", is_flag=True, help="Write over files that jembench did not write.")
+
 executor = click.option(
     "--executor", metavar="NAME", default="local", show_default=True, help="Where the work is done."
 )

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from jembench.cli import options
+from jembench.cli import options, outputs
 from jembench.cli.output import plugins_aside
 from jembench.cli.train import trained
-from jembench.errors import SpecError, StoreError
+from jembench.errors import SpecError
 from jembench.plan import plan_fit
 from jembench.store import Store
 from jembench.training.launch import Placement, joined
@@ -51,6 +50,7 @@ _SOURCES = {"buffer": "from the chains that training kept", "direct": "drawn dir
     show_default=True,
     help="Where the picture, a PNG, is written.",
 )
+@options.force
 @options.device
 @options.store
 def sample(
@@ -62,6 +62,7 @@ def sample(
     steps: int | None,
     columns: int,
     output: Path,
+    force: bool,
     device: str,
     store: Path,
 ) -> None:
@@ -76,13 +77,11 @@ def sample(
         fit = plan_fit(model, dataset, recipe, settings, seed)
         data = fit.dataset.make()
         _check_model(fit, data, steps)
-        _check_output(output)
+        outputs.check(output, ".png", force=force)
         with joined(Placement(), device, ()) as here, trained(fit, data, Store(store), here) as evaluation:
             samples = fit_samples.samples_of(evaluation, fit, steps)
-            try:
-                by_class = fit_samples.write_samples(evaluation, samples, output, columns)
-            except StoreError as error:
-                raise _cannot_write(output, error.__cause__ or error) from error
+            outputs.check(output, ".png", force=force)  # again, for training took its time
+            by_class = fit_samples.write_samples(evaluation, samples, output, columns, "--output")
     source = _SOURCES.get(samples.source) or f"from new chains of {samples.source.rpartition('=')[2]} steps"
     click.echo(f"{output}: images of {fit}, {source}, {'a row for each class' if by_class else 'in no order'}")
 
@@ -98,20 +97,3 @@ def _check_model(fit: FitPlan, data: Dataset, steps: int | None) -> None:
         raise fit_samples.generates_nothing(fit)
     if steps is not None and getattr(model, "chains", "none") == "none":
         raise SpecError(f"{fit.key.model} draws its images directly, without a chain. Leave --steps out.")
-
-
-def _check_output(output: Path) -> None:
-    """Find out before training whether the picture can be written."""
-    if output.is_dir():
-        raise SpecError(f"--output is {output}, a folder. Name a file in it, for example {output / 'samples.png'}.")
-    folder = next(path for path in output.absolute().parents if path.exists())
-    try:
-        with tempfile.TemporaryFile(dir=folder):
-            pass
-    except OSError as error:
-        raise _cannot_write(output, error) from error
-
-
-def _cannot_write(output: Path, error: BaseException) -> SpecError:
-    cause = error.strerror if isinstance(error, OSError) else error
-    return SpecError(f"Cannot write the picture {output}: {cause}. Choose another place with --output.")

@@ -55,9 +55,11 @@ def test_a_model_that_draws_directly(sample):
         (["zoo_of_tests:classifier"], "zoo_of_tests:classifier generates no images: it is trained without chains."),
         (["zoo_of_tests:painter", "--steps", "5"], "zoo_of_tests:painter draws its images directly, without a chain."),
         (["zoo_of_tests:jem", "--steps", "0"], "0 is not in the range x>=1"),
-        (["zoo_of_tests:jem", "--output", "/proc/x.png"], "Cannot write the picture /proc/x.png: "),
-        (["zoo_of_tests:jem", "--output", "/proc/x/y.png"], "Choose another place with --output."),
+        (["zoo_of_tests:jem", "--output", "/proc/x.png"], "Cannot write /proc/x.png: "),
+        (["zoo_of_tests:jem", "--output", "/proc/x/y.png"], "Choose another folder with --output."),
         (["zoo_of_tests:jem", "--output", "."], "--output is ., a folder. Name a file in it, for example samples.png."),
+        (["zoo_of_tests:jem", "--output", "thesis.tex"], "--output is thesis.tex; its name must end in .png."),
+        (["zoo_of_tests:jem", "--output", "/dev/null"], "--output is /dev/null; its name must end in .png."),
         (["jemm"], "Nearest: jem, igebm, jem-factored."),
     ],
 )
@@ -83,7 +85,7 @@ def test_a_picture_that_cannot_be_written_costs_no_training(sample):
     Path("file").write_text("mine")
     done = sample("zoo_of_tests:jem", "--output", "file/mine.png")
     assert (done.code, done.out) == (2, "")
-    assert "Cannot write the picture file/mine.png: Not a directory. Choose another place with --output." in done.err
+    assert "Cannot write file/mine.png: Not a directory. A part of this path is a file" in done.err
     assert Path("file").read_text() == "mine"
     assert not Path("runs").exists()
 
@@ -97,6 +99,18 @@ def test_a_disk_that_fills_up_is_told_with_the_option_that_helps(sample, monkeyp
     done = sample("zoo_of_tests:jem", "--output", "mine.png")
     assert (done.code, done.out) == (2, "")
     assert done.err.splitlines()[-1] == (
-        "Error: Cannot write the picture mine.png: No space left on device. Choose another place with --output."
+        "Error: Cannot write mine.png: No space left on device. The disk is full: free some space and run the same "
+        "command again; finished work is kept."
     )
     assert [path.name for path in Path.cwd().iterdir()] == ["runs"]
+
+
+def test_a_file_of_somebody_else_is_kept(sample, jembench):
+    Path("mine.png").write_bytes(b"my holidays")
+    done = sample("zoo_of_tests:jem", "--output", "mine.png")
+    assert done.code == 2
+    assert "mine.png exists, and jembench would not write the same file again" in done.err
+    assert Path("mine.png").read_bytes() == b"my holidays"
+    assert not Path("runs").exists()  # nothing was trained for it
+    assert sample("zoo_of_tests:jem", "--output", "mine.png", "--force").code == 0
+    assert sample("zoo_of_tests:jem", "--output", "mine.png").code == 0

@@ -49,7 +49,7 @@ def test_samples_that_a_model_does_not_have(plan, store, model, steps, text):
 
 def test_a_picture_is_of_the_classes_that_were_drawn_for_or_that_the_model_sees(plan, store, tmp_path, monkeypatch):
     rows = []
-    monkeypatch.setattr(fit_samples.grid, "write_png", lambda path, images, chosen: rows.append(chosen))
+    monkeypatch.setattr(fit_samples.grid, "write_png", lambda path, images, chosen, option: rows.append(chosen))
     _, evaluation = evaluation_of(plan("factored"), store)
     kept = evaluation.samples()
     fit_samples.write_samples(evaluation, kept, tmp_path / "a.png", columns=4)

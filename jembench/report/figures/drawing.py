@@ -43,7 +43,7 @@ def render(planned: Planned, formats: Sequence[Format]) -> dict[str, bytes]:
 
 def _picture(figure: Figure, format: Format) -> bytes:
     stream = io.BytesIO()
-    metadata = {"Software": None} if format == "png" else {"Date": None, "Creator": None}
+    metadata = {"Software": "jembench"} if format == "png" else {"Date": None, "Creator": "jembench"}
     figure.savefig(stream, format=format, metadata=metadata)
     return stream.getvalue()
 
