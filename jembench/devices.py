@@ -15,7 +15,7 @@ from jembench.execution import Execution, Precision
 from jembench.interfaces import DataSpec
 
 SMALL = 1024
-"""Images of up to so many numbers are worked on by one thread of the CPU."""
+"""Images of up to this many numbers are small: one CPU thread works on them, in float32, and nothing is compiled."""
 
 
 def execution(
@@ -28,12 +28,13 @@ def execution(
 ) -> Execution:
     """How a network is computed here: for ``auto`` in the way that was measured to be fastest.
 
-    Compiled on GPUs alone: on CPUs the compiled gradient was slower than the plain one, and compiling takes a minute.
+    Compiled on GPUs alone, and for large images: on CPUs the compiled gradient was slower than the plain one, and
+    compiling takes a minute, as long as a whole training on small images.
     """
     return Execution(
         precision=_fastest_precision(data, device) if precision == "auto" else precision,
         channels_last=layout != "contiguous",
-        compiled=device.type == "cuda" if compile == "auto" else compile == "on",
+        compiled=device.type == "cuda" and data.dimensions > SMALL if compile == "auto" else compile == "on",
     )
 
 
@@ -42,10 +43,12 @@ def _fastest_precision(data: DataSpec, device: torch.device) -> Precision:
 
     On small images the network is not what takes the time, and float32 costs nothing.
     """
+    if data.dimensions <= SMALL:
+        return "float32"
     if device.type == "cuda":
-        faster = torch.cuda.is_bf16_supported()
+        faster = torch.cuda.is_bf16_supported(including_emulation=False)
     else:
-        faster = data.dimensions > SMALL and bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
+        faster = bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
     return "bfloat16" if faster else "float32"
 
 

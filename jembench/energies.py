@@ -41,6 +41,10 @@ def energy_of(logits: Float[Tensor, "B K"], y: Int[Tensor, " B"] | None) -> Floa
 class LogitModel(nn.Module):
     """The energy-based reading of a classifier: any network with K outputs gives E(x) and E(x, y).
 
+    Where the recipe computes in bfloat16, the networks of jembench pool and make their logits in float32. Another
+    network makes them in bfloat16, whose numbers are half a nat apart around 64, unless its last layer turns autocast
+    off for itself or the recipe says ``compute.precision = "float32"``.
+
     Args:
         net: (B, C, H, W) -> (B, K), or an object whose ``logits`` these are, as Hugging Face's classifiers return.
     """
@@ -64,16 +68,21 @@ class LogitModel(nn.Module):
         return energy_of(self.logits(x), y)
 
 
-def grad_energy(model: Energy, execution: Execution = PLAIN) -> GradEnergy:
+def grad_energy(model: Energy, execution: Execution = PLAIN, given_up: list[str] | None = None) -> GradEnergy:
     """(x, y) -> (E, dE/dx) of a model, both float32, without gradients of its parameters.
 
     Differentiating towards x alone leaves ``.grad`` of the parameters as it was and computes none of them. In bfloat16
     the network runs under autocast: on a CPU with bfloat16 instructions two to five times as fast as float32, for a
     gradient whose cosine to it is above .99.
+
+    Args:
+        model: with an energy.
+        execution: how the network is computed.
+        given_up: a list that the reason is appended to when compilation fails.
     """
     precision = execution.precision
     if execution.compiled:
-        return _compiled_gradient(model, precision)
+        return _compiled_gradient(model, precision, given_up)
     return lambda x, y: _energy_and_gradient(model, x, y, precision)
 
 
@@ -87,14 +96,14 @@ def _energy_and_gradient(model: Energy, x: Tensor, y: Tensor | None, precision: 
     return energy.detach(), grad
 
 
-def _compiled_gradient(model: Energy, precision: Precision) -> GradEnergy:
+def _compiled_gradient(model: Energy, precision: Precision, given_up: list[str] | None) -> GradEnergy:
     """The same with a compiled energy. Its backward pass is towards x alone, as the parameters are frozen meanwhile."""
 
     def energy_of_images(x: Tensor, y: Tensor | None) -> Tensor:
         with autocast(precision, x.device):
             return model.energy(x, y).float()
 
-    fast = compiled(energy_of_images)
+    fast = compiled(energy_of_images, given_up)
 
     def evaluate(x: Tensor, y: Tensor | None) -> tuple[Tensor, Tensor]:
         with frozen(cast(nn.Module, model)), torch.enable_grad(), torch.autocast(x.device.type, enabled=False):

@@ -5,6 +5,7 @@ None of it changes what is computed but for rounding. Whatever cannot be had fal
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -91,24 +92,76 @@ def lay_out(model: Any, data: DataSpec) -> bool:
     return True
 
 
-def compiled(function: Callable[P, T]) -> Callable[P, T]:
-    """``function`` by ``torch.compile``, on a GPU with CUDA graphs; as it is, with one warning, where that fails."""
+def compiled(function: Callable[P, T], given_up: list[str] | None = None) -> Callable[P, T]:
+    """``function`` by ``torch.compile``, on a GPU with CUDA graphs; as it is, with one warning, where that fails.
+
+    Args:
+        function: what is called often, with tensors of the same shapes.
+        given_up: a list that the reason is appended to when compilation fails; the functions of one training share it,
+            and the first of them warns.
+
+    Raises:
+        torch.OutOfMemoryError: as the function or its compilation does. It says nothing about the compiler.
+    """
+    given_up = [] if given_up is None else given_up
     fast: Callable[P, T] | None = None
-    given_up = False
+    failed = False
 
     def call(*args: P.args, **kwargs: P.kwargs) -> T:
-        nonlocal fast, given_up
-        if not given_up:
+        nonlocal fast, failed
+        if not failed:
             try:
                 fast = fast or torch.compile(function, fullgraph=True, dynamic=False, mode="reduce-overhead")
                 return own(fast(*args, **kwargs))
             except Exception as error:  # compilers fail in many ways; what is wrong with the function fails again below
-                fast, given_up = None, True
+                if is_out_of_memory(error):
+                    raise
+                fast, failed = None, True
                 cause = f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
-                warnings.warn(f"Not compiled, which is slower but gives the same results ({cause}).", Fallback, 1)
+                if not given_up:
+                    warnings.warn(f"Not compiled, which is slower but gives the same results ({cause}).", Fallback, 1)
+                given_up.append(cause)
         return function(*args, **kwargs)
 
     return call
+
+
+def forget_compiled() -> None:
+    """Let go of all compiled functions and CUDA graphs of this process; those in use are compiled again when called.
+
+    The compiler keeps what it made of a function for at most eight networks, and then refuses the next one
+    (``torch._dynamo.config.recompile_limit``). Its CUDA graphs hold memory for as long as it keeps them.
+    """
+    if "torch._dynamo" in sys.modules:  # the compiler was used
+        torch.compiler.reset()
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether the device's memory was too small; a compiler wraps that error in its own."""
+    seen: set[int] = set()
+    left: list[BaseException | None] = [error]
+    while left:
+        one = left.pop()
+        if isinstance(one, torch.OutOfMemoryError):
+            return True
+        if one is not None and id(one) not in seen:
+            seen.add(id(one))
+            left += [one.__cause__, one.__context__, getattr(one, "inner_exception", None)]
+    return False
+
+
+def tf32(device: torch.device) -> list[str]:
+    """The operations whose float32 has ten bits of mantissa here, as TensorFloat-32.
+
+    On GPUs that know it, these are convolutions by PyTorch's default, and matrix products if the user asked for it.
+    """
+    if device.type != "cuda" or not torch.cuda.is_bf16_supported(including_emulation=False):
+        return []
+    settings = {
+        "convolutions": torch.backends.cudnn.allow_tf32,
+        "matrix products": torch.get_float32_matmul_precision() != "highest",
+    }
+    return [name for name, is_on in settings.items() if is_on]
 
 
 def own(value: T) -> T:

@@ -18,7 +18,7 @@ from jembench.capabilities import capabilities
 from jembench.data.holdout import holdout
 from jembench.errors import CheckpointError, Diverged, JembenchError, PluginError
 from jembench.evaluate import FitEvaluation
-from jembench.execution import lay_out
+from jembench.execution import forget_compiled, lay_out
 from jembench.features import FeatureBank
 from jembench.interfaces import Accompanied, Chains, Dataset, Sampler, Split, Trainable
 from jembench.memory import Memory
@@ -155,6 +155,9 @@ def _train(
     except Diverged as error:
         store.write_fit(blank._replace(status="failed", reason=str(error), seconds=time.perf_counter() - start))
         raise
+    finally:
+        if trainer.execution.compiled:
+            forget_compiled()  # what its CUDA graphs hold of the memory is for the evaluation
     store.write_fit(
         blank._replace(
             iteration=fitted.iteration,
@@ -163,6 +166,7 @@ def _train(
             # the first window holds the warm-up, and counts only where there is no other
             iteration_seconds=[row["seconds"] for row in fitted.history[1:] or fitted.history],
             interventions=list(map(str, fitted.interventions)),
+            provenance={**blank.provenance, "execution": trainer.computed},
         )
     )
 

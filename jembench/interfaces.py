@@ -199,12 +199,15 @@ class Trainable(Protocol):
     ``chains`` says which negatives the loss needs: none, chains on E(x), or chains on E(x, y) of the batch's labels.
     A trained model with chains can generate: its sampler, kept with the fit, gives the samples.
 
-    What a network draws from torch's global generators, as dropout does, is seeded for each iteration; a generator that
-    follows them is :func:`jembench.seeds.own_chance`. What is done once, with the first batch, is told by a
-    :class:`jembench.nets.first_batch.FirstBatch`.
+    What a network draws from torch's global generators, as dropout does, is seeded for each iteration. A loss draws
+    its noise from them (``torch.rand_like``): one that makes a ``torch.Generator`` cannot be compiled. What is done
+    once, with the first batch, is told by a :class:`jembench.nets.first_batch.FirstBatch`.
 
     A model whose loss takes each image through the network more than once, as one that attacks it first, may say how
     often, forward and back, in an attribute ``passes_per_loss: int``. What a training costs is told by it.
+
+    A loss that ``torch.compile`` cannot take as one graph, as one whose number of passes is drawn at random, may say so
+    in an attribute ``compiles = False``. It is then not tried.
     """
 
     @property

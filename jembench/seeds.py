@@ -48,15 +48,6 @@ def _global_generators(device: torch.device) -> list[Generator]:
     return [torch.default_generator, torch.cuda.default_generators[index]]
 
 
-def own_chance(device: torch.device | str = "cpu") -> Generator:
-    """A generator for a network's own chance in training: noise on its images, say, or a random start.
-
-    Like dropout it follows from PyTorch's global generator, which training seeds anew for every fit, process and
-    iteration. Nothing waits for the device.
-    """
-    return Generator(device).manual_seed(int(torch.randint(2**63 - 1, ())))
-
-
 def initialising(seed: int) -> AbstractContextManager[None]:
     """Seed PyTorch's global generator, which initialisers of layers draw from, and put it back afterwards."""
     return drawing(seed, "initialisation")

@@ -14,6 +14,7 @@ from jembench import devices, provenance
 from jembench.capabilities import capabilities, not_applicable
 from jembench.errors import OutOfTime, ProcessLost, StoreError
 from jembench.evaluate import FitEvaluation
+from jembench.execution import tf32
 from jembench.features import FeatureBank
 from jembench.fit_samples import write_samples
 from jembench.fits import is_sampled, make_model, make_trainer, trained
@@ -226,4 +227,8 @@ class _Job:
             "limit": cell.limit,
             "metric_id": cell.metric.id,
             "interventions": list(fit.interventions) if fit else [],
+            "execution": {
+                "training": fit.provenance.get("execution") if fit else None,
+                "evaluation": {"precision": "float32", "tf32": tf32(self.bank.device)},
+            },
         }

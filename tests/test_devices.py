@@ -119,14 +119,18 @@ def test_auto_is_bfloat16_where_the_cpu_is_fast_at_it_and_the_images_are_large(m
     assert devices.execution(data, CPU).precision == expected
 
 
+@pytest.mark.parametrize("data", [SMALL, LARGE])
 @pytest.mark.parametrize("fast", [True, False])
-def test_auto_on_a_gpu_is_what_it_is_fast_at(monkeypatch, fast):
-    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda: fast)
-    assert devices.execution(SMALL, CUDA).precision == ("bfloat16" if fast else "float32")
+def test_auto_on_a_gpu_is_what_its_hardware_has_and_not_what_it_emulates(monkeypatch, fast, data):
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation=True: including_emulation or fast)
+    expected = "bfloat16" if fast and data is LARGE else "float32"
+    assert devices.execution(data, CUDA).precision == expected
 
 
-def test_auto_lays_maps_out_channels_last_and_compiles_on_gpus_alone(monkeypatch):
-    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda: True)
-    for device, compiled in ((CPU, False), (CUDA, True)):
-        found = devices.execution(LARGE, device)
-        assert (found.channels_last, found.compiled) == (True, compiled)
+@pytest.mark.parametrize(
+    ("data", "device", "compiled"), [(LARGE, CUDA, True), (SMALL, CUDA, False), (LARGE, CPU, False)]
+)
+def test_auto_lays_maps_out_channels_last_and_compiles_large_images_on_gpus(monkeypatch, data, device, compiled):
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation=True: True)
+    found = devices.execution(data, device)
+    assert (found.channels_last, found.compiled) == (True, compiled)

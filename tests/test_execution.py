@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from jembench import seeds
 from jembench.energies import LogitModel, grad_energy
 from jembench.errors import Fallback
-from jembench.execution import Execution, compiled, lay_out
+from jembench.execution import Execution, compiled, lay_out, tf32
 from jembench.interfaces import DataSpec, Split
 from jembench.nets.small import SmallNet
 from jembench.training import recipe as recipes
@@ -228,6 +228,67 @@ def test_a_compiler_that_fails_is_done_without_with_one_warning(monkeypatch, com
         f"Not compiled, which is slower but gives the same results ({cause})."
     ]
     assert calls == [1, 2, 3]
+
+
+def out_of_memory(*_, **__):
+    raise torch.OutOfMemoryError("CUDA out of memory")
+
+
+def out_of_memory_in_the_compiler(*_, **__):
+    try:
+        out_of_memory()
+    except RuntimeError as error:
+        raise RuntimeError("backend='inductor' raised") from error
+
+
+@pytest.mark.parametrize("fails", [out_of_memory, out_of_memory_in_the_compiler])
+def test_memory_that_is_too_small_says_nothing_about_the_compiler(monkeypatch, fails):
+    answers = [fails, lambda x: 2 * x]
+    monkeypatch.setattr(torch, "compile", lambda function, **options: lambda x: answers.pop(0)(x))
+    given_up = []
+    double = compiled(lambda x: pytest.fail("the plain function was called"), given_up)
+    with pytest.raises(RuntimeError):
+        double(1)
+    assert double(1) == 2
+    assert given_up == []
+
+
+def test_functions_of_one_training_warn_once_and_each_says_why(monkeypatch):
+    monkeypatch.setattr(torch, "compile", no_backend)
+    given_up = []
+    functions = [compiled(lambda x: x, given_up) for _ in range(2)]
+    with pytest.warns(Fallback) as told:
+        assert [function(1) for function in functions] == [1, 1]
+    assert len(told) == 1
+    assert given_up == ["OSError: no C++ compiler"] * 2
+
+
+def test_a_trainer_remembers_how_it_computed(monkeypatch):
+    monkeypatch.setattr(torch, "compile", no_backend)
+    assert make_trainer().computed == {
+        "precision": "float32",
+        "layout": "channels_last",
+        "compiled": False,
+        "not_compiled": [],
+        "tf32": [],
+    }
+    trainer = make_trainer(**{"compute.compile": "on"})
+    assert trainer.computed["compiled"]
+    with pytest.warns(Fallback):
+        assert [len(trainer.iterate()) for _ in range(2)]
+    assert not trainer.computed["compiled"]
+    assert trainer.computed["not_compiled"] == ["OSError: no C++ compiler"] * 2
+    with pytest.warns(Fallback):
+        assert make_trainer(Viewing()).computed["layout"] == "contiguous"
+
+
+@pytest.mark.parametrize("new", [True, False])
+def test_float32_says_where_it_is_tensorfloat32(monkeypatch, new):
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: new)
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", True)
+    monkeypatch.setattr(torch, "get_float32_matmul_precision", lambda: "high")
+    assert tf32(torch.device("cuda")) == (["convolutions", "matrix products"] if new else [])
+    assert tf32(CPU) == []
 
 
 def test_a_function_that_is_wrong_fails_with_its_own_error(monkeypatch):

@@ -73,16 +73,18 @@ def starts(restarts: int, shape: tuple[int, ...], norm: Norm, generator: Generat
 
     The first begins at the image itself, the others anywhere in the ball, uniformly.
     """
-    drawn = in_unit_ball(restarts - 1, shape, norm, generator)
+    drawn = in_unit_ball(restarts - 1, shape, norm, generator.device, generator)
     return torch.cat([torch.zeros(1, *shape, device=drawn.device), drawn])
 
 
-def in_unit_ball(n: int, shape: tuple[int, ...], norm: Norm, generator: Generator) -> Tensor:
-    """n changes drawn uniformly from the ball of radius 1, (n, *shape)."""
+def in_unit_ball(
+    n: int, shape: tuple[int, ...], norm: Norm, device: torch.device, generator: Generator | None = None
+) -> Tensor:
+    """n changes drawn uniformly from the ball of radius 1, (n, *shape); from PyTorch's global generator if None."""
     if norm == "linf":
-        return torch.rand(n, *shape, generator=generator, device=generator.device) * 2 - 1
-    direction = torch.randn(n, *shape, generator=generator, device=generator.device)
-    radius = torch.rand(n, generator=generator, device=generator.device) ** (1 / math.prod(shape))
+        return torch.rand(n, *shape, generator=generator, device=device) * 2 - 1
+    direction = torch.randn(n, *shape, generator=generator, device=device)
+    radius = torch.rand(n, generator=generator, device=device) ** (1 / math.prod(shape))
     return steepest(direction, "l2") * _per_image(radius)
 
 

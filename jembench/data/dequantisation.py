@@ -40,8 +40,16 @@ def log_det_to_unit(data: DataSpec) -> float:
     return -data.dimensions * math.log(256 * level_width(data.bounds))
 
 
-def dequantised(x: Float[Tensor, "B C H W"], bounds: Bounds, generator: Generator) -> Float[Tensor, "B C H W"]:
-    """Each pixel moved to a uniformly random place of its level's cell."""
+def dequantised(
+    x: Float[Tensor, "B C H W"], bounds: Bounds, generator: Generator | None = None
+) -> Float[Tensor, "B C H W"]:
+    """Each pixel moved to a uniformly random place of its level's cell.
+
+    Args:
+        x: images at the 256 levels.
+        bounds: of the images.
+        generator: on the images' device; None: PyTorch's global one, as a training loss needs it.
+    """
     uniform = torch.rand(x.shape, generator=generator, device=x.device, dtype=x.dtype)
     return x + (uniform - 0.5) * level_width(bounds)
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import cast
 
+import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -57,7 +58,8 @@ class Block(nn.Module):
 class ResidualNet(nn.Module):
     """A first convolution, three groups of blocks at full, half and quarter size, mean pooling, a linear head.
 
-    Any image size: pooling is over what is left. PyTorch's default initialisation.
+    Any image size: pooling is over what is left. PyTorch's default initialisation. Pooling and the head
+    compute in float32 under autocast too.
 
     Args:
         channels: C of the images.
@@ -100,7 +102,16 @@ class ResidualNet(nn.Module):
         """f(x)."""
         hidden = self.layer3(self.layer2(self.layer1(self.conv1(x))))
         hidden = F.leaky_relu_(self.norm(hidden), LEAK)
-        return cast(Tensor, self.class_output(hidden.mean(dim=(2, 3))))
+        return in_full(self.class_output, hidden.mean(dim=(2, 3), dtype=self.class_output.weight.dtype))
+
+
+def in_full(head: nn.Linear, features: Float[Tensor, "B D"]) -> Float[Tensor, "B K"]:
+    """The last layer in the precision of its weights, whatever autocast the caller is in.
+
+    Around 64, numbers in bfloat16 are half a nat apart, and an energy is the difference of such numbers.
+    """
+    with torch.autocast(features.device.type, enabled=False):
+        return cast(Tensor, head(features))
 
 
 def _group(in_channels: int, out_channels: int, blocks: int, stride: int, norm: str, dropout: float) -> nn.Sequential:

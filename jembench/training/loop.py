@@ -6,7 +6,7 @@ Legend: B batch, C channels, H height, W width, K classes.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from typing import Any, NamedTuple, cast
 
@@ -20,7 +20,7 @@ from jembench.data.batches import ImageSource, IndexStream
 from jembench.data.holdout import holdout, labelled_only
 from jembench.energies import grad_energy
 from jembench.errors import SpecError
-from jembench.execution import autocast, compiled, lay_out, mode
+from jembench.execution import autocast, compiled, forget_compiled, lay_out, mode, tf32
 from jembench.interfaces import Batch, Buffered, DataSpec, Loss, Negatives, Shared, Split
 from jembench.sampling import chain
 from jembench.training.chains import make_sampler, share
@@ -146,10 +146,33 @@ class Trainer:
         """Make the two functions that take the time: dE/dx for the chains, and the loss."""
         self.execution = devices.execution(self.data, self.device, **dataclasses.asdict(self.recipe.compute))
         if self.execution.channels_last:
-            lay_out(self.model, self.data)
+            self.execution = dataclasses.replace(self.execution, channels_last=lay_out(self.model, self.data))
+        self.given_up: list[str] = []
+        self._loss = self.model.training_loss
+        if self.execution.compiled:
+            forget_compiled()  # of former networks
+            self._loss = self._compiled_loss()
         if self.sampler:
-            self.grad_energy = grad_energy(self.model, self.execution)
-        self._loss = compiled(self.model.training_loss) if self.execution.compiled else self.model.training_loss
+            self.grad_energy = grad_energy(self.model, self.execution, self.given_up)
+
+    def _compiled_loss(self) -> Callable[[Batch, Negatives | None], Loss]:
+        """The loss, compiled unless the model says that it cannot be."""
+        if getattr(self.model, "compiles", True):
+            return compiled(self.model.training_loss, self.given_up)
+        self.given_up.append("the model says that its loss cannot be compiled")
+        loss: Callable[[Batch, Negatives | None], Loss] = self.model.training_loss
+        return loss
+
+    @property
+    def computed(self) -> dict[str, Any]:
+        """How the network was computed in the iterations so far, for the record."""
+        return {
+            "precision": self.execution.precision,
+            "layout": "channels_last" if self.execution.channels_last else "contiguous",
+            "compiled": self.execution.compiled and not self.given_up,
+            "not_compiled": list(self.given_up),
+            "tf32": tf32(self.device),
+        }
 
     @property
     def labelled_batch(self) -> int:
@@ -221,15 +244,19 @@ class Trainer:
         return values
 
     def _differentiate(self, batch: Batch, negatives: Negatives | None) -> dict[str, Tensor]:
-        """The loss and what is logged of it; the parameters' gradients are those of the loss alone."""
+        """The loss and what is logged of it; the parameters' gradients are those of the loss alone.
+
+        The first iteration's loss is not compiled: a network may set itself by its first images, and that code would be
+        compiled for one use.
+        """
+        self.optimizer.zero_grad(set_to_none=True)  # the former gradients need not lie beside the maps
         with autocast(self.execution.precision, self.device):
-            loss: Loss = self._loss(batch, negatives)
+            loss: Loss = (self._loss if self.iteration else self.model.training_loss)(batch, negatives)
         total, extremes = loss.total, {}
         if loss.energies is not None:
             extremes = {HIGHEST: loss.energies.samples.detach().max()}
             if weight := max(self.recipe.energy_l2, self.adjustment.energy_l2):
                 total = total + weight * (loss.energies.data.square().mean() + loss.energies.samples.square().mean())
-        self.optimizer.zero_grad(set_to_none=True)
         total.backward()  # type: ignore[no-untyped-call]
         self._agree()
         return {"loss": total.detach(), **loss.parts, **extremes}

@@ -63,7 +63,7 @@ def test_no_step_of_its_length_grows_a_linear_function_faster(norm):
     generator = torch.Generator().manual_seed(0)
     gradient = torch.randn(1, 1, 3, 3, generator=generator)
     best = (gradient * steepest(gradient, norm)).sum()
-    others = in_unit_ball(1000, (1, 3, 3), norm, generator)
+    others = in_unit_ball(1000, (1, 3, 3), norm, generator.device, generator)
     assert ((gradient * others).flatten(1).sum(dim=1) <= best).all()
     assert distance(torch.zeros_like(gradient), steepest(gradient, norm), norm).item() == pytest.approx(1)
 
@@ -76,7 +76,7 @@ def test_no_gradient_gives_no_step():
 
 @pytest.mark.parametrize("norm", ["linf", "l2"])
 def test_starts_fill_the_ball_evenly(norm):
-    drawn = in_unit_ball(20_000, (1, 2, 2), norm, torch.Generator().manual_seed(0))
+    drawn = in_unit_ball(20_000, (1, 2, 2), norm, torch.device("cpu"), torch.Generator().manual_seed(0))
     far = distance(torch.zeros_like(drawn), drawn, norm)
     # the share of a ball of 4 dimensions within half its radius is 1/16, whatever the norm
     assert (far <= 1).all()

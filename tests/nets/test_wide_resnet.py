@@ -200,3 +200,19 @@ def test_depth_that_no_network_has(depth, nearest):
 def test_unknown_norm():
     with pytest.raises(SpecError, match=r"'spectral'.*none, batch, instance, layer"):
         SmallNet(3, 10, width=2, norm="spectral")
+
+
+@pytest.mark.parametrize("norm", ["none", "batch"])
+@torch.no_grad()
+def test_large_logits_keep_their_digits_in_bfloat16(norm):
+    """bfloat16 has no number between 64 and 64.5; an energy is a difference of such logits."""
+    torch.manual_seed(0)
+    net = SmallNet(3, 10, width=4, norm=norm).eval()
+    net.class_output.bias.fill_(64.1)
+    seen = []
+    net.class_output.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0]))
+    with torch.autocast("cpu", torch.bfloat16):
+        logits = net(images(8, 3, 8, 8))
+    assert (logits.dtype, seen[0].dtype) == (torch.float32, torch.float32)
+    expected = F.linear(seen[0].double(), net.class_output.weight.double()) + 64.1
+    torch.testing.assert_close(logits.double(), expected, rtol=0, atol=1e-4)

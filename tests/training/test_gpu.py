@@ -32,7 +32,7 @@ def test_the_host_never_waits_within_an_iteration(dropout):
 
 
 def test_compiled_and_plain_iterations_agree():
-    fast, plain = trainer("compute.precision=float32"), trainer("compute.precision=float32", "compute.compile=off")
+    fast, plain = (trainer("compute.precision=float32", f"compute.compile={compile}") for compile in ("on", "off"))
     for _ in range(3):
         compiled, expected = fast.iterate(), plain.iterate()
     assert float(compiled["loss"]) == pytest.approx(float(expected["loss"]), abs=1e-2)

@@ -50,6 +50,10 @@ def test_what_the_store_says_of_a_fit_and_its_cells(plan, store, carry_out, fold
     written = store.read_cell(cell.id, cell.name)
     assert (written.id, written.fit, written.metric) == (cell.id, fit.key, "zoo_of_tests:score")
     assert written.provenance["limit"] == 7
+    plain = {"precision": "float32", "tf32": []}
+    trained = plain | {"layout": "channels_last", "compiled": False, "not_compiled": []}
+    assert record.provenance["execution"] == trained
+    assert written.provenance["execution"] == {"training": trained, "evaluation": plain}
     plugins = written.provenance["plugins"]
     file = sys.modules["zoo_of_tests"].__file__
     of_file = f"(zoo_of_tests.py, sha256:{hashlib.sha256(Path(file).read_bytes()).hexdigest()[:12]})"

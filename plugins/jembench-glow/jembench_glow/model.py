@@ -15,7 +15,6 @@ from jaxtyping import Float, Int
 from normflows import MultiscaleFlow  # type: ignore[import-untyped]
 from torch import Generator, Tensor, nn
 
-from jembench import seeds
 from jembench.data import dequantisation as units
 from jembench.densities import ByBayes
 from jembench.errors import Diverged, SpecError
@@ -69,7 +68,7 @@ class Glow(nn.Module):
         return self._negative_log_likelihood(batch.x, None)
 
     def _negative_log_likelihood(self, x: Tensor, y: Tensor | None) -> Loss:
-        x = units.dequantised(x, self.data.bounds, seeds.own_chance(x.device))
+        x = units.dequantised(x, self.data.bounds)
         if self.first_batch.is_to_come:
             with torch.no_grad(), fitting_actnorms(self.flow):
                 self._log_prob_by_component(x)

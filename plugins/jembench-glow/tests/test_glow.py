@@ -131,8 +131,7 @@ def test_loss_is_the_mean_negative_log_likelihood_and_trains_every_parameter():
     with seeds.drawing(0, "noise"):
         loss = model.training_loss(batch(), None)
     with torch.no_grad(), seeds.drawing(0, "noise"):
-        noise = seeds.own_chance()
-        log_prob = model.log_prob(units.dequantised(draw(), DATA.bounds, noise), batch().y_labelled)
+        log_prob = model.log_prob(units.dequantised(draw(), DATA.bounds), batch().y_labelled)
     torch.testing.assert_close(loss.total, -log_prob.mean())
     torch.testing.assert_close(loss.parts["bits_per_dim"], units.bits_per_dim(log_prob, DATA).mean())
     assert loss.energies is None

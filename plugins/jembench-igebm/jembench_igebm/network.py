@@ -14,6 +14,7 @@ from torch.nn import functional as F
 
 from jembench.data.pixels import Bounds
 from jembench.interfaces import DataSpec
+from jembench.nets.wide_resnet import in_full
 from jembench_igebm.spectral import SpectralConv2d
 
 SLOPE = 0.2
@@ -141,8 +142,8 @@ class EnergyNet(nn.Module):
     def _energy(self, maps: Tensor, y: Tensor | None) -> Tensor:
         for block in self.blocks.values():
             maps = block(maps, y)
-        energy: Tensor = self.head(F.leaky_relu(maps, self.end_slope).sum((2, 3)))
-        return energy.float().squeeze(1)
+        features = F.leaky_relu(maps, self.end_slope).sum((2, 3), dtype=self.head.weight.dtype)
+        return in_full(self.head, features).float().squeeze(1)
 
 
 def to_unit(x: Float[Tensor, "B C H W"], bounds: Bounds) -> Float[Tensor, "B C H W"]:

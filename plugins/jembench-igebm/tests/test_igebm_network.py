@@ -141,3 +141,17 @@ def test_any_size_and_number_of_channels(shape, name):
     data = DataSpec(name="any", shape=shape, num_classes=2)
     net = EnergyNet(data, architecture(name, data, conditional=False, width=4), conditional=False)
     assert net(torch.zeros(3, *shape)).shape == (3,)
+
+
+@torch.no_grad()
+def test_large_energies_keep_their_digits_in_bfloat16():
+    """bfloat16 has no number between 64 and 64.5."""
+    torch.manual_seed(0)
+    net = EnergyNet(DATA, architecture("small", DATA, conditional=True, width=4), conditional=True).eval()
+    net.head.bias.fill_(64.1)
+    seen = []
+    net.head.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0]))
+    with torch.autocast("cpu", torch.bfloat16):
+        energies = net(torch.rand(8, *DATA.shape) * 2 - 1, torch.arange(8) % 4)
+    expected = (seen[0].double() @ net.head.weight.double().T).squeeze(1) + 64.1
+    torch.testing.assert_close(energies.double(), expected, rtol=0, atol=1e-4)

@@ -74,18 +74,16 @@ class Truncated:
 
 @dataclass(frozen=True, slots=True)
 class Unbiased:
-    """For training: value and gradient are right in the mean over the generator's draws.
+    """For training: value and gradient are right in the mean over the draws of PyTorch's global generators.
 
     Two terms always, and then another one after each of some tosses of a coin that all show heads, weighted by one over
     the chance to come so far. The gradient is that of the series of (I + J)^-1 (equation 8), which needs one pass that
     can be differentiated, not one for each term.
     """
 
-    generator: Generator
-
     def __call__(self, net: nn.Module, x: Float[Tensor, "B C H W"], *, differentiable: bool) -> Change:
         """g and the estimate, of each image with a probe of its own."""
-        g, probe = net(x), _signs(tuple(x.shape), self.generator).to(x)
+        g, probe = net(x), torch.randint_like(x, 2) * 2 - 1
         moved, inverse, value = probe, probe, torch.zeros_like(x[:, 0, 0, 0])
         for k in range(1, _ALWAYS + self._heads() + 1):
             (moved,) = autograd.grad(g, x, moved, retain_graph=True)
@@ -99,9 +97,8 @@ class Unbiased:
         return Change(g, value + surrogate - surrogate.detach())
 
     def _heads(self) -> int:
-        """Tosses before the first tails: at least k with probability 2^-k."""
-        uniform = 1 - torch.rand((), generator=self.generator, device=self.generator.device, dtype=torch.float64)
-        return int(-uniform.log2())
+        """Tosses before the first tails: at least k with probability 2^-k. The host tosses, and waits for no device."""
+        return int(-(1 - torch.rand((), dtype=torch.float64)).log2())
 
 
 def _signs(shape: tuple[int, ...], generator: Generator) -> Tensor:

@@ -41,6 +41,7 @@ class ResidualFlow(nn.Module):
     """
 
     chains: Chains = "none"
+    compiles = False  # how often a loss passes through the network is drawn at random
 
     def __init__(self, data: DataSpec, flow: Flow, terms: int, probes: int, components: int = 1) -> None:
         super().__init__()
@@ -78,14 +79,13 @@ class ResidualFlow(nn.Module):
         return self._negative_log_likelihood(batch.x, torch.zeros_like(batch.x[:, 0, 0, 0], dtype=torch.int64))
 
     def _negative_log_likelihood(self, x: Float[Tensor, "B C H W"], k: Int[Tensor, " B"]) -> Loss:
-        generator = seeds.own_chance(x.device)
-        x = units.dequantised(x, self.data.bounds, generator)
+        x = units.dequantised(x, self.data.bounds)
         with torch.autocast(x.device.type, enabled=False):
             self.flow.tighten()
             if self.first_batch.is_to_come:
                 self.flow.fit(units.to_unit(x, self.data.bounds))
                 self.first_batch.end()
-        log_prob = self._log_prob_by_component(x, Unbiased(generator)).gather(1, k[:, None]).squeeze(1)
+        log_prob = self._log_prob_by_component(x, Unbiased()).gather(1, k[:, None]).squeeze(1)
         parts = {"nll": -log_prob.mean(), "bits_per_dim": units.bits_per_dim(log_prob, self.data).mean()}
         return Loss(parts["nll"], {name: part.detach() for name, part in parts.items()})
 

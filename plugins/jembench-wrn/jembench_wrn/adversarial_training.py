@@ -16,10 +16,9 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from jembench import seeds
 from jembench.attacks.threat import Norm, in_unit_ball, project, steepest
 from jembench.energies import LogitModel
-from jembench.execution import frozen, mode
+from jembench.execution import mode
 from jembench.interfaces import Batch, Chains, DataSpec, Loss, Negatives
 
 
@@ -62,20 +61,18 @@ class Adversarial(LogitModel):
         """
         low, high = self.data.bounds
         unit = ((batch.x_labelled - low) / (high - low)).clamp(0, 1)
-        adversarial = self._ascend(unit, batch.y_labelled, seeds.own_chance(unit.device))
+        adversarial = self._ascend(unit, batch.y_labelled)
         logits = self._logits_of_unit(adversarial).float()
         cross_entropy = F.cross_entropy(logits, batch.y_labelled)
         accuracy = (logits.argmax(dim=1) == batch.y_labelled).float().mean()
         return Loss(cross_entropy, {"cross_entropy": cross_entropy.detach(), "adversarial_accuracy": accuracy})
 
-    def _ascend(
-        self, x: Float[Tensor, "B C H W"], y: Int[Tensor, " B"], generator: torch.Generator
-    ) -> Float[Tensor, "B C H W"]:
+    def _ascend(self, x: Float[Tensor, "B C H W"], y: Int[Tensor, " B"]) -> Float[Tensor, "B C H W"]:
         """The last image of the attack, whether or not it deceives; x is in [0, 1]."""
         attack, moved = self.attack, x
         eps = torch.full_like(x[:, 0, 0, 0], attack.eps)
         if attack.random_start:
-            start = in_unit_ball(len(x), tuple(x.shape[1:]), attack.norm, generator)
+            start = in_unit_ball(len(x), tuple(x.shape[1:]), attack.norm, x.device)
             moved = project(x + attack.eps * start, x, eps, attack.norm)
         for _ in range(attack.steps):
             step = attack.step_size * steepest(self._slope(moved, y), attack.norm)
@@ -88,10 +85,13 @@ class Adversarial(LogitModel):
         So does the code of Santurkar et al.; that of Madry et al. attacks in training mode. Here the attack must leave
         the statistics of a batch norm alone, and dropout draws no other mask at each step.
         """
-        with frozen(self), mode(self, train=False), torch.enable_grad():
-            x = x.detach().requires_grad_()
-            loss = F.cross_entropy(self._logits_of_unit(x).float(), y, reduction="sum")
-            (gradient,) = torch.autograd.grad(loss, x)
+
+        def loss(x: Tensor) -> Tensor:
+            return F.cross_entropy(self._logits_of_unit(x).float(), y, reduction="sum")
+
+        # torch.func.grad and not autograd.grad: the whole attack is then compiled with the loss
+        with mode(self, train=False), torch.no_grad():
+            gradient: Tensor = torch.func.grad(loss)(x)
         return gradient
 
     def _logits_of_unit(self, x: Float[Tensor, "B C H W"]) -> Tensor:

@@ -271,3 +271,12 @@ def test_cost_of_training_is_told_as_it_is():
     assert model.passes_per_loss == model.net.forward_passes == 6
     assert trainer(make(",steps=5")).passes == 6
     assert trainer(make(",steps=5"), sharpness=0.1).passes == 12
+
+
+def test_attack_in_bfloat16_leaves_every_weight_its_gradient():
+    """Autocast keeps a weight that it has cast; one cast while the attack ran would have no gradient of the loss."""
+    model = make()
+    with torch.autocast("cpu", torch.bfloat16):
+        loss = model.training_loss(batch(PIXELS), None)
+    loss.total.backward()
+    assert all(parameter.grad.abs().sum() > 0 for parameter in model.parameters())

@@ -1,0 +1,124 @@
+"""What of the shipped models compiles, as one graph, and equals the plain code; printed as JSON.
+
+It is run in a process of its own: the checks of shapes that the tests add to jembench cannot be compiled.
+"""
+
+import copy
+import json
+import sys
+import warnings
+
+import torch
+from torch import nn
+
+from jembench import registry, seeds
+from jembench.attacks.target import Target
+from jembench.energies import LogitModel, grad_energy
+from jembench.errors import Fallback
+from jembench.execution import Execution
+from jembench.interfaces import DataSpec, Split
+from jembench.training import recipe as recipes
+from jembench.training.loop import Trainer
+from jembench.training.objective import Weights, hybrid_loss
+
+DATA = DataSpec(name="noise", shape=(1, 8, 8), num_classes=4)
+IMAGES = Split(
+    torch.randint(256, (40, *DATA.shape), dtype=torch.uint8, generator=torch.Generator().manual_seed(0)),
+    torch.arange(40) % 4,
+)
+original = torch.compile
+
+
+def compile_quickly(function, mode, **options):
+    """Dynamo alone: it is what refuses code, and the other stages take most of the time."""
+    return original(function, backend="eager", **options)
+
+
+def make(spec):
+    with seeds.initialising(0):
+        return registry.resolve("models", spec).make(DATA)
+
+
+def make_trainer(model, compile):
+    settings = ["batch_size=4", "data.validation=0", "optimizer.name=sgd", "chains.sampler=pcd:steps=1,buffer=40"]
+    recipe = recipes.load("digits-paper", [*settings, f"compute.compile={compile}"])
+    return Trainer(model, DATA, IMAGES, recipe, seed=0, device=torch.device("cpu"))
+
+
+def difference(found, expected):
+    """Relative to the expected values."""
+    return float((found - expected).norm() / expected.norm().clamp_min(1e-12))
+
+
+def iterations(model):
+    """Two iterations, the second of which is compiled, against two plain ones: the loss, and how far weights moved."""
+    before = torch.cat([value.detach().flatten() for value in model.parameters()])
+    ends, losses = [], []
+    for compile, one in (("off", copy.deepcopy(model)), ("on", model)):
+        trainer = make_trainer(one, compile)
+        losses.append([trainer.iterate()["loss"] for _ in range(2)][-1])
+        ends.append(torch.cat([value.detach().flatten() for value in one.parameters()]) - before)
+    return {
+        "not compiled": trainer.computed["not_compiled"],
+        "loss": difference(losses[1], losses[0]),
+        "weights": difference(ends[1], ends[0]),
+    }
+
+
+def slope_of_a_target(model):
+    """The gradient that attacks follow, of a compiled network."""
+    x, y = torch.rand(4, *DATA.shape), torch.arange(4)
+    expected = Target(model, DATA).slope(x, y)
+    model.logits = torch.compile(model.logits, mode="reduce-overhead", fullgraph=True, dynamic=False)
+    return difference(Target(model, DATA).slope(x, y).gradient, expected.gradient)
+
+
+class Linear(LogitModel):
+    """A network whose shapes differ from those of every other width."""
+
+    chains = "none"
+
+    def __init__(self, width):
+        super().__init__(nn.Sequential(nn.Flatten(), nn.Linear(64, width), nn.ReLU(), nn.Linear(width, 4)))
+
+    def training_loss(self, batch, negatives):
+        return hybrid_loss(self, batch, negatives, Weights(cross_entropy=1))
+
+
+def many_trainings(count):
+    """What was not compiled of so many trainings of different networks, one after the other."""
+    given_up = []
+    for width in range(2, 2 + count):
+        trainer = make_trainer(Linear(width), "on")
+        trainer.iterate()
+        trainer.iterate()
+        given_up.append(trainer.computed["not_compiled"])
+    return given_up
+
+
+def many_gradients(count):
+    """The same of gradients without a trainer, which begins anew: what the limit does."""
+    given_up, x = [], torch.rand(2, *DATA.shape)
+    torch.compiler.reset()
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always", Fallback)
+        for width in range(2, 2 + count):
+            grad_energy(Linear(width), Execution(compiled=True), given_up)(x, None)
+    return {"not compiled": given_up, "told": len(told)}
+
+
+def main():
+    torch.set_num_threads(1)
+    torch.compile = compile_quickly
+    trained, attacked = json.loads(sys.argv[1]), json.loads(sys.argv[2])
+    found = {
+        "trained": {spec: iterations(make(spec)) for spec in trained},
+        "attacked": {spec: slope_of_a_target(make(spec)) for spec in attacked},
+        "trainings": many_trainings(9),
+        "gradients": many_gradients(10),
+    }
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()
