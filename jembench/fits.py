@@ -76,6 +76,8 @@ def _check_trainable(model: nn.Module, name: str) -> None:
         wrong = f"{type(model).__name__} lacks `chains` and `training_loss` (jembench.interfaces.Trainable)"
     elif not any(parameter.requires_grad for parameter in model.parameters()):
         wrong = "none of its parameters is to be trained (requires_grad)"
+    elif not all(parameter.is_floating_point() for parameter in model.parameters()):
+        wrong = "some of its parameters are no real numbers, and optimisers take no others"
     if wrong:
         raise PluginError(
             f"The model {name} cannot be trained: {wrong}. If it has been trained elsewhere, mark its factory: "

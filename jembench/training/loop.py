@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
+from functools import cached_property
 from typing import Any, NamedTuple, cast
 
 import torch
@@ -97,7 +98,6 @@ class Trainer:
         self.sources["labelled"] = (
             self.sources["marginal"] if labelled is train else ImageSource(labelled, data.bounds, device)
         )
-        self.optimizer = make_optimizer(model, recipe.optimizer)
         self.augmentation = Augmentation(pad=recipe.data.pad, flip=recipe.data.flip)
         self.adjustment = Adjustment()
         self.iteration = 0
@@ -106,6 +106,11 @@ class Trainer:
         self._prepare()
         # made when the weights lie as they will: averages are then taken in one piece
         self.average = WeightAverage(model, recipe.optimizer.average) if recipe.optimizer.average else None
+
+    @cached_property
+    def optimizer(self) -> torch.optim.Optimizer:
+        """Made when training begins: it imports PyTorch's compiler, which takes seconds that a look ahead need not."""
+        return make_optimizer(self.model, self.recipe.optimizer)
 
     def _check(self) -> None:
         """Refuse what would fail, or never come to pass, in some later iteration."""

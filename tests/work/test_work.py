@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from jembench import readings, work
+from jembench.errors import PluginError
 from jembench.plan import make_plan
 from jembench.store import Store
 from jembench.training import checkpoint
@@ -153,6 +154,23 @@ def test_looking_ahead_tells_the_cost_and_the_impossible(zoo, plan, monkeypatch)
     ]
     assert [len(item.impossible) for item in ready] == [0, 0, 1, 1]
     assert len(made) == 1  # the dataset, once for all fits
+
+
+def test_looking_ahead_makes_no_optimiser(plan, monkeypatch):
+    """The first one imports PyTorch's compiler, which takes longer than a whole plan."""
+    monkeypatch.setattr("jembench.training.loop.make_optimizer", pytest.fail)
+    work.look_ahead(plan("jem classifier"))
+
+
+def test_parameters_that_no_optimiser_takes_are_refused_before_training(zoo, plan, monkeypatch):
+    def build(data_spec):
+        model = zoo.jem(data_spec)
+        model.phase = torch.nn.Parameter(torch.zeros(1, dtype=torch.complex64))
+        return model
+
+    monkeypatch.setattr(zoo, "classifier", build)
+    with pytest.raises(PluginError, match="some of its parameters are no real numbers"):
+        work.look_ahead(plan("classifier"))
 
 
 def test_looking_ahead_draws_nothing_from_the_global_generator(plan, store, carry_out):
