@@ -6,6 +6,7 @@ A name is an entry point (``jem``), an entry point of one distribution (``jemben
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import inspect
 import json
@@ -41,6 +42,7 @@ class Spec:
         return _render(self.name, dict(self.arguments))
 
 
+@functools.lru_cache(maxsize=10_000)
 def parse(text: str) -> Spec:
     """Parse one spec string.
 

@@ -11,7 +11,8 @@ import pytest
 
 from jembench import registry, suite
 from jembench.errors import SpecError
-from jembench.plan import make_plan, resolve_model
+from jembench.outcome import FitKey
+from jembench.plan import make_plan, parts_of, resolve_model
 from jembench.sampling import factories as samplers
 from jembench.suite import Suite
 from jembench.training import recipe as recipes
@@ -102,6 +103,14 @@ def test_the_folders_of_recipes_are_listed_once(monkeypatch):
     calls = counted(monkeypatch, recipes.packages, "files_of")
     make_plan(suite.load("ablations"))
     assert len(calls) == 2 * len(registry.components("suites"))
+
+
+def test_recipes_are_chosen_once_for_each_name_and_not_for_each_result(make, monkeypatch):
+    chosen = counted(monkeypatch, Suite, "recipe_for")
+    results = [FitKey(model="jem", dataset="digits", recipe="digits", seed=seed, id=str(seed)) for seed in range(500)]
+    (part,) = parts_of(suite.load("hybrid"), results)
+    assert part.rows == {("jem", "digits", "digits")}
+    assert len(chosen) == 1
 
 
 def test_cells_of_a_fit_are_found_without_a_look_at_the_others(make):

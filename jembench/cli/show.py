@@ -33,14 +33,14 @@ NAMED = 3
 
 
 def outcomes(plan: Plan, store: Store) -> list[Cell]:
-    """What the store has of a plan. Each file is read once; whoever needs outcomes again keeps them.
+    """What the store has of a plan. Whoever needs it again keeps it.
 
     The names are the plan's: results may have been stored when a data set lay elsewhere.
     """
+    planned = {cell.id: cell for cell in plan.cells}
     return [
-        dataclasses.replace(found, fit=cell.fit.key, metric=str(cell.metric))
-        for cell in plan.cells
-        if (found := store.read_cell(cell.id, cell.name))
+        dataclasses.replace(found, fit=planned[found.id].fit.key, metric=str(planned[found.id].metric))
+        for found in store.read_cells((cell.id, cell.name) for cell in plan.cells)
     ]
 
 

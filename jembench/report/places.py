@@ -30,6 +30,7 @@ class Places:
         self._places = [
             (index, place, spec.parse(place.metric)) for index, grid in enumerate(self.grids) for place in grid.places
         ]
+        self._known: dict[str, list[Placed]] = {}
 
     @property
     def metrics(self) -> list[str]:
@@ -41,8 +42,10 @@ class Places:
 
         One that is no grid's stands where it would without the options that the grid says nothing of.
         """
-        found = list(self._of(metric))
-        return [placed for placed in found if not placed.extras] or found
+        if metric not in self._known:
+            found = list(self._of(metric))
+            self._known[metric] = [placed for placed in found if not placed.extras] or found
+        return self._known[metric]
 
     def _of(self, metric: str) -> Iterator[Placed]:
         asked = spec.parse(metric)

@@ -102,7 +102,10 @@ def build(
     cells = list(cells)
     parts = [_completed(part, cells) for part in parts] or [Part("", _and_those_of(metrics, cells), ())]
     order = dict.fromkeys(metric for part in parts for metric in (*part.metrics, *_of_grids(part, cells)))
-    columns = tuple(column for metric in order for column in _columns(metric, cells))
+    of_metric: dict[str, list[Cell]] = {}
+    for cell in cells:
+        of_metric.setdefault(cell.metric, []).append(cell)
+    columns = tuple(column for metric in order for column in _columns(metric, of_metric.get(metric, ())))
     groups: dict[tuple[str, str, str], list[Cell]] = {}
     for cell in cells:
         groups.setdefault((cell.fit.model, cell.fit.dataset, cell.fit.recipe), []).append(cell)
@@ -147,7 +150,7 @@ def _of_grids(part: Part, cells: Sequence[Cell]) -> list[str]:
 def _columns(metric: str, cells: Sequence[Cell]) -> list[Column]:
     found: dict[str, Value] = {}
     for cell in cells:
-        if cell.metric == metric and cell.outcome.status == "ok":
+        if cell.outcome.status == "ok":
             found |= {label: value for label, value in cell.outcome.values.items() if label not in found}
     return [Column(metric, label, value.unit, value.better) for label, value in found.items()] or [
         Column(metric, metric)
@@ -178,7 +181,7 @@ def _asked(part: Part, row: Row) -> list[str]:
         return list(part.metrics)
     if row.key not in part.rows:
         return []
-    of_grids = (metric for grid in part.grids if grid.covers(row.dataset) for metric in Places([grid]).metrics)
+    of_grids = (place.metric for grid in part.grids if grid.covers(row.dataset) for place in grid.places)
     return [metric for metric in (*part.metrics, *of_grids) if not compares_with_itself(metric, row.dataset)]
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
 from rich import box
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text as RichText
@@ -45,18 +46,31 @@ def _blocks(grid: Grid, console: Console) -> list[RichTable]:
     names = [index for index, heading in enumerate(grid.headings) if heading.identifies]
     numbers = [index for index in range(len(grid.headings)) if index not in names]
 
-    def tables(width: int, interval: Interval) -> list[RichTable]:
-        starts = range(0, len(numbers), width)
-        return [_rich(grid, names + numbers[start : start + width], interval) for start in starts]
+    def fits(columns: Sequence[int], interval: Interval) -> bool:
+        return sum(widths[interval][index] for index in columns) + _GAP * (len(columns) - 1) <= console.width
 
-    arrangements = [tables(len(numbers), "beside")] if numbers else []
+    intervals: tuple[Interval, ...] = ("beside", "below")
+    widths = {way: [_width(grid, index, way) for index in range(len(grid.headings))] for way in intervals}
     # from one table to one a column; evenly filled, for six columns read better as 3 + 3 than as 5 + 1
-    arrangements += [tables(-(-len(numbers) // count), "below") for count in range(1, len(numbers) + 1)]
-    return next((found for found in arrangements if all(_fits(one, console) for one in found)), arrangements[-1])
+    sizes = [-(-len(numbers) // count) for count in range(1, len(numbers) + 1)]
+    ways: list[tuple[int, Interval]] = [(len(numbers), "beside"), *((size, "below") for size in sizes)]
+    for size, interval in ways:
+        tables = [names + numbers[start : start + size] for start in range(0, len(numbers), size)]
+        if all(fits(columns, interval) for columns in tables):
+            break
+    return [_rich(grid, columns, interval) for columns in tables]
 
 
-def _fits(table: RichTable, console: Console) -> bool:
-    return console.measure(table, options=console.options.update(max_width=10_000)).maximum <= console.width
+_GAP = 2
+"""Between two columns of a table."""
+
+
+def _width(grid: Grid, index: int, interval: Interval) -> int:
+    """What a column of a grid takes, without its gaps."""
+    heading = grid.headings[index]
+    texts = [_heading(heading), *(_cell(row[index], interval, heading.identifies) for row in grid.rows)]
+    width = max(cell_len(line) for text in texts for line in text.plain.splitlines() or [""])
+    return min(width, _NAMES_AT_MOST) if heading.identifies else width
 
 
 def _rich(grid: Grid, columns: list[int], interval: Interval) -> RichTable:

@@ -8,17 +8,20 @@ import re
 import subprocess
 import sys
 from dataclasses import replace
+from random import Random
 
 import pytest
 from rich.console import Console
 
 from jembench.interfaces import Value
 from jembench.outcome import Outcome
+from jembench.report import terminal
 from jembench.report.layout import NOTHING, grids
 from jembench.report.references import load
 from jembench.report.render import render
 from jembench.report.table import build
 from jembench.report.terminal import show
+from jembench.report.text import Grid, Heading, Text
 
 
 @pytest.fixture
@@ -132,6 +135,32 @@ def test_latex_escapes_every_special_character(cell):
     assert (
         r"\textbackslash{}\{\}\$\&\#\%\_\textasciicircum{}\textasciitilde{}\textless{}\textgreater{}\textbar{}" in text
     )
+
+
+@pytest.mark.parametrize("way", ["beside", "below"])
+def test_widths_are_those_of_rich_without_laying_a_table_out(way):
+    """However long names are, wherever texts are wide: tables that fit are found by sums."""
+    random = Random(0)
+
+    def text(length):
+        return "".join(random.choice("abc é漢.-") for _ in range(random.randint(0, length)))
+
+    console = Console(width=80, file=io.StringIO())
+    for _ in range(20):
+        headings = tuple(Heading(text(10), text(6), random.random() < 0.3, ("1",)) for _ in range(random.randint(1, 6)))
+        rows = tuple(tuple(Text(text(50), text(12), ("1", "2")) for _ in headings) for _ in range(4))
+        grid = Grid(title="", headings=headings, rows=rows, footnotes=())
+        columns = list(range(len(headings)))
+        laid_out = console.measure(terminal._rich(grid, columns, way), options=console.options.update(max_width=10_000))
+        widths = [terminal._width(grid, column, way) for column in columns]
+        assert laid_out.maximum == sum(widths) + terminal._GAP * (len(columns) - 1)
+
+
+def test_the_arrangement_of_a_table_is_found_without_laying_others_out(monkeypatch, full):
+    laid_out, rich = [], terminal._rich
+    monkeypatch.setattr(terminal, "_rich", lambda grid, *how: (laid_out.append(how), rich(grid, *how))[1])
+    text = on_terminal(full, 60)
+    assert len(laid_out) == len(re.findall("^─+$", text, re.MULTILINE))
 
 
 @pytest.mark.parametrize("width", [60, 80, 100, 140, 200])

@@ -7,8 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jembench.crossing import Axis, Grid
 from jembench.interfaces import Value
 from jembench.outcome import Outcome
+from jembench.plan import Part
+from jembench.report import places
 from jembench.report.layout import NOTHING, grids
 from jembench.report.references import load
 from jembench.report.table import build
@@ -34,6 +37,24 @@ def test_a_row_a_model_and_a_column_a_value_in_the_order_of_the_suite(full_cells
         *("iteration-time", "accuracy", "ece", "nll", "is-digits-cnn", "fid-digits-cnn")
     ]
     assert all(len(row.entries) == len(table.columns) for row in table.rows)
+
+
+def test_places_are_looked_up_once_a_metric_and_not_once_a_cell(cell, monkeypatch):
+    grid = Grid(title="", metric="ood", columns=(Axis(option="set", values=("interp", "uniform")),))
+    looked_up, extras = [], places._extras
+    monkeypatch.setattr(places, "_extras", lambda *both: (looked_up.append(both), extras(*both))[1])
+
+    def lookups(models):
+        metrics = [place.metric for place in grid.places]
+        cells = [
+            cell(f"jem:net=small-{n}", metric, auroc=Value(1, 0, 1, 9)) for n in range(models) for metric in metrics
+        ]
+        parts = [Part("", (), (grid,), frozenset((one.fit.model, "digits", "r") for one in cells))]
+        del looked_up[:]
+        build(cells, parts=parts)
+        return len(looked_up)
+
+    assert lookups(50) == lookups(5) > 0
 
 
 def test_a_metric_of_several_values_has_several_columns(cell):
