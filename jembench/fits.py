@@ -186,6 +186,7 @@ def _blank_record(fit: FitPlan, model: nn.Module, device: torch.device, processe
         iteration_seconds=[],
         interventions=[],
         provenance=provenance.collect(str(device), made_by) | {"processes": processes},
+        identity=fit.identity,
     )
 
 

@@ -53,12 +53,13 @@ class FitPlan:
             dataset=str(self.dataset),
             recipe=self.recipe.label,
             seed=self.seed,
-            id=stable_hash({**self._identity, "seed": self.seed}),
+            id=stable_hash({**self.identity, "seed": self.seed}),
             family=self._family,
         )
 
     @cached_property
-    def _identity(self) -> dict[str, Any]:
+    def identity(self) -> dict[str, Any]:
+        """What makes it what it is, but for the seed."""
         recipe = self.recipe.identity
         recipe["chains"]["sampler"] = self.sampler.identity if self.sampler else None
         return {
@@ -69,12 +70,12 @@ class FitPlan:
 
     @cached_property
     def _family(self) -> str:
-        return stable_hash(self._identity)
+        return stable_hash(self.identity)
 
     def with_seed(self, seed: int) -> FitPlan:
         """The same with another seed. What all seeds share is not computed again."""
         other = dataclasses.replace(self, seed=seed)
-        vars(other).update({name: getattr(self, name) for name in ("sampler", "_identity", "_family")})
+        vars(other).update({name: getattr(self, name) for name in ("sampler", "identity", "_family")})
         return other
 
     def check_shares(self, processes: int) -> None:

@@ -20,9 +20,10 @@ import os
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jembench import outcome, records
@@ -50,6 +51,7 @@ class FitRecord(NamedTuple):
     iteration_seconds: Sequence[float]  # mean of each logged window but the first
     interventions: Sequence[str]  # what the guard against divergence did, in sentences
     provenance: Mapping[str, Any]
+    identity: Mapping[str, Any] = MappingProxyType({})  # what its family is the hash of; {}: of an earlier version
 
 
 class Contents(NamedTuple):
@@ -99,7 +101,7 @@ class Store:
 
     def fit_folder(self, key: FitKey) -> Path:
         """Where a fit lives."""
-        return self._place("fits", f"{key.model}-{key.dataset}-{key.recipe}-s{key.seed}", key.id, "")
+        return self._place("fits", _fit_name(key), key.id, "")
 
     def read_fit(self, key: FitKey) -> FitRecord | None:
         """What is known of a fit; None if it has not been finished.
@@ -115,6 +117,20 @@ class Store:
         except (FileNotFoundError, DamagedError):
             return None
         return record if record.key.id == key.id else None
+
+    def namesakes(self, keys: Iterable[FitKey]) -> dict[FitKey, list[FitRecord]]:
+        """For each fit, the finished ones of the same model, dataset, recipe and seed by name, whatever their ids."""
+        folders: dict[str, list[Path]] = {}
+        for folder in self._files("fits"):
+            folders.setdefault(folder.name.rpartition("-")[0], []).append(folder)
+        return {key: list(self._of_the_same_names(key, folders.get(slug(_fit_name(key)), ()))) for key in keys}
+
+    def _of_the_same_names(self, key: FitKey, folders: Iterable[Path]) -> Iterator[FitRecord]:
+        for folder in folders:
+            with suppress(OSError, StoreError):
+                record = _fit_record(records.read(folder / "fit.json"))
+                if record.status == "done" and dataclasses.replace(record.key, id=key.id, family=key.family) == key:
+                    yield record
 
     def is_trained(self, key: FitKey) -> bool:
         """Whether nothing of a fit is left to be trained."""
@@ -279,6 +295,10 @@ class _Listing(NamedTuple):
     names: Mapping[str, str]
 
 
+def _fit_name(key: FitKey) -> str:
+    return f"{key.model}-{key.dataset}-{key.recipe}-s{key.seed}"
+
+
 def file_name(name: str, identity: str) -> str:
     """A name that a person reads and a program can rely on."""
     return f"{slug(name)}-{identity}"
@@ -304,6 +324,7 @@ def _fit_record(record: Fields) -> FitRecord:
         iteration_seconds=record.numbers("iteration_seconds"),
         interventions=record.texts("interventions"),
         provenance=record.mapping("provenance"),
+        identity=record.mapping("identity") if "identity" in record.data else {},
     )
 
 

@@ -44,6 +44,7 @@ LAYERS = [
         "plan",
         "store",
         "subjects",
+        "twins",
         "provenance",
         "work",
     },

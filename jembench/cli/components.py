@@ -122,7 +122,7 @@ def _recipe(name: str) -> Recipe:
         loaded = recipe.load(name)
     except JembenchError as error:
         return Recipe(name, "", (), (), {}, str(error))
-    return Recipe(name, loaded.title, loaded.default_for, loaded.models, _dotted(loaded.identity), "")
+    return Recipe(name, loaded.title, loaded.default_for, loaded.models, _dotted(loaded.settings), "")
 
 
 def published() -> list[Reference]:

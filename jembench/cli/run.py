@@ -102,6 +102,8 @@ def carry_out(ctx: click.Context, plan: Plan, published: Sequence[PublishedTable
     if company.size > 1 and how.executor != "local":
         raise SpecError(f"--devices trains here, and the executor {how.executor} elsewhere. Leave one of them out.")
     runner: Executor = registry.resolve("executors", how.executor).make()
+    if not company.rank:
+        show.twins(plan.fits, place)
     if how.dry_run:
         device = check(company, how.device)
         if not company.rank:

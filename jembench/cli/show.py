@@ -14,10 +14,11 @@ from jembench.cli import suggest
 from jembench.cli.output import print_json, print_table
 from jembench.errors import SpecError
 from jembench.outcome import Cell
-from jembench.plan import CellPlan, Part, Plan
+from jembench.plan import CellPlan, FitPlan, Part, Plan
 from jembench.report import table
 from jembench.report.references import PublishedTable
 from jembench.store import Store
+from jembench.twins import differences
 
 if TYPE_CHECKING:
     import torch
@@ -141,6 +142,12 @@ def _whereabouts(ctx: click.Context, plan: Plan, store: Store, cells: Sequence[C
         following.append(suggest.report(ctx, plan.suite.name))
         lines += [("next", command) for command in following]
     return lines
+
+
+def twins(fits: Iterable[FitPlan], store: Store) -> None:
+    """Say before training what of the store was trained under the same names, and how it differs."""
+    for line in differences(fits, store):
+        click.echo(line, err=True)
 
 
 # --- plans ------------------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from jembench.cli import options
+from jembench.cli import options, show
 from jembench.cli.output import plugins_aside
 from jembench.plan import FitPlan, plan_fit
 from jembench.store import Store
@@ -88,6 +88,7 @@ def trained(
     from jembench.features import FeatureBank
 
     if not store.is_trained(fit.key):
+        show.twins([fit], store)
         dataset.split("train")  # what is missing is told before anything is written
     store.check_writable()
     with devices.threads_for(dataset.spec, here.device):

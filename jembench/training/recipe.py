@@ -148,12 +148,37 @@ class Recipe:
         return "+".join((self.name, *self.overrides))
 
     @property
-    def identity(self) -> dict[str, Any]:
-        """Everything that changes the trained model, and nothing that does not."""
+    def settings(self) -> dict[str, Any]:
+        """Everything that can be set to change the trained model."""
         fields = dataclasses.asdict(self)
         for incidental in ("name", "title", "default_for", "models", "overrides"):
             del fields[incidental]
         return fields
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What makes the trained model what it is: all settings but those that were added later and change nothing."""
+        return _without_neutral(self, self.settings)
+
+
+def added_later(neutral: Any) -> Any:
+    """A field that recipes did not always have, with the value at which it changes nothing, its default.
+
+    At that value it is no part of the identity, so that what was trained before it existed is found again. A default
+    that is changed later is written ``field(default=..., metadata={"neutral": ...})``: the neutral value stays.
+    """
+    return field(default=neutral, metadata={"neutral": neutral})
+
+
+def _without_neutral(table: Any, settings: dict[str, Any]) -> dict[str, Any]:
+    kept = {}
+    for one in dataclasses.fields(table):
+        value = getattr(table, one.name)
+        if one.name not in settings or ("neutral" in one.metadata and value == one.metadata["neutral"]):
+            continue
+        inner = settings[one.name]
+        kept[one.name] = _without_neutral(value, inner) if dataclasses.is_dataclass(value) else inner
+    return kept
 
 
 def names() -> list[str]:
@@ -195,7 +220,7 @@ def _loaded(name: str, content: bytes, where: str, overrides: tuple[str, ...]) -
     for override in overrides:
         _override(fields, override, name)
     recipe = _recipe(name, fields)
-    return dataclasses.replace(recipe, overrides=_differences(original.identity, recipe.identity))
+    return dataclasses.replace(recipe, overrides=_differences(original.settings, recipe.settings))
 
 
 def check_shares(recipe: Recipe, processes: int) -> None:
