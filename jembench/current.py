@@ -6,6 +6,7 @@ back with what gave them. What each command asks for is a line of ``asked.jsonl`
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import json
 import warnings
@@ -36,6 +37,7 @@ def newest(cells: Sequence[Cell], log: Iterable[Asked] = ()) -> list[Cell]:
         cells: of one store.
         log: what was asked for, the oldest first.
     """
+    cells = _of_one_name(cells)
     latest = {(asked.families, asked.metrics): asked for asked in log}
     by_family: dict[str, list[Asked]] = {}
     for asked in latest.values():
@@ -56,6 +58,19 @@ def newest(cells: Sequence[Cell], log: Iterable[Asked] = ()) -> list[Cell]:
         cell
         for cell in cells
         if cell.id in kept and families[cell.fit.model, cell.fit.dataset, cell.fit.recipe].what == cell.fit.family
+    ]
+
+
+def _of_one_name(cells: Sequence[Cell]) -> list[Cell]:
+    """The cells, those of one fit under the name that it was last measured by: its files may have been moved."""
+    last: dict[str, Cell] = {}
+    for cell in cells:
+        known = last.setdefault(cell.fit.id, cell)
+        if cell.fit != known.fit and str(cell.provenance.get("time", "")) > str(known.provenance.get("time", "")):
+            last[cell.fit.id] = cell
+    names = {fit_id: cell.fit for fit_id, cell in last.items()}
+    return [
+        cell if cell.fit == names[cell.fit.id] else dataclasses.replace(cell, fit=names[cell.fit.id]) for cell in cells
     ]
 
 

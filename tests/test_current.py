@@ -37,6 +37,15 @@ def test_what_has_names_of_its_own_is_shown():
     assert newest(cells) == cells
 
 
+def test_a_fit_whose_data_were_moved_has_the_name_that_it_was_last_measured_by():
+    def at(place, one):
+        return dataclasses.replace(one, fit=dataclasses.replace(one.fit, dataset=f"imagefolder:root={place}"))
+
+    cells = [at("/new", cell("a", metric="nll", day=2)), at("/old", cell("a", day=1)), at("/old", cell("b", day=3))]
+    found = {one.metric: one.fit.dataset for one in newest(cells) if one.fit.family == "minea"}
+    assert found == {"nll": "imagefolder:root=/new", "accuracy": "imagefolder:root=/new"}
+
+
 def test_of_one_metric_measured_twice_the_later_is_shown():
     early, late = cell("a", day=1), cell("a", day=2)
     assert newest([late, early]) == [late]

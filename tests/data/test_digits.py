@@ -5,8 +5,10 @@ import hashlib
 import pytest
 import torch
 
+from jembench.data import digits as digits_module
 from jembench.data.factories import digits
 from jembench.data.lazy import LazyDataset
+from jembench.errors import JembenchError
 from jembench.interfaces import DataSpec, Split, SplitName
 
 
@@ -67,3 +69,8 @@ def test_a_split_is_read_once_and_is_not_spoilt_by_who_writes_to_it() -> None:
     first.labels.fill_(1)
     second = dataset.split("train")
     assert (int(second.images.max()), second.labels.tolist(), reads) == (0, [0, 1], ["train"])
+
+
+def test_other_images_under_the_same_name_are_refused() -> None:
+    with pytest.raises(JembenchError, match="are not those that results are known for"):
+        digits_module._check("0" * 32)
