@@ -121,8 +121,9 @@ class Store:
     def namesakes(self, keys: Iterable[FitKey]) -> dict[FitKey, list[FitRecord]]:
         """For each fit, the finished ones of the same model, dataset, recipe and seed by name, whatever their ids."""
         folders: dict[str, list[Path]] = {}
-        for folder in self._files("fits"):
-            folders.setdefault(folder.name.rpartition("-")[0], []).append(folder)
+        with suppress(StoreError):  # of a place where there cannot be a store: whoever writes there says so
+            for folder in self._files("fits"):
+                folders.setdefault(folder.name.rpartition("-")[0], []).append(folder)
         return {key: list(self._of_the_same_names(key, folders.get(slug(_fit_name(key)), ()))) for key in keys}
 
     def _of_the_same_names(self, key: FitKey, folders: Iterable[Path]) -> Iterator[FitRecord]:
