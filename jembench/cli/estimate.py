@@ -53,6 +53,9 @@ def estimate(
 ) -> None:
     """Run a few iterations and say what the whole training would take.
 
+    A first answer comes after seconds; better ones follow. Where whole batches take too long, some of their images are
+    timed, and the last column says so.
+
     It is said for this machine, for the recipe that is asked for and for others. The images are random, so the
     dataset need not be there. The second row is the same recipe without mixed precision, channels-last layout and
     compilation.
@@ -79,7 +82,7 @@ def estimate(
         print_json([row._asdict() for row in rows])
     else:
         click.echo(f"{model} on {dataset}, {devices.name(where)}")
-        headings = ("recipe", "model", "s/iteration", "iterations", "hours", "peak memory")
+        headings = ("recipe", "model", "s/iteration", "iterations", "hours", "peak memory", "timed")
         print_table(headings, [_texts(row) for row in rows])
 
 
@@ -92,19 +95,21 @@ class Row(NamedTuple):
     iterations: int
     hours: float
     memory: int  # bytes, 0: not known
+    timed: str  # from what the time is known
 
 
 def _estimated(name: str, fit: FitPlan, data: Dataset, device: torch.device) -> Row:
-    from jembench.estimate import estimate
+    from jembench.estimate import estimates
 
     click.echo(f"timing {name} ...", err=True)
-    found = estimate(fit, data, device)
-    return Row(name, fit.key.model, found.seconds, found.iterations, found.hours, found.memory)
+    for found in estimates(fit, data, device):
+        click.echo(f"{name}: about {found.hours:.3g} hours, from {found.how}", err=True)
+    return Row(name, fit.key.model, found.seconds, found.iterations, found.hours, found.memory, found.how)
 
 
 def _texts(row: Row) -> tuple[str, ...]:
     memory = f"{row.memory / 2**30:.1f} GiB" if row.memory else "not known"
-    return row.recipe, row.model, f"{row.seconds:.3g}", str(row.iterations), f"{row.hours:.3g}", memory
+    return row.recipe, row.model, f"{row.seconds:.3g}", str(row.iterations), f"{row.hours:.3g}", memory, row.timed
 
 
 def _others(asked: FitPlan) -> list[str]:
