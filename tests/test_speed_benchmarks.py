@@ -80,6 +80,30 @@ def test_rates_are_shares_of_what_the_hardware_does(speed, rows, monkeypatch):
     assert jem["notes"]["GFLOP"] > 2 * sampling["notes"]["GFLOP"]
 
 
+def test_commands_are_timed_on_stores_of_many_cells(speed, rows, monkeypatch):
+    tiny = speed("stores").Size(2, 1, 1)
+    for name in ("SMALL", "LARGE"):
+        monkeypatch.setattr(speed("stores"), name, tiny)
+    found = rows("stores")
+    commands = ["run many --dry-run", "run many", "report", "report hybrid"]
+    assert [row["per"] for row in found] == [f"{command}, 56 cells" for command in commands]
+    assert all(row["ours"]["low"] > 0 and row["notes"]["CPU s"] > 0 for row in found)
+
+
+def test_a_store_of_many_cells_is_finished(speed, tmp_path, monkeypatch):
+    """What is timed is the same run again: nothing of it is pending, and nothing is listed."""
+    stores = speed("stores")
+    found = stores.Prepared(tmp_path, stores.Size(2, 1, 1))
+    stores.install(tmp_path, found.size)
+    found.python(stores.__file__, str(found.store))
+    files = {path: path.stat().st_mtime_ns for path in found.store.rglob("*") if path.is_file()}
+    assert found.bare() > 0
+    watch = "import sys; from jembench.cli.main import main; code = main(sys.argv[1:]); "
+    found.python("-c", f"{watch} sys.exit(code or 'torch' in sys.modules)", "run", "many")
+    changed = {path for path in found.store.rglob("*") if path.is_file() and files.get(path) != path.stat().st_mtime_ns}
+    assert changed == {found.store / "asked.jsonl"}
+
+
 def test_operations_are_those_of_our_iteration_too(speed, monkeypatch):
     setting = speed("contests").Setting(
         net="wrn-10-1", batch=4, steps=2, images=4, scored=4, attacked=1, workers=0, device="cpu"

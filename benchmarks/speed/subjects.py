@@ -11,6 +11,7 @@ import attacks
 import contests
 import memory
 import rate
+import stores
 import torch
 from contests import Contest, Setting
 from turns import Spread, Turn, spread, take_turns
@@ -150,6 +151,25 @@ def peak_memory(session: Session) -> list[Row]:
     return [Row("memory", "JEM training, peak", "bytes", *once, {})]
 
 
+def many_cells(session: Session) -> list[Row]:
+    """Commands on stores of thousands of cells, beside bare reading: each outcome decoded, and nothing made of it.
+
+    The first is a plan for an empty store, where there is nothing to be read.
+    """
+    return [
+        Row(
+            "stores",
+            f"{command}, {size.cells:,} cells",
+            "seconds",
+            spread(bare),
+            spread(one.seconds for one in took),
+            None,
+            {"models": size.fits, "CPU s": spread(one.cpu for one in took).median},
+        )
+        for command, size, bare, took in stores.measure(session.repeats)
+    ]
+
+
 CONTESTS: Mapping[str, Callable[[Setting], Contest]] = {
     "sampling": contests.sampling,
     "jem": contests.jem,
@@ -161,5 +181,10 @@ CONTESTS: Mapping[str, Callable[[Setting], Contest]] = {
     "attack": attacks.attack,
 }
 RATED = ("sampling", "jem")
-OTHERS: Mapping[str, Callable[[Session], list[Row]]] = {"guard": guard, "rate": rates, "memory": peak_memory}
+OTHERS: Mapping[str, Callable[[Session], list[Row]]] = {
+    "guard": guard,
+    "rate": rates,
+    "memory": peak_memory,
+    "stores": many_cells,
+}
 SUBJECTS = (*CONTESTS, *OTHERS)
