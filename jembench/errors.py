@@ -6,6 +6,7 @@ The command line prints them without a traceback (``--debug`` shows it). Everyth
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
 
 
@@ -67,6 +68,17 @@ class ProcessLost(JembenchError):
 
 class Fallback(UserWarning):
     """A faster way of doing the same could not be taken. Said once; the results are the same."""
+
+
+_UNSAFE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+
+
+def printable(text: str) -> str:
+    """Text for a terminal: what would move the cursor, or turn the direction of reading, is shown as an escape.
+
+    Line breaks and tabs stay. Texts out of files may have been written by anybody.
+    """
+    return _UNSAFE.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
 
 
 def unknown(kind: str, asked: str, known: Iterable[str], list_command: str) -> SpecError:

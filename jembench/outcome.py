@@ -122,7 +122,7 @@ def from_json(record: Fields) -> Cell:
         DamagedError: if a field is missing, or is not what a cell can have.
     """
     return Cell(
-        id=record.text("id"),
+        id=record.name("id"),
         fit=fit_key_from_json(record.fields("fit")),
         metric=_spec(record, "metric"),
         outcome=_outcome(record.fields("outcome")),
@@ -140,15 +140,15 @@ def fit_key_from_json(record: Fields) -> FitKey:
     return FitKey(
         model=_spec(record, "model"),
         dataset=_spec(record, "dataset"),
-        recipe=record.text("recipe"),
+        recipe=record.line("recipe"),
         seed=record.integer("seed"),
-        id=record.text("id"),
+        id=record.name("id"),
         family=record.text("family") if "family" in record.data else "",
     )
 
 
 def _spec(record: Fields, key: str) -> str:
-    text = record.text(key)
+    text = record.line(key)
     if not _is_spec(text):
         raise record.wrong(key, "a spec, name:key=value")
     return text
@@ -182,13 +182,17 @@ def _outcome(record: Fields) -> Outcome:
         raise record.wrong("values", "what was measured, since status is ok")
     return Outcome(
         status=status,
-        protocol=record.text("protocol"),
-        values={label: _value(values.fields(label)) for label in values.data},
+        protocol=record.line("protocol"),
+        values={_label(label, values): _value(values.fields(label)) for label in values.data},
         reason=record.text("reason"),
         traceback=record.text("traceback"),
         details=_details(record.fields("details")),
         seconds=record.number("seconds"),
     )
+
+
+def _label(label: str, values: Fields) -> str:
+    return Fields({"label": label}, values.path, values.where).line("label")
 
 
 def _details(record: Fields) -> Mapping[str, Any]:
@@ -209,6 +213,6 @@ def _value(record: Fields) -> Value:
         low=low,
         high=high,
         n=record.integer("n", least=0),
-        unit=record.text("unit"),
+        unit=record.line("unit"),
         better=record.choice("better", ("higher", "lower", "")),
     )

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 from jembench import files
-from jembench.errors import DamagedError, StoreError
+from jembench.errors import DamagedError, StoreError, printable
 
 SCHEMA = 2
 """The version of all records. A reader refuses a newer one."""
@@ -71,7 +71,16 @@ def read(path: Path) -> Fields:
         )
     if schema > 1 or "digest" in record:
         _check(text, fields)
-    return fields
+    return fields if text.isascii() and b"\\" not in text else fields._replace(data=_printable(record))
+
+
+def _printable(value: Any) -> Any:
+    """A value of JSON whose texts do nothing to a terminal."""
+    if isinstance(value, str):
+        return printable(value)
+    if isinstance(value, dict):
+        return {printable(key): _printable(item) for key, item in value.items()}
+    return [_printable(item) for item in value] if isinstance(value, list) else value
 
 
 def _check(text: bytes, record: Fields) -> None:
@@ -121,17 +130,17 @@ class Fields(NamedTuple):
         """Whether the record carries a digest."""
         return "digest" in self.data
 
-    def _name(self, key: str) -> str:
+    def _path_of(self, key: str) -> str:
         return key if self.path == "the whole" else f"{self.path}.{key}"
 
     def _get(self, key: str) -> Any:
         if key not in self.data:
-            raise DamagedError(f"{self.where} lacks the field {self._name(key)}. {REMEDY}")
+            raise DamagedError(f"{self.where} lacks the field {self._path_of(key)}. {REMEDY}")
         return self.data[key]
 
     def wrong(self, key: str, wanted: str) -> DamagedError:
         """The error for a field that is not what it must be."""
-        return _wrong(self._name(key), self.where, wanted, self.data[key])
+        return _wrong(self._path_of(key), self.where, wanted, self.data[key])
 
     def text(self, key: str) -> str:
         """A string."""
@@ -139,6 +148,20 @@ class Fields(NamedTuple):
         if not isinstance(value, str):
             raise self.wrong(key, "a string")
         return value
+
+    def line(self, key: str) -> str:
+        """A string that stands in one line of a table."""
+        text = self.text(key)
+        if "\n" in text or printable(text) != text:
+            raise self.wrong(key, "one line of text")
+        return text
+
+    def name(self, key: str) -> str:
+        """A string that can be a part of a file's name."""
+        text = self.line(key)
+        if not text or set(text) & set("/\\*?[]"):
+            raise self.wrong(key, "a part of a file's name")
+        return text
 
     def texts(self, key: str) -> list[str]:
         """A list of strings."""
@@ -162,7 +185,7 @@ class Fields(NamedTuple):
 
     def fields(self, key: str) -> Fields:
         """An object, to be checked further."""
-        return Fields.of(self._get(key), self._name(key), self.where)
+        return Fields.of(self._get(key), self._path_of(key), self.where)
 
     def number(self, key: str) -> float:
         """A number; one that is not finite is a string in JSON."""
@@ -177,7 +200,7 @@ class Fields(NamedTuple):
 
     def objects(self, key: str) -> list[Fields]:
         """A list of objects, to be checked further."""
-        return [Fields.of(item, f"{self._name(key)}[{i}]", self.where) for i, item in enumerate(self._list(key))]
+        return [Fields.of(item, f"{self._path_of(key)}[{i}]", self.where) for i, item in enumerate(self._list(key))]
 
     def _list(self, key: str) -> list[Any]:
         value = self._get(key)

@@ -40,3 +40,16 @@ def test_unknown_without_a_near_name_offers_none(known):
 
 def test_unknown_says_when_there_is_nothing():
     assert "There is none at all." in str(errors.unknown("option of ece", "m", [], "jembench list metrics"))
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("jem: 99 % \u2191\n\tnext", "jem: 99 % \u2191\n\tnext"),
+        ("\x1b]8;;http://x\x07a\x1b[31m", r"\x1b]8;;http://x\x07a\x1b[31m"),
+        ("\r\x08\x7f\x9b1m", r"\r\x08\x7f\x9b1m"),
+        ("a\u202ecba", r"a\u202ecba"),
+    ],
+)
+def test_what_is_printed_does_nothing_to_the_terminal(text, shown):
+    assert errors.printable(text) == shown

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jembench import spec
-from jembench.errors import DamagedError
+from jembench.errors import DamagedError, printable
 from jembench.interfaces import Value
 from jembench.outcome import Cell, FitKey, Outcome, fit_key_from_json, from_json, to_json
 from jembench.records import Fields
@@ -17,6 +17,7 @@ from jembench.records import Fields
 FIT = FitKey(model="jem:net=cnn", dataset="digits", recipe="digits+iterations=50", seed=0, id="ab12")
 
 text = st.text(max_size=12)
+line = text.filter(lambda text: "\n" not in text and printable(text) == text)
 numbers = st.floats()
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | text,
@@ -28,30 +29,31 @@ integers = st.integers(-(2**63), 2**63 - 1)
 specs = st.builds(
     lambda name, options: str(spec.Spec(name, tuple(options.items()))),
     st.from_regex(r"[a-z]{1,5}", fullmatch=True),
-    st.dictionaries(st.from_regex(r"[a-z]{1,3}", fullmatch=True), text, max_size=2),
+    st.dictionaries(st.from_regex(r"[a-z]{1,3}", fullmatch=True), line, max_size=2),
 )
+name = st.from_regex(r"[a-z0-9.-]{1,9}", fullmatch=True)
 values = st.builds(
     lambda value, ends, *rest: Value(value, *ends, *rest),
     numbers,
     st.tuples(st.none() | numbers, st.none() | numbers).filter(lambda ends: None in ends or not ends[0] > ends[1]),
     st.integers(0, 2**63 - 1),
-    text,
+    line,
     st.sampled_from(["higher", "lower", ""]),
 )
 outcomes = st.builds(
     Outcome,
     status=st.sampled_from(["ok", "na", "failed"]),
-    protocol=text,
-    values=st.dictionaries(text, values, min_size=1, max_size=3),
+    protocol=line,
+    values=st.dictionaries(line, values, min_size=1, max_size=3),
     reason=text,
     traceback=text,
     details=json_objects,
     seconds=numbers,
 )
-fits = st.builds(FitKey, model=specs, dataset=specs, recipe=text, seed=integers, id=text)
+fits = st.builds(FitKey, model=specs, dataset=specs, recipe=line, seed=integers, id=name)
 cells = st.builds(
     Cell,
-    id=text,
+    id=name,
     fit=fits,
     metric=specs,
     outcome=outcomes,

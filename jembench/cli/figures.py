@@ -16,7 +16,7 @@ from jembench import suite as suites
 from jembench.cli import options, outputs
 from jembench.cli.report import nothing
 from jembench.current import asked, newest
-from jembench.errors import SpecError
+from jembench.errors import SpecError, printable
 from jembench.outcome import Cell
 from jembench.report.figures.drawing import Format
 from jembench.store import Store
@@ -103,7 +103,7 @@ class _PassedOver:
         self.count += 1
         if self.debug and sys.exc_info()[0]:
             traceback.print_exc()
-        click.echo(f"Passed over: {problem}", err=True)
+        click.echo(f"Passed over: {printable(problem)}", err=True)
 
 
 def _formats(text: str) -> list[Format]:

@@ -12,7 +12,7 @@ from jembench import registry, trust
 from jembench.cli import options, outputs, suggest
 from jembench.cli.output import plugins_aside
 from jembench.cli.unread import unread
-from jembench.errors import JembenchError, SpecError
+from jembench.errors import JembenchError, SpecError, printable
 from jembench.files import digest
 from jembench.spec import Spec
 
@@ -63,7 +63,7 @@ def import_(
     with plugins_aside():
         done = _carry_over(importer, file, model, dataset, target)
     for line in _told(done, target):
-        click.echo(line)
+        click.echo(printable(line))
     click.echo(f"    next  {_next(ctx, done.found, target, dataset)}")
 
 

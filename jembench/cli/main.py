@@ -16,7 +16,7 @@ import click
 
 from jembench import __version__, trust
 from jembench.cli.groups import Late, LateGroup
-from jembench.errors import Fallback, JembenchError, OutOfTime
+from jembench.errors import Fallback, JembenchError, OutOfTime, printable
 
 COMMANDS = {
     "run": Late("jembench.cli.run:run", "Train and evaluate models on a suite and print the table."),
@@ -94,7 +94,7 @@ def _note(show: Callable[..., None]) -> Callable[..., None]:
 
     def show_warning(message: Warning, category: type[Warning], *place: Any) -> None:
         if issubclass(category, Fallback):
-            click.echo(f"Note: {message}", err=True)
+            click.echo(f"Note: {printable(str(message))}", err=True)
         else:
             show(message, category, *place)
 
@@ -124,7 +124,7 @@ def _tell(message: str, exit_code: int, settings: Settings) -> int:
     """Print the error that is being handled as one paragraph: on a terminal wrapped, in a log on one line."""
     if settings.debug:
         traceback.print_exc()
-    paragraph = ("" if exit_code == OutOfTime.exit_code else "Error: ") + " ".join(message.splitlines())
+    paragraph = ("" if exit_code == OutOfTime.exit_code else "Error: ") + printable(" ".join(message.splitlines()))
     if sys.stderr.isatty():
         width = shutil.get_terminal_size().columns
         paragraph = textwrap.fill(paragraph, width, break_long_words=False, break_on_hyphens=False)

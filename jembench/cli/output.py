@@ -11,6 +11,8 @@ from typing import Any
 
 import click
 
+from jembench.errors import printable
+
 _STYLES = {
     **dict.fromkeys(("ok", "passed"), "green"),
     **dict.fromkeys(("missing", "skipped", "expected failure"), "yellow"),
@@ -33,7 +35,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
 
     table = Table(*columns, box=SIMPLE_HEAD, pad_edge=False)
     for row in rows:
-        table.add_row(*(Text(cell, _STYLES.get(cell, ""), overflow="fold") for cell in row))
+        table.add_row(*(Text(printable(cell), _STYLES.get(cell, ""), overflow="fold") for cell in row))
     console = Console(width=shutil.get_terminal_size((_UNLIMITED, 0)).columns)
     with console.capture() as captured:
         console.print(table)

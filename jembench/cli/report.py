@@ -13,7 +13,7 @@ from jembench import spec
 from jembench import suite as suites
 from jembench.cli import options, show
 from jembench.current import asked, newest
-from jembench.errors import SpecError
+from jembench.errors import SpecError, printable
 from jembench.outcome import Cell
 from jembench.plan import Part, parts_of, recipe_names
 from jembench.report import references
@@ -96,7 +96,7 @@ def read(store: Store) -> Contents:
     """What a store holds; what cannot be read is told on stderr."""
     contents = store.contents()
     for problem in contents.problems:
-        click.echo(f"Passed over: {problem}", err=True)
+        click.echo(f"Passed over: {printable(problem)}", err=True)
     return contents
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
 from jembench.outcome import encode
+from jembench.report import sheets
 from jembench.report.references import PublishedColumn
 from jembench.report.table import Column, Entry, Row, Table
 
@@ -57,11 +56,7 @@ def to_json(table: Table) -> str:
 
 def to_csv(table: Table) -> str:
     """A line for each value, ours (``measured``) first."""
-    stream = io.StringIO()
-    writer = csv.DictWriter(stream, FIELDS, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(encode(line) for line in (*_measured_lines(table), *_published_lines(table)))
-    return stream.getvalue()
+    return sheets.to_csv(FIELDS, (encode(line) for line in (*_measured_lines(table), *_published_lines(table))))
 
 
 def _row(row: Row, columns: tuple[Column, ...]) -> dict[str, Any]:

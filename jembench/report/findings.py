@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from jembench.outcome import encode
-from jembench.report import latex, markdown
+from jembench.report import latex, markdown, sheets
 from jembench.report.render import Format
 from jembench.report.text import Grid
 
@@ -41,11 +39,8 @@ def _json(findings: Findings) -> str:
 
 
 def _csv(findings: Findings) -> str:
-    stream = io.StringIO()
-    writer = csv.DictWriter(stream, findings.fields, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows({key: _flat(value) for key, value in encode(record).items()} for record in findings.records)
-    return stream.getvalue()
+    rows = ({key: _flat(value) for key, value in encode(record).items()} for record in findings.records)
+    return sheets.to_csv(findings.fields, rows)
 
 
 def _flat(value: Any) -> Any:

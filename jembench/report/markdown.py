@@ -52,4 +52,4 @@ def _superscript(marks: str) -> str:
 
 
 def _escape(text: str) -> str:
-    return re.sub(r"([\\`*_<>|~])", r"\\\1", text)
+    return re.sub(r"([\\`*_<>|~]|\](?=[(\[:]))", r"\\\1", text)  # also of what would be a link

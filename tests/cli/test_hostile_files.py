@@ -172,3 +172,42 @@ def test_files_at_random(told):
             store,
         )
         told("run", "hybrid", "--models", "imported:file=shared.safetensors", "--metrics", "accuracy", "--dry-run")
+
+
+def test_texts_of_a_store_do_nothing_to_the_terminal(told):
+    write_cells("runs")
+    for path in Path("runs/cells").iterdir():
+        record = json.loads(path.read_text())
+        del record["digest"]  # as an earlier version wrote it
+        record |= {"schema": 1}
+        record["outcome"] |= {
+            "status": "na",
+            "values": {},
+            "reason": "\x1b]8;;http://x\x07click\x1b[2J [link=x]me[/link]",
+        }
+        path.write_text(json.dumps(record))
+    Path("runs/cells/\x1b[31mred.json").write_text("{}")
+    for format in ("table", "csv", "markdown", "latex", "json"):
+        done = told("report", "--format", format)
+        assert "\x1b" not in done.out + done.err
+        assert "click" in done.out
+        assert "Passed over" in done.err
+    assert r"\x1b]8;;http://x\x07click\x1b[2J [link=x]me[/link]" in told("report").out
+
+
+@pytest.mark.parametrize("field", ["model", "metric", "recipe", "id"])
+@pytest.mark.parametrize("text", ["jem:net=a\nb", "../../x", "*"])
+def test_a_cell_whose_names_cannot_be_shown_is_passed_over(told, field, text):
+    write_cells("runs")
+    path = min(Path("runs/cells").iterdir())
+    record = json.loads(path.read_text())
+    del record["digest"]
+    record["schema"] = 1
+    of = record if field in ("metric", "id") else record["fit"]
+    of[field] = text
+    path.write_text(json.dumps(record))
+    done = told("report")
+    assert "96" in done.out or "97" in done.out
+    assert "\x1b" not in done.out + done.err
+    if field != "recipe" or not text.isprintable():
+        assert done.err.startswith(f"Passed over: In {path}") or "Passed over: " in done.err

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import csv
 import io
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from jembench.report.figures.style import styled
+from jembench.report.sheets import to_csv
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -38,7 +38,7 @@ def render(planned: Planned, formats: Sequence[Format]) -> dict[str, bytes]:
     with styled():
         figure, rows = planned.draw()
         files = {f"{planned.stem}.{format}": _picture(figure, format) for format in formats}
-    return {**files, f"{planned.stem}.csv": _csv(rows)}
+    return {**files, f"{planned.stem}.csv": to_csv(list(rows[0]), rows).encode()}
 
 
 def _picture(figure: Figure, format: Format) -> bytes:
@@ -46,11 +46,3 @@ def _picture(figure: Figure, format: Format) -> bytes:
     metadata = {"Software": "jembench"} if format == "png" else {"Date": None, "Creator": "jembench"}
     figure.savefig(stream, format=format, metadata=metadata)
     return stream.getvalue()
-
-
-def _csv(rows: Sequence[Row]) -> bytes:
-    stream = io.StringIO()
-    writer = csv.DictWriter(stream, list(rows[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return stream.getvalue().encode()
