@@ -83,12 +83,7 @@ class FitEvaluation:
 
     @cached_property
     def _test(self) -> Split:
-        images, labels = self.dataset.split("test")
-        if self.limit is None:
-            return Split(images, labels)
-        draw = seeds.generator(0, "evaluation/limit")  # the same images whatever the model and its seed
-        chosen = torch.randperm(len(images), generator=draw)[: self.limit]
-        return Split(images[chosen], None if labels is None else labels[chosen])
+        return limited(self.dataset.split("test"), self.limit)
 
     def images(self, name: str) -> Tensor:
         """The images of ``test``, ``validation`` or ``train`` (without validation), or a set of outliers by its spec.
@@ -122,16 +117,8 @@ class FitEvaluation:
         held = self.held or Holdout(self.dataset.split("train"), None)
         if name == "train":
             return held.train
-        if held.validation is None and self.pretrained:
-            raise NotApplicable(
-                "The model was trained elsewhere: it is not known which images it has not seen, and nothing may be "
-                "fitted on test images."
-            )
         if held.validation is None:
-            raise NotApplicable(
-                "The model was trained without validation images, and nothing may be fitted on test images. Train it "
-                "with some held out: --set data.validation=5000, or a recipe that does."
-            )
+            raise no_validation(len(held.train.images), pretrained=self.pretrained)
         return held.validation
 
     # --- what the network says of them --------------------------------------------------------------------------------
@@ -179,8 +166,7 @@ class FitEvaluation:
         Raises:
             Unavailable: if the model has no chains.
         """
-        if self.sampler is None:
-            raise NotApplicable("The model was trained without chains, so there is none to refine an image by.")
+        chain.require_chains(self.sampler)
         pixels = self.images(images) if isinstance(images, str) else images
         return self._kept(f"refined-{steps}-{content_hash(pixels)}", lambda: {"energy": self._refine(pixels, steps)})[
             "energy"
@@ -230,24 +216,16 @@ class FitEvaluation:
         return self._samples[source]
 
     def _draw(self, source: Source) -> Samples:
+        buffers = self.buffers() if source.pooling != "one" else ()
+        check_source(source, chains=self.sampler is not None, pretrained=self.pretrained, buffers=len(buffers))
         if source.chains == "fresh":
-            if self.sampler is None:
-                raise NotApplicable("The model draws its images directly, without a chain, so there are no new chains.")
             return self.fresh_samples(source.steps, source.images, source.conditional)
         if source.pooling != "one":
-            return self._pooled(source.pooling)
+            return (snapshots.together if source.pooling == "five" else snapshots.pixelwise_mean)(buffers)
         if isinstance(self.model, Generative):
             return self._drawn_directly(self.model)
         kept = self.sampler.kept() if self.sampler else None
         return self.fresh_samples() if kept is None else self._as_samples(kept, "buffer")
-
-    def _pooled(self, pooling: Literal["five", "mean"]) -> Samples:
-        if self.sampler is None:
-            raise NotApplicable("The model draws its images directly, without a chain, so it keeps none to pool.")
-        if self.pretrained:
-            raise NotApplicable("The model was trained elsewhere: the buffers of its last epochs are not at hand.")
-        pool = snapshots.together if pooling == "five" else snapshots.pixelwise_mean
-        return pool(self.buffers())
 
     @torch.no_grad()
     def _drawn_directly(self, model: Generative) -> Samples:
@@ -313,6 +291,50 @@ class FitEvaluation:
     def generator(self, purpose: str) -> Generator:
         """A CPU generator of its own for each purpose, derived from the fit's seed."""
         return seeds.generator(self.seed, f"evaluation/{purpose}")
+
+
+def limited(test: Split, limit: int | None) -> Split:
+    """The test images under evaluation: all, or so many drawn at random, the same whatever the model and its seed."""
+    if limit is None:
+        return test
+    chosen = torch.randperm(len(test.images), generator=seeds.generator(0, "evaluation/limit"))[:limit]
+    return Split(test.images[chosen], None if test.labels is None else test.labels[chosen])
+
+
+def no_validation(train: int, *, pretrained: bool) -> NotApplicable:
+    """The error of asking for validation images where there are none; ``train``: of how many some could be held out."""
+    if pretrained:
+        return NotApplicable(
+            "The model was trained elsewhere: it is not known which images it has not seen, and nothing may be "
+            "fitted on test images."
+        )
+    return NotApplicable(
+        "The model is trained without validation images, and nothing may be fitted on test images. Train it with some "
+        f"held out: --set data.validation={max(train // 10, 1)}, or a recipe that does."
+    )
+
+
+def check_source(source: Source, *, chains: bool, pretrained: bool, buffers: int) -> None:
+    """Whether a model can have such images.
+
+    Args:
+        source: which ones.
+        chains: whether it has chains.
+        pretrained: whether it was trained elsewhere.
+        buffers: of the last epochs of its training, that are kept.
+
+    Raises:
+        NotApplicable: if it cannot.
+    """
+    if source.chains == "fresh" and not chains:
+        raise NotApplicable("The model draws its images directly, without a chain, so there are no new chains.")
+    if source.pooling == "one":
+        return
+    if not chains:
+        raise NotApplicable("The model draws its images directly, without a chain, so it keeps none to pool.")
+    if pretrained:
+        raise NotApplicable("The model was trained elsewhere: the buffers of its last epochs are not at hand.")
+    snapshots.require_five(buffers)
 
 
 _PARTS = ("test", "validation", "train")

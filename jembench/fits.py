@@ -193,14 +193,14 @@ def _blank_record(fit: FitPlan, model: nn.Module, device: torch.device, processe
 def _keep(fit: FitPlan, dataset: Dataset, store: Store, device: torch.device, *_: Any) -> None:
     """Write a model that was trained elsewhere into its folder, as if it had been trained here."""
     model = make_model(fit, dataset)
-    sampler = _sampler(model, fit, dataset, dataset.split("train"))
+    sampler = sampler_of(model, fit, dataset, dataset.split("train"))
     folder = store.fit_folder(fit.key)
     checkpoint.write(folder / "sampler.safetensors", sampler.state_dict() if sampler else {})
     checkpoint.write(folder / "model.safetensors", dict(model.state_dict()))
     store.write_fit(_blank_record(fit, model, device, 1))
 
 
-def _sampler(model: Any, fit: FitPlan, dataset: Dataset, train: Split) -> Sampler | None:
+def sampler_of(model: Any, fit: FitPlan, dataset: Dataset, train: Split) -> Sampler | None:
     """The model's own, or that of the recipe."""
     return (
         model.own_sampler() if isinstance(model, Accompanied) else make_sampler(model, dataset.spec, fit.recipe, train)
@@ -215,7 +215,7 @@ def _load(fit: FitPlan, bank: FeatureBank, store: Store, limit: int | None, unti
     lay_out(model.to(bank.device), dataset.spec)
     options = fit.recipe.data
     held = holdout(dataset.split("train"), options.validation, stratified=options.stratified)
-    sampler = _sampler(model, fit, dataset, held.train)
+    sampler = sampler_of(model, fit, dataset, held.train)
     if sampler is not None:
         sampler.load_state_dict(checkpoint.read(folder / "sampler.safetensors"))
     record = store.read_fit(fit.key)

@@ -433,7 +433,9 @@ class Costly(Protocol):
 class FeatureNetwork(Protocol):
     """A fixed network whose features generation metrics compare.
 
-    ``identity`` names the network *and* its weights, and becomes part of every protocol that uses it.
+    ``identity`` names the network *and* its weights, and becomes part of every protocol that uses it. One that may lack
+    its weights is :class:`Checked`; one whose number of pooled features is known says it in an attribute
+    ``dimensions: int``.
     """
 
     @property
@@ -549,6 +551,88 @@ class Evaluation(Protocol):
 
     def generator(self, purpose: str) -> Generator:
         """A generator of its own for each purpose, derived from the fit's seed."""
+        ...
+
+
+@runtime_checkable
+class Planned(Protocol):
+    """A fit as it is known before training: what the :class:`Evaluation` of it will have.
+
+    What the evaluation will raise for want of images, samples or weights, this raises already.
+    """
+
+    @property
+    def data(self) -> DataSpec: ...
+    @property
+    def sampler(self) -> Sampler | None:
+        """Of the model's chains, before the first; None: it is trained without."""
+        ...
+
+    @property
+    def pretrained(self) -> bool:
+        """Whether the model was trained elsewhere."""
+        ...
+
+    @property
+    def fetching(self) -> bool:
+        """Whether what the user asked to be downloaded may be downloaded now; not in a dry run."""
+        ...
+
+    @property
+    def labelled(self) -> bool:
+        """Whether the test images have labels."""
+        ...
+
+    @property
+    def kept(self) -> int | None:
+        """How many chains will outlive training, as a replay buffer does; None: that cannot be known."""
+        ...
+
+    def count(self, images: Literal["test", "validation", "train"]) -> int:
+        """How many images there are: those under evaluation, those that the recipe holds out, the whole training split.
+
+        Raises:
+            NotApplicable: if the recipe holds none out.
+        """
+        ...
+
+    def samples(self, source: Source = KEPT) -> int | None:
+        """How many images of its own the model will have; None: that cannot be known.
+
+        Raises:
+            NotApplicable: if it will have none.
+        """
+        ...
+
+    def check_outliers(self, spec: str) -> None:
+        """Whether a set of outliers, or another dataset, can be had.
+
+        Raises:
+            Unavailable: with the remedy, if it cannot.
+        """
+        ...
+
+    def features(self, spec: str) -> FeatureNetwork:
+        """A feature network that can be had, not ready for use.
+
+        Raises:
+            Unavailable: with the remedy, if its weights are missing.
+        """
+        ...
+
+
+@runtime_checkable
+class Checked(Protocol):
+    """A metric, or a feature network, that knows before a model is trained whether it can be used on it."""
+
+    def check(self, planned: Planned) -> None:
+        """Look ahead. What is found here is told in the plan, and costs no training.
+
+        Raises:
+            NotApplicable: if it will mean nothing for this model or dataset.
+            Unavailable: if something is missing that can be had, with the remedy.
+            SpecError: if an option does not fit the dataset.
+        """
         ...
 
 

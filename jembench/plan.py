@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from jembench import registry, spec
 from jembench.crossing import Grid, compares_with_itself, with_options
-from jembench.errors import SpecError
+from jembench.errors import SpecError, Unavailable
 from jembench.outcome import FitKey
 from jembench.registry import Component, Resolved
 from jembench.spec import stable_hash
@@ -30,6 +30,7 @@ class FitPlan:
     dataset: Resolved
     recipe: Recipe
     seed: int
+    absent: str = ""  # why the dataset's files cannot be read: such a fit has no true identity, and is planned alone
 
     @cached_property
     def sampler(self) -> Resolved | None:
@@ -64,7 +65,7 @@ class FitPlan:
         recipe["chains"]["sampler"] = self.sampler.identity if self.sampler else None
         return {
             "model": self.model.identity,
-            "dataset": self.dataset.identity,
+            "dataset": {"absent": str(self.dataset)} if self.absent else self.dataset.identity,
             "recipe": recipe,
         }
 
@@ -270,11 +271,20 @@ def _cells(
         for variant in suite_part.variants_on(str(dataset)):
             settings = [*variant.settings, *overrides]
             for model in variant.models or suite_part.models:
-                fit = _fit(model, dataset_spec, recipe, settings, part=suite_part)
+                fit = _known(_fit(model, dataset_spec, recipe, settings, part=suite_part))
                 for seed in suite_part.seeds:
                     seeded = fit.with_seed(seed)
                     found += [CellPlan(fit=seeded, metric=metric, limit=limit) for metric in metrics]
     return found
+
+
+def _known(fit: FitPlan) -> FitPlan:
+    """The fit, or one that says why its dataset cannot be known: a plan is made without it too."""
+    try:
+        fit.key  # noqa: B018 - a dataset that is known by its content is read here
+    except Unavailable as error:
+        return dataclasses.replace(fit, absent=str(error))
+    return fit
 
 
 def _metrics(part: Part, dataset: str) -> list[Resolved]:

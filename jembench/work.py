@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import torch
-from torch import nn
 
 from jembench import devices, provenance
-from jembench.capabilities import capabilities, not_applicable
 from jembench.errors import OutOfTime, ProcessLost, StoreError
 from jembench.evaluate import FitEvaluation
 from jembench.execution import tf32
 from jembench.features import FeatureBank
 from jembench.fit_samples import write_samples
-from jembench.fits import is_sampled, make_model, make_trainer, trained
-from jembench.interfaces import Capability, Costly, Dataset, Executor, Metric
+from jembench.fits import make_trainer, trained
+from jembench.interfaces import Executor
 from jembench.measure import SETTLED, Measured, failed, measure
 from jembench.monitor import Monitor
 from jembench.outcome import Cell, Outcome
+from jembench.outlook import Ready, look_ahead
 from jembench.plan import CellPlan, FitPlan, Plan
 from jembench.registry import Component
 from jembench.store import Store
@@ -29,66 +28,6 @@ from jembench.training.team import ALONE, Team, follow
 
 SAMPLES = "samples.png"
 """The picture of a fit's own images, in its folder."""
-
-
-class Ready(NamedTuple):
-    """A fit that was looked at before any second of compute."""
-
-    fit: FitPlan
-    dataset: Dataset
-    has: frozenset[Capability]
-    sampled: bool  # whether its chains are those of the recipe's sampler
-    impossible: dict[str, str]  # cell id -> why it is not applicable
-    iterations: int
-    passes: int  # forward-backward passes of a batch that training takes
-    costs: dict[str, int]  # cell id -> passes of an image that a metric takes, where that is worth telling
-
-
-def look_ahead(plan: Plan, team: Team = ALONE) -> list[Ready]:
-    """Load every dataset and build every model once: whatever cannot work is known before anything is trained.
-
-    Raises:
-        Unavailable: if a dataset is missing.
-        SpecError: if a model cannot be made for a dataset, or its training not be shared out in the team.
-    """
-    datasets: dict[str, Dataset] = {}
-    ready = []
-    for fit in plan.fits:
-        if fit.key.dataset not in datasets:
-            datasets[fit.key.dataset] = fit.dataset.make()
-        dataset = datasets[fit.key.dataset]
-        looked_at = _look_at(fit, dataset, team)
-        has = capabilities(looked_at.model)
-        metrics = {cell.id: cell.metric.make() for cell in plan.cells_of(fit)}
-        reasons = {cell: not_applicable(metric, has, fit.key.model) for cell, metric in metrics.items()}
-        impossible = {cell: reason for cell, reason in reasons.items() if reason}
-        costs = _costs({cell: metric for cell, metric in metrics.items() if not reasons[cell]}, dataset, plan)
-        sampled = is_sampled(looked_at.model)
-        ready.append(Ready(fit, dataset, has, sampled, impossible, looked_at.iterations, looked_at.passes, costs))
-    return ready
-
-
-class _LookedAt(NamedTuple):
-    """A model before training, and what that will take."""
-
-    model: nn.Module
-    iterations: int
-    passes: int
-
-
-def _look_at(fit: FitPlan, dataset: Dataset, team: Team) -> _LookedAt:
-    if fit.model.pretrained:
-        return _LookedAt(make_model(fit, dataset), 0, 0)
-    trainer = make_trainer(fit, dataset, torch.device("cpu"), team)
-    return _LookedAt(trainer.model, trainer.iterations, round(trainer.iterations * trainer.passes))
-
-
-def _costs(metrics: Mapping[str, Metric], dataset: Dataset, plan: Plan) -> dict[str, int]:
-    costly = {cell: metric for cell, metric in metrics.items() if isinstance(metric, Costly)}
-    if not costly:
-        return {}
-    images, limits = len(dataset.split("test").images), {cell.id: cell.limit for cell in plan.cells}
-    return {cell: metric.passes(min(images, limits[cell] or images)) for cell, metric in costly.items()}
 
 
 def carry_out(
@@ -99,6 +38,8 @@ def carry_out(
     monitor: Monitor,
     until: float | None = None,
     team: Team = ALONE,
+    *,
+    skip_missing: bool = False,
 ) -> None:
     """Do what is pending. One cell's or fit's failure is recorded and stops no other.
 
@@ -108,17 +49,19 @@ def carry_out(
         OutOfTime: if ``until``, a value of ``time.monotonic()``, came while a model was trained or attacked.
         ProcessLost: if a process of the team failed or has gone.
         StoreError: if the store cannot be written.
-        Unavailable, SpecError: as :func:`look_ahead`.
+        Unavailable: if something is missing; with ``skip_missing``, if it is a dataset.
+        SpecError: as :func:`look_ahead`.
     """
     cells = [cell for cell in plan.cells if not store.is_settled(cell.id, cell.name)]
     if not cells:
         return
     needed = Plan(plan.suite, cells)
-    everything = look_ahead(needed, team)
+    outlook = look_ahead(needed, team)
+    outlook.check(needed, skip_missing=skip_missing)
     store.check_writable()
     banks: dict[str, FeatureBank] = {}
     jobs = []
-    for ready in everything:
+    for ready in outlook.fits.values():
         bank = banks.setdefault(ready.fit.key.dataset, FeatureBank(ready.dataset, store.features, device))
         jobs.append(_Job(ready, needed, store, bank, monitor, until, team))
     executor.run(jobs)
@@ -157,12 +100,13 @@ class _Job:
                 self.monitor.waiting(fit)
                 return False
             cells = [cell for cell in self.plan.cells_of(fit) if not self.store.is_settled(cell.id, cell.name)]
-            for cell in cells:
-                if reason := self.ready.impossible.get(cell.id):
-                    outcome = Outcome(status="na", reason=reason, details=SETTLED)
-                    self._write(cell, Measured(outcome, {}))
+            left_out = [(self.ready.impossible, SETTLED), (self.ready.missing, {})]
+            for reasons, details in left_out:
+                for cell in cells:
+                    if reason := reasons.get(cell.id):
+                        self._write(cell, Measured(Outcome(status="na", reason=reason, details=details), {}))
             with devices.threads_for(self.ready.dataset.spec, self.bank.device):
-                self._measure([cell for cell in cells if cell.id not in self.ready.impossible])
+                self._measure([cell for cell in cells if not any(cell.id in reasons for reasons, _ in left_out)])
         self.monitor.fit_finished(fit)
         return True
 

@@ -88,7 +88,7 @@ def attack(
 
 
 def _apgd(target: Target, x: Tensor, y: Tensor, loss: str, norm: Norm, eps: float, steps: int, restarts: int) -> Tensor:
-    attack, classifier = _toolbox()
+    attack, classifier = toolbox()
     estimator = classifier(
         model=TargetModule(target),
         loss=torch.nn.CrossEntropyLoss(),
@@ -114,7 +114,12 @@ def _apgd(target: Target, x: Tensor, y: Tensor, loss: str, norm: Norm, eps: floa
     return torch.from_numpy(made).to(x).clamp(0, 1)
 
 
-def _toolbox() -> tuple[Any, Any]:
+def toolbox() -> tuple[Any, Any]:
+    """Automatic PGD and the classifier that it attacks, from the Adversarial Robustness Toolbox.
+
+    Raises:
+        Unavailable: if it is not installed.
+    """
     try:
         from art.attacks.evasion import AutoProjectedGradientDescent
         from art.estimators.classification import PyTorchClassifier

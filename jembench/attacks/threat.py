@@ -28,7 +28,7 @@ def parse_eps(text: str) -> float:
     """
     try:
         eps = float(Fraction(text.replace(" ", "")))
-    except (ValueError, ZeroDivisionError):
+    except (ValueError, ZeroDivisionError, OverflowError):
         eps = math.nan
     if not eps > 0:
         raise SpecError(f"eps is {text!r}; it must be a number above 0 in units of a pixel's range: 8/255 or 0.5.")
@@ -38,6 +38,20 @@ def parse_eps(text: str) -> float:
 def largest_distance(norm: Norm, dimensions: int) -> float:
     """How far apart two images of so many pixels times channels can be: from black to white."""
     return 1.0 if norm == "linf" else math.sqrt(dimensions)
+
+
+def check_eps(text: str, norm: Norm, dimensions: int) -> None:
+    """Whether an attack of that size is less than free to choose any image.
+
+    Raises:
+        SpecError: if no two images are so far apart.
+    """
+    largest = largest_distance(norm, dimensions)
+    if parse_eps(text) > largest:
+        raise SpecError(
+            f"eps is {text}, and no two images of {dimensions} numbers in [0, 1] are farther apart than {largest:.4g} "
+            f"in {norm}. Sizes are in units of a pixel's range: write 8/255 for eight levels of 255."
+        )
 
 
 def distance(x: Float[Tensor, "B C H W"], other: Float[Tensor, "B C H W"], norm: Norm) -> Float[Tensor, " B"]:

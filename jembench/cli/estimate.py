@@ -9,7 +9,6 @@ import click
 from jembench import registry
 from jembench.cli import options
 from jembench.cli.output import plugins_aside, print_json, print_table
-from jembench.cli.unread import unread
 from jembench.errors import JembenchError, SpecError
 from jembench.plan import PRETRAINED, FitPlan, plan_fit
 from jembench.spec import split_list
@@ -61,6 +60,7 @@ def estimate(
     compilation.
     """
     from jembench import devices
+    from jembench.data.absent import unread
 
     with plugins_aside():
         asked = plan_fit(model, dataset, recipe, settings, seed=0)

@@ -11,7 +11,6 @@ import click
 from jembench import registry, trust
 from jembench.cli import options, outputs, suggest
 from jembench.cli.output import plugins_aside
-from jembench.cli.unread import unread
 from jembench.errors import JembenchError, SpecError, printable
 from jembench.files import digest
 from jembench.spec import Spec
@@ -99,6 +98,7 @@ class _Done(NamedTuple):
 
 def _carry_over(importer: str, file: Path, model: str | None, dataset: str, target: Path) -> _Done:
     from jembench.adapters import imported
+    from jembench.data.absent import unread
 
     data = unread(registry.resolve("datasets", dataset)).spec
     reader = registry.resolve("importers", importer)

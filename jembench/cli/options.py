@@ -115,7 +115,18 @@ executor = click.option(
     "--executor", metavar="NAME", default="local", show_default=True, help="Where the work is done."
 )
 
-dry_run = click.option("--dry-run", is_flag=True, help="Print what would be done and what it costs, and do nothing.")
+skip_missing = click.option(
+    "--skip-missing",
+    is_flag=True,
+    help="Begin although weights, other images or an extra are missing: what needs them is N/A until they are there.",
+)
+
+dry_run = click.option(
+    "--dry-run",
+    is_flag=True,
+    help="Print what would be done and what it costs, and do nothing. Exits with 2, after the plan, if something is "
+    "missing to carry it out.",
+)
 
 
 class Circumstances(NamedTuple):
@@ -127,13 +138,14 @@ class Circumstances(NamedTuple):
     max_hours: float | None
     store: Path
     executor: str
+    skip_missing: bool
     dry_run: bool
     format: str
 
 
 def circumstances(command: Command) -> Command:
     """The options that make :class:`Circumstances`."""
-    for option in reversed((limit, device, devices, max_hours, store, executor, dry_run, report_format)):
+    for option in reversed((limit, device, devices, max_hours, store, executor, skip_missing, dry_run, report_format)):
         command = option(command)
     return command
 

@@ -12,6 +12,7 @@ from jembench import registry
 from jembench import suite as suites
 from jembench.cli import options, show
 from jembench.cli.output import plugins_aside
+from jembench.cli.show_plan import show_plan
 from jembench.cli.train import assist
 from jembench.crossing import Variant, bare_name
 from jembench.current import ask_for
@@ -107,7 +108,7 @@ def carry_out(ctx: click.Context, plan: Plan, published: Sequence[PublishedTable
     if how.dry_run:
         device = check(company, how.device)
         if not company.rank:
-            show.plan(plan, place, how.format, device)
+            show_plan(plan, place, how.format, device, skip_missing=how.skip_missing)
         return 0
     if not company.rank:
         ask_for(place, {fit.key.family for fit in plan.fits}, {cell.metric.id for cell in plan.cells})
@@ -181,4 +182,4 @@ def _conduct(plan: Plan, store: Store, runner: Executor, how: options.Circumstan
 
     until = options.until(how.max_hours)
     with monitor(plan.fits) as watching:
-        work.carry_out(plan, store, runner, here.device, watching, until, here.team)
+        work.carry_out(plan, store, runner, here.device, watching, until, here.team, skip_missing=how.skip_missing)

@@ -1,18 +1,14 @@
-"""Showing plans and results: what ``run`` and ``report`` print."""
+"""Showing results: what ``run`` and ``report`` print."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from jembench import spec
 from jembench.cli import suggest
-from jembench.cli.output import print_json, print_table
-from jembench.errors import SpecError
 from jembench.outcome import Cell
 from jembench.plan import CellPlan, FitPlan, Part, Plan
 from jembench.report import table
@@ -21,16 +17,10 @@ from jembench.store import Store
 from jembench.twins import differences
 
 if TYPE_CHECKING:
-    import torch
-
     from jembench.report.findings import Findings
-    from jembench.work import Ready
 
 PICTURES = 3
 """So many are named one by one."""
-
-NAMED = 3
-"""So many of one metric under different options are named one by one."""
 
 
 def outcomes(plan: Plan, store: Store) -> list[Cell]:
@@ -148,128 +138,3 @@ def twins(fits: Iterable[FitPlan], store: Store) -> None:
     """Say before training what of the store was trained under the same names, and how it differs."""
     for line in differences(fits, store):
         click.echo(line, err=True)
-
-
-# --- plans ------------------------------------------------------------------------------------------------------------
-
-
-def plan(plan: Plan, store: Store, format: str, device: torch.device) -> None:
-    """Print what would be done: each fit with its cost and its metrics, those of attacks with their own.
-
-    Raises:
-        SpecError: for a format that a plan has not.
-    """
-    if format not in ("table", "json"):
-        raise SpecError(f"--dry-run prints a plan, and --format {format} is for results. Use --format table or json.")
-    rows = _plan_rows(plan, store, device)
-    if format == "json":
-        print_json(rows)
-    else:
-        _print_plan(rows)
-
-
-def _plan_rows(plan: Plan, store: Store, device: torch.device) -> list[dict[str, Any]]:
-    from jembench import work
-
-    todo = {cell.id for cell in unfinished(plan, outcomes(plan, store))}
-    rows = []
-    for ready in work.look_ahead(plan):
-        cells = plan.cells_of(ready.fit)
-        possible = [cell for cell in cells if cell.id not in ready.impossible]
-        key = ready.fit.key
-        costs = {str(cell.metric): ready.costs[cell.id] for cell in cells if cell.id in ready.costs and cell.id in todo}
-        rows.append(
-            {
-                "model": key.model,
-                "dataset": key.dataset,
-                "recipe": key.recipe,
-                "seed": key.seed,
-                "trained": bool(ready.fit.model.pretrained) or store.is_trained(ready.fit.key),
-                "iterations": ready.iterations,
-                "passes": ready.passes,
-                "to_do": [str(cell.metric) for cell in possible if cell.id in todo],
-                "done": [str(cell.metric) for cell in possible if cell.id not in todo],
-                "not_applicable": {
-                    str(cell.metric): ready.impossible[cell.id] for cell in cells if cell.id in ready.impossible
-                },
-                "attacks": _attacks(ready, costs, device) if costs else {},
-            }
-        )
-    return rows
-
-
-def _attacks(ready: Ready, costs: Mapping[str, int], device: torch.device) -> dict[str, dict[str, float]]:
-    """What each attack takes: passes of an image through the network, and seconds on this device."""
-    from jembench.estimate import seconds_a_pass
-
-    seconds = seconds_a_pass(ready.fit, ready.dataset, device)
-    return {metric: {"passes": passes, "seconds": passes * seconds} for metric, passes in costs.items()}
-
-
-def _print_plan(rows: Sequence[dict[str, Any]]) -> None:
-    names = ["model", *(name for name in ("dataset", "recipe", "seed") if len({row[name] for row in rows}) > 1)]
-    print_table(
-        (*names, "training", "metrics"),
-        [(*(str(row[name]) for name in names), _training(row), _measuring(row)) for row in rows],
-    )
-    shared = [f"{name} {rows[0][name]}" for name in ("dataset", "recipe", "seed") if name not in names]
-    remaining = [row for row in rows if not row["trained"]]
-    passes = sum(row["passes"] for row in remaining)
-    cells = sum(len(row["to_do"]) for row in rows)
-    click.echo()
-    if shared:
-        click.echo(f"Throughout: {', '.join(shared)}.")
-    click.echo(
-        f"{len(remaining)} of {len(rows)} models are still to be trained, in {passes:,} passes in all, and {cells} "
-        "metrics to be computed. A pass goes forward and backward through the network with one batch."
-    )
-    _print_attacks(rows)
-
-
-def _print_attacks(rows: Sequence[dict[str, Any]]) -> None:
-    attacks = [(row["model"], metric, cost) for row in rows for metric, cost in row["attacks"].items()]
-    if not attacks:
-        return
-    click.echo()
-    print_table(
-        ("model", "attack", "passes of an image", "time"),
-        [(model, metric, f"{cost['passes']:,}", _duration(cost["seconds"])) for model, metric, cost in attacks],
-    )
-    total = sum(cost["seconds"] for _, _, cost in attacks)
-    click.echo()
-    click.echo(
-        f"All attacks take about {_duration(total)} here. How soon they succeed decides it: an image that is found "
-        "leaves. --max-hours stops them with what is done by then."
-    )
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 90:
-        return f"{max(seconds, 1):.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
-
-
-def _training(row: dict[str, Any]) -> str:
-    if row["trained"]:
-        return "done" if row["iterations"] else "elsewhere"
-    return f"{row['iterations']:,} iterations\n{row['passes']:,} passes"
-
-
-def _measuring(row: dict[str, Any]) -> str:
-    reasons: dict[str, list[str]] = {}
-    for metric, reason in row["not_applicable"].items():
-        reasons.setdefault(reason, []).append(metric)
-    parts = [("to do", row["to_do"], ""), ("done", row["done"], "")]
-    parts += [("N/A", metrics, f" ({reason})") for reason, metrics in reasons.items()]
-    return "\n".join(f"{state}: {', '.join(_counted(metrics))}{reason}" for state, metrics, reason in parts if metrics)
-
-
-def _counted(metrics: Sequence[str]) -> list[str]:
-    """The metrics; those of a grid, one metric under many options, as ``42 of ood``."""
-    counts = Counter(spec.parse(metric).name for metric in metrics)
-    texts = (
-        f"{counts[name]} of {name}" if counts[name] > NAMED else metric
-        for metric in metrics
-        for name in [spec.parse(metric).name]
-    )
-    return list(dict.fromkeys(texts))

@@ -11,12 +11,20 @@ class LazyDataset:
     """A :class:`~jembench.interfaces.Dataset` made of its description and a function that reads one split.
 
     Each split is read once; every call gives a copy, on the CPU, so that whoever writes to it spoils nobody's images.
-    ``train_size`` says how many training images there are without reading them, where that is known.
+    ``train_size`` and ``test_size`` say how many images there are without reading them, where that is known.
     """
 
-    def __init__(self, spec: DataSpec, load: Callable[[SplitName], Split], *, train_size: int | None = None) -> None:
+    def __init__(
+        self,
+        spec: DataSpec,
+        load: Callable[[SplitName], Split],
+        *,
+        train_size: int | None = None,
+        test_size: int | None = None,
+    ) -> None:
         self.spec = spec
         self.train_size = train_size
+        self.test_size = test_size
         self._load = load
         self._loaded: dict[SplitName, Split] = {}
 

@@ -56,6 +56,7 @@ class _Source(NamedTuple):
     title: str
     class_names: tuple[str, ...]
     train_size: int
+    test_size: int
     urls: tuple[str, ...]
     by_hand: str  # what to do with what is behind the URLs
     files: tuple[_File, ...]
@@ -80,6 +81,7 @@ def svhn(root: str = "", *, download: bool = False) -> LazyDataset:
         title="SVHN",
         class_names=tuple(str(digit) for digit in range(10)),
         train_size=73_257,
+        test_size=26_032,
         urls=tuple(url for url, _, _ in parts),
         by_hand="put them",
         files=tuple(_File(filename, md5) for _, filename, md5 in parts),
@@ -95,6 +97,7 @@ def _cifar(name: str, title: str, class_names: str, reader: Any) -> _Source:
         title=title,
         class_names=tuple(class_names.split()),
         train_size=50_000,
+        test_size=10_000,
         urls=(reader.url,),
         by_hand="unpack it",
         files=tuple(_File(f"{reader.base_folder}/{filename}", md5) for filename, md5 in parts),
@@ -114,7 +117,8 @@ def _dataset(source: _Source, root: Path, download: bool) -> LazyDataset:
     spec = DataSpec(
         name=source.name, shape=(3, 32, 32), num_classes=len(source.class_names), class_names=source.class_names
     )
-    return LazyDataset(spec, partial(_load, source, root, download), train_size=source.train_size)
+    load = partial(_load, source, root, download)
+    return LazyDataset(spec, load, train_size=source.train_size, test_size=source.test_size)
 
 
 def _load(source: _Source, root: Path, download: bool, name: SplitName) -> Split:

@@ -21,9 +21,10 @@ from jembench.attacks.threat import Norm, largest_distance
 from jembench.attacks.verify import verify
 from jembench.data.content import content_hash
 from jembench.data.pixels import to_float
-from jembench.errors import NotApplicable, OutOfTime
-from jembench.interfaces import Evaluation, Resampling, Value
+from jembench.errors import OutOfTime
+from jembench.interfaces import Evaluation, Planned, Resampling, Value
 from jembench.metrics.defence import Defence
+from jembench.metrics.labelled import check_labels, no_labels
 from jembench.metrics.protocol import value_of
 from jembench.metrics.resampled import bootstrapped
 from jembench.spec import Scalar, stable_hash
@@ -78,6 +79,16 @@ class Attacked(NamedTuple):
         return len(self.arrays["index"])
 
 
+def check_attack(planned: Planned, defence: Defence) -> None:
+    """Whether there will be classes to be changed, and chains to refine by.
+
+    Raises:
+        NotApplicable: if not.
+    """
+    check_labels(planned)
+    defence.check(planned)
+
+
 def choose(evaluation: Evaluation, count: int) -> Chosen:
     """So many of the test images: one seeded draw, the same for all models, of which fewer are the first ones.
 
@@ -86,7 +97,7 @@ def choose(evaluation: Evaluation, count: int) -> Chosen:
     """
     images, labels = evaluation.test()
     if labels is None:
-        raise NotApplicable(f"The dataset {evaluation.data.name} has no labels, so there is no class to be changed.")
+        raise no_labels(evaluation.data)
     index = torch.randperm(len(images), generator=seeds.generator(0, "robustness/images"))[:count]
     return Chosen(index, images[index], labels[index])
 

@@ -14,10 +14,10 @@ from jaxtyping import Float, Int
 from numpy.typing import NDArray
 from torch import Tensor
 
-from jembench.interfaces import Capability, Evaluation, Measurement, Quantity, Resampling
+from jembench.interfaces import Capability, Evaluation, Measurement, Planned, Quantity, Resampling
 from jembench.metrics.binning import adaptive_error, binned_error
 from jembench.metrics.classification import classification_protocol
-from jembench.metrics.labelled import LabelledLogits, Scaling, label_of, labelled_logits
+from jembench.metrics.labelled import LabelledLogits, Scaling, check_labels, label_of, labelled_logits
 from jembench.metrics.protocol import bootstrap_rng, require_at_least, value_of
 from jembench.stats import Statistic, interval_of
 
@@ -57,6 +57,10 @@ class CalibrationError:
     @property
     def _label(self) -> str:
         return label_of(self.name, self.scaling)
+
+    def check(self, planned: Planned) -> None:
+        """Whether there will be labels, and images to fit a temperature on."""
+        check_labels(planned, self.scaling)
 
     def compute(self, evaluation: Evaluation) -> Measurement:
         seen = labelled_logits(evaluation, self.scaling)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy.stats import kruskal
 
 from jembench.errors import NotApplicable
-from jembench.interfaces import Capability, Evaluation, Measurement, Resampling
+from jembench.interfaces import Capability, Evaluation, Measurement, Planned, Resampling
 from jembench.metrics.classified import classified
 from jembench.metrics.protocol import bootstrap_rng, protocol_id, require_at_least
 from jembench.metrics.resampled import bootstrapped
@@ -25,6 +25,10 @@ from jembench.metrics.sample_protocol import ALL_KEPT
 from jembench.stats import Indices, Statistic, multiplicities
 
 Arrays = Mapping[str, NDArray[Any]]
+
+
+def _no_ages() -> NotApplicable:
+    return NotApplicable("The model keeps no chains, or not their ages: only a replay buffer does.")
 
 
 def epsilon_squared(ages: NDArray[np.int64], classes: NDArray[np.int64]) -> Statistic:
@@ -68,10 +72,15 @@ class ChainAge:
     def __post_init__(self) -> None:
         require_at_least(0, self.name, resamples=self.resamples)
 
+    def check(self, planned: Planned) -> None:
+        """Whether chains will be kept."""
+        if planned.kept == 0:
+            raise _no_ages()
+
     def compute(self, evaluation: Evaluation) -> Measurement:
         samples = evaluation.samples(ALL_KEPT.wanted)
         if samples.ages is None:
-            raise NotApplicable("The model keeps no chains, or not their ages: only a replay buffer does.")
+            raise _no_ages()
         seen = classified(evaluation.read("logits", samples.images), "samples")
         arrays = {
             "ages": samples.ages.cpu().numpy(),

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from jembench.interfaces import Capability, Evaluation, Measurement, Resampling, Value
+from jembench.interfaces import Capability, Evaluation, Measurement, Planned, Resampling, Value
 from jembench.metrics.classified import classified
 from jembench.metrics.pictures import pictures, random_of_classes
 from jembench.metrics.protocol import bootstrap_rng, protocol_id, require_at_least
@@ -45,6 +45,10 @@ class ClassSamples:
 
     def __post_init__(self) -> None:
         require_at_least(0, self.name, resamples=self.resamples)
+
+    def check(self, planned: Planned) -> None:
+        """Whether there will be such samples."""
+        planned.samples(self.samples.wanted)
 
     def compute(self, evaluation: Evaluation) -> Measurement:
         images, labels, source, _ = evaluation.samples(self.samples.wanted)

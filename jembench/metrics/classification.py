@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
-from jembench.interfaces import Capability, Evaluation, Measurement, Quantity, Resampling
-from jembench.metrics.labelled import Scaling, label_of, labelled_logits
+from jembench.interfaces import Capability, Evaluation, Measurement, Planned, Quantity, Resampling
+from jembench.metrics.labelled import Scaling, check_labels, label_of, labelled_logits
 from jembench.metrics.protocol import bootstrap_rng, protocol_id, require_at_least, value_of
 from jembench.spec import Scalar
 from jembench.stats import Interval, interval_of, mean_of, wilson
@@ -49,6 +49,10 @@ class Accuracy:
     name: ClassVar[str] = "accuracy"
     requires: ClassVar[frozenset[Capability]] = frozenset({"logits"})
     reads: ClassVar[frozenset[Quantity]] = frozenset({"logits"})
+
+    def check(self, planned: Planned) -> None:
+        """Whether there are labels."""
+        check_labels(planned)
 
     def compute(self, evaluation: Evaluation) -> Measurement:
         seen = labelled_logits(evaluation)
@@ -85,6 +89,10 @@ class MeanScore:
     @property
     def _label(self) -> str:
         return label_of(self.name, self.scaling)
+
+    def check(self, planned: Planned) -> None:
+        """Whether there will be labels, and images to fit a temperature on."""
+        check_labels(planned, self.scaling)
 
     def compute(self, evaluation: Evaluation) -> Measurement:
         seen = labelled_logits(evaluation, self.scaling)

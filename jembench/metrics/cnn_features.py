@@ -24,9 +24,9 @@ from torch.nn import functional as F
 from jembench import records
 from jembench.data.pixels import noise_to_model, to_float
 from jembench.devices import one_thread
-from jembench.errors import StoreError, Unavailable
+from jembench.errors import NotApplicable, StoreError
 from jembench.files import write_bytes
-from jembench.interfaces import Dataset, DataSpec, Features, Split
+from jembench.interfaces import Dataset, DataSpec, Features, Planned, Split
 from jembench.spec import slug
 
 _SLOPE = 0.1
@@ -75,24 +75,32 @@ class CnnFeatures:
     identity carries the checksum of the weights. ``name`` and ``identity`` are known once it is prepared.
     """
 
+    dimensions = SmallConvNet.width
+
     def __init__(self) -> None:
         self.name = self.identity = "cnn"
         self._net: SmallConvNet | None = None
         self._data: DataSpec | None = None
 
+    def check(self, planned: Planned) -> None:
+        """Whether there are labels to train on.
+
+        Raises:
+            NotApplicable: if not.
+        """
+        if not planned.data.num_classes:
+            raise _no_labels(planned.data)
+
     def prepare(self, dataset: Dataset, cache: Path, device: torch.device) -> None:
         """Load the network from ``cache``, or train it on the train split (seconds for digits) and keep it there.
 
         Raises:
-            Unavailable: if the dataset has no labels.
+            NotApplicable: if the dataset has no labels.
             StoreError: if the cache cannot be written.
         """
         spec, train = dataset.spec, dataset.split("train")
         if train.labels is None or spec.num_classes == 0:
-            raise Unavailable(
-                f"The feature network cnn is trained on labels, and the dataset {spec.name} has none. "
-                "Use another feature network, for example --set fid.features=inception."
-            )
+            raise _no_labels(spec)
         name = f"{spec.name}-cnn"
         folder = cache / slug(name)
         made_from = {"recipe": dict(_RECIPE), "train_split": _checksum_of_split(train)}
@@ -112,6 +120,13 @@ class CnnFeatures:
         assert self._net is not None, "prepare() comes first"
         assert self._data is not None
         return _features(self._net, images, self._data)
+
+
+def _no_labels(data: DataSpec) -> NotApplicable:
+    return NotApplicable(
+        f"The feature network cnn is trained on labels, and the dataset {data.name} has none. "
+        "Use another feature network, for example --set fid.features=inception."
+    )
 
 
 def _features(net: SmallConvNet, images: Tensor, spec: DataSpec) -> Features:

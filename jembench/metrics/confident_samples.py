@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from jembench.interfaces import Capability, Evaluation, Measurement, Resampling
+from jembench.interfaces import Capability, Evaluation, Measurement, Planned, Resampling
 from jembench.metrics.classified import classified
 from jembench.metrics.generation import require_images
 from jembench.metrics.pictures import places
@@ -43,10 +43,17 @@ class ConfidentSamples:
     def __post_init__(self) -> None:
         require_at_least(0, self.name, resamples=self.resamples)
 
+    def check(self, planned: Planned) -> None:
+        """Whether there will be enough samples."""
+        self._require(planned.samples(ALL_KEPT.wanted))
+
+    def _require(self, n: int | None) -> None:
+        require_images(n, SHOWN, "samples", self.name, "the most confident of which it shows")
+
     def compute(self, evaluation: Evaluation) -> Measurement:
         samples = evaluation.samples(ALL_KEPT.wanted)
         n = len(samples.images)
-        require_images(n, SHOWN, "samples", self.name, "the most confident of which it shows")
+        self._require(n)
         seen = classified(evaluation.read("logits", samples.images), "samples")
         order = np.lexsort((places(samples.images), seen.predicted, -seen.log_odds))
         shown = order[:SHOWN]

@@ -19,10 +19,11 @@ from jembench.attacks.starts import Start, of_runner_up
 from jembench.attacks.target import Target
 from jembench.attacks.threat import Norm
 from jembench.data.pixels import to_float
-from jembench.interfaces import Capability, Evaluation, Measurement, Resampling
+from jembench.interfaces import Capability, Evaluation, Measurement, Planned, Resampling
 from jembench.metrics.attacked import (
     Attacked,
     Shard,
+    check_attack,
     choose,
     distance_resamplings,
     distance_values,
@@ -62,6 +63,10 @@ class DecisionRobustness:
     def passes(self, images: int) -> int:
         """At most: pointwise comes to its end by itself."""
         return min(images, self.images) * self.queries * self.defence.passes
+
+    def check(self, planned: Planned) -> None:
+        """Whether there will be classes and chains."""
+        check_attack(planned, self.defence)
 
     def compute(self, evaluation: Evaluation) -> Measurement:
         found = self.attack(evaluation)

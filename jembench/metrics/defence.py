@@ -9,8 +9,9 @@ import torch
 
 from jembench.attacks.refinement import Refined
 from jembench.attacks.target import Target
-from jembench.errors import NotApplicable, SpecError
-from jembench.interfaces import Capability, Evaluation
+from jembench.errors import SpecError
+from jembench.interfaces import Capability, Evaluation, Planned
+from jembench.sampling.chain import require_chains
 from jembench.spec import Scalar
 
 SECOND_ORDER = 4
@@ -54,6 +55,15 @@ class Defence:
             return 1
         return self.eot * (self.refine * (SECOND_ORDER if self.grad == "through" else 1) + 1)
 
+    def check(self, planned: Planned) -> None:
+        """Whether there will be chains to refine by.
+
+        Raises:
+            NotApplicable: if there are to be, and the model is trained without.
+        """
+        if self.refine:
+            require_chains(planned.sampler)
+
     def target(self, evaluation: Evaluation, purpose: str) -> Target:
         """The model as an attack sees it, with random numbers of its own for each purpose.
 
@@ -62,12 +72,11 @@ class Defence:
         """
         if not self.refine:
             return Target(evaluation.model, evaluation.data)
-        if evaluation.sampler is None:
-            raise NotApplicable("The model was trained without chains, so there is none to refine an image by.")
+        sampler = require_chains(evaluation.sampler)
         seed = evaluation.generator(f"refinement {purpose}").initial_seed()
         refined = Refined(
             evaluation.model,
-            evaluation.sampler,
+            sampler,
             steps=self.refine,
             chains=self.eot,
             grad="bpda" if self.grad == "none" else self.grad,

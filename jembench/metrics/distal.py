@@ -28,6 +28,7 @@ from jembench.interfaces import (
     Energy,
     Evaluation,
     Measurement,
+    Planned,
     Resampling,
     Value,
 )
@@ -80,6 +81,11 @@ class DistalAdversarials:
     def passes(self, images: int) -> int:
         """At most, as if no ascent ended; how many test images there are matters to none of them."""
         return self.images * (self.steps + 1) * self.defence.passes
+
+    def check(self, planned: Planned) -> None:
+        """Whether there will be the classes, and chains."""
+        _classes(planned.data, self.target)
+        self.defence.check(planned)
 
     def compute(self, evaluation: Evaluation) -> Measurement:
         found = self.attack(evaluation)
@@ -138,7 +144,18 @@ class DistalAdversarials:
 
 
 def _noise(data: DataSpec, count: int, target: str) -> Chosen:
-    """Uniform noise, the same for all models, and the classes that it is to be made into, in turn.
+    """Uniform noise, the same for all models, and the classes that it is to be made into, in turn."""
+    classes = _classes(data, target)
+    index = torch.arange(count)
+    images = [
+        torch.randint(256, data.shape, dtype=torch.uint8, generator=seeds.generator(0, f"robustness/noise {number}"))
+        for number in range(count)
+    ]
+    return Chosen(index, torch.stack(images), classes[index % len(classes)])
+
+
+def _classes(data: DataSpec, target: str) -> Tensor:
+    """The classes that are meant, by their numbers.
 
     Raises:
         NotApplicable: if the dataset has no classes.
@@ -149,13 +166,7 @@ def _noise(data: DataSpec, count: int, target: str) -> Chosen:
     names = data.class_names or tuple(map(str, range(data.num_classes)))
     if target not in (ALL, *names):
         raise SpecError(f"{data.name} has no class {target!r}; target must be {ALL} or one of {', '.join(names)}.")
-    classes = torch.arange(data.num_classes) if target == ALL else torch.tensor([names.index(target)])
-    index = torch.arange(count)
-    images = [
-        torch.randint(256, data.shape, dtype=torch.uint8, generator=seeds.generator(0, f"robustness/noise {number}"))
-        for number in range(count)
-    ]
-    return Chosen(index, torch.stack(images), classes[index % len(classes)])
+    return torch.arange(data.num_classes) if target == ALL else torch.tensor([names.index(target)])
 
 
 def _densities(evaluation: Evaluation, arrays: Arrays) -> dict[str, NDArray[np.float64]]:

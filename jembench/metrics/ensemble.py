@@ -12,9 +12,9 @@ from torch import Tensor
 from jembench import seeds
 from jembench.attacks import ensemble
 from jembench.attacks.ensemble import MEMBERS
-from jembench.attacks.threat import Norm, parse_eps
-from jembench.interfaces import Capability, Evaluation, Measurement, Resampling
-from jembench.metrics.attacked import Attacked, Shard, choose, found_details, in_shards, share, verified
+from jembench.attacks.threat import Norm, check_eps, parse_eps
+from jembench.interfaces import Capability, Evaluation, Measurement, Planned, Resampling
+from jembench.metrics.attacked import Attacked, Shard, check_attack, choose, found_details, in_shards, share, verified
 from jembench.metrics.decision_robustness import begin
 from jembench.metrics.defence import Defence
 from jembench.metrics.protocol import protocol_id, require_at_least
@@ -67,6 +67,12 @@ class EnsembleRobustness:
     def passes(self, images: int) -> int:
         """At most: automatic PGD asks for the loss of every iterate beside its gradient."""
         return min(images, self.images) * (4 * self.restarts * self.steps + self.queries) * self.defence.passes
+
+    def check(self, planned: Planned) -> None:
+        """Whether there will be classes and chains, room for a change of that size, and the toolbox."""
+        check_attack(planned, self.defence)
+        check_eps(self.eps, self.norm, planned.data.dimensions)
+        ensemble.toolbox()
 
     def compute(self, evaluation: Evaluation) -> Measurement:
         found = self._attack(evaluation)

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from jembench.devices import one_thread
-from jembench.interfaces import Capability, Evaluation, Measurement
-from jembench.metrics.generation import Reference, generated, reference_pool, require_images
+from jembench.interfaces import Capability, Evaluation, FeatureNetwork, Measurement, Planned
+from jembench.metrics.generation import Reference, foreseen, generated, reference_pool, require_images
 from jembench.metrics.protocol import bootstrap_rng, require_at_least, value_of
 from jembench.metrics.sample_protocol import ALL_KEPT, SampleProtocol
 from jembench.stats import Indices, Statistic, bootstrap_interval, multiplicities
@@ -108,13 +108,21 @@ class FrechetDistance:
         """What a model must be able to do."""
         return self.samples.requires
 
+    def check(self, planned: Planned) -> None:
+        """Whether there will be enough images."""
+        n, network = seen = foreseen(planned, self.features, self.samples)
+        self._require(n, planned.count(self.reference), seen.dimensions, network)
+
+    def _require(self, n: int | None, real: int, dimensions: int, network: FeatureNetwork) -> None:
+        because = f"as many as {network.identity} has features, or the fitted Gaussian is degenerate"
+        require_images(n, dimensions, "generated images", self.name, because)
+        require_images(real, dimensions, f"{self.reference} images", self.name, because)
+
     def compute(self, evaluation: Evaluation) -> Measurement:
         sample = generated(evaluation, self.features, self.samples)
         real = reference_pool(evaluation, self.features, self.reference)
         dimensions = real.shape[1]
-        because = f"as many as {sample.network.identity} has features, or the fitted Gaussian is degenerate"
-        require_images(sample.n, dimensions, "generated images", self.name, because)
-        require_images(len(real), dimensions, f"{self.reference} images", self.name, because)
+        self._require(sample.n, len(real), dimensions, sample.network)
         distance = fid(sample.features.pool, real)
         interval = bootstrap_interval(
             distance,

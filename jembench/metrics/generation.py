@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from jembench.errors import Diverged, NotApplicable
-from jembench.interfaces import Evaluation, FeatureNetwork, Features
+from jembench.interfaces import Evaluation, FeatureNetwork, Features, Planned
 from jembench.metrics.classified import require_finite
 from jembench.metrics.protocol import protocol_id
 from jembench.metrics.sample_protocol import SampleProtocol
@@ -52,7 +52,7 @@ class Generated(NamedTuple):
         return protocol_id(metric, evaluation, **named)
 
 
-def features_spec(option: str, evaluation: Evaluation) -> str:
+def features_spec(option: str, evaluation: Evaluation | Planned) -> str:
     """The feature network that the option ``features`` of a metric means; ``auto`` goes by the size of the images."""
     if option != "auto":
         return option
@@ -83,6 +83,34 @@ def generated(evaluation: Evaluation, features: str, asked: SampleProtocol) -> G
         Features(*(part[kept] for part in all_features)),
         asked.parts(len(kept), len(samples.images), samples.source),
     )
+
+
+class Foreseen(NamedTuple):
+    """What is known of :class:`Generated` before training."""
+
+    n: int | None  # images; None: not known
+    network: FeatureNetwork
+
+    @property
+    def dimensions(self) -> int:
+        """Of the pooled features; 0: not known."""
+        known: int = getattr(self.network, "dimensions", 0)
+        return known
+
+
+def foreseen(planned: Planned, features: str, asked: SampleProtocol) -> Foreseen:
+    """The images that a protocol will have.
+
+    Raises:
+        Unavailable: if the feature network cannot be had, or the model will have no such images, or too few.
+    """
+    network = planned.features(features_spec(features, planned))
+    drawn = planned.samples(asked.wanted)
+    n = None if drawn is None else asked.count(drawn)
+    if asked.per_class and asked.selection == "model" and n is not None:
+        classes = planned.data.num_classes
+        require_images(n, classes, "selected images", "per_class=true", f"one of each of {classes} classes")
+    return Foreseen(n, network)
 
 
 def _logits(evaluation: Evaluation, samples: Tensor) -> Tensor:
@@ -120,13 +148,13 @@ def _finite(features: Tensor, what: str) -> Tensor:
     return features
 
 
-def require_images(n: int, needed: int, what: str, metric: str, because: str) -> None:
-    """Refuse a metric for which there are too few images.
+def require_images(n: int | None, needed: int, what: str, metric: str, because: str) -> None:
+    """Refuse a metric for which there are too few images; None: it is not known how many.
 
     Raises:
         NotApplicable: with what the metric needs, and why.
     """
-    if n < needed:
+    if n is not None and n < needed:
         raise NotApplicable(
             f"{metric} needs at least {needed} {what}, {because}; there are {n}. Generate more images, or lift the "
             "limit on the dataset."

@@ -24,8 +24,8 @@ from jembench.attacks.pgd import PGD
 from jembench.attacks.target import Target
 from jembench.attacks.threat import Norm, distance, largest_distance, steepest
 from jembench.attacks.verify import verify
-from jembench.interfaces import Capability, Evaluation, Measurement, Resampling, Value
-from jembench.metrics.attacked import Arrays, Attacked, Shard, choose, in_shards, share
+from jembench.interfaces import Capability, Evaluation, Measurement, Planned, Resampling, Value
+from jembench.metrics.attacked import Arrays, Attacked, Shard, check_attack, choose, in_shards, share
 from jembench.metrics.decision_robustness import DecisionRobustness
 from jembench.metrics.defence import Defence
 from jembench.metrics.protocol import bootstrap_rng, protocol_id, require_at_least
@@ -122,6 +122,10 @@ class GradientChecks:
         searches = sum(self._search(norm).passes(images) for norm in {self.norm, "l2"})
         steps = self.restarts * sum(setting.steps + 1 for setting in self.settings(1, 1)) // 2 + self.steps + 2
         return searches + count * steps * self.defence.passes + self._asked().passes(images)
+
+    def check(self, planned: Planned) -> None:
+        """Whether there will be classes and chains."""
+        check_attack(planned, self.defence)
 
     def compute(self, evaluation: Evaluation) -> Measurement:
         found = self.attack(evaluation)

@@ -16,14 +16,14 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from jaxtyping import UInt8
 from torch import Tensor
 
-from jembench.errors import CheckpointError, Unavailable
-from jembench.interfaces import Dataset, Features
+from jembench.errors import CheckpointError, NotApplicable, Unavailable
+from jembench.interfaces import Dataset, DataSpec, Features, Planned
 
 WEIGHTS_FILE = "weights-inception-2015-12-05-6726825d.pth"
 _TENSORS = 566
@@ -46,21 +46,30 @@ class InceptionFeatures:
     download: bool = False
     name: str = field(default="", init=False)
     identity: str = field(default="inception-2015-12-05", init=False)
+    dimensions: ClassVar[int] = 2048
     _net: Any = field(default=None, init=False)
+
+    def check(self, planned: Planned) -> None:
+        """Whether the images can be shown to it, and the weights read.
+
+        Raises:
+            NotApplicable: if the images are neither grey nor RGB.
+            Unavailable: if the weights are missing.
+            CheckpointError: if the file holds something else.
+        """
+        _check_channels(planned.data)
+        if planned.fetching or not self.download or cached_path().is_file():
+            path = self._find()
+            read_state_dict(path.read_bytes(), path)
 
     def prepare(self, dataset: Dataset, cache: Path, device: torch.device) -> None:
         """Load the weights; neither ``cache`` nor the images of ``dataset`` are used.
 
         Raises:
-            Unavailable: if no weights are at hand, or the images are neither grey nor RGB.
+            Unavailable: if the weights are missing, or the images are neither grey nor RGB.
             CheckpointError: if the file holds something else.
         """
-        channels = dataset.spec.shape[0]
-        if channels not in (1, 3):
-            raise Unavailable(
-                f"Inception sees grey or RGB images; those of {dataset.spec.name} have {channels} channels. "
-                "Use another feature network, for example --set fid.features=cnn."
-            )
+        _check_channels(dataset.spec)
         path = self._find()
         content = path.read_bytes()
         self._net = build(read_state_dict(content, path), path).to(device)
@@ -87,6 +96,14 @@ class InceptionFeatures:
         if not path.is_file():
             raise Unavailable(f"Inception's weights are not at hand: there is no {path}. {_how_to_get()}")
         return path
+
+
+def _check_channels(data: DataSpec) -> None:
+    if data.shape[0] not in (1, 3):
+        raise NotApplicable(
+            f"Inception sees grey or RGB images; those of {data.name} have {data.shape[0]} channels. "
+            "Use another feature network, for example --set fid.features=cnn."
+        )
 
 
 def cached_path() -> Path:

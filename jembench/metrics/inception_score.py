@@ -16,8 +16,8 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
 
-from jembench.interfaces import Capability, Evaluation, Measurement
-from jembench.metrics.generation import generated, require_images
+from jembench.interfaces import Capability, Evaluation, Measurement, Planned
+from jembench.metrics.generation import foreseen, generated, require_images
 from jembench.metrics.protocol import bootstrap_rng, require_at_least, value_of
 from jembench.metrics.sample_protocol import ALL_KEPT, SampleProtocol
 from jembench.stats import Indices, Statistic, bootstrap_interval, multiplicities
@@ -84,9 +84,16 @@ class InceptionScore:
         """What a model must be able to do."""
         return self.samples.requires
 
+    def check(self, planned: Planned) -> None:
+        """Whether there will be enough images."""
+        self._require(foreseen(planned, self.features, self.samples).n)
+
+    def _require(self, n: int | None) -> None:
+        require_images(n, self.splits, "generated images", self.name, "one in each split")
+
     def compute(self, evaluation: Evaluation) -> Measurement:
         sample = generated(evaluation, self.features, self.samples)
-        require_images(sample.n, self.splits, "generated images", self.name, "one in each split")
+        self._require(sample.n)
         logits = sample.features.logits
         score = inception_score(logits, self.splits)
         interval = bootstrap_interval(

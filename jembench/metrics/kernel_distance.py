@@ -16,8 +16,8 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
 
-from jembench.interfaces import Capability, Evaluation, Measurement
-from jembench.metrics.generation import Reference, generated, reference_pool, require_images
+from jembench.interfaces import Capability, Evaluation, Measurement, Planned
+from jembench.metrics.generation import Reference, foreseen, generated, reference_pool, require_images
 from jembench.metrics.protocol import bootstrap_rng, require_at_least, value_of
 from jembench.metrics.sample_protocol import ALL_KEPT, SampleProtocol
 from jembench.stats import Indices, Statistic, bootstrap_interval, multiplicities
@@ -125,11 +125,18 @@ class KernelDistance:
         """What a model must be able to do."""
         return self.samples.requires
 
+    def check(self, planned: Planned) -> None:
+        """Whether there will be enough images."""
+        self._require(foreseen(planned, self.features, self.samples).n, planned.count(self.reference))
+
+    def _require(self, n: int | None, real: int) -> None:
+        require_images(n, 2, "generated images", self.name, "to compare them with one another")
+        require_images(real, 2, f"{self.reference} images", self.name, "to compare them with one another")
+
     def compute(self, evaluation: Evaluation) -> Measurement:
         sample = generated(evaluation, self.features, self.samples)
         images, real = sample.features.pool, reference_pool(evaluation, self.features, self.reference)
-        require_images(sample.n, 2, "generated images", self.name, "to compare them with one another")
-        require_images(len(real), 2, f"{self.reference} images", self.name, "to compare them with one another")
+        self._require(sample.n, len(real))
         standardise = sample.network.name != ""
         if standardise:
             images, real = standardised(images, real)

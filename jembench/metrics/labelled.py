@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple
 from torch import Tensor
 
 from jembench.errors import NotApplicable
-from jembench.interfaces import Evaluation
+from jembench.interfaces import DataSpec, Evaluation, Planned
 from jembench.metrics.classified import require_finite
 from jembench.metrics.temperature import fit_temperature
 from jembench.spec import Scalar
@@ -33,6 +33,23 @@ def label_of(metric: str, scaling: Scaling) -> str:
     return metric if scaling == "none" else f"{metric}-scaled"
 
 
+def check_labels(planned: Planned, scaling: Scaling = "none") -> None:
+    """Whether there will be labels, and images to fit a temperature on.
+
+    Raises:
+        NotApplicable: if not.
+    """
+    if not planned.labelled:
+        raise no_labels(planned.data)
+    if scaling == "temperature":
+        planned.count("validation")
+
+
+def no_labels(data: DataSpec) -> NotApplicable:
+    """The error of asking an unlabelled dataset for classes."""
+    return NotApplicable(f"The dataset {data.name} has no labels, so there is nothing to classify.")
+
+
 def labelled_logits(evaluation: Evaluation, scaling: Scaling = "none") -> LabelledLogits:
     """The test images' logits in float64, checked, with their labels, both on the CPU.
 
@@ -47,7 +64,8 @@ def labelled_logits(evaluation: Evaluation, scaling: Scaling = "none") -> Labell
     if scaling == "none":
         return plain
     held = _labelled(evaluation, "validation")
-    temperature, n = fit_temperature(held.logits, held.labels), len(held.labels)
+    n, train = len(held.labels), len(evaluation.labels_of("train"))
+    temperature = fit_temperature(held.logits, held.labels, more=min(2 * n, n + train // 2))
     return LabelledLogits(
         plain.logits / temperature,
         plain.labels,
@@ -59,7 +77,7 @@ def labelled_logits(evaluation: Evaluation, scaling: Scaling = "none") -> Labell
 def _labelled(evaluation: Evaluation, images: Literal["test", "validation"]) -> LabelledLogits:
     labels = evaluation.test().labels if images == "test" else evaluation.labels_of(images)
     if labels is None:
-        raise NotApplicable(f"The dataset {evaluation.data.name} has no labels, so there is nothing to classify.")
+        raise no_labels(evaluation.data)
     logits = evaluation.read("logits", images).cpu().double()
     require_finite(logits, f"{images} images of {evaluation.data.name}")
     return LabelledLogits(logits, labels.cpu())

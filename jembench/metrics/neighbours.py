@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from jembench.errors import NotApplicable
-from jembench.interfaces import Capability, Evaluation, Measurement, Resampling, Value
-from jembench.metrics.generation import Generated, generated, pool_of, require_images
+from jembench.interfaces import Capability, Evaluation, Measurement, Planned, Resampling, Value
+from jembench.metrics.generation import Generated, foreseen, generated, pool_of, require_images
 from jembench.metrics.protocol import bootstrap_rng, require_at_least, value_of
 from jembench.metrics.sample_protocol import ALL_KEPT, SampleProtocol
 from jembench.stats import Indices, Interval, Statistic, bootstrap_interval, wilson
@@ -118,10 +118,18 @@ class Neighbours:
         """What a model must be able to do."""
         return self.samples.requires
 
+    def check(self, planned: Planned) -> None:
+        """Whether there will be enough images."""
+        foreseen(planned, self.features, self.samples)
+        self._require(planned.count("test"))
+
+    def _require(self, test: int) -> None:
+        require_images(test, 100 // PERCENTILE, "test images", self.name, "whose nearest 1 % set its threshold")
+
     def compute(self, evaluation: Evaluation) -> Measurement:
         sample = generated(evaluation, self.features, self.samples)
         train, test = evaluation.images("train"), evaluation.test().images
-        require_images(len(test), 100 // PERCENTILE, "test images", self.name, "whose nearest 1 % set its threshold")
+        self._require(len(test))
         arrays = self._distances(evaluation, sample, train, test)
         closest = np.argsort(arrays[sample.label("distance")], kind="stable")[:SHOWN]
         shown = train[torch.from_numpy(arrays[sample.label("nearest")][closest])]

@@ -17,9 +17,10 @@ from torch import Tensor
 
 from jembench.data.content import content_hash
 from jembench.errors import Diverged
-from jembench.interfaces import Capability, Evaluation, Measurement, Quantity, Resampling, Value
+from jembench.interfaces import Capability, Evaluation, Measurement, Planned, Quantity, Resampling, Value
 from jembench.metrics.protocol import bootstrap_rng, protocol_id, require_at_least, value_of
 from jembench.outliers.resolve import resolve
+from jembench.sampling.chain import require_chains
 from jembench.stats import Interval, interval_of, ranking, wilson
 
 Scores = NDArray[np.float64]
@@ -79,6 +80,12 @@ class OutOfDistribution:
     def reads(self) -> frozenset[Quantity]:
         """What the score reads of test images and outliers."""
         return SCORES[self.score].reads
+
+    def check(self, planned: Planned) -> None:
+        """Whether the other images can be had, and the chains that a score runs."""
+        planned.check_outliers(self.set)
+        if self.score == "refinement":
+            require_chains(planned.sampler)
 
     def compute(self, evaluation: Evaluation) -> Measurement:
         outliers = evaluation.images(self.set)  # first: where they are missing, nothing need be scored

@@ -17,8 +17,8 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
 
-from jembench.interfaces import Capability, Evaluation, Measurement, Value
-from jembench.metrics.generation import Reference, generated, reference_pool, require_images
+from jembench.interfaces import Capability, Evaluation, Measurement, Planned, Value
+from jembench.metrics.generation import Reference, foreseen, generated, reference_pool, require_images
 from jembench.metrics.protocol import bootstrap_rng, require_at_least, value_of
 from jembench.metrics.sample_protocol import ALL_KEPT, SampleProtocol
 from jembench.stats import Indices, Statistic, bootstrap_interval, multiplicities
@@ -114,12 +114,19 @@ class PrecisionAndRecall:
         """What a model must be able to do."""
         return self.samples.requires
 
+    def check(self, planned: Planned) -> None:
+        """Whether there will be enough images."""
+        self._require(foreseen(planned, self.features, self.samples).n, planned.count(self.reference))
+
+    def _require(self, n: int | None, real: int) -> None:
+        because = f"each with {self.neighbours} neighbours"
+        require_images(n, self.neighbours + 1, "generated images", self.name, because)
+        require_images(real, self.neighbours + 1, f"{self.reference} images", self.name, because)
+
     def compute(self, evaluation: Evaluation) -> Measurement:
         sample = generated(evaluation, self.features, self.samples)
         images, real = sample.features.pool, reference_pool(evaluation, self.features, self.reference)
-        because = f"each with {self.neighbours} neighbours"
-        require_images(sample.n, self.neighbours + 1, "generated images", self.name, because)
-        require_images(len(real), self.neighbours + 1, f"{self.reference} images", self.name, because)
+        self._require(sample.n, len(real))
         found = precision_recall(images, real, self.neighbours)
         rng = bootstrap_rng(evaluation, self.name)
 

@@ -16,11 +16,12 @@ from torch import Tensor
 
 from jembench import seeds
 from jembench.attacks.pgd import PGD
-from jembench.attacks.threat import Norm, parse_eps, starts
-from jembench.interfaces import Capability, Evaluation, Measurement, Resampling
+from jembench.attacks.threat import Norm, check_eps, parse_eps, starts
+from jembench.interfaces import Capability, Evaluation, Measurement, Planned, Resampling
 from jembench.metrics.attacked import (
     Attacked,
     Shard,
+    check_attack,
     choose,
     distance_resamplings,
     distance_values,
@@ -78,6 +79,12 @@ class PGDRobustness:
         """About: how often an attack succeeds at once decides it."""
         attempts = self.restarts if self.eps else math.log2(2 / self.tolerance) + 1.4 * self.restarts
         return round(min(images, self.images) * attempts * (self.steps + 1) * self.defence.passes)
+
+    def check(self, planned: Planned) -> None:
+        """Whether there will be classes, chains, and room for a change of that size."""
+        check_attack(planned, self.defence)
+        if self.eps:
+            check_eps(self.eps, self.norm, planned.data.dimensions)
 
     def compute(self, evaluation: Evaluation) -> Measurement:
         found = self.attack(evaluation)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, get_type_hints
 
-from jembench.errors import SpecError
+from jembench.errors import NotApplicable, SpecError
 from jembench.interfaces import Capability, Metric, Source
 from jembench.spec import Scalar, format_value
 
@@ -57,8 +57,15 @@ class SampleProtocol:
         return frozenset({"samples", "logits"} if self.selection == "model" else {"samples"})
 
     def count(self, n: int) -> int:
-        """How many of n images are kept."""
-        return int(self.top) if self.top > 1 else max(1, round(self.top * n))
+        """How many of n images are kept.
+
+        Raises:
+            NotApplicable: if there are fewer.
+        """
+        count = int(self.top) if self.top > 1 else max(1, round(self.top * n))
+        if count > n:
+            raise NotApplicable(f"The {count} most confident images cannot be kept of {n}. Lower top.")
+        return count
 
     def parts(self, kept: int, drawn: int, source: str) -> dict[str, Scalar]:
         """What an id must say of ``kept`` images that were chosen among ``drawn``, which came from ``source``."""

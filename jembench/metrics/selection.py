@@ -29,8 +29,6 @@ def selected(asked: SampleProtocol, logits: Float[Tensor, "N K"]) -> Int[Tensor,
         NotApplicable: if there are not so many, in all or of some class.
     """
     count = asked.count(len(logits))
-    if count > len(logits):
-        raise NotApplicable(f"The {count} most confident images cannot be kept of {len(logits)}. Lower top.")
     ranking = log_odds(logits).argsort(descending=True, stable=True)
     if asked.per_class:
         classes = logits.argmax(dim=1)[ranking]

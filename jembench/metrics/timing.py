@@ -10,9 +10,13 @@ import torch
 
 from jembench import devices
 from jembench.errors import NotApplicable
-from jembench.interfaces import Capability, Evaluation, Measurement
+from jembench.interfaces import Capability, Evaluation, Measurement, Planned
 from jembench.metrics.protocol import bootstrap_rng, protocol_id, require_at_least, value_of
 from jembench.stats import bootstrap_interval
+
+
+def _no_timings() -> NotApplicable:
+    return NotApplicable("The model was trained elsewhere: no timings of its training are known.")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -29,9 +33,14 @@ class IterationTime:
     def __post_init__(self) -> None:
         require_at_least(0, self.name, resamples=self.resamples)
 
+    def check(self, planned: Planned) -> None:
+        """Whether there will be timings."""
+        if planned.pretrained:
+            raise _no_timings()
+
     def compute(self, evaluation: Evaluation) -> Measurement:
         if not evaluation.iteration_seconds:
-            raise NotApplicable("The model was trained elsewhere: no timings of its training are at hand.")
+            raise _no_timings()
         windows = np.sort(np.asarray(evaluation.iteration_seconds, dtype=np.float64))
         median, n = float(np.median(windows)), len(windows)
         interval = bootstrap_interval(

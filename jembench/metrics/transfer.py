@@ -17,13 +17,13 @@ from torch import Tensor
 
 from jembench.attacks import verify
 from jembench.attacks.threat import Norm
-from jembench.errors import NotApplicable
-from jembench.interfaces import Capability, Evaluation, Measurement, Resampling, Value
+from jembench.interfaces import Capability, Evaluation, Measurement, Planned, Resampling, Value
 from jembench.metrics.attacked import (
     CURVE,
     Arrays,
     Attacked,
     Shard,
+    check_attack,
     choose,
     in_shards,
     share,
@@ -33,6 +33,7 @@ from jembench.metrics.attacked import (
 from jembench.metrics.defence import Defence
 from jembench.metrics.protocol import protocol_id, require_at_least
 from jembench.metrics.robustness import PGDRobustness
+from jembench.sampling.chain import require_chains
 from jembench.spec import Scalar
 from jembench.stats import Statistic, mean_of
 
@@ -91,6 +92,10 @@ class Transfer:
         answers = 2 * verify.LOOKS + 1
         return self.source.passes(images) + min(images, self.images) * answers * self.defence.passes
 
+    def check(self, planned: Planned) -> None:
+        """Whether there will be classes and chains."""
+        check_attack(planned, self.defence)
+
     def compute(self, evaluation: Evaluation) -> Measurement:
         found = self.attack(evaluation)
         return Measurement(
@@ -106,8 +111,7 @@ class Transfer:
         Raises:
             NotApplicable: if the model was trained without chains.
         """
-        if evaluation.sampler is None:  # before the images are made
-            raise NotApplicable("The model was trained without chains, so there is none to refine an image by.")
+        require_chains(evaluation.sampler)  # before the images are made
         chosen = choose(evaluation, self.images)
         source = self.source.attack(evaluation)
         done = choose(evaluation, source.images)

@@ -14,7 +14,7 @@ from PIL import Image
 from torch import Tensor
 
 from jembench import seeds
-from jembench.errors import NotApplicable
+from jembench.errors import NotApplicable, Unavailable
 from jembench.interfaces import Dataset, DataSpec, Split
 
 _MODES = {1: "L", 3: "RGB"}
@@ -32,7 +32,12 @@ class OtherDataset:
     name: str  # of the component, which decides which images are drawn
 
     def draw(self, test: Split, data: DataSpec) -> Tensor:
-        dataset = self.make()
+        try:
+            dataset = self.make()
+        except NotApplicable:
+            raise
+        except Unavailable as error:  # its remedies are told as those of a dataset to train on
+            raise Unavailable(str(error).replace("--dataset ", "--metrics ood:set=")) from error
         images = dataset.split("test").images
         if _all_among(test.images, images):
             raise NotApplicable(f"{dataset.spec.name} is the in-distribution dataset itself.")

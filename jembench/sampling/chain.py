@@ -4,7 +4,19 @@ from __future__ import annotations
 
 from torch import Generator, Tensor
 
+from jembench.errors import NotApplicable
 from jembench.interfaces import ChainState, GradEnergy, Sampler
+
+
+def require_chains(sampler: Sampler | None) -> Sampler:
+    """The sampler of a model's chains.
+
+    Raises:
+        NotApplicable: if the model has none.
+    """
+    if sampler is None:
+        raise NotApplicable("The model is trained without chains, so there is none to refine an image by.")
+    return sampler
 
 
 def run(

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 
-from jembench import packages, registry, work
+from jembench import packages, registry
 from jembench import suite as suites
 from jembench.errors import JembenchError, Unavailable, unknown
+from jembench.outlook import look_ahead
 from jembench.plan import Plan, make_plan
 from jembench.report import references
 from jembench.suite import Suite
@@ -105,20 +106,21 @@ def can_begin(name: str) -> None:
     """Every model can be made for its datasets and trained by its recipes."""
     plan = _plan(name)
     with _told():
-        work.look_ahead(plan)
+        look_ahead(plan)
 
 
 def no_metric_in_vain(name: str) -> None:
     """Every metric can be computed for one of the models at least."""
     plan = _plan(name)
     with _given("can-begin"):
-        reasons = {cell: reason for fit in work.look_ahead(plan) for cell, reason in fit.impossible.items()}
+        fits = look_ahead(plan).fits.values()
+        reasons = {cell: reason for fit in fits for cell, reason in fit.impossible.items()}
     possible = {str(cell.metric) for cell in plan.cells if cell.id not in reasons}
     for cell in plan.cells:
         require(
             str(cell.metric) in possible,
-            f"{cell.metric} is N/A for every model: it {reasons.get(cell.id)}. Leave it out, or add a model that it is "
-            "for.",
+            f"{cell.metric} is N/A for every model: {reasons.get(cell.id, '').rstrip('.')}. Leave it out, or add a "
+            "model that it is for.",
         )
 
 

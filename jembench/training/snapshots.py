@@ -30,11 +30,21 @@ def due(trainer: Trainer, before: int) -> int | None:
     They are an epoch apart, or a window where that is longer, so that no two of them are the same; the last one is of
     the end of training.
     """
-    apart = max(trainer.iterations_per_epoch, trainer.recipe.log_every)
     for number in range(1, COUNT + 1):
-        if before < trainer.iterations - (COUNT - number) * apart <= trainer.iteration:
+        if before < _at(trainer, number) <= trainer.iteration:
             return number
     return None
+
+
+def expected(trainer: Trainer) -> int:
+    """How many of the five a training from its start will keep, if its sampler keeps chains."""
+    return sum(_at(trainer, number) > 0 for number in range(1, COUNT + 1))
+
+
+def _at(trainer: Trainer, number: int) -> int:
+    """The iteration that a buffer is of."""
+    apart = max(trainer.iterations_per_epoch, trainer.recipe.log_every)
+    return trainer.iterations - (COUNT - number) * apart
 
 
 def keep(folder: Path, number: int, trainer: Trainer, state: Mapping[str, Tensor]) -> None:
@@ -87,7 +97,7 @@ def together(buffers: Sequence[Samples]) -> Samples:
     Raises:
         NotApplicable: if there are fewer buffers.
     """
-    _require_five(buffers)
+    require_five(len(buffers))
     images, labels, _, ages = zip(*buffers, strict=True)
     return Samples(torch.cat(images), _joined(labels), "buffer", _joined(ages))
 
@@ -98,7 +108,7 @@ def pixelwise_mean(buffers: Sequence[Samples]) -> Samples:
     Raises:
         NotApplicable: if there are fewer buffers.
     """
-    _require_five(buffers)
+    require_five(len(buffers))
     total = buffers[0].images.int()
     for buffer in buffers[1:]:
         total += buffer.images
@@ -110,11 +120,16 @@ def _joined(parts: Sequence[Tensor | None]) -> Tensor | None:
     return torch.cat(known) if len(known) == len(parts) else None
 
 
-def _require_five(buffers: Sequence[Samples]) -> None:
-    if len(buffers) < COUNT:
+def require_five(buffers: int) -> None:
+    """Whether there are enough buffers to pool.
+
+    Raises:
+        NotApplicable: if there are fewer than five.
+    """
+    if buffers < COUNT:
         raise NotApplicable(
-            f"The training kept only {len(buffers)} buffers: five epochs are needed, with a sampler that keeps its "
-            "chains (pcd). Train it again with this version, for at least five epochs."
+            f"Five buffers are pooled, of the last five epochs, and the training leaves {buffers}. Train for at least "
+            "five epochs, with a sampler that keeps its chains (pcd)."
         )
 
 

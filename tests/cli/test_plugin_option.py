@@ -243,7 +243,8 @@ def test_however_its_path_is_written_it_is_the_same_file(jembench, path, lines):
 
 
 def test_other_processes_have_it_too(jembench):
-    few = ["--set", "epochs=0.2", "--set", "log_every=1", "--set", "checkpoint_every=1"]
+    settings = ["epochs=0.2", "schedule.warmup_iterations=0", "log_every=1", "checkpoint_every=1"]
+    few = [word for setting in settings for word in ("--set", setting)]
     arguments = ["train", "of-file", *few, *PLUGIN, "--devices", "2", "--device", "cpu"]
     done = subprocess.run(
         [sys.executable, "-m", "jembench.cli.main", *arguments],

@@ -12,6 +12,7 @@ from jembench.errors import NotApplicable, SpecError
 from jembench.features import FeatureBank
 from jembench.interfaces import Source
 from jembench.monitor import Monitor
+from jembench.outlook import look_ahead
 from jembench.training import checkpoint
 
 SHORT = ["chains.sampler=sgld:steps=4,step_size=0.1"]
@@ -39,7 +40,7 @@ def test_nothing_is_trained(plan, store, carry_out, folder):
 
 
 def test_looking_ahead_sees_no_training(plan):
-    (ready,) = work.look_ahead(plan("energy_alone", "energy score"))
+    (ready,) = look_ahead(plan("energy_alone", "energy score")).fits.values()
     assert (ready.iterations, ready.passes) == (0, 0)
     assert ready.has == {"energy"}
     assert list(ready.impossible.values()) == ["needs logits: zoo_of_tests:energy_alone gives energy only"]

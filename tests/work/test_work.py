@@ -12,6 +12,7 @@ import torch
 
 from jembench import readings, work
 from jembench.errors import PluginError
+from jembench.outlook import look_ahead
 from jembench.plan import make_plan
 from jembench.store import Store
 from jembench.training import checkpoint
@@ -147,7 +148,7 @@ def test_looking_ahead_tells_the_cost_and_the_impossible(zoo, plan, monkeypatch)
     made = []
     monkeypatch.setattr(zoo, "data", lambda: made.append(1) or zoo.Shades())
     whole = plan("jem classifier", "score brightness", seeds=(0, 1))
-    ready = work.look_ahead(whole)
+    ready = look_ahead(whole).fits.values()
     assert [(item.fit.key.model, item.iterations, item.passes) for item in ready] == [
         *[("zoo_of_tests:jem", 36, 36 * (3 + 3))] * 2,  # three steps of the chains, and the passes of the loss
         *[("zoo_of_tests:classifier", 36, 36)] * 2,

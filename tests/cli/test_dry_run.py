@@ -1,0 +1,180 @@
+"""``--dry-run``: what it says is what the run then does, and what it lets pass can be carried out."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+METRICS = (
+    "accuracy",
+    "ece:scaling=temperature",
+    "energy-gap",
+    "chain-age",
+    "confident-samples",
+    "class-samples:source=fresh,steps=2",
+    "iteration-time",
+    "ood:set=interp",
+    "ood:score=refinement,set=uniform",
+    "pgd:budget=quick,images=2,restarts=1,steps=2",
+    "pgd:budget=quick,images=2,refine=1,restarts=1,steps=2",
+)
+MODELS = "zoo_of_tests:jem,zoo_of_tests:classifier,zoo_of_tests:painter_alone,zoo_of_tests:energy_alone"
+VARIANTS = {
+    "as it is": [],
+    "no validation": ["--set", "data.validation=0"],
+    "no buffer": ["--set", "chains.sampler=sgld:steps=2"],
+    "few": ["--limit", "10", "--set", "epochs=2"],
+}
+
+
+@pytest.fixture
+def planned(run):
+    """What a dry run says, by model and metric: "to do", or why not."""
+
+    def planned(*arguments, **what):
+        done = run(*arguments, "--dry-run", "--format", "json", **what)
+        found = {}
+        for row in json.loads(done.out):
+            found |= {(row["model"], metric): "to do" for metric in row["to_do"]}
+            for reasons in (row["not_applicable"], row["missing"]):
+                found |= {(row["model"], metric): reason for metric, reason in reasons.items()}
+        return done, found
+
+    return planned
+
+
+@pytest.mark.parametrize("arguments", VARIANTS.values(), ids=VARIANTS)
+def test_what_is_to_be_done_is_done_and_nothing_else(run, planned, outcomes, arguments):
+    what = {"models": MODELS, "metrics": ",".join(METRICS)}
+    done, said = planned(*arguments, **what)
+    assert done.code == 0
+    run(*arguments, **what)
+    found = {(model, metric): cell for (model, _, metric), cell in outcomes("runs").items()}
+    assert found.keys() == said.keys()
+    happened = {key: "to do" if cell["status"] == "ok" else cell["reason"] for key, cell in found.items()}
+    # what follows from the trained model alone cannot be known: no temperature may fit
+    unforeseen = {key for key in said if happened[key] != said[key]}
+    assert all(happened[key].startswith("No temperature between") for key in unforeseen)
+    assert {key for key, text in said.items() if text == "to do"}  # there is something to do in each variant
+    finished, then = planned(*arguments, **what)
+    assert finished.code == 0
+    assert "to do" not in then.values()
+
+
+def test_the_passes_that_are_told_are_those_of_the_training(run, monkeypatch):
+    from jembench.training.loop import Trainer
+
+    (row,) = json.loads(run("--dry-run", "--format", "json", models="zoo_of_tests:jem", metrics="accuracy").out)
+    iterations, passes, iterate = [], [], Trainer.iterate
+
+    def counted(trainer):
+        iterations.append(1)
+        passes.append(trainer.passes)
+        return iterate(trainer)
+
+    monkeypatch.setattr(Trainer, "iterate", counted)
+    assert run(models="zoo_of_tests:jem", metrics="accuracy").code == 0
+    assert (row["iterations"], row["passes"]) == (len(iterations), sum(passes))
+
+
+def test_a_model_of_which_nothing_is_asked_is_not_to_be_trained(run):
+    done = run("--dry-run", models="zoo_of_tests:classifier", metrics="chain-age")
+    assert "not needed" in done.out
+    assert "0 of 1 models are still to be trained" in done.out
+    assert run(models="zoo_of_tests:classifier", metrics="chain-age").code == 0
+    assert list(Path("runs").glob("fits/*/model.safetensors")) == []
+
+
+# --- what is missing --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def nothing_downloaded(monkeypatch, tmp_path):
+    monkeypatch.setenv("JEMBENCH_DATA", str(tmp_path / "data"))
+    monkeypatch.setenv("TORCH_HOME", str(tmp_path / "torch"))
+
+
+@pytest.mark.parametrize("dry", [[], ["--dry-run"]], ids=["run", "dry"])
+@pytest.mark.parametrize(
+    ("metrics", "text"),
+    [
+        ("accuracy,fid:features=inception", "fid: Inception's weights are not at hand"),
+        ("accuracy,ood:set=svhn", "ood: SVHN is not at hand"),
+    ],
+)
+def test_weights_and_images_that_are_missing_are_refused_before_training(run, nothing_downloaded, metrics, text, dry):
+    done = run(*dry, models="zoo_of_tests:jem", metrics=metrics)
+    assert done.code == 2
+    assert f"Something is missing for 1 of 2 outcomes, and nothing is begun. {text}" in done.err
+    assert "--skip-missing" in done.err
+    assert ("missing: " in done.out) == bool(dry)
+    assert [path for path in Path("runs").rglob("*") if path.is_file()] == []
+
+
+def test_what_is_missing_can_be_left_for_later(run, nothing_downloaded, outcomes):
+    arguments = {"models": "zoo_of_tests:jem", "metrics": "accuracy,ood:set=svhn"}
+    assert run("--skip-missing", "--dry-run", **arguments).code == 0
+    done = run("--skip-missing", **arguments)
+    assert done.code == 0
+    found = {metric: cell for (*_, metric), cell in outcomes("runs").items()}
+    assert found["accuracy"]["status"] == "ok"
+    assert (found["ood:set=svhn"]["status"], found["ood:set=svhn"]["details"]) == ("na", {})
+    assert "use --metrics ood:set=svhn:download=true" in found["ood:set=svhn"]["reason"]
+    assert run(**arguments).code == 2  # it is still missing, and asked for
+
+
+def test_the_toolbox_of_the_ensemble(run, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "art.attacks.evasion", None)
+    done = run(models="zoo_of_tests:classifier", metrics="ensemble:eps=8/255")
+    assert done.code == 2
+    assert "`pip install 'jembench[ensemble]'` installs it" in done.err
+
+
+def test_a_plan_is_printed_without_its_dataset(jembench, nothing_downloaded, tmp_path):
+    models = ["--models", "baseline:net=wrn-10-1", "--metrics", "accuracy,nll", "--recipe", "paper"]
+    done = jembench("run", "hybrid", *models, "--dataset", f"cifar10,imagefolder:root={tmp_path / 'mine'}", "--dry-run")
+    assert done.code == 2
+    assert "117,150 iterations" in done.out  # 150 epochs of 781 batches of 64
+    assert "not known" in done.out
+    assert done.out.count("to do: accuracy, nll") == 2
+    for text in ("CIFAR-10 is not at hand", "cifar10:download=true", f"There is no folder {tmp_path / 'mine'}"):
+        assert text in done.err
+        assert text in done.out
+
+
+def test_a_dry_run_downloads_nothing(jembench, nothing_downloaded, monkeypatch):
+    monkeypatch.setattr("jembench.data.torchvision_sets._download", pytest.fail)
+    models = ["--models", "baseline:net=wrn-10-1", "--metrics", "accuracy,ood:set=svhn:download=true"]
+    done = jembench("run", "hybrid", *models, "--dataset", "cifar10:download=true", "--dry-run")
+    assert (done.code, done.err) == (0, "")
+
+
+@pytest.mark.parametrize(("dataset", "images"), [("digits", 140), ("cifar10:download=true", 5000)])
+def test_the_remedy_for_a_temperature_fits_the_dataset(jembench, nothing_downloaded, dataset, images):
+    arguments = ["run", "hybrid", "--models", "baseline:net=small-2", "--metrics", "ece:scaling=temperature"]
+    arguments += ["--dataset", dataset, "--dry-run"]
+    told = jembench(*arguments).out
+    assert f"--set data.validation={images}, or a recipe that does" in told
+    assert "to do: ece:scaling=temperature" in jembench(*arguments, "--set", f"data.validation={images}").out
+
+
+# --- odd values -------------------------------------------------------------------------------------------------------
+
+ODD = {
+    "--set": [
+        *("epochs=0", "epochs=1e9", "epochs=abc", "batch_size=0", "batch_size=82", "log_every=0", "data.pad=4"),
+        *("data.validation=90", "data.labelled=91", "data.noise=-1", "schedule.warmup_iterations=37"),
+        *("optimizer.learning_rate=NaN", "optimizer.momentum=1", "guard.gap=0", "chains.sampler=pcd:buffer=8"),
+        *("chains.sampler=pcd:reinit=2", "chains.sampler=sgld:steps=0", "chains.mode=odd"),
+        *("ood.set=nosuch", "ood.set=constant:value=9", "ood.steps=0", "ood.score=", "pgd.eps=0", "pgd.eps=2"),
+        *("pgd.refine=-1", "pgd.images=0", "is.features=nosuch", "is.splits=0", "is.top=0", "nll.resamples=-1"),
+    ],
+}
+
+
+@pytest.mark.parametrize(("option", "value"), [(option, value) for option, values in ODD.items() for value in values])
+def test_a_value_that_cannot_work_is_refused_by_the_plan(run, option, value):
+    metrics = "is,nll,ood:set=interp,pgd:budget=quick"
+    done = run(option, value, "--dry-run", models="zoo_of_tests:jem", metrics=metrics)
+    assert (done.code, done.out) == (2, "")
+    assert "bug" not in done.err
