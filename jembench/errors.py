@@ -67,7 +67,7 @@ class ProcessLost(JembenchError):
 
 
 class Fallback(UserWarning):
-    """A faster way of doing the same could not be taken. Said once; the results are the same."""
+    """Something was done in another way than usual. Said once; the results are the same."""
 
 
 _UNSAFE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 
 import torch
@@ -9,7 +10,7 @@ from torch import Tensor
 
 from jembench import registry
 from jembench.data.content import content_hash
-from jembench.errors import CheckpointError
+from jembench.errors import CheckpointError, Fallback
 from jembench.interfaces import Dataset, FeatureNetwork, Features
 from jembench.spec import slug
 from jembench.training import checkpoint
@@ -58,8 +59,9 @@ class FeatureBank:
 
 
 def _read(path: Path) -> Features | None:
-    """Features that were kept; a damaged file is as good as none."""
+    """Features that were kept; a damaged file is told of, and as good as none."""
     try:
-        return Features(**checkpoint.read(path)) if path.exists() else None
-    except CheckpointError:
+        return Features(**checkpoint.read(path, "The features are computed again.")) if path.exists() else None
+    except (CheckpointError, TypeError) as error:
+        warnings.warn(str(error), Fallback, stacklevel=2)
         return None

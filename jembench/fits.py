@@ -12,7 +12,7 @@ from typing import Any, get_args
 import torch
 from torch import nn
 
-from jembench import provenance, seeds
+from jembench import provenance, seeds, tensors
 from jembench.adapters.classifier import as_classifier
 from jembench.capabilities import capabilities
 from jembench.data.holdout import holdout
@@ -20,11 +20,12 @@ from jembench.errors import CheckpointError, Diverged, JembenchError, PluginErro
 from jembench.evaluate import FitEvaluation
 from jembench.execution import forget_compiled, lay_out
 from jembench.features import FeatureBank
+from jembench.files import digest
 from jembench.interfaces import Accompanied, Chains, Dataset, Sampler, Split, Trainable
 from jembench.memory import Memory
 from jembench.monitor import Monitor
 from jembench.plan import FitPlan
-from jembench.store import FitRecord, Store
+from jembench.store import HISTORY, FitRecord, Store
 from jembench.training import checkpoint, snapshots
 from jembench.training.chains import make_sampler
 from jembench.training.checkpoint import load_weights
@@ -169,6 +170,7 @@ def _train(
             iteration_seconds=[row["seconds"] for row in fitted.history[1:] or fitted.history],
             interventions=list(map(str, fitted.interventions)),
             provenance={**blank.provenance, "execution": trainer.computed},
+            files=_files(folder),
         )
     )
 
@@ -197,7 +199,7 @@ def _keep(fit: FitPlan, dataset: Dataset, store: Store, device: torch.device, *_
     folder = store.fit_folder(fit.key)
     checkpoint.write(folder / "sampler.safetensors", sampler.state_dict() if sampler else {})
     checkpoint.write(folder / "model.safetensors", dict(model.state_dict()))
-    store.write_fit(_blank_record(fit, model, device, 1))
+    store.write_fit(_blank_record(fit, model, device, 1)._replace(files=_files(folder)))
 
 
 def sampler_of(model: Any, fit: FitPlan, dataset: Dataset, train: Split) -> Sampler | None:
@@ -210,16 +212,16 @@ def sampler_of(model: Any, fit: FitPlan, dataset: Dataset, train: Split) -> Samp
 def _load(fit: FitPlan, bank: FeatureBank, store: Store, limit: int | None, until: float | None) -> FitEvaluation:
     folder, dataset = store.fit_folder(fit.key), bank.dataset
     model = make_model(fit, dataset)
-    weights = folder / "model.safetensors"
-    _load_weights(model, fit, weights)
+    record = store.read_fit(fit.key)
+    assert record is not None
+    state, weights = _kept(folder, "model.safetensors", record)
+    _load_weights(model, fit, state, folder)
     lay_out(model.to(bank.device), dataset.spec)
     options = fit.recipe.data
     held = holdout(dataset.split("train"), options.validation, stratified=options.stratified)
     sampler = sampler_of(model, fit, dataset, held.train)
     if sampler is not None:
-        sampler.load_state_dict(checkpoint.read(folder / "sampler.safetensors"))
-    record = store.read_fit(fit.key)
-    assert record is not None
+        sampler.load_state_dict(_kept(folder, "sampler.safetensors", record)[0])
     return FitEvaluation(
         model=model.eval(),
         sampler=sampler,
@@ -235,17 +237,36 @@ def _load(fit: FitPlan, bank: FeatureBank, store: Store, limit: int | None, unti
         held=held,
         buffers=lambda: snapshots.read(folder),
         until=until,
-        memory=Memory(store.readings, fit.key.id, [weights]),
+        memory=Memory(store.readings_of(fit.key.id, weights)),
         pretrained=fit.model.pretrained is not None,
     )
 
 
-def _load_weights(model: nn.Module, fit: FitPlan, path: Path) -> None:
-    state = checkpoint.read(path)
+def _kept(folder: Path, name: str, record: FitRecord) -> tuple[Any, str]:
+    """What the fit has kept in a file, and its digest.
+
+    Raises:
+        CheckpointError: if the file is damaged, or not the one that the fit's record speaks of.
+    """
+    remedy = f"Put a copy of the file back, or remove the folder {folder} to train the model again."
+    state, found = checkpoint.read_with_digest(folder / name, remedy)
+    if record.files.get(name, found) != found:
+        raise CheckpointError(f"{folder / name} is not the file that the training of {record.key.model} left. {remedy}")
+    return state, found
+
+
+def _files(folder: Path) -> dict[str, str]:
+    """The digests of what a training left: of its weights and chains, and of its history."""
+    left = [path for path in folder.glob("*.safetensors") if not path.name.startswith("checkpoint")]
+    history = [path for path in [folder / HISTORY] if path.exists()]
+    return {path.name: tensors.read_seal(path).digest for path in left} | {path.name: digest(path) for path in history}
+
+
+def _load_weights(model: nn.Module, fit: FitPlan, state: Mapping[str, torch.Tensor], folder: Path) -> None:
     if fit.model.pretrained and not _same(model.state_dict(), state):
         raise CheckpointError(
             f"The weights of {fit.key.model} have changed since they were first measured, and its results would be "
-            f"mixed up. Give the new ones another name or option, use another --store, or remove {path.parent}."
+            f"mixed up. Give the new ones another name or option, use another --store, or remove {folder}."
         )
     load_weights(model, state)
 

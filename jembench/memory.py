@@ -6,38 +6,29 @@ images. So it cannot outlive any of them: other code, weights or pixels are look
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Mapping
 from pathlib import Path
 
 from torch import Tensor
 
-from jembench.errors import CheckpointError
+from jembench.errors import CheckpointError, Fallback
 from jembench.training import checkpoint
 
 
 class Memory:
-    """The readings of one trained model.
+    """The readings of one trained model, in a folder of its own (:meth:`jembench.store.Store.readings_of`)."""
 
-    Args:
-        folder: where the readings of all models are kept.
-        fit_id: of the fit, which its code is part of.
-        weights: the files that make the model what it is.
-    """
-
-    def __init__(self, folder: Path, fit_id: str, weights: Sequence[Path]) -> None:
-        digest = hashlib.sha256(fit_id.encode())
-        for path in weights:
-            with path.open("rb") as stream:
-                digest.update(hashlib.file_digest(stream, "sha256").digest())
-        self._folder = folder / digest.hexdigest()[:16]
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
 
     def recall(self, name: str) -> dict[str, Tensor]:
-        """What is kept under a name; a damaged file is as good as none."""
+        """What is kept under a name; a damaged file is told of, and as good as none."""
         path = self._path(name)
         try:
-            return dict(checkpoint.read(path)) if path.exists() else {}
-        except (CheckpointError, TypeError, ValueError):
+            return dict(checkpoint.read(path, "The model is asked again.")) if path.exists() else {}
+        except (CheckpointError, TypeError, ValueError) as error:
+            warnings.warn(str(error), Fallback, stacklevel=2)
             return {}
 
     def keep(self, name: str, values: Mapping[str, Tensor]) -> None:

@@ -55,6 +55,8 @@ def read(path: Path) -> Fields:
             json.dumps(record, ensure_ascii=False).encode()  # an escape may be half a character, which no text holds
     except FileNotFoundError:
         raise
+    except NotADirectoryError as error:
+        raise FileNotFoundError(str(path)) from error
     except OSError as error:
         raise DamagedError(
             f"Cannot read {path}: {error.strerror}. Make it a file that you may read, or choose another folder with "

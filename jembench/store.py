@@ -17,6 +17,7 @@ import gc
 import hashlib
 import io
 import os
+import warnings
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -27,7 +28,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jembench import outcome, records
-from jembench.errors import DamagedError, StoreError
+from jembench.errors import DamagedError, Fallback, StoreError
 from jembench.files import digest, read_bytes, sweep, write_bytes
 from jembench.lease import lease
 from jembench.outcome import Cell, FitKey
@@ -36,6 +37,10 @@ from jembench.spec import slug
 
 if TYPE_CHECKING:
     import numpy as np
+
+
+HISTORY = "history.csv"
+"""The file of a fit's folder with the losses and energies of its training."""
 
 
 class FitRecord(NamedTuple):
@@ -52,6 +57,7 @@ class FitRecord(NamedTuple):
     interventions: Sequence[str]  # what the guard against divergence did, in sentences
     provenance: Mapping[str, Any]
     identity: Mapping[str, Any] = MappingProxyType({})  # what its family is the hash of; {}: of an earlier version
+    files: Mapping[str, str] = MappingProxyType({})  # SHA-256 of each file that training left; of version 0.1: unknown
 
 
 class Contents(NamedTuple):
@@ -113,10 +119,30 @@ class Store:
         """
         path = self.fit_folder(key) / "fit.json"
         try:
-            record = _fit_record(records.read(path))
-        except (FileNotFoundError, DamagedError):
+            return read_fit_record(path, key.id)
+        except FileNotFoundError:
             return None
-        return record if record.key.id == key.id else None
+        except DamagedError as error:
+            warnings.warn(str(error), Fallback, stacklevel=2)
+            return None
+
+    def history(self, key: FitKey) -> Path:
+        """Where the losses and energies of a fit's training lie, if it has any.
+
+        Raises:
+            DamagedError: if the file is not the one that training left.
+        """
+        path = self.fit_folder(key) / HISTORY
+        record = self.read_fit(key)
+        try:
+            damaged = record and record.files.get(HISTORY, digest(path)) != digest(path)
+        except FileNotFoundError:
+            damaged = bool(record and HISTORY in record.files)
+        except OSError as error:
+            raise DamagedError(f"{path} cannot be read: {error.strerror or error}.") from error
+        if damaged:
+            raise DamagedError(f"{path} is not the file that the training left: it was cut short, edited or removed.")
+        return path
 
     def namesakes(self, keys: Iterable[FitKey]) -> dict[FitKey, list[FitRecord]]:
         """For each fit, the finished ones of the same model, dataset, recipe and seed by name, whatever their ids."""
@@ -154,14 +180,19 @@ class Store:
         return self._place("cells", name, cell_id, ".json")
 
     def read_cell(self, cell_id: str, name: str) -> Cell | None:
-        """A cell's outcome, or None. One that is torn is as good as absent: it will be computed again.
+        """A cell's outcome, or None. One that is damaged, or whose arrays are, is told of and as good as absent.
 
         Raises:
             StoreError: if it was written by a newer version.
         """
         try:
-            return _read_cell(self.cell_path(cell_id, name), cell_id)
-        except (FileNotFoundError, DamagedError):
+            cell = read_cell_file(self.cell_path(cell_id, name), cell_id)
+            self.check_arrays(cell)
+            return cell
+        except FileNotFoundError:
+            return None
+        except DamagedError as error:
+            warnings.warn(str(error), Fallback, stacklevel=2)
             return None
 
     @_without_garbage_collection()
@@ -174,15 +205,9 @@ class Store:
         return [cell for cell_id, name in wanted if (cell := self.read_cell(cell_id, name))]
 
     def is_settled(self, cell_id: str, name: str) -> bool:
-        """Whether a cell need not be computed again: it is settled, and its arrays are whole."""
+        """Whether a cell need not be computed again."""
         cell = self.read_cell(cell_id, name)
-        return cell is not None and cell.outcome.is_settled and self._has_its_arrays(cell)
-
-    def _has_its_arrays(self, cell: Cell) -> bool:
-        try:
-            return not cell.arrays or digest(self.arrays_path(cell.id, cell.metric)) == cell.arrays
-        except OSError:
-            return False
+        return cell is not None and cell.outcome.is_settled
 
     def write_cell(self, cell: Cell, name: str, arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
         """Write a cell, its arrays first: a cell that can be read is complete."""
@@ -205,22 +230,28 @@ class Store:
         import numpy as np
 
         path = self.arrays_path(cell.id, cell.metric)
-        if cell.arrays == "":
+        if not cell.arrays and (cell.arrays == "" or not path.exists()):
             return {}
         try:
             content = read_bytes(path)
-            if cell.arrays is not None and hashlib.sha256(content).hexdigest() != cell.arrays:
-                raise ValueError("its content does not match the digest in the cell")
+            _check_arrays(cell, hashlib.sha256(content).hexdigest())
             with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
                 return dict(arrays)
-        except FileNotFoundError:
-            if cell.arrays is None:
-                return {}
-            raise DamagedError(f"{path} is gone. {_remedy(cell)}") from None
         except _UNREADABLE as error:
-            raise DamagedError(
-                f"{path} cannot be read ({error}): it was cut short, edited or exchanged. {_remedy(cell)}"
-            ) from error
+            raise _damaged_arrays(cell, path, error) from error
+
+    def check_arrays(self, cell: Cell) -> None:
+        """Whether the file of a cell's arrays is the one that was written with it; needs no numpy.
+
+        Raises:
+            DamagedError: if not.
+        """
+        path = self.arrays_path(cell.id, cell.metric)
+        try:
+            if cell.arrays:
+                _check_arrays(cell, digest(path))
+        except (OSError, ValueError) as error:
+            raise _damaged_arrays(cell, path, error) from error
 
     @_without_garbage_collection()
     def contents(self) -> Contents:
@@ -231,7 +262,7 @@ class Store:
             try:
                 if path.suffix != ".json":
                     raise StoreError(f"{path} is not a cell, and is passed over.")
-                cell = _read_cell(path)
+                cell = read_cell_file(path)
                 if cell.id in cells:
                     raise StoreError(f"{path} holds the cell {cell.id} a second time, and is passed over.")
                 cells[cell.id] = cell
@@ -279,10 +310,9 @@ class Store:
         """Where feature networks are kept."""
         return self.root / "features"
 
-    @property
-    def readings(self) -> Path:
-        """Where it is kept what trained models said of images."""
-        return self.root / "readings"
+    def readings_of(self, fit_id: str, weights: str) -> Path:
+        """Where it is kept what a trained model said of images; ``weights`` is the digest of its file."""
+        return self.root / "readings" / hashlib.sha256(f"{fit_id} {weights}".encode()).hexdigest()[:16]
 
     def lease(self, fit_id: str) -> AbstractContextManager[bool]:
         """Hold the right to work on a fit and its cells: gives False while another process holds it."""
@@ -305,15 +335,36 @@ def file_name(name: str, identity: str) -> str:
     return f"{slug(name)}-{identity}"
 
 
-def _read_cell(path: Path, cell_id: str = "") -> Cell:
-    """The cell in a file, which is named after it; ``cell_id``: the one that it must be."""
+def read_cell_file(path: Path, cell_id: str = "") -> Cell:
+    """The cell in a file, which is named after it; ``cell_id``: the one that it must be.
+
+    Raises:
+        FileNotFoundError: if there is none.
+        DamagedError: if it is damaged, or of another name.
+        StoreError: if it was written by a newer version.
+    """
     cell = outcome.from_json(records.read(path))
     if not path.stem.endswith(cell_id or cell.id) or cell.id != (cell_id or cell.id):
         raise DamagedError(f"{path} holds the cell {cell.id}, which is not the one of its name. {records.REMEDY}")
     return cell
 
 
+def read_fit_record(path: Path, fit_id: str) -> FitRecord:
+    """The record of a fit in a file.
+
+    Raises:
+        FileNotFoundError: if there is none.
+        DamagedError: if it is damaged, or of another fit.
+        StoreError: if it was written by a newer version.
+    """
+    record = _fit_record(records.read(path))
+    if record.key.id != fit_id:
+        raise DamagedError(f"{path} is the record of the fit {record.key.id}, in the folder of {fit_id}.")
+    return record
+
+
 def _fit_record(record: Fields) -> FitRecord:
+    files = record.fields("files") if "files" in record.data else Fields({}, "files", record.where)
     return FitRecord(
         key=outcome.fit_key_from_json(record.fields("key")),
         status=record.choice("status", ("done", "failed")),
@@ -326,6 +377,7 @@ def _fit_record(record: Fields) -> FitRecord:
         interventions=record.texts("interventions"),
         provenance=record.mapping("provenance"),
         identity=record.mapping("identity") if "identity" in record.data else {},
+        files={name: files.text(name) for name in files.data},
     )
 
 
@@ -344,8 +396,16 @@ _UNREADABLE = (
 """What numpy raises for a file that is not what it wrote."""
 
 
-def _remedy(cell: Cell) -> str:
-    return f"Remove the cell {cell.id} from the store and run the same command again; only it is done anew."
+def _check_arrays(cell: Cell, found: str) -> None:
+    if cell.arrays not in (None, found):
+        raise ValueError("its content does not match the digest in the cell")
+
+
+def _damaged_arrays(cell: Cell, path: Path, error: BaseException) -> DamagedError:
+    return DamagedError(
+        f"{path} cannot be read ({error}): it was cut short, edited or exchanged. `jembench run` computes the cell "
+        f"{cell.id} again."
+    )
 
 
 def _encode_arrays(arrays: Mapping[str, np.ndarray[Any, Any]]) -> bytes:

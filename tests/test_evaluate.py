@@ -251,15 +251,12 @@ def test_what_a_model_cannot_say_is_not_asked_along(make):
 
 
 def test_a_later_run_asks_the_model_nothing_again(make, tmp_path):
-    (weights := tmp_path / "weights").write_bytes(b"1")
-
-    def run(content=b"1"):
-        weights.write_bytes(content)
-        evaluation = make(Watched(), sgld(DATA, steps=3), memory=Memory(tmp_path / "readings", "fit", [weights]))
+    def run(weights="1"):
+        evaluation = make(Watched(), sgld(DATA, steps=3), memory=Memory(tmp_path / weights))
         values = [evaluation.logits(), evaluation.refined("test", 2), evaluation.samples().images]
         return evaluation.model.shown, values
 
-    (shown, first), (again, second), (other, _) = run(), run(), run(b"2")
+    (shown, first), (again, second), (other, _) = run(), run(), run("2")
     assert (again, other) == (0, shown)
     assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
 

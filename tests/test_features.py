@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from jembench import registry
+from jembench.errors import Fallback
 from jembench.features import FeatureBank
 from jembench.interfaces import Features
 
@@ -67,6 +68,7 @@ def test_damaged_features_are_computed_again(network, tmp_path):
     bank(tmp_path).of_images("net", IMAGES)
     (kept,) = (tmp_path / "of-images").iterdir()
     kept.write_bytes(kept.read_bytes()[:50])
-    again = bank(tmp_path).of_images("net", IMAGES)
+    with pytest.warns(Fallback, match=f"{kept} is damaged .*The features are computed again"):
+        again = bank(tmp_path).of_images("net", IMAGES)
     assert network.asked == 2
     assert torch.equal(again.pool, IMAGES.flatten(1).float())

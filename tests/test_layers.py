@@ -14,7 +14,19 @@ import jembench
 PACKAGE = Path(jembench.__file__).parent
 
 LAYERS = [
-    {"interfaces", "spec", "errors", "contents", "files", "locations", "records", "sources", "strict_toml", "trust"},
+    {
+        "contents",
+        "errors",
+        "files",
+        "interfaces",
+        "locations",
+        "records",
+        "sources",
+        "spec",
+        "strict_toml",
+        "tensors",
+        "trust",
+    },
     {"registry"},
     {"packages", "plugin_files"},
     {"execution"},

@@ -3,40 +3,48 @@
 import pytest
 import torch
 
+from jembench.errors import Fallback
 from jembench.memory import Memory
+from jembench.store import Store
 
 VALUES = {"logits": torch.arange(6.0).reshape(2, 3), "energy": torch.tensor([1.0, -2.0])}
 
 
 @pytest.fixture
-def weights(tmp_path):
-    path = tmp_path / "model.safetensors"
-    path.write_bytes(b"weights")
-    return path
+def store(tmp_path):
+    return Store(tmp_path)
 
 
-def test_what_was_kept_is_recalled_by_another_process(tmp_path, weights):
-    Memory(tmp_path / "readings", "fit", [weights]).keep("abc", VALUES)
-    found = Memory(tmp_path / "readings", "fit", [weights]).recall("abc")
+def test_what_was_kept_is_recalled_by_another_process(store):
+    Memory(store.readings_of("fit", "weights")).keep("abc", VALUES)
+    found = Memory(store.readings_of("fit", "weights")).recall("abc")
     assert found.keys() == VALUES.keys()
     assert all(torch.equal(found[name], value) for name, value in VALUES.items())
 
 
-def test_other_images_fits_and_weights_are_not_known(tmp_path, weights):
-    memory = Memory(tmp_path / "readings", "fit", [weights])
+def test_other_images_fits_and_weights_are_not_known(store):
+    memory = Memory(store.readings_of("fit", "weights"))
     memory.keep("abc", VALUES)
     assert memory.recall("abd") == {}
-    assert Memory(tmp_path / "readings", "other", [weights]).recall("abc") == {}
-    weights.write_bytes(b"Weights")
-    assert Memory(tmp_path / "readings", "fit", [weights]).recall("abc") == {}
+    assert Memory(store.readings_of("other", "weights")).recall("abc") == {}
+    assert Memory(store.readings_of("fit", "Weights")).recall("abc") == {}
 
 
-@pytest.mark.parametrize("content", [b"", b"torn", b'\x08\0\0\0\0\0\0\0{"a":1}'])
-def test_a_damaged_file_is_as_good_as_none(tmp_path, weights, content):
-    memory = Memory(tmp_path / "readings", "fit", [weights])
+DAMAGES = {
+    "empty": lambda whole: b"",
+    "torn": lambda whole: b"torn",
+    "header": lambda whole: b'\x08\0\0\0\0\0\0\0{"a":1} ',
+    "bit": lambda whole: whole[:-6] + bytes([whole[-6] ^ 1]) + whole[-5:],
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
+def test_a_damaged_file_is_told_of_and_as_good_as_none(tmp_path, damage):
+    memory = Memory(tmp_path)
     memory.keep("abc", VALUES)
-    (file,) = (tmp_path / "readings").rglob("*.safetensors")
-    file.write_bytes(content)
-    assert memory.recall("abc") == {}
+    (file,) = tmp_path.rglob("*.safetensors")
+    file.write_bytes(damage(file.read_bytes()))
+    with pytest.warns(Fallback, match=f"{file} is .*The model is asked again"):
+        assert memory.recall("abc") == {}
     memory.keep("abc", VALUES)
     assert memory.recall("abc").keys() == VALUES.keys()

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from safetensors.torch import load_file
 from torch import Tensor
 
+from jembench import tensors
 from jembench.errors import CheckpointError
 
 _REMEDY = "Give a .safetensors file, or one that torch.save wrote of a state_dict."
@@ -33,7 +33,7 @@ def read(path: Path) -> Any:
     """
     try:
         if _format(path) == "safetensors":
-            return load_file(path)
+            return tensors.read(path, _REMEDY).tensors
         with warnings.catch_warnings(), path.open("rb") as stream:  # by its path, torch.load would go by its name
             warnings.simplefilter("ignore", UserWarning)  # of unusual files: they are read, or refused below
             return torch.load(stream, map_location="cpu", weights_only=True)

@@ -7,26 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import safetensors
-
-from jembench import trust
+from jembench import tensors, trust
 from jembench.errors import CheckpointError
 
-SCHEMA = 1
-KEY = "jembench-import"
-"""The key of the file's metadata under which the header lies."""
-
-
-_UNREADABLE = (
-    safetensors.SafetensorError,
-    OSError,
-    KeyError,
-    TypeError,
-    ValueError,
-    AttributeError,
-    RecursionError,
-)
-"""What reading a header raises that somebody else made."""
+SCHEMA = 2
 
 
 class Header(NamedTuple):
@@ -39,9 +23,9 @@ class Header(NamedTuple):
     unused: tuple[str, ...]  # names in the source that the model does not need
 
 
-def encode(header: Header) -> str:
-    """The header as JSON."""
-    return json.dumps({"schema": SCHEMA, **header._asdict()})
+def record(header: Header) -> dict[str, Any]:
+    """What the file's record says of it."""
+    return {"schema": SCHEMA, **header._asdict()}
 
 
 def read(path: Path) -> Header:
@@ -52,20 +36,40 @@ def read(path: Path) -> Header:
         SpecError: if it names code that the user did not name.
     """
     try:
-        with safetensors.safe_open(path, framework="numpy") as file:
-            fields = json.loads((file.metadata() or {})[KEY])
+        found = tensors.read_seal(path)
+    except CheckpointError as error:
+        raise _no_import(path, error) from error
+    return parse(found.record, path)
+
+
+def parse(record: Mapping[str, Any], path: Path) -> Header:
+    """The header in a file's record.
+
+    Raises:
+        CheckpointError, SpecError: as :func:`read`.
+    """
+    try:
+        fields = dict(record if _OLD_KEY not in record else json.loads(record[_OLD_KEY]))
         schema = fields.pop("schema")
         if schema > SCHEMA:
             raise CheckpointError(f"{path} was written by a newer jembench (schema {schema}). Update jembench.")
         header = Header(**{**fields, "unused": tuple(fields["unused"])})
         _check_types(header)
-    except _UNREADABLE as error:
-        raise CheckpointError(
-            f"{path} is no file that `jembench import` wrote ({error}). Import the weights first: "
-            "`jembench import --help` says how."
-        ) from error
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        raise _no_import(path, error) from error
     trust.refuse_code([header.model, header.sampler], str(path))
     return header
+
+
+def _no_import(path: Path, error: Exception) -> CheckpointError:
+    return CheckpointError(
+        f"{path} is no file that `jembench import` wrote ({error}). Import the weights first: `jembench import --help` "
+        "says how."
+    )
+
+
+_OLD_KEY = "jembench-import"
+"""The key of the metadata in which version 0.1 kept the header, as JSON."""
 
 
 def _check_types(header: Header) -> None:

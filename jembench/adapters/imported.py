@@ -11,15 +11,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
-import safetensors
-from safetensors.torch import save
 from torch import Tensor, nn
 
-from jembench import registry
+from jembench import registry, tensors
 from jembench.adapters import header as headers
 from jembench.adapters.header import Header
 from jembench.errors import CheckpointError, SpecError
-from jembench.files import write_bytes
 from jembench.interfaces import DataSpec, Import, Kept, Sampler
 from jembench.training.checkpoint import misfits
 
@@ -83,12 +80,10 @@ def write(path: Path, found: Import, data: DataSpec, source: Mapping[str, str]) 
         StoreError: if the file cannot be written.
     """
     parts = {"weights": found.weights, "chains": found.chains.state if found.chains else {}}
-    tensors = {f"{part}/{name}": value for part, state in parts.items() for name, value in state.items()}
+    named = {f"{part}/{name}": value for part, state in parts.items() for name, value in state.items()}
     sampler = found.chains.sampler if found.chains else ""
     header = Header(found.model, sampler, dataclasses.asdict(data), dict(source), found.unused)
-    copies = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
-    encoded = save(copies, metadata={headers.KEY: headers.encode(header)})
-    write_bytes(path, encoded, "--output")
+    tensors.write(path, named, headers.record(header), "--output")
 
 
 def load(path: Path, data: DataSpec) -> Any:
@@ -98,7 +93,9 @@ def load(path: Path, data: DataSpec) -> Any:
         CheckpointError: if the file is damaged.
         SpecError: if it is of another dataset than ``data``.
     """
-    header = headers.read(path)
+    headers.read(path)  # a file of another kind is told of as such
+    contents = tensors.read(path, "Import the weights again: `jembench import --help` says how.")
+    header = headers.parse(contents.seal.record, path)
     known, asked = (
         (list(shape), classes) for shape, classes in (_needs(header.data), _needs(dataclasses.asdict(data)))
     )
@@ -107,7 +104,7 @@ def load(path: Path, data: DataSpec) -> Any:
             f"{path} holds a model for {header.data['name']}, {known[0]} with {known[1]} classes, and {data.name} has "
             f"{asked[0]} with {asked[1]}. Choose a dataset of that shape with --dataset."
         )
-    parts = _tensors(path)
+    parts = _parts(contents.tensors)
     model = fit_together(Import(model=header.model, weights=parts["weights"]), data, path)
     if header.sampler:
         cast(Any, model).own_sampler = lambda: sampler_of(header.sampler, parts["chains"], data)
@@ -118,10 +115,9 @@ def _needs(data: Mapping[str, Any]) -> tuple[Any, Any]:
     return data["shape"], data["num_classes"]
 
 
-def _tensors(path: Path) -> dict[str, dict[str, Tensor]]:
+def _parts(named: Mapping[str, Tensor]) -> dict[str, dict[str, Tensor]]:
     found: dict[str, dict[str, Tensor]] = {"weights": {}, "chains": {}}
-    with safetensors.safe_open(path, framework="pt") as file:
-        for key in file.keys():  # noqa: SIM118  # a file, not a mapping
-            part, _, name = key.partition("/")
-            found[part][name] = file.get_tensor(key)
+    for key, tensor in named.items():
+        part, _, name = key.partition("/")
+        found.setdefault(part, {})[name] = tensor
     return found

@@ -125,7 +125,7 @@ def _chosen(cells: Sequence[Cell], suite: str | None, limit: int | None) -> list
 def _planned(cells: Sequence[Cell], store: Store, passed_over: _PassedOver) -> Iterable[Planned]:
     from jembench.report.figures.catalogue import figures
 
-    return figures(cells, store.read_arrays, store.fit_folder, passed_over)
+    return figures(cells, store.read_arrays, store.history, passed_over)
 
 
 def _drawn(

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 
-import safetensors.torch
 from jaxtyping import UInt8
-from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
+from jembench import tensors
 from jembench.contents import content
 from jembench.data.decoding import Form, cannot_decode, decode_all
-from jembench.errors import StoreError
-from jembench.files import write_bytes
+from jembench.errors import CheckpointError, Fallback, StoreError
 from jembench.locations import cache_folder
 from jembench.spec import slug
 
@@ -46,17 +45,16 @@ def decoded(name: str, place: Path, files: Mapping[str, Path], form: Form) -> Im
     if images is None:
         images = decode_all(list(map(str, files.values())), form)
         with contextlib.suppress(StoreError):
-            encoded = safetensors.torch.save({"images": images}, metadata={"fingerprint": fingerprint})
-            write_bytes(cache, encoded)
+            tensors.write(cache, {"images": images}, {"fingerprint": fingerprint})
     return images
 
 
 def _read(file: Path, fingerprint: str) -> Images | None:
+    remedy = "The images are decoded again."
     try:
-        with safe_open(file, framework="pt") as cache:
-            if (cache.metadata() or {}).get("fingerprint") != fingerprint:
-                return None
-            images: Tensor = cache.get_tensor("images")
-            return images
-    except (OSError, SafetensorError):
+        if not file.exists() or tensors.read_seal(file, remedy).record.get("fingerprint") != fingerprint:
+            return None
+        return tensors.read(file, remedy).tensors["images"]
+    except (CheckpointError, KeyError) as error:
+        warnings.warn(str(error), Fallback, stacklevel=2)
         return None

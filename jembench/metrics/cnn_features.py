@@ -14,18 +14,15 @@ from pathlib import Path
 from typing import Any
 
 import safetensors
-import safetensors.torch
 import torch
 from jaxtyping import Float, Int, UInt8
-from safetensors import SafetensorError
 from torch import Generator, Tensor, nn
 from torch.nn import functional as F
 
-from jembench import records
+from jembench import records, tensors
 from jembench.data.pixels import noise_to_model, to_float
 from jembench.devices import one_thread
-from jembench.errors import NotApplicable, StoreError
-from jembench.files import write_bytes
+from jembench.errors import CheckpointError, NotApplicable, StoreError
 from jembench.interfaces import Dataset, DataSpec, Features, Planned, Split
 from jembench.spec import slug
 
@@ -156,16 +153,15 @@ def _kept(folder: Path, made_from: Mapping[str, Any]) -> dict[str, Tensor] | Non
     """The weights in ``folder`` if they are whole and made from the same data by the same recipe."""
     try:
         record = records.read(folder / "record.json").data
-        state = safetensors.torch.load_file(folder / "weights.safetensors")
-    except (OSError, StoreError, SafetensorError):
+        state = tensors.read(folder / "weights.safetensors", "").tensors
+    except (OSError, StoreError, CheckpointError):
         return None  # absent or damaged: training again gives the same network
     expected = {**made_from, "sha256": checksum(state)}
     return state if expected.items() <= record.items() else None
 
 
 def _keep(folder: Path, state: Mapping[str, Tensor], record: Mapping[str, Any]) -> None:
-    weights = safetensors.torch.save(dict(state))
-    write_bytes(folder / "weights.safetensors", weights)
+    tensors.write(folder / "weights.safetensors", state, {})
     versions = {"torch": torch.__version__, "safetensors": safetensors.__version__}
     records.write(folder / "record.json", {"sha256": checksum(state), **record, "versions": versions})
 

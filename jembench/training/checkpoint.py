@@ -1,7 +1,7 @@
-"""Checkpoints: one safetensors file with every tensor of a state, and its other values as JSON in the header.
+"""Checkpoints: one file with every tensor of a state, and its other values as JSON in the header.
 
-A state is any nesting of dictionaries and lists with tensors, numbers, strings, booleans and None at its leaves.
-Reading one never runs code. A file is whole or absent: a kill or a full disk keeps the previous one.
+A state is any nesting of dictionaries and lists with tensors, numbers, strings, booleans and None at its leaves. The
+file is one of :mod:`jembench.tensors`: whole or absent, and checked by its digest when it is read.
 """
 
 from __future__ import annotations
@@ -11,15 +11,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import safetensors
-import torch
-from safetensors.torch import save
 from torch import Tensor, nn
 
+from jembench import tensors
 from jembench.errors import CheckpointError
-from jembench.files import write_bytes
 
-SCHEMA = 1
+SCHEMA = 2
+
+REMEDY = (
+    "Remove the file and run the same command again: the fit goes on from the last checkpoint that is whole, or starts "
+    "anew."
+)
 
 
 def write(path: Path, state: Any, *, age: int = 0) -> None:
@@ -28,53 +30,41 @@ def write(path: Path, state: Any, *, age: int = 0) -> None:
     Raises:
         StoreError: if the file cannot be written; the previous file is kept.
     """
-    tensors: dict[str, Tensor] = {}
-    skeleton = _pack(state, "", tensors)
-    header = {"schema": str(SCHEMA), "age": str(age), "state": json.dumps(skeleton)}
-    encoded = save(_apart(tensors), metadata=header)
-    write_bytes(path, encoded)
+    found: dict[str, Tensor] = {}
+    skeleton = _pack(state, "", found)
+    tensors.write(path, found, {"schema": SCHEMA, "age": age, "state": skeleton})
 
 
-def _apart(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The tensors on the CPU, none in the memory of another: that is how the format wants tied weights."""
-    apart: dict[str, Tensor] = {}
-    taken: set[int] = set()
-    for key, value in tensors.items():
-        own = value.detach().cpu().contiguous()
-        memory = own.untyped_storage().data_ptr()
-        apart[key] = own.clone() if memory in taken else own
-        taken.add(memory)
-    return apart
-
-
-def read(path: Path, device: torch.device | str = "cpu") -> Any:
-    """Read a state back, its tensors on ``device``.
+def read(path: Path, remedy: str = REMEDY) -> Any:
+    """Read a state back, its tensors on the CPU.
 
     Raises:
-        CheckpointError: if the file is damaged, or was written by a newer version.
+        CheckpointError: if the file is damaged, or was written by a newer version; it ends with ``remedy``.
     """
+    return read_with_digest(path, remedy)[0]
+
+
+def read_with_digest(path: Path, remedy: str = REMEDY) -> tuple[Any, str]:
+    """A state, as :func:`read` gives it, and the SHA-256 of all that is in the file."""
+    contents = tensors.read(path, remedy)
+    record = contents.seal.record
     try:
-        with safetensors.safe_open(path, framework="pt", device=str(device)) as file:
-            header = file.metadata() or {}
-            if int(header["schema"]) > SCHEMA:
-                raise CheckpointError(
-                    f"{path} was written by a newer jembench (checkpoint schema {header['schema']}, this one reads "
-                    f"up to {SCHEMA}). Update jembench, or remove the file and train anew."
-                )
-            return _unpack(json.loads(header["state"]), file)
-    except (safetensors.SafetensorError, KeyError, ValueError, OSError) as error:
-        raise CheckpointError(
-            f"{path} is not a readable checkpoint ({error}). Remove the file and run the same command again: the fit "
-            "goes on from the last checkpoint that is whole, or starts anew."
-        ) from error
+        if int(record["schema"]) > SCHEMA:
+            raise CheckpointError(
+                f"{path} was written by a newer jembench (checkpoint schema {record['schema']}, this one reads "
+                f"up to {SCHEMA}). Update jembench, or remove the file and train anew."
+            )
+        skeleton = record["state"] if contents.seal.is_sealed else json.loads(record["state"])
+        return _unpack(skeleton, contents.tensors), contents.seal.digest
+    except (LookupError, TypeError, ValueError, RecursionError) as error:
+        raise CheckpointError(f"{path} is not a readable checkpoint ({error!r}). {remedy}") from error
 
 
 def age_of(path: Path) -> int:
     """The age that a state was written with; -1 for a file that cannot be read. Reads the header alone."""
     try:
-        with safetensors.safe_open(path, framework="pt") as file:
-            return int((file.metadata() or {}).get("age", 0))
-    except (safetensors.SafetensorError, ValueError, OSError):
+        return int(tensors.read_seal(path).record.get("age", 0))
+    except (CheckpointError, TypeError, ValueError):
         return -1
 
 
@@ -115,23 +105,23 @@ def _dtype(tensor: Tensor) -> str:
     return str(tensor.dtype).removeprefix("torch.")
 
 
-def _pack(value: Any, path: str, tensors: dict[str, Tensor]) -> Any:
+def _pack(value: Any, path: str, found: dict[str, Tensor]) -> Any:
     """The value's skeleton: tensors become {"tensor": key}, dictionaries lists of pairs, so that keys keep types."""
     if isinstance(value, Tensor):
-        tensors[path] = value
+        found[path] = value
         return {"tensor": path}
     if isinstance(value, dict):
-        return {"dict": [[key, _pack(item, f"{path}.{key}".lstrip("."), tensors)] for key, item in value.items()]}
+        return {"dict": [[key, _pack(item, f"{path}.{key}".lstrip("."), found)] for key, item in value.items()]}
     if isinstance(value, list | tuple):
-        return {"list": [_pack(item, f"{path}.{i}".lstrip("."), tensors) for i, item in enumerate(value)]}
+        return {"list": [_pack(item, f"{path}.{i}".lstrip("."), found) for i, item in enumerate(value)]}
     return value
 
 
-def _unpack(skeleton: Any, file: Any) -> Any:
+def _unpack(skeleton: Any, found: Mapping[str, Tensor]) -> Any:
     if not isinstance(skeleton, dict):
         return skeleton
     if "tensor" in skeleton:
-        return file.get_tensor(skeleton["tensor"])
+        return found[skeleton["tensor"]]
     if "dict" in skeleton:
-        return {key: _unpack(item, file) for key, item in skeleton["dict"]}
-    return [_unpack(item, file) for item in skeleton["list"]]
+        return {key: _unpack(item, found) for key, item in skeleton["dict"]}
+    return [_unpack(item, found) for item in skeleton["list"]]

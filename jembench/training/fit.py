@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from jembench import records
+from jembench import records, tensors
 from jembench.errors import CheckpointError, DamagedError, Diverged, OutOfTime
 from jembench.files import write_bytes
 from jembench.training import checkpoint, guard, snapshots
@@ -114,7 +114,11 @@ class _Run:
     # --- going on and going back ----------------------------------------------------------------------------------
 
     def resume(self) -> None:
-        """Go on from the newest checkpoint; a run that is new, or whose chosen model was removed, writes its first."""
+        """Go on from the newest checkpoint; a run that is new, or whose chosen model was removed, writes its first.
+
+        Raises:
+            CheckpointError: if the chosen model or its chains are damaged.
+        """
         state = self.generations.newest()
         chosen = [self.folder / name for name in (_MODEL, _SAMPLER)]
         if state is None or (state["best"] and not all(path.exists() for path in chosen)):
@@ -124,6 +128,9 @@ class _Run:
             self.generations.write_start(state)
             self.together("load_state_dict", state["trainer"])  # one start for all, however the model initialises
             return
+        if state["best"]:
+            for path in chosen:
+                tensors.check(path, f"Put a copy of the file back, or remove the folder {self.folder} to train again.")
         self.interventions = _read_interventions(self.folder)
         self.history = state["history"]
         self._take(state)

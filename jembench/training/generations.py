@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any
 
-from jembench.errors import CheckpointError
+from jembench.errors import CheckpointError, Fallback
 from jembench.training import checkpoint
 
 
@@ -19,6 +20,7 @@ class Generations:
     def __init__(self, folder: Path) -> None:
         self._turns = [folder / f"checkpoint-{turn}.safetensors" for turn in (0, 1)]
         self._start = folder / "checkpoint-start.safetensors"
+        self._damaged: set[Path] = set()
 
     def write_start(self, state: Any) -> None:
         """Keep the state before the first iteration, until :meth:`tidy`."""
@@ -30,23 +32,30 @@ class Generations:
         Raises:
             StoreError: if it cannot be written. Those that were there still are.
         """
-        oldest = min(self._turns, key=lambda path: checkpoint.age_of(path) if path.exists() else -2)
+        oldest = min(self._turns, key=lambda path: self._age(path) if path.exists() else -2)
         checkpoint.write(oldest, state, age=iteration)
+        self._damaged.discard(oldest)
 
     def newest(self) -> Any | None:
-        """The newest state that can be read; None if there never was one.
+        """The newest state that can be read; None if there never was one. One that is damaged is told of, and left.
 
         Raises:
             CheckpointError: if there are files and none can be read.
         """
-        failure = None
-        for path in self._newest_first():
+        failures: list[CheckpointError] = []
+        for path in sorted(self._newest_first(), key=lambda path: self._age(path) >= 0):  # what is damaged is told of
             try:
-                return checkpoint.read(path)
+                state = checkpoint.read(path, f"Remove the folder {path.parent} to train the model again.")
             except CheckpointError as error:
-                failure = error
-        if failure:
-            raise failure
+                failures.append(error)
+                self._damaged.add(path)
+                continue
+            for failure in failures:
+                why = str(failure).partition(" Remove the folder")[0]
+                warnings.warn(f"{why} The training goes on from {path.name}.", Fallback, stacklevel=2)
+            return state
+        if failures:
+            raise failures[0]
         return None
 
     def drop_newest(self) -> None:
@@ -66,5 +75,8 @@ class Generations:
             path.unlink()
 
     def _newest_first(self) -> list[Path]:
-        turns = sorted((path for path in self._turns if path.exists()), key=checkpoint.age_of, reverse=True)
+        turns = sorted((path for path in self._turns if path.exists()), key=self._age, reverse=True)
         return [*turns, *([self._start] if self._start.exists() else [])]
+
+    def _age(self, path: Path) -> int:
+        return -1 if path in self._damaged else checkpoint.age_of(path)

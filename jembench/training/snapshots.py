@@ -16,7 +16,7 @@ from torch import Tensor
 
 from jembench import registry
 from jembench.data.pixels import to_uint8
-from jembench.errors import CheckpointError, NotApplicable
+from jembench.errors import NotApplicable
 from jembench.interfaces import ChainState, Sampler, Samples
 from jembench.training import checkpoint
 from jembench.training.loop import Trainer
@@ -79,16 +79,14 @@ def _kept(trainer: Trainer, state: Mapping[str, Tensor]) -> ChainState | None:
 
 
 def read(folder: Path) -> list[Samples]:
-    """The buffers that a fit's training has kept, the oldest first; a damaged file is as good as none."""
-    found = []
-    for path in (_path(folder, number) for number in range(1, COUNT + 1)):
-        try:
-            if path.exists():
-                parts = checkpoint.read(path)
-                found.append(Samples(parts["images"], parts["labels"], "buffer", parts["ages"]))
-        except CheckpointError:
-            continue
-    return found
+    """The buffers that a fit's training has kept, the oldest first.
+
+    Raises:
+        CheckpointError: if one is damaged.
+    """
+    paths = [path for path in (_path(folder, number) for number in range(1, COUNT + 1)) if path.exists()]
+    states = [checkpoint.read(path, f"Remove the folder {folder} to train the model again.") for path in paths]
+    return [Samples(parts["images"], parts["labels"], "buffer", parts["ages"]) for parts in states]
 
 
 def together(buffers: Sequence[Samples]) -> Samples:

@@ -4,9 +4,11 @@ import dataclasses
 import json
 
 import pytest
+import safetensors.torch
 import torch
 
 from jembench import registry
+from jembench import tensors as files
 from jembench.adapters import header, imported
 from jembench.capabilities import capabilities
 from jembench.errors import CheckpointError, SpecError
@@ -126,9 +128,29 @@ def test_a_file_that_was_not_imported_is_told_of(tmp_path, data, content):
 
 
 def test_a_newer_file_is_refused(tmp_path, data, monkeypatch):
-    monkeypatch.setattr(header, "SCHEMA", 2)
+    monkeypatch.setattr(header, "SCHEMA", 3)
     imported.write(tmp_path / "x.safetensors", found(data), data, {})
-    monkeypatch.setattr(header, "SCHEMA", 1)
+    monkeypatch.setattr(header, "SCHEMA", 2)
     with pytest.raises(CheckpointError, match="written by a newer jembench"):
         header.read(tmp_path / "x.safetensors")
-    assert json.loads(header.encode(header.Header("m", "", {}, {}, ())))["schema"] == 1
+
+
+def test_one_flipped_bit_is_seen(path, data):
+    whole = path.read_bytes()
+    for position in range(0, len(whole), 97):
+        path.write_bytes(whole[:position] + bytes([whole[position] ^ 2]) + whole[position + 1 :])
+        with pytest.raises(CheckpointError, match=f"{path} is (damaged|no file that)"):
+            imported.load(path, data)
+
+
+def test_equal_weights_are_equal_files(path, tmp_path, data):
+    imported.write(tmp_path / "again.safetensors", found(data, unused=("head",)), data, {"file": "x.pt"})
+    assert (tmp_path / "again.safetensors").read_bytes() == path.read_bytes()
+
+
+def test_a_file_of_the_first_version_is_read(path, data):
+    values, seal = files.read(path, "")
+    old = {"jembench-import": json.dumps({**seal.record, "schema": 1})}
+    path.write_bytes(safetensors.torch.save(values, metadata=old))
+    assert header.read(path).model == seal.record["model"]
+    assert imported.load(path, data) is not None

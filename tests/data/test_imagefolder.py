@@ -10,7 +10,7 @@ from PIL import Image
 
 from jembench.data import decoding
 from jembench.data.factories import imagefolder
-from jembench.errors import JembenchError, SpecError, Unavailable
+from jembench.errors import Fallback, JembenchError, SpecError, Unavailable
 
 CIFAR10 = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 
@@ -163,9 +163,12 @@ def test_a_changed_folder_is_decoded_again_and_replaces_its_cache(root: Path, ca
 def test_a_torn_cache_is_made_anew(root: Path, cache: Path) -> None:
     first = imagefolder(root=str(root)).split("train").images
     (file,) = cache.iterdir()
-    file.write_bytes(file.read_bytes()[:40])
-    assert torch.equal(imagefolder(root=str(root)).split("train").images, first)
-    assert file.stat().st_size > 40
+    whole = file.read_bytes()
+    for damaged in (whole[:40], whole[:-1], whole[:-1] + bytes([whole[-1] ^ 1])):
+        file.write_bytes(damaged)
+        with pytest.warns(Fallback, match=f"{file} is damaged .*The images are decoded again"):
+            assert torch.equal(imagefolder(root=str(root)).split("train").images, first)
+        assert file.read_bytes() == whole
 
 
 def test_a_cache_that_cannot_be_written_only_costs_time(root: Path, tmp_path: Path) -> None:

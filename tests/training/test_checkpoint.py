@@ -67,7 +67,7 @@ def test_a_damaged_file_is_an_error_that_says_what_to_do(damage, tmp_path):
     path = tmp_path / "state"
     checkpoint.write(path, {"a": torch.ones(100)})
     path.write_bytes(damage(path.read_bytes()))
-    with pytest.raises(CheckpointError, match=r"not a readable checkpoint.*Remove the file"):
+    with pytest.raises(CheckpointError, match=r"state is damaged \(.*\)\. Remove the file"):
         checkpoint.read(path)
 
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from fits import ENOUGH, Killed, assert_equal_weights, kill, newest, rig, rows, weights
 
-from jembench.errors import CheckpointError, Diverged, OutOfTime, StoreError
+from jembench.errors import CheckpointError, Diverged, Fallback, OutOfTime, StoreError
 from jembench.nets.small import SmallNet
 from jembench.training import checkpoint
 from jembench.training.fit import fit
@@ -212,10 +212,27 @@ def test_a_torn_checkpoint_costs_the_iterations_since_the_one_before(make_traine
     (newest_file,) = [path for path in tmp_path.glob("checkpoint-?.*") if checkpoint.age_of(path) == 16]
     newest_file.write_bytes(b"torn")
     reached = []
-    fit(make_trainer(), tmp_path, lambda done, total, note: reached.append(done))
+    with pytest.warns(Fallback, match="goes on from checkpoint-"):
+        fit(make_trainer(), tmp_path, lambda done, total, note: reached.append(done))
     assert reached[0] == 12
     fit(make_trainer(), tmp_path / "straight")
     assert_equal_weights(tmp_path, tmp_path / "straight")
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "sampler.safetensors", "interventions.json"])
+def test_what_is_damaged_ends_a_training_before_it_goes_on(make_trainer, tmp_path, name):
+    def kill_at_20(done, total, note):
+        if done == 20:
+            raise Killed
+
+    trainer = rig(make_trainer(), {(0, 3)})
+    with pytest.raises(Killed):
+        fit(trainer, tmp_path, kill_at_20)
+    path = tmp_path / name
+    content = path.read_bytes()
+    path.write_bytes(content[:-20] + bytes([content[-20] ^ 1]) + content[-19:])
+    with pytest.raises(CheckpointError, match=f"{path} is damaged.*emove the folder {tmp_path}"):
+        fit(make_trainer(), tmp_path)
 
 
 def test_a_checkpoint_of_another_sampler_is_refused_and_kept(make_trainer, tmp_path):

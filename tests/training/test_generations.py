@@ -6,7 +6,7 @@ import os
 import pytest
 import torch
 
-from jembench.errors import CheckpointError, StoreError
+from jembench.errors import CheckpointError, Fallback, StoreError
 from jembench.training import checkpoint
 from jembench.training.generations import Generations
 
@@ -80,12 +80,21 @@ def test_what_was_dropped_gives_its_place_to_the_next(generations):
     assert generations.newest()["number"] == 20
 
 
+def flip(path):
+    """One bit of the last tensor; the header stays whole."""
+    content = path.read_bytes()
+    path.write_bytes(content[:-2] + bytes([content[-2] ^ 16]) + content[-1:])
+
+
 @pytest.mark.parametrize(
-    "damage", [tear, lambda path: path.write_bytes(b""), lambda path: path.write_bytes(b"torn" * 9)]
+    "damage", [flip, tear, lambda path: path.write_bytes(b""), lambda path: path.write_bytes(b"torn" * 9)]
 )
-def test_a_torn_newest_state_falls_back_to_the_one_before(generations, tmp_path, damage):
-    damage(holder(tmp_path, 30))
-    assert generations.newest()["number"] == 20
+def test_a_damaged_newest_state_falls_back_to_the_one_before_and_says_so(generations, tmp_path, damage):
+    path = holder(tmp_path, 30)
+    damage(path)
+    before = holder(tmp_path, 20)
+    with pytest.warns(Fallback, match=rf"{path} is damaged .* The training goes on from {before.name}\."):
+        assert generations.newest()["number"] == 20
     generations.write(state(30), 30)  # takes the torn one's place
     assert generations.newest()["number"] == 30
     generations.drop_newest()
@@ -95,13 +104,14 @@ def test_a_torn_newest_state_falls_back_to_the_one_before(generations, tmp_path,
 def test_both_torn_falls_back_to_the_start(generations, tmp_path):
     for name in TURNS:
         tear(tmp_path / name)
-    assert generations.newest()["number"] == 0
+    with pytest.warns(Fallback, match="goes on from checkpoint-start"):
+        assert generations.newest()["number"] == 0
 
 
 def test_all_torn_is_an_error_that_says_what_to_do(generations, tmp_path):
     for name in (*TURNS, START):
         tear(tmp_path / name)
-    with pytest.raises(CheckpointError, match=r"is not a readable checkpoint .*Remove the file"):
+    with pytest.raises(CheckpointError, match=rf"is damaged .*Remove the folder {tmp_path} to train"):
         generations.newest()
     assert files(tmp_path) == [*TURNS, START]
 

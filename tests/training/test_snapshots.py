@@ -6,7 +6,7 @@ import torch
 from fits import Killed, rig
 
 from jembench.data.pixels import to_uint8
-from jembench.errors import Unavailable
+from jembench.errors import CheckpointError, Unavailable
 from jembench.interfaces import Samples
 from jembench.training import checkpoint, snapshots
 from jembench.training.fit import fit
@@ -179,7 +179,9 @@ def test_fewer_than_five_are_refused(pool, n):
         pool(buffers(n))
 
 
-def test_a_damaged_file_is_as_good_as_none(make_trainer, tmp_path):
+def test_a_damaged_file_is_an_error_and_not_a_training_that_was_too_short(make_trainer, tmp_path):
     fit(make_trainer(**LONG), tmp_path)
-    (tmp_path / "buffer-3.safetensors").write_bytes(b"torn")
-    assert len(snapshots.read(tmp_path)) == 4
+    path = tmp_path / "buffer-3.safetensors"
+    path.write_bytes(path.read_bytes()[:-1] + b"x")
+    with pytest.raises(CheckpointError, match=rf"{path} is damaged .*Remove the folder {tmp_path} to train"):
+        snapshots.read(tmp_path)

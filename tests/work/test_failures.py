@@ -141,7 +141,10 @@ def test_a_model_that_raises_in_training_fails_its_cells_alone(zoo, plan, store,
 
 @pytest.mark.parametrize(
     ("content", "reason"),
-    [(b"torn", "is not a readable checkpoint"), (None, "The checkpoint belongs to another model: ")],
+    [
+        (b"torn", "is damaged (it has no header of safetensors)"),
+        (None, "is not the file that the training of "),
+    ],
 )
 def test_damaged_weights_fail_the_cells_of_their_fit_alone_and_are_kept(
     plan, store, content, reason, carry_out, outcomes, folder

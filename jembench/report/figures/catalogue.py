@@ -41,7 +41,7 @@ SUBJECTS = (
 def figures(
     cells: Sequence[Cell],
     read: Callable[[Cell], Arrays],
-    folder_of: Callable[[FitKey], Path],
+    history_of: Callable[[FitKey], Path],
     passed_over: Callable[[str], None],
 ) -> Iterator[Planned]:
     """Every figure of the cells, each under a name of its own.
@@ -49,10 +49,10 @@ def figures(
     Args:
         cells: of any metrics; those of metrics without figures are of no effect.
         read: gives the arrays of a cell, or raises StoreError.
-        folder_of: where a trained model lies.
+        history_of: gives the file of a training's losses, or raises StoreError.
         passed_over: is told of what is damaged, a sentence each.
     """
-    yield from _named_apart(_all(cells, read, folder_of, passed_over))
+    yield from _named_apart(_all(cells, read, history_of, passed_over))
 
 
 def of_metrics(
@@ -76,11 +76,11 @@ def _named_apart(figures: Iterator[Planned]) -> Iterator[Planned]:
 def _all(
     cells: Sequence[Cell],
     read: Callable[[Cell], Arrays],
-    folder_of: Callable[[FitKey], Path],
+    history_of: Callable[[FitKey], Path],
     passed_over: Callable[[str], None],
 ) -> Iterator[Planned]:
     yield from _of_subjects(cells, read, passed_over)
-    yield from energies.plan(_histories(cells, folder_of, passed_over))
+    yield from energies.plan(_histories(cells, history_of, passed_over))
     yield from seeds.plan(cells)
 
 
@@ -98,10 +98,10 @@ def _of_subjects(
 
 
 def _histories(
-    cells: Sequence[Cell], folder_of: Callable[[FitKey], Path], passed_over: Callable[[str], None]
+    cells: Sequence[Cell], history_of: Callable[[FitKey], Path], passed_over: Callable[[str], None]
 ) -> Iterator[tuple[FitKey, History]]:
     for fit in {cell.fit.id: cell.fit for cell in cells}.values():
         try:
-            yield fit, energies.read_history(folder_of(fit) / "history.csv")
+            yield fit, energies.read_history(history_of(fit))
         except StoreError as error:
             passed_over(str(error))

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import csv
+import io
 from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
 
 from jembench.errors import StoreError
+from jembench.files import read_bytes
 from jembench.outcome import FitKey
 from jembench.report.figures import names, style
 from jembench.report.figures.drawing import Drawing, Planned
@@ -38,9 +40,9 @@ def read_history(path: Path) -> History:
         StoreError: if it is damaged.
     """
     try:
-        with path.open(encoding="utf-8", newline="") as lines:
-            return [{name: float(text) for name, text in row.items() if text} for row in csv.DictReader(lines)]
+        lines = io.StringIO(read_bytes(path).decode(), newline="")
+        return [{name: float(text) for name, text in row.items() if text} for row in csv.DictReader(lines)]
     except FileNotFoundError:
         return []
-    except (OSError, ValueError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, TypeError, AttributeError, csv.Error) as error:
         raise StoreError(f"{path} is not the history of a fit ({error}); its energies cannot be drawn.") from error

@@ -1,0 +1,202 @@
+"""Files of tensors: safetensors with a record in the header, and a digest of both that is checked on every reading.
+
+The header's metadata has one key. Its value is a JSON object: the record and ``digest``, the SHA-256 of the tensors'
+names, types, shapes and bytes and of the rest of the record. Equal content gives equal files. Files of version 0.1, and
+those of other programs, have no digest; they are read, and their digest is computed. Reading one never runs code.
+
+Imports no torch until tensors are asked for.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from jembench.errors import CheckpointError
+from jembench.files import open_regular, read_bytes, write_atomically
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+KEY = "jembench"
+"""The key of the metadata under which the record lies."""
+
+LARGEST_HEADER = 100_000_000
+"""In bytes; the safetensors library refuses larger ones."""
+
+
+class Seal(NamedTuple):
+    """What a file says of itself."""
+
+    record: Mapping[str, Any]  # of a file without a digest: its metadata, whose values are strings
+    digest: str  # SHA-256 of tensors and record
+    is_sealed: bool  # whether the file carries that digest
+
+
+class Contents(NamedTuple):
+    """What a file holds."""
+
+    tensors: dict[str, Tensor]
+    seal: Seal
+
+
+# --- writing ----------------------------------------------------------------------------------------------------------
+
+
+def write(path: Path, tensors: Mapping[str, Tensor], record: Mapping[str, Any], option: str = "--store") -> None:
+    """Write tensors and a record, atomically.
+
+    Args:
+        path: of the file.
+        tensors: on any device. Those that share memory are written one by one.
+        record: JSON.
+        option: of the command line, to write elsewhere.
+
+    Raises:
+        StoreError: if the file cannot be written; the previous file is kept.
+    """
+    from safetensors.torch import save
+
+    layout, data = _split(save(_apart(tensors)))
+    digest = _digest(layout, record, data)
+    header = _canonical({**layout, "__metadata__": {KEY: _canonical({**record, "digest": digest}).decode()}})
+    header += b" " * (-len(header) % 8)  # so that the tensors are aligned
+    start = len(header).to_bytes(8, "little") + header
+    write_atomically(path, lambda stream: (stream.write(start), stream.write(data)), option)
+
+
+def _apart(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors on the CPU, none in the memory of another: that is how the format wants tied weights."""
+    apart: dict[str, Tensor] = {}
+    taken: set[int] = set()
+    for key, value in tensors.items():
+        own = value.detach().cpu().contiguous()
+        memory = own.untyped_storage().data_ptr()
+        apart[key] = own.clone() if memory in taken else own
+        taken.add(memory)
+    return apart
+
+
+def _canonical(value: Any) -> bytes:
+    return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
+
+
+def _digest(layout: Mapping[str, Any], record: Mapping[str, Any], data: memoryview) -> str:
+    found = hashlib.sha256(_canonical([layout, record]))
+    found.update(data)
+    return found.hexdigest()
+
+
+# --- reading ----------------------------------------------------------------------------------------------------------
+
+
+def read(path: Path, remedy: str) -> Contents:
+    """Read tensors to the CPU, and the record, after the digest was checked on the bytes that they are made of.
+
+    Args:
+        path: of the file.
+        remedy: a sentence for the error: what the user can do about a damaged file.
+
+    Raises:
+        CheckpointError: if the file cannot be read, or is not what was written.
+    """
+    from safetensors import SafetensorError
+    from safetensors.torch import load
+
+    content = _read(path, remedy)
+    seal = _checked(path, content, remedy)
+    try:
+        return Contents(load(content), seal)
+    except (SafetensorError, KeyError, ValueError, RuntimeError, MemoryError) as error:
+        raise _damaged(path, error, remedy) from error
+
+
+def check(path: Path, remedy: str = "") -> Seal:
+    """Check a file's digest; needs no torch.
+
+    Raises:
+        CheckpointError: as :func:`read`.
+    """
+    return _checked(path, _read(path, remedy), remedy)
+
+
+def read_seal(path: Path, remedy: str = "") -> Seal:
+    """What a file's header says, without a look at its tensors; its digest is "" if the file carries none.
+
+    Raises:
+        CheckpointError: if the header is damaged.
+    """
+    try:
+        with open_regular(path) as stream:
+            length = _length(stream.read(8))
+            record = _record(_parsed(stream.read(length), length))
+    except (OSError, ValueError, RecursionError) as error:
+        raise _damaged(path, error, remedy) from error
+    digest = record.pop("digest", None)
+    return Seal(record, digest if isinstance(digest, str) else "", digest is not None)
+
+
+def _read(path: Path, remedy: str) -> bytes:
+    try:
+        return read_bytes(path)
+    except (OSError, MemoryError) as error:
+        raise CheckpointError(f"{path} cannot be read ({error}). {remedy}".rstrip()) from error
+
+
+def _checked(path: Path, content: bytes, remedy: str) -> Seal:
+    try:
+        layout, data = _split(content)
+        record = _record(layout)
+        layout.pop("__metadata__", None)
+        written = record.pop("digest", None)
+        found = _digest(layout, record, data)
+    except (ValueError, RecursionError) as error:
+        raise _damaged(path, error, remedy) from error
+    if written not in (None, found):
+        raise _damaged(path, "its content does not match its digest", remedy)
+    return Seal(record, found, written is not None)
+
+
+def _split(content: bytes) -> tuple[dict[str, Any], memoryview]:
+    """The header of a file, and the bytes of its tensors.
+
+    Raises:
+        ValueError, RecursionError: if there is no such header.
+    """
+    view = memoryview(content)
+    length = _length(content[:8])
+    return _parsed(bytes(view[8 : 8 + length]), length), view[8 + length :]
+
+
+def _length(start: bytes) -> int:
+    length = int.from_bytes(start, "little")
+    if len(start) < 8 or length > LARGEST_HEADER:
+        raise ValueError("it has no header of safetensors")
+    return length
+
+
+def _parsed(header: bytes, length: int) -> dict[str, Any]:
+    layout = json.loads(header)
+    if len(header) < length or not isinstance(layout, dict):
+        raise ValueError("its header is cut short or no object")
+    return layout
+
+
+def _record(layout: Mapping[str, Any]) -> dict[str, Any]:
+    """The record in a header with its digest or, without one, the metadata."""
+    metadata = layout.get("__metadata__", {})
+    if not isinstance(metadata, dict):
+        raise ValueError("its metadata is no object")
+    if KEY not in metadata:
+        return {name: value for name, value in metadata.items() if name != "digest"}
+    record = json.loads(metadata[KEY]) if isinstance(metadata[KEY], str) else None
+    if not isinstance(record, dict) or not isinstance(record.get("digest"), str):
+        raise ValueError("its record has no digest")
+    return record
+
+
+def _damaged(path: Path, why: object, remedy: str) -> CheckpointError:
+    return CheckpointError(f"{path} is damaged ({why}). {remedy}".rstrip())
