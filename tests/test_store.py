@@ -4,6 +4,7 @@ import dataclasses
 import errno
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 
 from jembench import records
-from jembench.errors import DamagedError, StoreError
+from jembench.errors import DamagedError, Fallback, StoreError
 from jembench.interfaces import Value
 from jembench.outcome import Cell, FitKey, Outcome
 from jembench.store import FitRecord, Store
@@ -43,6 +44,9 @@ RECORD = FitRecord(
     provenance={"host": "here"},
 )
 NAME = "ece-jem-digits-s3"
+
+
+pytestmark = pytest.mark.filterwarnings("ignore::jembench.errors.Fallback")  # what is damaged is told of
 
 
 @pytest.fixture
@@ -118,19 +122,21 @@ def test_damaged_arrays_are_an_error_and_are_computed_again(store, written, dama
     path = store.arrays_path(CELL.id, NAME)
     assert store.is_settled(CELL.id, NAME)
     path.write_bytes(damage(path.read_bytes()))
-    with pytest.raises(DamagedError, match=f"{path} cannot be read .*edited or exchanged. Remove the cell"):
+    with pytest.raises(DamagedError, match=f"{path} cannot be read .*edited or exchanged."):
         store.read_arrays(written)
-    assert not store.is_settled(CELL.id, NAME)
+    with pytest.warns(Fallback, match=rf"{path} cannot be read .* `jembench run` computes the cell {CELL.id} again"):
+        assert not store.is_settled(CELL.id, NAME)
 
 
 def test_arrays_of_another_cell_are_refused(store, written):
     other = dataclasses.replace(CELL, id="0123456789")
     store.write_cell(other, "other", {"correct": np.zeros(1000, dtype=bool)})
+    robbed = store.read_cell(other.id, "other")
     store.arrays_path(other.id, "other").replace(store.arrays_path(CELL.id, NAME))
     with pytest.raises(DamagedError, match="does not match the digest in the cell"):
         store.read_arrays(written)
-    with pytest.raises(DamagedError, match=r"0123456789\.npz is gone"):
-        store.read_arrays(store.read_cell(other.id, "other"))
+    with pytest.raises(DamagedError, match="No such file"):
+        store.read_arrays(robbed)
     assert not store.is_settled(CELL.id, NAME)
     assert not store.is_settled(other.id, "other")
 
@@ -236,7 +242,8 @@ def test_a_torn_cell_is_as_good_as_absent_and_is_reported(store, content):
     store.write_cell(CELL, NAME, {})
     path = store.cell_path(CELL.id, NAME)
     path.write_bytes(content)
-    assert store.read_cell(CELL.id, NAME) is None
+    with pytest.warns(Fallback, match=re.escape(str(path))):
+        assert store.read_cell(CELL.id, NAME) is None
     assert not store.is_settled(CELL.id, NAME)
     cells, (problem,) = store.contents()
     assert cells == []
@@ -337,8 +344,10 @@ def test_a_fit_is_found_by_its_id_whatever_its_recipe_was_called(store):
 @pytest.mark.parametrize("content", [*TORN, b'{"schema": 1, "key": 3}'])
 def test_a_torn_record_is_as_good_as_absent(store, content):
     store.write_fit(RECORD)
-    (store.fit_folder(KEY) / "fit.json").write_bytes(content)
-    assert store.read_fit(KEY) is None
+    path = store.fit_folder(KEY) / "fit.json"
+    path.write_bytes(content)
+    with pytest.warns(Fallback, match=re.escape(str(path))):
+        assert store.read_fit(KEY) is None
 
 
 def test_a_record_of_a_newer_version_is_refused(store):

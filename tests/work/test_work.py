@@ -1,8 +1,10 @@
 """Carrying out plans from beginning to end, and what need not be done again."""
 
+import contextlib
 import dataclasses
 import hashlib
 import json
+import shutil
 import sys
 from pathlib import Path
 
@@ -10,8 +12,8 @@ import numpy as np
 import pytest
 import torch
 
-from jembench import readings, work
-from jembench.errors import PluginError
+from jembench import readings, records, work
+from jembench.errors import Fallback, PluginError
 from jembench.outlook import look_ahead
 from jembench.plan import make_plan
 from jembench.store import Store
@@ -81,7 +83,7 @@ def test_fit_json_is_json_that_others_can_read(plan, store, carry_out, folder):
     whole = plan("jem")
     carry_out(whole, store)
     record = json.loads((folder(whole, store) / "fit.json").read_text())
-    assert record["schema"] == 1
+    assert record["schema"] == records.SCHEMA
     assert record["key"] == dataclasses.asdict(whole.fits[0].key)
 
 
@@ -102,9 +104,63 @@ def test_only_the_cell_that_is_missing_or_torn_is_computed_again(plan, store, da
     whole = plan("jem classifier", "score energy")
     carry_out(whole, store)
     before = values(whole, store)
-    damage(store.cell_path(whole.cells[1].id, whole.cells[1].name))
-    assert carry_out(whole, store) == ["measure energy", "done jem 0"]
+    damage(path := store.cell_path(whole.cells[1].id, whole.cells[1].name))
+    told = pytest.warns(Fallback, match=str(path)) if path.exists() else contextlib.nullcontext()
+    with told:
+        assert carry_out(whole, store) == ["measure energy", "done jem 0"]
     assert values(whole, store) == before
+
+
+def flip(path):
+    """One bit in the last tensor."""
+    content = path.read_bytes()
+    path.write_bytes(content[:-3] + bytes([content[-3] ^ 64]) + content[-2:])
+
+
+def test_damaged_readings_are_told_of_and_the_model_is_asked_again(plan, store, carry_out, values):
+    whole = plan("jem", "energy")
+    carry_out(whole, store)
+    before = values(whole, store)
+    for path in store.root.glob("readings/*/*"):
+        flip(path)
+    store.cell_path(whole.cells[0].id, whole.cells[0].name).unlink()
+    with pytest.warns(Fallback, match=r"its content does not match its digest\)\. The model is asked again"):
+        carry_out(whole, store)
+    assert values(whole, store) == before
+
+
+@pytest.mark.parametrize("name", [WEIGHTS, "sampler.safetensors"])
+def test_a_damaged_model_is_named_and_trained_again_only_after_its_folder_was_removed(
+    plan, store, name, carry_out, outcomes, values, folder
+):
+    whole = plan("jem", "score energy")
+    carry_out(whole, store)
+    before, path = values(whole, store), folder(whole, store) / name
+    flip(path)
+    for cell in whole.cells:
+        store.cell_path(cell.id, cell.name).unlink()
+    assert "train jem 0" not in carry_out(whole, store)
+    for outcome in outcomes(whole, store).values():
+        assert outcome.status == "failed"
+        assert f"{path} is damaged (its content does not match its digest)" in outcome.reason
+        assert (
+            f"Put a copy of the file back, or remove the folder {path.parent} to train the model again."
+            in outcome.reason
+        )
+    shutil.rmtree(path.parent)
+    assert "train jem 0" in carry_out(whole, store)
+    assert values(whole, store) == before
+
+
+def test_a_sound_model_in_the_place_of_another_is_refused(plan, store, carry_out, outcomes, folder):
+    whole = plan("jem", "energy", seeds=(0, 1))
+    carry_out(whole, store)
+    first, second = (store.fit_folder(fit.key) / WEIGHTS for fit in whole.fits)
+    second.write_bytes(first.read_bytes())
+    store.cell_path(whole.cells[1].id, whole.cells[1].name).unlink()
+    carry_out(whole, store)
+    (_, refused) = outcomes(whole, store).values()
+    assert f"{second} is not the file that the training of zoo_of_tests:jem left" in refused.reason
 
 
 def test_a_torn_record_of_a_fit_is_written_again_without_training(plan, store, carry_out, values, folder):
@@ -114,7 +170,8 @@ def test_a_torn_record_of_a_fit_is_written_again_without_training(plan, store, c
     before = values(whole, store)
     (folder(whole, store) / "fit.json").write_text("{")
     store.cell_path(whole.cells[0].id, whole.cells[0].name).unlink()
-    carry_out(whole, store)
+    with pytest.warns(Fallback, match="fit.json is not valid JSON"):
+        carry_out(whole, store)
     again = store.read_fit(whole.fits[0].key)
     assert again._replace(provenance={}) == record._replace(provenance={})
     assert values(whole, store) == before
