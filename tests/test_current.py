@@ -3,6 +3,8 @@
 import dataclasses
 import json
 import os
+import subprocess
+import sys
 
 import pytest
 
@@ -154,6 +156,33 @@ def test_the_log_does_not_grow_with_seeds_and_its_lines_are_one_write(store, mon
     ask_for(store, {f"{number:010}" for number in range(100)}, {f"{number:010}" for number in range(28)})
     assert len(writes) == 1
     assert len(log(store)) < 2500
+
+
+ASKER = """
+import sys
+from pathlib import Path
+from jembench.current import ask_for
+from jembench.store import Store
+print("ready", flush=True)
+sys.stdin.readline()
+for number in range(100):
+    ask_for(Store(Path(sys.argv[1])), {f"{sys.argv[2]}-{number}-{n}" for n in range(100)}, {"metric"})
+"""
+
+
+def test_lines_of_processes_that_ask_at_once_do_not_mix(store):
+    command = [sys.executable, "-c", ASKER, str(store.root)]
+    askers = [
+        subprocess.Popen([*command, name], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for name in "abc"
+    ]
+    for asker in askers:
+        assert asker.stdout.readline() == "ready\n"
+    for asker in askers:
+        asker.communicate("go\n")
+        assert asker.returncode == 0
+    found = asked(store)
+    assert len(found) == 300
+    assert all(len(line.families) == 100 for line in found)
 
 
 TORN = ['{"time": "2030-01-01', "[]", "3", "null", '{"time": 5}', "[" * 100_000, "9" * 5000, "\udcff", "{}"]

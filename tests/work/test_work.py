@@ -6,6 +6,7 @@ import hashlib
 import json
 import shutil
 import sys
+import weakref
 from pathlib import Path
 
 import numpy as np
@@ -212,6 +213,23 @@ def test_looking_ahead_tells_the_cost_and_the_impossible(zoo, plan, monkeypatch)
     ]
     assert [len(item.impossible) for item in ready] == [0, 0, 1, 1]
     assert len(made) == 1  # the dataset, once for all fits
+
+
+def test_looking_ahead_builds_one_model_for_all_seeds_and_metrics_and_keeps_none(zoo, plan, monkeypatch):
+    alive, most, jem = [], [], zoo.jem
+
+    def build(data_spec, *, unused: int = 0):
+        model = jem(data_spec)
+        alive.append(weakref.ref(model))
+        most.append(sum(one() is not None for one in alive))
+        return model
+
+    monkeypatch.setattr(zoo, "jem", build)
+    outlook = look_ahead(plan("jem jem:unused=1 jem:unused=2", "score energy brightness", seeds=range(20)))
+    assert len(outlook.fits) == 60
+    assert len(alive) == 3
+    assert max(most) <= 2  # the next is built before the last is dropped
+    assert [one() for one in alive] == [None] * 3
 
 
 def test_looking_ahead_makes_no_optimiser(plan, monkeypatch):
