@@ -20,6 +20,7 @@ from torch.nn import functional as F
 from jembench import devices, readings, registry, seeds
 from jembench.data.pixels import to_float
 from jembench.energies import grad_energy
+from jembench.estimate import WARM_UP
 from jembench.execution import Execution, autocast, frozen, lay_out
 from jembench.interfaces import Batch, ChainState, DataSpec, Negatives, Split
 from jembench.sampling import chain
@@ -259,7 +260,8 @@ def _training(ours: Trainer, theirs: textbook.Training, iterations: int, agreeme
 
         return work
 
-    ours.iterate()
+    for _ in range(WARM_UP if ours.execution.compiled else 1):
+        ours.iterate()
     theirs.iterate()
     return Contest("iteration", iterations, repeated(theirs.iterate), repeated(ours.iterate), agreement)
 
