@@ -110,6 +110,8 @@ def in_full(head: nn.Linear, features: Float[Tensor, "B D"]) -> Float[Tensor, "B
 
     Around 64, numbers in bfloat16 are half a nat apart, and an energy is the difference of such numbers.
     """
+    if features.is_meta:  # a device without autocast, on which operations are counted
+        return cast(Tensor, head(features))
     with torch.autocast(features.device.type, enabled=False):
         return cast(Tensor, head(features))
 

@@ -197,6 +197,10 @@ def test_depth_that_no_network_has(depth, nearest):
         WideResNet(3, 10, depth=depth, width=2)
 
 
+def test_a_network_is_followed_on_a_device_without_values():
+    assert SmallNet(3, 10, width=2).to("meta")(torch.empty(2, 3, 8, 8, device="meta")).shape == (2, 10)
+
+
 def test_unknown_norm():
     with pytest.raises(SpecError, match=r"'spectral'.*none, batch, instance, layer"):
         SmallNet(3, 10, width=2, norm="spectral")
