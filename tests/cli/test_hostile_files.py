@@ -7,8 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from safetensors.numpy import save_file
+import torch
 
+from jembench import tensors
 from jembench.adapters import header
 from jembench.interfaces import Value
 from jembench.outcome import Cell, FitKey, Outcome
@@ -75,7 +76,7 @@ def told(jembench, canary):
 def write_header(path, model, sampler=""):
     data = {"name": "digits", "shape": [1, 8, 8], "num_classes": 10}
     found = header.Header(model, sampler, data, {"file": "x.pt"}, ())
-    save_file({"weights/a": np.zeros(1, np.float32)}, path, metadata={header.KEY: header.encode(found)})
+    tensors.write(Path(path), {"weights/a": torch.zeros(1)}, header.record(found))  # with its digest
 
 
 def write_cells(store, **hostile):
@@ -150,6 +151,15 @@ def test_a_folder_that_looks_like_a_distribution_is_not_installed(told):
     (info / "entry_points.txt").write_text("[jembench.models]\nevil = canary:build\n")
     (info / "PKG-INFO").write_text("Metadata-Version: 2.1\nName: evil\nVersion: 1\n")
     assert "evil" not in told("list", "models", "--format", "json").out
+
+
+def test_what_an_import_says_comes_next_names_the_users_code(jembench, zoo_of_tests):
+    torch.save({"net.1.weight": torch.rand(3, 16), "net.1.bias": torch.rand(3)}, "w.pt")
+    done = jembench("import", "weights", "w.pt", "--model", "zoo_of_tests:classifier", "--dataset", "zoo_of_tests:data")
+    assert done.out.splitlines()[-1] == (
+        "    next  JEMBENCH_TRUST=zoo_of_tests:classifier jembench run hybrid --models imported:file=w.safetensors "
+        "--dataset zoo_of_tests:data"
+    )
 
 
 def test_what_the_user_names_is_loaded(jembench, canary):

@@ -11,12 +11,13 @@ GENERATOR = "generator:module=zoo_of_tests:paint"
 
 
 @pytest.fixture
-def weights(jembench, zoo_of_tests):
+def weights(jembench, zoo_of_tests, monkeypatch):
     """Weights of a classifier of the zoo, imported into the folder where the command is called."""
     torch.manual_seed(0)
     torch.save({"net.1.weight": torch.rand(3, 16), "net.1.bias": torch.rand(3)}, "w.pt")
     done = jembench("import", "weights", "w.pt", "--model", "zoo_of_tests:classifier", "--dataset", "zoo_of_tests:data")
     assert done.code == 0, done.err
+    monkeypatch.setenv("JEMBENCH_TRUST", "zoo_of_tests:classifier")  # as the last line of done.out says
 
 
 @pytest.fixture
