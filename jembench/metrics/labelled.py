@@ -64,8 +64,7 @@ def labelled_logits(evaluation: Evaluation, scaling: Scaling = "none") -> Labell
     if scaling == "none":
         return plain
     held = _labelled(evaluation, "validation")
-    n, train = len(held.labels), len(evaluation.labels_of("train"))
-    temperature = fit_temperature(held.logits, held.labels, more=min(2 * n, n + train // 2))
+    temperature, n = fit_temperature(held.logits, held.labels), len(held.labels)
     return LabelledLogits(
         plain.logits / temperature,
         plain.labels,

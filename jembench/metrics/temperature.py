@@ -14,15 +14,10 @@ LOWEST, HIGHEST = 0.01, 100.0
 """Between these a temperature is looked for."""
 
 
-def fit_temperature(logits: Float[Tensor, "N K"], labels: Int[Tensor, " N"], *, more: int = 0) -> float:
+def fit_temperature(logits: Float[Tensor, "N K"], labels: Int[Tensor, " N"]) -> float:
     """The T in [.01, 100] for which logits / T give the lowest mean NLL.
 
     The NLL is convex in 1 / T, so its derivative, mean of (E_p[f] - f_y) with p = softmax(f / T), has one root at most.
-
-    Args:
-        logits: of validation images.
-        labels: their classes.
-        more: how many images could be held out instead, for the error; 0: not known.
 
     Raises:
         NotApplicable: if it has none there. Where all examples are classified right, for one, less temperature is
@@ -40,7 +35,7 @@ def fit_temperature(logits: Float[Tensor, "N K"], labels: Int[Tensor, " N"], *, 
         right = int((logits.argmax(dim=1) == labels).sum())
         raise NotApplicable(
             f"No temperature between {LOWEST} and {HIGHEST:g} is the likeliest one for the {len(labels)} validation "
-            f"images, of which {right} are classified right. Train the model with more of them held out"
-            f"{f': --set data.validation={more}.' if more else '.'}"
+            f"images, of which {right} are classified right. Train the model with more than these held out "
+            "(--set data.validation=...)."
         )
     return 1 / float(brentq(slope, 1 / HIGHEST, 1 / LOWEST, xtol=1e-12))

@@ -5,6 +5,8 @@ Legend: N slots, B chains, K classes, M = N / K slots a class, C channels, H hei
 
 from __future__ import annotations
 
+import os
+
 import torch
 from jaxtyping import Float, Int
 from torch import Generator, Tensor
@@ -22,9 +24,13 @@ class ReplayBuffer:
         size: N.
         data: the images' shape and classes.
         shares: of how many buffers of that size it is one.
+
+    Raises:
+        SpecError: if it is larger than the machine's memory.
     """
 
     def __init__(self, size: int, data: DataSpec, shares: int = 1) -> None:
+        _check_memory(size, data)
         self.num_classes = data.num_classes
         self.shares = shares
         self.images = torch.zeros((size, *data.shape))  # until they are filled
@@ -92,3 +98,13 @@ class ReplayBuffer:
     def class_of(self, slots: Int[Tensor, " B"]) -> Int[Tensor, " B"]:
         """The class that owns each slot."""
         return slots // self._slots_per_class()
+
+
+def _check_memory(size: int, data: DataSpec) -> None:
+    """Some systems grant any amount of memory, and end the process that uses it."""
+    needed, there = 4 * size * data.dimensions, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if needed > there:
+        raise SpecError(
+            f"A replay buffer of {size:,} images of {data.name} takes {needed / 2**30:,.0f} GiB, and this machine has "
+            f"{there / 2**30:,.0f} GiB of memory. Make the sampler's buffer smaller."
+        )
