@@ -1,15 +1,59 @@
 """Settings that all tests share, those of the plugins too."""
 
+import os
 import random
+import shutil
+import tempfile
+from pathlib import Path
 
 import hypothesis
 import numpy as np
 import pytest
 import torch
 
+CACHES = {"XDG_CACHE_HOME": "cache", "XDG_CONFIG_HOME": "config", "TORCH_HOME": "torch", "MPLCONFIGDIR": "matplotlib"}
+"""Where libraries and jembench keep what they make again, in the folder of this run of the tests."""
+
+FOLDER = "JEMBENCH_TESTS_FOLDER"
+"""The environment variable by which the processes of one run know that folder."""
+
 hypothesis.settings.register_profile("jembench", deadline=None)  # a busy machine is not a bug
 hypothesis.settings.load_profile("jembench")
 torch.set_num_threads(1)  # tests run side by side; the numbers do not depend on it
+
+
+def pytest_configure(config):
+    """No test and no process that it starts sees the user's home and caches: they are empty folders of this run."""
+    if hasattr(config, "workerinput"):  # of xdist: it inherits them
+        return
+    folder = Path(tempfile.mkdtemp(prefix="jembench-tests-"))
+    os.environ |= {FOLDER: str(folder), "HOME": str(folder / "home")}
+    os.environ |= {name: str(folder / part) for name, part in CACHES.items()}
+    (folder / "home").mkdir()
+
+
+def written_home():
+    """What the tests have written to the home folder, beside the caches."""
+    folder = Path(os.environ[FOLDER])
+    return [str(path.relative_to(folder)) for path in (folder / "home").rglob("*")]
+
+
+def pytest_sessionfinish(session):
+    """Fail if it is anything."""
+    if not hasattr(session.config, "workerinput") and written_home():
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter):
+    """Say what it is."""
+    if written := written_home():
+        terminalreporter.write_line(f"FAILED The tests have written to the user's home: {', '.join(written[:20])}")
+
+
+def pytest_unconfigure(config):
+    """Remove the folder of this run."""
+    if not hasattr(config, "workerinput"):
+        shutil.rmtree(os.environ[FOLDER], ignore_errors=True)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import functools
 import hashlib
 import os
+import platform
+import re
 import stat
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from io import BufferedReader
 from pathlib import Path
@@ -18,7 +21,10 @@ from typing import IO
 from jembench.errors import StoreError
 
 ABANDONED_AFTER = 3600.0
-"""Seconds after which nobody is still writing a temporary file."""
+"""Seconds without a change after which another machine's temporary file is removed."""
+
+_OURS = ".jembench-"
+"""What the names of all temporary files begin with."""
 
 _REMEDIES = {
     errno.ENOSPC: "The disk is full: free some space and run the same command again; finished work is kept.",
@@ -62,30 +68,73 @@ def write_atomically(path: Path, write: Callable[[IO[bytes]], object], option: s
     Raises:
         StoreError: if the file cannot be written; the temporary file is removed.
     """
-    temporary = None
     try:
+        if path.exists() and not path.is_file():  # a rename would put a file in the place of a device
+            raise OSError(errno.EINVAL, "It is no regular file")
         path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
-        temporary = Path(name)
-        with os.fdopen(descriptor, "wb") as stream:
-            write(stream)
-            stream.flush()
-            os.fsync(stream.fileno())
-        temporary.chmod(0o644)
-        temporary.replace(path)
+        with _temporary(path.parent) as stream:
+            temporary = Path(stream.name)
+            try:
+                write(stream)
+                stream.flush()
+                os.fsync(stream.fileno())
+                temporary.chmod(0o644)
+                temporary.replace(path)
+            except BaseException:
+                temporary.unlink(missing_ok=True)
+                raise
     except OSError as error:
         raise cannot_write(path, error, option) from error
-    finally:
-        if temporary is not None:
-            temporary.unlink(missing_ok=True)
+
+
+def _temporary(folder: Path) -> IO[bytes]:
+    """A new file that its writer keeps a lock on, with the host in its name: what :func:`sweep` goes by."""
+    while True:
+        stream = tempfile.NamedTemporaryFile(dir=folder, prefix=_of_this_host(), suffix=".tmp", delete=False)  # noqa: SIM115
+        with suppress(OSError):  # a file system without locks
+            fcntl.flock(stream, fcntl.LOCK_EX)
+        if os.fstat(stream.fileno()).st_nlink:
+            return stream
+        stream.close()  # swept away before the lock was there
+
+
+def _of_this_host() -> str:
+    """What the names of this host's temporary files begin with."""
+    return f"{_OURS}{re.sub(r'[^A-Za-z0-9-]', '-', platform.node())[:60]}."
 
 
 def sweep(folder: Path) -> None:
-    """Remove the temporary files below ``folder`` that a killed process left behind; those of living ones are young."""
-    for path in folder.rglob(".*.tmp"):
-        with suppress(FileNotFoundError):  # another process sweeps as well
-            if time.time() - path.stat().st_mtime > ABANDONED_AFTER:
-                path.unlink()
+    """Remove the temporary files below ``folder`` that killed processes left behind.
+
+    The system frees a lock when its holder ends, so on this host a file without one is removed at once. Another host's
+    lock may not be seen: its files are removed when they have not changed for an hour.
+    """
+    for place, _, names in os.walk(folder):
+        _sweep(Path(place), names)
+
+
+def sweep_beside(path: Path) -> None:
+    """Remove such files beside ``path``, in a folder that may hold files of other programs too."""
+    with suppress(OSError):
+        _sweep(path.parent, os.listdir(path.parent))  # noqa: PTH208
+
+
+def _sweep(folder: Path, names: Iterable[str]) -> None:
+    for name in names:
+        if name.startswith(_OURS) and name.endswith(".tmp"):
+            with suppress(OSError):  # locked, removed by another process, or not ours to remove
+                _remove_abandoned(folder / name)
+
+
+def _remove_abandoned(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_NOFOLLOW)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        here = path.name.startswith(_of_this_host())
+        if here or time.time() - os.fstat(descriptor).st_mtime > ABANDONED_AFTER:
+            path.unlink()
+    finally:
+        os.close(descriptor)
 
 
 def write_bytes(path: Path, content: bytes, option: str = "--store") -> None:

@@ -12,7 +12,7 @@ from typing import Any, get_args
 import torch
 from torch import nn
 
-from jembench import provenance, seeds, tensors
+from jembench import provenance, seeds, stopping, tensors
 from jembench.adapters.classifier import as_classifier
 from jembench.capabilities import capabilities
 from jembench.data.holdout import holdout
@@ -135,6 +135,7 @@ def trained(
     if not store.is_trained(fit.key):
         work = _keep if fit.model.pretrained else _train
         work(fit, bank.dataset, store, bank.device, monitor, until, team)
+        stopping.check()
     return _load(fit, bank, store, limit, until)
 
 

@@ -44,6 +44,14 @@ def lease(path: Path, lifetime: float = LIFETIME) -> Iterator[bool]:
         _release(path, held)
 
 
+def sweep(folder: Path, lifetime: float = LIFETIME) -> None:
+    """Remove the leases in ``folder`` that no living process holds: those that could be taken over."""
+    for path in folder.glob("*.json"):
+        with suppress(OSError), _guarded(path) as now, path.open("rb+", buffering=0) as file:
+            if _lock(file) and not _held_elsewhere(file, now, lifetime):
+                path.unlink()
+
+
 def _acquire(path: Path, lifetime: float) -> FileIO | None:
     """The locked file, or None."""
     try:

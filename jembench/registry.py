@@ -14,6 +14,7 @@ import sys
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cache, cached_property, wraps
 from pathlib import Path
@@ -21,7 +22,7 @@ from typing import Any, Literal, NamedTuple, ParamSpec, TypeVar, cast, get_args
 
 import entrypoints
 
-from jembench import sources, trust
+from jembench import limits, sources, trust
 from jembench import spec as specs
 from jembench.contents import Listing, content, the_file
 from jembench.errors import Incompatible, JembenchError, PluginError, SpecError, unknown
@@ -380,8 +381,10 @@ class Resolved:
         Raises:
             PluginError: if it ends the program.
         """
+        sized = self.component.kind in ("models", "samplers")
         try:
-            return self.factory(*context, **self.bound.arguments)
+            with limits.allocating(str(self)) if sized else nullcontext():
+                return self.factory(*context, **self.bound.arguments)
         except SystemExit as error:
             raise PluginError(
                 f"{self} ends the program (exit code {error.code}) instead of being made. Raise an error that says "

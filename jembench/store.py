@@ -27,10 +27,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from jembench import outcome, records
+from jembench import files, lease, outcome, records
 from jembench.errors import DamagedError, Fallback, StoreError
-from jembench.files import digest, read_bytes, sweep, write_bytes
-from jembench.lease import lease
+from jembench.files import digest, read_bytes, write_bytes
 from jembench.outcome import Cell, FitKey
 from jembench.records import Fields
 from jembench.spec import slug
@@ -93,7 +92,7 @@ class Store:
         self._listed: dict[str, _Listing] = {}
 
     def check_writable(self) -> None:
-        """Fail now rather than after an hour of training, and clear away what a killed process left half written.
+        """Fail now rather than after an hour of training.
 
         Raises:
             StoreError: if nothing can be written here.
@@ -101,7 +100,19 @@ class Store:
         probe = self.root / ".writable"
         write_bytes(probe, b"")
         probe.unlink(missing_ok=True)  # another process may have looked at the same time
-        sweep(self.root)
+
+    def sweep(self) -> None:
+        """Remove temporary files and leases of processes that were killed. Those of living processes stay."""
+        for folder in (
+            "fits",
+            "cells",
+            "arrays",
+            "readings",
+            "features",
+            "figures",
+        ):  # the root may be anybody's folder
+            files.sweep(self.root / folder)
+        lease.sweep(self._leases)
 
     # --- fits ---------------------------------------------------------------------------------------------------------
 
@@ -316,7 +327,11 @@ class Store:
 
     def lease(self, fit_id: str) -> AbstractContextManager[bool]:
         """Hold the right to work on a fit and its cells: gives False while another process holds it."""
-        return lease(self.root / "leases" / f"{fit_id}.json")
+        return lease.lease(self._leases / f"{fit_id}.json")
+
+    @property
+    def _leases(self) -> Path:
+        return self.root / "leases"
 
 
 class _Listing(NamedTuple):

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from jembench import limits
 from jembench.errors import CheckpointError
 from jembench.files import open_regular, read_bytes, write_atomically
 
@@ -132,7 +133,9 @@ def read_seal(path: Path, remedy: str = "") -> Seal:
     try:
         with open_regular(path) as stream:
             length = _length(stream.read(8))
-            record = _record(_parsed(stream.read(length), length))
+            layout = _parsed(stream.read(length), length)
+            limits.check(str(path), len(layout), limits.TENSORS)
+            record = _record(layout)
     except (OSError, ValueError, RecursionError) as error:
         raise _damaged(path, error, remedy) from error
     digest = record.pop("digest", None)
@@ -149,6 +152,7 @@ def _read(path: Path, remedy: str) -> bytes:
 def _checked(path: Path, content: bytes, remedy: str) -> Seal:
     try:
         layout, data = _split(content)
+        limits.check(str(path), len(layout), limits.TENSORS)
         record = _record(layout)
         layout.pop("__metadata__", None)
         written = record.pop("digest", None)

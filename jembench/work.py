@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from jembench import devices, provenance
+from jembench import devices, provenance, stopping
 from jembench.errors import OutOfTime, ProcessLost, StoreError
 from jembench.evaluate import FitEvaluation
 from jembench.execution import tf32
@@ -74,11 +74,12 @@ def assist(fits: Sequence[FitPlan], device: torch.device, team: Team) -> None:
         ProcessLost: if a process of the team failed or has gone.
     """
     known = {fit.key.id: fit for fit in fits}
-    while fit_id := team.broadcast(""):
-        dataset = known[fit_id].dataset.make()
-        trainer = make_trainer(known[fit_id], dataset, device, team)
-        with devices.threads_for(dataset.spec, device):
-            follow(trainer, team)
+    with stopping.deferred():  # rank 0 is told of a signal after some iterations, and ends the work of all
+        while fit_id := team.broadcast(""):
+            dataset = known[fit_id].dataset.make()
+            trainer = make_trainer(known[fit_id], dataset, device, team)
+            with devices.threads_for(dataset.spec, device):
+                follow(trainer, team)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -134,10 +135,12 @@ class _Job:
             self._write(cell, measured, evaluation.used)
             if "partial" in measured.outcome.details:
                 unfinished.append(f"{cell.metric} has {measured.outcome.details['partial']}")
+            if stopping.received():
+                break
         if unfinished:
             raise OutOfTime(
-                f"The time is up: of {self.ready.fit.key.model}, {'; '.join(unfinished)}. The same command goes on "
-                "from here."
+                f"{stopping.reason()}: of {self.ready.fit.key.model}, {'; '.join(unfinished)}. The same command goes "
+                "on from there."
             )
 
     def _draw_picture(self, evaluation: FitEvaluation) -> None:

@@ -4,11 +4,14 @@ import errno
 import hashlib
 import os
 import stat
+import subprocess
+import sys
 
 import pytest
 
 from jembench import files
 from jembench.errors import StoreError
+from jembench.store import Store
 
 
 def fail_with(error):
@@ -117,13 +120,88 @@ def test_a_file_that_is_too_large_is_not_read(tmp_path):
         files.read_bytes(tmp_path / "x", largest=4)
 
 
-def test_what_a_killed_process_left_is_swept_away_and_what_is_being_written_is_not(tmp_path):
+WRITER = """
+import sys, time
+from pathlib import Path
+from jembench import files, lease
+
+def write(stream):
+    stream.write(b"half")
+    stream.flush()
+    print("writing", flush=True)
+    time.sleep(600)
+
+with lease.lease(Path(sys.argv[1], "leases", "fit.json")):
+    files.write_atomically(Path(sys.argv[1], "cells", "a.json"), write)
+"""
+
+
+def unfinished(root):
+    return [path for path in root.rglob("*") if path.is_file() and path.name != ".guard"]
+
+
+def test_what_a_killed_process_left_is_swept_away_at_once_and_nothing_of_a_living_one(tmp_path):
+    """Temporary files and leases, and none that a process in another namespace may still hold."""
+    store = Store(tmp_path)
+    process = subprocess.Popen([sys.executable, "-c", WRITER, str(tmp_path)], stdout=subprocess.PIPE)
+    try:
+        process.stdout.readline()
+        assert len(unfinished(tmp_path)) == 2
+        for path in unfinished(tmp_path):
+            os.utime(path, (0, 0))  # a process that was stopped for long is alive all the same
+        store.sweep()
+        assert len(unfinished(tmp_path)) == 2
+    finally:
+        process.kill()
+        process.communicate()
+    assert len(unfinished(tmp_path)) == 2
+    store.sweep()
+    assert unfinished(tmp_path) == []
+
+
+def test_a_file_of_another_host_is_swept_by_its_age(tmp_path):
     (tmp_path / "cells").mkdir()
-    names = {"old": ".a.json.x1.tmp", "young": ".b.json.x2.tmp", "finished": "c.json", "foreign": "d.tmp"}
-    for name in names.values():
+    names = [".jembench-elsewhere.x1.tmp", ".a.json.x2.tmp", "c.json", "d.tmp", ".jembench-elsewhere.young.tmp"]
+    for name in names:
         (tmp_path / "cells" / name).write_text("{")
         os.utime(tmp_path / "cells" / name, (0, 0))
-    os.utime(tmp_path / "cells" / names["young"])
-    files.sweep(tmp_path)
-    left = {path.name for path in (tmp_path / "cells").iterdir()}
-    assert left == {names[kind] for kind in ("young", "finished", "foreign")}
+    os.utime(tmp_path / "cells" / names[-1])
+    files.sweep_beside(tmp_path / "cells" / "mine")
+    assert {path.name for path in (tmp_path / "cells").iterdir()} == set(names[1:])
+    (tmp_path / "cells" / names[0]).write_text("{")
+    os.utime(tmp_path / "cells" / names[0], (0, 0))
+    Store(tmp_path).sweep()
+    assert {path.name for path in (tmp_path / "cells").iterdir()} == set(names[1:])  # the second is another program's
+
+
+def test_a_store_in_somebody_s_folder_is_swept_no_further_than_its_own_folders(tmp_path):
+    """Of a store whose root is a home folder, or /, nothing else is looked at."""
+    (tmp_path / "documents").mkdir()
+    for path in (tmp_path / ".jembench-elsewhere.x.tmp", tmp_path / "documents" / ".jembench-elsewhere.x.tmp"):
+        path.write_text("")
+        os.utime(path, (0, 0))
+    Store(tmp_path).sweep()
+    assert len(unfinished(tmp_path)) == 2
+
+
+def test_what_is_no_regular_file_is_never_replaced(tmp_path):
+    os.mkfifo(tmp_path / "fifo")
+    with pytest.raises(StoreError, match=r"Cannot write .*fifo: It is no regular file"):
+        files.write_text(tmp_path / "fifo", "a file")
+    assert (tmp_path / "fifo").is_fifo()
+    assert list(tmp_path.iterdir()) == [tmp_path / "fifo"]
+
+
+def test_a_file_swept_away_before_its_lock_is_made_anew(tmp_path, monkeypatch):
+    lock, calls = files.fcntl.flock, []
+
+    def lose_the_race(stream, how):
+        calls.append(1)
+        if len(calls) == 1:
+            files.sweep(tmp_path)
+        return lock(stream, how)
+
+    monkeypatch.setattr(files.fcntl, "flock", lose_the_race)
+    files.write_text(tmp_path / "x", "whole")
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("x", "whole")]
+    assert len(calls) == 3  # of the writer, of the sweep, and of the writer again

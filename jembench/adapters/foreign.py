@@ -13,8 +13,9 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from jembench import tensors
-from jembench.errors import CheckpointError
+from jembench import limits, tensors
+from jembench.errors import CheckpointError, SpecError
+from jembench.files import open_regular
 
 _REMEDY = "Give a .safetensors file, or one that torch.save wrote of a state_dict."
 
@@ -37,7 +38,7 @@ def read(path: Path) -> Any:
         with warnings.catch_warnings(), path.open("rb") as stream:  # by its path, torch.load would go by its name
             warnings.simplefilter("ignore", UserWarning)  # of unusual files: they are read, or refused below
             return torch.load(stream, map_location="cpu", weights_only=True)
-    except CheckpointError:
+    except (CheckpointError, SpecError):
         raise
     except pickle.UnpicklingError as error:
         raise CheckpointError(
@@ -57,7 +58,7 @@ def _format(path: Path) -> Literal["safetensors", "torch"]:
     Raises:
         CheckpointError: if it is neither.
     """
-    with path.open("rb") as stream:
+    with open_regular(path) as stream:
         start = stream.read(16)
     if start[4:9] == b"\0\0\0\0{":  # the header, behind its length in eight bytes; it is never of 4 GB
         return "safetensors"
@@ -71,6 +72,7 @@ def _format(path: Path) -> Literal["safetensors", "torch"]:
 
 def _refuse_other_archives(path: Path) -> None:
     with zipfile.ZipFile(path) as archive:
+        limits.check_archive(path, archive)
         names = {name.rpartition("/")[2] for name in archive.namelist()}
     if "constants.pkl" in names:
         raise CheckpointError(

@@ -21,6 +21,7 @@ from jembench.outcome import Cell
 from jembench.plan import Plan, make_plan
 from jembench.report import claims, claims_table, judging
 from jembench.spec import Spec, keyword_parameters, split_list
+from jembench.stopping import Stopped
 from jembench.store import Store
 from jembench.suite import Suite
 
@@ -98,7 +99,7 @@ def attack(
         return carry_out(ctx, plan, (), how)
     try:
         code = carry_out(ctx, plan, (), how)
-    except OutOfTime:
+    except (OutOfTime, Stopped):
         _show_more(plan, how)
         raise
     _show_more(plan, how)

@@ -65,6 +65,7 @@ def figures(
     """
     wanted = _formats(formats)
     place = Store(store)
+    place.sweep()
     contents = place.contents()
     passed_over = _PassedOver(ctx.obj.debug)
     for problem in contents.problems:

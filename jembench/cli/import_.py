@@ -12,7 +12,7 @@ from jembench import registry, trust
 from jembench.cli import options, outputs, suggest
 from jembench.cli.output import plugins_aside
 from jembench.errors import JembenchError, SpecError, printable
-from jembench.files import digest
+from jembench.files import digest, sweep_beside
 from jembench.spec import Spec
 
 if TYPE_CHECKING:
@@ -59,6 +59,7 @@ def import_(
     written is measured like any other, as imported:file=FILE.safetensors.
     """
     target = _target(file, output, force)
+    sweep_beside(target)
     with plugins_aside():
         done = _carry_over(importer, file, model, dataset, target)
     for line in _told(done, target):

@@ -17,6 +17,7 @@ import click
 from jembench import __version__, trust
 from jembench.cli.groups import Late, LateGroup
 from jembench.errors import Fallback, JembenchError, OutOfTime, printable
+from jembench.stopping import Stopped, listening
 
 COMMANDS = {
     "run": Late("jembench.cli.run:run", "Train and evaluate models on a suite and print the table."),
@@ -63,30 +64,45 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; ``argv`` is what follows ``jembench`` (by default that of this process).
 
     Returns:
-        The exit code: 0 fine, 1 something failed, 2 wrong usage or something missing, 3 the time was up,
-        130 interrupted.
+        The exit code: 0 fine, 1 something failed, 2 wrong usage or something missing, 3 the time was up or a signal
+        asked to end, 130 interrupted.
     """
     settings = Settings(sys.argv[1:] if argv is None else argv)
     try:
-        with warnings.catch_warnings(), trust.command(settings.arguments, os.environ):
+        with listening(), warnings.catch_warnings(), trust.command(settings.arguments, os.environ):
             warnings.showwarning = _note(warnings.showwarning)
             warnings.filterwarnings("always", "Not compiled", Fallback)  # of each training, and not of the first alone
             return _invoke(settings)
     except JembenchError as error:
         return _tell(str(error), error.exit_code, settings)
+    except Stopped as error:
+        return _tell(str(error), OutOfTime.exit_code, settings)
     except click.UsageError as error:
         return _tell(_usage(error), error.exit_code, settings)
     except BrokenPipeError:  # nobody reads on, as in `jembench list | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
-    except Exception as error:
-        cause = f"{type(error).__name__}: {error}".rstrip(".: ")
+    except OSError as error:
+        if error.filename is None:
+            return _bug(error, settings)
         return _tell(
-            f"This is a bug in jembench or in a plugin: {cause}. "
-            "Run the command again as `jembench --debug ...` to see where it comes from, and report what that prints.",
-            1,
+            f"Cannot use {error.filename}: {error.strerror}. Check the path, its length and its permissions.",
+            2,
             settings,
         )
+    except Exception as error:
+        return _bug(error, settings)
+
+
+def _bug(error: Exception, settings: Settings) -> int:
+    """Tell of an error that no user can mend."""
+    cause = f"{type(error).__name__}: {error}".rstrip(".: ")
+    return _tell(
+        f"This is a bug in jembench or in a plugin: {cause}. "
+        "Run the command again as `jembench --debug ...` to see where it comes from, and report what that prints.",
+        1,
+        settings,
+    )
 
 
 def _note(show: Callable[..., None]) -> Callable[..., None]:

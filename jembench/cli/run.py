@@ -21,6 +21,7 @@ from jembench.plan import Plan, make_plan
 from jembench.report import references
 from jembench.report.references import PublishedTable
 from jembench.spec import split_list
+from jembench.stopping import Stopped
 from jembench.store import Store
 from jembench.suite import Suite
 from jembench.training.launch import Joined, Placement, check, joined, placement
@@ -111,6 +112,7 @@ def carry_out(ctx: click.Context, plan: Plan, published: Sequence[PublishedTable
             show_plan(plan, place, how.format, device, skip_missing=how.skip_missing)
         return 0
     if not company.rank:
+        place.sweep()
         ask_for(place, {fit.key.family for fit in plan.fits}, {cell.metric.id for cell in plan.cells})
     cells = [] if company.rank else show.outcomes(plan, place)
     pending, over = show.unfinished(plan, cells), None
@@ -133,15 +135,15 @@ def _work(
     runner: Executor,
     how: options.Circumstances,
     company: Placement,
-) -> OutOfTime | None:
-    """Do what of a plan is pending; gives the error if the time was over first."""
+) -> OutOfTime | Stopped | None:
+    """Do what of a plan is pending; gives the error if the time was over first, or a signal asked to end."""
     with plugins_aside(), joined(company, how.device, ctx.obj.arguments) as here:
         if company.rank:
             assist(plan.fits, here)
             return None
         try:
             _conduct(pending, store, runner, how, here)
-        except OutOfTime as error:
+        except (OutOfTime, Stopped) as error:
             return error
     return None
 

@@ -11,6 +11,7 @@ from jembench.cli import options, outputs
 from jembench.cli.output import plugins_aside
 from jembench.cli.train import trained
 from jembench.errors import SpecError
+from jembench.files import sweep_beside
 from jembench.plan import plan_fit
 from jembench.store import Store
 from jembench.training.launch import Placement, joined
@@ -78,6 +79,7 @@ def sample(
         data = fit.dataset.make()
         _check_model(fit, data, steps)
         outputs.check(output, ".png", force=force)
+        sweep_beside(output)
         with joined(Placement(), device, ()) as here, trained(fit, data, Store(store), here) as evaluation:
             samples = fit_samples.samples_of(evaluation, fit, steps)
             outputs.check(output, ".png", force=force)  # again, for training took its time

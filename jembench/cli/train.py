@@ -89,7 +89,9 @@ def trained(
 
     if not store.is_trained(fit.key):
         show.twins([fit], store)
-        dataset.split("train")  # what is missing is told before anything is written
+        for split in ("train", "test"):  # what is missing or damaged is told before anything is trained or written
+            dataset.split(split)
+    store.sweep()
     store.check_writable()
     with devices.threads_for(dataset.spec, here.device):
         with monitor([fit]) as watching, fits.waiting_lease(store, fit, watching):

@@ -15,6 +15,7 @@ from jembench import tensors
 from jembench.contents import content
 from jembench.data.decoding import Form, cannot_decode, decode_all
 from jembench.errors import CheckpointError, Fallback, StoreError
+from jembench.files import sweep_beside
 from jembench.locations import cache_folder
 from jembench.spec import slug
 
@@ -45,6 +46,7 @@ def decoded(name: str, place: Path, files: Mapping[str, Path], form: Form) -> Im
     if images is None:
         images = decode_all(list(map(str, files.values())), form)
         with contextlib.suppress(StoreError):
+            sweep_beside(cache)
             tensors.write(cache, {"images": images}, {"fingerprint": fingerprint})
     return images
 

@@ -5,10 +5,13 @@ Legend: N files, C channels, H height, W width.
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -17,7 +20,9 @@ from jaxtyping import UInt8
 from PIL import Image
 from torch import Tensor
 
-from jembench.errors import JembenchError
+from jembench import limits
+from jembench.errors import JembenchError, SpecError
+from jembench.files import open_regular
 
 _CHUNK = 256  # images a thread decodes at a time
 
@@ -38,8 +43,9 @@ def decode_all(paths: Sequence[str], form: Form) -> UInt8[Tensor, "N C H W"]:
     Raises:
         JembenchError: if a file cannot be decoded, or is of another size than is demanded.
     """
-    channels = len(form.mode)
-    pixels = np.empty((len(paths), form.height, form.width, channels), dtype=np.uint8)
+    shape = (len(paths), form.height, form.width, len(form.mode))
+    limits.check_bytes(f"{len(paths):,} images of {form.width}x{form.height} pixels", math.prod(shape))
+    pixels = np.empty(shape, dtype=np.uint8)
 
     def decode_chunk(start: int) -> None:
         for index in range(start, min(start + _CHUNK, len(paths))):
@@ -51,13 +57,10 @@ def decode_all(paths: Sequence[str], form: Form) -> UInt8[Tensor, "N C H W"]:
 
 
 def _decode(path: str, form: Form) -> np.ndarray:
-    try:
-        with Image.open(path) as image:
-            if image.mode.startswith(("I", "F")):  # Pillow would cut these off at 255
-                raise JembenchError(f"{path} has more than 8 bits a channel. Save it as an 8-bit image.")
-            picture = image.convert(form.mode)
-    except (OSError, SyntaxError, ValueError) as error:  # SyntaxError: Pillow's word for a damaged PNG
-        raise cannot_decode(path, error) from error
+    with opened(path) as image:
+        if image.mode.startswith(("I", "F")):  # Pillow would cut these off at 255
+            raise JembenchError(f"{path} has more than 8 bits a channel. Save it as an 8-bit image.")
+        picture = image.convert(form.mode)
     if form.square:
         return np.asarray(central_square(picture, form.height))
     if picture.size != (form.width, form.height):
@@ -77,6 +80,28 @@ def central_square(image: Image.Image, size: int) -> Image.Image:
     return square.resize((size, size), Image.Resampling.BICUBIC)
 
 
+@contextmanager
+def opened(path: str) -> Iterator[Image.Image]:
+    """An image file, of which no more than the header has been read.
+
+    Raises:
+        JembenchError: if it is no image, or cannot be decoded within the context.
+        SpecError: if it is too large, or no regular file.
+    """
+    Image.MAX_IMAGE_PIXELS = limits.PIXELS.value // 2  # Pillow warns there, and refuses twice as many
+    try:
+        with open_regular(Path(path)) as stream, Image.open(stream) as image:
+            yield image
+    except Image.DecompressionBombError as error:
+        raise SpecError(
+            f"{path} is too large: {error} Replace or remove it. If so large an image is meant, raise the "
+            f"limit: set the environment variable {limits.PIXELS.variable}."
+        ) from error
+    except (OSError, SyntaxError, ValueError) as error:  # SyntaxError: Pillow's word for a damaged PNG
+        raise cannot_decode(path, error) from error
+
+
 def cannot_decode(path: str, error: Exception) -> JembenchError:
     """The error for a file that is no image."""
-    return JembenchError(f"{path} cannot be decoded as an image: {error}. Replace or remove the file.")
+    cause = error.strerror if isinstance(error, OSError) and error.strerror else error
+    return JembenchError(f"{path} cannot be decoded as an image: {cause}. Replace or remove the file.")

@@ -9,10 +9,9 @@ from functools import partial
 from pathlib import Path
 
 import torch
-from PIL import Image
 
 from jembench.data.decoded import decoded
-from jembench.data.decoding import Form, cannot_decode
+from jembench.data.decoding import Form, opened
 from jembench.data.folders import class_names, imagefolder_root, images_in, labelled
 from jembench.data.lazy import LazyDataset
 from jembench.errors import SpecError
@@ -55,8 +54,5 @@ def _load(root: Path, classes: tuple[str, ...], form: Form, name: SplitName) -> 
 
 def _size(path: Path) -> tuple[int, int]:
     """(width, height), from the file's header."""
-    try:
-        with Image.open(path) as image:
-            return image.size
-    except (OSError, SyntaxError, ValueError) as error:
-        raise cannot_decode(str(path), error) from error
+    with opened(str(path)) as image:
+        return image.size

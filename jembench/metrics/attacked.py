@@ -29,6 +29,7 @@ from jembench.metrics.protocol import value_of
 from jembench.metrics.resampled import bootstrapped
 from jembench.spec import Scalar, stable_hash
 from jembench.stats import Interval, mean_of, wilson
+from jembench.stopping import Stopped
 
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -143,7 +144,12 @@ def in_shards(
             )
             return {key: value.cpu() for key, value in attack(shard).items()}
 
-        parts.append(evaluation.remembered(f"{name}-{number}-{stable_hash(made_of, 16)}", computed))
+        try:
+            parts.append(evaluation.remembered(f"{name}-{number}-{stable_hash(made_of, 16)}", computed))
+        except Stopped:
+            if not parts:
+                raise
+            break  # those before are an outcome
         done = min(start + size, total)
         evaluation.progress(done, total)
     if not parts:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import torch
 from torch import nn
 
-from jembench import registry
+from jembench import limits, registry
 from jembench.errors import PluginError, SpecError
 from jembench.interfaces import DataSpec
 from jembench.nets.small import SmallNet
@@ -41,6 +41,7 @@ def build_net(text: str, data: DataSpec, *, norm: str = "none", dropout: float =
         text = "small-16" if min(height, width) < _SMALLEST_FOR_WIDE else "wrn-28-10"
     if match := re.fullmatch(r"wrn-([1-9]\d*)-([1-9]\d*)", text):
         depth, factor = map(int, match.groups())
+        limits.check(text, 2 * depth, limits.TENSORS)  # a weight and a bias a layer
         return WideResNet(channels, data.num_classes, depth=depth, width=factor, norm=norm, dropout=dropout)
     if match := re.fullmatch(r"small-([1-9]\d*)", text):
         return SmallNet(channels, data.num_classes, width=int(match[1]), norm=norm, dropout=dropout)

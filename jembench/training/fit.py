@@ -12,10 +12,11 @@ import csv
 import io
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from jembench import records, tensors
+from jembench import records, stopping, tensors
 from jembench.errors import CheckpointError, DamagedError, Diverged, OutOfTime
 from jembench.files import write_bytes
 from jembench.training import checkpoint, guard, snapshots
@@ -30,6 +31,9 @@ Progress = Callable[[int, int, str], None]
 
 Tell = Callable[[str], None]
 """Called with one sentence that must not be overlooked."""
+
+ANSWER = 2.0
+"""Seconds of iterations after which training looks whether a signal asked it to end."""
 
 
 class Fitted(NamedTuple):
@@ -66,18 +70,20 @@ def fit(
 
     Raises:
         Diverged: if the ladder of remedies has come to its end.
-        OutOfTime: if ``until`` has come; a checkpoint of that moment is on disk.
+        OutOfTime: if ``until`` has come, or a signal that asks to end; a checkpoint of that moment is on disk.
         StoreError: if a file cannot be written. The previous checkpoint is kept.
     """
-    with InStep(trainer, trainer.team) as together:
+    with stopping.deferred(), InStep(trainer, trainer.team) as together:
         run = _Run(trainer, together, folder, tell)
         run.resume()
         while trainer.iteration < trainer.iterations:
-            before = trainer.iteration
-            wrong = run.window()
+            before = trainer.iteration - run.done
+            if not run.iterate():
+                raise run.stopped()
+            wrong = run.judge()
             snapshot = snapshots.due(trainer, before)
             due = trainer.iteration % trainer.recipe.checkpoint_every == 0 or trainer.iteration == trainer.iterations
-            stop = until is not None and time.monotonic() >= until
+            stop = bool(stopping.received()) or (until is not None and time.monotonic() >= until)
             if (due or stop or snapshot) and not wrong and not together("is_finite"):
                 wrong = "a weight or a stored chain was not finite"
             if wrong:
@@ -91,11 +97,18 @@ def fit(
                 run.save()
             progress(trainer.iteration, trainer.iterations, describe(run.history[-1]))
             if stop and trainer.iteration < trainer.iterations:
-                raise OutOfTime(
-                    f"The time is up after {trainer.iteration} of {trainer.iterations} iterations. "
-                    "The same command goes on from there."
-                )
+                raise run.stopped()
         return run.finish()
+
+
+@dataclass(slots=True)
+class _Window:
+    """The iterations since the last look at the losses."""
+
+    learning_rate: float  # of the first
+    rows: list[dict[str, float]] = field(default_factory=list)  # one an iteration
+    seconds: float = 0.0
+    highest_start: float | None = None  # of the last
 
 
 class _Run:
@@ -110,6 +123,8 @@ class _Run:
         self.history: list[dict[str, float]] = []
         self.best: dict[str, Any] | None = None
         self.interventions: list[Intervention] = []
+        self.window: _Window | None = None  # the one that has begun
+        self.pace = 1  # iterations between two looks for a signal
 
     # --- going on and going back ----------------------------------------------------------------------------------
 
@@ -138,6 +153,7 @@ class _Run:
     def _take(self, state: Mapping[str, Any]) -> None:
         """Go on from a state, with whatever remedy it does not know of yet."""
         self.together("load_state_dict", state["trainer"])
+        self.window = _Window(**state["window"]) if state.get("window") else None
         if self.trainer.adjustment.seeds < len(self.interventions):
             self.together("adjust", guard.adjustment(self.interventions))
         self.best = state["best"]
@@ -179,24 +195,56 @@ class _Run:
 
     # --- a window and its end ------------------------------------------------------------------------------------
 
-    def window(self) -> str | None:
-        """Some iterations, and their means.
+    @property
+    def done(self) -> int:
+        """Iterations of the window that has begun."""
+        return len(self.window.rows) if self.window else 0
+
+    def iterate(self) -> bool:
+        """The iterations that are left of a window.
+
+        Returns:
+            False if a signal came in the middle: a checkpoint is then on disk, unless the state may be damaged.
+        """
+        trainer = self.trainer
+        self.window = window = self.window or _Window(trainer.learning_rate)
+        n = min(trainer.recipe.log_every, trainer.iterations - trainer.iteration + len(window.rows))
+        while len(window.rows) < n:
+            start = time.perf_counter()
+            rows, window.highest_start, heard = self.together("window", min(n - len(window.rows), self.pace))
+            seconds = time.perf_counter() - start
+            window.rows += rows
+            window.seconds += seconds
+            self.pace = max(1, int(ANSWER * len(rows) / seconds))
+            stopping.hear(heard)
+            if stopping.received() and len(window.rows) < n:
+                if not guard.verdict(window.rows, None, trainer.recipe.guard) and self.together("is_finite"):
+                    self.save()
+                return False
+        return True
+
+    def judge(self) -> str | None:
+        """Log the means of a complete window.
 
         Returns:
             What is wrong, if the guard finds something.
         """
-        trainer = self.trainer
-        start = time.perf_counter()
-        n = min(trainer.recipe.log_every, trainer.iterations - trainer.iteration)
-        rate = trainer.learning_rate
-        rows, highest_start = self.together("window", n)
-        seconds = (time.perf_counter() - start) / n
-        place = {"iteration": trainer.iteration, "iterations": n, "seconds": seconds}
-        place |= {"attempt": len(self.interventions), "learning_rate": rate}
+        window, self.window = self.window, None
+        assert window is not None
+        rows, n = window.rows, len(window.rows)
+        place = {"iteration": self.trainer.iteration, "iterations": n, "seconds": window.seconds / n}
+        place |= {"attempt": len(self.interventions), "learning_rate": window.learning_rate}
         means = {name: sum(row[name] for row in rows) / n for name in rows[0]}
-        starts = {} if highest_start is None else {guard.HIGHEST_START: highest_start}
+        starts = {} if window.highest_start is None else {guard.HIGHEST_START: window.highest_start}
         self.history.append({**place, **means, **starts})
-        return guard.verdict(rows, highest_start, trainer.recipe.guard)
+        return guard.verdict(rows, window.highest_start, self.trainer.recipe.guard)
+
+    def stopped(self) -> OutOfTime:
+        """Why training ends before its end."""
+        return OutOfTime(
+            f"{stopping.reason()} after {self.trainer.iteration} of {self.trainer.iterations} iterations. "
+            "The same command goes on from there."
+        )
 
     def choose(self) -> dict[str, float]:
         """Validate, and keep the model if it is the best so far.
@@ -227,7 +275,8 @@ class _Run:
         return Fitted(self.best["iteration"], self.best["accuracy"], seconds, self.history, self.interventions)
 
     def _state(self) -> dict[str, Any]:
-        return {"trainer": self.together("state_dict"), "history": self.history, "best": self.best}
+        state = {"trainer": self.together("state_dict"), "history": self.history, "best": self.best}
+        return state | {"window": asdict(self.window) if self.window else None}
 
     def save_history(self) -> None:
         """Write the losses and energies so far, for human eyes."""

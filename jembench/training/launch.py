@@ -22,6 +22,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from jembench.errors import ProcessLost, SpecError, Unavailable
+from jembench.stopping import Stopped
 
 if TYPE_CHECKING:
     import torch
@@ -86,16 +87,29 @@ def placement(devices: int | None, environment: Mapping[str, str] = os.environ) 
 def _launched(devices: int | None, environment: Mapping[str, str]) -> Placement | None:
     """What a launcher says, if there is one. An allocation of Slurm's without ``srun`` is none."""
 
-    def number(name: str) -> int:
-        return int(environment.get(name, "1"))
+    def number(name: str, default: int = 1) -> int:
+        text = environment.get(name) or str(default)
+        if not text.isdecimal() or len(text) > 9:
+            raise SpecError(
+                f"The environment variable {name} is {text[:40]!r}; launchers set it to a whole number. Unset it, "
+                "or start the processes with torchrun, srun or --devices."
+            )
+        return int(text)
 
-    if RANK in environment:
+    if environment.get(RANK):
         return Placement(number(RANK), devices or 1, 1, "jembench")
     if "TORCHELASTIC_RUN_ID" in environment:
-        return Placement(number("RANK"), number("WORLD_SIZE"), number("GROUP_WORLD_SIZE"), "torchrun")
-    if number("SLURM_STEP_NUM_TASKS") > 1 and environment.get("SLURM_JOB_NAME") not in ("bash", "interactive"):
-        return Placement(number("SLURM_PROCID"), number("SLURM_STEP_NUM_TASKS"), number("SLURM_NNODES"), "slurm")
-    return None
+        found = Placement(number("RANK", 0), number("WORLD_SIZE"), number("GROUP_WORLD_SIZE"), "torchrun")
+    elif number("SLURM_STEP_NUM_TASKS") > 1 and environment.get("SLURM_JOB_NAME") not in ("bash", "interactive"):
+        found = Placement(number("SLURM_PROCID", 0), number("SLURM_STEP_NUM_TASKS"), number("SLURM_NNODES"), "slurm")
+    else:
+        return None
+    if found.rank >= found.size or not found.nodes:
+        raise SpecError(
+            f"The environment says that {found.launcher} has started process {found.rank} of {found.size} on "
+            f"{found.nodes} machines, which cannot be. Unset its variables, or start the processes with it."
+        )
+    return found
 
 
 @contextmanager
@@ -127,7 +141,7 @@ def joined(place: Placement, device: str, arguments: Sequence[str]) -> Iterator[
             yield Joined(team, own)
         except ProcessLost:
             raise
-        except Exception:
+        except (Exception, Stopped):
             if place.rank == 0:
                 team.leave()
             raise

@@ -15,7 +15,7 @@ import torch
 from torch import Generator, Tensor
 from torch.nn import functional as F
 
-from jembench import devices, readings, seeds
+from jembench import devices, readings, seeds, stopping
 from jembench.data.augment import NONE, Augmentation
 from jembench.data.batches import ImageSource, IndexStream
 from jembench.data.holdout import holdout, labelled_only
@@ -44,6 +44,7 @@ class Window(NamedTuple):
 
     rows: list[dict[str, float]]  # one an iteration: the loss and its parts
     highest_start: float | None  # see Trainer.highest_start
+    heard: int  # the number of a signal that asks to end, which any process received; 0: none
 
 
 class Trainer:
@@ -221,11 +222,13 @@ class Trainer:
         values = torch.stack([torch.stack([row[name] for name in names]) for row in rows])
         highest = [values[:, place].clone() for place, name in enumerate(names) if name == HIGHEST]
         self.team.average_([values])
+        heard = torch.tensor(stopping.received(), device=self.device)
+        self.team.highest_(heard)
         for column in highest:
             self.team.highest_(column)
             values[:, names.index(HIGHEST)] = column
         each = [dict(zip(names, row, strict=True)) for row in values.double().tolist()]
-        return Window(each, None if highest_start is None else float(highest_start))
+        return Window(each, None if highest_start is None else float(highest_start), int(heard))
 
     def iterate(self) -> dict[str, Tensor]:
         """One optimiser step; gives the loss and its parts, still on the device.

@@ -47,6 +47,7 @@ SRUN = {"SLURM_STEP_NUM_TASKS": "4", "SLURM_PROCID": "3", "SLURM_NNODES": "2", "
         (None, {"SLURM_NTASKS": "4", "SLURM_PROCID": "0"}, Placement(0, 1, 1, "")),  # sbatch without srun
         (None, SRUN | {"SLURM_JOB_NAME": "interactive"}, Placement(0, 1, 1, "")),
         (2, {"JEMBENCH_RANK": "1"}, Placement(1, 2, 1, "jembench")),
+        (None, {"JEMBENCH_RANK": "", "SLURM_STEP_NUM_TASKS": ""}, Placement(0, 1, 1, "")),
         (2, SRUN | {"JEMBENCH_RANK": "1"}, Placement(1, 2, 1, "jembench")),
     ],
 )
@@ -60,6 +61,16 @@ def test_a_process_knows_its_place(devices, environment, expected):
         (2, TORCHRUN, "--devices is 2, but torchrun has started 4 processes"),
         (None, TORCHRUN | {"GROUP_WORLD_SIZE": "3"}, "4 processes on 3 machines. Start the same number on each"),
         (None, {key: SRUN[key] for key in list(SRUN)[:3]}, "srun --ntasks-per-node N"),
+        (
+            2,
+            {"JEMBENCH_RANK": "x"},
+            "The environment variable JEMBENCH_RANK is 'x'; launchers set it to a whole number",
+        ),
+        (None, {"SLURM_STEP_NUM_TASKS": "-1"}, "SLURM_STEP_NUM_TASKS is '-1'"),
+        (None, TORCHRUN | {"WORLD_SIZE": "abc"}, "WORLD_SIZE is 'abc'"),
+        (None, TORCHRUN | {"RANK": "9" * 5000}, "RANK is '9{40}'"),
+        (None, TORCHRUN | {"RANK": "4"}, "torchrun has started process 4 of 4 on 2 machines"),
+        (None, TORCHRUN | {"GROUP_WORLD_SIZE": "0"}, "process 3 of 4 on 0 machines, which cannot be"),
     ],
 )
 def test_launchers_that_do_not_fit_are_told(devices, environment, text):

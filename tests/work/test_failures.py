@@ -1,11 +1,18 @@
 """What cannot be done or goes wrong in a fit or a cell, and that it stops no other."""
 
+from pathlib import Path
+
+import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from jembench import work
-from jembench.errors import PluginError, StoreError
+from jembench.errors import JembenchError, PluginError, StoreError
+from jembench.executor import LocalExecutor
+from jembench.plan import make_plan
 from jembench.store import Store
+from jembench.suite import Suite
 from jembench.training import checkpoint
 
 WEIGHTS = "model.safetensors"
@@ -249,3 +256,28 @@ def test_a_model_that_cannot_be_trained_stops_the_run_before_anything_is_trained
 def test_a_batch_that_is_larger_than_the_dataset(plan, store, carry_out):
     with pytest.raises(Exception, match="A batch of 900 cannot be drawn from 81 training images"):
         carry_out(plan("classifier", settings=["batch_size=900"]), store)
+
+
+@pytest.mark.parametrize("broken", ["test/dark/0.png", "others/test/dark/0.png"])
+def test_a_broken_image_is_known_before_anything_is_trained(plan, store, recorder, tmp_path, broken):
+    """Of the test images, and of a set of outliers that are files."""
+    for folder in ("", "others/"):
+        for split in ("train", "test"):
+            for shade, name in enumerate(("dark", "light", "white")):
+                (tmp_path / folder / split / name).mkdir(parents=True)
+                for n in range(10):
+                    pixels = np.full((4, 4), 100 * shade + n, dtype=np.uint8)
+                    Image.fromarray(pixels).save(tmp_path / folder / split / name / f"{n}.png")
+    (tmp_path / broken).write_bytes(b"\x89PNG\r\n\x1a\n cut short")
+    suite = Suite(
+        name="zoo",
+        title="",
+        models=("zoo_of_tests:jem",),
+        datasets=(f"imagefolder:root={tmp_path},grey=true,name=shades",),
+        metrics=("accuracy", f"ood:set=imagefolder:root={tmp_path}/others"),
+        seeds=(0,),
+    )
+    whole = make_plan(suite, recipe=str(Path(__file__).parents[1] / "zoo" / "tiny.toml"))
+    with pytest.raises(JembenchError, match=r"0\.png cannot be decoded as an image"):
+        work.carry_out(whole, store, LocalExecutor(), torch.device("cpu"), recorder)
+    assert recorder.iterations == []

@@ -1,0 +1,127 @@
+"""Signals that ask a process to end: SIGTERM and SIGHUP, which queues and closed terminals send.
+
+The first one stops the work like ``--max-hours``: training writes a checkpoint first, everything else ends where it
+is. A second one, a second or more after the first, ends the process at once.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import termios
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+SIGNALS = (signal.SIGTERM, signal.SIGHUP)
+
+BURST = 1.0
+"""Seconds in which several signals count as one: a shell and the kernel both send SIGHUP, srun repeats SIGTERM."""
+
+_received = 0  # the number of the first signal
+_deferring = 0  # how many contexts of deferred() are open
+
+
+class Stopped(BaseException):
+    """A signal asked the process to end. It is no ``Exception``, so that no handler mistakes it for a failure."""
+
+    def __init__(self) -> None:
+        super().__init__(f"{reason()}. Finished work is kept: the same command goes on from there.")
+
+
+def received() -> int:
+    """The number of the first signal that asked this process to end, or 0."""
+    return _received
+
+
+def hear(number: int) -> None:
+    """Take note of a signal that another process of the team received; 0 is none."""
+    global _received
+    _received = _received or number
+
+
+def check() -> None:
+    """Raise :class:`Stopped` if a signal came while it was deferred."""
+    if _received:
+        raise Stopped
+
+
+def reason() -> str:
+    """Why work stops, as the first words of a message."""
+    return f"Received {signal.Signals(_received).name}" if _received else "The time is up"
+
+
+@contextmanager
+def listening() -> Iterator[None]:
+    """Answer the signals within the context: by :class:`Stopped`, raised in the main thread.
+
+    A signal that the process was started to ignore (``nohup``) stays ignored. In other threads nothing is done.
+    """
+    global _received
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    _received = 0
+    terminals = [descriptor for descriptor in (1, 2) if os.isatty(descriptor)]
+
+    def answer(number: int, _: FrameType | None) -> None:
+        if _received:
+            return
+        hear(number)
+        _leave_dead(terminals)
+        if not _deferring:
+            raise Stopped
+
+    before = {each: signal.getsignal(each) for each in SIGNALS}
+    for each, former in before.items():
+        if former is not signal.SIG_IGN:
+            signal.signal(each, answer)
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    former_descriptor = signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+    watch = threading.Thread(target=_end_at_the_second, args=(reading,), daemon=True)
+    watch.start()
+    try:
+        yield
+    finally:
+        _received = 0
+        signal.set_wakeup_fd(former_descriptor)
+        for each, former in before.items():
+            signal.signal(each, former)
+        os.close(writing)
+        watch.join()
+        os.close(reading)
+
+
+@contextmanager
+def deferred() -> Iterator[None]:
+    """Only take note of a signal within the context: what runs in it asks :func:`received` and stops by itself."""
+    global _deferring
+    _deferring += 1
+    try:
+        yield
+    finally:
+        _deferring -= 1
+
+
+def _end_at_the_second(reading: int) -> None:
+    """End the process at a later signal, even while its main thread is in a long computation."""
+    first = None
+    while numbers := os.read(reading, 64):
+        for number in numbers:
+            if number not in SIGNALS:
+                continue
+            first = first or time.monotonic()
+            if time.monotonic() - first > BURST:
+                os._exit(128 + number)
+
+
+def _leave_dead(terminals: list[int]) -> None:
+    """Write no more to a terminal that was closed: each line would be an error in the middle of a checkpoint."""
+    for descriptor in terminals:
+        try:
+            termios.tcgetattr(descriptor)
+        except termios.error:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)

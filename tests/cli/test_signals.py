@@ -1,0 +1,253 @@
+"""SIGTERM and SIGHUP: what a queue or a closed terminal sends stops the work as ``--max-hours`` does."""
+
+import csv
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from jembench import fits, stopping, work
+from jembench.evaluate import FitEvaluation
+from jembench.metrics import attacked
+from jembench.store import Store
+from jembench.training import checkpoint, loop
+from jembench.training import fit as fitting
+
+COMMAND = [sys.executable, "-m", "jembench.cli.main"]
+GOES_ON = "The same command goes on from there."
+
+
+def kill_in(monkeypatch, place, method, number=signal.SIGTERM, *, call=1):
+    """Send this process a real signal in the n-th call of a method, or of a function of a module."""
+    original, calls = getattr(place, method), []
+
+    def with_signal(*arguments, **options):
+        calls.append(1)
+        if len(calls) == call:
+            os.kill(os.getpid(), number)
+        return original(*arguments, **options)
+
+    monkeypatch.setattr(place, method, with_signal)
+
+
+def left_behind():
+    """Leases and temporary files in the store."""
+    return [path for path in Path("runs").rglob("*") if path.name.endswith(".tmp") or path.match("leases/*.json")]
+
+
+def history(folder):
+    """What was logged, without how long it took."""
+    with (folder / "history.csv").open() as file:
+        return [{name: value for name, value in row.items() if name != "seconds"} for row in csv.DictReader(file)]
+
+
+@pytest.fixture
+def train(jembench, tiny):
+    return lambda *arguments: jembench("train", "zoo_of_tests:jem", *tiny, *arguments)
+
+
+def test_training_goes_on_bit_for_bit_from_the_iteration_at_which_it_was_stopped(train, monkeypatch):
+    """Stopped in the first window, within another one, at a checkpoint and at the end of a window."""
+    monkeypatch.setattr(fitting, "ANSWER", 0.0)  # a look after each iteration
+    reached = 0
+    for stop, number in [(1, "SIGTERM"), (14, "SIGHUP"), (18, "SIGTERM"), (27, "SIGHUP")]:
+        with monkeypatch.context() as patch:
+            kill_in(patch, loop.Trainer, "iterate", signal.Signals[number], call=stop - reached)
+            stopped = train()
+        reached = stop
+        assert stopped.code == 3
+        assert stopped.out == ""
+        assert f"Received {number} after {stop} of 36 iterations. {GOES_ON}" in stopped.err
+        assert left_behind() == []
+        (folder,) = Path("runs/fits").iterdir()
+        assert not (folder / "fit.json").exists()
+
+    resumed, straight = train(), train("--store", "straight")
+    assert resumed.code == straight.code == 0
+    folders = [Path(done.out.strip()) for done in (resumed, straight)]
+    assert history(folders[0]) == history(folders[1])
+    for name in ("model.safetensors", "sampler.safetensors"):
+        one, other = (checkpoint.read(folder / name) for folder in folders)
+        assert all(torch.equal(value, other[key]) for key, value in one.items())
+
+
+@pytest.mark.parametrize(
+    ("place", "method"),
+    [(FitEvaluation, "test"), (work, "write_samples"), (Store, "write_cell"), (fits, "load_weights")],
+)
+def test_whatever_else_is_done_ends_where_it_is(run, values, monkeypatch, place, method):
+    with monkeypatch.context() as patch:
+        kill_in(patch, place, method)
+        stopped = run()
+    assert stopped.code == 3
+    assert stopped.err.splitlines()[-1].startswith("Received SIGTERM")
+    assert "the same command goes on from there." in stopped.err.lower()
+    assert left_behind() == []
+    assert run().code == 0
+    assert run("--store", "straight").code == 0
+    assert values("runs") == values("straight")
+
+
+def test_an_attack_keeps_what_it_has(jembench, tiny, monkeypatch, outcomes):
+    monkeypatch.setattr(attacked, "SHARD", 4)
+    arguments = [
+        "pgd",
+        "--models",
+        "zoo_of_tests:classifier",
+        "--images",
+        "8",
+        "--restarts",
+        "1",
+        "--steps",
+        "5",
+        *tiny,
+    ]
+    with monkeypatch.context() as patch:
+        kill_in(patch, attacked, "verify", call=2)
+        stopped = jembench("attack", *arguments)
+    assert stopped.code == 3
+    assert "Received SIGTERM: of zoo_of_tests:classifier, pgd" in stopped.err
+    assert f"has 4 of 8 images. {GOES_ON}" in stopped.err
+    assert "pgd-linf" in stopped.out
+    (outcome,) = outcomes("runs").values()
+    assert outcome["details"]["partial"] == "4 of 8 images"
+    assert left_behind() == []
+    assert jembench("attack", *arguments).code == 0
+    (outcome,) = outcomes("runs").values()
+    assert "partial" not in outcome["details"]
+
+
+def test_a_process_that_waits_for_another_one_can_be_stopped(train, run):
+    train()
+    (folder,) = Path("runs/fits").iterdir()
+    fit_id = folder.name.rpartition("-")[2]
+    for command in (run, train):
+        if command is train:
+            (folder / "fit.json").unlink()
+        with Store(Path("runs")).lease(fit_id):
+            timer = threading.Timer(0.5, os.kill, [os.getpid(), signal.SIGHUP])
+            timer.start()
+            stopped = command(models="zoo_of_tests:jem") if command is run else command()
+            timer.join()
+        assert stopped.code == 3
+        assert "Received SIGHUP. Finished work is kept: the same command goes on from there." in stopped.err
+
+
+def test_a_signal_that_is_ignored_stays_ignored(train, monkeypatch):
+    """As under nohup."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        kill_in(monkeypatch, loop.Trainer, "iterate", signal.SIGHUP)
+        assert train().code == 0
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_afterwards_signals_mean_what_they_did(train, monkeypatch):
+    before = [signal.getsignal(number) for number in stopping.SIGNALS]
+    kill_in(monkeypatch, loop.Trainer, "iterate")
+    assert train().code == 3
+    assert [signal.getsignal(number) for number in stopping.SIGNALS] == before
+
+
+# --- real processes ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def environment(jembench, zoo_of_tests):
+    return {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(zoo_of_tests), "PYTHONUNBUFFERED": "1"}
+
+
+@pytest.fixture
+def endless():
+    """A training of days, with checkpoints now and then."""
+    settings = ["epochs=100000", "log_every=100", "checkpoint_every=10000", "chains.sampler=pcd:steps=2,buffer=1000"]
+    return ["train", "jem", "--device", "cpu", *(word for setting in settings for word in ("--set", setting))]
+
+
+def wait_for(condition, process):
+    while not condition():
+        assert process.poll() is None
+        time.sleep(0.05)
+
+
+def begun():
+    return list(Path("runs").glob("fits/*/checkpoint-start.safetensors"))
+
+
+@pytest.mark.parametrize("which", ["other", "all"])
+def test_all_of_a_team_stop_whichever_process_is_told(environment, endless, which):
+    process = subprocess.Popen(
+        [*COMMAND, *endless, "--devices", "2"], env=environment, stderr=subprocess.PIPE, text=True
+    )
+    wait_for(begun, process)
+    (other,) = children_of(process.pid)
+    for pid in [other, process.pid][: 1 if which == "other" else 2]:
+        os.kill(pid, signal.SIGTERM)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 3, err
+    assert len(re.findall(rf"Received SIGTERM after \d+ of \d+ iterations\. {GOES_ON}", err)) == 1
+    assert left_behind() == []
+    assert list(Path("runs").glob("fits/*/checkpoint-0.safetensors"))
+    assert not Path(f"/proc/{other}").exists()
+
+
+def test_a_second_signal_ends_the_process_at_once(environment, zoo_of_tests):
+    """Even in the middle of a long computation, and with nothing that the next start cannot clear away."""
+    Path("stuck.py").write_text(
+        "import ctypes, threading\n"
+        "def build(data_spec):\n"
+        "    lock, library = ctypes.create_string_buffer(100), ctypes.CDLL(None)\n"
+        "    threading.Timer(0.5, print, ['LOCKED'], {'flush': True}).start()\n"
+        "    for _ in range(2):\n"
+        "        library.pthread_mutex_lock(lock)  # as a library that does not come back\n"
+    )
+    arguments = ["train", "stuck:build", "--dataset", "zoo_of_tests:data", "--recipe", zoo_of_tests / "tiny.toml"]
+    environment["PYTHONPATH"] += f":{Path.cwd()}"
+    process = subprocess.Popen(
+        [*COMMAND, *arguments], env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+    )
+    while b"LOCKED" not in process.stderr.readline():
+        pass
+    process.send_signal(signal.SIGTERM)
+    process.send_signal(signal.SIGHUP)  # a burst is one signal
+    time.sleep(2 * stopping.BURST)
+    assert process.poll() is None
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=60)
+    assert process.returncode == 128 + signal.SIGTERM
+
+
+def test_a_closed_terminal_leaves_a_checkpoint(environment, endless):
+    child, terminal = pty.fork()
+    if child == 0:
+        os.execve(sys.executable, [*COMMAND, *endless], environment)
+    reader = threading.Thread(target=drain, args=(terminal,), daemon=True)
+    reader.start()
+    while not begun():
+        time.sleep(0.05)
+    os.close(terminal)
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 3
+    assert left_behind() == []
+    assert list(Path("runs").glob("fits/*/checkpoint-0.safetensors"))
+
+
+def drain(terminal):
+    try:
+        while os.read(terminal, 4096):
+            pass
+    except OSError:
+        pass
+
+
+def children_of(pid):
+    return [int(word) for path in Path(f"/proc/{pid}/task").glob("*/children") for word in path.read_text().split()]
