@@ -139,13 +139,7 @@ def environment(jembench):
 @pytest.fixture
 def few():
     """As little training as the recipe for digits allows, with checkpoints on the way."""
-    settings = [
-        "epochs=0.6",
-        "schedule.warmup_iterations=0",
-        "log_every=2",
-        "checkpoint_every=4",
-        "chains.sampler=pcd:steps=2,buffer=1000",
-    ]
+    settings = ["epochs=0.6", "log_every=2", "checkpoint_every=4", "chains.sampler=pcd:steps=2,buffer=1000"]
     return [word for setting in settings for word in ("--set", setting)]
 
 

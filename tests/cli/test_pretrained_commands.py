@@ -137,7 +137,7 @@ def test_a_plan_says_that_it_was_trained_elsewhere(run, table):
     done = run("--dry-run", models=f"{GENERATOR},zoo_of_tests:plain", metrics="zoo_of_tests:brightness")
     rows = {row[0]: row for row in table(done.out)}
     assert "elsewhere" in rows[GENERATOR]
-    assert "1 of 2 models are still to be trained, in 36 passes in all" in done.out
+    assert "0 of 2 models are still to be trained" in done.out  # of the other, brightness can measure nothing
     assert not Path("runs").exists()
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jembench import registry
-from jembench.errors import SpecError
+from jembench.errors import NotApplicable, SpecError
 from jembench.interfaces import KEPT, Samples, Source
 from jembench.metrics import factories
 from jembench.metrics.generation import generated
@@ -49,7 +49,12 @@ def test_options_without_meaning_or_effect_are_refused(options, message):
     n=st.integers(1, 300),
 )
 def test_top_is_a_share_or_a_number(top, n):
-    count = SampleProtocol(selection="model", top=top).count(n)
+    asked = SampleProtocol(selection="model", top=top)
+    if top > n:
+        with pytest.raises(NotApplicable, match=f"The {int(top)} most confident images cannot be kept of {n}"):
+            asked.count(n)
+        return
+    count = asked.count(n)
     assert count == top if top > 1 else (count == 1 or abs(count - top * n) <= 0.5)
     assert count >= 1
 
