@@ -51,7 +51,7 @@ class CalibrationError:
     reads: ClassVar[frozenset[Quantity]] = frozenset({"logits"})
 
     def __post_init__(self) -> None:
-        require_at_least(1, self.name, bins=self.bins)
+        require_at_least(1, self.name, most=1000, bins=self.bins)  # each resample holds all of them
         require_at_least(0, self.name, resamples=self.resamples)
 
     @property

@@ -40,12 +40,18 @@ def value_of(
     return Value(estimate, low, high, n, unit, better)
 
 
-def require_at_least(minimum: int, metric: str, **options: int) -> None:
+MOST = 1_000_000
+"""Of anything that a metric counts: more would not end, or not fit into memory."""
+
+
+def require_at_least(minimum: int, metric: str, most: int = MOST, **options: int) -> None:
     """Check whole-number options of a metric.
 
     Raises:
-        SpecError: naming the first that is too small.
+        SpecError: naming the first that is too small or too large.
     """
     for option, value in options.items():
         if value < minimum:
             raise SpecError(f"{option} of {metric} is {value}; it must be at least {minimum}.")
+        if value > most:
+            raise SpecError(f"{option} of {metric} is {value}; it must be at most {most:,}.")

@@ -167,14 +167,24 @@ ODD = {
         *("optimizer.learning_rate=NaN", "optimizer.momentum=1", "guard.gap=0", "chains.sampler=pcd:buffer=8"),
         *("chains.sampler=pcd:reinit=2", "chains.sampler=sgld:steps=0", "chains.mode=odd"),
         *("ood.set=nosuch", "ood.set=constant:value=9", "ood.steps=0", "ood.score=", "pgd.eps=0", "pgd.eps=2"),
-        *("pgd.refine=-1", "pgd.images=0", "is.features=nosuch", "is.splits=0", "is.top=0", "nll.resamples=-1"),
+        *(
+            "pgd.refine=-1",
+            "pgd.images=0",
+            "is.features=nosuch",
+            "is.splits=0",
+            "is.top=0",
+            "nll.resamples=-1",
+            "nll.resamples=1e9",
+            "nll.resamples=1000001",
+            "ece.bins=1001",
+        ),
     ],
 }
 
 
 @pytest.mark.parametrize(("option", "value"), [(option, value) for option, values in ODD.items() for value in values])
 def test_a_value_that_cannot_work_is_refused_by_the_plan(run, option, value):
-    metrics = "is,nll,ood:set=interp,pgd:budget=quick"
+    metrics = "is,nll,ece,ood:set=interp,pgd:budget=quick"
     done = run(option, value, "--dry-run", models="zoo_of_tests:jem", metrics=metrics)
     assert (done.code, done.out) == (2, "")
     assert "bug" not in done.err
