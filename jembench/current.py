@@ -8,16 +8,20 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import hashlib
 import json
 import warnings
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from jembench.errors import Fallback, StoreError
 from jembench.files import append_line
 from jembench.outcome import Cell
 from jembench.store import Store
+
+LOG = "asked.jsonl"
+"""The file of a store that says what was asked for."""
 
 
 class Asked(NamedTuple):
@@ -119,13 +123,13 @@ def ask_for(store: Store, families: Collection[str], metrics: Collection[str]) -
         return
     line = {"time": wanted.time, "families": sorted(families), "metrics": sorted(metrics)}
     try:
-        append_line(_log(store), json.dumps(line))
+        append_line(_log(store), json.dumps({**line, "digest": _digest(line)}))
     except StoreError as error:
         warnings.warn(f"{error} `jembench report` shows what was asked for before.", Fallback, stacklevel=2)
 
 
 def _log(store: Store) -> Path:
-    return store.root / "asked.jsonl"
+    return store.root / LOG
 
 
 def _measured_since(store: Store) -> bool:
@@ -137,10 +141,16 @@ def _measured_since(store: Store) -> bool:
 def _parsed(line: bytes) -> Asked | None:
     try:
         found = json.loads(line)
+        if found.pop("digest") != _digest(found):
+            return None
         datetime.datetime.fromisoformat(found["time"])
         return Asked(found["time"], _texts(found["families"]), _texts(found["metrics"]))
-    except (ValueError, TypeError, LookupError, RecursionError):
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
         return None
+
+
+def _digest(line: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(line).encode()).hexdigest()[:16]
 
 
 def _texts(found: list[str]) -> frozenset[str]:

@@ -65,7 +65,7 @@ def read(path: Path) -> Fields:
     except (ValueError, RecursionError) as error:
         raise DamagedError(f"{path} is not valid JSON ({error}): it was cut short or edited. {REMEDY}") from error
     fields = Fields.of(record, "the whole", str(path))
-    schema = fields.integer("schema", least=1)
+    schema = fields.integer("schema", least=1) if "schema" in record else 1
     if schema > SCHEMA:
         raise StoreError(
             f"{path} was written by a newer jembench (schema {schema}, this one reads up to {SCHEMA}). "

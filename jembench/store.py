@@ -392,7 +392,7 @@ def _fit_record(record: Fields) -> FitRecord:
         interventions=record.texts("interventions"),
         provenance=record.mapping("provenance"),
         identity=record.mapping("identity") if "identity" in record.data else {},
-        files={name: files.text(name) for name in files.data},
+        files={name: files.text(name) for name in files.data if Path(name).name == name},
     )
 
 

@@ -62,6 +62,7 @@ LAYERS = [
         "subjects",
         "twins",
         "provenance",
+        "verify",
         "work",
     },
     {"report"},

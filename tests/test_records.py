@@ -84,7 +84,6 @@ STRANGE = {
     "schema 0": b'{"schema": 0}',
     "schema true": b'{"schema": true}',
     "schema text": b'{"schema": "1"}',
-    "no schema": b"{}",
 }
 
 

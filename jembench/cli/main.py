@@ -33,6 +33,7 @@ COMMANDS = {
     "figures": Late("jembench.cli.figures:figures", "Draw what a store holds, each figure with its numbers as CSV."),
     "list": Late("jembench.cli.list_:list_", "List what is installed: models, datasets, suites and more."),
     "plugin": Late("jembench.cli.plugin:plugin", "Look after plugins."),
+    "store": Late("jembench.cli.store:store", "Look after a store: check that it holds what was written into it."),
     "doctor": Late("jembench.cli.doctor:doctor", "Say what works on this machine, and what to do about the rest."),
 }
 

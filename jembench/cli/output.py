@@ -15,8 +15,8 @@ from jembench.errors import printable
 
 _STYLES = {
     **dict.fromkeys(("ok", "passed"), "green"),
-    **dict.fromkeys(("missing", "skipped", "expected failure"), "yellow"),
-    **dict.fromkeys(("broken", "incompatible", "failed", "unexpected success"), "red"),
+    **dict.fromkeys(("missing", "skipped", "expected failure", "no digest", "stray"), "yellow"),
+    **dict.fromkeys(("broken", "incompatible", "failed", "unexpected success", "damaged"), "red"),
 }
 _UNLIMITED = 10_000  # columns, where the output is no terminal: a file or a pipe cuts nothing off
 

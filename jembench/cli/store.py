@@ -1,0 +1,51 @@
+"""``jembench store``: what lies in a store, and whether it is what was written."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import click
+
+from jembench.cli import options
+from jembench.cli.groups import Late, LateGroup
+from jembench.cli.output import print_json, print_table
+from jembench.store import Store
+from jembench.verify import Finding, Status
+from jembench.verify import verify as verified
+
+COMMANDS = {
+    "verify": Late("jembench.cli.store:verify", "Read every file of a store and check that it is what was written."),
+}
+
+
+@click.group(cls=LateGroup, late=COMMANDS)
+def store() -> None:
+    """Look after a store."""
+
+
+@click.command("verify", epilog=options.examples("jembench store verify", "jembench store verify --store shared/runs"))
+@options.store
+@options.listing_format
+def verify(store: Path, format: str) -> int:
+    """Read every file of a store and check that it is what was written.
+
+    Exits with 1 if something is damaged. Files of version 0.1 carry no digest, and strays belong to nothing in the
+    store: both are listed, and are no failure. Nothing is written.
+    """
+    found = verified(Store(store))
+    counts = Counter(finding.status for finding in found)
+    told = [finding for finding in found if finding.status != "ok"]
+    if format == "json":
+        print_json({"files": len(found), **counts, "findings": [finding._asdict() for finding in told]})
+    else:
+        _print(store, told, counts)
+    return int(counts["damaged"] > 0)
+
+
+def _print(store: Path, told: list[Finding], counts: Counter[Status]) -> None:
+    if told:
+        print_table(("", "file", "reason"), [(finding.status, finding.file, finding.reason) for finding in told])
+        click.echo()
+    numbers = ", ".join(f"{count} {status}" for status, count in counts.most_common())
+    click.echo(f"{store}: {sum(counts.values())} files{': ' if numbers else ''}{numbers}.")

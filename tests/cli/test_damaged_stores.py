@@ -1,0 +1,74 @@
+"""Commands that read a store in which something is damaged: it is named, and the rest is shown."""
+
+import contextlib
+import json
+import signal
+
+import pytest
+from small_store import damaged_copies, small_store
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    return small_store(tmp_path_factory.mktemp("damaged") / "whole").root
+
+
+@contextlib.contextmanager
+def at_once():
+    """A read that waits for somebody never ends."""
+
+    def late(*_):
+        raise AssertionError("it waits")
+
+    before = signal.signal(signal.SIGALRM, late)
+    signal.alarm(60)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def test_a_damaged_file_is_one_paragraph_and_the_rest_is_shown(jembench, whole, tmp_path):
+    cells = {"accuracy", "ece", "nll", "iteration-time"}
+    for root, path, how in damaged_copies(whole, tmp_path / "copies", 16):
+        with at_once():
+            done = jembench("report", "--format", "json", "--store", root)
+            checked = jembench("store", "verify", "--store", root)
+            compared = jembench("compare", "jem", "baseline", "--resamples", "10", "--store", root)
+        where = f"{how} {path.relative_to(root)}"
+        for each in (done, checked, compared):
+            assert "This is a bug" not in each.err, where
+            assert "Traceback" not in each.err, where
+        rows = json.loads(done.out)["rows"]
+        shown = {(row["model"], value["metric"]) for row in rows for value in row["values"] if value["status"] == "ok"}
+        assert {("jem", metric) for metric in cells} | {("baseline", metric) for metric in cells} <= shown, where
+
+
+@pytest.mark.parametrize("format", ["table", "csv", "latex", "markdown", "json"])
+def test_every_format_lists_the_cell_that_cannot_be_read(jembench, whole, format):
+    path = next(iter(sorted(whole.glob("cells/ece-*"))))
+    content = path.read_bytes()
+    path.write_bytes(content.replace(b'"low": 0.1', b'"low": 9.1'))
+    done = jembench("report", "--format", format, "--store", whole)
+    path.write_bytes(content)
+    assert done.code == 0
+    assert done.err.startswith(f"Passed over: {path} is damaged or was edited: its text does not match its digest.")
+    assert "accuracy" in done.out
+
+
+def test_verify_says_what_is_wrong_and_exits_with_1(jembench, whole):
+    done = jembench("store", "verify", "--store", whole)
+    assert (done.code, done.out) == (0, f"{whole}: 64 files: 64 ok.\n")
+    path = next(whole.glob("arrays/accuracy-*"))
+    content = path.read_bytes()
+    path.write_bytes(content[:-1])
+    done = jembench("store", "verify", "--store", whole)
+    as_json = jembench("store", "verify", "--format", "json", "--store", whole)
+    path.write_bytes(content)
+    assert (done.code, as_json.code) == (1, 1)
+    assert f"damaged   arrays/{path.name}" in done.out
+    assert done.out.endswith("64 files: 63 ok, 1 damaged.\n")
+    found = json.loads(as_json.out)
+    assert (found["files"], found["damaged"]) == (64, 1)
+    assert [finding["file"] for finding in found["findings"]] == [f"arrays/{path.name}"]
