@@ -41,7 +41,7 @@ def parse(content: bytes, where: str) -> dict[str, Any]:
     """
     try:
         return tomllib.loads(content.decode())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # also of too many digits or brackets
         raise SpecError(f"{where} is not valid TOML: {error}. Mend the file.") from error
 
 

@@ -165,7 +165,7 @@ class _Check:
 
     def log(self) -> Iterator[Finding]:
         path = self.store.root / LOG
-        if path.exists():
+        if path.exists() or path.is_symlink():
             yield self._tried(path, self._log)
 
     def _log(self) -> bool:

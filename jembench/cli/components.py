@@ -107,7 +107,7 @@ def suites() -> list[Suite]:
 def _suite(name: str, content: bytes, distribution: str) -> Suite:
     try:
         title = tomllib.loads(content.decode()).get("title", "")
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         return Suite(name, "", distribution, f"{name}.toml is not valid TOML: {error}")
     return Suite(name, str(title), distribution, "")
 

@@ -98,7 +98,7 @@ def read(stem: str, file: Traversable) -> list[Claim]:
         return [_claim(stem, claim, paper) for claim in data["claim"]]
     except KeyError as error:
         problem = f"the field {error} is missing"
-    except (tomllib.TOMLDecodeError, TypeError, ValueError) as error:
+    except (TypeError, ValueError, RecursionError) as error:
         problem = str(error)
     raise PluginError(
         f"The file of claims {file} cannot be used: {problem}. Mend it, or tell the author of its package."

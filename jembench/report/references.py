@@ -90,7 +90,7 @@ def read(stem: str, file: Traversable) -> list[PublishedTable]:
         return [_table(stem, table, paper) for table in data["table"]]
     except KeyError as error:
         problem = f"the field {error} is missing"
-    except (tomllib.TOMLDecodeError, TypeError, ValueError) as error:
+    except (TypeError, ValueError, RecursionError) as error:
         problem = str(error)
     raise PluginError(
         f"The reference file {file} cannot be used: {problem}. Mend it, or tell the author of its package."

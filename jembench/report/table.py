@@ -218,7 +218,8 @@ def _entry(cells: Sequence[Cell], column: Column, seeds: Sequence[int]) -> Entry
         for cell in sorted(cells, key=lambda cell: cell.fit.seed)
         if cell.outcome.status == "ok" and column.label in cell.outcome.values
     ]
-    gaps = {cell.fit.seed: _gap(cell.outcome, column) for cell in cells if column.label not in cell.outcome.values}
+    known = {seed.seed for seed in measured}
+    gaps = {cell.fit.seed: _gap(cell.outcome, column) for cell in cells if cell.fit.seed not in known}
     gaps |= {seed: _Gap("not run", "") for seed in seeds if seed not in {cell.fit.seed for cell in cells}}
     if measured:
         return _summary(measured, "; ".join(f"seed {seed} {gap}" for seed, gap in sorted(gaps.items())))

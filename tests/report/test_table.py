@@ -135,6 +135,13 @@ def test_a_failure_of_one_seed_outweighs_what_the_others_lack(cell):
     assert (table.rows[0].entries[0].status, table.rows[0].entries[0].reason) == ("failed", "broken")
 
 
+def test_a_metric_that_failed_with_a_value_that_is_not_finite_says_so(cell):
+    wild = {"accuracy": Value(math.nan, None, None, 397)}
+    table = build([cell(outcome=Outcome(status="failed", reason="accuracy is not a finite number", values=wild))])
+    found = entry(table, "accuracy")
+    assert (found.status, found.reason, found.value) == ("failed", "accuracy is not a finite number", None)
+
+
 def test_a_metric_that_was_never_run_keeps_its_column(cell):
     table = build([cell(accuracy=Value(97.5, 95.4, 98.6, 397))], metrics=["accuracy", "fid"])
     assert [column.label for column in table.columns] == ["accuracy", "fid"]
