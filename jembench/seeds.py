@@ -18,7 +18,12 @@ def derive(seed: int, purpose: str) -> int:
 
 def generator(seed: int, purpose: str, device: torch.device | str = "cpu") -> Generator:
     """A generator on ``device`` for one purpose."""
-    return Generator(device).manual_seed(derive(seed, purpose))
+    return seeded(derive(seed, purpose), device)
+
+
+def seeded(seed: int, device: torch.device | str = "cpu") -> Generator:
+    """A generator on ``device`` with that very seed."""
+    return Generator(device).manual_seed(seed)
 
 
 @contextmanager

@@ -90,12 +90,12 @@ def attack(
 def _apgd(target: Target, x: Tensor, y: Tensor, loss: str, norm: Norm, eps: float, steps: int, restarts: int) -> Tensor:
     attack, classifier = toolbox()
     estimator = classifier(
-        model=TargetModule(target),
+        model=TargetModule(target, x.device),
         loss=torch.nn.CrossEntropyLoss(),
         input_shape=tuple(x.shape[1:]),
         nb_classes=target.data.num_classes,
         clip_values=(0.0, 1.0),
-        device_type="cpu" if x.device.type == "cpu" else "gpu",
+        device_type="cpu",  # where its arrays are
     )
     apgd = attack(
         estimator=estimator,

@@ -49,19 +49,23 @@ class Answering(Protocol):
 
 def wrapped(target: Answering, device: torch.device) -> Any:
     """The model as foolbox sees it, on images of [0, 1]."""
-    return foolbox().PyTorchModel(TargetModule(target), bounds=(0, 1), device=device)
+    return foolbox().PyTorchModel(TargetModule(target, device), bounds=(0, 1), device=device)
 
 
 class TargetModule(nn.Module):
-    """A target as the module that libraries ask for; in evaluation mode."""
+    """A target on ``device`` as the module that libraries ask for; in evaluation mode.
 
-    def __init__(self, target: Answering) -> None:
+    Its answers are on the images' device, since libraries choose their own: the CPU, or the first GPU.
+    """
+
+    def __init__(self, target: Answering, device: torch.device) -> None:
         super().__init__()
         self.eval()
         self._target = target
+        self._device = device
 
     def forward(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B K"]:
-        return self._target.logits_in_parts(x)
+        return self._target.logits_in_parts(x.to(self._device)).to(x.device)
 
 
 @contextmanager

@@ -60,6 +60,9 @@ class PGD:
     ) -> Hits:
         """Attack every image from all its restarts at once, within its own eps. The first success ends an image.
 
+        A step makes the host wait for the device four times: for whether the logits are finite, for the rows that
+        succeed, for the first of them of each image, and for the rows that are left.
+
         Args:
             target: the model.
             x: images in [0, 1].
@@ -82,7 +85,7 @@ class PGD:
             hits.adversarial[image[first]] = moved[first]
             hits.restart[image[first]] = restart[first]
             hits.found[image[first]] = True
-            left = ~hits.found[image]
+            left = (~hits.found[image]).nonzero().flatten()  # as a mask the host would wait for each of four tensors
             image, restart, moved, gradient = image[left], restart[left], moved[left], gradient[left]
             if not len(image):
                 break

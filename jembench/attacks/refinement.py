@@ -101,7 +101,7 @@ class _Step(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, refined: Refined, taken: int) -> Tensor:
         ctx.refined, ctx.taken = refined, taken
-        ctx.noise = refined.generator.get_state()  # the way back must meet the same noise
+        ctx.noise = refined.generator.clone_state()  # the way back must meet the same noise
         ctx.save_for_backward(x)
         return refined.step(x, taken, refined.generator)
 
@@ -109,10 +109,8 @@ class _Step(torch.autograd.Function):
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
         (x,) = ctx.saved_tensors
-        generator = Generator(ctx.refined.generator.device)
-        generator.set_state(ctx.noise)
         with ctx.refined.settled(x.device), torch.enable_grad():
             x = x.detach().requires_grad_()
-            moved = ctx.refined.step(x, ctx.taken, generator, differentiable=True)
+            moved = ctx.refined.step(x, ctx.taken, ctx.noise.clone_state(), differentiable=True)
             (towards,) = torch.autograd.grad(moved, x, grads[0])
         return towards, None, None

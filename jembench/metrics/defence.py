@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-import torch
-
+from jembench import seeds
 from jembench.attacks.refinement import Refined
 from jembench.attacks.target import Target
 from jembench.errors import SpecError
@@ -80,6 +79,6 @@ class Defence:
             steps=self.refine,
             chains=self.eot,
             grad="bpda" if self.grad == "none" else self.grad,
-            generator=torch.Generator(evaluation.device).manual_seed(seed),
+            generator=seeds.seeded(seed, evaluation.device),
         )
         return Target(refined, evaluation.data)

@@ -1,83 +1,142 @@
-"""Training on a device that has no values: all shapes and devices are followed, nothing is computed.
+"""A GPU that is not there: its tensors have values, which lie on the CPU, and say that they are elsewhere.
 
-``FakeTensorMode`` of PyTorch refuses operations whose tensors are on different devices, and whatever needs a value, as
-``.item()`` and boolean indices do: where a host would wait for a GPU. Its tensors can be said to be on ``cuda:0``, but
-without a driver their backward pass fails (autograd asks for a CUDA context), so the device is ``meta``.
+A dispatch mode computes everything on the CPU. Like PyTorch on a GPU it refuses operations whose tensors are on
+different devices, and generators of the other device. It notes every operation that makes the host wait for a GPU.
 
-What ``meta`` lacks is replaced: autocast (none), generators (one of the CPU that says it is on the device), fused
-optimisers (SGD by ``foreach``). ``Module.to`` cannot swap fake weights, which are therefore replaced one by one. Copies
-between host and device that make the host wait are noted by a dispatch mode.
+The device is called ``meta``: a backward pass on ``cuda`` asks for a driver. Autocast, which ``meta`` lacks, is off.
 """
 
 from contextlib import contextmanager, nullcontext
+from typing import ClassVar
 
 import torch
-from torch import nn
-from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves, tree_map_only
 
 from jembench import seeds
 
 GPU = torch.device("meta")
+CPU = torch.device("cpu")
+
+WAITING = {"_local_scalar_dense", "equal", "masked_select", "nonzero", "_unique2", "unique_dim", "repeat_interleave"}
+"""What gives a number, or a tensor whose shape depends on values."""
+
+INDEXING = {"index", "index_put", "index_put_", "_index_put_impl_", "_unsafe_index"}
+
+
+class MixedDevices(RuntimeError):
+    """What PyTorch says of tensors on different devices."""
+
+
+class OnGPU(torch.Tensor):
+    """Says that it is on ``GPU``; ``held`` is its value, on the CPU."""
+
+    __module__ = "torch"  # by which eagerpy, and so foolbox, knows a tensor
+    __torch_function__ = torch._C._disabled_torch_function_impl
+
+    @staticmethod
+    def __new__(cls, held):
+        layout = {"strides": held.stride(), "storage_offset": held.storage_offset()}
+        return torch.Tensor._make_wrapper_subclass(cls, held.shape, dtype=held.dtype, device=GPU, **layout)
+
+    def __init__(self, held):
+        self.held = held
+
+    def __repr__(self, **_):
+        return f"OnGPU({tuple(self.shape)}, {self.dtype})"
+
+    def tolist(self):
+        return self.cpu().tolist()
+
+    @classmethod
+    def __torch_dispatch__(cls, function, types, args=(), kwargs=None):
+        raise RuntimeError(f"{function} outside of fake_gpu")
 
 
 class FakeGenerator(torch.Generator):
     """Of the CPU, but for what it says."""
 
     device = GPU
+    made: ClassVar = {}  # by the address of the generator: PyTorch hands operations another object for it
+
+    def __init__(self):
+        self.made[self._cdata] = self
+
+    def clone_state(self):
+        return FakeGenerator().set_state(self.get_state())
 
 
-class Waits(TorchDispatchMode):
-    """Notes the copies that make the host wait: to the host, and to the device unless ``non_blocking``."""
+class FakeGPU(TorchDispatchMode):
+    """The device. ``waits`` are the operations for which the host would have waited, in their order."""
 
     def __init__(self):
         super().__init__()
-        self.seen = []
+        self.waits = []
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        kwargs = kwargs or {}
-        name = function.overloadpacket.__name__
-        if name == "_to_copy":
-            self._copied(args[0].device, torch.device(kwargs.get("device") or args[0].device), kwargs)
-        if name == "copy_" and isinstance(args[1], torch.Tensor):
-            blocking = {"non_blocking": args[2] if len(args) > 2 else kwargs.get("non_blocking", False)}
-            self._copied(args[1].device, args[0].device, blocking)
-        return function(*args, **kwargs)
+        kwargs, name = dict(kwargs or {}), function.overloadpacket.__name__
+        goal = kwargs.get("device")
+        tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
+        on_gpu = any(isinstance(leaf, OnGPU) for leaf in tensors) if goal is None else torch.device(goal) == GPU
+        self._note(name, args, kwargs, on_gpu)
+        _check(name, args, kwargs, tensors, on_gpu)
+        if goal is not None:
+            kwargs["device"] = CPU
+        held = tree_map_only(OnGPU, lambda tensor: tensor.held, (args, kwargs))
+        found = function(*held[0], **held[1])
+        if not on_gpu:
+            return found
+        changed = {id(one): given for one, given in zip(tree_leaves(held), tree_leaves((args, kwargs)), strict=True)}
+        return tree_map_only(torch.Tensor, lambda one: changed[id(one)] if id(one) in changed else OnGPU(one), found)
 
-    def _copied(self, source, goal, options):
-        if source.type != goal.type and (goal.type == "cpu" or not options.get("non_blocking")):
-            self.seen.append(f"a copy from {source.type} to {goal.type}")
+    def _note(self, name, args, kwargs, on_gpu):
+        source = args[0] if args and isinstance(args[0], torch.Tensor) else None
+        if name == "_to_copy" and isinstance(source, OnGPU) != on_gpu:
+            self._copied(on_gpu, kwargs.get("non_blocking"))
+        elif name == "copy_" and isinstance(args[1], OnGPU) != isinstance(source, OnGPU):
+            self._copied(on_gpu=isinstance(source, OnGPU), promised=(*args, *kwargs.values(), False)[2])
+        elif name in INDEXING and isinstance(source, OnGPU):
+            given = [index for index in args[1] if index is not None]
+            self.waits += ["a copy of indices"] * any(not isinstance(index, OnGPU) for index in given)
+            is_fill = name != "index" and args[2].numel() == 1  # no mask becomes indices then
+            self.waits += ["a mask"] * sum(index.dtype == torch.bool for index in given if not is_fill)
+        elif name in WAITING and isinstance(source, OnGPU) and kwargs.get("output_size") is None:
+            self.waits.append(name)
+
+    def _copied(self, on_gpu, promised):
+        if not (on_gpu and promised):
+            self.waits.append(f"a copy to the {'GPU' if on_gpu else 'CPU'}")
+
+
+def _check(name, args, kwargs, tensors, on_gpu):
+    """Raise what PyTorch would: single numbers and indices alone may be on the CPU."""
+    for generator in (one for one in (*args, *kwargs.values()) if isinstance(one, torch.Generator)):
+        if (generator._cdata in FakeGenerator.made) != on_gpu:
+            raise MixedDevices(f"{name}: the generator is on the other device")
+    if name in ("copy_", "_to_copy"):
+        return
+    if name in INDEXING and isinstance(args[0], OnGPU):
+        tensors = [args[0], *args[2:3]]
+    kinds = {isinstance(tensor, OnGPU) for tensor in tensors if tensor.dim() or isinstance(tensor, OnGPU)}
+    if len(kinds) > 1:
+        raise MixedDevices(f"{name}: {', '.join(f'{tuple(one.shape)} on {one.device}' for one in tensors)}")
 
 
 @contextmanager
 def fake_gpu(monkeypatch):
-    """Tensors on ``GPU`` can be made meanwhile; gives the :class:`Waits`."""
-    monkeypatch.setattr(seeds, "_global_generators", lambda device: [torch.default_generator])
-    monkeypatch.setattr(seeds, "generator", lambda seed, purpose, device="cpu": FakeGenerator())
+    """``GPU`` can be used meanwhile; gives the :class:`FakeGPU`."""
+    tensor = torch.tensor
+
+    def make_generator(device="cpu"):
+        return FakeGenerator() if torch.device(device) == GPU else torch.Generator(device)
+
+    def make_tensor(data, *, device=None, **options):
+        made = tensor(data, **options)
+        return made if device is None else made.to(device)
+
+    monkeypatch.setattr(seeds, "Generator", make_generator)
+    monkeypatch.setattr(torch, "tensor", make_tensor)
     monkeypatch.setattr(torch, "autocast", lambda *_, **__: nullcontext())
-    with FakeTensorMode(allow_non_fake_inputs=True), Waits() as waits:
-        yield waits
-
-
-def move(model):
-    """The weights and buffers of a model to the GPU."""
-    for module in model.modules():
-        for name, value in module._parameters.items():
-            if value is not None:
-                module._parameters[name] = nn.Parameter(value.data.to(GPU), value.requires_grad)
-        for name, value in module._buffers.items():
-            if value is not None:
-                module._buffers[name] = value.to(GPU)
-
-
-def move_trainer(trainer):
-    """A trainer that was made on the CPU, and has filled its buffer there, to the GPU."""
-    trainer.device = GPU
-    move(trainer.model)
-    trainer.optimizer = torch.optim.SGD(trainer.model.parameters(), 0.1, momentum=0.9, foreach=True)
-    trainer.generators = {name: FakeGenerator() for name in trainer.generators}
-    for source in trainer.sources.values():
-        source._images, source._labels = source._images.to(GPU), source._labels.to(GPU)
-    if trainer.sampler:
-        sampler, y = trainer.sampler, torch.zeros(1, dtype=torch.int64).to(GPU)
-        sampler.finish(sampler.init(1, y, generator=FakeGenerator()))  # its buffer moves with its first chains
+    with FakeGPU() as device:
+        yield device
+    FakeGenerator.made.clear()
