@@ -15,7 +15,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from jembench import limits
 from jembench.errors import CheckpointError
 from jembench.files import open_regular, read_bytes, write_atomically
 
@@ -35,6 +34,7 @@ class Seal(NamedTuple):
     record: Mapping[str, Any]  # of a file without a digest: its metadata, whose values are strings
     digest: str  # SHA-256 of tensors and record
     is_sealed: bool  # whether the file carries that digest
+    number: int  # of its tensors
 
 
 class Contents(NamedTuple):
@@ -134,12 +134,12 @@ def read_seal(path: Path, remedy: str = "") -> Seal:
         with open_regular(path) as stream:
             length = _length(stream.read(8))
             layout = _parsed(stream.read(length), length)
-            limits.check(str(path), len(layout), limits.TENSORS)
             record = _record(layout)
     except (OSError, ValueError, RecursionError) as error:
         raise _damaged(path, error, remedy) from error
     digest = record.pop("digest", None)
-    return Seal(record, digest if isinstance(digest, str) else "", digest is not None)
+    layout.pop("__metadata__", None)
+    return Seal(record, digest if isinstance(digest, str) else "", digest is not None, len(layout))
 
 
 def _read(path: Path, remedy: str) -> bytes:
@@ -152,7 +152,6 @@ def _read(path: Path, remedy: str) -> bytes:
 def _checked(path: Path, content: bytes, remedy: str) -> Seal:
     try:
         layout, data = _split(content)
-        limits.check(str(path), len(layout), limits.TENSORS)
         record = _record(layout)
         layout.pop("__metadata__", None)
         written = record.pop("digest", None)
@@ -161,7 +160,7 @@ def _checked(path: Path, content: bytes, remedy: str) -> Seal:
         raise _damaged(path, error, remedy) from error
     if written not in (None, found):
         raise _damaged(path, "its content does not match its digest", remedy)
-    return Seal(record, found, written is not None)
+    return Seal(record, found, written is not None, len(layout))
 
 
 def _split(content: bytes) -> tuple[dict[str, Any], memoryview]:

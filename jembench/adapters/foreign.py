@@ -34,6 +34,7 @@ def read(path: Path) -> Any:
     """
     try:
         if _format(path) == "safetensors":
+            limits.check(str(path), tensors.read_seal(path, _REMEDY).number, limits.TENSORS)
             return tensors.read(path, _REMEDY).tensors
         with warnings.catch_warnings(), path.open("rb") as stream:  # by its path, torch.load would go by its name
             warnings.simplefilter("ignore", UserWarning)  # of unusual files: they are read, or refused below

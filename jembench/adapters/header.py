@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from jembench import tensors, trust
+from jembench import limits, tensors, trust
 from jembench.errors import CheckpointError
 
 SCHEMA = 2
@@ -33,12 +33,13 @@ def read(path: Path) -> Header:
 
     Raises:
         CheckpointError: if it is none, is damaged, or was written by a newer version.
-        SpecError: if it names code that the user did not name.
+        SpecError: if it has too many tensors, or names code that the user did not name.
     """
     try:
         found = tensors.read_seal(path)
     except CheckpointError as error:
         raise _no_import(path, error) from error
+    limits.check(str(path), found.number, limits.TENSORS)
     return parse(found.record, path)
 
 

@@ -143,3 +143,11 @@ def test_a_full_disk_keeps_what_was_there(generations, tmp_path, monkeypatch):
         generations.write(state(40), 40)
     assert {name: (tmp_path / name).read_bytes() for name in files(tmp_path)} == before
     assert generations.newest()["number"] == 30
+
+
+def test_a_state_may_have_more_tensors_than_a_network(tmp_path, monkeypatch):
+    monkeypatch.setenv("JEMBENCH_MAX_TENSORS", "2")  # the state of an optimiser has several for each weight
+    written = Generations(tmp_path)
+    for number in (1, 2, 3):
+        written.write({"number": number, "moments": [torch.zeros(1) for _ in range(4)]}, number)
+    assert Generations(tmp_path).newest()["number"] == 3
