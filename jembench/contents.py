@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from jembench.errors import StoreError
-from jembench.files import write_text
+from jembench.files import digest, write_text
 from jembench.locations import cache_folder
 
 Listing = Callable[[str], Mapping[str, Path]]
@@ -57,13 +57,8 @@ def _state(path: Path) -> tuple[int, int, int]:
 def _read(files: Mapping[str, Path]) -> str:
     names = sorted(files)
     with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:  # hashing lets go of the interpreter
-        digests = list(pool.map(lambda name: _digest(files[name]), names))
+        digests = list(pool.map(lambda name: digest(files[name]), names))
     if names == [""]:
         return digests[0]
-    lines = (json.dumps([name, digest]) for name, digest in zip(names, digests, strict=True))
+    lines = map(json.dumps, zip(names, digests, strict=True))
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()

@@ -44,17 +44,17 @@ def cannot_write(path: Path, error: OSError, option: str = "--store") -> StoreEr
 
 
 def digest(path: Path) -> str:
-    """The SHA-256 of a file, in hexadecimal digits; of one that did not change it is computed once.
+    """The SHA-256 of a file, in hexadecimal digits. It is computed once for as long as the file does not change.
 
     Raises:
         OSError: if it cannot be read.
     """
     known = path.stat()
-    return _digest(path.absolute(), known.st_mtime_ns, known.st_size)
+    return _digest(path.absolute(), known.st_mtime_ns, known.st_ctime_ns, known.st_size)
 
 
 @functools.lru_cache(maxsize=100_000)
-def _digest(path: Path, changed: int, size: int) -> str:
+def _digest(path: Path, modified: int, changed: int, size: int) -> str:
     with open_regular(path) as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 

@@ -94,6 +94,10 @@ def test_a_digest_is_of_the_content_and_follows_it(tmp_path, monkeypatch):
     assert first == files.digest(other) == hashlib.sha256(b"one").hexdigest()
     path.write_bytes(b"another")
     assert files.digest(path) == hashlib.sha256(b"another").hexdigest()
+    times = path.stat().st_atime_ns, path.stat().st_mtime_ns
+    path.write_bytes(b"another"[::-1])
+    os.utime(path, ns=times)
+    assert files.digest(path) == hashlib.sha256(b"another"[::-1]).hexdigest()
     monkeypatch.setattr(files.hashlib, "file_digest", None)
     assert files.digest(other) == first  # computed once
 
