@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 
 from jembench import records, tensors
 from jembench.current import LOG, asked
-from jembench.errors import CheckpointError, StoreError
+from jembench.errors import CheckpointError, SpecError, StoreError
 from jembench.files import digest, read_bytes
 from jembench.outcome import Cell
 from jembench.store import HISTORY, FitRecord, Store, read_cell_file, read_fit_record
@@ -35,8 +35,11 @@ def verify(store: Store) -> list[Finding]:
     """What there is to be said of every file of a store, in the order of their names.
 
     Raises:
+        SpecError: if there is no such folder.
         StoreError: if the store, or one of its folders, cannot be listed.
     """
+    if not store.root.is_dir():
+        raise SpecError(f"There is no store {store.root}. Give its folder with --store.")
     check = _Check(store)
     parts = {"cells": check.cells, "arrays": check.arrays, "fits": check.fits, "features": check.features}
     found = [finding for part in parts.values() for finding in part()]

@@ -10,7 +10,7 @@ import pytest
 from small_store import small_store
 
 from jembench import records
-from jembench.errors import StoreError
+from jembench.errors import SpecError, StoreError
 from jembench.store import Store
 from jembench.verify import verify
 
@@ -110,9 +110,11 @@ def test_what_is_no_file_is_found_at_once(root):
     assert sum(finding.status == "damaged" for finding in told(root).values()) == 4
 
 
-def test_a_store_that_is_not_there_is_empty(tmp_path):
-    assert verify(Store(tmp_path / "none")) == []
+def test_a_store_that_is_not_there_is_no_success(tmp_path):
+    with pytest.raises(SpecError, match=r"There is no store .*none. Give its folder with --store"):
+        verify(Store(tmp_path / "none"))
     (tmp_path / "runs").mkdir()
+    assert verify(Store(tmp_path / "runs")) == []
     (tmp_path / "runs" / "cells").write_text("")
     with pytest.raises(StoreError, match="Not a directory"):
         verify(Store(tmp_path / "runs"))
