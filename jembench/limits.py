@@ -99,6 +99,11 @@ def allocating(what: str) -> Iterator[None]:
             self.tensors = 0
             self.bytes = 0
 
+        @classmethod
+        def _should_skip_dynamo(cls) -> bool:
+            """False: PyTorch would import its whole compiler, for seconds, to keep it out of this mode."""
+            return False
+
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             kwargs = kwargs or {}
             if size := _allocated(func, args, kwargs):

@@ -4,6 +4,8 @@ import json
 import os
 import socket
 import struct
+import subprocess
+import sys
 import zipfile
 import zlib
 
@@ -56,6 +58,21 @@ def test_a_component_that_would_fill_the_memory_is_refused(allocated, kind, text
     monkeypatch.setenv("JEMBENCH_MAX_TENSORS", "500")
     with pytest.raises(SpecError, match=rf"takes .* {unit}, and (the limit is (2|500)|this machine has)"):
         registry.resolve(kind, text).make(DIGITS)
+
+
+def test_a_wide_network_is_refused_before_its_first_layer_is_filled(monkeypatch):
+    monkeypatch.setattr(torch.nn, "Conv2d", None)
+    with pytest.raises(SpecError, match=r"groups of 99,999,999, .* channels takes .* GiB, and the limit is 8"):
+        build_net("small-99999999", DIGITS)
+
+
+def test_counting_does_not_import_the_compiler():
+    code = (
+        "import sys, torch; from jembench import limits\n"
+        "with limits.allocating('a layer'): torch.nn.Linear(2, 2)\n"
+        "assert 'torch._dynamo' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_the_limits_can_be_raised(monkeypatch):

@@ -17,6 +17,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from jembench import limits
 from jembench.errors import SpecError
 
 LEAK = 0.2
@@ -91,6 +92,8 @@ class ResidualNet(nn.Module):
         if not 0 <= dropout < 1:
             raise SpecError(f"dropout is {dropout}; it must be a share from 0 up to, but not, 1, for example 0.3.")
         first, second, third = widths
+        weights = 4 * 9 * third * (second + third * (2 * blocks - 1))  # bytes of the widest group, which is made last
+        limits.check_bytes(f"A network of groups of {first:,}, {second:,} and {third:,} channels", weights)
         self.conv1 = nn.Conv2d(channels, stem, 3, padding=1)
         self.layer1 = _group(stem, first, blocks, 1, norm, dropout)
         self.layer2 = _group(first, second, blocks, 2, norm, dropout)
