@@ -15,6 +15,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+from jembench.errors import OutOfTime, ProcessLost, StoreError
+
 SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 
 BURST = 1.0
@@ -55,8 +57,10 @@ def reason() -> str:
 
 @contextmanager
 def listening() -> Iterator[None]:
-    """Answer the signals within the context: by :class:`Stopped`, raised in the main thread.
+    """Answer the signals within the context by :class:`Stopped`, raised in the main thread.
 
+    An error after a signal is taken for its consequence, and becomes :class:`Stopped` too, unless it says itself why
+    work ended.
     A signal that the process was started to ignore (``nohup``) stays ignored. In other threads nothing is done.
     """
     global _received
@@ -85,6 +89,12 @@ def listening() -> Iterator[None]:
     watch.start()
     try:
         yield
+    except (OutOfTime, StoreError, ProcessLost):
+        raise
+    except Exception as error:  # a signal in the middle of an import leaves modules that are not complete
+        if _received:
+            raise Stopped from error
+        raise
     finally:
         _received = 0
         signal.set_wakeup_fd(former_descriptor)
