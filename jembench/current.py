@@ -104,7 +104,7 @@ def _is_for(asked: Asked, cell: Cell) -> bool:
 
 
 def asked(store: Store) -> list[Asked]:
-    """What was asked for in a store, the oldest first. Lines that are torn or of another form are passed over."""
+    """What was asked for in a store, the oldest first. Lines that are torn or in another form are ignored."""
     path = _log(store)
     lines = path.read_bytes().splitlines() if path.is_file() else []
     return [found for line in lines if (found := _parsed(line))]

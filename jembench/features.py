@@ -59,7 +59,7 @@ class FeatureBank:
 
 
 def _read(path: Path) -> Features | None:
-    """Features that were kept; a damaged file is told of, and as good as none."""
+    """Features that were kept; a damaged file gives a warning and None."""
     try:
         return Features(**checkpoint.read(path, "The features are computed again.")) if path.exists() else None
     except (CheckpointError, TypeError) as error:

@@ -70,7 +70,7 @@ def write_atomically(path: Path, write: Callable[[IO[bytes]], object], option: s
     """
     try:
         if path.exists() and not path.is_file():  # a rename would put a file in the place of a device
-            raise OSError(errno.EINVAL, "It is no regular file")
+            raise OSError(errno.EINVAL, "Not a regular file")
         path.parent.mkdir(parents=True, exist_ok=True)
         with _temporary(path.parent) as stream:
             temporary = Path(stream.name)

@@ -23,7 +23,7 @@ class Memory:
         self._folder = folder
 
     def recall(self, name: str) -> dict[str, Tensor]:
-        """What is kept under a name; a damaged file is told of, and as good as none."""
+        """What is kept under a name; a damaged file gives a warning and nothing."""
         path = self._path(name)
         try:
             return dict(checkpoint.read(path, "The model is asked again.")) if path.exists() else {}

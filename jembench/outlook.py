@@ -1,4 +1,4 @@
-"""What a plan comes to: every dataset read, every model built, every metric asked, before anything is trained."""
+"""A look at a plan before training: every dataset is read, every model built and every metric asked."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from jembench.training.team import ALONE, Team
 
 
 class Ready(NamedTuple):
-    """A fit that was looked at before any second of compute."""
+    """What is known of a fit before it is trained."""
 
     fit: FitPlan
     dataset: Dataset
@@ -30,7 +30,7 @@ class Ready(NamedTuple):
     missing: dict[str, str]  # cell id -> what it lacks, with the remedy
     iterations: int
     passes: int  # forward-backward passes of a batch that training takes
-    costs: dict[str, int]  # cell id -> passes of an image that a metric takes, where that is worth telling
+    costs: dict[str, int]  # cell id -> passes of an image that a metric takes, where it states them
 
 
 class Outlook(NamedTuple):
@@ -60,7 +60,7 @@ class Outlook(NamedTuple):
         if lacking and not skip_missing:
             count = sum(map(len, lacking.values()))
             raise Unavailable(
-                f"Something is missing for {count} of {len(plan.cells)} outcomes, and nothing is begun. "
+                f"Something is missing for {count} of {len(plan.cells)} outcomes, and nothing was started. "
                 f"{' '.join(reasons)} Or leave them out for now with --skip-missing: the same command adds them once "
                 "nothing is missing."
             )
@@ -72,7 +72,7 @@ def look_ahead(plan: Plan, team: Team = ALONE, *, dry: bool = False) -> Outlook:
     Args:
         plan: the cells that are to be computed.
         team: that will train.
-        dry: whether nothing may be downloaded, and a dataset that is missing is told of rather than raised.
+        dry: whether nothing may be downloaded, and a missing dataset is recorded instead of raised.
 
     Raises:
         Unavailable: if a dataset is missing.

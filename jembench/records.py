@@ -23,7 +23,7 @@ SCHEMA = 2
 LARGEST = 64 * 2**20
 """The size in bytes above which a file is not taken for a record."""
 
-REMEDY = "Remove the file and run the same command again; only what it held is done anew."
+REMEDY = "Remove the file and run the same command again; only its content is computed again."
 
 _DIGEST = ',\n  "digest": "'
 
@@ -44,7 +44,7 @@ def read(path: Path) -> Fields:
     """Read a record. It is what was written, unless its schema is 1.
 
     Raises:
-        FileNotFoundError: if there is no such file, which only the caller can judge.
+        FileNotFoundError: if there is no such file, which may be normal: the caller decides.
         DamagedError: if the file cannot be read, or is not what was written.
         StoreError: if it was written by a newer version.
     """
@@ -77,7 +77,7 @@ def read(path: Path) -> Fields:
 
 
 def _printable(value: Any) -> Any:
-    """A value of JSON whose texts do nothing to a terminal."""
+    """A JSON value with all its texts made safe for a terminal."""
     if isinstance(value, str):
         return printable(value)
     if isinstance(value, dict):
@@ -95,7 +95,7 @@ def _check(text: bytes, record: Fields) -> None:
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise ValueError("a key stands there twice")
+        raise ValueError("a key appears twice")
     return found
 
 
@@ -107,7 +107,7 @@ def _finite(text: str) -> float:
 
 
 def _no_constant(text: str) -> NoReturn:
-    raise ValueError(f"{text} is no number of JSON")
+    raise ValueError(f"{text} is not a number in JSON")
 
 
 _DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_float=_finite, parse_constant=_no_constant)

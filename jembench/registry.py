@@ -273,7 +273,7 @@ def load(component: Component) -> Any:
 
 def _remedy(component: Component) -> str:
     if component in added:
-        return "Mend the file."
+        return "Correct the file."
     if component.distribution:
         return f"Update or uninstall {component.distribution}."
     return "Check the path; the package must be importable from here."
@@ -412,7 +412,7 @@ def _code_of(component: Component) -> str:
 
 @cache
 def _content(component: Component, option: str, value: str, listing: Listing) -> str:
-    """The content of an option's files as it is now; :func:`look_again` makes it be read anew."""
+    """The content of an option's files as it is now; :func:`look_again` makes it be read again."""
     if ":" in value and not Path(value).exists() and listing is the_file:
         return value  # an import path, where an option may be either
     try:

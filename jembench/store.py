@@ -68,7 +68,7 @@ class Contents(NamedTuple):
 
 @contextmanager
 def _without_garbage_collection() -> Iterator[None]:
-    """While tens of thousands of objects are read that all stay, to look for garbage among them doubles the time."""
+    """Reading tens of thousands of objects that all stay takes twice as long while Python looks for garbage."""
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -103,14 +103,8 @@ class Store:
 
     def sweep(self) -> None:
         """Remove temporary files and leases of processes that were killed. Those of living processes stay."""
-        for folder in (
-            "fits",
-            "cells",
-            "arrays",
-            "readings",
-            "features",
-            "figures",
-        ):  # the root may be anybody's folder
+        # not in the root, which may hold files of other programs
+        for folder in ("fits", "cells", "arrays", "readings", "features", "figures"):
             files.sweep(self.root / folder)
         lease.sweep(self._leases)
 
@@ -123,7 +117,7 @@ class Store:
     def read_fit(self, key: FitKey) -> FitRecord | None:
         """What is known of a fit; None if it has not been finished.
 
-        A record that is torn is as good as absent: the fit goes on from its last checkpoint and writes it again.
+        A record that is torn gives a warning and None: the fit goes on from its last checkpoint and writes it again.
 
         Raises:
             StoreError: if the record was written by a newer version.
@@ -191,7 +185,7 @@ class Store:
         return self._place("cells", name, cell_id, ".json")
 
     def read_cell(self, cell_id: str, name: str) -> Cell | None:
-        """A cell's outcome, or None. One that is damaged, or whose arrays are, is told of and as good as absent.
+        """A cell's outcome, or None. One that is damaged, or whose arrays are, gives a warning and None.
 
         Raises:
             StoreError: if it was written by a newer version.

@@ -1,4 +1,4 @@
-"""Trained models of a store that go by the names of one that is to be trained: what makes the new one another."""
+"""How a model to be trained differs from trained ones of the same model, dataset, recipe and seed names."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def differences(fits: Iterable[FitPlan], store: Store) -> list[str]:
             nearest = min((_between(record, planned[key]) for record in records), key=len)
             what = f"A trained {key.model} of this recipe ({key.recipe}, on {key.dataset}) exists"
             found.setdefault((what, "; ".join(nearest)), []).append(key.seed)
-    return [f"{what}; it differs in: {which}. {_seeds(seeds)} trained anew." for (what, which), seeds in found.items()]
+    return [f"{what}; it differs in: {which}. {_seeds(seeds)} trained again." for (what, which), seeds in found.items()]
 
 
 def _seeds(seeds: list[int]) -> str:
@@ -34,7 +34,7 @@ def _seeds(seeds: list[int]) -> str:
 def _between(record: FitRecord, fit: FitPlan) -> list[str]:
     """What differs between a trained model and one to be trained, in words."""
     if not record.identity:
-        return ["what is not on record, for it was trained by an earlier version of jembench"]
+        return ["unknown settings, because it was trained by an earlier version of jembench"]
     old, new = record.identity, json.loads(json.dumps(fit.identity))
     found = [*_of_component(old.get("model"), new["model"]), *_of_component(old.get("dataset"), new["dataset"])]
     before, after = (dict(identity.get("recipe") or {}) for identity in (old, new))
@@ -43,7 +43,7 @@ def _between(record: FitRecord, fit: FitPlan) -> list[str]:
         recipe["chains"] = dict(recipe.get("chains") or {})
         samplers.append(recipe["chains"].pop("sampler", None))
     found += [*_of_component(*samplers), *_of_recipe(before, after)]
-    return list(dict.fromkeys(found)) or ["nothing that is on record"]
+    return list(dict.fromkeys(found)) or ["nothing that was recorded"]
 
 
 def _of_component(old: Any, new: Any) -> Iterator[str]:

@@ -68,13 +68,13 @@ def carry_out(
 
 
 def assist(fits: Sequence[FitPlan], device: torch.device, team: Team) -> None:
-    """Train with rank 0 whichever of the fits it trains, until it needs nobody any more. Nothing is read or written.
+    """Train with rank 0 whichever of the fits it trains, until it needs no more help. Nothing is read or written.
 
     Raises:
         ProcessLost: if a process of the team failed or has gone.
     """
     known = {fit.key.id: fit for fit in fits}
-    with stopping.deferred():  # rank 0 is told of a signal after some iterations, and ends the work of all
+    with stopping.deferred():  # rank 0 learns of a signal after some iterations, and ends the work of all
         while fit_id := team.broadcast(""):
             dataset = known[fit_id].dataset.make()
             trainer = make_trainer(known[fit_id], dataset, device, team)

@@ -190,7 +190,7 @@ def test_a_store_in_somebody_s_folder_is_swept_no_further_than_its_own_folders(t
 
 def test_what_is_no_regular_file_is_never_replaced(tmp_path):
     os.mkfifo(tmp_path / "fifo")
-    with pytest.raises(StoreError, match=r"Cannot write .*fifo: It is no regular file"):
+    with pytest.raises(StoreError, match=r"Cannot write .*fifo: Not a regular file"):
         files.write_text(tmp_path / "fifo", "a file")
     assert (tmp_path / "fifo").is_fifo()
     assert list(tmp_path.iterdir()) == [tmp_path / "fifo"]

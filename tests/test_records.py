@@ -48,7 +48,7 @@ def test_an_edited_number_is_named_with_its_file(path):
         records.read(path)
     assert str(caught.value) == (
         f"{path} is damaged or was edited: its text does not match its digest. Remove the file and run the same "
-        "command again; only what it held is done anew."
+        "command again; only its content is computed again."
     )
 
 

@@ -70,12 +70,12 @@ def test_each_difference_is_named_once_for_all_seeds(store, fits, path, value, t
     (line,) = told(store, fits)
     assert line.startswith(f"A trained jem of this recipe ({fits[0].key.recipe}, on digits) exists; it differs in: ")
     assert text in line
-    assert line.endswith(". Seeds 0, 1 are trained anew.")
+    assert line.endswith(". Seeds 0, 1 are trained again.")
 
 
 def test_code_that_is_gone_is_a_difference_too(store, fits):
     keep(store, fits[0], lambda identity: identity["dataset"].update(code={"own.data:build": "old"}))
-    assert "it differs in: code of own. Seed 0 is trained anew." in told(store, fits)[0]
+    assert "it differs in: code of own. Seed 0 is trained again." in told(store, fits)[0]
 
 
 def test_files_of_another_content_are_named(store, fits, tmp_path, monkeypatch):
@@ -110,7 +110,7 @@ def test_nothing_is_said_of_what_failed_or_is_the_same(store, fits, status):
 
 def test_a_record_without_an_identity_says_so(store, fits):
     keep(store, fits[0], lambda identity: None, identity={})
-    assert "differs in: what is not on record, for it was trained by an earlier version" in told(store, fits)[0]
+    assert "differs in: unknown settings, because it was trained by an earlier version" in told(store, fits)[0]
 
 
 def test_an_empty_store_has_no_twins(store, fits):

@@ -96,7 +96,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _bug(error: Exception, settings: Settings) -> int:
-    """Tell of an error that no user can mend."""
+    """Report an error that the user cannot fix."""
     cause = f"{type(error).__name__}: {error}".rstrip(".: ")
     return _tell(
         f"This is a bug in jembench or in a plugin: {cause}. "

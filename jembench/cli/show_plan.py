@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from jembench.outlook import Outlook, Ready
 
 NAMED = 3
-"""So many of one metric under different options are named one by one."""
+"""Up to this many variants of one metric are listed by name; more are counted."""
 
 
 def show_plan(plan: Plan, store: Store, format: str, device: torch.device, *, skip_missing: bool) -> None:
@@ -79,7 +79,7 @@ def _rows(
 def _row(
     fit: FitPlan, settled: Sequence[Cell], todo: Sequence[CellPlan], ready: Ready | None, store: Store
 ) -> dict[str, Any]:
-    """One fit; a number of iterations that nobody knows, as of a dataset that is not here, is None."""
+    """One fit; iterations and passes are None if they are unknown, as for a missing dataset."""
     impossible, missing = (ready.impossible, ready.missing) if ready else ({}, {})
     possible = [str(cell.metric) for cell in todo if cell.id not in impossible and cell.id not in missing]
     trained = bool(fit.model.pretrained) or store.is_trained(fit.key)
@@ -134,7 +134,7 @@ def _print_rows(rows: Sequence[dict[str, Any]]) -> None:
         click.echo(f"Throughout: {', '.join(shared)}.")
     click.echo(
         f"{len(remaining)} of {len(rows)} models are still to be trained, in {passes:,} passes in all"
-        f"{f' and those of {len(unknown)} that nothing is known of' if unknown else ''}, and {cells} "
+        f"{f', not counting {len(unknown)} whose dataset is missing' if unknown else ''}, and {cells} "
         "metrics to be computed. A pass goes forward and backward through the network with one batch."
     )
     _print_attacks(rows)

@@ -14,7 +14,7 @@ from jembench.registry import Resolved
 
 
 class AbsentDataset:
-    """A dataset whose images are not here: blank ones in their place, of every class as many."""
+    """A dataset whose images are missing: blank ones in their place, equally many of each class."""
 
     def __init__(self, spec: DataSpec, sizes: Mapping[SplitName, int]) -> None:
         self.spec = spec

@@ -308,8 +308,8 @@ def _read_interventions(folder: Path) -> list[Intervention]:
         return [guard.from_json(fields) for fields in records.read(path).objects("interventions")]
     except DamagedError as error:
         raise CheckpointError(
-            f"{path} is damaged, and without it nobody knows how this training was kept from diverging. Remove the "
-            f"folder {folder} to train the model again. ({error})"
+            f"{path} is damaged. It says how this training was kept from diverging, and training cannot go on without "
+            f"it. Remove the folder {folder} to train the model again. ({error})"
         ) from error
 
 

@@ -37,13 +37,15 @@ class Generations:
         self._damaged.discard(oldest)
 
     def newest(self) -> Any | None:
-        """The newest state that can be read; None if there never was one. One that is damaged is told of, and left.
+        """The newest state that can be read; None if there never was one. A damaged one is skipped with a warning.
 
         Raises:
             CheckpointError: if there are files and none can be read.
         """
         failures: list[CheckpointError] = []
-        for path in sorted(self._newest_first(), key=lambda path: self._age(path) >= 0):  # what is damaged is told of
+        for path in sorted(
+            self._newest_first(), key=lambda path: self._age(path) >= 0
+        ):  # damaged ones first, for the warning
             try:
                 state = checkpoint.read(path, f"Remove the folder {path.parent} to train the model again.")
             except CheckpointError as error:

@@ -305,7 +305,7 @@ def test_a_declaration_of_what_is_not_there_is_a_broken_row_until_it_is_used(jem
     assert lines(jembench("plugin", "list", *PLUGIN).out, "of-file", "broken")
     done = jembench("train", "of-file", *PLUGIN)
     assert (done.code, done.out) == (2, "")
-    assert done.err.endswith("module 'my_file' has no attribute 'nothing'. Mend the file.\n")
+    assert done.err.endswith("module 'my_file' has no attribute 'nothing'. Correct the file.\n")
 
 
 def test_without_torch(jembench):
