@@ -79,8 +79,8 @@ def test_a_checkpoint_that_is_damaged_is_refused_and_kept(train):
     own.write_bytes(b"torn")
     done = train("zoo_of_tests:classifier")
     assert (done.code, done.out) == (2, "")
-    assert f"{own.name} is not a readable checkpoint" in done.err
-    assert "Remove the file and run the same command again" in done.err
+    assert f"{own.name} is damaged" in done.err
+    assert f"Remove the folder {own.parent} to train the model again." in done.err
     assert own.read_bytes() == b"torn"
 
 
