@@ -135,7 +135,7 @@ def _log(store: Store) -> Path:
 def _measured_since(store: Store) -> bool:
     """Whether outcomes were written after the last line, perhaps by a command that had been asked before."""
     cells = store.root / "cells"
-    return cells.exists() and cells.stat().st_mtime_ns >= _log(store).stat().st_mtime_ns
+    return cells.exists() and cells.stat().st_mtime_ns > _log(store).stat().st_mtime_ns
 
 
 def _parsed(line: bytes) -> Asked | None:

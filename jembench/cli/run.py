@@ -113,7 +113,6 @@ def carry_out(ctx: click.Context, plan: Plan, published: Sequence[PublishedTable
         return 0
     if not company.rank:
         place.sweep()
-        ask_for(place, {fit.key.family for fit in plan.fits}, {cell.metric.id for cell in plan.cells})
     cells = [] if company.rank else show.outcomes(plan, place)
     pending, over = show.unfinished(plan, cells), None
     if company.started or pending:
@@ -121,6 +120,8 @@ def carry_out(ctx: click.Context, plan: Plan, published: Sequence[PublishedTable
         over = _work(ctx, plan, Plan(plan.suite, pending), place, runner, how, company)
     if company.rank:
         return 0
+    # after the work: a command that finds everything done has nothing to add to what this one says
+    ask_for(place, {fit.key.family for fit in plan.fits}, {cell.metric.id for cell in plan.cells})
     code = show.results(ctx, plan, place, published, how.format, cells or show.outcomes(plan, place))
     if over:
         raise over
