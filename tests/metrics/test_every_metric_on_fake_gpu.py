@@ -1,0 +1,66 @@
+"""Every metric on a GPU that is not there: no device is mixed up, in the metric or in the attack that it makes."""
+
+import pytest
+import torch
+from fake_gpu import GPU, fake_gpu
+
+from jembench import registry
+from jembench.features import FeatureBank
+from jembench.measure import measure
+from jembench.metrics import cnn_features
+from jembench.testing import stage
+
+QUICK = "budget=quick,images=4"
+ATTACKS = [
+    f"pgd:{QUICK},steps=2,restarts=2",
+    f"pgd:{QUICK},steps=2,restarts=2,norm=l2,eps=0.5",
+    f"pgd:{QUICK},steps=1,restarts=1,refine=1,eot=2",
+    f"pgd:{QUICK},steps=1,restarts=1,refine=1,eot=2,grad=bpda",
+    f"boundary:{QUICK},queries=30",
+    f"boundary:{QUICK},queries=10,refine=1,eot=1",
+    f"ensemble:{QUICK},steps=2,restarts=1,queries=10,eps=8/255",
+    f"transfer:{QUICK},steps=2,restarts=1,refine=1,eot=1",
+    "distal:budget=quick,images=4,steps=2",
+]
+OTHERS = [
+    "accuracy", "ace", "bits-per-dim", "brier:scaling=temperature", "chain-age", "classwise-ece", "class-samples",
+    "confident-samples", "ece", "energy-gap", "fid:source=fresh,steps=2", "is", "iteration-time", "kid:subset_size=20",
+    "log-density", "logit-shift", "neighbours", "nll", "ood:set=interp,score=grad-norm", "prc",
+]  # fmt: skip
+
+
+@pytest.fixture
+def evaluation(monkeypatch, tmp_path):
+    """Of the model known exactly, with its chains and a feature network that learns little."""
+    found = stage.trained()
+    found.limit = 100
+    monkeypatch.setitem(cnn_features._RECIPE, "iterations", 2)
+    with fake_gpu(monkeypatch):
+        found.device = GPU
+        found.model.to(GPU)
+        found.bank = FeatureBank(found.dataset, tmp_path, GPU)
+        yield found
+
+
+def compute(spec, evaluation):
+    outcome = measure(registry.resolve("metrics", spec).make(), evaluation).outcome
+    assert outcome.status == "ok", outcome.traceback or outcome.reason
+
+
+@pytest.mark.parametrize("spec", [*ATTACKS, *OTHERS])
+def test_a_metric_mixes_up_no_device(evaluation, spec):
+    compute(spec, evaluation)
+
+
+def test_every_metric_is_there():
+    too_slow_here = {"gradient-checks", "pointwise"}  # the attacks that they are made of are above
+    here = too_slow_here | {spec.partition(":")[0] for spec in (*ATTACKS, *OTHERS)}
+    assert here == {one.name for one in registry.components("metrics") if one.distribution == "jembench"}
+
+
+def test_a_planted_tensor_of_the_cpu_is_refused(evaluation):
+    plain = evaluation.model.logits
+    evaluation.model.logits = lambda x: plain(x) + torch.zeros(10)
+    outcome = measure(registry.resolve("metrics", "accuracy").make(), evaluation).outcome
+    assert outcome.status == "failed"
+    assert "MixedDevices" in outcome.reason
