@@ -77,7 +77,7 @@ def test_counting_does_not_import_the_compiler():
 
 def test_the_limits_can_be_raised(monkeypatch):
     monkeypatch.setenv("JEMBENCH_MAX_TENSORS", "10")
-    with pytest.raises(SpecError, match=r"set the environment variable JEMBENCH_MAX_TENSORS."):
+    with pytest.raises(SpecError, match=r"raise the limit with the environment variable JEMBENCH_MAX_TENSORS."):
         build_net("wrn-10-1", DIGITS)
     monkeypatch.setenv("JEMBENCH_MAX_TENSORS", "100")
     build_net("wrn-10-1", DIGITS)
