@@ -8,7 +8,6 @@ Legend: B images, C channels, H height, W width.
 from __future__ import annotations
 
 import math
-from fractions import Fraction
 from typing import Literal
 
 import torch
@@ -27,10 +26,11 @@ def parse_eps(text: str) -> float:
         SpecError: if it is none.
     """
     try:
-        eps = float(Fraction(text.replace(" ", "")))
-    except (ValueError, ZeroDivisionError, OverflowError):
+        numerator, _, denominator = text.replace(" ", "").partition("/")
+        eps = float(numerator) / float(denominator or 1)
+    except (ValueError, ZeroDivisionError):
         eps = math.nan
-    if not eps > 0:
+    if not 0 < eps < math.inf:
         raise SpecError(f"eps is {text!r}; it must be a number above 0 in units of a pixel's range: 8/255 or 0.5.")
     return eps
 

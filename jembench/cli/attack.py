@@ -15,7 +15,7 @@ from jembench.cli.figures import draw
 from jembench.cli.output import plugins_aside
 from jembench.cli.run import carry_out
 from jembench.crossing import Axis, Grid, bare_name
-from jembench.errors import OutOfTime, unknown
+from jembench.errors import OutOfTime, SpecError, unknown
 from jembench.metrics.budgets import BUDGETS
 from jembench.outcome import Cell
 from jembench.plan import Plan, make_plan
@@ -121,6 +121,8 @@ def planned(
         SpecError: for any name or option that does not exist.
     """
     plans = []
+    if not split_list(datasets):
+        raise SpecError("--dataset names no dataset. `jembench list datasets` says what there is.")
     for dataset in split_list(datasets):
         combined = _combinations(attack, given, budget or default_budget(dataset))
         suite = Suite(

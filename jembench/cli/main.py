@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import shutil
 import sys
@@ -69,6 +70,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         asked to end, 130 interrupted.
     """
     settings = Settings(sys.argv[1:] if argv is None else argv)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # the name of a file need not be text in this locale
     try:
         with listening(), warnings.catch_warnings(), trust.command(settings.arguments, os.environ):
             warnings.showwarning = _note(warnings.showwarning)
@@ -121,6 +124,8 @@ def _note(show: Callable[..., None]) -> Callable[..., None]:
 def _invoke(settings: Settings) -> int:
     """A command's callback returns its exit code, or None for 0."""
     arguments = list(settings.arguments)
+    if any("\0" in argument for argument in arguments):  # no system call takes it
+        raise click.UsageError("An argument holds a null character")
     try:
         code = cli.main(
             arguments, prog_name="jembench", standalone_mode=False, obj=settings, auto_envvar_prefix="JEMBENCH"

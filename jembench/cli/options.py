@@ -63,6 +63,10 @@ devices = click.option(
 )
 
 
+DIGITS = 18
+"""What a seed may have at most: PyTorch's are of 64 bits."""
+
+
 class _Hours(click.FloatRange):
     """A number above 0; unlike click's own range, not infinite and not "nan"."""
 
@@ -200,11 +204,14 @@ def seed_list(text: str) -> tuple[int, ...]:
     """Seeds separated by commas.
 
     Raises:
-        SpecError: if one is not a whole number from 0 up.
+        SpecError: if one is not a whole number from 0 up, of 18 digits at most.
     """
     seeds = [seed.strip() for seed in text.split(",")]
-    if not all(seed.isdecimal() for seed in seeds):
-        raise SpecError(f"--seeds is {text!r}; it must be whole numbers with commas between them, for example 0,1,2.")
+    if not all(seed.isdecimal() and len(seed) <= DIGITS for seed in seeds):
+        raise SpecError(
+            f"--seeds is {text[:80]!r}; it must be whole numbers with commas between them, for example 0,1,2. Each has "
+            f"{DIGITS} digits at most."
+        )
     return tuple(int(seed) for seed in seeds)
 
 

@@ -1,0 +1,180 @@
+"""No value of an option, an argument or an environment variable is told of as a bug: the whole command tree is tried.
+
+Nothing is trained. Every path is relative to an empty folder.
+"""
+
+import os
+from functools import cache
+from pathlib import Path
+
+import click
+import pytest
+
+from jembench import estimate, fits, registry
+from jembench.cli import doctor
+from jembench.cli.main import cli
+from jembench.errors import OutOfTime
+
+VALUES = {
+    "empty": "",
+    "blank": "  ",
+    "nan": "nan",
+    "infinite": "inf",
+    "negative": "-1",
+    "zero": "0",
+    "large": "1e400",
+    "long number": "9" * 5_000,
+    "long word": "x" * 10_000,
+    "null byte": "a\0b",
+    "two lines": "a\nb",
+    "lone surrogate": "a\udcffb",
+    "commas": ",,",
+    "colons": "a:b:c",
+    "equals sign": "=",
+    "option of nothing": ":x=1",
+    "brackets": "a[b",
+    "letters of all kinds": "é漢\u202e",
+    "folder": "folder",
+    "fifo": "fifo",
+    "loop": "loop",
+    "nowhere": "no/such/file",
+}
+
+MODEL = "zoo_of_tests:jem"
+
+BASES = {  # what a command is given besides, so that the odd value is all that is wrong
+    ("run",): ["--models", MODEL, "--metrics", "accuracy", "--dry-run", "--", "hybrid"],
+    ("attack",): ["--models", MODEL, "--dry-run", "--", "pgd"],
+    ("train",): ["--", MODEL],
+    ("estimate",): ["--against", "tiny.toml", "--", MODEL],
+    ("sample",): ["--", MODEL],
+    ("import",): ["--", "weights", "weights.pt"],
+    ("compare",): ["--", "jem", "baseline"],
+    ("list",): ["--", "suites"],
+    ("plugin", "new"): ["--", "model", "mine"],
+    ("plugin", "check"): ["--", "nothing.py"],
+}
+
+
+def commands(command=cli, path=()):
+    """Every command of the tree, by its path."""
+    if not isinstance(command, click.Group):
+        yield path, command
+        return
+    for name in command.list_commands(click.Context(command)):
+        yield from commands(command.get_command(click.Context(command), name), (*path, name))
+
+
+COMMANDS = dict(commands())
+
+
+@pytest.fixture
+def call(jembench, zoo_of_tests, monkeypatch):
+    """Call a command, none of which trains; its exit code, and a message if it looks like a failure of ours."""
+
+    def train(*arguments, **options):
+        raise OutOfTime("The time is up.")
+
+    monkeypatch.setattr(fits, "train", train)
+    monkeypatch.setattr(registry, "_by_entrypoints", cache(registry._by_entrypoints))  # each command reads them again
+    monkeypatch.setattr(estimate, "estimates", lambda *arguments: [estimate.Estimate(1, 1, 1, 1, 1, 1, True)])
+    monkeypatch.setenv("JEMBENCH_DATASET", "zoo_of_tests:data")
+    monkeypatch.setenv("JEMBENCH_RECIPE", str(zoo_of_tests / "tiny.toml"))
+
+    for slow in ("_versions", "_devices", "_datasets", "_weights", "_plugins"):
+        monkeypatch.setattr(doctor, slow, list)
+    os.mkfifo("fifo")
+    Path("loop").symlink_to("loop")
+    Path("folder").mkdir()
+
+    def trouble(*arguments):
+        done = jembench(*arguments)
+        errors = [line for line in done.err.splitlines() if line.startswith("Error: ")]
+        fine = (
+            done.code in (0, 2, 3, int(arguments[0] == "doctor"))
+            and "This is a bug" not in done.err
+            and "Traceback" not in done.err
+        )
+        told = done.code != 2 or (errors and done.err.endswith(f"{errors[-1]}\n"))
+        return "" if fine and told else f"exit code {done.code}: {done.err[-300:]!r}"
+
+    return trouble
+
+
+def odd(path, command):
+    """The command line for each parameter of a command and each odd value of it."""
+    base = BASES.get(path, ["--"])
+    end = base.index("--")
+    places = iter(range(end + 1, len(base)))
+    for parameter in command.params:
+        place = next(places, None) if isinstance(parameter, click.Argument) else None
+        if getattr(parameter, "is_flag", False) or isinstance(parameter.type, click.Choice):
+            continue
+        for name, value in VALUES.items():
+            if place is not None:
+                line = [*base[:place], value, *base[place + 1 :]]
+            elif isinstance(parameter, click.Argument):
+                line = [*base, value]
+            else:
+                line = [*base[:end], parameter.opts[0], value, *base[end:]]
+            yield f"{' '.join(path)} {parameter.opts[0]} ({name})", [*path, *line]
+
+
+@pytest.mark.filterwarnings("default::jembench.errors.Fallback")  # it is a note to the user
+@pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
+def test_an_odd_value_is_refused_in_a_sentence(path, call):
+    troubles = {name: call(*line) for name, line in odd(path, COMMANDS[path])}
+    assert not {name: trouble for name, trouble in troubles.items() if trouble}
+
+
+VARIABLES = {
+    **{
+        f"JEMBENCH_{name}": ["", " ", "nan", "-1", "1e400", "9" * 5_000, "a\nb", ",", "="]
+        for name in (
+            "STORE",
+            "DEVICE",
+            "DEVICES",
+            "RECIPE",
+            "SET",
+            "PLUGIN",
+            "RANK",
+            "RUN_SEEDS",
+            "RUN_LIMIT",
+            "RUN_FORMAT",
+            "RUN_MAX_HOURS",
+            "RUN_EXECUTOR",
+            "MAX_GIB",
+            "MAX_TENSORS",
+            "DEBUG",
+            "TRUST",
+        )
+    },
+    **{
+        name: ["", "x", "-1", "9" * 5_000]
+        for name in (
+            "RANK",
+            "WORLD_SIZE",
+            "LOCAL_RANK",
+            "SLURM_STEP_NUM_TASKS",
+            "SLURM_PROCID",
+            "SLURM_NTASKS_PER_NODE",
+        )
+    },
+    "JEMBENCH_DATASET": [" ", "nan", "a\nb", ",", "="],  # an empty one is digits, which this model is not for
+    "COLUMNS": ["0", "-1", "x", ""],
+    "XDG_CACHE_HOME": ["fifo", "loop", ""],
+    "TMPDIR": ["no/such/folder"],
+    "HOME": ["", "no/such/folder"],
+    "OMP_NUM_THREADS": ["0", "x"],
+}
+
+
+@pytest.mark.filterwarnings("default::jembench.errors.Fallback")
+def test_an_odd_environment_variable_is_refused_in_a_sentence(call, monkeypatch):
+    troubles = {}
+    for name, values in VARIABLES.items():
+        for value in values:
+            with monkeypatch.context() as patch:
+                patch.setenv(name, value)
+                troubles[name, value[:20]] = call("run", *BASES["run",])
+    assert not {name: trouble for name, trouble in troubles.items() if trouble}
