@@ -76,8 +76,8 @@ _UNSAFE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u20
 def printable(text: str) -> str:
     """Text for a terminal: what would move the cursor, or turn the direction of reading, is shown as an escape.
 
-    So is half a character, which no terminal can show. Line breaks and tabs stay. Texts out of files may
-    have been written by anybody.
+    So is half a character, which no terminal can show. Line breaks and tabs stay. Texts out of files may have been
+    written by anybody.
     """
     return _UNSAFE.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
 
