@@ -126,8 +126,13 @@ def guard(session: Session) -> list[Row]:
     every = recipe.load("paper").log_every
     with tempfile.TemporaryDirectory() as folder, InStep(trainer, trainer.team) as together:
         run = _Run(trainer, together, Path(folder), lambda _: None)
-        run.window()  # warm
-        turns = take_turns({"bare": trainer.iterate, "window": run.window}, session.repeats, setting.place)
+
+        def window() -> None:
+            run.iterate()
+            run.judge()
+
+        window()  # warm
+        turns = take_turns({"bare": trainer.iterate, "window": window}, session.repeats, setting.place)
     costs = [(turn["window"] - turn["bare"]) / every for turn in turns]
     ratios = (turn["bare"] / (turn["bare"] + cost) for turn, cost in zip(turns, costs, strict=True))
     share = spread(100 * cost / turn["bare"] for turn, cost in zip(turns, costs, strict=True))

@@ -70,6 +70,7 @@ def test_identity_is_content_and_not_place(path, data, tmp_path):
     path.rename(tmp_path / "moved.safetensors")
     assert registry.resolve("models", f"imported:file={tmp_path / 'moved.safetensors'}").identity == one
     imported.write(path, found(data, weights=made(data, seed=4).state_dict()), data, {})
+    registry.look_again()
     assert registry.resolve("models", f"imported:file={path}").identity != one
 
 

@@ -19,7 +19,7 @@ OPTIONS = {
     (): {"--debug", "--version", "--help"},
     ("run",): {
         *("--models", "--metrics", "--dataset", "--seeds", "--recipe", "--set", "--limit", "--device", "--store"),
-        *("--devices", "--max-hours", "--executor", "--dry-run", "--reference", "--format", "--help"),
+        *("--devices", "--max-hours", "--executor", "--skip-missing", "--dry-run", "--reference", "--format", "--help"),
     },
     ("attack",): {
         *(
@@ -35,7 +35,7 @@ OPTIONS = {
             "--steps",
         ),
         *("--query-limit", "--dataset", "--seeds", "--recipe", "--set", "--limit", "--device", "--devices"),
-        *("--max-hours", "--store", "--executor", "--dry-run", "--format", "--help"),
+        *("--max-hours", "--store", "--executor", "--skip-missing", "--dry-run", "--format", "--help"),
     },
     ("train",): {
         *("--dataset", "--recipe", "--set", "--seed", "--device", "--devices", "--max-hours", "--store", "--help"),
@@ -56,6 +56,8 @@ OPTIONS = {
     ("list",): {"--format", "--help"},
     ("plugin",): {"--help"},
     ("plugin", "list"): {"--format", "--help"},
+    ("store",): {"--help"},
+    ("store", "verify"): {"--store", "--format", "--help"},
     ("doctor",): {"--store", "--format", "--help"},
 }
 """Scripts depend on these names: a new one is added here, and none is taken away."""
@@ -98,7 +100,7 @@ def test_option_names_are_frozen(path):
 
 
 def test_commands_are_frozen():
-    commands = "run attack train estimate import sample report compare figures list plugin doctor"
+    commands = "run attack train estimate import sample report compare figures list plugin store doctor"
     assert list(entry.COMMANDS) == commands.split()
 
 
@@ -176,8 +178,8 @@ def test_an_unknown_command_is_answered_with_the_nearest_and_all(jembench):
     done = jembench("docter")
     assert (done.code, done.out) == (2, "")
     assert done.err == (
-        "Error: There is no command named 'docter'. Nearest: doctor, train, import. Known: attack, compare, doctor, "
-        "estimate, figures, import, list, plugin, report, run, sample, train. "
+        "Error: There is no command named 'docter'. Nearest: doctor, train, store. Known: attack, compare, doctor, "
+        "estimate, figures, import, list, plugin, report, run, sample, store, train. "
         "`jembench --help` says what each one is.\n"
     )
 
