@@ -11,7 +11,13 @@ import numpy as np
 import pytest
 import torch
 
-CACHES = {"XDG_CACHE_HOME": "cache", "XDG_CONFIG_HOME": "config", "TORCH_HOME": "torch", "MPLCONFIGDIR": "matplotlib"}
+CACHES = {
+    "XDG_CACHE_HOME": "cache",
+    "XDG_CONFIG_HOME": "config",
+    "TORCH_HOME": "torch",
+    "MPLCONFIGDIR": "matplotlib",
+    "RUSTUP_HOME": "rustup",  # pip asks rustc for its version
+}
 """Where libraries and jembench keep what they make again, in the folder of this run of the tests."""
 
 FOLDER = "JEMBENCH_TESTS_FOLDER"

@@ -114,13 +114,8 @@ class Trainer:
         return make_optimizer(self.model, self.recipe.optimizer)
 
     def _check(self) -> None:
-        """Refuse what would fail, or never come to pass, in some later iteration."""
+        """Refuse what would fail in some later iteration."""
         self.augmentation.check(*self.data.shape[1:])
-        if (warmup := self.recipe.schedule.warmup_iterations) > self.iterations:
-            raise SpecError(
-                f"The recipe {self.recipe.label} warms up for {warmup} iterations and trains for {self.iterations}. "
-                f"Train longer, or warm up for less: --set schedule.warmup_iterations={self.iterations // 10}."
-            )
         sampler: object = self.sampler
         if isinstance(sampler, Buffered):
             of_classes = self.model.chains == "conditional"

@@ -130,7 +130,7 @@ def test_no_time_at_all(pgd, jembench, tiny):
 
 def test_a_kill_loses_one_shard_at_most(jembench, tmp_path, values):
     """A process of its own, killed while it attacks: what it had is not computed again, and the end is the same."""
-    setting = ["--set", "epochs=0.2", "--set", "schedule.warmup_iterations=0", "--store", "store"]
+    setting = ["--set", "epochs=0.2", "--store", "store"]
     assert jembench("train", "baseline", *setting).code == 0
     arguments = [
         "attack",

@@ -243,7 +243,7 @@ def test_however_its_path_is_written_it_is_the_same_file(jembench, path, lines):
 
 
 def test_other_processes_have_it_too(jembench):
-    settings = ["epochs=0.2", "schedule.warmup_iterations=0", "log_every=1", "checkpoint_every=1"]
+    settings = ["epochs=0.2", "log_every=1", "checkpoint_every=1"]
     few = [word for setting in settings for word in ("--set", setting)]
     arguments = ["train", "of-file", *few, *PLUGIN, "--devices", "2", "--device", "cpu"]
     done = subprocess.run(

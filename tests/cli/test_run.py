@@ -25,8 +25,6 @@ DIGITS = [
     "--set",
     "epochs=0.2",
     "--set",
-    "schedule.warmup_iterations=0",
-    "--set",
     "chains.sampler=pcd:steps=1,buffer=400",
     "--limit",
     "50",

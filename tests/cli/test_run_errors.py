@@ -44,10 +44,6 @@ REFUSED = {
     "padding": (["hybrid", "--set", "data.pad=100000"], ["Images of 8x8 cannot be padded", "--set data.pad=7"]),
     "validation": (["hybrid", "--set", "data.validation=1400"], ["Cannot hold 1400 of 1400", "from 0 to 1399"]),
     "batch": (["hybrid", "--set", "batch_size=1401"], ["A batch of 1401 cannot be drawn from 1400"]),
-    "warm-up": (
-        ["hybrid", "--set", "epochs=0.1"],
-        ["warms up for 20 iterations and trains for 4", "warmup_iterations=0"],
-    ),
     "buffer": (
         ["hybrid", "--set", "chains.sampler=pcd:buffer=31"],
         ["A batch of 32 chains does not fit a replay buffer"],

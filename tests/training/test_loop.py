@@ -147,7 +147,6 @@ def test_more_labels_than_images(make_trainer):
     ("name", "overrides", "text"),
     [
         ("jem", {"data.pad": 4}, "Images of 4x4 cannot be padded by 4 reflected pixels. Pad by 3 or less"),
-        ("jem", {"schedule.warmup_iterations": 37}, "warms up for 37 iterations and trains for 36"),
         ("jem", {"batch_size": 82}, "A batch of 82 cannot be drawn from 81"),
         ("jem", {"chains.sampler": '"pcd:buffer=8"'}, "A batch of 9 chains does not fit a replay buffer of 8"),
         (
