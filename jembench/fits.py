@@ -91,9 +91,19 @@ def make_trainer(fit: FitPlan, dataset: Dataset, device: torch.device, team: Tea
 
     Raises:
         SpecError: if the dataset has no labels, or the training cannot be shared out in the team.
+        PluginError: if the model fails on images of the dataset's shape.
     """
     model = make_model(fit, dataset)
-    return Trainer(model, dataset.spec, dataset.split("train"), fit.recipe, seed=fit.seed, device=device, team=team)
+    train, data = dataset.split("train"), dataset.spec
+    try:
+        return Trainer(model, data, train, fit.recipe, seed=fit.seed, device=device, team=team)
+    except torch.OutOfMemoryError:
+        raise
+    except RuntimeError as error:  # of the network's first pass
+        raise PluginError(
+            f"The model {fit.key.model} fails on the images of {data.name}, {'x'.join(map(str, data.shape))} numbers "
+            f"each: {error}. Choose a network or a dataset that fit together."
+        ) from error
 
 
 def is_sampled(model: Any) -> bool:
