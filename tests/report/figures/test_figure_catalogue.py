@@ -149,7 +149,7 @@ def test_two_fits_of_one_name_have_figures_of_two_names(cell, tmp_path):
     for one in cells:
         (tmp_path / one.fit.id).mkdir()
         (tmp_path / one.fit.id / "history.csv").write_text("iteration,attempt,energy_data\n20,0,1\n")
-    found = catalogue.figures(cells, lambda cell: {}, lambda fit: tmp_path / fit.id, pytest.fail)
+    found = catalogue.figures(cells, lambda cell: {}, lambda fit: tmp_path / fit.id / "history.csv", pytest.fail)
     energies = [figure.stem for figure in found if figure.stem.startswith("energies")]
     assert energies == ["energies-digits-jem-s0", "energies-digits-jem-s0-2"]
 
@@ -157,7 +157,8 @@ def test_two_fits_of_one_name_have_figures_of_two_names(cell, tmp_path):
 def test_a_history_that_is_damaged_is_told(cell, tmp_path):
     (tmp_path / "history.csv").write_text("iteration,attempt,energy_data\n20,0,much\n")
     problems = []
-    assert list(catalogue.figures([cell("accuracy")], lambda cell: {}, lambda fit: tmp_path, problems.append)) == []
+    history = tmp_path / "history.csv"
+    assert list(catalogue.figures([cell("accuracy")], lambda cell: {}, lambda fit: history, problems.append)) == []
     assert problems == [
         f"{tmp_path / 'history.csv'} is not the history of a fit (could not convert string to float: 'much'); its "
         "energies cannot be drawn."
