@@ -25,6 +25,15 @@ COMMAND = [sys.executable, "-m", "jembench.cli.main"]
 GOES_ON = "The same command goes on from there."
 
 
+@pytest.fixture(autouse=True)
+def answered():
+    """The signals end a process, and those that it starts, even where the tests were started to ignore them."""
+    before = {number: signal.signal(number, signal.SIG_DFL) for number in (signal.SIGTERM, signal.SIGHUP)}
+    yield
+    for number, former in before.items():
+        signal.signal(number, former)
+
+
 def kill_in(monkeypatch, place, method, number=signal.SIGTERM, *, call=1):
     """Send this process a real signal in the n-th call of a method, or of a function of a module."""
     original, calls = getattr(place, method), []
