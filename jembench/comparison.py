@@ -271,8 +271,8 @@ def _resampling(side: Side, seeds: Sequence[int], read: Read) -> Resampling:
     """The mean over the seeds as one statistic: every seed is given the same resamples.
 
     Raises:
-        JembenchError: if the metric has no statistic behind its value, cannot be made or is code that nobody but the
-            store names, or the store has no per-example values.
+        JembenchError: if the metric has no statistic behind its value, cannot be made or is code that only the store
+            names, or the store has no per-example values.
     """
     trust.refuse_code([side.metric], f"The cell {side.cells[seeds[0]].id} of the store")
     metric = _metric(side.metric)

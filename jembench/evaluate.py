@@ -294,7 +294,7 @@ class FitEvaluation:
 
 
 def limited(test: Split, limit: int | None) -> Split:
-    """The test images under evaluation: all, or so many drawn at random, the same whatever the model and its seed."""
+    """The test images under evaluation: all, or ``limit`` drawn at random, the same for every model and seed."""
     if limit is None:
         return test
     chosen = torch.randperm(len(test.images), generator=seeds.generator(0, "evaluation/limit"))[:limit]

@@ -626,7 +626,7 @@ class Checked(Protocol):
     """A metric, or a feature network, that knows before a model is trained whether it can be used on it."""
 
     def check(self, planned: Planned) -> None:
-        """Look ahead. What is found here is told in the plan, and costs no training.
+        """Look ahead. The plan shows what is found here, and nothing is trained for it.
 
         Raises:
             NotApplicable: if it will mean nothing for this model or dataset.

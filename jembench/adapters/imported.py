@@ -93,7 +93,7 @@ def load(path: Path, data: DataSpec) -> Any:
         CheckpointError: if the file is damaged.
         SpecError: if it is of another dataset than ``data``.
     """
-    headers.read(path)  # a file of another kind is told of as such
+    headers.read(path)  # names a file of another kind in its error
     contents = tensors.read(path, "Import the weights again: `jembench import --help` says how.")
     header = headers.parse(contents.seal.record, path)
     known, asked = (

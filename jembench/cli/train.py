@@ -89,7 +89,7 @@ def trained(
 
     if not store.is_trained(fit.key):
         show.twins([fit], store)
-        for split in ("train", "test"):  # what is missing or damaged is told before anything is trained or written
+        for split in ("train", "test"):  # missing or damaged images are an error before anything is trained
             dataset.split(split)
     store.sweep()
     store.check_writable()

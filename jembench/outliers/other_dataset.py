@@ -36,7 +36,7 @@ class OtherDataset:
             dataset = self.make()
         except NotApplicable:
             raise
-        except Unavailable as error:  # its remedies are told as those of a dataset to train on
+        except Unavailable as error:  # its remedies are those of a dataset to train on
             raise Unavailable(str(error).replace("--dataset ", "--metrics ood:set=")) from error
         images = dataset.split("test").images
         if _all_among(test.images, images):

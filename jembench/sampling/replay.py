@@ -52,7 +52,7 @@ class ReplayBuffer:
         return len(self.ages)
 
     def check(self, n: int, *, of_class: bool) -> None:
-        """Whether n different slots can be drawn, of one class if so many may be asked for.
+        """Whether n different slots can be drawn, all of one class if ``of_class``.
 
         Raises:
             SpecError: if there are fewer.
