@@ -21,7 +21,7 @@ COMMANDS = {
 
 @click.group(cls=LateGroup, late=COMMANDS)
 def store() -> None:
-    """Look after a store."""
+    """Look after a store: check that it holds what was written into it."""
 
 
 @click.command("verify", epilog=options.examples("jembench store verify", "jembench store verify --store shared/runs"))
