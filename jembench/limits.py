@@ -71,6 +71,18 @@ def check_bytes(what: str, number: int, limit: Limit = MEMORY) -> None:
     check(what, -(-number // GIB), limit)
 
 
+class Size(NamedTuple):
+    """What something takes, as far as that is known."""
+
+    tensors: int = 0
+    bytes: int = 0
+
+    def check(self, what: str) -> None:
+        """Compare both with their limits, as :func:`check`."""
+        check(what, self.tensors, TENSORS)
+        check_bytes(what, self.bytes)
+
+
 def check_archive(path: Path, archive: zipfile.ZipFile) -> None:
     """Refuse a zip archive that unpacks to far more than it holds, by its directory alone.
 
@@ -96,8 +108,7 @@ def allocating(what: str) -> Iterator[None]:
 
         def __init__(self) -> None:
             super().__init__()  # type: ignore[no-untyped-call]
-            self.tensors = 0
-            self.bytes = 0
+            self.size = Size()
 
         @classmethod
         def _should_skip_dynamo(cls) -> bool:
@@ -107,10 +118,8 @@ def allocating(what: str) -> Iterator[None]:
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             kwargs = kwargs or {}
             if size := _allocated(func, args, kwargs):
-                self.tensors += 1
-                self.bytes += size
-                check(what, self.tensors, TENSORS)
-                check_bytes(what, self.bytes)
+                self.size = Size(self.size.tensors + 1, self.size.bytes + size)
+                self.size.check(what)
             return func(*args, **kwargs)
 
     with Counted():

@@ -332,7 +332,10 @@ def _fit(
         chosen = recipes.load(PRETRAINED, [setting for setting in settings if setting.startswith("chains.")])
     elif recipe == PRETRAINED:
         raise SpecError(f"The recipe {PRETRAINED} trains nothing, and {model} is to be trained. Choose another recipe.")
-    return FitPlan(model=resolve_model(model, chosen), dataset=data, recipe=chosen, seed=seed)
+    fit = FitPlan(model=resolve_model(model, chosen), dataset=data, recipe=chosen, seed=seed)
+    for component in filter(None, (fit.model, fit.sampler)):
+        component.check_size()
+    return fit
 
 
 PRETRAINED = "pretrained"

@@ -375,6 +375,18 @@ class Resolved:
         found = {component.target: _code_of(component) for component in made_of}
         return {target: code for target, code in sorted(found.items()) if code}
 
+    def check_size(self) -> None:
+        """Whether it, and what it is made from, may be made by the limits, as far as the options tell.
+
+        Raises:
+            SpecError: if not.
+        """
+        if least := getattr(self.factory, "least_size", None):
+            least(self.bound.arguments).check(str(self))
+        for component, spec in self._others():
+            if ":" not in spec.name:  # the user's own code states no size
+                resolve(component.kind, str(spec)).check_size()
+
     def make(self, *context: Any) -> Any:
         """Call the factory.
 

@@ -22,6 +22,7 @@ from typing import Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origi
 
 from jembench.contents import Listing, the_file
 from jembench.errors import PluginError, SpecError, unknown
+from jembench.limits import Size
 
 Scalar = int | float | bool | str | None
 
@@ -172,6 +173,20 @@ def content_of(*options: str, listing: Listing = the_file) -> Callable[[Factory]
 
     def mark(factory: Factory) -> Factory:
         factory.content_options = dict.fromkeys(options, listing)  # type: ignore[attr-defined]
+        return factory
+
+    return mark
+
+
+def takes(least: Callable[[Mapping[str, Any]], Size]) -> Callable[[Factory], Factory]:
+    """Mark a factory whose options say how large the result is at least, so that planning can refuse absurd sizes.
+
+    Args:
+        least: from all options to that size. It imports no torch. What is made is counted exactly.
+    """
+
+    def mark(factory: Factory) -> Factory:
+        factory.least_size = least  # type: ignore[attr-defined]
         return factory
 
     return mark

@@ -16,7 +16,8 @@ from jembench.energies import LogitModel, grad_energy
 from jembench.errors import Fallback
 from jembench.execution import Execution, compiled, lay_out, tf32
 from jembench.interfaces import DataSpec, Split
-from jembench.nets.small import SmallNet
+from jembench.nets import names
+from jembench.nets.wide_resnet import ResidualNet
 from jembench.training import recipe as recipes
 from jembench.training.loop import Trainer
 from jembench.training.objective import Weights, hybrid_loss
@@ -32,7 +33,7 @@ def seeded(seed=0):
 
 def small(norm="none"):
     with seeds.initialising(0):
-        return SmallNet(3, 4, width=4, norm=norm)
+        return ResidualNet(3, 4, names.small(4), norm=norm)
 
 
 def is_channels_last(net):

@@ -13,11 +13,12 @@ import pytest
 import torch
 
 from jembench import limits, registry
-from jembench.adapters import foreign, header
+from jembench.adapters import factories, foreign, header
 from jembench.data.decoding import Form, decode_all
 from jembench.errors import JembenchError, SpecError
 from jembench.interfaces import DataSpec
 from jembench.nets.build import build_net
+from jembench.spec import Pretrained
 from jembench.training import checkpoint
 
 DIGITS = DataSpec(name="digits", shape=(1, 8, 8), num_classes=10)
@@ -62,8 +63,59 @@ def test_a_component_that_would_fill_the_memory_is_refused(allocated, kind, text
 
 def test_a_wide_network_is_refused_before_its_first_layer_is_filled(monkeypatch):
     monkeypatch.setattr(torch.nn, "Conv2d", None)
-    with pytest.raises(SpecError, match=r"groups of 99,999,999, .* channels takes .* GiB, and the limit is 8"):
+    with pytest.raises(SpecError, match=r"The net small-99999999 takes 8,046,626,884 GiB, and the limit is 8"):
         build_net("small-99999999", DIGITS)
+
+
+ABSURD = [
+    ("jem:net=small-99999999", "", "GiB"),
+    ("jem-factored:net=wrn-28-100000", "", "GiB"),
+    ("baseline:net=wrn-10000-1", "", "tensors"),
+    ("adversarial:net=wrn-10000-1", "", "tensors"),
+    ("igebm:width=1000000000", "", "GiB"),
+    ("glow:hidden=1000000000", "", "GiB"),
+    ("residual-flow:hidden=2,blocks=1000000000", "", "tensors"),
+    ("jem", "pcd:buffer=1000000000000", "GiB"),
+    ("jem", "proximal:buffer=1000000000000", "GiB"),
+    ("igebm", "igebm-langevin:buffer=1000000000000", "GiB"),
+]
+
+
+def test_an_absurd_size_is_refused_by_the_plan_without_torch():
+    code = (
+        "import sys; from jembench.errors import SpecError; from jembench.plan import plan_fit\n"
+        "for model, sampler, unit in " + repr(ABSURD) + ":\n"
+        "    try: plan_fit(model, 'digits', settings=[f'chains.sampler={sampler}'] if sampler else [])\n"
+        "    except SpecError as error: assert f'{unit}, and the limit is' in str(error), error\n"
+        "    else: raise AssertionError(model)\n"
+        "assert 'torch' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "jem:net=wrn-10-1",
+        "baseline:net=small-3",
+        "igebm:width=3",
+        "glow:levels=1,steps=2,hidden=5",
+        "residual-flow:levels=1,blocks=2,hidden=5",
+    ],
+)
+def test_the_least_size_is_no_more_than_the_size(text):
+    resolved = registry.resolve("models", text)
+    least = resolved.factory.least_size(resolved.bound.arguments)
+    parameters = list(resolved.make(DIGITS).parameters())
+    assert 0 < least.bytes <= sum(parameter.nbytes for parameter in parameters)
+    assert least.tensors <= len(parameters)
+
+
+def test_a_model_that_a_file_names_is_refused_too(monkeypatch):
+    made_from = ("models", "jem:net=small-99999999")
+    monkeypatch.setattr(factories.imported, "pretrained", Pretrained(lambda arguments: [made_from]))
+    with pytest.raises(SpecError, match=r"jem:net=small-99999999 takes .* GiB"):
+        registry.resolve("models", "imported:file=x").check_size()
 
 
 def test_counting_does_not_import_the_compiler():

@@ -7,7 +7,8 @@ from jembench import readings
 from jembench.data.pixels import to_float
 from jembench.energies import LogitModel
 from jembench.interfaces import DataSpec
-from jembench.nets.small import SmallNet
+from jembench.nets.names import small
+from jembench.nets.wide_resnet import ResidualNet
 
 DATA = DataSpec(name="toy", shape=(1, 8, 8), num_classes=3)
 CPU = torch.device("cpu")
@@ -23,7 +24,7 @@ class Counting(LogitModel):
 
     def __init__(self):
         torch.manual_seed(0)
-        super().__init__(SmallNet(1, 3, width=4))
+        super().__init__(ResidualNet(1, 3, small(4)))
         self.passes = 0
         self.net.register_forward_hook(self._count)
 

@@ -28,7 +28,7 @@ LIBRARIES = {
 }
 """What must import, and the module to import: parts of PyTorch that do not fit each other fail only then."""
 
-ENOUGH_SPACE = 2**30  # bytes: some fits of a WideResNet with their samples
+ENOUGH_SPACE = 2**30  # bytes: some fits of a wide residual network with their samples
 
 
 class Finding(NamedTuple):

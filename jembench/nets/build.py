@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
 import torch
 from torch import nn
 
-from jembench import limits, registry
+from jembench import registry
 from jembench.errors import PluginError, SpecError
 from jembench.interfaces import DataSpec
-from jembench.nets.small import SmallNet
-from jembench.nets.wide_resnet import WideResNet
+from jembench.nets import names
+from jembench.nets.wide_resnet import ResidualNet
 
 _FORMS = (
     "Write wrn-DEPTH-WIDTH (wrn-28-10), small-WIDTH (small-12), auto (small-16 below 32 pixels, else wrn-28-10), "
@@ -39,12 +38,9 @@ def build_net(text: str, data: DataSpec, *, norm: str = "none", dropout: float =
         raise SpecError(f"{data.name} is unlabelled, and the net {text} gives a logit per class. Choose labelled data.")
     if text == "auto":
         text = "small-16" if min(height, width) < _SMALLEST_FOR_WIDE else "wrn-28-10"
-    if match := re.fullmatch(r"wrn-([1-9]\d*)-([1-9]\d*)", text):
-        depth, factor = map(int, match.groups())
-        limits.check(text, 2 * depth, limits.TENSORS)  # a weight and a bias a layer
-        return WideResNet(channels, data.num_classes, depth=depth, width=factor, norm=norm, dropout=dropout)
-    if match := re.fullmatch(r"small-([1-9]\d*)", text):
-        return SmallNet(channels, data.num_classes, width=int(match[1]), norm=norm, dropout=dropout)
+    if shape := names.read(text):
+        shape.least.check(f"The net {text}")
+        return ResidualNet(channels, data.num_classes, shape, norm=norm, dropout=dropout)
     if ":" in text:
         return _build_own(text, data, {"norm": norm != "none", "dropout": dropout != 0})
     raise SpecError(f"There is no net named {text!r}. {_FORMS}")

@@ -17,8 +17,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from jembench import limits
 from jembench.errors import SpecError
+from jembench.nets.names import Shape
 
 LEAK = 0.2
 """The slope of every LeakyReLU below 0."""
@@ -65,9 +65,7 @@ class ResidualNet(nn.Module):
     Args:
         channels: C of the images.
         num_classes: K.
-        stem: the channels of the first convolution.
-        widths: the channels of the three groups.
-        blocks: the number of blocks in each group.
+        shape: its channels and blocks.
         norm: none, batch, instance or layer (group norm of one group).
         dropout: the share of a block's maps that is dropped while the model is trained, in [0, 1).
 
@@ -76,24 +74,14 @@ class ResidualNet(nn.Module):
     """
 
     def __init__(
-        self,
-        channels: int,
-        num_classes: int,
-        *,
-        stem: int,
-        widths: tuple[int, int, int],
-        blocks: int,
-        norm: str,
-        dropout: float,
+        self, channels: int, num_classes: int, shape: Shape, *, norm: str = "none", dropout: float = 0.0
     ) -> None:
         super().__init__()
         if norm not in NORMS:
             raise SpecError(f"There is no norm named {norm!r}. Write one of {', '.join(NORMS)}.")
         if not 0 <= dropout < 1:
             raise SpecError(f"dropout is {dropout}; it must be a share from 0 up to, but not, 1, for example 0.3.")
-        first, second, third = widths
-        weights = 4 * 9 * third * (second + third * (2 * blocks - 1))  # bytes of the widest group, which is made last
-        limits.check_bytes(f"A network of groups of {first:,}, {second:,} and {third:,} channels", weights)
+        stem, (first, second, third), blocks = shape
         self.conv1 = nn.Conv2d(channels, stem, 3, padding=1)
         self.layer1 = _group(stem, first, blocks, 1, norm, dropout)
         self.layer2 = _group(first, second, blocks, 2, norm, dropout)
@@ -123,23 +111,3 @@ def _group(in_channels: int, out_channels: int, blocks: int, stride: int, norm: 
     """A group of blocks: the first changes the shape, the others keep it."""
     first = Block(in_channels, out_channels, stride, norm, dropout)
     return nn.Sequential(first, *(Block(out_channels, out_channels, 1, norm, dropout) for _ in range(blocks - 1)))
-
-
-class WideResNet(ResidualNet):
-    """WRN-d-k: (d - 4) / 6 blocks a group, widths 16, 16k, 32k, 64k.
-
-    The names of its parameters are those of the published weights without their prefix ``f.``.
-
-    Raises:
-        SpecError: if the depth is not 6n + 4 with n >= 1, or the norm is unknown, or the dropout no share.
-    """
-
-    def __init__(
-        self, channels: int, num_classes: int, *, depth: int, width: int, norm: str = "none", dropout: float = 0.0
-    ) -> None:
-        blocks, rest = divmod(depth - 4, 6)
-        if rest or blocks < 1:
-            nearest = f"{depth - rest} and {depth - rest + 6}" if depth > 10 else "10"
-            raise SpecError(f"A wide residual network has a depth of 6n + 4 and {depth} is not. Nearest: {nearest}.")
-        widths = (16 * width, 32 * width, 64 * width)
-        super().__init__(channels, num_classes, stem=16, widths=widths, blocks=blocks, norm=norm, dropout=dropout)

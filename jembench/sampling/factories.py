@@ -5,9 +5,12 @@ Step sizes, noise and clip are in the units of ``DataSpec.bounds`` and of dE/dx 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Literal
 
 from jembench.errors import SpecError
+from jembench.limits import Size
+from jembench.spec import takes
 
 if TYPE_CHECKING:
     from jembench.interfaces import DataSpec
@@ -36,6 +39,12 @@ def sgld(
     return ShortRun(data, langevin, STARTS[start](data))
 
 
+def least_buffer(options: Mapping[str, Any]) -> Size:
+    """A pixel in float32 and an age for each slot of a replay buffer."""
+    return Size(bytes=(4 + 8) * options["buffer"])
+
+
+@takes(least_buffer)
 def pcd(
     data: DataSpec,
     *,
@@ -61,6 +70,7 @@ def pcd(
     return PersistentChains(data, langevin, STARTS[start](data), buffer_size=buffer, reinit=reinit)
 
 
+@takes(least_buffer)
 def proximal(
     data: DataSpec,
     *,

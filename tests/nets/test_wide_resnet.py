@@ -5,8 +5,8 @@ import torch
 from torch.nn import functional as F
 
 from jembench.errors import SpecError
-from jembench.nets.small import SmallNet
-from jembench.nets.wide_resnet import NORMS, WideResNet
+from jembench.nets.names import small, wide
+from jembench.nets.wide_resnet import NORMS, ResidualNet
 
 
 def images(*shape, seed=0):
@@ -59,22 +59,22 @@ def functional_forward(state, x):
 @pytest.mark.parametrize(("depth", "width"), [(28, 10), (10, 1), (16, 4), (40, 2)])
 def test_parameter_count(depth, width):
     with torch.device("meta"):
-        net = WideResNet(3, 10, depth=depth, width=width)
+        net = ResidualNet(3, 10, wide(depth, width))
     blocks = (depth - 4) // 6
     assert parameters_of(net) == expected_parameters(3, 10, 16, (16 * width, 32 * width, 64 * width), blocks)
 
 
 def test_parameter_counts_known_by_number():
-    assert parameters_of(SmallNet(1, 10, width=8)) == 19_642
+    assert parameters_of(ResidualNet(1, 10, small(8))) == 19_642
     with torch.device("meta"):
-        assert parameters_of(WideResNet(3, 10, depth=28, width=10)) == 36_471_338
-    assert parameters_of(WideResNet(3, 10, depth=10, width=1)) == 77_706
+        assert parameters_of(ResidualNet(3, 10, wide(28, 10))) == 36_471_338
+    assert parameters_of(ResidualNet(3, 10, wide(10, 1))) == 77_706
 
 
 @pytest.mark.parametrize("depth", [16, 28])
 def test_names_are_those_of_the_published_weights_without_their_prefix(depth):
     with torch.device("meta"):
-        names = set(WideResNet(3, 10, depth=depth, width=2).state_dict())
+        names = set(ResidualNet(3, 10, wide(depth, 2)).state_dict())
     last = (depth - 4) // 6 - 1
     assert {"conv1.weight", "layer1.0.conv1.bias", "layer1.0.shortcut.0.weight", "class_output.bias"} <= names
     assert f"layer3.{last}.conv2.weight" in names
@@ -83,7 +83,7 @@ def test_names_are_those_of_the_published_weights_without_their_prefix(depth):
 
 
 def test_stride_is_on_the_second_convolution():
-    net = WideResNet(3, 10, depth=10, width=1)
+    net = ResidualNet(3, 10, wide(10, 1))
     strides = {name: module.stride for name, module in net.named_modules() if isinstance(module, torch.nn.Conv2d)}
     assert {name for name, stride in strides.items() if stride == (2, 2)} == {
         "layer2.0.conv2",
@@ -103,9 +103,9 @@ def test_stride_is_on_the_second_convolution():
 @pytest.mark.parametrize(
     "make",
     [
-        lambda: WideResNet(3, 10, depth=16, width=2),
-        lambda: WideResNet(1, 7, depth=10, width=1),
-        lambda: SmallNet(3, 10, width=8),
+        lambda: ResidualNet(3, 10, wide(16, 2)),
+        lambda: ResidualNet(1, 7, wide(10, 1)),
+        lambda: ResidualNet(3, 10, small(8)),
     ],
 )
 def test_agrees_with_the_definition(make):
@@ -118,7 +118,7 @@ def test_agrees_with_the_definition(make):
 def test_first_and_second_derivatives_agree_with_the_definition():
     """Activations in place must not reach what a backward pass reads; attacks on refined models need the second."""
     torch.manual_seed(0)
-    net = WideResNet(2, 3, depth=10, width=1).double()
+    net = ResidualNet(2, 3, wide(10, 1)).double()
     state = dict(net.named_parameters())
 
     def derivatives(function):
@@ -139,7 +139,7 @@ def test_first_and_second_derivatives_agree_with_the_definition():
 def test_the_shortcut_sees_the_raw_input_of_the_block():
     """With the second convolution silenced, a block is its shortcut: linear in x, whatever its sign."""
     torch.manual_seed(0)
-    block = WideResNet(3, 10, depth=10, width=2).layer1[0]
+    block = ResidualNet(3, 10, wide(10, 2)).layer1[0]
     torch.nn.init.zeros_(block.conv2.weight)
     torch.nn.init.zeros_(block.conv2.bias)
     torch.nn.init.zeros_(block.shortcut[0].bias)
@@ -152,18 +152,18 @@ def test_the_shortcut_sees_the_raw_input_of_the_block():
 @pytest.mark.parametrize("norm", NORMS)
 @pytest.mark.parametrize("shape", [(3, 32, 32), (1, 9, 7), (1, 28, 28), (5, 33, 20)])
 def test_any_image_size_channels_and_classes(norm, shape):
-    net = SmallNet(shape[0], 7, width=2, norm=norm)
+    net = ResidualNet(shape[0], 7, small(2), norm=norm)
     assert net(images(2, *shape)).shape == (2, 7)
 
 
 def test_a_single_pixel_is_an_image():
-    assert WideResNet(1, 2, depth=10, width=1)(images(1, 1, 1, 1)).shape == (1, 2)
+    assert ResidualNet(1, 2, wide(10, 1))(images(1, 1, 1, 1)).shape == (1, 2)
 
 
 @pytest.mark.parametrize("norm", ["none", "instance", "layer"])
 def test_rows_of_a_batch_are_independent(norm):
     torch.manual_seed(0)
-    net = SmallNet(1, 10, width=4, norm=norm).double()
+    net = ResidualNet(1, 10, small(4), norm=norm).double()
     x = images(4, 1, 8, 8).double()
     other = torch.cat([x[:1], images(3, 1, 8, 8, seed=1).double()])
     torch.testing.assert_close(net(x)[0], net(other)[0])
@@ -172,7 +172,7 @@ def test_rows_of_a_batch_are_independent(norm):
 
 def test_batch_norm_makes_the_rows_of_a_training_batch_dependent():
     torch.manual_seed(0)
-    net = SmallNet(1, 10, width=4, norm="batch")
+    net = ResidualNet(1, 10, small(4), norm="batch")
     x = images(4, 1, 8, 8)
     other = torch.cat([x[:1], images(3, 1, 8, 8, seed=1)])
     assert (net(x)[0] - net(other)[0]).abs().max() > 1e-3
@@ -183,7 +183,7 @@ def test_batch_norm_makes_the_rows_of_a_training_batch_dependent():
 @pytest.mark.parametrize("norm", ["batch", "instance", "layer"])
 def test_every_activation_has_a_norm_before_it(norm):
     kind = type(NORMS[norm](4))
-    net = WideResNet(3, 10, depth=16, width=1, norm=norm)
+    net = ResidualNet(3, 10, wide(16, 1), norm=norm)
     norms = [name for name, module in net.named_modules() if isinstance(module, kind)]
     assert len(norms) == 2 * 6 + 1
     assert all(module.weight is not None for module in net.modules() if isinstance(module, kind))
@@ -194,16 +194,16 @@ def test_every_activation_has_a_norm_before_it(norm):
 )
 def test_depth_that_no_network_has(depth, nearest):
     with pytest.raises(SpecError, match=rf"6n \+ 4 and {depth} is not\. Nearest: {nearest}\."):
-        WideResNet(3, 10, depth=depth, width=2)
+        ResidualNet(3, 10, wide(depth, 2))
 
 
 def test_a_network_is_followed_on_a_device_without_values():
-    assert SmallNet(3, 10, width=2).to("meta")(torch.empty(2, 3, 8, 8, device="meta")).shape == (2, 10)
+    assert ResidualNet(3, 10, small(2)).to("meta")(torch.empty(2, 3, 8, 8, device="meta")).shape == (2, 10)
 
 
 def test_unknown_norm():
     with pytest.raises(SpecError, match=r"'spectral'.*none, batch, instance, layer"):
-        SmallNet(3, 10, width=2, norm="spectral")
+        ResidualNet(3, 10, small(2), norm="spectral")
 
 
 @pytest.mark.parametrize("norm", ["none", "batch"])
@@ -211,7 +211,7 @@ def test_unknown_norm():
 def test_large_logits_keep_their_digits_in_bfloat16(norm):
     """bfloat16 has no number between 64 and 64.5; an energy is a difference of such logits."""
     torch.manual_seed(0)
-    net = SmallNet(3, 10, width=4, norm=norm).eval()
+    net = ResidualNet(3, 10, small(4), norm=norm).eval()
     net.class_output.bias.fill_(64.1)
     seen = []
     net.class_output.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0]))

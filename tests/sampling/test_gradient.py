@@ -8,8 +8,8 @@ from torch.nn import functional as F
 
 from jembench.energies import LogitModel, grad_energy
 from jembench.execution import Execution
-from jembench.nets.small import SmallNet
-from jembench.nets.wide_resnet import WideResNet
+from jembench.nets.names import small, wide
+from jembench.nets.wide_resnet import ResidualNet
 
 PRECISIONS = ("float32", "bfloat16")
 BFLOAT16 = Execution(precision="bfloat16")
@@ -25,7 +25,7 @@ def digits():
 def trained(digits):
     """A net after a few epochs on digits: its gradients have structure, unlike those of a random one."""
     torch.manual_seed(0)
-    model = LogitModel(SmallNet(1, 10, width=8))
+    model = LogitModel(ResidualNet(1, 10, small(8)))
     optimizer = torch.optim.Adam(model.parameters(), 3e-3)
     for x, y in list(zip(*(part.split(64) for part in digits), strict=True)) * 5:
         optimizer.zero_grad()
@@ -80,7 +80,7 @@ def test_bfloat16_points_in_the_direction_of_float32(trained, batch):
 
 def test_bfloat16_of_a_wide_resnet_with_colours():
     torch.manual_seed(0)
-    model = LogitModel(WideResNet(3, 10, depth=10, width=1))
+    model = LogitModel(ResidualNet(3, 10, wide(10, 1)))
     x = torch.rand(4, 3, 16, 16) * 2 - 1
     assert cosine(grad_energy(model, BFLOAT16)(x, None)[1], grad_energy(model)(x, None)[1]) > 0.99
 
@@ -169,7 +169,7 @@ def test_leaves_no_trace(trained, batch, precision):
 def test_follows_the_parameters(digits, precision):
     """Made once, it sees the weights of the moment: nothing of the model is copied."""
     torch.manual_seed(0)
-    model = LogitModel(SmallNet(1, 10, width=2))
+    model = LogitModel(ResidualNet(1, 10, small(2)))
     evaluate = grad_energy(model, Execution(precision=precision))
     x = digits[0][:8]
     _, before = evaluate(x, None)
@@ -198,7 +198,7 @@ def test_float32_stays_float32_inside_autocast(trained, batch):
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_cuda_points_in_the_direction_of_the_cpu(trained, batch, precision):
     expected = grad_energy(trained)(*batch)[1]
-    model = LogitModel(SmallNet(1, 10, width=8)).cuda()
+    model = LogitModel(ResidualNet(1, 10, small(8))).cuda()
     model.load_state_dict(trained.state_dict())
     x, y = batch
     grad = grad_energy(model, Execution(precision=precision))(x.cuda(), None if y is None else y.cuda())[1]

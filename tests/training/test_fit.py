@@ -9,7 +9,8 @@ import torch
 from fits import ENOUGH, Killed, assert_equal_weights, kill, newest, rig, rows, weights
 
 from jembench.errors import CheckpointError, Diverged, Fallback, OutOfTime, StoreError
-from jembench.nets.small import SmallNet
+from jembench.nets.names import small
+from jembench.nets.wide_resnet import ResidualNet
 from jembench.training import checkpoint
 from jembench.training.fit import fit
 from jembench.training.generations import Generations
@@ -19,7 +20,7 @@ pytestmark = pytest.mark.usefixtures("pictures")
 
 
 def small_net():
-    return SmallNet(1, 3, width=2)
+    return ResidualNet(1, 3, small(2))
 
 
 KINDS = {

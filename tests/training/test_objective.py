@@ -10,7 +10,8 @@ from torch import nn
 
 from jembench.energies import LogitModel
 from jembench.interfaces import Batch, Negatives
-from jembench.nets.small import SmallNet
+from jembench.nets import names
+from jembench.nets.wide_resnet import ResidualNet
 from jembench.training.objective import Weights, hybrid_loss, logits_of_each
 
 
@@ -142,7 +143,7 @@ def test_a_classifier_has_no_energies():
 def small(norm, dtype=torch.float64):
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        return LogitModel(SmallNet(2, 3, width=4, norm=norm)).to(dtype).train()
+        return LogitModel(ResidualNet(2, 3, names.small(4), norm=norm)).to(dtype).train()
 
 
 def three(dtype=torch.float64):

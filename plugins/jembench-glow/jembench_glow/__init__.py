@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from jembench.errors import SpecError
+from jembench.limits import Size
+from jembench.spec import takes
 
 if TYPE_CHECKING:
     from jembench.interfaces import DataSpec
     from jembench_glow.model import ConditionalGlow, Glow
 
 
+def _least(options: Mapping[str, Any]) -> Size:
+    """The three convolutions of each coupling; the weights of those from hidden to hidden channels."""
+    couplings = options["levels"] * options["steps"]
+    return Size(tensors=6 * couplings, bytes=4 * couplings * options["hidden"] ** 2)
+
+
+@takes(_least)
 def glow(
     data: DataSpec, *, conditional: bool = True, levels: int = 3, steps: int = 32, hidden: int = 512
 ) -> Glow | ConditionalGlow:

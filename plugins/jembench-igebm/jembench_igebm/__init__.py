@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Literal
 
 from jembench.errors import SpecError
+from jembench.limits import Size
+from jembench.sampling.factories import least_buffer
+from jembench.spec import takes
 
 if TYPE_CHECKING:
     from jembench.interfaces import DataSpec
@@ -15,6 +19,12 @@ if TYPE_CHECKING:
 Net = Literal["auto", "small", "base", "large", "larger", "wider"]
 
 
+def _least(options: Mapping[str, Any]) -> Size:
+    """One of the square convolutions in the first block, which every network of it has."""
+    return Size(bytes=4 * 9 * (options["width"] or 0) ** 2)
+
+
+@takes(_least)
 def igebm(
     data: DataSpec, *, conditional: bool = True, net: Net = "auto", width: int | None = None, l2: float = 1.0
 ) -> IGEBM | ConditionalIGEBM:
@@ -37,6 +47,7 @@ def igebm(
     return ConditionalIGEBM(energy_net, l2=l2) if conditional else IGEBM(energy_net, l2=l2)
 
 
+@takes(least_buffer)
 def igebm_langevin(
     data: DataSpec,
     *,

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
+from jembench.nets import names
+from jembench.spec import takes
+
 if TYPE_CHECKING:
     from jembench.interfaces import DataSpec
     from jembench_jem.importer import AuthorsCheckpoint
@@ -12,6 +15,7 @@ if TYPE_CHECKING:
 Norm = Literal["none", "batch", "instance", "layer"]
 
 
+@takes(names.least)
 def jem(data: DataSpec, *, net: str = "auto", norm: Norm = "none", dropout: float = 0.0) -> JEM:
     """JEM: one network read as p(y|x) and as p(x), trained on both."""
     from jembench.nets.build import build_net
@@ -20,6 +24,7 @@ def jem(data: DataSpec, *, net: str = "auto", norm: Norm = "none", dropout: floa
     return JEM(build_net(net, data, norm=norm, dropout=dropout))
 
 
+@takes(names.least)
 def jem_factored(data: DataSpec, *, net: str = "auto", norm: Norm = "none", dropout: float = 0.0) -> FactoredJEM:
     """JEM's ablation that is trained on p(x|y) alone; p(y|x) follows by Bayes' rule."""
     from jembench.nets.build import build_net

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from jembench.errors import SpecError
+from jembench.limits import Size
+from jembench.spec import takes
 
 if TYPE_CHECKING:
     from jembench.interfaces import DataSpec
     from jembench_residual_flow.model import ConditionalResidualFlow, ResidualFlow
 
 
+def _least(options: Mapping[str, Any]) -> Size:
+    """The three convolutions of each block; the weights of those from hidden to hidden channels."""
+    blocks = options["levels"] * options["blocks"]
+    return Size(tensors=6 * blocks, bytes=4 * blocks * options["hidden"] ** 2)
+
+
+@takes(_least)
 def residual_flow(
     data: DataSpec,
     *,

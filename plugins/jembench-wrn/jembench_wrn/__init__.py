@@ -6,7 +6,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from jembench.errors import SpecError
-from jembench.spec import convert
+from jembench.nets import names
+from jembench.spec import convert, takes
 
 if TYPE_CHECKING:
     from jembench.interfaces import DataSpec
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from jembench_wrn.model import Baseline
 
 
+@takes(names.least)
 def baseline(
     data: DataSpec,
     *,
@@ -28,6 +30,7 @@ def baseline(
     return Baseline(build_net(net, data, norm=norm, dropout=dropout))
 
 
+@takes(names.least)
 def adversarial(
     data: DataSpec,
     *,
