@@ -122,7 +122,8 @@ def carry_out(ctx: click.Context, plan: Plan, published: Sequence[PublishedTable
         return 0
     # after the work: a command that finds everything done has nothing to add to what this one says
     ask_for(place, {fit.key.family for fit in plan.fits}, {cell.metric.id for cell in plan.cells})
-    code = show.results(ctx, plan, place, published, how.format, cells or show.outcomes(plan, place))
+    found = cells or show.outcomes(plan, place)
+    code = show.results(ctx, plan, place, published, how.format, found, stopped=over is not None)
     if over:
         raise over
     return code

@@ -51,8 +51,13 @@ def results(
     published: Sequence[PublishedTable],
     format: str,
     cells: Sequence[Cell],
+    *,
+    stopped: bool = False,
 ) -> int:
     """Print the tables of a plan's cells, and where everything lies.
+
+    Args:
+        stopped: the work was ended before it was done: the next command is the same.
 
     Returns:
         the exit code.
@@ -60,7 +65,7 @@ def results(
     print_results(cells, plan.parts, published, format, plan.recipe_names)
     if format == "table":
         click.echo()
-        for name, text in _whereabouts(ctx, plan, store, cells):
+        for name, text in _whereabouts(ctx, plan, store, cells, stopped):
             click.echo(f"{name:>8}  {text}")
     return exit_code(ctx, cells)
 
@@ -114,7 +119,9 @@ def images(limit: int | None) -> str:
     return "all test images" if limit is None else f"{limit} of the test images"
 
 
-def _whereabouts(ctx: click.Context, plan: Plan, store: Store, cells: Sequence[Cell]) -> list[tuple[str, str]]:
+def _whereabouts(
+    ctx: click.Context, plan: Plan, store: Store, cells: Sequence[Cell], stopped: bool
+) -> list[tuple[str, str]]:
     drawn = [fit for fit in plan.fits if (store.fit_folder(fit.key) / "samples.png").exists()]
     pictures = [str(store.fit_folder(fit.key) / "samples.png") for fit in drawn]
     if len(pictures) > PICTURES:
@@ -126,6 +133,8 @@ def _whereabouts(ctx: click.Context, plan: Plan, store: Store, cells: Sequence[C
             ("failed", f"{len(failures)} of {len(cells)} outcomes; this tries them again and shows tracebacks:")
         )
         lines.append(("", suggest.again(ctx, debug=True)))
+    elif stopped:
+        lines.append(("next", suggest.again(ctx)))
     else:
         following = [suggest.again(ctx, seeds="0,1,2")] if len({fit.seed for fit in plan.fits}) == 1 else []
         following += [suggest.sample(ctx, fit) for fit in drawn[:1]]

@@ -12,7 +12,7 @@ from jembench.report.sections import sections
 from jembench.report.table import Table
 from jembench.report.text import Footnote, Footnotes, Grid
 
-NOTHING = "No results yet. `jembench run hybrid` makes some."
+NOTHING = "No results yet."
 
 
 def grids(table: Table) -> list[Grid]:

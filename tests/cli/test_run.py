@@ -56,6 +56,14 @@ def weights(store):
 # --- what it prints ---------------------------------------------------------------------------------------------------
 
 
+def test_after_too_little_time_the_next_command_is_the_same(run):
+    done = run("--max-hours", "1e-12", models="zoo_of_tests:classifier")
+    (following,) = [line.split(None, 1)[1] for line in done.out.splitlines() if line.split()[:1] == ["next"]]
+    words = shlex.split(following)
+    assert (done.code, words[:3]) == (3, ["jembench", "run", "hybrid"])
+    assert "--seeds" not in words
+
+
 def test_the_table_the_published_numbers_and_what_comes_next(run, table):
     done = run()
     assert done.code == 0
