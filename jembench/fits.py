@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, get_args
@@ -177,13 +178,26 @@ def _train(
             iteration=fitted.iteration,
             validation_accuracy=fitted.validation_accuracy,
             seconds=fitted.seconds,
-            # the first window holds the warm-up, and counts only where there is no other
-            iteration_seconds=[row["seconds"] for row in fitted.history[1:] or fitted.history],
+            iteration_seconds=_seconds_of_last_attempt(fitted.history),
             interventions=list(map(str, fitted.interventions)),
-            provenance={**blank.provenance, "execution": trainer.computed},
+            provenance={**blank.provenance, "execution": trainer.computed, "other_load": _other_load()},
             files=_files(folder),
         )
     )
+
+
+def _seconds_of_last_attempt(history: Sequence[Mapping[str, float]]) -> list[float]:
+    """Mean seconds per iteration of each window since the guard last changed the training.
+
+    The first window holds the warm-up, and counts only where there is no other.
+    """
+    last = [row["seconds"] for row in history if row["attempt"] == history[-1]["attempt"]]
+    return last[1:] or last
+
+
+def _other_load() -> float | None:
+    """The load of the machine in the last minute that is not this process's; None where it is not known."""
+    return max(0.0, os.getloadavg()[0] - torch.get_num_threads()) if hasattr(os, "getloadavg") else None
 
 
 def _blank_record(fit: FitPlan, model: nn.Module, device: torch.device, processes: int) -> FitRecord:
@@ -242,6 +256,7 @@ def _load(fit: FitPlan, bank: FeatureBank, store: Store, limit: int | None, unti
         seed=fit.seed,
         limit=limit,
         iteration_seconds=record.iteration_seconds,
+        other_load=record.provenance.get("other_load"),
         bank=bank,
         data_content=fit.dataset.content,
         conditional=fit.recipe.chains.conditional,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from jembench import registry, spec
@@ -59,8 +59,11 @@ def find_pair(
     dataset: str | None = None,
     recipe: str | None = None,
     recipe_b: str | None = None,
+    commands: Sequence[Collection[str]] = (),
 ) -> Pair:
     """The two that are meant: on the same dataset and, unless told otherwise, by the same recipe where there is one.
+
+    Of several recipes on one dataset, the one that the last command asked for.
 
     Args:
         known: what the store has.
@@ -69,6 +72,7 @@ def find_pair(
         dataset: the spec or the name of one; None: whatever there is.
         recipe: its label; None: whatever there is.
         recipe_b: that of ``b``, where it is another.
+        commands: the families of the fits that each command asked for, the oldest first.
 
     Raises:
         SpecError: if the store has no such model or pair, or more than one.
@@ -81,7 +85,7 @@ def find_pair(
     if pairs and not distinct:
         raise SpecError(f"Both models are {pairs[0].a}. Name two, or two recipes of one with --recipe and --recipe-b.")
     alike = [pair for pair in distinct if pair.a.recipe == pair.b.recipe]
-    candidates = distinct if recipe_b or not alike else alike
+    candidates = _of_last_command(distinct if recipe_b or not alike else alike, commands)
     if len(candidates) == 1:
         return candidates[0]
     if not candidates:
@@ -94,6 +98,16 @@ def find_pair(
         f"{'; '.join(f'({number}) {pair.a}, with {pair.b}' for number, pair in enumerate(candidates, 1))}. "
         "Say which with --dataset, --recipe and --recipe-b, or with a model's spec in full."
     )
+
+
+def _of_last_command(pairs: Sequence[Pair], commands: Sequence[Collection[str]]) -> Sequence[Pair]:
+    """Those that the last command asked for which asked for any; all of them, if they are of several datasets."""
+    if len({pair.a.dataset for pair in pairs}) > 1:
+        return pairs
+    for families in reversed(commands):
+        if found := [pair for pair in pairs if all(subject.cells[0].fit.family in families for subject in pair)]:
+            return found
+    return pairs
 
 
 def _on(known: Sequence[Subject], dataset: str | None) -> list[Subject]:

@@ -12,7 +12,8 @@ def store(*fits):
     cells = []
     for model, dataset, recipe in fits:
         for seed in (0, 1):
-            fit = FitKey(model=model, dataset=dataset, recipe=recipe, seed=seed, id=f"{model}{dataset}{recipe}{seed}")
+            family = f"{model}-{dataset}-{recipe}"
+            fit = FitKey(model=model, dataset=dataset, recipe=recipe, seed=seed, id=f"{family}{seed}", family=family)
             cells.append(Cell(id=fit.id, fit=fit, metric="accuracy", outcome=Outcome(status="ok")))
     return subjects(cells)
 
@@ -105,6 +106,21 @@ def test_two_recipes_of_one_model_go_by_their_names():
     assert pair.names == ("a", "b")
     with pytest.raises(SpecError, match="More than one comparison"):
         find_pair(known, "jem", "jem")
+
+
+def test_of_several_recipes_the_one_that_was_asked_for_last():
+    known = store(*((m, "digits", r) for r in ("digits", "digits-validation") for m in ("jem", "baseline")))
+    hybrid, paper = ({f"{m}-digits-{r}" for m in ("jem", "baseline")} for r in ("digits", "digits-validation"))
+    attacks = {"jem-digits-digits"}  # of one of the two alone: says nothing
+    for commands, recipe in (
+        ([hybrid, paper], "digits-validation"),
+        ([hybrid, paper, attacks], "digits-validation"),
+        ([paper, hybrid], "digits"),
+    ):
+        assert find_pair(known, "jem", "baseline", commands=commands).a.recipe == recipe
+    for commands in ([], [hybrid | paper]):
+        with pytest.raises(SpecError, match="More than one comparison"):
+            find_pair(known, "jem", "baseline", commands=commands)
 
 
 def test_a_recipe_that_is_not_there():

@@ -60,14 +60,16 @@ def compare(
     """Compare two models of a store, image by image and seed by seed.
 
     Nothing is trained or evaluated. A and B are models as `jembench report` shows them; a bare name will do where it
-    means one model. Every value that both have under one protocol gets the interval of its difference and a verdict.
+    means one model. Of several recipes, the one that was asked for last is taken. Every value that both have under
+    one protocol gets the interval of its difference and a verdict.
     """
     from jembench.comparison import compare as compared
     from jembench.report.comparison_table import findings
 
     place = Store(store)
     cells = _cells(place, limit, seeds)
-    pair = find_pair(subjects(cells), a, b, dataset=dataset, recipe=recipe, recipe_b=recipe_b)
+    commands = [command.families for command in asked(place)]
+    pair = find_pair(subjects(cells), a, b, dataset=dataset, recipe=recipe, recipe_b=recipe_b, commands=commands)
     if metrics is not None:
         pair = _only(pair, metrics)
     show.print_findings(findings(compared(pair, place.read_arrays, resamples)), format)

@@ -104,13 +104,13 @@ def ece(*, bins: int, scaling: Scaling, resamples: int) -> CalibrationError:
     )
 
 
-def ace(*, bins: int, scaling: Scaling, resamples: int) -> CalibrationError:
+def adaptive_ece(*, bins: int, scaling: Scaling, resamples: int) -> CalibrationError:
     """Of the predicted class, in bins of equal mass: none is empty, and each weighs the same.
 
     Nguyen & O'Connor (2015), arXiv:1508.05154, section 3.2; Nixon et al. (2019), arXiv:1904.01685.
     """
     return CalibrationError(
-        name="ace",
+        name="adaptive-ece",
         arrays_of=_top_label,
         error=lambda arrays, bins: adaptive_error(arrays["confidence"], arrays["correct"], bins),
         bins=bins,

@@ -41,11 +41,11 @@ def ece(*, bins: int = 20, scaling: Literal["none", "temperature"] = "none", res
     return calibration.ece(bins=bins, scaling=scaling, resamples=resamples)
 
 
-def ace(*, bins: int = 20, scaling: Literal["none", "temperature"] = "none", resamples: int = 1000) -> Metric:
+def adaptive_ece(*, bins: int = 20, scaling: Literal["none", "temperature"] = "none", resamples: int = 1000) -> Metric:
     """Adaptive calibration error: that of the predicted class in bins that hold as many images each, in %."""
     from jembench.metrics import calibration
 
-    return calibration.ace(bins=bins, scaling=scaling, resamples=resamples)
+    return calibration.adaptive_ece(bins=bins, scaling=scaling, resamples=resamples)
 
 
 def classwise_ece(*, bins: int = 20, scaling: Literal["none", "temperature"] = "none", resamples: int = 1000) -> Metric:
@@ -207,7 +207,7 @@ def logit_shift(*, by: float = 10.0) -> Metric:
 def ood(
     *,
     set: str,
-    score: Literal["log-px", "max-py", "grad-norm", "energy", "max-logit", "refinement"] = "log-px",
+    score: Literal["log-px", "max-py", "grad-norm", "max-logit", "refinement"] = "log-px",
     steps: int = 10,
     resamples: int = 1000,
 ) -> Metric:

@@ -1,6 +1,7 @@
 """Out-of-distribution detection: do a model's scores tell test images from images of another kind?
 
-A score is higher for what the model takes to be in-distribution, and in-distribution is the positive class throughout.
+A score is higher for what the model takes to be in-distribution. FPR95 and AUPR depend on which class is positive: they
+are measured both ways, and their labels say which.
 
 Legend: N test images, M outliers, K classes.
 """
@@ -24,7 +25,7 @@ from jembench.sampling.chain import require_chains
 from jembench.stats import Interval, interval_of, ranking, wilson
 
 Scores = NDArray[np.float64]
-ScoreName = Literal["log-px", "max-py", "grad-norm", "energy", "max-logit", "refinement"]
+ScoreName = Literal["log-px", "max-py", "grad-norm", "max-logit", "refinement"]
 
 
 class Score(NamedTuple):
@@ -40,12 +41,11 @@ def _score(capability: Capability, quantity: Quantity, of: Callable[[Tensor], Te
 
 
 SCORES: Mapping[ScoreName, Score] = {
-    # Grathwohl et al. (2020), arXiv:1912.03263, section 5.3: the three of Table 3 and Table 7
+    # Grathwohl et al. (2020), arXiv:1912.03263, section 5.3: the three of Table 3 and Table 7. log p(x) is logsumexp of
+    # the logits, up to a constant: for any classifier it is the energy score of Liu et al. (2020), arXiv:2010.03759
     "log-px": _score("energy", "energy", lambda energy: -energy),
     "max-py": _score("logits", "logits", lambda logits: logits.softmax(dim=1).amax(dim=1)),
     "grad-norm": _score("energy", "grad-norm", lambda norm: -norm),
-    # Liu et al. (2020), arXiv:2010.03759: of any classifier's logits, whatever it was trained for
-    "energy": _score("logits", "logits", lambda logits: logits.logsumexp(dim=1)),
     # Hendrycks et al. (2022), arXiv:1911.11132
     "max-logit": _score("logits", "logits", lambda logits: logits.amax(dim=1)),
     # how little energy the model's own chain takes off an image: what is likely already stays as it is
@@ -57,8 +57,10 @@ SCORES: Mapping[ScoreName, Score] = {
 class OutOfDistribution:
     """How well one score tells the test images from one set of outliers: AUROC, FPR at 95 % TPR, average precision.
 
-    ``auroc`` and ``aupr`` are by scikit-learn in float64; ``fpr95`` is the share of outliers that pass the threshold
-    which 95 % of the test images pass.
+    All are by scikit-learn, in float64, in 0..1. ``-in``: test images are the positive class; ``fpr95-in`` is the share
+    of outliers that score above the threshold which 95 % of the test images pass. ``-out``: outliers are, as in OpenOOD
+    (Yang et al. (2022), arXiv:2210.07242); ``fpr95-out`` is the share of test images that are taken for outliers where
+    95 % of the outliers are found. AUROC is the same either way.
     """
 
     set: str
@@ -99,12 +101,7 @@ class OutOfDistribution:
 
     def resamplings(self, arrays: Mapping[str, NDArray[Any]]) -> Mapping[str, Resampling]:
         """AUROC, FPR at 95 % TPR and average precision of resampled test images and outliers."""
-        inside, outside = arrays["inside"], arrays["outside"]
-        return {
-            "auroc": ranking.auroc_resampling(inside, outside),
-            "fpr95": ranking.fpr_resampling(inside, outside),
-            "aupr": ranking.average_precision_resampling(inside, outside),
-        }
+        return ranking.resamplings(arrays["inside"], arrays["outside"])
 
     def _scores(self, evaluation: Evaluation, images: str) -> Scores:
         score = SCORES[self.score]
@@ -124,7 +121,7 @@ class OutOfDistribution:
     def _values(self, arrays: Mapping[str, Scores], evaluation: Evaluation) -> dict[str, Value]:
         inside, outside = (np.sort(arrays[side]) for side in ("inside", "outside"))  # of no order of the images
         resamplings = self.resamplings({"inside": inside, "outside": outside})
-        estimates = ranking.detection(inside, outside)._asdict()
+        estimates = ranking.detection(inside, outside)
         n = min(len(inside), len(outside))
         rng = bootstrap_rng(evaluation, f"{self.name}/{self.score}/{resolve(self.set)}")
         values = {}
@@ -132,7 +129,7 @@ class OutOfDistribution:
             interval = interval_of(estimates[label], resampling, rng=rng, resamples=self.resamples)
             if interval and interval.low == interval.high:
                 interval = _where_resamples_agree(label, estimates[label], len(inside), len(outside))
-            better: Literal["higher", "lower"] = "lower" if label == "fpr95" else "higher"
+            better: Literal["higher", "lower"] = "lower" if label.startswith("fpr95") else "higher"
             values[label] = value_of(estimates[label], interval, n, "", better)
         return values
 
@@ -147,7 +144,6 @@ class OutOfDistribution:
             outliers=len(outliers),
             content=content_hash(outliers)[:10],
             score=self.score,
-            positive="in-distribution",
             data_noise=0,
             **parts,
         )
@@ -157,7 +153,8 @@ def _where_resamples_agree(label: str, estimate: float, inside: int, outside: in
     """The interval where all resamples give the same, as they do of sets that do not overlap, and prove nothing by it.
 
     AUROC is the chance that an image ranks above an outlier: as many pairs as the smaller set has share no image, and
-    are Bernoulli trials. So is each outlier for the false positive rate. Average precision is no such share.
+    are Bernoulli trials. So is each image of the negative class for the false positive rate. Average precision is no
+    such share.
     """
-    trials = {"auroc": min(inside, outside), "fpr95": outside}
+    trials = {"auroc": min(inside, outside), "fpr95-in": outside, "fpr95-out": inside}
     return wilson(round(estimate * trials[label]), trials[label]) if label in trials and estimate in (0, 1) else None

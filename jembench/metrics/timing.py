@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -19,11 +20,21 @@ def _no_timings() -> NotApplicable:
     return NotApplicable("The model was trained elsewhere: no timings of its training are known.")
 
 
+BUSY = 0.5
+"""A load of other processes above this slows training down."""
+
+
+def _load(others: float | None) -> Iterator[str]:
+    if others is not None and others > BUSY:
+        yield f"it was measured under load: other processes kept {others:.1f} processors busy"
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class IterationTime:
     """The median of the logged windows' mean seconds per iteration, with a bootstrap interval.
 
-    The median, because a window in which the machine was busy with something else is an outlier upwards.
+    The median, because a window in which the machine was busy with something else is an outlier upwards. The time is
+    taken during training; where other processes were busy then, the value is marked.
     """
 
     resamples: int = 1000
@@ -56,8 +67,10 @@ class IterationTime:
                 self.name,
                 evaluation,
                 statistic="median",
+                when="training",
                 hardware=devices.name(evaluation.device),
                 threads=torch.get_num_threads(),
             ),
             values={self.name: value_of(median, interval, n, "s", "lower")},
+            details={"suspicious": list(_load(getattr(evaluation, "other_load", None)))},
         )

@@ -55,6 +55,7 @@ class Results:
             rows=(*ours, *published),
             footnotes=(
                 *_legend([entry for of_row in entries for entry in of_row], published),
+                *_positive_class(column.label for column in columns),
                 *self._differing_protocols(named_entries, section.rows),
                 *self.notes.take(),
             ),
@@ -92,6 +93,7 @@ class Results:
             rows=tuple(rows),
             footnotes=(
                 *_legend([entry for column in columns for entry in column], published),
+                *_positive_class([pivot.value.label]),
                 *self._differing_protocols(_places(pivot, entries), pivot.rows),
                 *self.notes.take(),
             ),
@@ -162,15 +164,18 @@ class Results:
         self, named_entries: Iterable[tuple[str, Sequence[Entry]]], rows: Sequence[int]
     ) -> Iterator[Footnote]:
         for name, entries in named_entries:
-            found = [
-                (self.table.rows[row].model, entry.protocol)
-                for row, entry in zip(rows, entries, strict=True)
-                if entry.status == "ok" and not entry.comparable
+            measured = [
+                (self.table.rows[row], entry) for row, entry in zip(rows, entries, strict=True) if entry.status == "ok"
             ]
+            found = [(row.model, entry.protocol) for row, entry in measured if not entry.comparable]
+            if not found:
+                continue
+            datasets = {row.dataset for row, entry in measured if not entry.comparable}
+            usual = {entry.protocol for row, entry in measured if entry.comparable and row.dataset in datasets}
+            found += [("the others", protocol) for protocol in sorted(usual)]
             differences = protocol_differences([protocol for _, protocol in found])
             which = "; ".join(f"{model}: {text}" for (model, _), text in zip(found, differences, strict=True))
-            if found:
-                yield Footnote(DAGGER, f"{name} was measured under different protocols, do not compare: {which}")
+            yield Footnote(DAGGER, f"{name} was measured under different protocols, do not compare: {which}")
 
 
 class _Context(NamedTuple):
@@ -200,6 +205,16 @@ def _places(pivot: Pivot, entries: Sequence[Sequence[Sequence[Entry]]]) -> Itera
         for number, heading in enumerate(pivot.headings):
             where = ", ".join((*line.values, heading))
             yield f"{pivot.value.label} ({where})", [of_row[number] for of_row in of_line]
+
+
+def _positive_class(labels: Iterable[str]) -> Iterator[Footnote]:
+    """Which class is positive under FPR95 and AUPR: half of the literature has it the other way round."""
+    if {"fpr95-in", "fpr95-out", "aupr-in", "aupr-out"} & set(labels):
+        yield Footnote(
+            "",
+            "-in: in-distribution is the positive class (fpr95-in: the share of outliers above the threshold that 95 % "
+            "of the test images pass); -out: outliers are, which is OpenOOD's convention for FPR95.",
+        )
 
 
 def _legend(entries: Sequence[Entry], published: Sequence[tuple[Text, ...]]) -> Iterator[Footnote]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 import statistics
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
@@ -49,7 +50,7 @@ class Entry:
     sd: float | None = None  # None: one seed
     n: int | None = None  # of one seed; the least, should they differ
     protocol: str = ""
-    comparable: bool = True  # False: another row of this column has another protocol
+    comparable: bool = True  # False: most rows of this column have another protocol, or none is that of most
     seeds: tuple[int, ...] = ()  # that gave the value
     reason: str = ""  # why there is no value, or which seeds gave none
 
@@ -295,26 +296,36 @@ def _mean_if_all_known(ends: Sequence[float | None]) -> float | None:
 def _mark_incomparable(rows: Sequence[Row], columns: Sequence[Column]) -> tuple[Row, ...]:
     """Numbers on one dataset may stand in one column only if their protocols are the same.
 
+    Those under another protocol than most rows have are marked; all are where there is no such majority.
+
     A model that draws its images directly has no chains to choose from: its samples stand beside the kept chains of
     others, as in Table 1 of the JEM paper, and a note says so.
     """
-    protocols: dict[tuple[str, int], set[str]] = {}
+    protocols: dict[tuple[str, int], Counter[str]] = {}
     for row in rows:
         for index in range(len(columns)):
             if row.entries[index].status == "ok":
-                protocol = _DIRECT.sub(r"\1source=buffer\2", row.entries[index].protocol)
-                protocols.setdefault((row.dataset, index), set()).add(protocol)
+                protocols.setdefault((row.dataset, index), Counter())[_as_of_chains(row.entries[index])] += 1
     return tuple(
         replace(
             row,
             entries=tuple(
-                replace(entry, comparable=len(protocols.get((row.dataset, index), ())) < 2)
+                replace(entry, comparable=entry.status != "ok" or _is_usual(entry, protocols[row.dataset, index]))
                 for index, entry in enumerate(row.entries)
             ),
             notes=(*row.notes, *_how_drawn(row, rows)),
         )
         for row in rows
     )
+
+
+def _as_of_chains(entry: Entry) -> str:
+    return _DIRECT.sub(r"\1source=buffer\2", entry.protocol)
+
+
+def _is_usual(entry: Entry, protocols: Counter[str]) -> bool:
+    of_this = protocols[_as_of_chains(entry)]
+    return all(of_this > of_other for protocol, of_other in protocols.items() if protocol != _as_of_chains(entry))
 
 
 _DIRECT = re.compile(r"([:,])source=direct(,|$)")

@@ -3,13 +3,12 @@
 The values themselves are scikit-learn's. Their resampled statistics are ours: the scores are ranked once, and each
 resample then takes a few sums over ranks instead of a sort. Higher scores are more likely inside.
 
-Legend: N scores inside (the positive class), M outside, U distinct scores.
+Legend: N scores inside, M outside, U distinct scores.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,16 +23,13 @@ TPR = 0.95
 """The share of the positive class that passes the threshold of ``fpr95``."""
 
 
-class Detection(NamedTuple):
-    """How well scores tell inside from outside, each in 0..1."""
+def detection(inside: Scores, outside: Scores) -> dict[str, float]:
+    """How well scores tell inside from outside, by scikit-learn in float64, each value in 0..1.
 
-    auroc: float  # P(inside scores higher than outside), ties counting half
-    fpr95: float  # the least share of outside that passes a threshold which at least 95 % of inside pass
-    aupr: float  # average precision, inside being the positive class
-
-
-def detection(inside: Scores, outside: Scores) -> Detection:
-    """The three values by scikit-learn, in float64.
+    ``auroc`` is P(inside scores higher than outside), ties counting half. ``fpr95-in`` is the least share of outside
+    above a threshold that at least 95 % of inside reach, ``aupr-in`` the average precision: inside is the positive
+    class there.
+    ``fpr95-out`` and ``aupr-out`` are the same of the negated scores, with outside as the positive class.
 
     Raises:
         ValueError: if a score is not finite, and so has no rank, or if there are none.
@@ -41,13 +37,37 @@ def detection(inside: Scores, outside: Scores) -> Detection:
     from sklearn.metrics import average_precision_score, roc_auc_score, roc_curve
 
     _check(inside, outside)
-    truth = np.concatenate([np.ones(len(inside)), np.zeros(len(outside))])
-    scores = np.concatenate([inside, outside]).astype(np.float64)
-    false, true, _ = roc_curve(truth, scores, drop_intermediate=False)
-    return Detection(
-        auroc=float(roc_auc_score(truth, scores)),
-        fpr95=float(false[true >= TPR].min()),
-        aupr=min(1.0, float(average_precision_score(truth, scores))),  # rounding may put a sum of shares above 1
+    found: dict[str, float] = {}
+    for positive, (high, low) in _roles(inside, outside).items():
+        truth, scores = np.concatenate([np.ones(len(high)), np.zeros(len(low))]), np.concatenate([high, low])
+        false, true, _ = roc_curve(truth, scores, drop_intermediate=False)
+        found.setdefault("auroc", float(roc_auc_score(truth, scores)))
+        found[f"fpr95-{positive}"] = float(false[true >= TPR].min())
+        # rounding may put a sum of shares above 1
+        found[f"aupr-{positive}"] = min(1.0, float(average_precision_score(truth, scores)))
+    return found
+
+
+def resamplings(inside: Scores, outside: Scores) -> dict[str, Resampling]:
+    """The values of :func:`detection` as statistics of both sets, each resampled by itself."""
+    found = {"auroc": auroc_resampling(inside, outside)}
+    for positive, roles in _roles(inside, outside).items():
+        for label, make in (("fpr95", fpr_resampling), ("aupr", average_precision_resampling)):
+            resampling = make(*roles)
+            found[f"{label}-{positive}"] = resampling if positive == "in" else _swapped(resampling)
+    return found
+
+
+def _roles(inside: Scores, outside: Scores) -> dict[str, tuple[Scores, Scores]]:
+    """The scores of the positive and of the negative class, by which is positive; the positive ones are higher."""
+    of_inside, of_outside = (np.asarray(scores, dtype=np.float64) for scores in (inside, outside))
+    return {"in": (of_inside, of_outside), "out": (-of_outside, -of_inside)}
+
+
+def _swapped(resampling: Resampling) -> Resampling:
+    """The same statistic of both sets in the other order."""
+    return resampling._replace(
+        statistic=lambda first, second: resampling.statistic(second, first), sizes=resampling.sizes[::-1]
     )
 
 

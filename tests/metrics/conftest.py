@@ -50,6 +50,7 @@ class FakeEvaluation:
     network: PixelFeatures = field(default_factory=PixelFeatures)
     model: object = None
     iteration_seconds: tuple[float, ...] = ()
+    other_load: float | None = None
     data: DataSpec = TOY
     device: torch.device = CPU
     seed: int = 0

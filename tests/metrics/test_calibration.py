@@ -13,7 +13,7 @@ from jembench.metrics import factories
 from jembench.metrics.binning import binned_error
 from jembench.metrics.calibration import predictions
 
-ERRORS = {"ece": factories.ece, "ace": factories.ace, "classwise-ece": factories.classwise_ece}
+ERRORS = {"ece": factories.ece, "adaptive-ece": factories.adaptive_ece, "classwise-ece": factories.classwise_ece}
 SCALED = ERRORS | {"nll": factories.nll, "brier": factories.brier}
 
 

@@ -23,9 +23,10 @@ ATTACKS = [
     "distal:budget=quick,images=4,steps=2",
 ]
 OTHERS = [
-    "accuracy", "ace", "bits-per-dim", "brier:scaling=temperature", "chain-age", "classwise-ece", "class-samples",
-    "confident-samples", "ece", "energy-gap", "fid:source=fresh,steps=2", "is", "iteration-time", "kid:subset_size=20",
-    "log-density", "logit-shift", "neighbours", "nll", "ood:set=interp,score=grad-norm", "prc",
+    "accuracy", "adaptive-ece", "bits-per-dim", "brier:scaling=temperature", "chain-age", "classwise-ece",
+    "class-samples", "confident-samples", "ece", "energy-gap", "fid:source=fresh,steps=2", "is", "iteration-time",
+    "kid:subset_size=20", "log-density", "logit-shift", "neighbours", "nll", "ood:set=interp,score=grad-norm",
+    "prc",
 ]  # fmt: skip
 
 

@@ -10,7 +10,7 @@ from jembench import registry
 METRICS = [component.name for component in registry.components("metrics") if component.distribution == "jembench"]
 REQUIRED = {
     "accuracy": {"logits"},
-    "ace": {"logits"},
+    "adaptive-ece": {"logits"},
     "boundary": {"logits"},
     "brier": {"logits"},
     "chain-age": {"logits", "samples"},

@@ -44,22 +44,30 @@ def by_hand(evaluation, score, name):
         "log-px": -energy,
         "max-py": torch.softmax(logits, 1).max(1).values,
         "grad-norm": -evaluation.readings["grad-norm", name].double(),
-        "energy": torch.logsumexp(logits, 1),
         "max-logit": logits.max(1).values,
         "refinement": evaluation.refinements[name].double() - energy,
     }[score].numpy()
 
 
+def fpr95_of_openood(scores, is_inside):
+    """The share of test images at or below the lowest threshold under which 95 % of the outliers lie."""
+    outliers = np.sort(scores[is_inside == 0])
+    threshold = outliers[int(np.ceil(0.95 * len(outliers))) - 1]
+    return (scores[is_inside == 1] <= threshold).mean()
+
+
 @pytest.mark.parametrize("score", SCORES)
-def test_the_three_values_are_scikit_learns(evaluation, score):
-    """In float64, with in-distribution as the positive class; energies of hundreds are ranked as they are."""
+def test_the_values_are_scikit_learns(evaluation, score):
+    """In float64, with either class as the positive one; energies of hundreds are ranked as they are."""
     inside, outside = (by_hand(evaluation, score, name) for name in ("test", "patches"))
     truth, scores = np.r_[np.ones(40), np.zeros(30)], np.r_[inside, outside]
     false, true, _ = roc_curve(truth, scores, drop_intermediate=False)
     found = OutOfDistribution(set="patches", score=score).compute(evaluation)
     assert found.values["auroc"].value == pytest.approx(roc_auc_score(truth, scores), abs=1e-12)
-    assert found.values["aupr"].value == pytest.approx(average_precision_score(truth, scores), abs=1e-12)
-    assert found.values["fpr95"].value == pytest.approx(false[true >= 0.95].min(), abs=1e-12)
+    assert found.values["aupr-in"].value == pytest.approx(average_precision_score(truth, scores), abs=1e-12)
+    assert found.values["aupr-out"].value == pytest.approx(average_precision_score(1 - truth, -scores), abs=1e-12)
+    assert found.values["fpr95-in"].value == pytest.approx(false[true >= 0.95].min(), abs=1e-12)
+    assert found.values["fpr95-out"].value == pytest.approx(fpr95_of_openood(scores, truth), abs=1e-12)
     assert np.allclose(found.arrays["inside"], inside, atol=1e-12)
     assert np.allclose(found.arrays["outside"], outside, atol=1e-12)
     for value in found.values.values():
@@ -69,8 +77,8 @@ def test_the_three_values_are_scikit_learns(evaluation, score):
 def test_test_images_that_are_likelier_score_one_and_the_sign_is_not_flipped(evaluation):
     evaluation.readings["energy", "patches"] = evaluation.readings["energy", "test"].max() + 1 + torch.rand(30)
     values = OutOfDistribution(set="patches").compute(evaluation).values
-    assert (values["auroc"].value, values["fpr95"].value, values["aupr"].value) == (1.0, 0.0, 1.0)
-    assert (values["auroc"].better, values["fpr95"].better) == ("higher", "lower")
+    assert (values["auroc"].value, values["fpr95-in"].value, values["aupr-out"].value) == (1.0, 0.0, 1.0)
+    assert (values["auroc"].better, values["fpr95-out"].better) == ("higher", "lower")
 
 
 def test_sets_that_do_not_overlap_have_an_interval_all_the_same(evaluation):
@@ -78,8 +86,9 @@ def test_sets_that_do_not_overlap_have_an_interval_all_the_same(evaluation):
     evaluation.readings["energy", "patches"] = evaluation.readings["energy", "test"].max() + 1 + torch.rand(30)
     values = OutOfDistribution(set="patches").compute(evaluation).values
     assert values["auroc"][1:3] == wilson(30, 30)
-    assert values["fpr95"][1:3] == wilson(0, 30)
-    assert values["aupr"][1:3] == (None, None)
+    assert values["fpr95-in"][1:3] == wilson(0, 30)
+    assert values["fpr95-out"][1:3] == wilson(0, 40)
+    assert values["aupr-in"][1:3] == (None, None)
 
 
 def test_scores_that_say_nothing_give_one_half(evaluation):
@@ -125,14 +134,14 @@ def test_what_a_score_needs_and_reads():
         return metric.requires, metric.reads
 
     assert needs("log-px") == ({"energy"}, {"energy"})
-    assert needs("max-py") == needs("energy") == needs("max-logit") == ({"logits"}, {"logits"})
+    assert needs("max-py") == needs("max-logit") == ({"logits"}, {"logits"})
     assert needs("grad-norm") == ({"energy"}, {"grad-norm"})
     assert needs("refinement") == ({"energy", "samples"}, {"energy"})
 
 
 def test_the_protocol_says_which_images_they_were(evaluation):
     first = OutOfDistribution(set="patches").compute(evaluation).protocol
-    for part in ("score=log-px", "set=patches", "images=40", "outliers=30", "positive=in-distribution", "content="):
+    for part in ("score=log-px", "set=patches", "images=40", "outliers=30", "content="):
         assert part in first
     assert "steps" not in first
     assert "steps=7" in OutOfDistribution(set="patches", score="refinement", steps=7).compute(evaluation).protocol

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from jembench.errors import Unavailable
+from jembench.fits import _seconds_of_last_attempt
 from jembench.metrics import factories
 
 
@@ -29,3 +30,21 @@ def test_one_window_has_no_interval(fake):
 def test_a_model_trained_elsewhere_has_no_timings(fake):
     with pytest.raises(Unavailable, match="trained elsewhere"):
         factories.iteration_time().compute(fake.Evaluation())
+
+
+def test_a_time_that_was_measured_under_load_is_marked(fake):
+    def remarks(other_load):
+        evaluation = fake.Evaluation(iteration_seconds=(0.2, 0.3), other_load=other_load)
+        return factories.iteration_time().compute(evaluation).details["suspicious"]
+
+    assert remarks(3.25) == ["it was measured under load: other processes kept 3.2 processors busy"]
+    assert remarks(0.1) == remarks(None) == []
+
+
+def test_the_time_of_a_repaired_training_is_that_of_its_last_attempt():
+    """Ten steps of sampling after the repair, where there were five before it."""
+    rows = [(0, 9.0), (0, 0.1), (0, 0.1), (1, 0.7), (1, 0.2), (1, 0.3)]
+    history = [{"attempt": attempt, "seconds": seconds} for attempt, seconds in rows]
+    assert _seconds_of_last_attempt(history) == [0.2, 0.3]
+    assert _seconds_of_last_attempt(history[:3]) == [0.1, 0.1]
+    assert _seconds_of_last_attempt(history[:1]) == [9.0]

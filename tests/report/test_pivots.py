@@ -48,7 +48,7 @@ def ood(cell):
         metric = f"outlier_metrics:ood:{','.join(f'{key}={options[key]}' for key in sorted(options))}"
         value = number(model, score, set)
         values = {label: Value(value, value - 0.01, value + 0.01, n, "", "higher")}
-        values |= {"fpr95": Value(1 - value, None, None, n, "", "lower")}
+        values |= {"fpr95-in": Value(1 - value, None, None, n, "", "lower")}
         protocol = f"ood:content=ab,data={dataset},images={n},outliers={n},score={score},set={set},split=test"
         outcome = outcome or Outcome(status="ok", protocol=protocol, values=values)
         return cell(model, metric, seed=seed, dataset=dataset, recipe=recipe, outcome=outcome)
@@ -104,7 +104,9 @@ def test_the_main_table_is_as_it_was(full, cell):
 
 def test_each_value_has_a_table_of_its_own(full):
     auroc, fpr95 = pivots(full, grid=dataclasses.replace(GRID, values=()))
-    assert (auroc.title.split(" · ")[1], fpr95.title.split(" · ")[1]) == ("auroc ↑", "fpr95 ↓")
+    assert (auroc.title.split(" · ")[1], fpr95.title.split(" · ")[1]) == ("auroc ↑", "fpr95-in ↓")
+    positive = ["is the positive class" in " ".join(note.text for note in grid.footnotes) for grid in (auroc, fpr95)]
+    assert positive == [False, True]
     assert texts(fpr95)[0][2] == "0.5000"
 
 
@@ -202,7 +204,7 @@ def test_data_stay_flat_and_hold_what_was_asked_for_and_no_more(full, ood):
     assert {value["status"] for value in svhn["values"]} == {"ok"}
     lines = list(csv.DictReader(io.StringIO(render(table, "csv"))))
     assert len(lines) == 12 + 12 + 8
-    assert {(line["metric"], line["label"]) for line in lines} >= {("outlier_metrics:ood:set=svhn", "fpr95")}
+    assert {(line["metric"], line["label"]) for line in lines} >= {("outlier_metrics:ood:set=svhn", "fpr95-in")}
 
 
 def test_more_options_than_the_grid_has_make_another_table(full, ood):

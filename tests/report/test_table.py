@@ -165,6 +165,9 @@ def test_differing_protocols_in_a_column_are_flagged(cell):
     table = build([one("jem", 397), one("baseline", 100)])
     assert [shown(table, row).marks for row in (0, 1)] == [("†",), ("†",)]
     assert footnotes(table)["†"].endswith("do not compare: jem: images=397; baseline: images=100")
+    three = build([one("jem", 397), one("glow", 100), one("baseline", 397)])
+    assert [shown(three, row).marks for row in (0, 1, 2)] == [(), ("†",), ()]
+    assert footnotes(three)["†"].endswith("do not compare: glow: images=100; the others: images=397")
     free = build([one("jem", 397), one("baseline", 100, "my own words")])
     assert "baseline: my own words" in footnotes(free)["†"]
 

@@ -24,7 +24,7 @@ METRICS = (
     "nll:resamples=100,scaling=temperature",
     "brier:resamples=100",
     "ece:resamples=100",
-    "ace:resamples=100",
+    "adaptive-ece:resamples=100",
     "classwise-ece:resamples=100",
     "ood:resamples=100,set=interp",
     "ood:resamples=100,score=grad-norm,set=uniform",

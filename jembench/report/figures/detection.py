@@ -22,7 +22,6 @@ _AXES = {
     "log-px": "log p(x) + constant, nats",
     "max-py": "max p(y|x)",
     "grad-norm": "-|d log p(x) / dx|",
-    "energy": "logsumexp f(x)",
     "max-logit": "max f(x)",
 }
 
