@@ -154,7 +154,7 @@ def seconds_a_pass(fit: FitPlan, dataset: Dataset, device: torch.device) -> floa
     model = make_model(fit, dataset).to(device)
     lay_out(model, dataset.spec)
     target = Target(model, dataset.spec)
-    count = readings.CPU_BATCH if device.type == "cpu" else readings.GPU_BATCH
+    count = readings.batch(device)
     x = torch.rand(count, *dataset.spec.shape, generator=seeds.generator(0, "estimate", device), device=device)
     y = torch.zeros(count, dtype=torch.long, device=device)
 

@@ -344,11 +344,11 @@ _NEVER_OUTLIERS = ("validation", "train")
 
 def _in_batches(grad_energy: GradEnergy) -> GradEnergy:
     """The same, with a few images a network pass. The chains go on as one, so that no random number depends on it."""
+    parts = readings.Parts()
 
     def evaluate(x: Tensor, y: Tensor | None) -> tuple[Tensor, Tensor]:
-        size = readings.CPU_BATCH if x.device.type == "cpu" else readings.GPU_BATCH
-        labels = [None] * len(x) if y is None else torch.split(y, size)
-        energies, grads = zip(*map(grad_energy, torch.split(x, size), labels), strict=True)
+        found = parts(len(x), x.device, lambda part: grad_energy(x[part], None if y is None else y[part]))
+        energies, grads = zip(*found, strict=True)
         return torch.cat(energies), torch.cat(grads)
 
     return evaluate

@@ -6,7 +6,7 @@ Legend: N images, B images a pass, C channels, H height, W width, K classes.
 from __future__ import annotations
 
 from collections.abc import Callable, Set
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import torch
 from jaxtyping import Float, UInt8
@@ -40,30 +40,54 @@ def read(
         RuntimeError: if a single image is too large for the device.
     """
     with mode(model, train=False), frozen(cast(nn.Module, model)):
-        parts = _in_chunks(
-            images, device, lambda chunk: _one_pass(model, to_float(chunk.to(device), data.bounds), wanted)
+        parts = Parts()(
+            len(images),
+            device,
+            lambda part: _one_pass(model, to_float(images[part].to(device), data.bounds), wanted),
         )
     return {quantity: torch.cat([part[quantity] for part in parts]).cpu() for quantity in parts[0]}
 
 
-def _in_chunks(
-    images: Tensor, device: torch.device, work: Callable[[Tensor], Readings], size: int | None = None
-) -> list[Readings]:
-    """``work`` on one chunk after the other, on smaller ones from where the memory was too small."""
-    size = size or (CPU_BATCH if device.type == "cpu" else GPU_BATCH)
-    parts: list[Readings] = []
-    start = 0
-    while start < len(images) or not parts:
-        try:
-            parts.append(work(images[start : start + size]))
-        except torch.cuda.OutOfMemoryError:
-            if size == 1:
-                raise
-            size //= 2
+def batch(device: torch.device) -> int:
+    """Images a pass, to begin with."""
+    return CPU_BATCH if device.type == "cpu" else GPU_BATCH
+
+
+Done = TypeVar("Done")
+
+
+class Parts:
+    """Work on any number of images, some at a time: fewer from where a GPU's memory was too small, then and later.
+
+    Args:
+        copies: of an image, which pass through the network side by side.
+    """
+
+    def __init__(self, copies: int = 1) -> None:
+        self._copies = copies
+        self._fitting: int | None = None  # as many as were not too many, if some were
+
+    def __call__(self, count: int, device: torch.device, work: Callable[[slice], Done]) -> list[Done]:
+        """What ``work`` gives for each part of ``count`` images; for one empty part, if there are none.
+
+        Raises:
+            torch.OutOfMemoryError: if a single image is too large.
+        """
+        found: list[Done] = []
+        start = 0
+        while start < count or not found:
+            size = min(self._fitting or max(1, batch(device) // self._copies), max(1, count - start))
+            try:
+                found.append(work(slice(start, start + size)))
+            except torch.OutOfMemoryError:
+                if size == 1:
+                    raise
+            else:
+                start += size
+                continue
+            self._fitting = size // 2  # out of the handler, whose traceback holds the tensors of the pass
             torch.cuda.empty_cache()
-            continue
-        start += size
-    return parts
+        return found
 
 
 def _one_pass(model: Any, x: Float[Tensor, "B C H W"], wanted: Set[Quantity]) -> Readings:

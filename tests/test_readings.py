@@ -102,7 +102,7 @@ def test_an_energy_of_its_own_is_not_that_of_the_logits():
     assert torch.allclose(found["grad-norm"], torch.full((4,), 24.0))
 
 
-def test_no_value_depends_on_the_size_of_the_chunks(monkeypatch):
+def test_no_value_depends_on_the_size_of_the_parts(monkeypatch):
     model = Counting()
     whole = readings.read(model, images(9), DATA, CPU, ALL)
     monkeypatch.setattr(readings, "CPU_BATCH", 2)
@@ -111,26 +111,28 @@ def test_no_value_depends_on_the_size_of_the_chunks(monkeypatch):
         assert torch.allclose(reading, pieces[quantity], atol=1e-6)
 
 
-def test_smaller_chunks_where_the_memory_is_too_small():
+def test_smaller_parts_where_the_memory_is_too_small(monkeypatch):
     sizes = []
 
-    def work(chunk):
-        sizes.append(len(chunk))
-        if len(chunk) > 3:
-            raise torch.cuda.OutOfMemoryError("out of memory")
-        return {"energy": chunk.flatten(1).float().sum(1)}
+    def work(part):
+        sizes.append(part.stop - part.start)
+        if sizes[-1] > 3:
+            raise torch.OutOfMemoryError("out of memory")
+        return images(8)[part]
 
-    parts = readings._in_chunks(images(8), CPU, work, size=8)
-    assert sizes == [8, 4, 2, 2, 2, 2]
-    assert torch.equal(torch.cat([part["energy"] for part in parts]), images(8).flatten(1).float().sum(1))
+    monkeypatch.setattr(readings, "CPU_BATCH", 16)
+    parts = readings.Parts(copies=2)
+    assert torch.equal(torch.cat(parts(8, CPU, work)), images(8))
+    assert torch.equal(torch.cat(parts(8, CPU, work)), images(8))
+    assert sizes == [8, 4, 2, 2, 2, 2, 2, 2, 2, 2]
 
 
 def test_a_single_image_that_does_not_fit_is_an_error():
-    def work(chunk):
-        raise torch.cuda.OutOfMemoryError("out of memory")
+    def work(part):
+        raise torch.OutOfMemoryError("out of memory")
 
-    with pytest.raises(torch.cuda.OutOfMemoryError):
-        readings._in_chunks(images(2), CPU, work, size=2)
+    with pytest.raises(torch.OutOfMemoryError):
+        readings.Parts()(2, CPU, work)
 
 
 def test_no_images_give_no_readings():

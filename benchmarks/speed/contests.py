@@ -198,7 +198,7 @@ def scores(setting: Setting) -> Contest:
     """
     model, device = setting.model("jem").eval(), setting.place
     lay_out(model, DATA)
-    size = readings.CPU_BATCH if device.type == "cpu" else readings.GPU_BATCH
+    size = readings.batch(device)
 
     def ours(count: int = setting.scored) -> readings.Readings:
         images = toy_images().split.images[:count]

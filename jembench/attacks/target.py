@@ -68,7 +68,7 @@ class Target:
         self.passes = 0
         """Network passes so far: an image once forward, with or without the way back."""
         self._passes_an_image = model.passes if isinstance(model, Stochastic) else 1
-        self._copies = model.copies if isinstance(model, Stochastic) else 1
+        self._parts = readings.Parts(model.copies if isinstance(model, Stochastic) else 1)
 
     def logits(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B K"]:
         """f(x) of images in [0, 1], in float32, differentiable towards them; in one batch.
@@ -90,10 +90,7 @@ class Target:
 
     def slope(self, x: Float[Tensor, "B C H W"], y: Int[Tensor, " B"]) -> Slope:
         """The gradient of the cross-entropy at x and whether the class is wrong there, from the same pass."""
-        parts = [
-            self._slope(*part)
-            for part in zip(torch.split(x, self._batch(x)), torch.split(y, self._batch(x)), strict=True)
-        ]
+        parts = self._parts(len(x), x.device, lambda part: self._slope(x[part], y[part]))
         return Slope(*map(torch.cat, zip(*parts, strict=True)))
 
     def _slope(self, x: Tensor, y: Tensor) -> Slope:
@@ -106,7 +103,7 @@ class Target:
 
     def logits_in_parts(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B K"]:
         """f(x) of any number of images; differentiable towards them, if gradients are on."""
-        return torch.cat([self.logits(part) for part in torch.split(x, self._batch(x))])
+        return torch.cat(self._parts(len(x), x.device, lambda part: self.logits(x[part])))
 
     def classes(self, x: Float[Tensor, "B C H W"]) -> Int[Tensor, " B"]:
         """The class of each image; another answer each time, if the model uses chance."""
@@ -162,7 +159,3 @@ class Target:
         if self.stochastic and bool(sure.any()):
             sure[sure.clone()] = self.surely_deceived(x[sure], y[sure])
         return sure
-
-    def _batch(self, x: Tensor) -> int:
-        size = readings.CPU_BATCH if x.device.type == "cpu" else readings.GPU_BATCH
-        return max(1, size // self._copies)

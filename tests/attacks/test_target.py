@@ -54,6 +54,22 @@ def test_nothing_depends_on_the_size_of_a_batch(linear, toy, monkeypatch):
     assert torch.equal(target.probabilities(linear.x).argmax(dim=1), target.classes(linear.x))
 
 
+def test_smaller_batches_where_the_memory_is_too_small(linear, toy):
+    whole, sizes = Target(linear.model, toy).slope(linear.x, linear.y), []
+
+    class Small(nn.Module):
+        def logits(self, x):
+            sizes.append(len(x))
+            if len(x) > 6:
+                raise torch.OutOfMemoryError("out of memory")
+            return linear.model.logits(x)
+
+    target = Target(Small(), toy)
+    torch.testing.assert_close(target.slope(linear.x, linear.y).gradient, whole.gradient)
+    assert torch.equal(target.classes(linear.x), linear.y)
+    assert [size for size in sizes if size > 6] == [20, 10]
+
+
 def test_passes_are_those_that_the_model_sees(linear, toy):
     target = Target(linear.model, toy)
     before = linear.model.seen
