@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from jembench import stopping
 from jembench.errors import DamagedError, NotApplicable, OutOfTime, StoreError, Unavailable
 from jembench.evaluate import FitEvaluation
 from jembench.interfaces import Measurement, Metric, Value
@@ -34,6 +35,7 @@ def measure(metric: Metric, evaluation: FitEvaluation) -> Measured:
     Raises:
         StoreError: if the disk is full or the store cannot be written, which concerns every cell.
         OutOfTime: if the run's time was over before anything was measured.
+        Stopped: if it failed after a signal.
     """
     start = time.perf_counter()
     try:
@@ -41,11 +43,13 @@ def measure(metric: Metric, evaluation: FitEvaluation) -> Measured:
     except (StoreError, OutOfTime):
         raise
     except Unavailable as error:
+        stopping.check()
         details = SETTLED if isinstance(error, NotApplicable) else {}
         return Measured(
             Outcome(status="na", reason=str(error), details=details, seconds=time.perf_counter() - start), {}
         )
     except (Exception, SystemExit) as error:
+        stopping.check()  # the error may be what a signal has left of an import
         return Measured(failed(error, time.perf_counter() - start), {})
     seconds = time.perf_counter() - start
     wild = [label for label, value in measurement.values.items() if not _is_finite(value)]

@@ -1,7 +1,8 @@
 """Signals that ask a process to end: SIGTERM and SIGHUP, which queues and closed terminals send.
 
 The first one stops the work like ``--max-hours``: training writes a checkpoint first, everything else ends where it
-is. A second one, a second or more after the first, ends the process at once.
+is, or at the end of an import, which would leave a module that is not complete. A second one, a second or more after
+the first, ends the process at once.
 """
 
 from __future__ import annotations
@@ -21,6 +22,9 @@ SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 
 BURST = 1.0
 """Seconds in which several signals count as one: a shell and the kernel both send SIGHUP, srun repeats SIGTERM."""
+
+AGAIN = 0.05
+"""Seconds after which an import that has deferred a signal is looked for again."""
 
 _received = 0  # the number of the first signal
 _deferring = 0  # how many contexts of deferred() are open
@@ -45,7 +49,7 @@ def hear(number: int) -> None:
 
 
 def check() -> None:
-    """Raise :class:`Stopped` if a signal came while it was deferred."""
+    """Raise :class:`Stopped` if a signal came that was deferred, or whose exception something has caught."""
     if _received:
         raise Stopped
 
@@ -70,17 +74,23 @@ def listening() -> Iterator[None]:
     _received = 0
     terminals = [descriptor for descriptor in (1, 2) if os.isatty(descriptor)]
 
-    def answer(number: int, _: FrameType | None) -> None:
+    def answer(number: int, frame: FrameType | None) -> None:
         if _received:
             return
         hear(number)
         _leave_dead(terminals)
-        if not _deferring:
+        stop(number, frame)
+
+    def stop(_: int, frame: FrameType | None) -> None:
+        if _importing(frame):
+            signal.signal(signal.SIGALRM, stop)
+            signal.setitimer(signal.ITIMER_REAL, AGAIN)
+        elif not _deferring:
             raise Stopped
 
-    before = {each: signal.getsignal(each) for each in SIGNALS}
-    for each, former in before.items():
-        if former is not signal.SIG_IGN:
+    before = {each: signal.getsignal(each) for each in (*SIGNALS, signal.SIGALRM)}
+    for each in SIGNALS:
+        if before[each] is not signal.SIG_IGN:
             signal.signal(each, answer)
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
@@ -96,6 +106,8 @@ def listening() -> Iterator[None]:
             raise Stopped from error
         raise
     finally:
+        if _received:
+            signal.setitimer(signal.ITIMER_REAL, 0)
         _received = 0
         signal.set_wakeup_fd(former_descriptor)
         for each, former in before.items():
@@ -114,6 +126,15 @@ def deferred() -> Iterator[None]:
         yield
     finally:
         _deferring -= 1
+
+
+def _importing(frame: FrameType | None) -> bool:
+    """Whether the frame, or one that it was called from, is of Python's import system."""
+    while frame:
+        if frame.f_globals.get("__name__") == "importlib._bootstrap":
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _end_at_the_second(reading: int) -> None:

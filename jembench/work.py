@@ -121,6 +121,7 @@ class _Job:
         except (StoreError, OutOfTime, ProcessLost):
             raise
         except Exception as error:
+            stopping.check()
             for cell in cells:
                 self._write(cell, Measured(failed(error), {}))
             return
@@ -142,6 +143,7 @@ class _Job:
                 f"{stopping.reason()}: of {self.ready.fit.key.model}, {'; '.join(unfinished)}. The same command goes "
                 "on from there."
             )
+        stopping.check()
 
     def _draw_picture(self, evaluation: FitEvaluation) -> None:
         if "samples" not in self.ready.has:
