@@ -1,5 +1,6 @@
 """Settings that all tests share, those of the plugins too."""
 
+import gc
 import os
 import random
 import shutil
@@ -26,6 +27,7 @@ FOLDER = "JEMBENCH_TESTS_FOLDER"
 hypothesis.settings.register_profile("jembench", deadline=None)  # a busy machine is not a bug
 hypothesis.settings.load_profile("jembench")
 torch.set_num_threads(1)  # tests run side by side; the numbers do not depend on it
+os.fsync = lambda descriptor: None  # it takes milliseconds, and guards against power cuts alone
 
 
 def pytest_configure(config):
@@ -61,6 +63,12 @@ def pytest_unconfigure(config):
     """Remove the folder of this run."""
     if not hasattr(config, "workerinput"):
         shutil.rmtree(os.environ[FOLDER], ignore_errors=True)
+
+
+def pytest_collection_finish():
+    """What was imported and collected stays: the garbage collector need not look through it again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(tryfirst=True)

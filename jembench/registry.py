@@ -11,8 +11,6 @@ import importlib.metadata
 import importlib.util
 import re
 import sys
-import warnings
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -82,7 +80,7 @@ def catalogue() -> Catalogue:
     problems: list[Unreadable] = []
     try:
         found = _by_entrypoints()
-    except (configparser.Error, UnicodeDecodeError, UserWarning):
+    except (configparser.Error, UnicodeDecodeError, UserWarning, entrypoints.BadEntryPoint):
         found, problems = _by_metadata()
     first: dict[tuple[int, str, str], Component] = {}  # of a distribution that is on sys.path twice
     for component in (*added, *found):
@@ -116,17 +114,20 @@ def kept(function: Callable[P, T]) -> Callable[P, T]:
 
 def _by_entrypoints() -> list[Component]:
     """The ordinary way. It stops at the first distribution that the package ``entrypoints`` cannot parse."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", UserWarning)  # how it tells of a target of ours that is not module:attribute
-        stated: defaultdict[str, list[str]] = defaultdict(list)
-        for point in entrypoints.get_group_all(_API_GROUP, _path()):
-            stated[point.distro.name].append(point.name)
-        versions = {distribution: _version(names) for distribution, names in stated.items()}
-        return [
-            _component(kind, point, point.distro.name, point.distro.version, versions.get(point.distro.name, 1))
-            for kind in KINDS
-            for point in entrypoints.get_group_all(f"jembench.{kind}", _path())
-        ]
+    return [
+        _component(kind, entrypoints.EntryPoint.from_string(target, name), distribution.name, distribution.version, api)
+        for sections, distribution in entrypoints.iter_files_distros(_path())
+        for api in [_version(dict(sections).get(_API_GROUP, ()))]
+        for kind, name, target in _entries(sections)
+    ]
+
+
+def _entries(sections: Mapping[str, Mapping[str, str]]) -> Iterator[tuple[Kind, str, str]]:
+    """The kind, name and target of each component in the entry points of a distribution."""
+    for kind in KINDS:
+        if f"jembench.{kind}" in sections:
+            for name, target in sections[f"jembench.{kind}"].items():
+                yield kind, name, target
 
 
 def _path() -> list[str]:
@@ -163,13 +164,11 @@ def _by_metadata() -> tuple[list[Component], list[Unreadable]]:
         except UserWarning as error:
             problems.append(Unreadable(name, str(error)))
             continue
-        ours = [(kind, parser[f"jembench.{kind}"]) for kind in KINDS if f"jembench.{kind}" in parser]
-        for kind, section in ours:
-            for key, value in section.items():
-                try:
-                    found.append(_component(kind, entrypoints.EntryPoint.from_string(value, key), name, version, api))
-                except entrypoints.BadEntryPoint:
-                    problems.append(Unreadable(name, f"{key} = {value} in jembench.{kind} is not module:attribute"))
+        for kind, key, value in _entries(parser):
+            try:
+                found.append(_component(kind, entrypoints.EntryPoint.from_string(value, key), name, version, api))
+            except entrypoints.BadEntryPoint:
+                problems.append(Unreadable(name, f"{key} = {value} in jembench.{kind} is not module:attribute"))
     return found, problems
 
 
