@@ -19,18 +19,18 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from jembench.execution import PLAIN, Execution, Precision, autocast, compiled, frozen, own
+from jembench.execution import PLAIN, Execution, Precision, at_least_float32, autocast, compiled, frozen, own
 from jembench.interfaces import Energy, GradEnergy
 
 
 def marginal_energy(logits: Float[Tensor, "B K"]) -> Float[Tensor, " B"]:
-    """E(x) = -logsumexp_y f(x)[y], in float32 whatever the precision of the logits."""
-    return -logits.float().logsumexp(dim=1)
+    """E(x) = -logsumexp_y f(x)[y], in float32 or, for logits in float64, in float64."""
+    return -at_least_float32(logits).logsumexp(dim=1)
 
 
 def joint_energy(logits: Float[Tensor, "B K"], y: Int[Tensor, " B"]) -> Float[Tensor, " B"]:
     """E(x, y) = -f(x)[y]."""
-    return -logits.float().gather(1, y[:, None]).squeeze(1)
+    return -at_least_float32(logits).gather(1, y[:, None]).squeeze(1)
 
 
 def energy_of(logits: Float[Tensor, "B K"], y: Int[Tensor, " B"] | None) -> Float[Tensor, " B"]:
@@ -69,11 +69,11 @@ class LogitModel(nn.Module):
 
 
 def grad_energy(model: Energy, execution: Execution = PLAIN, given_up: list[str] | None = None) -> GradEnergy:
-    """(x, y) -> (E, dE/dx) of a model, both float32, without gradients of its parameters.
+    """(x, y) -> (E, dE/dx) of a model, without gradients of its parameters.
 
-    Differentiating towards x alone leaves ``.grad`` of the parameters as it was and computes none of them. In bfloat16
-    the network runs under autocast: on a CPU with bfloat16 instructions two to five times as fast as float32, for a
-    gradient whose cosine to it is above .99.
+    E is float32, or float64 if the model's is; dE/dx is of the type of x. Differentiating towards x alone leaves
+    ``.grad`` of the parameters as it was and computes none of them. In bfloat16 the network runs under autocast: on a
+    CPU with bfloat16 instructions two to five times as fast as float32, for a gradient whose cosine to it is above .99.
 
     Args:
         model: with an energy.
@@ -91,7 +91,7 @@ def _energy_and_gradient(model: Energy, x: Tensor, y: Tensor | None, precision: 
     with torch.enable_grad(), torch.autocast(x.device.type, enabled=False):
         x = x.detach().requires_grad_()
         with autocast(precision, x.device):
-            energy = model.energy(x, y).float()
+            energy = at_least_float32(model.energy(x, y))
         (grad,) = torch.autograd.grad(energy.sum(), x)
     return energy.detach(), grad
 
@@ -101,7 +101,7 @@ def _compiled_gradient(model: Energy, precision: Precision, given_up: list[str] 
 
     def energy_of_images(x: Tensor, y: Tensor | None) -> Tensor:
         with autocast(precision, x.device):
-            return model.energy(x, y).float()
+            return at_least_float32(model.energy(x, y))
 
     fast = compiled(energy_of_images, given_up)
 

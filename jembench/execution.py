@@ -51,6 +51,23 @@ def frozen(model: nn.Module) -> Iterator[None]:
             parameter.requires_grad_()
 
 
+@contextmanager
+def unchanged_buffers(model: nn.Module) -> Iterator[None]:
+    """Give all buffers, such as the running statistics of batch norm, their values back afterwards."""
+    before = [(buffer, buffer.clone()) for buffer in model.buffers()]
+    try:
+        yield
+    finally:
+        with torch.no_grad():
+            for buffer, value in before:
+                buffer.copy_(value)
+
+
+def at_least_float32(x: torch.Tensor) -> torch.Tensor:
+    """bfloat16 and float16 as float32; float32 and float64 as they are."""
+    return x if x.element_size() >= 4 else x.float()
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Execution:
     """The three choices, none of them left open."""

@@ -14,11 +14,11 @@ from torch import Tensor, nn
 
 from jembench.data.pixels import to_float
 from jembench.energies import LogitModel, marginal_energy
-from jembench.execution import frozen, mode
+from jembench.execution import at_least_float32, frozen, mode
 from jembench.interfaces import Classifier, DataSpec, Density, Quantity
 
 Readings = dict[Quantity, Tensor]
-"""Float32 on the CPU: logits (N, K), energy (N,), grad-norm (N,)."""
+"""On the CPU, float32 (float64 of a float64 model): logits (N, K), energy (N,), grad-norm (N,)."""
 
 CPU_BATCH = 100
 """Images a pass: on CPUs faster than 500, whose maps leave the caches. No value depends on it."""
@@ -96,13 +96,13 @@ def _one_pass(model: Any, x: Float[Tensor, "B C H W"], wanted: Set[Quantity]) ->
         x.requires_grad_("grad-norm" in wanted)
         found: Readings = {}
         if "logits" in wanted or (wanted and energy_follows_from_logits(model)):
-            found["logits"] = cast(Classifier, model).logits(x).float()
+            found["logits"] = at_least_float32(cast(Classifier, model).logits(x))
         if wanted & {"energy", "grad-norm"}:
             logits = found["logits"] if energy_follows_from_logits(model) else None
             found["energy"] = energy(model, x) if logits is None else marginal_energy(logits)
         if "grad-norm" in wanted:
             (grad,) = torch.autograd.grad(found["energy"].sum(), x)
-            found["grad-norm"] = grad.float().flatten(1).norm(dim=1)
+            found["grad-norm"] = grad.flatten(1).norm(dim=1)
     return {quantity: reading.detach() for quantity, reading in found.items() if quantity in wanted}
 
 
@@ -113,6 +113,6 @@ def energy_follows_from_logits(model: Any) -> bool:
 
 
 def energy(model: Any, x: Float[Tensor, "B C H W"]) -> Float[Tensor, " B"]:
-    """E(x), or -log p(x) of a model with a normalised density, in float32."""
+    """E(x), or -log p(x) of a model with a normalised density, in float32 or float64."""
     value: Tensor = -model.log_prob(x) if isinstance(model, Density) else model.energy(x)
-    return value.float()
+    return at_least_float32(value)

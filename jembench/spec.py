@@ -160,6 +160,22 @@ def added_later(**neutral: Scalar) -> Callable[[Factory], Factory]:
     return mark
 
 
+def only_with(**conditions: tuple[str, Scalar]) -> Callable[[Factory], Factory]:
+    """Mark options of a factory that change nothing unless another option has a certain value.
+
+    Elsewhere they are no part of the identity.
+
+    Args:
+        conditions: an option to (the other option, its value).
+    """
+
+    def mark(factory: Factory) -> Factory:
+        factory.conditional_options = conditions  # type: ignore[attr-defined]
+        return factory
+
+    return mark
+
+
 def content_of(*options: str, listing: Listing = the_file) -> Callable[[Factory], Factory]:
     """Mark options of a factory whose values are paths: another content is another thing, another path is not.
 
@@ -234,11 +250,14 @@ def bind(spec: Spec, factory: Callable[..., Any], list_command: str = "jembench 
     if missing:
         raise SpecError(f"{spec.name} needs {', '.join(missing)}: write {spec.name}:{missing[0]}=...")
     typed = {key: convert(value, parameters[key].annotation, f"{key} of {spec.name}") for key, value in given.items()}
+    arguments = {**defaults, **typed}
+    conditions = getattr(factory, "conditional_options", {}).items()
+    idle = {option for option, (other, value) in conditions if arguments[other] != value}
     return Bound(
         spec.name,
-        {**defaults, **typed},
+        arguments,
         defaults,
-        getattr(factory, "incidental_options", frozenset()),
+        getattr(factory, "incidental_options", frozenset()) | idle,
         getattr(factory, "neutral_options", {}),
     )
 
@@ -249,7 +268,7 @@ def _check_marks(factory: Callable[..., Any], options: Collection[str]) -> None:
     Raises:
         PluginError: if not.
     """
-    for mark in ("incidental_options", "neutral_options", "content_options"):
+    for mark in ("incidental_options", "neutral_options", "conditional_options", "content_options"):
         if missing := [option for option in getattr(factory, mark, ()) if option not in options]:
             raise PluginError(
                 f"{factory.__module__}: a decorator of the factory {factory.__qualname__} marks {missing[0]!r}, which "

@@ -1,5 +1,6 @@
 """The sign conventions, and the gradient that samplers follow."""
 
+import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
@@ -39,17 +40,24 @@ def test_a_larger_logit_makes_an_image_likelier():
     assert joint_energy(high, torch.tensor([1])) < joint_energy(high, torch.tensor([0]))
 
 
-def test_energies_are_float32_whatever_the_logits_are():
-    assert marginal_energy(logits().bfloat16()).dtype == torch.float32
+def test_energies_of_low_precision_are_float32_and_those_of_float64_stay():
+    y = torch.arange(6) % 4
+    for given_, expected in ((torch.bfloat16, torch.float32), (torch.float64, torch.float64)):
+        f = logits().to(given_)
+        assert marginal_energy(f).dtype == joint_energy(f, y).dtype == expected
+    f = torch.tensor([[64.0, 64.0 + 1e-9]], dtype=torch.float64)  # a difference that float32 does not know
+    higher, lower = (float(joint_energy(f, torch.tensor([y]))) for y in (0, 1))
+    assert higher - lower == pytest.approx(1e-9, rel=1e-4)
 
 
 def test_the_gradient_is_that_of_finite_differences():
     model, x = LogitModel(net()).double(), torch.randn(2, 3, 2, 2, dtype=torch.float64)
     for y in (None, torch.tensor([3, 1])):
-        _, grad = grad_energy(model)(x, y)
+        energy, grad = grad_energy(model)(x, y)
+        assert energy.dtype == grad.dtype == torch.float64
         direction = torch.randn_like(x)
         change = (model.energy(x + 1e-3 * direction, y) - model.energy(x - 1e-3 * direction, y)) / 2e-3
-        assert torch.allclose((grad * direction).flatten(1).sum(1).float(), change, atol=1e-3)
+        assert torch.allclose((grad * direction).flatten(1).sum(1), change, atol=1e-5)
 
 
 def test_sampling_leaves_gradients_and_graph_as_they_were():

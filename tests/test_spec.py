@@ -11,10 +11,12 @@ from jembench.errors import PluginError, SpecError
 from jembench.spec import (
     Bound,
     Spec,
+    added_later,
     bind,
     convert,
     format_value,
     keyword_parameters,
+    only_with,
     parse,
     slug,
     split_list,
@@ -133,6 +135,24 @@ def test_a_default_that_is_given_changes_nothing():
     given_ = bind(parse("jem:net=small,width=2,lr=1,norm=none,eps=none,cold=false"), factory)
     assert str(given_) == str(left_out) == "jem"
     assert stable_hash(given_.identity) == stable_hash(left_out.identity)
+
+
+@only_with(momentum=("norm", "batch"))
+@added_later(momentum=0.1)
+def normed(data_spec, *, norm: str = "none", momentum: float = 0.9) -> None:
+    """A factory whose momentum is that of one norm."""
+
+
+def test_an_option_counts_only_where_it_changes_something():
+    identities = {
+        text: bind(parse(text), normed).identity["arguments"]
+        for text in ("jem", "jem:momentum=0.5", "jem:norm=batch", "jem:norm=batch,momentum=0.1")
+    }
+    assert identities["jem"] == identities["jem:momentum=0.5"] == {"norm": "none"}
+    assert identities["jem:norm=batch"] == {"norm": "batch", "momentum": 0.9}
+    assert identities["jem:norm=batch,momentum=0.1"] == {"norm": "batch"}  # what it was before there was the option
+    assert str(bind(parse("jem:momentum=0.5"), normed)) == "jem"
+    assert str(bind(parse("jem:norm=batch,momentum=0.5"), normed)) == "jem:momentum=0.5,norm=batch"
 
 
 def test_identity_holds_the_defaults_so_that_a_new_default_is_another_component():

@@ -16,7 +16,7 @@ from torch.nn import functional as F
 
 from jembench import readings
 from jembench.errors import Diverged
-from jembench.execution import frozen, mode
+from jembench.execution import at_least_float32, frozen, mode
 from jembench.interfaces import Classifier, DataSpec
 
 LOOKS = 3
@@ -71,7 +71,7 @@ class Target:
         self._parts = readings.Parts(model.copies if isinstance(model, Stochastic) else 1)
 
     def logits(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B K"]:
-        """f(x) of images in [0, 1], in float32, differentiable towards them; in one batch.
+        """f(x) of images in [0, 1], in float32 or float64, differentiable towards them; in one batch.
 
         Raises:
             Diverged: if they are not all finite, since no class follows from them.
@@ -80,7 +80,7 @@ class Target:
         self.passes += len(x) * self._passes_an_image
         # Whatever autocast the caller is in would reach into the backward pass as well.
         with frozen(self.model), mode(self.model, train=False), torch.autocast(x.device.type, enabled=False):
-            logits = cast(Classifier, self.model).logits(x * (high - low) + low).float()
+            logits = at_least_float32(cast(Classifier, self.model).logits(x * (high - low) + low))
         if not bool(logits.isfinite().all()):
             raise Diverged(
                 "The model's logits of an attacked image are not finite: there is no class to be changed. It diverged, "

@@ -11,7 +11,7 @@ from jembench import registry
 from jembench.errors import PluginError, SpecError
 from jembench.interfaces import DataSpec
 from jembench.nets import names
-from jembench.nets.wide_resnet import ResidualNet
+from jembench.nets.wide_resnet import MOMENTUM, ResidualNet
 
 _FORMS = (
     "Write wrn-DEPTH-WIDTH (wrn-28-10), small-WIDTH (small-12), auto (small-16 below 32 pixels, else wrn-28-10), "
@@ -20,7 +20,9 @@ _FORMS = (
 _SMALLEST_FOR_WIDE = 32  # pixels
 
 
-def build_net(text: str, data: DataSpec, *, norm: str = "none", dropout: float = 0.0) -> nn.Module:
+def build_net(
+    text: str, data: DataSpec, *, norm: str = "none", dropout: float = 0.0, momentum: float = MOMENTUM
+) -> nn.Module:
     """The network that ``text`` names, (B, C, H, W) -> (B, K) for the images and classes of ``data``.
 
     Args:
@@ -28,9 +30,10 @@ def build_net(text: str, data: DataSpec, *, norm: str = "none", dropout: float =
         data: what the network will see.
         norm: none, batch, instance or layer; a network given by its import path has its own.
         dropout: the share of each block's maps that is dropped in training; likewise.
+        momentum: of the running statistics of batch norm; likewise.
 
     Raises:
-        SpecError: if the text, norm or dropout is not one of these, or the data have no classes.
+        SpecError: if the text or an option is not one of these, or the data have no classes.
         PluginError: if the network at the import path cannot be loaded or does not give (B, K).
     """
     channels, height, width = data.shape
@@ -40,7 +43,7 @@ def build_net(text: str, data: DataSpec, *, norm: str = "none", dropout: float =
         text = "small-16" if min(height, width) < _SMALLEST_FOR_WIDE else "wrn-28-10"
     if shape := names.read(text):
         shape.least.check(f"The net {text}")
-        return ResidualNet(channels, data.num_classes, shape, norm=norm, dropout=dropout)
+        return ResidualNet(channels, data.num_classes, shape, norm=norm, dropout=dropout, momentum=momentum)
     if ":" in text:
         return _build_own(text, data, {"norm": norm != "none", "dropout": dropout != 0})
     raise SpecError(f"There is no net named {text!r}. {_FORMS}")

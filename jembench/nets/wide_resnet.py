@@ -10,6 +10,7 @@ Legend: B batch, C channels, H height, W width, K classes.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import cast
 
 import torch
@@ -23,7 +24,13 @@ from jembench.nets.names import Shape
 LEAK = 0.2
 """The slope of every LeakyReLU below 0."""
 
-NORMS: Mapping[str, Callable[[int], nn.Module]] = {
+MOMENTUM = 0.9
+"""The share that a batch has in the running statistics of batch norm, as in the code of JEM, JEM++ and SADA-JEM."""
+
+Norm = Callable[[int], nn.Module]
+"""From the number of channels to the layer."""
+
+NORMS: Mapping[str, Norm] = {
     "none": lambda channels: nn.Identity(),
     "batch": nn.BatchNorm2d,
     "instance": lambda channels: nn.InstanceNorm2d(channels, affine=True),
@@ -38,11 +45,11 @@ class Block(nn.Module):
     convolution (Zagoruyko & Komodakis, section 2.4).
     """
 
-    def __init__(self, in_channels: int, out_channels: int, stride: int, norm: str, dropout: float) -> None:
+    def __init__(self, in_channels: int, out_channels: int, stride: int, norm: Norm, dropout: float) -> None:
         super().__init__()
-        self.norm1 = NORMS[norm](in_channels)
+        self.norm1 = norm(in_channels)
         self.conv1 = nn.Conv2d(in_channels, out_channels, 3, padding=1)
-        self.norm2 = NORMS[norm](out_channels)
+        self.norm2 = norm(out_channels)
         self.dropout = nn.Dropout(dropout)
         self.conv2 = nn.Conv2d(out_channels, out_channels, 3, stride=stride, padding=1)
         self.shortcut = nn.Sequential()
@@ -68,25 +75,32 @@ class ResidualNet(nn.Module):
         shape: its channels and blocks.
         norm: none, batch, instance or layer (group norm of one group).
         dropout: the share of a block's maps that is dropped while the model is trained, in [0, 1).
+        momentum: of the running statistics of batch norm: the share of the latest batch, in (0, 1].
 
     Raises:
-        SpecError: if there is no such norm, or the dropout is no such share.
+        SpecError: if there is no such norm, or dropout or momentum is out of range.
     """
 
     def __init__(
-        self, channels: int, num_classes: int, shape: Shape, *, norm: str = "none", dropout: float = 0.0
+        self,
+        channels: int,
+        num_classes: int,
+        shape: Shape,
+        *,
+        norm: str = "none",
+        dropout: float = 0.0,
+        momentum: float = MOMENTUM,
     ) -> None:
         super().__init__()
-        if norm not in NORMS:
-            raise SpecError(f"There is no norm named {norm!r}. Write one of {', '.join(NORMS)}.")
+        make_norm = _norm(norm, momentum)
         if not 0 <= dropout < 1:
             raise SpecError(f"dropout is {dropout}; it must be a share from 0 up to, but not, 1, for example 0.3.")
         stem, (first, second, third), blocks = shape
         self.conv1 = nn.Conv2d(channels, stem, 3, padding=1)
-        self.layer1 = _group(stem, first, blocks, 1, norm, dropout)
-        self.layer2 = _group(first, second, blocks, 2, norm, dropout)
-        self.layer3 = _group(second, third, blocks, 2, norm, dropout)
-        self.norm = NORMS[norm](third)
+        self.layer1 = _group(stem, first, blocks, 1, make_norm, dropout)
+        self.layer2 = _group(first, second, blocks, 2, make_norm, dropout)
+        self.layer3 = _group(second, third, blocks, 2, make_norm, dropout)
+        self.norm = make_norm(third)
         self.class_output = nn.Linear(third, num_classes)
 
     def forward(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B K"]:
@@ -107,7 +121,18 @@ def in_full(head: nn.Linear, features: Float[Tensor, "B D"]) -> Float[Tensor, "B
         return cast(Tensor, head(features))
 
 
-def _group(in_channels: int, out_channels: int, blocks: int, stride: int, norm: str, dropout: float) -> nn.Sequential:
+def _norm(name: str, momentum: float) -> Norm:
+    if name not in NORMS:
+        raise SpecError(f"There is no norm named {name!r}. Write one of {', '.join(NORMS)}.")
+    if not 0 < momentum <= 1:
+        raise SpecError(
+            f"momentum is {momentum}; it must be the share of a batch in the running statistics of batch norm, above 0 "
+            "and at most 1, for example 0.9."
+        )
+    return partial(nn.BatchNorm2d, momentum=momentum) if name == "batch" else NORMS[name]
+
+
+def _group(in_channels: int, out_channels: int, blocks: int, stride: int, norm: Norm, dropout: float) -> nn.Sequential:
     """A group of blocks: the first changes the shape, the others keep it."""
     first = Block(in_channels, out_channels, stride, norm, dropout)
     return nn.Sequential(first, *(Block(out_channels, out_channels, 1, norm, dropout) for _ in range(blocks - 1)))

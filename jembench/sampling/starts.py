@@ -72,10 +72,10 @@ class UniformStart:
 class ClassGaussianStart:
     """Per class the Gaussian fitted to its training images, clamped to the bounds (JEM++: Yang & Ji, 2021).
 
-    With the mean m and the covariance S (divisor N - 1) of a class's images x_1 ... x_N, a start is a draw from
-    N(m, S + 1e-4 I), the 1e-4 on the scale of [-1, 1]. It is drawn as
+    With the mean m and the covariance S (divisor N, as in their code) of a class's images x_1 ... x_N, a start is a
+    draw from N(m, S + 1e-4 I), the 1e-4 on the scale of [-1, 1]. It is drawn as
 
-        m + sum_i z_i (x_i - m) / sqrt(N - 1) + 1e-2 z',   z_i and z' independent and standard normal,
+        m + sum_i z_i (x_i - m) / sqrt(N) + 1e-2 z',   z_i and z' independent and standard normal,
 
     which is that very distribution: given the images, the sum has covariance S. So neither S, a matrix of 3072 x 3072
     for CIFAR, nor its root is ever formed, and no pool of starts is drawn beforehand, from which starts would repeat.
@@ -173,7 +173,7 @@ def draw_gaussian(
         moves.addmm_(z, x)
         weights += z.sum(1, keepdim=True)
     centred = moves.addmm_(weights, mean[None], alpha=-1)  # sum_i z_i (x_i - mean)
-    return centred.div_(max(count - 1, 1) ** 0.5).add_(mean).view(n, *images.shape[1:])
+    return centred.div_(count**0.5).add_(mean).view(n, *images.shape[1:])
 
 
 def _waits(device: torch.device) -> bool:

@@ -21,7 +21,7 @@ from jembench.data.batches import ImageSource, IndexStream
 from jembench.data.holdout import holdout, labelled_only
 from jembench.energies import grad_energy
 from jembench.errors import SpecError
-from jembench.execution import autocast, compiled, forget_compiled, lay_out, mode, tf32
+from jembench.execution import autocast, compiled, forget_compiled, lay_out, mode, tf32, unchanged_buffers
 from jembench.interfaces import Batch, Buffered, DataSpec, Loss, Negatives, Shared, Split
 from jembench.sampling import chain
 from jembench.training.chains import make_sampler, share
@@ -182,8 +182,9 @@ class Trainer:
 
     @property
     def iterations_per_epoch(self) -> int:
-        """Whole batches for p(x) in an epoch."""
-        return len(self.sources["marginal"]) // self.recipe.batch_size
+        """Whole batches of the images that an epoch is a pass over: those of p(x), unless the recipe says otherwise."""
+        kind = self.recipe.data.epoch
+        return len(self.sources[kind]) // self.streams[kind].batch_size
 
     @property
     def iterations(self) -> int:
@@ -238,7 +239,8 @@ class Trainer:
             self.model.train()
             values = self._differentiate(batch, negatives)
             if radius := self.recipe.optimizer.sharpness:
-                with at_the_sharpest(self.model, radius, adaptive=self.recipe.optimizer.adaptive):
+                adaptive = self.recipe.optimizer.adaptive
+                with unchanged_buffers(self.model), at_the_sharpest(self.model, radius, adaptive=adaptive):
                     self._differentiate(batch, negatives)
         self.optimizer.step()
         if self.average:
@@ -320,16 +322,14 @@ class Trainer:
         classes = torch.arange(self.recipe.batch_size, device=self.device) % max(self.data.num_classes, 1)
         y = classes if self.model.chains == "conditional" else None
         state = self.sampler.start(self.recipe.batch_size, y, generator=generator)
-        statistics = [(buffer, buffer.clone()) for buffer in self.model.buffers()]
         with (
+            unchanged_buffers(self.model),
             seeds.drawing(self.seed, f"guard/network/{self.iteration}", self.device),
             mode(self.model, train=self.recipe.chains.mode == "train"),
             autocast(self.execution.precision, self.device),
         ):
             energy: Tensor = self.model.energy(state.x, state.y)
-        for buffer, before in statistics:
-            buffer.copy_(before)
-        return energy.float().max()
+        return energy.max()
 
     def adjust(self, adjustment: Adjustment) -> None:
         """Go on with other randomness, longer chains, a lower rate or a penalty: what the guard prescribes."""

@@ -23,6 +23,7 @@ from torch.nn import functional as F
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from jembench.energies import joint_energy, marginal_energy
+from jembench.execution import at_least_float32
 from jembench.interfaces import Batch, Classifier, Energies, Loss, Negatives
 
 
@@ -42,14 +43,16 @@ def hybrid_loss(model: Classifier, batch: Batch, negatives: Negatives | None, we
     energies E(x, y) ``joint_energy_data`` and ``joint_energy_samples``. Only what has a weight is computed, and each
     image passes through the network once.
     """
-    labelled = weights.cross_entropy or weights.conditional
-    images = {"labelled": batch.x_labelled} if labelled else {}
+    images: dict[str, Tensor] = {}  # in the order of the passes, see logits_of_each
     if weights.marginal:
-        images["data"] = batch.x
-    if weights.marginal or weights.conditional:
         assert negatives is not None
-        images["samples"] = negatives.x
-    shared = labelled and weights.marginal and batch.x is batch.x_labelled  # both terms on the same images
+        images |= {"data": batch.x, "samples": negatives.x}
+    if weights.cross_entropy or weights.conditional:
+        images["labelled"] = batch.x_labelled
+    if weights.conditional:
+        assert negatives is not None
+        images.setdefault("samples", negatives.x)
+    shared = "data" in images and images["data"] is images.get("labelled")  # both terms on the same images
     if shared:
         del images["data"]
     logits = dict(zip(images, logits_of_each(model, list(images.values())), strict=True))
@@ -60,7 +63,7 @@ def hybrid_loss(model: Classifier, batch: Batch, negatives: Negatives | None, we
     parts: dict[str, Tensor] = {}
     energies = None
     if weights.cross_entropy:
-        parts["cross_entropy"] = F.cross_entropy(logits["labelled"].float(), batch.y_labelled)
+        parts["cross_entropy"] = F.cross_entropy(at_least_float32(logits["labelled"]), batch.y_labelled)
         terms.append(weights.cross_entropy * parts["cross_entropy"])
     if weights.conditional:
         assert negatives is not None
@@ -79,7 +82,9 @@ def hybrid_loss(model: Classifier, batch: Batch, negatives: Negatives | None, we
 def logits_of_each(model: Classifier, images: Sequence[Tensor]) -> tuple[Tensor, ...]:
     """f(x) of several batches, in one pass of all of them where no image's logits depend on another image.
 
-    Batch norm makes them depend, and each batch then has its own statistics, as in JEM++ and SADA-JEM.
+    Batch norm makes them depend. Each batch then has a pass and statistics of its own, and the order matters, since the
+    running statistics that evaluation uses are mostly those of the last pass. It is data, samples, labelled images in
+    the code of JEM, JEM++ and SADA-JEM, and labelled images, samples for the loss of p(x|y) alone.
     """
     if any(isinstance(module, _BatchNorm) for module in cast(nn.Module, model).modules()):
         return tuple(map(model.logits, images))

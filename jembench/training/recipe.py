@@ -29,6 +29,15 @@ Remedy = Literal["seed", "steps", "rate", "energy_l2"]
 """What is tried against divergence; see :mod:`jembench.training.guard`."""
 
 
+def added_later(neutral: Any) -> Any:
+    """A field that recipes did not always have, with the value at which it changes nothing, its default.
+
+    At that value it is no part of the identity, so that what was trained before it existed is found again. A default
+    that is changed later is written ``field(default=..., metadata={"neutral": ...})``: the neutral value stays.
+    """
+    return field(default=neutral, metadata={"neutral": neutral})
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Optimizer:
     """Which optimiser, with the constants that it uses."""
@@ -45,7 +54,10 @@ class Optimizer:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Schedule:
-    """The learning rate over time: linear warm-up, a factor at each milestone, and half a cosine over all of it."""
+    """The learning rate over time: linear warm-up, a factor at each milestone, and half a cosine over all of it.
+
+    Iteration i of W of the warm-up has i / W of the rate, the first one 0, as in the code of JEM, JEM++ and SADA-JEM.
+    """
 
     warmup_iterations: Count = 0
     decay: NotNegative = 1.0
@@ -61,7 +73,7 @@ class Schedule:
             iterations_per_epoch: what milestones are counted in.
             iterations: all of them.
         """
-        warmup = min(1.0, (iteration + 1) / self.warmup_iterations) if self.warmup_iterations else 1.0
+        warmup = min(1.0, iteration / self.warmup_iterations) if self.warmup_iterations else 1.0
         epoch = iteration / iterations_per_epoch
         cosine = (1 + math.cos(math.pi * iteration / iterations)) / 2 if self.cosine else 1.0
         left = 1 - iteration / iterations
@@ -83,6 +95,7 @@ class TrainingData:
     labelled: Count = 0  # images whose labels are used, the same share of each class; 0: all
     labelled_batch: Count = 0  # images of the p(y|x) batch; 0: batch_size
     shared: bool = False  # whether the images of the p(y|x) batch are those of the p(x) batch too
+    epoch: Literal["marginal", "labelled"] = added_later("marginal")  # one pass over the images of p(x), or of p(y|x)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -157,17 +170,13 @@ class Recipe:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """What makes the trained model what it is: all settings but those that were added later and change nothing."""
-        return _without_neutral(self, self.settings)
+        """What makes the trained model what it is: all settings but those that were added later and change nothing.
 
-
-def added_later(neutral: Any) -> Any:
-    """A field that recipes did not always have, with the value at which it changes nothing, its default.
-
-    At that value it is no part of the identity, so that what was trained before it existed is found again. A default
-    that is changed later is written ``field(default=..., metadata={"neutral": ...})``: the neutral value stays.
-    """
-    return field(default=neutral, metadata={"neutral": neutral})
+        ``corrections`` are those of the training loop that concern the recipe: before them it gave another model.
+        """
+        corrections = {"warm-up": "i / W"} if self.schedule.warmup_iterations else {}
+        identity = _without_neutral(self, self.settings)
+        return identity | ({"corrections": corrections} if corrections else {})
 
 
 def _without_neutral(table: Any, settings: dict[str, Any]) -> dict[str, Any]:

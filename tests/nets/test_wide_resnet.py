@@ -201,6 +201,21 @@ def test_a_network_is_followed_on_a_device_without_values():
     assert ResidualNet(3, 10, small(2)).to("meta")(torch.empty(2, 3, 8, 8, device="meta")).shape == (2, 10)
 
 
+def test_the_running_statistics_of_batch_norm_have_the_momentum_of_the_reference_implementations():
+    def momenta(**options):
+        return {module.momentum for module in ResidualNet(1, 2, small(2), norm="batch", **options).modules()
+                if isinstance(module, torch.nn.BatchNorm2d)}  # fmt: skip
+
+    assert momenta() == {0.9}
+    assert momenta(momentum=0.1) == {0.1}
+
+
+@pytest.mark.parametrize("momentum", [0, -0.1, 1.1])
+def test_a_momentum_out_of_range(momentum):
+    with pytest.raises(SpecError, match=rf"^momentum is {momentum}; it must be the share .*, for example 0\.9\.$"):
+        ResidualNet(1, 2, small(2), momentum=momentum)
+
+
 def test_unknown_norm():
     with pytest.raises(SpecError, match=r"'spectral'.*none, batch, instance, layer"):
         ResidualNet(3, 10, small(2), norm="spectral")

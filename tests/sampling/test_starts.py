@@ -83,7 +83,7 @@ def test_mean_and_covariance_are_those_of_the_fitted_gaussian(n, bounds):
     x = informed(train, data).draw(DRAWS, torch.ones(DRAWS, dtype=torch.int64), seeded()).flatten(1).double()
     fitted = to_float(images_of(n, middle=140, seed=3), bounds).flatten(1).double()
     jitter = 1e-4 * ((bounds[1] - bounds[0]) / 2) ** 2
-    covariance = torch.cov(fitted.T) + jitter * torch.eye(4)
+    covariance = torch.cov(fitted.T, correction=0) + jitter * torch.eye(4)
     variance = covariance.diagonal()
     assert ((x.mean(0) - fitted.mean(0)).abs() < 5 * (variance / DRAWS).sqrt()).all()
     standard_error = ((variance[:, None] * variance[None] + covariance**2) / DRAWS).sqrt()

@@ -6,9 +6,12 @@ from torch import nn
 
 from jembench.data.pixels import to_float
 from jembench.errors import CheckpointError, JembenchError
-from jembench.interfaces import Loss
+from jembench.interfaces import Loss, Split
+from jembench.training import recipe as recipes
 from jembench.training.checkpoint import load_weights
 from jembench.training.guard import Adjustment
+from jembench.training.loop import Trainer
+from tests.training.conftest import DATA, linear
 
 
 @pytest.mark.parametrize("name", ["jem", "factored", "classifier"])
@@ -73,6 +76,31 @@ def test_validation_images_are_not_trained_on(make_trainer):
     assert trainer.iterations == 36
 
 
+@pytest.mark.parametrize(
+    ("name", "iterations"),
+    [
+        ("paper", 150 * 781),
+        ("paper-4000-labels", 150 * 781),
+        ("report-wrn-28-2", 150 * 781),
+        ("student", 150 * 390),
+        ("code", 200 * 703),
+        ("jem++", 150 * 703),
+        ("sada", 78_000),
+        ("fast", 60 * 765),
+    ],
+)
+def test_what_the_epochs_of_the_sources_come_to_on_the_50000_images_of_cifar10(toy_models, name, iterations):
+    images = Split(torch.zeros(50_000, 1, 4, 4, dtype=torch.uint8), torch.arange(50_000) % 3)
+    recipe = recipes.load(name, ["data.pad=0"])
+    trainer = Trainer(toy_models["classifier"](linear()), DATA, images, recipe, seed=0, device=torch.device("cpu"))
+    assert trainer.iterations == iterations
+    if name == "sada":  # milestones are counted in the same epochs
+        factors = [
+            recipe.schedule.factor(i, trainer.iterations_per_epoch, iterations) for i in (23_399, 23_400, 70_200)
+        ]
+        assert factors == pytest.approx([1, 0.2, 0.2**3])
+
+
 def test_the_learning_rate_warms_up_and_decays(make_trainer):
     trainer = make_trainer(
         **{"schedule.warmup_iterations": 4, "schedule.decay": 0.5, "schedule.decay_epochs": "[1, 2]"}
@@ -81,7 +109,7 @@ def test_the_learning_rate_warms_up_and_decays(make_trainer):
     for iteration in range(36):
         trainer.iteration = iteration
         rates.append(trainer.learning_rate)
-    assert rates[:4] == pytest.approx([0.0025, 0.005, 0.0075, 0.01])
+    assert rates[:5] == pytest.approx([0, 0.0025, 0.005, 0.0075, 0.01])
     assert rates[8:10] == pytest.approx([0.01, 0.005])
     assert rates[17:19] == pytest.approx([0.005, 0.0025])
 
@@ -285,6 +313,21 @@ def test_a_sharpness_aware_step_follows_the_gradient_at_the_sharpest_point(make_
     uphill = [w + 0.3 * (w.square() * gw if adaptive else gw) / length for w, gw in zip(before, g, strict=True)]
     for found, w, gw in zip((layer.weight, layer.bias), before, gradient(uphill), strict=True):
         torch.testing.assert_close(found.double(), w - 0.5 * gw, rtol=1e-4, atol=1e-6)
+
+
+def test_the_second_pass_of_a_sharpness_aware_step_leaves_running_statistics_alone(make_trainer, toy_models):
+    class Normed(toy_models["classifier"]):
+        def __init__(self, net):
+            super().__init__(nn.Sequential(net[0], nn.BatchNorm1d(16, momentum=0.9), net[1]))
+
+    trainer, seen = make_trainer(Normed, **{"optimizer.sharpness": 2.0}), []
+    trainer.model.watch = lambda batch, negatives, loss: seen.append(batch.x_labelled.flatten(1)) or loss
+    trainer.iterate()
+    norm = trainer.model.net[1]
+    assert len(seen) == 2
+    torch.testing.assert_close(norm.running_mean, 0.9 * seen[0].mean(0))
+    torch.testing.assert_close(norm.running_var, 0.1 + 0.9 * seen[0].var(0))
+    assert int(norm.num_batches_tracked) == 1
 
 
 def test_without_sharpness_there_is_one_pass(make_trainer):

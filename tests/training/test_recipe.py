@@ -122,7 +122,7 @@ def test_every_shipped_recipe_can_be_read_and_its_sampler_made():
 def test_the_schedule_s_factor():
     schedule = recipes.Schedule(warmup_iterations=4, decay=0.5, decay_epochs=(1, 2.5))
     factors = [schedule.factor(iteration, 10, 100) for iteration in (0, 1, 3, 4, 9, 10, 24, 25)]
-    assert factors == [0.25, 0.5, 1, 1, 1, 0.5, 0.5, 0.25]
+    assert factors == [0, 0.25, 0.75, 1, 1, 0.5, 0.5, 0.25]  # i / 4, as in the code of JEM
 
 
 def test_a_rate_falls_linearly_to_0_after_a_share_of_the_training():
@@ -149,7 +149,7 @@ def test_a_cosine_falls_from_1_to_0_over_the_whole_budget_and_multiplies_the_res
     expected = [2, 1 + root[0], 1 + root[1], 1.5, 1, 0.5, 1 - root[1], 0]
     assert factors == pytest.approx([value / 2 for value in expected], abs=1e-12)
     together = recipes.Schedule(cosine=True, warmup_iterations=40, decay=0.5, decay_epochs=(2,))
-    assert together.factor(19, 10, 120) == pytest.approx(0.5 * cosine.factor(19, 10, 120))
+    assert together.factor(19, 10, 120) == pytest.approx(19 / 40 * cosine.factor(19, 10, 120))
     assert together.factor(60, 10, 120) == pytest.approx(0.5 * 0.5)
 
 

@@ -127,7 +127,7 @@ class EnergyNet(nn.Module):
         nn.init.zeros_(self.head.bias)
 
     def forward(self, x: Float[Tensor, "B C H W"], y: Int[Tensor, " B"] | None = None) -> Float[Tensor, " B"]:
-        """E(x, y), or E(x) of an unconditional network; float32."""
+        """E(x, y), or E(x) of an unconditional network; in the precision of the weights."""
         return self._energy(self._stem(x), y)
 
     def every_class(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B K"]:
@@ -143,7 +143,7 @@ class EnergyNet(nn.Module):
         for block in self.blocks.values():
             maps = block(maps, y)
         features = F.leaky_relu(maps, self.end_slope).sum((2, 3), dtype=self.head.weight.dtype)
-        return in_full(self.head, features).float().squeeze(1)
+        return in_full(self.head, features).squeeze(1)
 
 
 def to_unit(x: Float[Tensor, "B C H W"], bounds: Bounds) -> Float[Tensor, "B C H W"]:

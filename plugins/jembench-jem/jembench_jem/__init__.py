@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 from jembench.nets import names
-from jembench.spec import takes
+from jembench.spec import added_later, only_with, takes
 
 if TYPE_CHECKING:
     from jembench.interfaces import DataSpec
@@ -16,21 +16,30 @@ Norm = Literal["none", "batch", "instance", "layer"]
 
 
 @takes(names.least)
-def jem(data: DataSpec, *, net: str = "auto", norm: Norm = "none", dropout: float = 0.0) -> JEM:
-    """JEM: one network read as p(y|x) and as p(x), trained on both."""
+@only_with(momentum=("norm", "batch"))
+@added_later(momentum=0.1)
+def jem(data: DataSpec, *, net: str = "auto", norm: Norm = "none", dropout: float = 0.0, momentum: float = 0.9) -> JEM:
+    """JEM: one network read as p(y|x) and as p(x), trained on both.
+
+    ``momentum`` is the share of a batch in the running statistics of batch norm: .9 in the code of JEM and JEM++.
+    """
     from jembench.nets.build import build_net
     from jembench_jem.model import JEM
 
-    return JEM(build_net(net, data, norm=norm, dropout=dropout))
+    return JEM(build_net(net, data, norm=norm, dropout=dropout, momentum=momentum))
 
 
 @takes(names.least)
-def jem_factored(data: DataSpec, *, net: str = "auto", norm: Norm = "none", dropout: float = 0.0) -> FactoredJEM:
+@only_with(momentum=("norm", "batch"))
+@added_later(momentum=0.1)
+def jem_factored(
+    data: DataSpec, *, net: str = "auto", norm: Norm = "none", dropout: float = 0.0, momentum: float = 0.9
+) -> FactoredJEM:
     """JEM's ablation that is trained on p(x|y) alone; p(y|x) follows by Bayes' rule."""
     from jembench.nets.build import build_net
     from jembench_jem.model import FactoredJEM
 
-    return FactoredJEM(build_net(net, data, norm=norm, dropout=dropout))
+    return FactoredJEM(build_net(net, data, norm=norm, dropout=dropout, momentum=momentum))
 
 
 def jem_importer() -> AuthorsCheckpoint:

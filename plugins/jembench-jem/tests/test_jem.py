@@ -65,8 +65,12 @@ def test_rows_of_a_batch_do_not_depend_on_each_other():
 
 
 def test_options_reach_the_network():
-    norms = [module for module in make("jem:net=wrn-10-1,norm=batch").modules() if "BatchNorm" in type(module).__name__]
-    assert norms
+    def momenta(spec):
+        return {module.momentum for module in make(spec).modules() if isinstance(module, torch.nn.BatchNorm2d)}
+
+    for name in ("jem", "jem-factored"):
+        assert momenta(f"{name}:net=wrn-10-1,norm=batch") == {0.9}  # as in the authors' code
+        assert momenta(f"{name}:net=wrn-10-1,norm=batch,momentum=0.1") == {0.1}
 
 
 def test_finding_the_models_imports_no_torch():

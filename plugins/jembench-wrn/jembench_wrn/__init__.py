@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from jembench.errors import SpecError
 from jembench.nets import names
-from jembench.spec import convert, takes
+from jembench.spec import added_later, convert, only_with, takes
 
 if TYPE_CHECKING:
     from jembench.interfaces import DataSpec
@@ -16,27 +16,38 @@ if TYPE_CHECKING:
 
 
 @takes(names.least)
+@only_with(momentum=("norm", "batch"))
+@added_later(momentum=0.1)
 def baseline(
     data: DataSpec,
     *,
     net: str = "auto",
     norm: Literal["none", "batch", "instance", "layer"] = "none",
     dropout: float = 0.0,
+    momentum: float = 0.1,
 ) -> Baseline:
-    """The same network as JEM's, trained on p(y|x) alone."""
+    """The same network as JEM's, trained on p(y|x) alone.
+
+    ``momentum`` is the share of a batch in the running statistics of batch norm. JEM's networks have .9. A plain
+    classifier sees one kind of batch and does better with .1: on digits 99.0 % against 98.6 %, the mean of three seeds
+    (small-8, 8 epochs).
+    """
     from jembench.nets.build import build_net
     from jembench_wrn.model import Baseline
 
-    return Baseline(build_net(net, data, norm=norm, dropout=dropout))
+    return Baseline(build_net(net, data, norm=norm, dropout=dropout, momentum=momentum))
 
 
 @takes(names.least)
+@only_with(momentum=("norm", "batch"))
+@added_later(momentum=0.1)
 def adversarial(
     data: DataSpec,
     *,
     net: str = "auto",
     norm: Literal["none", "batch", "instance", "layer"] = "none",
     dropout: float = 0.0,
+    momentum: float = 0.1,
     threat: str = "linf@8/255",
     steps: int = 7,
     step_size: float | None = None,
@@ -58,7 +69,7 @@ def adversarial(
     attack = Attack(
         norm=ball.norm, eps=ball.eps, steps=steps, step_size=step_size * ball.eps, random_start=random_start
     )
-    return Adversarial(build_net(net, data, norm=norm, dropout=dropout), data, attack)
+    return Adversarial(build_net(net, data, norm=norm, dropout=dropout, momentum=momentum), data, attack)
 
 
 _REACH = 2.5  # all steps together, in units of eps: as far as Madry et al. (2018) go in their evaluation

@@ -18,7 +18,7 @@ from torch.nn import functional as F
 
 from jembench.attacks.threat import Norm, in_unit_ball, project, steepest
 from jembench.energies import LogitModel
-from jembench.execution import mode
+from jembench.execution import at_least_float32, mode
 from jembench.interfaces import Batch, Chains, DataSpec, Loss, Negatives
 
 
@@ -62,7 +62,7 @@ class Adversarial(LogitModel):
         low, high = self.data.bounds
         unit = ((batch.x_labelled - low) / (high - low)).clamp(0, 1)
         adversarial = self._ascend(unit, batch.y_labelled)
-        logits = self._logits_of_unit(adversarial).float()
+        logits = self._logits_of_unit(adversarial)
         cross_entropy = F.cross_entropy(logits, batch.y_labelled)
         accuracy = (logits.argmax(dim=1) == batch.y_labelled).float().mean()
         return Loss(cross_entropy, {"cross_entropy": cross_entropy.detach(), "adversarial_accuracy": accuracy})
@@ -87,7 +87,7 @@ class Adversarial(LogitModel):
         """
 
         def loss(x: Tensor) -> Tensor:
-            return F.cross_entropy(self._logits_of_unit(x).float(), y, reduction="sum")
+            return F.cross_entropy(self._logits_of_unit(x), y, reduction="sum")
 
         # torch.func.grad and not autograd.grad: the whole attack is then compiled with the loss
         with mode(self, train=False), torch.no_grad():
@@ -96,4 +96,4 @@ class Adversarial(LogitModel):
 
     def _logits_of_unit(self, x: Float[Tensor, "B C H W"]) -> Tensor:
         low, high = self.data.bounds
-        return self.logits(x * (high - low) + low)
+        return at_least_float32(self.logits(x * (high - low) + low))
