@@ -129,7 +129,7 @@ def test_latex(run):
 
 @pytest.mark.parametrize("format", ["table", "json", "csv", "markdown", "latex"])
 def test_progress_goes_to_stderr(run, format):
-    done = run("--format", format)
+    done = run("--format", format, models="zoo_of_tests:classifier", metrics="accuracy")
     assert "trained and measured in " in done.err
     assert "trained and measured" not in done.out
 
@@ -239,7 +239,7 @@ def test_a_finished_run_is_shown_without_torch(jembench, table):
 
 def test_a_run_that_was_killed_goes_on_and_ends_with_the_same_numbers(jembench, tmp_path, values):
     arguments = ["run", "hybrid", "--models", "jem,baseline", "--metrics", "accuracy,nll,energy-gap"]
-    for setting in ("epochs=2", "log_every=2", "checkpoint_every=4", "chains.sampler=pcd:steps=5,buffer=100"):
+    for setting in ("epochs=0.5", "log_every=2", "checkpoint_every=4", "chains.sampler=pcd:steps=5,buffer=100"):
         arguments += ["--set", setting]
     process = start([*arguments, "--store", tmp_path / "killed"], tmp_path)
     while not list((tmp_path / "killed").glob("fits/*/checkpoint-[01].safetensors")):

@@ -78,13 +78,5 @@ def make_trainer():
 
 
 @pytest.fixture
-def pictures(monkeypatch):
-    """Whole fits draw no pictures, which would take longer than they do; gives those that were asked for."""
-    drawn = []
-    monkeypatch.setattr("jembench.training.fit.draw_energies", lambda *arguments: drawn.append(arguments))
-    return drawn
-
-
-@pytest.fixture
 def toy_models():
     return {"jem": Toy, "factored": ToyFactored, "classifier": ToyClassifier}

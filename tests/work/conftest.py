@@ -55,7 +55,7 @@ def zoo(zoo_of_tests):
 
 
 @pytest.fixture
-def store(tmp_path):
+def store(tmp_path, pictures):
     return Store(tmp_path / "runs")
 
 
