@@ -6,6 +6,7 @@ Legend: N images, K classes.
 from __future__ import annotations
 
 import atexit
+import copy
 import math
 import tempfile
 from collections.abc import Iterable, Mapping
@@ -48,9 +49,8 @@ def trained() -> FitEvaluation:
 
     Everything in it is new, but for the feature networks and what they say of images.
     """
-    model, dataset = Mixture(DATA), _dataset()
-    sampler, buffers = _chains(model, dataset)
-    return _evaluation(ByChains(model), dataset, sampler, buffers)
+    sampler, buffers = copy.deepcopy(_chains())
+    return _evaluation(ByChains(Mixture(DATA)), _dataset(), sampler, buffers)
 
 
 def able(capabilities: Iterable[Capability]) -> FitEvaluation:
@@ -87,12 +87,14 @@ class _Trained(NamedTuple):
     buffers: tuple[Samples, ...]
 
 
-def _chains(model: Mixture, dataset: DrawnImages) -> _Trained:
+@cache
+def _chains() -> _Trained:
     """Chains that have gone on for five epochs, by proper Langevin dynamics, and are of several ages."""
+    model = Mixture(DATA)
     step_size = deviation(DATA) ** 2 / 10
     langevin = Langevin(steps=3, step_size=step_size, noise=math.sqrt(2 * step_size))
     sampler = PersistentChains(DATA, langevin, ClassGaussianStart(DATA), buffer_size=CHAINS, reinit=0.05)
-    sampler.inform(dataset.split("train"))
+    sampler.inform(_dataset().split("train"))
     generator = torch.Generator().manual_seed(0)
     buffers = []
     for _ in range(EPOCHS):

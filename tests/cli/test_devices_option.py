@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 import torch
 
+from jembench import plugin_files
 from jembench.errors import SpecError, Unavailable
 from jembench.training import checkpoint
 from jembench.training.launch import Placement, joined, placement
 
-COMMAND = ["-m", "jembench.cli.main", "train", "jem", "--device", "cpu"]
+COMMAND = ["-m", "jembench.cli.main", "train", "--device", "cpu"]
 
 
 def folder_of(out):
@@ -143,13 +144,25 @@ def few():
     return [word for setting in settings for word in ("--set", setting)]
 
 
+@pytest.fixture
+def of_a_plugin(jembench):
+    """JEM with a network that only those processes find which load the plugin."""
+    Path("plugins").mkdir()
+    Path("plugins/net_of_a_plugin.py").write_text(
+        "from jembench.nets.build import build_net\ndef build(data):\n    return build_net('auto', data)\n"
+    )
+    yield ["jem:net=net_of_a_plugin:build", "--plugin", "plugins/net_of_a_plugin.py"]
+    plugin_files.forget()
+    sys.modules.pop("net_of_a_plugin", None)
+
+
 def children_of(pid):
     return [int(word) for path in Path(f"/proc/{pid}/task").glob("*/children") for word in path.read_text().split()]
 
 
-def test_a_killed_run_of_two_leaves_nobody_and_is_taken_up_again(jembench, environment, few):
-    arguments = [*few, "--device", "cpu"]
-    process = subprocess.Popen([sys.executable, *COMMAND, *few, "--devices", "2"], env=environment)
+def test_a_killed_run_of_two_leaves_nobody_and_is_taken_up_again(jembench, environment, few, of_a_plugin):
+    arguments = [*of_a_plugin, *few, "--device", "cpu"]
+    process = subprocess.Popen([sys.executable, *COMMAND, *of_a_plugin, *few, "--devices", "2"], env=environment)
     while not list(Path("runs").glob("fits/*/checkpoint-0.safetensors")):
         assert process.poll() is None
         time.sleep(0.05)
@@ -162,7 +175,7 @@ def test_a_killed_run_of_two_leaves_nobody_and_is_taken_up_again(jembench, envir
         time.sleep(0.05)
 
     before = dict(os.environ)
-    done = jembench("train", "jem", *arguments, "--devices", "2")
+    done = jembench("train", *arguments, "--devices", "2")
     assert done.code == 0, done.err
     assert dict(os.environ) == before
     assert not torch.distributed.is_initialized()
@@ -170,14 +183,16 @@ def test_a_killed_run_of_two_leaves_nobody_and_is_taken_up_again(jembench, envir
     folder = folder_of(done.out)
     assert checkpoint.read(folder / "sampler.safetensors")["images"].shape == (1000, 1, 8, 8)
 
-    alone = jembench("train", "jem", *arguments, "--store", "alone")
+    alone = jembench("train", *arguments, "--store", "alone")
     assert files(folder_of(alone.out)) == files(folder)
     assert folder_of(alone.out).name == folder.name
 
 
 def test_torchrun_starts_the_processes(environment, few):
     launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone"]
-    done = subprocess.run([*launcher, *COMMAND, *few], env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [*launcher, *COMMAND, "jem", *few], env=environment, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     assert (folder_of(done.stdout) / "model.safetensors").exists()
     assert done.stderr.count("training on digits") == 1

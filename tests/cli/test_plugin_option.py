@@ -242,21 +242,6 @@ def test_however_its_path_is_written_it_is_the_same_file(jembench, path, lines):
     assert lines(done.out, "of-file", "my_file:build")
 
 
-def test_other_processes_have_it_too(jembench):
-    settings = ["epochs=0.2", "log_every=1", "checkpoint_every=1"]
-    few = [word for setting in settings for word in ("--set", setting)]
-    arguments = ["train", "of-file", *few, *PLUGIN, "--devices", "2", "--device", "cpu"]
-    done = subprocess.run(
-        [sys.executable, "-m", "jembench.cli.main", *arguments],
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert (Path(done.stdout.strip()) / "model.safetensors").exists()
-
-
 # --- what is wrong ----------------------------------------------------------------------------------------------------
 
 

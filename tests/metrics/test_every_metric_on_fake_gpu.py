@@ -14,8 +14,8 @@ QUICK = "budget=quick,images=4"
 ATTACKS = [
     f"pgd:{QUICK},steps=2,restarts=2",
     f"pgd:{QUICK},steps=2,restarts=2,norm=l2,eps=0.5",
-    f"pgd:{QUICK},steps=1,restarts=1,refine=1,eot=2",
-    f"pgd:{QUICK},steps=1,restarts=1,refine=1,eot=2,grad=bpda",
+    f"pgd:{QUICK},steps=1,restarts=1,refine=1,eot=2,eps=0.1",
+    f"pgd:{QUICK},steps=1,restarts=1,refine=1,eot=2,eps=0.1,grad=bpda",
     f"boundary:{QUICK},queries=30",
     f"boundary:{QUICK},queries=10,refine=1,eot=1",
     f"ensemble:{QUICK},steps=2,restarts=1,queries=10,eps=8/255",

@@ -96,14 +96,28 @@ def checked(fake):
     return check
 
 
-def measured(checked, model, **options):
-    evaluation, metric = checked(model, **options)
-    return metric.compute(evaluation)
+@pytest.fixture(scope="module")
+def known():
+    """What was measured already, by model and options."""
+    return {}
+
+
+@pytest.fixture
+def measured(checked, known):
+    """Measure a model, once in these tests; nobody changes what is found."""
+
+    def measured(model, *, norm="linf", steps=SEARCH["steps"]):
+        if (model, norm, steps) not in known:
+            evaluation, metric = checked(model(), norm=norm, steps=steps)
+            known[model, norm, steps] = metric.compute(evaluation)
+        return known[model, norm, steps]
+
+    return measured
 
 
 @pytest.mark.parametrize("norm", ["linf", "l2"])
-def test_a_linear_model_passes_all_checks(checked, norm):
-    found = measured(checked, Linear(), norm=norm)
+def test_a_linear_model_passes_all_checks(measured, norm):
+    found = measured(Linear, norm=norm)
     assert found.details["suspicious"] == []
     assert set(found.values) == {"unlimited", "steps", "larger-eps", "white-box", "zero-gradients"}
     assert all(value.value == 0 for value in found.values.values())
@@ -113,8 +127,8 @@ def test_a_linear_model_passes_all_checks(checked, norm):
 
 @pytest.mark.parametrize("norm", ["linf", "l2"])
 @pytest.mark.parametrize("model", [Hidden, Quantising, Certain])
-def test_a_model_without_gradients_is_found_out(checked, model, norm):
-    found = measured(checked, model(), norm=norm)
+def test_a_model_without_gradients_is_found_out(measured, model, norm):
+    found = measured(model, norm=norm)
     assert found.values["zero-gradients"].value == 100
     assert found.values["unlimited"].value == 100
     text = " ".join(found.details["suspicious"])
@@ -122,8 +136,8 @@ def test_a_model_without_gradients_is_found_out(checked, model, norm):
     assert f"The gradient at {N} of {N} images is 0 or not finite." in text
 
 
-def test_the_boundary_attack_outdoes_gradients_that_are_hidden(checked):
-    found = measured(checked, Hidden())
+def test_the_boundary_attack_outdoes_gradients_that_are_hidden(measured):
+    found = measured(Hidden)
     arrays = found.arrays
     nearer = arrays["black-box"] < 0.95 * arrays["white-box"]
     assert found.values["white-box"].value == pytest.approx(100 * nearer.mean())
@@ -131,8 +145,8 @@ def test_the_boundary_attack_outdoes_gradients_that_are_hidden(checked):
     assert "which sees no gradient" in " ".join(found.details["suspicious"])
 
 
-def test_steps_that_help_the_defender_are_found_out(checked):
-    found = measured(checked, Sawtooth(), steps=16)
+def test_steps_that_help_the_defender_are_found_out(measured):
+    found = measured(Sawtooth, steps=16)
     assert found.values["steps"].value > 10
     assert found.values["zero-gradients"].value == 0
     (sentence,) = [text for text in found.details["suspicious"] if text.startswith("Accuracy rises")]
@@ -227,10 +241,9 @@ def test_what_the_attacks_have_made_is_not_made_again(checked):
     assert {name.rpartition("-")[0] for name in set(evaluation.memory) - before} == {"gradient-checks-0"}
 
 
-def test_resamplings_give_the_values(checked):
-    evaluation, metric = checked(Sawtooth(), steps=16)
-    found = metric.compute(evaluation)
-    resamplings = metric.resamplings(found.arrays)
+def test_resamplings_give_the_values(measured):
+    found = measured(Sawtooth, steps=16)
+    resamplings = GradientChecks(**{**BUDGET, "steps": 16}).resamplings(found.arrays)
     assert resamplings.keys() == found.values.keys()
     for label, resampling in resamplings.items():
         assert resampling.statistic(np.arange(N)[None]) == pytest.approx([found.values[label].value])
@@ -250,8 +263,8 @@ def test_time_that_is_up_leaves_a_part_which_the_next_run_completes(checked, mon
     assert "partial" not in metric.compute(evaluation).details
 
 
-def test_protocol_and_cost(checked):
-    found = measured(checked, Linear())
+def test_protocol_and_cost(measured):
+    found = measured(Linear)
     assert found.protocol == (
         f"gradient-checks:data=toy,images={N},norm=linf,queries=200,refine=0,restarts=2,steps=12,tolerance=0.02"
     )

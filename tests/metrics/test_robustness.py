@@ -84,7 +84,7 @@ def test_fewer_images_are_the_first_of_more_and_the_same_for_every_model(evaluat
 
 
 def test_the_size_of_a_shard_changes_nothing(evaluation, monkeypatch):
-    metric = attack_factories.pgd(images=60, restarts=3)
+    metric = attack_factories.pgd(images=20, restarts=3, steps=10)
     whole = metric.compute(evaluation)
     monkeypatch.setattr(attacked, "SHARD", 7)
     evaluation.memory.clear()

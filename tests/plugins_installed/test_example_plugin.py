@@ -86,7 +86,8 @@ def test_using_the_broken_plugin_says_whose_fault_it_is(tmp_path):
 
 def test_model_dataset_and_metric_are_run_together(tmp_path):
     arguments = ["--models", "linear", "--dataset", "stripes", "--metrics", "accuracy,confidence"]
-    done = jembench("run", "hybrid", *arguments, "--recipe", "digits", "--format", "json", cwd=tmp_path)
+    settings = ["--recipe", "digits", "--set", "epochs=5"]
+    done = jembench("run", "hybrid", *arguments, *settings, "--format", "json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     json.loads(done.stdout)
     cells = [json.loads(path.read_text()) for path in (tmp_path / "runs" / "cells").glob("*.json")]
@@ -97,8 +98,17 @@ def test_model_dataset_and_metric_are_run_together(tmp_path):
 
 
 def test_a_model_of_another_distribution_is_trained_with_its_sampler(tmp_path):
-    arguments = ["--models", "jem", "--dataset", "stripes", "--metrics", "accuracy,confidence", "--recipe", "digits"]
-    settings = ["--set", "chains.sampler=mala:steps=2,step_size=0.001", "--set", "epochs=2"]
+    arguments = [
+        "--models",
+        "jem:net=small-2",
+        "--dataset",
+        "stripes",
+        "--metrics",
+        "accuracy,confidence",
+        "--recipe",
+        "digits",
+    ]
+    settings = ["--set", "chains.sampler=mala:steps=2,step_size=0.001", "--set", "epochs=0.5"]
     done = jembench("run", "hybrid", *arguments, *settings, "--format", "json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     cells = [json.loads(path.read_text()) for path in (tmp_path / "runs" / "cells").glob("*.json")]
