@@ -149,7 +149,7 @@ def of_a_plugin(jembench):
     """JEM with a network that only those processes find which load the plugin."""
     Path("plugins").mkdir()
     Path("plugins/net_of_a_plugin.py").write_text(
-        "from jembench.nets.build import build_net\ndef build(data):\n    return build_net('auto', data)\n"
+        "from jembench.nets.build import build_net\ndef build(data):\n    return build_net('small-4', data)\n"
     )
     yield ["jem:net=net_of_a_plugin:build", "--plugin", "plugins/net_of_a_plugin.py"]
     plugin_files.forget()
@@ -191,7 +191,7 @@ def test_a_killed_run_of_two_leaves_nobody_and_is_taken_up_again(jembench, envir
 def test_torchrun_starts_the_processes(environment, few):
     launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--standalone"]
     done = subprocess.run(
-        [*launcher, *COMMAND, "jem", *few], env=environment, capture_output=True, text=True, check=False
+        [*launcher, *COMMAND, "jem:net=small-2", *few], env=environment, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
     assert (folder_of(done.stdout) / "model.safetensors").exists()

@@ -179,7 +179,13 @@ def environment(jembench, zoo_of_tests):
 def endless():
     """A training of days, with checkpoints now and then."""
     settings = ["epochs=100000", "log_every=100", "checkpoint_every=10000", "chains.sampler=pcd:steps=2,buffer=1000"]
-    return ["train", "jem", "--device", "cpu", *(word for setting in settings for word in ("--set", setting))]
+    return [
+        "train",
+        "jem:net=small-2",
+        "--device",
+        "cpu",
+        *(word for setting in settings for word in ("--set", setting)),
+    ]
 
 
 def wait_for(condition, process):
