@@ -21,14 +21,13 @@ from jembench.attacks import decision
 from jembench.attacks.foolbox_bridge import TargetModule, seeded
 from jembench.attacks.starts import Start
 from jembench.attacks.target import Target
-from jembench.attacks.threat import Norm, distance
+from jembench.attacks.threat import Norm, distance, project
 from jembench.errors import Unavailable
 
 Member = Literal["apgd-ce", "apgd-dlr", "boundary"]
 MEMBERS: tuple[Member, ...] = ("apgd-ce", "apgd-dlr", "boundary")
 
 _LOSSES: Mapping[Member, str] = {"apgd-ce": "cross_entropy", "apgd-dlr": "difference_logits_ratio"}
-_ROUNDING = 1e-6  # in float32, of a projection
 
 
 class Broken(NamedTuple):
@@ -79,8 +78,7 @@ def attack(
         else:
             with seeded(seed + place):
                 made = _apgd(target, x[left], y[left], _LOSSES[member], norm, eps, steps, restarts)
-        near = distance(x[left], made, norm) <= eps + _ROUNDING
-        good = near & target.deceived(made, y[left])
+        good = (distance(x[left], made, norm) <= eps) & target.deceived(made, y[left])
         index = left.nonzero().flatten()[good]
         found.adversarial[index] = made[good]
         found.by[index] = place
@@ -110,8 +108,8 @@ def _apgd(target: Target, x: Tensor, y: Tensor, loss: str, norm: Norm, eps: floa
     )
     with torch.enable_grad():
         made = apgd.generate(x.cpu().numpy(), y.cpu().numpy())
-    # its projection leaves the bounds, or the ball, by what float32 rounds off
-    return torch.from_numpy(made).to(x).clamp(0, 1)
+    # its own projection leaves the bounds, or the ball, by what float32 rounds off
+    return project(torch.from_numpy(made).to(x), x, torch.full_like(y, eps, dtype=x.dtype), norm)
 
 
 def toolbox() -> tuple[Any, Any]:

@@ -8,7 +8,7 @@ Legend: N images, R restarts, B rows (an image with one of its restarts), C chan
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -116,12 +116,14 @@ class PGD:
         x: Float[Tensor, "N C H W"],
         y: Int[Tensor, " N"],
         starts: Float[Tensor, "N R C H W"],
+        sizes: Sequence[float] = (),
     ) -> Closest:
         """The smallest eps of each image: at ``1 - tolerance`` times its distance, every restart fails.
 
         One restart descends by itself, to the smallest eps at which it succeeds. Then all the others try just below.
         The one that succeeds descends in its turn, until none does. That gives the best of all restarts, as a search
-        with each of them would, for a fraction of the passes.
+        with each of them would, for a fraction of the passes. A size in ``sizes`` that is within the tolerance below an
+        image's distance is attacked by itself, as :meth:`robust` does it.
         """
         way = self._begin(target, x, y)
         left = way.best.distance.isinf()
@@ -131,6 +133,11 @@ class PGD:
             if starts.shape[1] == 1 or not bool(left.any()):
                 break
             left, chosen = self._challenge(target, x, y, starts, left, way)
+        for size in sizes:
+            open_ = (way.best.distance > size) & ((1 - self.tolerance) * way.best.distance < size)
+            if bool(open_.any()):
+                eps = torch.full_like(y[open_], size, dtype=x.dtype)
+                _keep(way, open_, self.at(target, x[open_], y[open_], eps, starts[open_]))
         return way.nearest()
 
     def _begin(self, target: Target, x: Tensor, y: Tensor) -> Way:

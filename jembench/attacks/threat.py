@@ -40,6 +40,14 @@ def largest_distance(norm: Norm, dimensions: int) -> float:
     return 1.0 if norm == "linf" else math.sqrt(dimensions)
 
 
+def rounding(norm: Norm, dimensions: int) -> float:
+    """The most that float32 adds to the distance of two images: each pixel of both is rounded by 2^-25 at most.
+
+    In L-inf it is 1.5e-5 levels of 255.
+    """
+    return 2**-24 * largest_distance(norm, dimensions)
+
+
 def check_eps(text: str, norm: Norm, dimensions: int) -> None:
     """Whether an attack of that size is less than free to choose any image.
 
@@ -63,13 +71,17 @@ def distance(x: Float[Tensor, "B C H W"], other: Float[Tensor, "B C H W"], norm:
 def project(
     moved: Float[Tensor, "B C H W"], x: Float[Tensor, "B C H W"], eps: Float[Tensor, " B"], norm: Norm
 ) -> Float[Tensor, "B C H W"]:
-    """The nearest image within eps of x, then clamped to [0, 1], which brings it no farther from x."""
-    radius = _per_image(eps)
+    """The nearest image within eps of x, then clamped to [0, 1], which brings it no farther from x.
+
+    The ball is smaller by what float32 may round off, so that the distance of the result, measured in float64, is never
+    above eps.
+    """
+    radius = _per_image((eps - rounding(norm, x[0].numel())).clamp_min(0))
     change = moved - x
     if norm == "linf":
         change = torch.minimum(torch.maximum(change, -radius), radius)
     else:
-        length = _per_image(change.flatten(1).norm(dim=1))
+        length = _per_image(torch.linalg.vector_norm(change.flatten(1), dim=1, dtype=torch.float64)).to(change.dtype)
         change = change * torch.where(length > radius, radius / length.clamp_min(1e-12), 1.0)
     return (x + change).clamp_(0, 1)
 

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from jembench import seeds
 from jembench.attacks.target import Target
-from jembench.attacks.threat import Norm, largest_distance
+from jembench.attacks.threat import Norm, largest_distance, rounding
 from jembench.attacks.verify import verify
 from jembench.data.content import content_hash
 from jembench.data.pixels import to_float
@@ -45,7 +45,7 @@ CURVE: Mapping[Norm, tuple[str, ...]] = {
 SHARD, SHARD_REFINED = 50, 25
 """Images that are attacked together; what a kill can cost. Results do not depend on it but for chance in refinement."""
 
-_VERSION = 1  # of the attacks: a higher one makes what was remembered unknown
+_VERSION = 2  # of the attacks: a higher one makes what was remembered unknown
 _RANGE = (0.0, 1.0)
 
 
@@ -210,8 +210,12 @@ def distance_values(
 
 
 def withstands(arrays: Arrays, norm: Norm, eps: float) -> NDArray[np.bool_]:
-    """Whether nothing was found within eps of each image, its true class is kept at 0."""
-    standing: NDArray[np.bool_] = ~arrays["found"] | (arrays[f"distance-{norm}"] > eps)
+    """Whether nothing was found within eps of each image.
+
+    Attacks of a size stay within it; a change by whole levels, as pointwise makes it, may measure 8.00001/255 for 8.
+    """
+    reach = eps + rounding(norm, arrays["image"][0].size)
+    standing: NDArray[np.bool_] = ~arrays["found"] | (arrays[f"distance-{norm}"] > reach)
     return standing
 
 

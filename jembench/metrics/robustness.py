@@ -19,6 +19,7 @@ from jembench.attacks.pgd import PGD
 from jembench.attacks.threat import Norm, check_eps, parse_eps, starts
 from jembench.interfaces import Capability, Evaluation, Measurement, Planned, Resampling
 from jembench.metrics.attacked import (
+    CURVE,
     Attacked,
     Shard,
     check_attack,
@@ -113,7 +114,8 @@ class PGDRobustness:
             if self.eps:
                 closest = pgd.robust(target, shard.x, shard.y, parse_eps(self.eps), begin)
             else:
-                closest = pgd.minimal(target, shard.x, shard.y, begin)
+                sizes = [parse_eps(eps) for eps in CURVE[self.norm]]
+                closest = pgd.minimal(target, shard.x, shard.y, begin, sizes)
             fresh = self.defence.target(evaluation, f"verify {self.label} {shard.number}")
             return verified(fresh, shard, closest.adversarial, closest.distance.isfinite())
 

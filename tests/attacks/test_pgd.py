@@ -39,8 +39,32 @@ def test_within_an_eps_it_finds_those_that_are_nearer_and_no_others(linear, toy,
     closest = PGD(norm=norm).robust(Target(linear.model, toy), linear.x, linear.y, eps, begin(20, 3, norm))
     clear = (exact / eps - 1).abs() > 0.01
     assert torch.equal(closest.distance.isfinite()[clear], (exact < eps)[clear])
-    assert (closest.distance[closest.distance.isfinite()] <= eps + 1e-6).all()
+    assert (closest.distance[closest.distance.isfinite()] <= eps).all()
     assert clear.sum() >= 15
+
+
+def near(model, norm, distances):
+    """Grey images at these exact distances from the hyperplane."""
+    slope = (model.weight[1] - model.weight[0]).detach().double()
+    x = 0.4 + 0.2 * torch.rand(len(distances), 16, generator=torch.Generator().manual_seed(1)).double()
+    margin = 2 * distances * (slope.abs().sum() if norm == "linf" else slope.norm())
+    x += ((margin - (2 * x - 1) @ slope) / (2 * slope.dot(slope)))[:, None] * slope
+    return x.float().view(-1, 1, 4, 4)
+
+
+@pytest.mark.parametrize(("norm", "size"), [("linf", 4), ("linf", 8), ("linf", 32), ("l2", 64), ("l2", 127.5)])
+def test_the_search_and_the_attack_of_one_size_break_the_same_images(linear, toy, norm, size):
+    """Images that are broken at eps, and not at .99 of it, where the search ends: eps is a size that it tries."""
+    eps = size / 255
+    distances = eps * torch.tensor([0.98, 0.991, 0.993, 0.995, 0.997, 0.999, 1.001, 1.003, 1.005]).double()
+    x = near(linear.model, norm, distances)
+    assert ((x > 0) & (x < 1)).all()
+    target, begins, pgd = Target(linear.model, toy), begin(9, 2, norm), PGD(norm=norm)
+    y = target.classes(x)
+    fixed = pgd.robust(target, x, y, eps, begins)
+    searched = pgd.minimal(target, x, y, begins, [eps])
+    assert (fixed.distance <= eps).tolist() == [True] * 6 + [False] * 3
+    assert (searched.distance <= eps).tolist() == [True] * 6 + [False] * 3
 
 
 @pytest.mark.parametrize("norm", NORMS)
