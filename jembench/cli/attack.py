@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import click
@@ -14,7 +14,7 @@ from jembench.cli import options, show
 from jembench.cli.figures import draw
 from jembench.cli.output import plugins_aside
 from jembench.cli.run import carry_out
-from jembench.crossing import Axis, Grid, bare_name
+from jembench.crossing import bare_name
 from jembench.errors import OutOfTime, SpecError, unknown
 from jembench.metrics.budgets import BUDGETS
 from jembench.outcome import Cell
@@ -130,8 +130,7 @@ def planned(
             title=f"Robustness: {attack}",
             models=tuple(split_list(models)),
             datasets=(dataset,),
-            metrics=() if _crosses(combined) else tuple(_specs(attack, combined)),
-            grid=tuple(_grids(attack, combined)) if _crosses(combined) else (),
+            metrics=tuple(_specs(attack, combined)),
             seeds=options.seed_list(seeds),
         )
         plans.append(make_plan(suite, **how))
@@ -150,6 +149,8 @@ def default_budget(dataset: str) -> str:
 def _combinations(attack: str, given: Mapping[str, Any], budget: str) -> dict[str, list[str]]:
     """The values of each option that was given, with a budget if the attack can be given one.
 
+    A model that is refined is shown beside the same model as it is.
+
     Raises:
         SpecError: if there is no such attack.
     """
@@ -158,42 +159,22 @@ def _combinations(attack: str, given: Mapping[str, Any], budget: str) -> dict[st
         raise unknown("attack", attack, ATTACKS, "jembench attack --help")
     takes = keyword_parameters(registry.load(registry.find("metrics", attack)))
     everything = ({"budget": budget} if "budget" in takes else {}) | dict(given)
-    return {
+    combined = {
         name: split_list(str(value)) if name in CROSSED else [str(value)] for name, value in sorted(everything.items())
     }
+    if "refine" in combined and "refine" in takes and takes["refine"].default == 0:
+        combined["refine"] = list(dict.fromkeys(["0", *combined["refine"]]))
+    return combined
 
 
-def _crosses(combined: Mapping[str, Sequence[str]]) -> bool:
-    """Whether a table of options is clearer than a column for each."""
-    return any(len(combined.get(name, ())) > 1 for name in ("refine", "eot"))
-
-
-def _specs(attack: str, combined: Mapping[str, Sequence[str]]) -> Iterator[str]:
-    for values in itertools.product(*combined.values()):
-        yield str(Spec(attack, tuple(zip(combined, values, strict=True))))
-
-
-def _grids(attack: str, combined: Mapping[str, Sequence[str]]) -> Iterator[Grid]:
-    """For each norm, and each size, steps of refinement against chains."""
-    outer = {name: values for name, values in combined.items() if name not in ("refine", "eot")}
-    columns, rows = ([Axis(option=n, values=tuple(combined[n]))] if n in combined else [] for n in ("refine", "eot"))
-    if not columns:
-        columns, rows = rows, []
-    for values in itertools.product(*outer.values()):
-        fixed = dict(zip(outer, values, strict=True))
-        yield Grid(
-            title=f"{attack}, median distance" if _is_searched(attack, fixed) else attack,
-            metric=attack,
-            columns=tuple(columns),
-            rows=tuple(rows),
-            values=(f"{attack}-{fixed.get('norm', 'linf')}",) if _is_searched(attack, fixed) else (),
-            fixed=fixed,
-        )
-
-
-def _is_searched(attack: str, fixed: Mapping[str, str]) -> bool:
-    """Whether there is a median distance, beside which the accuracies at some sizes are left to the figure."""
-    return attack == "pgd" and "eps" not in fixed
+def _specs(attack: str, combined: Mapping[str, Sequence[str]]) -> list[str]:
+    """Every combination; chains and their gradient are options of refined models alone."""
+    found = [dict(zip(combined, values, strict=True)) for values in itertools.product(*combined.values())]
+    for chosen in found:
+        if chosen.get("refine") == "0":
+            chosen.pop("eot", None)
+            chosen.pop("grad", None)
+    return list(dict.fromkeys(str(Spec(attack, tuple(chosen.items()))) for chosen in found))
 
 
 def _show_more(plan: Plan, how: options.Circumstances) -> None:

@@ -6,13 +6,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from jembench.report import attacks
 from jembench.report.beside import Beside
 from jembench.report.pivots import Pivot
 from jembench.report.protocols import named
 from jembench.report.published import label_of, source_of
 from jembench.report.rounding import plain
 from jembench.report.sections import Section
-from jembench.report.table import Column, Entry, Table, protocol_differences
+from jembench.report.table import Column, Entry, Row, Table, protocol_differences
 from jembench.report.text import ABSENT, DAGGER, Footnote, Footnotes, Grid, Heading, Text, detail, entry_text
 
 
@@ -38,25 +39,23 @@ class Results:
     # --- the main table ---
 
     def _main(self, section: Section, title: str) -> Grid:
-        columns = [self.table.columns[index] for index in section.columns]
+        columns, places, rows, of = attacks.lines(self.table, section.rows, section.columns)
         context = self._context(section.rows)
-        entries = [[self.table.rows[row].entries[index] for index in section.columns] for row in section.rows]
         ours = [
-            (self._model(row), *context.texts[row], *(entry_text(entry, self.notes) for entry in of_row))
-            for row, of_row in zip(section.rows, entries, strict=True)
+            (self._model(row), *context.texts[index], *(entry_text(entry, self.notes) for entry in row.entries))
+            for row, index in zip(rows, of, strict=True)
         ]
-        published = self._published(section.columns, section.rows, context)
-        named_entries = [
-            (column.label, [of_row[number] for of_row in entries]) for number, column in enumerate(columns)
-        ]
+        published = self._published(places, section.rows, context)
+        entries = [[row.entries[number] for row in rows] for number in range(len(columns))]
+        measured = (self.table.rows[row].entries[index].protocol for row in section.rows for index in section.columns)
         return Grid(
-            title=" · ".join((title, *context.shared)),
+            title=" · ".join((title, *attacks.in_common(measured), *context.shared)),
             headings=(*_identifying("model", *context.headings), *(_heading(column, columns) for column in columns)),
             rows=(*ours, *published),
             footnotes=(
-                *_legend([entry for of_row in entries for entry in of_row], published),
+                *_legend([entry for of_column in entries for entry in of_column], published),
                 *_positive_class(column.label for column in columns),
-                *self._differing_protocols(named_entries, section.rows),
+                *self._differing_protocols(zip((column.label for column in columns), entries, strict=True), rows),
                 *self.notes.take(),
             ),
         )
@@ -71,6 +70,7 @@ class Results:
         ]
         columns = [[of_row[number] for line in entries for of_row in line] for number in range(len(pivot.headings))]
         marks = [self._shared_mark(column) for column in columns]
+        done = attacks.in_common(entry.protocol for column in columns for entry in column)
         rows: list[tuple[Text, ...]] = []
         published: list[tuple[Text, ...]] = []
         for line, of_line in zip(pivot.lines, entries, strict=True):
@@ -80,12 +80,12 @@ class Results:
                     entry_text(replace(entry, reason="") if mark else entry, self.notes)
                     for entry, mark in zip(of_row, marks, strict=True)
                 )
-                rows.append((*options, self._model(row), *context.texts[row], *texts))
+                rows.append((*options, self._model(self.table.rows[row]), *context.texts[row], *texts))
             found = self._published(line.columns, pivot.rows, context)
             published += found
             rows += [(*options, *row) for row in found]
         return Grid(
-            title=" · ".join((*_titles(pivot), *context.shared)),
+            title=" · ".join((*_titles(pivot), *done, *context.shared)),
             headings=(
                 *_identifying(*pivot.options, "model", *context.headings),
                 *(Heading(label, marks=mark) for label, mark in zip(pivot.headings, marks, strict=True)),
@@ -94,7 +94,7 @@ class Results:
             footnotes=(
                 *_legend([entry for column in columns for entry in column], published),
                 *_positive_class([pivot.value.label]),
-                *self._differing_protocols(_places(pivot, entries), pivot.rows),
+                *self._differing_protocols(_places(pivot, entries), [self.table.rows[row] for row in pivot.rows]),
                 *self.notes.take(),
             ),
         )
@@ -109,9 +109,8 @@ class Results:
 
     # --- what both share ---
 
-    def _model(self, row: int) -> Text:
-        found = self.table.rows[row]
-        return Text(found.model, marks=tuple(self.notes.mark(note) for note in found.notes))
+    def _model(self, row: Row) -> Text:
+        return Text(row.model, marks=tuple(self.notes.mark(note) for note in row.notes))
 
     def _context(self, rows: Sequence[int]) -> _Context:
         """What tells rows apart besides the model, and what all of them share."""
@@ -161,12 +160,10 @@ class Results:
         return Text(f"{label_of(one.row, self.table)} · {one.row.status}", marks=tuple(map(self.notes.mark, notes)))
 
     def _differing_protocols(
-        self, named_entries: Iterable[tuple[str, Sequence[Entry]]], rows: Sequence[int]
+        self, named_entries: Iterable[tuple[str, Sequence[Entry]]], rows: Sequence[Row]
     ) -> Iterator[Footnote]:
         for name, entries in named_entries:
-            measured = [
-                (self.table.rows[row], entry) for row, entry in zip(rows, entries, strict=True) if entry.status == "ok"
-            ]
+            measured = [(row, entry) for row, entry in zip(rows, entries, strict=True) if entry.status == "ok"]
             found = [(row.model, entry.protocol) for row, entry in measured if not entry.comparable]
             if not found:
                 continue
@@ -230,6 +227,6 @@ def _legend(entries: Sequence[Entry], published: Sequence[tuple[Text, ...]]) -> 
     if any(entry.status == "not run" for entry in entries):
         yield Footnote("", "not run: `jembench run` measures what is missing.")
     if any(entry.status == "not asked for" for entry in entries):
-        yield Footnote("", f"{ABSENT}: not asked for there; no outliers are told from a dataset that they belong to.")
+        yield Footnote("", f"{ABSENT}: not asked for there.")
     if any(text.value == ABSENT for row in published for text in row):
         yield Footnote("", f"{ABSENT} in a published row: not given, or not comparable with ours.")

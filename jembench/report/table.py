@@ -113,7 +113,9 @@ def build(
     rows = [_row(group, columns, parts) for group in groups.values()]
     return Table(
         columns=columns,
-        rows=_mark_incomparable(rows, columns),
+        rows=tuple(
+            replace(row, notes=(*row.notes, *_how_drawn(row, rows))) for row in mark_incomparable(rows, columns)
+        ),
         parts=tuple(parts),
         published=tuple(published),
         recipe_names=recipe_names or {},
@@ -293,7 +295,7 @@ def _mean_if_all_known(ends: Sequence[float | None]) -> float | None:
     return _mean(known) if len(known) == len(ends) else None
 
 
-def _mark_incomparable(rows: Sequence[Row], columns: Sequence[Column]) -> tuple[Row, ...]:
+def mark_incomparable(rows: Sequence[Row], columns: Sequence[Column]) -> tuple[Row, ...]:
     """Numbers on one dataset may stand in one column only if their protocols are the same.
 
     Those under another protocol than most rows have are marked; all are where there is no such majority.
@@ -313,7 +315,6 @@ def _mark_incomparable(rows: Sequence[Row], columns: Sequence[Column]) -> tuple[
                 replace(entry, comparable=entry.status != "ok" or _is_usual(entry, protocols[row.dataset, index]))
                 for index, entry in enumerate(row.entries)
             ),
-            notes=(*row.notes, *_how_drawn(row, rows)),
         )
         for row in rows
     )

@@ -185,7 +185,7 @@ def test_outliers_that_are_the_dataset_itself_have_no_place(ood):
     (pivot,) = pivots(both)
     assert labels(pivot) == ["score", "model", "dataset", "svhn", "interp", "celeba"]
     assert texts(pivot)[0][:4] == ["log-px", "jem", "svhn", "—"]
-    assert any(note.text.startswith("—: not asked for there;") for note in pivot.footnotes)
+    assert any(note.text.startswith("—: not asked for there.") for note in pivot.footnotes)
 
 
 def test_a_grid_of_other_datasets_shows_none_of_these(full):
