@@ -11,7 +11,7 @@ import datetime
 import hashlib
 import json
 import warnings
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,6 +19,9 @@ from jembench.errors import Fallback, StoreError
 from jembench.files import append_line
 from jembench.outcome import Cell
 from jembench.store import Store
+
+DATASET = "dataset_id"
+"""The key in a cell's provenance of the hash of its dataset's identity, in which the place of its files is no part."""
 
 LOG = "asked.jsonl"
 """The file of a store that says what was asked for."""
@@ -66,16 +69,34 @@ def newest(cells: Sequence[Cell], log: Iterable[Asked] = ()) -> list[Cell]:
 
 
 def _of_one_name(cells: Sequence[Cell]) -> list[Cell]:
-    """The cells, those of one fit under the name that it was last measured by: its files may have been moved."""
-    last: dict[str, Cell] = {}
+    """The cells, those of one fit and of one dataset under the names that they were last measured by.
+
+    Files may have been moved, or lie in several places.
+    """
+    fits = _last(cells, lambda cell: cell.fit.id)
+    datasets = _last((cell for cell in cells if cell.provenance.get(DATASET)), _dataset)
+
+    def named(cell: Cell) -> Cell:
+        fit = fits[cell.fit.id].fit
+        if (known := datasets.get(_dataset(cell))) and known.fit.dataset != fit.dataset:
+            fit = dataclasses.replace(fit, dataset=known.fit.dataset)
+        return cell if cell.fit == fit else dataclasses.replace(cell, fit=fit)
+
+    return list(map(named, cells))
+
+
+def _dataset(cell: Cell) -> str:
+    return str(cell.provenance.get(DATASET, ""))
+
+
+def _last(cells: Iterable[Cell], key: Callable[[Cell], str]) -> Mapping[str, Cell]:
+    """For each key, the cell that was measured last; of those without a time, the first."""
+    found: dict[str, Cell] = {}
     for cell in cells:
-        known = last.setdefault(cell.fit.id, cell)
+        known = found.setdefault(key(cell), cell)
         if cell.fit != known.fit and str(cell.provenance.get("time", "")) > str(known.provenance.get("time", "")):
-            last[cell.fit.id] = cell
-    names = {fit_id: cell.fit for fit_id, cell in last.items()}
-    return [
-        cell if cell.fit == names[cell.fit.id] else dataclasses.replace(cell, fit=names[cell.fit.id]) for cell in cells
-    ]
+            found[key(cell)] = cell
+    return found
 
 
 class _Rank(NamedTuple):

@@ -11,6 +11,7 @@ from torch import Tensor
 from jembench import registry
 from jembench.data.content import content_hash
 from jembench.errors import CheckpointError, Fallback
+from jembench.files import is_taken
 from jembench.interfaces import Dataset, FeatureNetwork, Features
 from jembench.spec import slug
 from jembench.training import checkpoint
@@ -54,7 +55,8 @@ class FeatureBank:
 
     def _compute(self, network: FeatureNetwork, images: Tensor, path: Path) -> Features:
         features = network.features(images)
-        checkpoint.write(path, features._asdict())
+        if not is_taken(path):
+            checkpoint.write(path, features._asdict())
         return features
 
 

@@ -33,6 +33,7 @@ _REMEDIES = {
     errno.EPERM: "Choose a folder that you may write to with {option}.",
     errno.EROFS: "The file system is read-only: choose another folder with {option}.",
     errno.ENOTDIR: "A part of this path is a file: choose another folder with {option}.",
+    errno.EINVAL: "Something else lies there: remove it, or choose another folder with {option}.",
     errno.EEXIST: "A file is in the way: choose another folder with {option}.",
 }
 
@@ -59,6 +60,21 @@ def _digest(path: Path, modified: int, changed: int, size: int) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
+def is_taken(path: Path) -> bool:
+    """Whether something other than a file lies there: a rename would put a file in the place of a device."""
+    return path.exists() and not path.is_file()
+
+
+def check_place(path: Path, option: str = "--store") -> None:
+    """Whether a file may be written at ``path``, as far as what lies there tells; ``option`` as below.
+
+    Raises:
+        StoreError: if something other than a file lies there.
+    """
+    if is_taken(path):
+        raise cannot_write(path, OSError(errno.EINVAL, "Not a regular file"), option)
+
+
 def write_atomically(path: Path, write: Callable[[IO[bytes]], object], option: str = "--store") -> None:
     """Call ``write`` on a temporary file beside ``path``, then rename it to ``path``.
 
@@ -69,8 +85,7 @@ def write_atomically(path: Path, write: Callable[[IO[bytes]], object], option: s
         StoreError: if the file cannot be written; the temporary file is removed.
     """
     try:
-        if path.exists() and not path.is_file():  # a rename would put a file in the place of a device
-            raise OSError(errno.EINVAL, "Not a regular file")
+        check_place(path, option)
         path.parent.mkdir(parents=True, exist_ok=True)
         with _temporary(path.parent) as stream:
             temporary = Path(stream.name)
@@ -150,7 +165,7 @@ def append_line(path: Path, line: str) -> None:
         StoreError: if the file cannot be written, or is none.
     """
     try:
-        if path.exists() and not path.is_file():
+        if is_taken(path):
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
         with path.open("ab", buffering=0) as stream:
             stream.write(f"\n{line}".encode())

@@ -141,6 +141,7 @@ def trained(
         ProcessLost: if a process of the team failed or has gone.
         StoreError: if the store cannot be written.
     """
+    store.check_fit(fit.key)
     if not store.has_weights(fit.key):
         (store.fit_folder(fit.key) / "fit.json").unlink(missing_ok=True)  # it must not vouch for those that follow
     if not store.is_trained(fit.key):

@@ -13,6 +13,7 @@ from pathlib import Path
 from torch import Tensor
 
 from jembench.errors import CheckpointError, Fallback
+from jembench.files import is_taken
 from jembench.training import checkpoint
 
 
@@ -32,12 +33,14 @@ class Memory:
             return {}
 
     def keep(self, name: str, values: Mapping[str, Tensor]) -> None:
-        """Keep tensors under a name, in place of what was there.
+        """Keep tensors under a name, in place of what was there; not where something other than a file lies.
 
         Raises:
             StoreError: if they cannot be written.
         """
-        checkpoint.write(self._path(name), dict(values))
+        path = self._path(name)
+        if not is_taken(path):
+            checkpoint.write(path, dict(values))
 
     def _path(self, name: str) -> Path:
         return self._folder / f"{name}.safetensors"

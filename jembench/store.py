@@ -173,6 +173,14 @@ class Store:
         """Whether a model, and its chains, have been chosen and written."""
         return all((self.fit_folder(key) / name).exists() for name in ("model.safetensors", "sampler.safetensors"))
 
+    def check_fit(self, key: FitKey) -> None:
+        """Whether a fit's record can be written, as far as what lies in its place tells.
+
+        Raises:
+            StoreError: if not.
+        """
+        files.check_place(self.fit_folder(key) / "fit.json")
+
     def write_fit(self, record: FitRecord) -> None:
         """Write a fit's record: from now on the fit is finished."""
         fields = {**record._asdict(), "key": asdict(record.key)}

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from jembench import devices, provenance, stopping
+from jembench.current import DATASET
 from jembench.errors import OutOfTime, ProcessLost, StoreError
 from jembench.evaluate import FitEvaluation
 from jembench.execution import tf32
@@ -175,6 +176,7 @@ class _Job:
         return {
             "limit": cell.limit,
             "metric_id": cell.metric.id,
+            DATASET: self.ready.fit.dataset.id,
             "interventions": list(fit.interventions) if fit else [],
             "execution": {
                 "training": fit.provenance.get("execution") if fit else None,

@@ -48,6 +48,24 @@ def test_a_fit_whose_data_were_moved_has_the_name_that_it_was_last_measured_by()
     assert found == {"nll": "imagefolder:root=/new", "accuracy": "imagefolder:root=/new"}
 
 
+def test_one_dataset_in_two_places_is_one_under_the_name_that_was_last_measured():
+    def at(place, one, dataset):
+        fit = dataclasses.replace(one.fit, dataset=f"imagefolder:root={place}")
+        return replaced(dataclasses.replace(one, fit=fit), dataset_id=dataset)
+
+    cells = [
+        at("/old", cell("a", day=1), "same"),
+        at("/new", cell("b", model="other", day=2), "same"),
+        at("/elsewhere", cell("c", model="third", day=3), "another"),
+    ]
+    found = {one.fit.model: one.fit.dataset for one in newest(cells)}
+    assert found == {
+        "mine": "imagefolder:root=/new",
+        "other": "imagefolder:root=/new",
+        "third": "imagefolder:root=/elsewhere",
+    }
+
+
 def test_of_one_metric_measured_twice_the_later_is_shown():
     early, late = cell("a", day=1), cell("a", day=2)
     assert newest([late, early]) == [late]

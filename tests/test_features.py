@@ -1,5 +1,7 @@
 """Feature networks and features of real images: made once, shared, kept, and made again when damaged."""
 
+import os
+
 import pytest
 import torch
 
@@ -62,6 +64,18 @@ def test_other_images_or_another_network_have_features_of_their_own(network, tmp
     network.identity = "counting@2"
     bank(tmp_path).of_images("net", IMAGES)
     assert network.asked == 3
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
+def test_features_are_not_kept_where_something_else_lies(network, tmp_path, make):
+    expected = bank(tmp_path).of_images("net", IMAGES)
+    (kept,) = (tmp_path / "of-images").iterdir()
+    kept.unlink()
+    make(kept)
+    with pytest.warns(Fallback, match=f"{kept} .*The features are computed again"):
+        again = bank(tmp_path).of_images("net", IMAGES)
+    assert torch.equal(again.pool, expected.pool)
+    assert not kept.is_file()
 
 
 def test_damaged_features_are_computed_again(network, tmp_path):

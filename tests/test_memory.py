@@ -1,5 +1,7 @@
 """What a model said is kept as long as model and images are the same."""
 
+import os
+
 import pytest
 import torch
 
@@ -48,3 +50,13 @@ def test_a_damaged_file_is_told_of_and_as_good_as_none(tmp_path, damage):
         assert memory.recall("abc") == {}
     memory.keep("abc", VALUES)
     assert memory.recall("abc").keys() == VALUES.keys()
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
+def test_nothing_is_kept_where_something_else_lies(tmp_path, make):
+    make(tmp_path / "abc.safetensors")
+    memory = Memory(tmp_path)
+    memory.keep("abc", VALUES)
+    with pytest.warns(Fallback, match=r"abc.safetensors .*The model is asked again"):
+        assert memory.recall("abc") == {}
+    assert not (tmp_path / "abc.safetensors").is_file()

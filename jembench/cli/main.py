@@ -110,11 +110,15 @@ def _bug(error: Exception, settings: Settings) -> int:
 
 
 def _note(show: Callable[..., None]) -> Callable[..., None]:
-    """Our own warnings are one plain line."""
+    """Our own warnings are one plain line, and each is told once; but those of a training for each of them."""
+    told: set[str] = set()
 
     def show_warning(message: Warning, category: type[Warning], *place: Any) -> None:
         if issubclass(category, Fallback):
-            click.echo(f"Note: {printable(str(message))}", err=True)
+            text = str(message)
+            if text not in told or text.startswith("Not compiled"):
+                click.echo(f"Note: {printable(text)}", err=True)
+            told.add(text)
         else:
             show(message, category, *place)
 

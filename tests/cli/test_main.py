@@ -5,13 +5,14 @@ import shlex
 import signal
 import subprocess
 import sys
+import warnings
 
 import click
 import pytest
 
 from jembench.cli import main as entry
 from jembench.cli.groups import Late
-from jembench.errors import Diverged, SpecError
+from jembench.errors import Diverged, Fallback, SpecError
 
 COMMAND = [sys.executable, "-c", "import sys; from jembench.cli.main import main; sys.exit(main())"]
 
@@ -235,6 +236,13 @@ def test_debug_has_an_environment_variable(jembench, failing, monkeypatch):
     failing(SpecError("Write it otherwise."))
     monkeypatch.setenv("JEMBENCH_DEBUG", "1")
     assert "Traceback" in jembench("list").err
+
+
+def test_a_note_is_told_once_but_what_is_not_compiled_each_time(capsys):
+    show = entry._note(warnings.showwarning)
+    for text in ["A file is damaged.", "Not compiled (why).", "A file is damaged.", "Not compiled (why)."]:
+        show(Fallback(text), Fallback, "file.py", 1)
+    assert capsys.readouterr().err == "Note: A file is damaged.\nNote: Not compiled (why).\nNote: Not compiled (why).\n"
 
 
 def test_a_bug_says_that_it_is_one(jembench, failing):

@@ -125,6 +125,7 @@ def test_a_cell_that_is_torn_is_measured_anew_and_no_other(run, contents, values
     after = run()
     assert (after.code, after.out) == (0, before.out)
     assert "training" not in after.err
+    assert after.err.count(torn.name) == 1
     now = contents("runs")
     assert {path for path in whole if now[path] != whole[path]} <= {torn.relative_to("runs"), Path("asked.jsonl")}
     assert values("runs") == numbers

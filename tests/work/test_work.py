@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 import torch
 
-from jembench import readings, records, work
-from jembench.errors import Fallback, PluginError
+from jembench import fits, readings, records, work
+from jembench.errors import Fallback, PluginError, StoreError
 from jembench.outlook import look_ahead
 from jembench.plan import make_plan
 from jembench.store import Store
@@ -176,6 +176,14 @@ def test_a_torn_record_of_a_fit_is_written_again_without_training(plan, store, c
     again = store.read_fit(whole.fits[0].key)
     assert again._replace(provenance={}) == record._replace(provenance={})
     assert values(whole, store) == before
+
+
+def test_a_fit_whose_record_cannot_be_written_is_not_trained(plan, store, carry_out, monkeypatch):
+    whole = plan("jem", "score")
+    (store.fit_folder(whole.fits[0].key) / "fit.json").mkdir(parents=True)
+    monkeypatch.setattr(fits, "train", None)
+    with pytest.raises(StoreError, match=r"fit.json: Not a regular file. .* remove it"):
+        carry_out(whole, store)
 
 
 @pytest.mark.parametrize("name", [WEIGHTS, "sampler.safetensors"])
