@@ -32,11 +32,11 @@ class Suite:
 
     @property
     def parts(self) -> list[Suite]:
-        """The suites that it is the union of, each once, with its own recipes where it names some; or itself."""
+        """The suites that it is the union of, each once, with its recipes where they name none; or itself."""
         if not self.included:
             return [self]
         parts = {part.name: part for suite in self.included for part in suite.parts}
-        return [dataclasses.replace(part, recipe={**part.recipe, **self.recipe}) for part in parts.values()]
+        return [dataclasses.replace(part, recipe={**self.recipe, **part.recipe}) for part in parts.values()]
 
     @property
     def references(self) -> list[str]:

@@ -12,11 +12,13 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from jembench.capabilities import capabilities
 from jembench.interfaces import Capability, Evaluation, Measurement, Planned, Resampling, Value
 from jembench.metrics.classified import classified
+from jembench.metrics.log_density import log_density, size_of_end
 from jembench.metrics.pictures import pictures, random_of_classes
 from jembench.metrics.protocol import bootstrap_rng, protocol_id, require_at_least
-from jembench.metrics.resampled import bootstrapped
+from jembench.metrics.resampled import bootstrapped, highest_of
 from jembench.metrics.sample_protocol import ALL_KEPT, SampleProtocol
 from jembench.metrics.shares import class_resampling, share, share_resampling
 
@@ -32,7 +34,9 @@ class ClassSamples:
 
     Of chains on E(x, y), ``agreement`` is the share of samples that the model classifies as the class they were drawn
     for. Of chains on E(x), ``classes`` is the effective number of classes among them, and ``confident`` the share of
-    samples whose max p(y|x) is above .9. The labels end with where the samples come from: ``classes-fresh``.
+    samples whose max p(y|x) is above .9; ``classes-densest``, of a model with an energy, is the effective number of
+    classes among the 100 samples of the highest log p(x), or a quarter of them if that is fewer. The labels end with
+    where the samples come from: ``classes-fresh``.
 
     ``grid`` (K, 10) holds, for every class, samples drawn at random among those drawn for it, or else among those that
     the model takes for it.
@@ -56,6 +60,8 @@ class ClassSamples:
         arrays: dict[str, NDArray[Any]] = {"predicted": seen.predicted, "confidence": seen.confidence}
         if labels is not None:
             arrays["labels"] = labels.cpu().numpy()
+        elif "energy" in capabilities(evaluation.model):
+            arrays["log-px"] = log_density(evaluation.read("energy", images), "samples")
         num_classes = evaluation.data.num_classes
         rows = random_of_classes(
             images,
@@ -75,8 +81,18 @@ class ClassSamples:
     def resamplings(self, arrays: Arrays) -> Mapping[str, Resampling]:
         """The statistics behind the values, of samples."""
         found = {label: share_resampling(flags) for label, flags in self._shares(arrays).items()}
-        if "labels" not in arrays:
-            found[self._label("classes")] = class_resampling(arrays["predicted"], len(arrays["grid"]))
+        return found if "labels" in arrays else found | self._classes(arrays, len(arrays["grid"]))
+
+    def _classes(self, arrays: Arrays, num_classes: int) -> dict[str, Resampling]:
+        """The effective numbers of classes, of all samples and of those of the highest log p(x)."""
+        classes = class_resampling(arrays["predicted"], num_classes)
+        found = {self._label("classes"): classes}
+        if "log-px" in arrays:
+            order = np.lexsort((arrays["predicted"], -arrays["log-px"]))
+            densest = highest_of(order, size_of_end(len(order)))
+            found[self._label("classes-densest")] = classes._replace(
+                statistic=lambda indices: classes.statistic(densest(indices))
+            )
         return found
 
     def _label(self, value: str) -> str:
@@ -92,8 +108,10 @@ class ClassSamples:
         better: Any = "higher" if "labels" in arrays else ""
         values = {label: share(flags, better) for label, flags in self._shares(arrays).items()}
         if "labels" not in arrays:
-            in_order = np.sort(arrays["predicted"])  # then the resamples do not depend on the order of the samples
+            known = {name: arrays[name] for name in ("predicted", "log-px") if name in arrays}
+            order = np.lexsort(tuple(known.values()))  # then the resamples do not depend on the order of the samples
+            in_order = {name: array[order] for name, array in known.items()}
             rng = bootstrap_rng(evaluation, self._label(self.name))
-            classes = class_resampling(in_order, evaluation.data.num_classes)
-            values[self._label("classes")] = bootstrapped(classes, rng, self.resamples)
+            for label, resampling in self._classes(in_order, evaluation.data.num_classes).items():
+                values[label] = bootstrapped(resampling, rng, self.resamples)
         return values

@@ -6,7 +6,7 @@ from typing import Literal
 
 from jembench.interfaces import FeatureNetwork, Metric
 from jembench.metrics.sample_protocol import SampleProtocol, of_samples
-from jembench.spec import content_of, incidental
+from jembench.spec import added_later, content_of, incidental
 
 
 def accuracy() -> Metric:
@@ -69,19 +69,28 @@ def energy_gap(*, resamples: int = 1000) -> Metric:
     return EnergyGap(resamples=resamples)
 
 
+@added_later(implementation="torch-fidelity")
 @of_samples
 def inception_score(
-    *, features: str = "auto", samples: SampleProtocol, splits: int = 10, resamples: int = 200
+    *,
+    features: str = "auto",
+    samples: SampleProtocol,
+    splits: int = 10,
+    resamples: int = 200,
+    implementation: Literal["torch-fidelity", "barratt-sharma"] = "torch-fidelity",
 ) -> Metric:
     """Inception score of the model's samples, by torch-fidelity.
 
     ``features`` is a feature network, for example ``inception:weights=/a/file.pth``; ``auto`` is Inception for images
-    of 32 pixels and more, and ``cnn``, trained on the dataset itself, for smaller ones. The options from ``source`` on
-    say which images are scored; all metrics of samples have them.
+    of 32 pixels and more, and ``cnn``, trained on the dataset itself, for smaller ones.
+    ``implementation=barratt-sharma`` cuts the images into splits in their own order, where torch-fidelity shuffles them
+    first. The options from ``source`` on say which images are scored; all metrics of samples have them.
     """
     from jembench.metrics.inception_score import InceptionScore
 
-    return InceptionScore(features=features, samples=samples, splits=splits, resamples=resamples)
+    return InceptionScore(
+        features=features, samples=samples, splits=splits, resamples=resamples, implementation=implementation
+    )
 
 
 @of_samples

@@ -34,6 +34,7 @@ class Generated(NamedTuple):
     network: FeatureNetwork
     features: Features
     identity: Mapping[str, Scalar]  # what a protocol must say of which images these are
+    places: Tensor  # int64 (N,): where each stood among all of the model's images
 
     @property
     def n(self) -> int:
@@ -75,13 +76,15 @@ def generated(evaluation: Evaluation, features: str, asked: SampleProtocol) -> G
     kept = torch.from_numpy(canonical_order(samples.images))
     if asked.selection == "features":
         kept = kept[selected(asked, all_features.logits[kept])]
-    elif asked.selection == "model":
-        kept = kept[selected(asked, _logits(evaluation, samples.images)[kept])]
+    elif asked.selection != "none":
+        scores = _log_density(evaluation, samples.images)[kept] if asked.selection == "density" else None
+        kept = kept[selected(asked, _logits(evaluation, samples.images)[kept], scores)]
     return Generated(
         samples.images[kept],
         evaluation.features(spec),
         Features(*(part[kept] for part in all_features)),
         asked.parts(len(kept), len(samples.images), samples.source),
+        kept,
     )
 
 
@@ -107,7 +110,7 @@ def foreseen(planned: Planned, features: str, asked: SampleProtocol) -> Foreseen
     network = planned.features(features_spec(features, planned))
     drawn = planned.samples(asked.wanted)
     n = None if drawn is None else asked.count(drawn)
-    if asked.per_class and asked.selection == "model" and n is not None:
+    if asked.per_class and asked.selection != "features" and n is not None:
         classes = planned.data.num_classes
         require_images(n, classes, "selected images", "per_class=true", f"one of each of {classes} classes")
     return Foreseen(n, network)
@@ -117,6 +120,13 @@ def _logits(evaluation: Evaluation, samples: Tensor) -> Tensor:
     logits = evaluation.read("logits", samples).cpu().double()
     require_finite(logits, "samples")
     return logits
+
+
+def _log_density(evaluation: Evaluation, samples: Tensor) -> Tensor:
+    """log p(x) + log Z, float64 (N,)."""
+    energies = evaluation.read("energy", samples).cpu().double()
+    require_finite(energies[:, None], "samples")
+    return -energies
 
 
 def reference_pool(evaluation: Evaluation, features: str, split: Reference) -> Tensor:

@@ -1,7 +1,7 @@
 """The Inception score: are images recognisable one by one, and diverse together?
 
 Salimans et al. (2016), arXiv:1606.03498, section 4; computed by torch-fidelity's ``metric_isc``, which agrees with
-float64 numpy to 1e-12.
+float64 numpy to 1e-12. Implementations cut the images into splits differently, and published scores are of several.
 
 Legend: N images, K logits, S splits, R resamples.
 """
@@ -9,7 +9,7 @@ Legend: N images, K logits, S splits, R resamples.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -21,6 +21,8 @@ from jembench.metrics.generation import foreseen, generated, require_images
 from jembench.metrics.protocol import bootstrap_rng, require_at_least, value_of
 from jembench.metrics.sample_protocol import ALL_KEPT, SampleProtocol
 from jembench.stats import Indices, Statistic, bootstrap_interval, multiplicities
+
+Implementation = Literal["torch-fidelity", "barratt-sharma"]
 
 
 class Score(NamedTuple):
@@ -38,8 +40,21 @@ def inception_score(logits: Float[Tensor, "N K"], splits: int) -> Score:
     return Score(found[KEY_METRIC_ISC_MEAN], found[KEY_METRIC_ISC_STD])
 
 
-def resampled_score(logits: Float[Tensor, "N K"], splits: int) -> Statistic:
+def in_order(logits: Float[Tensor, "N K"], splits: int) -> Score:
+    """The same of the images as they come: N // S in each split, and what is left over is left out.
+
+    So does the code of Barratt & Sharma (2018), arXiv:1801.01973, which the reproducibility report uses. Images that
+    stand next to each other and are alike, in a replay buffer for instance, make the score lower.
+    """
+    parts = logits[: len(logits) // splits * splits].chunk(splits)
+    of_splits = np.array([inception_score(part, 1).mean for part in parts])
+    return Score(float(of_splits.mean()), float(of_splits.std()))
+
+
+def resampled_score(logits: Float[Tensor, "N K"], splits: int, *, even: bool = False) -> Statistic:
     """The mean score of index matrices (R, N), whose columns are cut into the S splits.
+
+    ``even``: as many in each, the rest left out.
 
     With KL = sum_k p log p - sum_k p log q, a split's score needs only the sums of p and of sum_k p log p over it.
     """
@@ -47,7 +62,8 @@ def resampled_score(logits: Float[Tensor, "N K"], splits: int) -> Statistic:
     p = np.exp(log_p)
     n = len(p)
     sums = np.concatenate([p, (p * log_p).sum(axis=1, keepdims=True)], axis=1)
-    bounds = [(i * n // splits, (i + 1) * n // splits) for i in range(splits)]
+    used = n // splits * splits if even else n
+    bounds = [(i * used // splits, (i + 1) * used // splits) for i in range(splits)]
 
     def scores(indices: Indices) -> NDArray[Any]:
         of_splits = [_score(multiplicities(indices[:, a:b], n) @ sums / (b - a)) for a, b in bounds]
@@ -73,6 +89,7 @@ class InceptionScore:
     samples: SampleProtocol = ALL_KEPT
     splits: int = 10
     resamples: int = 200
+    implementation: Implementation = "torch-fidelity"
     name: ClassVar[str] = "is"
 
     def __post_init__(self) -> None:
@@ -95,17 +112,18 @@ class InceptionScore:
         sample = generated(evaluation, self.features, self.samples)
         self._require(sample.n)
         logits = sample.features.logits
-        score = inception_score(logits, self.splits)
+        even = self.implementation == "barratt-sharma"
+        score = in_order(logits[sample.places.argsort()], self.splits) if even else inception_score(logits, self.splits)
         interval = bootstrap_interval(
             score.mean,
-            resampled_score(logits, self.splits),
+            resampled_score(logits, self.splits, even=even),
             sample.n,
             rng=bootstrap_rng(evaluation, self.name),
             resamples=self.resamples,
             within=(1.0, float(logits.shape[1])),
         )
         return Measurement(
-            protocol=sample.protocol(self.name, evaluation, splits=self.splits),
+            protocol=sample.protocol(self.name, evaluation, self.implementation, splits=self.splits),
             values={sample.label("is"): value_of(score.mean, interval, sample.n, "", "higher")},
             details={"std_over_splits": score.std},
         )

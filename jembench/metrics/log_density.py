@@ -38,8 +38,8 @@ def size_of_end(n: int) -> int:
     return max(1, min(END, n // 4))
 
 
-def log_density(energies: Float[Tensor, " N"]) -> NDArray[np.float64]:
-    """Log p(x) = -E(x) up to an unknown constant, in nats.
+def log_density(energies: Float[Tensor, " N"], what: str = "test images") -> NDArray[np.float64]:
+    """Log p(x) = -E(x) up to an unknown constant, in nats; ``what`` they are of, for the error.
 
     Raises:
         Diverged: if one is not finite.
@@ -47,7 +47,7 @@ def log_density(energies: Float[Tensor, " N"]) -> NDArray[np.float64]:
     bad = int((~energies.isfinite()).sum())
     if bad:
         raise Diverged(
-            f"log p(x) of {bad} of {len(energies)} test images is not finite (NaN or infinite), so none can be the "
+            f"log p(x) of {bad} of {len(energies)} {what} is not finite (NaN or infinite), so none can be the "
             "highest: the model has diverged. Train it again with another seed or a lower learning rate."
         )
     density: NDArray[np.float64] = -energies.cpu().double().numpy()

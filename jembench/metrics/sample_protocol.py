@@ -32,7 +32,8 @@ class SampleProtocol:
     images: int | None = None  # of new chains, before selection; None: 1,000
     conditional: bool | None = None  # new chains on E(x, y), each class as often; None: as the model was trained
     pooling: Literal["one", "five", "mean"] = "one"  # one buffer, those of five epochs, or their pixels' mean
-    selection: Literal["none", "model", "features"] = "none"  # whose confidence max_y p(y|x) decides which are kept
+    # whose confidence max_y p(y|x) decides which are kept; or, for ``density``, the model's log p(x)
+    selection: Literal["none", "model", "features", "density"] = "none"
     per_class: bool = False  # keep as many of each class that the selecting network sees
     top: float = 1.0  # how many are kept: a share of all in (0, 1], or a whole number above 1
 
@@ -54,7 +55,8 @@ class SampleProtocol:
     @property
     def requires(self) -> frozenset[Capability]:
         """What a model must be able to do."""
-        return frozenset({"samples", "logits"} if self.selection == "model" else {"samples"})
+        of_selection: dict[str, tuple[Capability, ...]] = {"model": ("logits",), "density": ("logits", "energy")}
+        return frozenset(("samples", *of_selection.get(self.selection, ())))
 
     def count(self, n: int) -> int:
         """How many of n images are kept.

@@ -1,4 +1,4 @@
-"""The images that a network is most sure of.
+"""The images that a network is most sure of, or finds likeliest.
 
 Confidence is max_y p(y|x). Which network's it is makes the difference between the Inception scores of Grathwohl et
 al. (2020), Appendix: the model's own, and those of its reproducibility report, Tables 3 to 5: the Inception network's.
@@ -22,14 +22,21 @@ def log_odds(logits: Float[Tensor, "N K"]) -> Float[Tensor, " N"]:
     return ranked[:, 0] - ranked[:, 1:].logsumexp(dim=1)
 
 
-def selected(asked: SampleProtocol, logits: Float[Tensor, "N K"]) -> Int[Tensor, " n"]:
-    """Which images are kept, by the logits of the network that selects; the first of equals. In ascending order.
+def selected(
+    asked: SampleProtocol, logits: Float[Tensor, "N K"], scores: Float[Tensor, " N"] | None = None
+) -> Int[Tensor, " n"]:
+    """Which images are kept, in ascending order; of equals the first.
+
+    Args:
+        asked: how many, and whether as many of each class.
+        logits: of the network that selects.
+        scores: the highest are kept; None: the highest confidence.
 
     Raises:
         NotApplicable: if there are not so many, in all or of some class.
     """
     count = asked.count(len(logits))
-    ranking = log_odds(logits).argsort(descending=True, stable=True)
+    ranking = (log_odds(logits) if scores is None else scores).argsort(descending=True, stable=True)
     if asked.per_class:
         classes = logits.argmax(dim=1)[ranking]
         return _as_many_of_each(ranking, classes, logits.shape[1], count).sort().values

@@ -53,16 +53,18 @@ class Claim:
     metric: str = ""  # spec; "": nothing can measure it
     label: str = ""  # of the metric's values; "": its only one
     direction: Direction = "higher"
-    model: str = ""  # a component's name
+    model: str = ""  # a component's name, or a spec with options that the model must have
     than: str | float = ""  # another's, or a number
     than_metric: str = ""  # spec; "": the same
-    alike: tuple[str, ...] = ()  # parts of the protocol that must be the same under both metrics
+    than_label: str = ""  # of its values; "": ``label``
+    alike: tuple[str, ...] = ()  # parts of the protocol that must be the same; (): all, or none of two metrics
     within: float = 0.0  # how far on the other side the value may lie
     each: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # option of the metrics -> values
     free: tuple[str, ...] = ()  # options of the metrics that may be anything, the same under both
     recipes: tuple[Recipes, ...] = (Recipes(),)
     measure: tuple[str, ...] = ()  # commands
     unmeasured: str = ""  # why nothing can measure it
+    not_on_digits: str = ""  # why digits cannot judge it, or not all of ``each``
 
     @property
     def margin(self) -> float:
@@ -106,7 +108,20 @@ def read(stem: str, file: Traversable) -> list[Claim]:
 
 
 _WORDS = {"id", "text", "where"}
-_MEASURED = {"metric", "label", "than", "than_metric", "alike", "within", "each", "free", "recipes", "measure"}
+_MEASURED = {
+    "metric",
+    "label",
+    "than",
+    "than_metric",
+    "than_label",
+    "alike",
+    "within",
+    "each",
+    "free",
+    "recipes",
+    "measure",
+    "not_on_digits",
+}
 
 
 def _claim(stem: str, claim: Mapping[str, Any], paper: Paper) -> Claim:
@@ -128,12 +143,14 @@ def _claim(stem: str, claim: Mapping[str, Any], paper: Paper) -> Claim:
         model=model,
         than=model if than is None else than if isinstance(than, str) else float(than),
         than_metric=claim.get("than_metric", ""),
+        than_label=claim.get("than_label", ""),
         alike=tuple(claim.get("alike", ())),
         within=float(claim.get("within", 0)),
         each={option: tuple(map(str, values)) for option, values in claim.get("each", {}).items()},
         free=tuple(claim.get("free", ())),
         recipes=tuple(Recipes(*pair) for pair in claim.get("recipes", [[ANY, ANY]])),
         measure=tuple(claim["measure"]),
+        not_on_digits=claim.get("not_on_digits", ""),
     )
 
 

@@ -107,8 +107,7 @@ def _context(finding: Finding, several: _Several) -> Iterator[str]:
     if finding.claim.each:
         yield finding.metric
     a, b = finding.pair
-    if ":" in a.model:
-        yield a.model
+    yield from dict.fromkeys(subject.model for subject in (a, b) if ":" in subject.model)
     if several.datasets:
         yield a.dataset
     if several.recipes or a.recipe != b.recipe:
@@ -135,7 +134,8 @@ def _not_measured(found: Sequence[Finding]) -> Iterator[Grid]:
     claims: dict[str, list[str]] = {}
     for finding in found:
         claim = finding.claim
-        claims.setdefault(finding.reason, []).append(f"{claim.text} ({claim.paper.cite}, {claim.where})")
+        part = f"; only {', '.join(finding.each)}" if finding.each else ""
+        claims.setdefault(finding.reason, []).append(f"{claim.text} ({claim.paper.cite}, {claim.where}{part})")
     notes = tuple(Footnote("", f"{reason}: {'; '.join(texts)}.") for reason, texts in claims.items())
     if notes:
         yield Grid(title=f"Claims that are not measured · {len(found)}", headings=(), rows=(), footnotes=notes)

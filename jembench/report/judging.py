@@ -43,6 +43,7 @@ class Finding:
     label: str = ""
     contrast: Contrast | None = None
     p: float | None = None  # after Holm, over all claims
+    each: tuple[str, ...] = ()  # the values of the claim's ``each``
     reason: str = ""
 
 
@@ -51,6 +52,7 @@ class Question(NamedTuple):
 
     metric: str
     than_metric: str
+    each: tuple[str, ...]
 
 
 def judge(
@@ -92,18 +94,22 @@ def _of_claim(
         for question in _questions(claim, pair.a)
         if (finding := _answer(claim, question, pair, read, resamples))
     ]
-    missing = Finding(claim=claim, verdict="not measured", metric=claim.metric, reason=_remedy(claim, store))
-    return found or [missing]
+    missing = set(itertools.product(*claim.each.values())) - {finding.each for finding in found}
+    if not missing:
+        return found
+    absent = Finding(claim=claim, verdict="not measured", metric=claim.metric, reason=_remedy(claim, store))
+    return [*found, replace(absent, each=tuple(sorted(", ".join(values) for values in missing)) if found else ())]
 
 
 def _remedy(claim: Claim, store: str) -> str:
     """Why nothing was measured, as far as it can be known without the store, or the commands that do it."""
     installed = {component.name for component in registry.components("models")}
-    absent = [model for model in claim.models if model not in installed]
+    absent = [model for model in map(bare_name, claim.models) if model not in installed]
     if absent:
         return f"no model {' or '.join(absent)} is installed"
     place = f" --store {shlex.quote(store)}" if store else ""
-    return " and ".join(f"`{command}{place}`" for command in claim.measure)
+    commands = " and ".join(f"`{command}{place}`" for command in claim.measure)
+    return f"not by digits, {claim.not_on_digits}: {commands}" if claim.not_on_digits else commands
 
 
 # --- which models -----------------------------------------------------------------------------------------------------
@@ -112,12 +118,22 @@ def _remedy(claim: Claim, store: str) -> str:
 def _pairs(claim: Claim, claims: Sequence[Claim], known: Sequence[Subject]) -> list[Pair]:
     """The models that a claim is about; those whose options or recipe were changed only where there are no others."""
     found = list(_candidates(claim, _reserved(claim, claims), known))
-    plain = {pair.a.dataset for pair in found if not _changed(pair)}
-    return [pair for pair in found if pair.a.dataset not in plain or not _changed(pair)]
+    plain = {pair.a.dataset for pair in found if not _changed(pair, claim)}
+    return [pair for pair in found if pair.a.dataset not in plain or not _changed(pair, claim)]
 
 
-def _changed(pair: Pair) -> bool:
-    return any("+" in subject.recipe or spec.parse(subject.model).arguments for subject in pair)
+def _changed(pair: Pair, claim: Claim) -> bool:
+    other = claim.model if isinstance(claim.than, float) else claim.than
+    sides = ((pair.a, claim.model), (pair.b, other))
+    return any("+" in subject.recipe or _further(subject.model, meant) for subject, meant in sides)
+
+
+def _further(model: str, meant: str) -> tuple[tuple[str, str], ...] | None:
+    """The options that a model has beside those that a claim names; None if it is another model."""
+    own, named = spec.parse(model), spec.parse(meant)
+    if bare_name(model) != bare_name(meant) or not set(named.arguments) <= set(own.arguments):
+        return None
+    return tuple(argument for argument in own.arguments if argument not in named.arguments)
 
 
 def _reserved(claim: Claim, claims: Sequence[Claim]) -> set[Recipes]:
@@ -131,13 +147,17 @@ def _candidates(claim: Claim, reserved: set[Recipes], known: Sequence[Subject]) 
     for recipes, a in itertools.product(claim.recipes, known):
         recipe = recipes.other_of(a.recipe)
         theirs = recipes.own == ANY and any(other.other_of(a.recipe) is not None for other in reserved)
-        if bare_name(a.model) != claim.model or recipe is None or theirs:
+        options = _further(a.model, claim.model)
+        if options is None or recipe is None or theirs:
             continue
         if isinstance(claim.than, float):
             yield Pair(a, a)
+            continue
         for b in known:
             belongs = b.recipe == recipe or (recipes.own == ANY and (_has_its_own(a) or _has_its_own(b)))
-            if bare_name(b.model) == claim.than and b.dataset == a.dataset and belongs and _alike(a, b):
+            others = _further(b.model, claim.than)
+            alike = others == options or a.recipe != b.recipe  # whose models may differ in their options as well
+            if b.dataset == a.dataset and belongs and others is not None and alike:
                 yield Pair(a, b)
 
 
@@ -145,11 +165,6 @@ def _has_its_own(subject: Subject) -> bool:
     """Whether it was trained by a recipe that is made for its model: no other model is trained by the same."""
     made_for_it = recipes_known.made_for(bare_name(subject.model), bare_name(subject.dataset))
     return subject.recipe.partition("+")[0] == made_for_it
-
-
-def _alike(a: Subject, b: Subject) -> bool:
-    """Whether two models have the same options. Recipes may differ in these as well."""
-    return a.recipe != b.recipe or spec.parse(a.model).arguments == spec.parse(b.model).arguments
 
 
 # --- one value --------------------------------------------------------------------------------------------------------
@@ -160,7 +175,8 @@ def _questions(claim: Claim, subject: Subject) -> Iterator[Question]:
         options = dict(zip(claim.each, values, strict=True))
         for free in _free_options(claim, subject):
             both = (claim.metric, claim.than_metric or claim.metric)
-            yield Question(*(_metric(text, {**options, **free}) for text in both))
+            metric, than_metric = (_metric(text, {**options, **free}) for text in both)
+            yield Question(metric, than_metric, values)
 
 
 def _free_options(claim: Claim, subject: Subject) -> list[dict[str, str]]:
@@ -182,10 +198,12 @@ def _answer(claim: Claim, question: Question, pair: Pair, read: Read, resamples:
     a = _side(pair.a, question.metric, claim.label)
     if a is None:
         return None
-    found = Finding(claim=claim, verdict="inconclusive", metric=question.metric, pair=pair, label=a.label)
+    found = Finding(
+        claim=claim, verdict="inconclusive", metric=question.metric, pair=pair, label=a.label, each=question.each
+    )
     if isinstance(claim.than, float):
         return _contrasted(found, a, claim.than, read, resamples)
-    b = _side(pair.b, question.than_metric, claim.label)
+    b = _side(pair.b, question.than_metric, claim.than_label or claim.label)
     if b is None or not common_seeds(a, b):
         return None
     different = _differences(claim, a, b)
@@ -203,7 +221,7 @@ def _side(subject: Subject, metric: str, label: str) -> Side | None:
 def _differences(claim: Claim, a: Side, b: Side) -> str:
     """How the protocols differ that must be the same."""
     protocols = protocols_of(a, b)
-    if claim.than_metric:
+    if claim.than_metric or claim.alike:
         protocols = tuple(dict.fromkeys(_parts(protocol, claim.alike) for protocol in protocols))
     return "; ".join(protocol_differences(protocols)) if len(protocols) > 1 else ""
 
@@ -214,7 +232,7 @@ def _parts(protocol: str, names: Sequence[str]) -> str:
     except SpecError:  # a plugin may write its protocols as it likes
         return protocol
     kept = tuple((key, value) for key, value in parsed.arguments if key in names)
-    return str(spec.Spec(parsed.name, kept))
+    return str(spec.Spec("parts", kept))  # whatever the metric
 
 
 def _contrasted(found: Finding, a: Side, b: Side | float, read: Read, resamples: int) -> Finding:

@@ -56,6 +56,32 @@ def test_samples_of_chains_on_px_are_counted_by_the_class_that_the_model_sees(ev
     assert "labels" not in found.arrays
 
 
+def test_the_likeliest_samples_are_counted_by_class(fake):
+    """The brighter the first pixel, the likelier: a quarter of 60 images are at the upper end."""
+
+    class Density(Model):
+        def energy(self, x):
+            return -x.flatten(1)[:, 0]
+
+    images = fake.images(60, 3)
+    evaluation = fake.Evaluation(model=Density(), by_source={KEPT: Samples(images, None, "buffer")})
+    found = factories.class_samples(resamples=50).compute(evaluation)
+    predicted, _ = by_hand(evaluation)
+    first = images.flatten(1)[:, 0].numpy()
+    top = np.lexsort((predicted, -first.astype(int)))[:15]
+    expected = np.exp(entropy(np.bincount(predicted[top], minlength=3)))
+    value = found.values["classes-densest-kept"]
+    assert value.value == pytest.approx(expected)
+    assert expected < found.values["classes-kept"].value
+    assert metric_of(found, "classes-densest-kept") == pytest.approx(expected)
+
+
+def metric_of(found, label):
+    """The statistic of the samples themselves, in the order in which they were kept."""
+    resampling = factories.class_samples().resamplings(found.arrays)[label]
+    return resampling.statistic(np.arange(resampling.sizes[0])[None])[0]
+
+
 def test_samples_of_chains_on_a_class_are_compared_with_it(evaluation):
     predicted, _ = by_hand(evaluation)
     found = factories.class_samples(source="fresh", steps=5, images=60, conditional=True).compute(evaluation)

@@ -3,9 +3,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from scipy.stats import entropy
 from torch_fidelity.metric_isc import isc_features_to_metric
 
-from jembench.metrics.inception_score import inception_score, resampled_score
+from jembench.metrics import factories
+from jembench.metrics.inception_score import in_order, inception_score, resampled_score
 
 
 @pytest.fixture
@@ -58,3 +60,31 @@ def test_the_resampled_score_is_the_score_of_the_resample(logits):
 def test_a_class_of_probability_zero_does_no_harm():
     logits = torch.tensor([[0.0, -2000.0], [0.0, -2000.0]])
     assert resampled_score(logits, 1)(np.array([[0, 1]])) == pytest.approx([1.0])
+
+
+def test_barratt_and_sharma_cut_the_images_as_they_come_and_leave_the_rest_out(logits):
+    p = logits.double().softmax(dim=1).numpy()
+    scores = []
+    for k in range(10):
+        part = p[k * 20 : (k + 1) * 20]  # 203 // 10
+        marginal = part.mean(axis=0)
+        scores.append(np.exp(np.mean([entropy(image, marginal) for image in part])))
+    assert in_order(logits, 10) == pytest.approx((np.mean(scores), np.std(scores)), rel=1e-12)
+
+
+def test_the_second_implementation_takes_the_images_in_the_order_of_the_buffer(fake):
+    """Of images that are sorted by class each split has one class, and scores 1."""
+    classes = torch.arange(60) // 20
+    images = fake.images(3, 1)[classes]
+
+    def score(implementation, order):
+        evaluation = fake.Evaluation(sampled=images[order])
+        found = factories.inception_score(splits=3, implementation=implementation, resamples=20).compute(evaluation)
+        assert f"implementation={implementation}" in found.protocol
+        (value,) = found.values.values()
+        return value.value
+
+    ordered, shuffled = torch.arange(60), torch.randperm(60, generator=torch.Generator().manual_seed(0))
+    assert score("barratt-sharma", ordered) == pytest.approx(1)
+    assert score("barratt-sharma", shuffled) > 1.01
+    assert score("torch-fidelity", ordered) == score("torch-fidelity", shuffled) > 1.01

@@ -73,3 +73,14 @@ def test_a_class_that_the_network_never_sees_is_named():
             SampleProtocol(selection="features", top=30, per_class=True),
             random_logits() * torch.tensor([1, 1, 0, 1, 1]) - torch.tensor([0.0, 0, 99, 0, 0]),
         )
+
+
+@pytest.mark.parametrize("per_class", [False, True])
+def test_the_likeliest_are_kept(per_class):
+    logits, log_px = random_logits(), torch.randn(200, generator=torch.Generator().manual_seed(1))
+    classes, scores = logits.argmax(1).numpy(), log_px.numpy()
+    asked = SampleProtocol(selection="density", top=20, per_class=per_class)
+    groups = [np.flatnonzero(classes == k) for k in range(5)] if per_class else [np.arange(200)]
+    expected = [group[np.argsort(-scores[group])[: 20 // len(groups)]] for group in groups]
+    assert selected(asked, logits, log_px).tolist() == sorted(np.concatenate(expected).tolist())
+    assert asked.requires == {"samples", "logits", "energy"}

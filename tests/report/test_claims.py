@@ -54,24 +54,36 @@ def test_its_metrics_exist(claim):
 def test_its_commands_measure_it(claim):
     """Every model, metric and recipe of the claim is among what the commands plan."""
     installed = {component.name for component in registry.components("models")}
-    if not set(claim.models) <= installed:
+    if not set(map(bare_name, claim.models)) <= installed:
         pytest.skip("its models are not installed")
     plans = {
-        (bare_name(cell.fit.key.model), without(claim.free, str(cell.metric)), cell.fit.key.recipe)
+        (meant(cell.fit.key.model, claim.models), without(claim.free, str(cell.metric)), cell.fit.key.recipe)
         for command in claim.measure
         for cell in plan(command).cells
     }
     other = claim.model if isinstance(claim.than, float) else claim.than
+    own_recipes = {made_for(bare_name(model), data) for model in claim.models for data in ("digits", "cifar10")}
     each = [{option: value} for option, values in claim.each.items() for value in values] or [{}]
     pairs = [
         ((claim.model, metric, recipe), (other, than, others))
         for options in each
         for recipes in claim.recipes
         for recipe in {recipe for _, _, recipe in plans}
-        for others in (recipes.other_of(recipe), made_for(other, "digits"), made_for(other, "cifar10"))
+        for others in (recipes.other_of(recipe), *(theirs for _, _, theirs in plans if {recipe, theirs} & own_recipes))
         for metric, than in [[asked(text, options) for text in (claim.metric, claim.than_metric or claim.metric)]]
     ]
     assert any({one, two} <= plans for one, two in pairs)
+
+
+def meant(model, models):
+    """The one of a claim's models that a planned one is, the most special of several."""
+    own = spec.parse(model)
+    found = [
+        text
+        for text in models
+        if bare_name(text) == bare_name(model) and set(spec.parse(text).arguments) <= set(own.arguments)
+    ]
+    return max(found, key=len, default=model)
 
 
 def without(options, metric):
@@ -88,7 +100,7 @@ def plan(command):
     words = shlex.split(command)
     if words[:2] == ["jembench", "attack"]:
         given = attack_command.make_context("attack", words[2:], resilient_parsing=True).params
-        what = {name: given[name] for name in ("norm", "refine") if given[name]}
+        what = {name: given[name] for name in ("norm", "refine", "eot") if given[name]}
         return planned(given["attack"], what, given["models"], given["dataset"], given["seeds"], None)
     assert words[:2] == ["jembench", "run"]
     given = run_command.make_context("run", words[2:], resilient_parsing=True).params
@@ -275,6 +287,7 @@ def test_each_value_that_was_measured(store):
     assert [(finding.metric, finding.verdict) for finding in found] == [
         ("ood:set=interp", "held"),
         ("ood:set=uniform", "not held"),
+        ("ood", "not measured"),
     ]
 
 
@@ -309,6 +322,47 @@ def test_other_protocols_are_not_compared(store):
     (found,) = store.judge(claim())
     assert (found.verdict, found.contrast) == ("not comparable", None)
     assert found.reason == "data_noise=0; data_noise=0.03"
+
+
+def test_a_model_with_options_is_compared_with_the_same_without_them(store):
+    for options, share in (("", 0.8), (":norm=batch", 0.9), (":dropout=0.1,norm=batch", 0.7), (":dropout=0.1", 0.6)):
+        store.accuracy(f"baseline{options}", share)
+    found = store.judge(claim(model="baseline", than="baseline:norm=batch", direction="lower"))
+    assert [(finding.pair.names, finding.verdict) for finding in found] == [
+        (("baseline", "baseline:norm=batch"), "held"),
+    ]
+
+
+def test_two_values_of_two_metrics(store):
+    """Each has its own label: the distance that PGD finds, and that which the boundary attack finds."""
+    rng = np.random.default_rng(0)
+    for metric, shift in (("accuracy", 0.0), ("brier", 0.2)):
+        store.add("jem", metric, shift, {"correct": rng.random(N) < 0.5 + shift})
+    asked = claim(metric="accuracy", than_metric="brier", than="jem", direction="lower")
+    assert store.verdicts(dataclasses.replace(asked, label="accuracy")) == ["not measured"]
+    (found,) = store.judge(dataclasses.replace(asked, label="accuracy", than_label="brier"))
+    assert (found.contrast.a, found.contrast.b) == (0.0, 0.2)
+
+
+def test_values_that_were_not_measured_are_named_with_the_reason(store):
+    store.ood("jem", "ood:set=interp", 1.0)
+    asked = claim(
+        metric="ood", than=0.5, each={"set": ("svhn", "interp", "celeba")}, not_on_digits="which has no other images"
+    )
+    judged, missing = store.judge(asked)
+    assert judged.verdict == "held"
+    assert (missing.verdict, missing.each) == ("not measured", ("celeba", "svhn"))
+    assert missing.reason == "not by digits, which has no other images: `jembench run hybrid`"
+    notes = claims_table.findings([judged, missing]).grids[-1].footnotes
+    assert "only celeba, svhn" in notes[0].text
+
+
+def test_parts_of_the_protocol_that_a_claim_passes_over(store):
+    """Samples that are drawn directly, and those of kept chains."""
+    for model, share, source in (("jem", 0.9, "buffer"), ("glow", 0.7, "direct")):
+        store.accuracy(model, share, recipe="r", protocol=f"accuracy:images=300,source={source}")
+    assert store.verdicts(claim(than="glow")) == ["not comparable"]
+    assert store.verdicts(claim(than="glow", alike=("images",))) == ["held"]
 
 
 def test_holm_is_over_all_claims(store):
@@ -399,7 +453,7 @@ def test_every_claim_is_shown_once(store):
     notes = " ".join(note.text for grid in shown.grids for note in grid.footnotes)
     for finding in found:
         if finding.verdict == "not measured":
-            assert notes.count(finding.claim.text) == 1
+            assert notes.count(f"{finding.claim.text} ({finding.claim.paper.cite}") == 1
         else:
             assert texts.count(finding.claim.text) == 1
     assert len(shown.records) == len(found)
