@@ -36,6 +36,7 @@ from jembench.interfaces import (
     Samples,
     Source,
     Split,
+    Stability,
 )
 from jembench.memory import Memory
 from jembench.outliers.resolve import resolve
@@ -60,6 +61,7 @@ class FitEvaluation:
     limit: int | None  # test images
     iteration_seconds: Sequence[float]
     other_load: float | None = None  # of the machine while the model was trained; None: not known
+    stability: Stability | None = None
     bank: FeatureBank
     data_content: str = ""  # a hash of the files that the dataset is made of, if it is made of the user's own
     conditional: bool = False  # whether the model was trained with chains on E(x, y), whatever its loss

@@ -181,6 +181,7 @@ def _train(
             seconds=fitted.seconds,
             iteration_seconds=_seconds_of_last_attempt(fitted.history),
             interventions=list(map(str, fitted.interventions)),
+            stability=fitted.stability,
             provenance={**blank.provenance, "execution": trainer.computed, "other_load": _other_load()},
             files=_files(folder),
         )
@@ -258,6 +259,7 @@ def _load(fit: FitPlan, bank: FeatureBank, store: Store, limit: int | None, unti
         limit=limit,
         iteration_seconds=record.iteration_seconds,
         other_load=record.provenance.get("other_load"),
+        stability=record.stability,
         bank=bank,
         data_content=fit.dataset.content,
         conditional=fit.recipe.chains.conditional,

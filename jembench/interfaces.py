@@ -458,6 +458,17 @@ class FeatureNetwork(Protocol):
         ...
 
 
+class Stability(NamedTuple):
+    """What the guard against divergence saw of a training, and what it did."""
+
+    criterion: str  # what counted as divergence, a name with a version
+    iterations: int  # of the whole training
+    diverged_at: int | None  # the iteration at whose end divergence was first seen; None: never
+    reason: str  # what was seen then
+    remedies: tuple[str, ...]  # what was then tried, in order; none: the guard only watched
+    ended_with: str  # what the remedies made different from the recipe, "20 sampling steps"; "": nothing
+
+
 @runtime_checkable
 class Evaluation(Protocol):
     """One trained model under evaluation. What several metrics need is computed once and shared."""
@@ -468,6 +479,7 @@ class Evaluation(Protocol):
     device: torch.device
     sampler: Sampler | None  # of the model's chains, as training left it; None: it was trained without
     iteration_seconds: Sequence[float]  # training: mean seconds per iteration of each logged window
+    stability: Stability | None  # of the training; None: the guard was off, or the model was trained elsewhere
 
     def test(self) -> Split:
         """The test images under evaluation (all of them, or the first ``--limit``)."""

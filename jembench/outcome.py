@@ -14,7 +14,7 @@ from typing import Any, Literal, get_args
 
 from jembench import spec
 from jembench.errors import SpecError
-from jembench.interfaces import Value
+from jembench.interfaces import Stability, Value
 from jembench.records import Fields
 
 Status = Literal["ok", "na", "failed"]
@@ -163,12 +163,32 @@ def _is_spec(text: str) -> bool:
     return True
 
 
+def stability_from_json(record: Fields) -> Stability | None:
+    """Read the field ``stability`` of a record; None where it is null or missing.
+
+    Raises:
+        DamagedError: if a part of it is missing or of the wrong type.
+    """
+    if record.data.get("stability") is None:
+        return None
+    fields = record.fields("stability")
+    return Stability(
+        criterion=fields.text("criterion"),
+        iterations=fields.integer("iterations", least=1),
+        diverged_at=None if fields.data.get("diverged_at") is None else fields.integer("diverged_at", least=0),
+        reason=fields.text("reason"),
+        remedies=tuple(fields.texts("remedies")),
+        ended_with=fields.text("ended_with"),
+    )
+
+
 def _provenance(record: Fields) -> Mapping[str, Any]:
     """Free, but for what reports go by."""
     if record.data.get("limit") is not None:
         record.integer("limit", least=1)
     if "interventions" in record.data:
         record.texts("interventions")
+    stability_from_json(record)
     for key in ("time", "asked_for"):
         if key in record.data:
             record.text(key)

@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from jembench import files, lease, outcome, records
 from jembench.errors import DamagedError, Fallback, StoreError
 from jembench.files import digest, read_bytes, write_bytes
+from jembench.interfaces import Stability
 from jembench.outcome import Cell, FitKey
 from jembench.records import Fields
 from jembench.spec import slug
@@ -56,6 +57,7 @@ class FitRecord(NamedTuple):
     interventions: Sequence[str]  # what the guard against divergence did, in sentences
     provenance: Mapping[str, Any]
     identity: Mapping[str, Any] = MappingProxyType({})  # what its family is the hash of; {}: of an earlier version
+    stability: Stability | None = None  # None: the guard was off, nothing was trained, or an earlier version wrote it
     files: Mapping[str, str] = MappingProxyType({})  # SHA-256 of each file that training left; of version 0.1: unknown
 
 
@@ -183,7 +185,8 @@ class Store:
 
     def write_fit(self, record: FitRecord) -> None:
         """Write a fit's record: from now on the fit is finished."""
-        fields = {**record._asdict(), "key": asdict(record.key)}
+        stability = record.stability._asdict() if record.stability else None
+        fields = {**record._asdict(), "key": asdict(record.key), "stability": stability}
         records.write(self.fit_folder(record.key) / "fit.json", outcome.encode(fields))
 
     # --- cells --------------------------------------------------------------------------------------------------------
@@ -392,6 +395,7 @@ def _fit_record(record: Fields) -> FitRecord:
         seconds=record.number("seconds"),
         iteration_seconds=record.numbers("iteration_seconds"),
         interventions=record.texts("interventions"),
+        stability=outcome.stability_from_json(record),
         provenance=record.mapping("provenance"),
         identity=record.mapping("identity") if "identity" in record.data else {},
         files={name: files.text(name) for name in files.data if Path(name).name == name},

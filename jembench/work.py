@@ -178,6 +178,7 @@ class _Job:
             "metric_id": cell.metric.id,
             DATASET: self.ready.fit.dataset.id,
             "interventions": list(fit.interventions) if fit else [],
+            "stability": fit.stability._asdict() if fit and fit.stability else None,
             "execution": {
                 "training": fit.provenance.get("execution") if fit else None,
                 "evaluation": {"precision": "float32", "tf32": tf32(self.bank.device)},

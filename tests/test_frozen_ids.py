@@ -116,7 +116,10 @@ def test_a_fit_of_a_grown_recipe_is_found_again():
 
 
 def test_every_setting_that_is_not_neutral_is_part_of_the_identity():
+    """Of the guard, its ladder; beside it stand the defaults of two settings that it once had."""
     for name, corrections in (("digits", {"corrections": {"warm-up": "i / W"}}), ("digits-paper", {})):
         settings = recipes.load(name).settings
         assert settings["data"].pop("epoch") == "marginal"
+        assert settings["guard"].pop("mode") == "repair"
+        settings["guard"] |= {"gap": 3.0, "outlier": 10.0}
         assert recipes.load(name).identity == settings | corrections

@@ -13,7 +13,7 @@ import pytest
 
 from jembench import records
 from jembench.errors import DamagedError, Fallback, StoreError
-from jembench.interfaces import Value
+from jembench.interfaces import Stability, Value
 from jembench.outcome import Cell, FitKey, Outcome
 from jembench.store import FitRecord, Store
 
@@ -41,6 +41,7 @@ RECORD = FitRecord(
     seconds=1.5,
     iteration_seconds=[0.1, 0.2],
     interventions=["it was mended"],
+    stability=Stability("random-starts@1", 100, 8, "loss was nan", ("seed",), "4 sampling steps"),
     provenance={"host": "here"},
 )
 NAME = "ece-jem-digits-s3"

@@ -237,6 +237,13 @@ def iteration_time(*, resamples: int = 1000) -> Metric:
     return IterationTime(resamples=resamples)
 
 
+def stability() -> Metric:
+    """Iterations before training diverged, and interventions of the guard."""
+    from jembench.metrics.stability import StabilityOfTraining
+
+    return StabilityOfTraining()
+
+
 def cnn_features() -> FeatureNetwork:
     """A small convolutional network trained on the dataset itself; its numbers are named after it."""
     from jembench.metrics.cnn_features import CnnFeatures

@@ -172,7 +172,7 @@ def _row(cells: Sequence[Cell], columns: Sequence[Column], parts: Sequence[Part]
         _entry(of_metric.get(column.metric, []), column, seeds) if column.metric in asked else NOT_ASKED_FOR
         for column in columns
     )
-    return replace(row, entries=tuple(entries), notes=(*_interventions(cells, seeds), *_remarks(cells, seeds)))
+    return replace(row, entries=tuple(entries), notes=(*_divergences(cells, seeds), *_remarks(cells, seeds)))
 
 
 NOT_ASKED_FOR = Entry(status="not asked for")
@@ -188,13 +188,17 @@ def _asked(part: Part, row: Row) -> list[str]:
     return [metric for metric in (*part.metrics, *of_grids) if not compares_with_itself(metric, row.dataset)]
 
 
-def _interventions(cells: Sequence[Cell], seeds: Sequence[int]) -> tuple[str, ...]:
-    """What the guard did to make these fits: it stands beside their numbers."""
-    done: dict[int, Sequence[str]] = {cell.fit.seed: cell.provenance.get("interventions", ()) for cell in cells}
-    which = {seed: f" of seed {seed}" if len(seeds) > 1 else "" for seed in seeds}
-    return tuple(
-        f"training{which[seed]} diverged and was mended: {'; '.join(done[seed])}" for seed in seeds if done.get(seed)
-    )
+def _divergences(cells: Sequence[Cell], seeds: Sequence[int]) -> Iterator[str]:
+    """Which of these fits diverged, what was done about it, and what they were really trained with."""
+    provenance = {cell.fit.seed: cell.provenance for cell in cells}
+    for seed in seeds:
+        training = f"training of seed {seed}" if len(seeds) > 1 else "training"
+        repairs, stability = provenance[seed].get("interventions"), provenance[seed].get("stability") or {}
+        if repairs:
+            end = f"; it ended with {ended_with}" if (ended_with := stability.get("ended_with")) else ""
+            yield f"{training} diverged and was repaired {'; '.join(repairs)}{end}"
+        elif (iteration := stability.get("diverged_at")) is not None:
+            yield f"{training} diverged at iteration {iteration} ({stability['reason']}) and was not repaired"
 
 
 def _remarks(cells: Sequence[Cell], seeds: Sequence[int]) -> Iterator[str]:

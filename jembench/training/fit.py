@@ -19,9 +19,10 @@ from typing import Any, NamedTuple
 from jembench import records, stopping, tensors
 from jembench.errors import CheckpointError, DamagedError, Diverged, OutOfTime
 from jembench.files import write_bytes
+from jembench.interfaces import Stability
 from jembench.training import checkpoint, guard, snapshots
 from jembench.training.generations import Generations
-from jembench.training.guard import Intervention
+from jembench.training.guard import Divergence, Intervention, Starts
 from jembench.training.loop import Trainer
 from jembench.training.picture import draw_energies
 from jembench.training.team import InStep
@@ -44,6 +45,7 @@ class Fitted(NamedTuple):
     seconds: float  # spent in iterations, over all runs of the fit, abandoned ones included
     history: list[dict[str, float]]  # one row a window of ``log_every`` iterations
     interventions: list[Intervention]
+    stability: Stability | None  # None: guard.mode was off
 
 
 def fit(
@@ -57,7 +59,8 @@ def fit(
     """Train to the end of the recipe's budget, from the folder's newest checkpoint if there is one.
 
     The model that is kept is the one of the highest validation accuracy, the latest of equals; without validation
-    images, the last. On divergence the guard goes back to a good state and tries the recipe's remedies in turn.
+    images, the last. On divergence the guard goes back to a good state and tries the recipe's remedies in turn, or only
+    records it, if it is to watch.
 
     In a team this is what rank 0 does; the others :func:`~jembench.training.team.follow`.
 
@@ -65,7 +68,7 @@ def fit(
         trainer: at its start.
         folder: where the fit lives.
         progress: told after every window.
-        tell: told of every intervention.
+        tell: told of every intervention, and of the first divergence if nothing is repaired.
         until: the value of ``time.monotonic()`` at which to stop, to be continued by the next call.
 
     Raises:
@@ -84,12 +87,12 @@ def fit(
             snapshot = snapshots.due(trainer, before)
             due = trainer.iteration % trainer.recipe.checkpoint_every == 0 or trainer.iteration == trainer.iterations
             stop = bool(stopping.received()) or (until is not None and time.monotonic() >= until)
-            if (due or stop or snapshot) and not wrong and not together("is_finite"):
+            finite = not (due or stop or snapshot) or together("is_finite")
+            if run.looks and not wrong and not finite:
                 wrong = "a weight or a stored chain was not finite"
-            if wrong:
-                run.intervene(wrong)
+            if wrong and run.repair(wrong):
                 continue
-            if snapshot:  # before any checkpoint, after which it would not be taken again
+            if snapshot and finite:  # before any checkpoint, after which it would not be taken again
                 snapshots.keep(folder, snapshot, trainer, together("chains"))
             if due:
                 run.history[-1] |= run.choose()
@@ -108,7 +111,7 @@ class _Window:
     learning_rate: float  # of the first
     rows: list[dict[str, float]] = field(default_factory=list)  # one an iteration
     seconds: float = 0.0
-    highest_start: float | None = None  # of the last
+    starts: Starts | None = None  # after the last
 
 
 class _Run:
@@ -122,7 +125,10 @@ class _Run:
         self.generations = Generations(folder)
         self.history: list[dict[str, float]] = []
         self.best: dict[str, Any] | None = None
+        self.looks = trainer.recipe.guard.mode != "off"
+        self.ladder = guard.remedies(trainer.recipe, chains=trainer.sampler is not None)
         self.interventions: list[Intervention] = []
+        self.unrepaired: Divergence | None = None  # the first one, of a run that has no ladder
         self.window: _Window | None = None  # the one that has begun
         self.pace = 1  # iterations between two looks for a signal
 
@@ -148,12 +154,16 @@ class _Run:
                 tensors.check(path, f"Put a copy of the file back, or remove the folder {self.folder} to train again.")
         self.interventions = _read_interventions(self.folder)
         self.history = state["history"]
+        self.unrepaired = Divergence(**seen) if (seen := state.get("unrepaired")) else None
         self._take(state)
 
     def _take(self, state: Mapping[str, Any]) -> None:
         """Go on from a state, with whatever remedy it does not know of yet."""
         self.together("load_state_dict", state["trainer"])
-        self.window = _Window(**state["window"]) if state.get("window") else None
+        if window := state.get("window"):
+            self.window = _Window(**{**window, "starts": window["starts"] and Starts(*window["starts"])})
+        else:
+            self.window = None
         if self.trainer.adjustment.seeds < len(self.interventions):
             self.together("adjust", guard.adjustment(self.interventions))
         self.best = state["best"]
@@ -161,14 +171,24 @@ class _Run:
             self.best = None  # the model on disk was chosen on the way to divergence, or just before a kill
             self.choose()
 
-    def intervene(self, reason: str) -> None:
-        """Go back to a good state, and go on with the next remedy of the ladder.
+    def repair(self, reason: str) -> bool:
+        """Go back to a good state and apply the next remedy; without a ladder, record the first divergence.
 
         Where the newest state has led to divergence more than once, it goes back to the one before.
+
+        Returns:
+            Whether training went back.
+
+        Raises:
+            Diverged: if no remedy is left.
         """
-        trainer, found = self.trainer, self.trainer.iteration
-        ladder = guard.remedies(trainer.recipe, chains=trainer.sampler is not None)
-        if len(self.interventions) == len(ladder):
+        found = Divergence(self.trainer.iteration, reason)
+        if not self.ladder:
+            if self.unrepaired is None:
+                self.unrepaired = found
+                self.tell(f"training diverged {found}; it goes on unchanged, because the guard only watches")
+            return False
+        if len(self.interventions) == len(self.ladder):
             self._give_up(reason)
         state = self.generations.newest()
         assert state is not None
@@ -177,20 +197,21 @@ class _Run:
             state = self.generations.newest()
             assert state is not None
         back_to = state["trainer"]["iteration"]
-        self.interventions.append(Intervention(found, reason, back_to, ladder[len(self.interventions)]))
+        self.interventions.append(Intervention(*found, back_to, self.ladder[len(self.interventions)]))
         _write_interventions(self.folder, self.interventions)
         self._take(state)
-        self.tell(f"training diverged: {self.interventions[-1]}")
+        self.tell(f"training diverged and was repaired {self.interventions[-1]}")
+        return True
 
     def _give_up(self, reason: str) -> None:
         self.save_history()
         self.draw(f"diverged after {len(self.interventions)} interventions")
-        tried = "; ".join(map(str, self.interventions)) or "nothing, for its ladder is empty"
+        tried = "; ".join(map(str, self.interventions))
         raise Diverged(
-            f"Training diverged: at iteration {self.trainer.iteration} {reason}. The guard had tried {tried}. The "
-            "energies are in history.csv and energies.png of the fit's folder. Lower the learning rate (--set "
-            "optimizer.learning_rate=...), take smaller or less noisy sampling steps (--set chains.sampler=...), or "
-            "give the guard a longer ladder (--set guard.ladder=...)."
+            f"Training diverged {Divergence(self.trainer.iteration, reason)}, and no remedy is left. It had been "
+            f"repaired {tried}. The energies are in history.csv and energies.png of the fit's folder. Lower the "
+            "learning rate (--set optimizer.learning_rate=...), take smaller or less noisy sampling steps (--set "
+            "chains.sampler=...), or give the guard a longer ladder (--set guard.ladder=...)."
         )
 
     # --- a window and its end ------------------------------------------------------------------------------------
@@ -211,14 +232,14 @@ class _Run:
         n = min(trainer.recipe.log_every, trainer.iterations - trainer.iteration + len(window.rows))
         while len(window.rows) < n:
             start = time.perf_counter()
-            rows, window.highest_start, heard = self.together("window", min(n - len(window.rows), self.pace))
+            rows, window.starts, heard = self.together("window", min(n - len(window.rows), self.pace))
             seconds = time.perf_counter() - start
             window.rows += rows
             window.seconds += seconds
             self.pace = max(1, int(ANSWER * len(rows) / seconds))
             stopping.hear(heard)
             if stopping.received() and len(window.rows) < n:
-                if not guard.verdict(window.rows, None, trainer.recipe.guard) and self.together("is_finite"):
+                if not self.ladder or (not guard.verdict(window.rows, None) and self.together("is_finite")):
                     self.save()
                 return False
         return True
@@ -235,9 +256,9 @@ class _Run:
         place = {"iteration": self.trainer.iteration, "iterations": n, "seconds": window.seconds / n}
         place |= {"attempt": len(self.interventions), "learning_rate": window.learning_rate}
         means = {name: sum(row[name] for row in rows) / n for name in rows[0]}
-        starts = {} if window.highest_start is None else {guard.HIGHEST_START: window.highest_start}
-        self.history.append({**place, **means, **starts})
-        return guard.verdict(rows, window.highest_start, self.trainer.recipe.guard)
+        starts = window.starts._asdict() if window.starts else {}
+        self.history.append({**place, **means, **{f"{name}_start": value for name, value in starts.items()}})
+        return guard.verdict(rows, window.starts) if self.looks else None
 
     def stopped(self) -> OutOfTime:
         """Why training ends before its end."""
@@ -270,12 +291,28 @@ class _Run:
         """What became of it."""
         assert self.best is not None
         self.generations.tidy()
-        self.draw(f"{len(self.interventions)} interventions" if self.interventions else "")
+        stability = self._stability() if self.looks else None
+        diverged = stability is not None and stability.diverged_at is not None
+        self.draw(f"first diverged at iteration {stability.diverged_at}" if stability and diverged else "")
         seconds = sum(row["seconds"] * row["iterations"] for row in self.history)
-        return Fitted(self.best["iteration"], self.best["accuracy"], seconds, self.history, self.interventions)
+        return Fitted(
+            self.best["iteration"], self.best["accuracy"], seconds, self.history, self.interventions, stability
+        )
+
+    def _stability(self) -> Stability:
+        first = self.interventions[0] if self.interventions else self.unrepaired
+        return Stability(
+            criterion=guard.CRITERION,
+            iterations=self.trainer.iterations,
+            diverged_at=first.iteration if first else None,
+            reason=first.reason if first else "",
+            remedies=tuple(intervention.remedy for intervention in self.interventions),
+            ended_with=guard.describe(self.trainer.adjustment, self.trainer.recipe, self.trainer.sampling_steps),
+        )
 
     def _state(self) -> dict[str, Any]:
         state = {"trainer": self.together("state_dict"), "history": self.history, "best": self.best}
+        state["unrepaired"] = self.unrepaired._asdict() if self.unrepaired else None
         return state | {"window": asdict(self.window) if self.window else None}
 
     def save_history(self) -> None:

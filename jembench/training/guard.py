@@ -1,36 +1,57 @@
-"""The guard against divergence: what it watches, and the ladder of remedies that it climbs.
+"""The guard against divergence: what counts as divergence, and the remedies.
 
-A buffer sample whose energy lies far above that of a random start is the cause that Grathwohl et al. (2020, Appendix
-H.3) name. Left alone, it throws the energies of data and samples thousands of nats apart within a few iterations. So
-the guard looks, at the end of each window of iterations, at
+The cause of divergence that Grathwohl et al. (2020, Appendix H.3) name is a sample whose energy lies above that of a
+random start. A chain begins at a random start and goes downhill, so that the samples of a working sampler do not lie
+above random starts. The guard finds divergence at the end of a window of iterations in
 
-- the loss: not finite, or beyond 1e8, where the reference implementation stops;
-- the gap |mean E(data) - mean E(samples)| over the window, and three times it in any one iteration: it also grows
-  where an energy penalty keeps the loss finite while the model has collapsed;
-- the outliers: the highest energy of a sample, against the highest of as many random starts.
+- a value of the loss or its parts that is not finite, or beyond 1e8, where the reference implementation stops;
+- samples above the random starts: the mean sample lies more than ``MEAN_LIMIT`` times as far above the data as the mean
+  random start does, or the highest sample of a batch more than ``HIGHEST_LIMIT`` times as far as the highest of as many
+  random starts;
+- samples below the data: the mean sample lies ``MEAN_LIMIT`` times that far below the data.
 
-It takes one forward pass a window, and the host waits for the device only where it waits anyway.
+A distance counts only if it is that large in the mean over the window and still in its last iteration: one that has
+closed by itself needs no repair. Where a training image lies higher above the mean of the data than the random starts
+do, as when chains start at Gaussians of the classes, it takes their place.
 
-Imports no torch: a fit's interventions are read by reports as well.
+All this compares differences of energies with one another. Energies that are multiplied by a positive number, or
+shifted by a constant, give the same answer, so that the limits suit every network. A collapse whose loss an energy
+penalty keeps finite is found as well. A large gap between data and samples is no divergence by itself: at the start of
+a healthy training the chains still are where they began, and random starts lie as far above the data as the samples.
+
+The guard takes one forward pass a window, and the host waits for the device only where it waits anyway.
+
+Imports no torch: reports read a fit's interventions as well.
 """
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, get_args
 
 from jembench.records import Fields
-from jembench.training.recipe import Guard, Recipe, Remedy
+from jembench.training.recipe import Recipe, Remedy
+
+CRITERION = "random-starts@1"
+"""What counts as divergence, in records and protocols: its version changes with the limits below."""
 
 LARGEST_LOSS = 1e8
 """A loss beyond it is divergence, as in the reference implementation (wgrathwohl/JEM)."""
 
-SPIKE = 3
-"""The gap of one batch may be so many times the limit on that of a window: it varies more."""
+MEAN_LIMIT, HIGHEST_LIMIT = 1.5, 3.0
+"""How far samples may lie from the data, in distances of random starts from the data.
+
+Chains that are stuck at their starts have 1. The highest of a batch varies more than its mean, above all at the start,
+when the energies of a small network are all alike. ``benchmarks/results/2026-11-22-guard.md`` has the measured values.
+"""
 
 HIGHEST = "highest_sample"
 """The column of a window that holds the highest energy of a sample."""
+
+HIGHEST_DATA = "highest_data"
+"""The column that holds the highest energy of a training image."""
 
 HIGHEST_START = "highest_start"
 """The column that holds the highest energy of a random start."""
@@ -39,16 +60,27 @@ STEPS, RATE, ENERGY_L2 = 2, 0.3, 0.1
 """What the rungs do: so many times the sampling steps, the learning rate, and that weight of the energy penalty."""
 
 
+class Divergence(NamedTuple):
+    """When and how a training was found to have diverged."""
+
+    iteration: int  # at whose end it was found
+    reason: str
+
+    def __str__(self) -> str:
+        return f"at iteration {self.iteration} ({self.reason})"
+
+
 class Intervention(NamedTuple):
     """One remedy that was applied: it stands in the fit's record and beside its results."""
 
-    iteration: int  # at whose end the guard spoke
+    iteration: int  # at whose end divergence was found
     reason: str
     returned_to: int  # the iteration of the state that training went back to
     remedy: Remedy
 
     def __str__(self) -> str:
-        return f"at iteration {self.iteration} {self.reason}; back to {self.returned_to} with {_DONE[self.remedy]}"
+        found = Divergence(self.iteration, self.reason)
+        return f"{found}: it went back to iteration {self.returned_to} with {_DONE[self.remedy]}"
 
 
 def from_json(record: Fields) -> Intervention:
@@ -93,31 +125,65 @@ def adjustment(interventions: Sequence[Intervention]) -> Adjustment:
     )
 
 
+def describe(adjustment: Adjustment, recipe: Recipe, sampling_steps: int) -> str:
+    """What remedies made different from the recipe, in words: "20 sampling steps, 0.3 times the learning rate"."""
+    differences = {
+        f"{sampling_steps} sampling steps": adjustment.steps > 1,
+        f"{adjustment.rate:.3g} times the learning rate": adjustment.rate < 1,
+        f"energy_l2 = {adjustment.energy_l2}": adjustment.energy_l2 > recipe.energy_l2,
+    }
+    return ", ".join(text for text, differs in differences.items() if differs)
+
+
 def remedies(recipe: Recipe, *, chains: bool) -> tuple[Remedy, ...]:
-    """The recipe's ladder, without the rungs that do nothing for a model that is trained without chains."""
-    return tuple(remedy for remedy in recipe.guard.ladder if chains or remedy in ("seed", "rate"))
+    """The remedies that may be tried: without chains only those that act there; none if nothing is to be repaired."""
+    ladder = recipe.guard.ladder if recipe.guard.mode == "repair" else ()
+    return tuple(remedy for remedy in ladder if chains or remedy in ("seed", "rate"))
 
 
-def verdict(rows: Sequence[Mapping[str, float]], highest_start: float | None, guard: Guard) -> str | None:
+class Starts(NamedTuple):
+    """The energies of a batch of random starts."""
+
+    highest: float
+    mean: float
+
+
+def verdict(rows: Sequence[Mapping[str, float]], starts: Starts | None) -> str | None:
     """What is wrong with a window of iterations, in a few words; None if nothing is.
 
     Args:
-        rows: the loss and its parts of each iteration.
-        highest_start: the highest energy of a batch of random starts, now; None if the model has no chains.
-        guard: the limits.
+        rows: the loss, its parts, and the highest energies of samples and data, of each iteration.
+        starts: random starts after the last iteration; None: the energies are not to be judged.
     """
     for row in rows:
         for name, value in row.items():
             if not abs(value) <= LARGEST_LOSS:  # also true of NaN
                 return f"{name} was {value:.3g}"
-    for prefix in ("", "joint_"):
-        if f"{prefix}energy_data" in rows[0]:
-            energies = [(row[f"{prefix}energy_data"], row[f"{prefix}energy_samples"]) for row in rows]
-            mean = statistics.fmean(data for data, _ in energies), statistics.fmean(samples for _, samples in energies)
-            for limit, (data, samples) in [(guard.gap, mean), *((SPIKE * guard.gap, pair) for pair in energies)]:
-                if abs(data - samples) > limit:
-                    return f"E(data) was {data:.1f} and E(samples) {samples:.1f}"
-    highest = rows[-1].get(HIGHEST)
-    if highest is not None and highest_start is not None and not highest - highest_start <= guard.outlier:
-        return f"a sample had an energy of {highest:.1f}, and no random start above {highest_start:.1f}"
+    prefix = "" if "energy_data" in rows[0] else "joint_"
+    if starts is None or not rows[0].keys() >= {f"{prefix}energy_data", HIGHEST, HIGHEST_DATA}:
+        return None
+    if not all(map(math.isfinite, starts)):
+        return f"the energy of a random start was {starts.highest:.3g}"
+    return _misplaced(rows, starts, f"{prefix}energy_data", f"{prefix}energy_samples")
+
+
+def _misplaced(rows: Sequence[Mapping[str, float]], starts: Starts, data: str, samples: str) -> str | None:
+    """Whether samples lie too far from the data; ``data`` and ``samples`` are the columns of their mean energies."""
+    image = max(row[HIGHEST_DATA] - row[data] for row in rows)
+    highest_start, mean_start = (max(start - rows[-1][data], image) for start in starts)
+    highest = _lasting([row[HIGHEST] - row[data] for row in rows])
+    above = _lasting([row[samples] - row[data] for row in rows])
+    below = _lasting([row[data] - row[samples] for row in rows])
+    if highest > HIGHEST_LIMIT * highest_start > 0:
+        found = f"the highest sample lay {highest:.3g} above the data in energy"
+        return f"{found}, the highest random start {highest_start:.3g}"
+    if above > MEAN_LIMIT * mean_start > 0:
+        return f"samples lay {above:.3g} above the data in energy, random starts {mean_start:.3g}"
+    if below > MEAN_LIMIT * mean_start > 0:
+        return f"samples lay {below:.3g} below the data in energy, random starts {mean_start:.3g} above"
     return None
+
+
+def _lasting(distances: Sequence[float]) -> float:
+    """The distance of a window that was there in the mean and still is in the last iteration."""
+    return min(statistics.fmean(distances), distances[-1])

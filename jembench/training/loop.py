@@ -26,7 +26,7 @@ from jembench.interfaces import Batch, Buffered, DataSpec, Loss, Negatives, Shar
 from jembench.sampling import chain
 from jembench.training.chains import make_sampler, share
 from jembench.training.checkpoint import load_weights
-from jembench.training.guard import HIGHEST, Adjustment
+from jembench.training.guard import HIGHEST, HIGHEST_DATA, Adjustment, Starts
 from jembench.training.optimizers import WeightAverage, at_the_sharpest, load_optimizer, make_optimizer
 from jembench.training.recipe import Recipe, check_shares
 from jembench.training.team import ALONE, Team
@@ -43,7 +43,7 @@ class Window(NamedTuple):
     """What is logged of some iterations, over the images and chains of all processes."""
 
     rows: list[dict[str, float]]  # one an iteration: the loss and its parts
-    highest_start: float | None  # see Trainer.highest_start
+    starts: Starts | None  # see Trainer.random_starts
     heard: int  # the number of a signal that asks to end, which any process received; 0: none
 
 
@@ -213,18 +213,18 @@ class Trainer:
     def window(self, n: int) -> Window:
         """n iterations. The host waits for the device only at their end."""
         rows = [self.iterate() for _ in range(n)]
-        highest_start = self.highest_start()
+        starts = self.random_starts() if self.recipe.guard.mode != "off" else None
         names = list(rows[0])
         values = torch.stack([torch.stack([row[name] for name in names]) for row in rows])
-        highest = [values[:, place].clone() for place, name in enumerate(names) if name == HIGHEST]
+        highest = {name: values[:, names.index(name)].clone() for name in (HIGHEST, HIGHEST_DATA) if name in names}
         self.team.average_([values])
         heard = torch.tensor(stopping.received(), device=self.device)
         self.team.highest_(heard)
-        for column in highest:
+        for name, column in highest.items():
             self.team.highest_(column)
-            values[:, names.index(HIGHEST)] = column
+            values[:, names.index(name)] = column
         each = [dict(zip(names, row, strict=True)) for row in values.double().tolist()]
-        return Window(each, None if highest_start is None else float(highest_start), int(heard))
+        return Window(each, None if starts is None else Starts(float(starts.max()), float(starts.mean())), int(heard))
 
     def iterate(self) -> dict[str, Tensor]:
         """One optimiser step; gives the loss and its parts, still on the device.
@@ -259,7 +259,7 @@ class Trainer:
             loss: Loss = (self._loss if self.iteration else self.model.training_loss)(batch, negatives)
         total, extremes = loss.total, {}
         if loss.energies is not None:
-            extremes = {HIGHEST: loss.energies.samples.detach().max()}
+            extremes = {HIGHEST: loss.energies.samples.detach().max(), HIGHEST_DATA: loss.energies.data.detach().max()}
             if weight := max(self.recipe.energy_l2, self.adjustment.energy_l2):
                 total = total + weight * (loss.energies.data.square().mean() + loss.energies.samples.square().mean())
         total.backward()  # type: ignore[no-untyped-call]
@@ -311,8 +311,8 @@ class Trainer:
         return torch.randint(self.data.num_classes, (len(batch.x),), generator=generator, device=self.device)
 
     @torch.no_grad()
-    def highest_start(self) -> Tensor | None:
-        """The highest energy of a batch of new chains; None for a model without.
+    def random_starts(self) -> Tensor | None:
+        """The energies of a batch of new chains, float32 (B,); None for a model without.
 
         Training goes on as if nobody had looked: no stream of randomness is drawn from, no norm's statistics change.
         """
@@ -329,7 +329,7 @@ class Trainer:
             autocast(self.execution.precision, self.device),
         ):
             energy: Tensor = self.model.energy(state.x, state.y)
-        return energy.max()
+        return energy.float()
 
     def adjust(self, adjustment: Adjustment) -> None:
         """Go on with other randomness, longer chains, a lower rate or a penalty: what the guard prescribes."""

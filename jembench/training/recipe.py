@@ -28,6 +28,9 @@ AtLeast1 = Annotated[int, Range(least=1)]
 Remedy = Literal["seed", "steps", "rate", "energy_l2"]
 """What is tried against divergence; see :mod:`jembench.training.guard`."""
 
+GuardMode = Literal["off", "watch", "repair"]
+"""off: nobody looks. watch: the first divergence is recorded and training goes on unchanged. repair: the ladder."""
+
 
 def added_later(neutral: Any) -> Any:
     """A field that recipes did not always have, with the value at which it changes nothing, its default.
@@ -118,13 +121,12 @@ class Compute:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Guard:
-    """When training counts as diverged, and what is then tried, one remedy after the other.
+    """What is done about divergence: see :mod:`jembench.training.guard`.
 
-    See :mod:`jembench.training.guard`.
+    Only a repair changes the training, so only the ladder of one is part of the identity.
     """
 
-    gap: Positive = 3.0  # nats between the mean energies of data and samples over a window, either way
-    outlier: Positive = 10.0  # nats by which a sample's energy may lie above that of every random start
+    mode: GuardMode = "repair"
     ladder: tuple[Remedy, ...] = ("seed", "steps", "rate", "energy_l2", *("rate",) * 4)
 
 
@@ -172,11 +174,18 @@ class Recipe:
     def identity(self) -> dict[str, Any]:
         """What makes the trained model what it is: all settings but those that were added later and change nothing.
 
-        ``corrections`` are those of the training loop that concern the recipe: before them it gave another model.
+
+        Of the guard only the ladder counts, and only for repairs. ``corrections`` are those of the training loop that
+        concern the recipe: before them it gave another model.
         """
         corrections = {"warm-up": "i / W"} if self.schedule.warmup_iterations else {}
-        identity = _without_neutral(self, self.settings)
+        ladder = self.guard.ladder if self.guard.mode == "repair" else ()
+        identity = _without_neutral(self, self.settings) | {"guard": {**_FORMER_LIMITS, "ladder": ladder}}
         return identity | ({"corrections": corrections} if corrections else {})
+
+
+_FORMER_LIMITS = {"gap": 3.0, "outlier": 10.0}
+"""Settings that the guard once had, at their defaults: with them, what was trained then has the same identity."""
 
 
 def _without_neutral(table: Any, settings: dict[str, Any]) -> dict[str, Any]:

@@ -164,7 +164,7 @@ ODD = {
     "--set": [
         *("epochs=0", "epochs=1e9", "epochs=abc", "batch_size=0", "batch_size=82", "log_every=0", "data.pad=4"),
         *("data.validation=90", "data.labelled=91", "data.noise=-1"),
-        *("optimizer.learning_rate=NaN", "optimizer.momentum=1", "guard.gap=0", "chains.sampler=pcd:buffer=8"),
+        *("optimizer.learning_rate=NaN", "optimizer.momentum=1", "guard.mode=on", "chains.sampler=pcd:buffer=8"),
         *("chains.sampler=pcd:reinit=2", "chains.sampler=sgld:steps=0", "chains.mode=odd"),
         *("ood.set=nosuch", "ood.set=constant:value=9", "ood.steps=0", "ood.score=", "pgd.eps=0", "pgd.eps=2"),
         *(

@@ -254,7 +254,7 @@ def test_a_fit_that_diverges_is_a_failure_with_advice(run):
     done = run(models="zoo_of_tests:diverging", metrics="accuracy")
     assert done.code == 1
     assert (
-        "¹ Diverged: Training diverged: at iteration 3 loss was inf. The guard had tried at iteration 3 loss was inf; "
+        "¹ Diverged: Training diverged at iteration 3 (loss was inf), and no remedy is left. It had been repaired at "
         in done.out
     )
 

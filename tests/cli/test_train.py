@@ -87,7 +87,9 @@ def test_a_checkpoint_that_is_damaged_is_refused_and_kept(train):
 def test_divergence_is_told_in_one_paragraph(train):
     done = train("zoo_of_tests:diverging")
     assert (done.code, done.out) == (1, "")
-    assert done.err.splitlines()[-1].startswith("Error: Training diverged: at iteration 3 loss was inf.")
+    assert done.err.splitlines()[-1].startswith(
+        "Error: Training diverged at iteration 3 (loss was inf), and no remedy is left."
+    )
 
 
 def test_a_model_that_cannot_be_trained(train):

@@ -10,7 +10,7 @@ from torch import Generator, Tensor
 
 from jembench.data.pixels import to_float
 from jembench.errors import Unavailable
-from jembench.interfaces import KEPT, DataSpec, Features, Samples, Source, Split
+from jembench.interfaces import KEPT, DataSpec, Features, Samples, Source, Split, Stability
 
 TOY = DataSpec(name="toy", shape=(1, 4, 4), num_classes=3)
 CPU = torch.device("cpu")
@@ -51,6 +51,7 @@ class FakeEvaluation:
     model: object = None
     iteration_seconds: tuple[float, ...] = ()
     other_load: float | None = None
+    stability: Stability | None = None
     data: DataSpec = TOY
     device: torch.device = CPU
     seed: int = 0

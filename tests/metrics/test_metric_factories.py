@@ -35,6 +35,7 @@ REQUIRED = {
     "pgd": {"logits"},
     "pointwise": {"logits"},
     "prc": {"samples"},
+    "stability": set(),
     "transfer": {"energy", "logits", "samples"},
 }
 NEEDED = {"ood": "set=interp", "ensemble": "eps=8/255"}  # options without a default

@@ -246,24 +246,31 @@ def test_published_rows_of_our_dataset_may_be_compared(cell):
     assert "not for comparison" not in grids(table)[1].title
 
 
-def mended(cell, *what, seed=0):
-    """A cell of a fit in whose training the guard stepped in."""
+def mended(cell, *what, seed=0, **stability):
+    """A cell of a fit in whose training the guard stepped in, or saw a divergence."""
     made = cell(seed=seed, accuracy=Value(97.0 + seed, 95.0, 99.0, 397))
-    return dataclasses.replace(made, provenance={**made.provenance, "interventions": list(what)})
+    known = {"stability": stability or None, "interventions": list(what)}
+    return dataclasses.replace(made, provenance={**made.provenance, **known})
 
 
 def test_a_fit_that_was_mended_says_so_beside_its_numbers(cell):
-    table = build([mended(cell, "at iteration 8 it broke", "at iteration 9 again")])
-    note = "training diverged and was mended: at iteration 8 it broke; at iteration 9 again"
+    what = "at iteration 8 (it broke): it went back", "at iteration 9 (again): it went back"
+    table = build([mended(cell, *what, diverged_at=8, reason="it broke", ended_with="20 sampling steps")])
+    note = f"training diverged and was repaired {'; '.join(what)}; it ended with 20 sampling steps"
     assert table.rows[0].notes == (note,)
     assert note in [footnote.text for footnote in grids(table)[0].footnotes]
+
+
+def test_a_fit_that_diverged_and_was_only_watched_says_so(cell):
+    table = build([mended(cell, diverged_at=8, reason="loss was nan", ended_with="")])
+    assert table.rows[0].notes == ("training diverged at iteration 8 (loss was nan) and was not repaired",)
 
 
 def test_of_several_seeds_the_note_names_the_one_that_was_mended(cell):
     table = build([mended(cell), mended(cell, "it broke", seed=1), mended(cell, "so did this", seed=3)])
     assert table.rows[0].notes == (
-        "training of seed 1 diverged and was mended: it broke",
-        "training of seed 3 diverged and was mended: so did this",
+        "training of seed 1 diverged and was repaired it broke",
+        "training of seed 3 diverged and was repaired so did this",
     )
 
 

@@ -7,8 +7,8 @@ import torch
 from jembench.training import checkpoint
 from jembench.training.generations import Generations
 
-ENOUGH = {"guard.ladder": "[]"}
-"""The first divergence is the end."""
+ONCE = {"guard.ladder": '["seed"]'}
+"""The second divergence is the end."""
 
 
 def weights(folder):

@@ -6,7 +6,7 @@ import time
 
 import pytest
 import torch
-from fits import ENOUGH, Killed, assert_equal_weights, kill, newest, rig, rows, weights
+from fits import ONCE, Killed, assert_equal_weights, kill, newest, rig, rows, weights
 
 from jembench.errors import CheckpointError, Diverged, Fallback, OutOfTime, StoreError
 from jembench.nets.names import small
@@ -119,10 +119,10 @@ def poison_a_gradient(trainer):
 @pytest.mark.parametrize("in_time", [True, False])
 def test_what_is_not_finite_never_reaches_a_checkpoint(make_trainer, tmp_path, poison, in_time):
     """Neither a regular one nor one that is written because the time is up."""
-    trainer = make_trainer(**ENOUGH)
+    trainer = make_trainer(**ONCE)
     last = 16 if in_time else 4
-    rig(trainer, {(0, last)}, poison(trainer))
-    with pytest.raises(Diverged, match=f"at iteration {last} a "):
+    rig(trainer, {(0, last), (1, last)}, poison(trainer))
+    with pytest.raises(Diverged, match=rf"^Training diverged at iteration {last} \("):
         fit(trainer, tmp_path, until=None if in_time else time.monotonic())
     assert newest(tmp_path) == last // 2 // 8 * 8
 

@@ -263,8 +263,6 @@ def test_a_file_is_read_strictly(write, old, new, expected):
         ("data.labelled=-1", "labelled of data of recipe mine is -1; it must be at least 0."),
         ("data.labelled_batch=-1", "labelled_batch of data of recipe mine is -1; it must be at least 0."),
         ("energy_l2=-1", "energy_l2 of recipe mine is -1.0; it must be at least 0."),
-        ("guard.gap=0", "gap of guard of recipe mine is 0.0; it must be greater than 0."),
-        ("guard.outlier=-1", "outlier of guard of recipe mine is -1.0; it must be greater than 0."),
     ],
 )
 def test_numbers_beyond_their_range(write, override, expected):
@@ -311,7 +309,7 @@ def test_overrides_of_every_kind(write):
 def test_tables_of_the_new_kinds(write):
     path = write("[optimizer]", '[model]\nnorm = "batch"\n[guard]\nladder = []\n[optimizer]')
     recipe = recipes.load(path)
-    assert (recipe.model, recipe.guard.ladder, recipe.guard.gap) == ({"norm": "batch"}, (), 3.0)
+    assert (recipe.model, recipe.guard.ladder, recipe.guard.mode) == ({"norm": "batch"}, (), "repair")
     assert recipe.label == "mine"
     changed = recipes.load(path, ["model.norm=layer", "model.net=small-4", 'guard.ladder=["seed","rate"]'])
     assert changed.model == {"norm": "layer", "net": "small-4"}
@@ -399,6 +397,13 @@ def test_all_but_names_and_titles_is_identity(path):
     recipe = recipes.load("digits")
     before, after = (json.dumps(r.identity, sort_keys=True) for r in (recipe, changed(recipe, path)))
     assert (before == after) == (path in INCIDENTAL)
+
+
+def test_guards_that_change_nothing_are_one_recipe():
+    watching = [["guard.mode=watch"], ["guard.mode=off"], ["guard.ladder=[]"], ["guard.mode=off", "guard.ladder=[]"]]
+    first, *others = [recipes.load("digits", overrides).identity for overrides in watching]
+    assert all(other == first for other in others)
+    assert first != recipes.load("digits").identity
 
 
 def test_the_incidental_fields_exist():

@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from jembench import registry, seeds
-from jembench.errors import Diverged
 from jembench.training import recipe as recipes
 from jembench.training.fit import fit
 from jembench.training.loop import Trainer
@@ -40,8 +39,9 @@ def one_thread():
 
 
 def test_unguarded_it_diverges(tmp_path):
-    with pytest.raises(Diverged, match=r"E\(data\) was .* and E\(samples\)"):
-        fit(trainer("guard.ladder=[]"), tmp_path)
+    fitted = fit(trainer("guard.mode=watch", "epochs=35"), tmp_path)
+    assert fitted.stability.diverged_at < 350
+    assert not abs(fitted.history[-1]["loss"]) < 1e8
     assert (tmp_path / "energies.png").stat().st_size > 10_000
 
 

@@ -68,7 +68,7 @@ def plan(zoo_of_tests):
             name="zoo",
             title="",
             models=tuple(f"zoo_of_tests:{name}" for name in models.split()),
-            metrics=tuple(f"zoo_of_tests:{name}" for name in metrics.split()),
+            metrics=tuple(name if name == "stability" else f"zoo_of_tests:{name}" for name in metrics.split()),
             datasets=("zoo_of_tests:data",),
             seeds=tuple(seeds),
         )

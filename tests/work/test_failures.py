@@ -96,15 +96,15 @@ def test_a_model_that_diverges_fails_all_its_cells_and_no_other_model(plan, stor
         failed = found["diverging", 0, metric]
         assert failed.status == "failed"
         assert failed.reason.startswith(
-            "Diverged: Training diverged: at iteration 3 loss was inf. The guard had tried "
+            "Diverged: Training diverged at iteration 3 (loss was inf), and no remedy is left."
         )
     assert found["diverging", 0, "brightness"].status == "na"
     record = store.read_fit(whole.fits[0].key)
     assert record.status == "failed"
     assert record.reason.startswith(
-        "Training diverged: at iteration 3 loss was inf. The guard had tried "
-        "at iteration 3 loss was inf; back to 0 with a new seed; "
-        "at iteration 3 loss was inf; back to 0 with 0.3 times the learning rate"
+        "Training diverged at iteration 3 (loss was inf), and no remedy is left. It had been repaired "
+        "at iteration 3 (loss was inf): it went back to iteration 0 with a new seed; "
+        "at iteration 3 (loss was inf): it went back to iteration 0 with 0.3 times the learning rate"
     )
     assert found["classifier", 0, "score"].status == "ok"
     assert "train diverging 0" in carry_out(whole, store)
@@ -115,25 +115,37 @@ def test_a_model_that_was_mended_says_so_in_its_record_and_beside_every_number(p
     whole = plan("shaky classifier", "score")
     events = carry_out(whole, store)
     what = [
-        "at iteration 15 loss was nan; back to 9 with a new seed",
-        "at iteration 15 loss was nan; back to 0 with 2 times the sampling steps",
+        "at iteration 15 (loss was nan): it went back to iteration 9 with a new seed",
+        "at iteration 15 (loss was nan): it went back to iteration 0 with 2 times the sampling steps",
     ]
     assert [event for event in events if event.startswith("trouble")] == [
-        f"trouble shaky: training diverged: {each}" for each in what
+        f"trouble shaky: training diverged and was repaired {each}" for each in what
     ]
     assert {outcome.status for outcome in outcomes(whole, store).values()} == {"ok"}
     mended, healthy = whole.fits
     assert list(store.read_fit(mended.key).interventions) == what
     assert list(store.read_fit(healthy.key).interventions) == []
-    by_model = {cell.fit.model: cell.provenance["interventions"] for cell in store.contents().cells}
-    assert by_model == {"zoo_of_tests:shaky": what, "zoo_of_tests:classifier": []}
+    by_model = {cell.fit.model: cell.provenance for cell in store.contents().cells}
+    shaky, well = by_model["zoo_of_tests:shaky"], by_model["zoo_of_tests:classifier"]
+    assert (shaky["interventions"], well["interventions"]) == (what, [])
+    assert shaky["stability"]["diverged_at"] == 15
+    assert shaky["stability"]["remedies"] == ["seed", "steps"]
+    assert shaky["stability"]["ended_with"].endswith(" sampling steps")
+    assert well["stability"]["diverged_at"] is None
 
 
-def test_a_fit_that_is_not_to_be_mended_fails_at_once(plan, store, carry_out, outcomes):
-    whole = plan("shaky", "score", settings=["guard.ladder=[]"])
-    carry_out(whole, store)
-    (outcome,) = outcomes(whole, store).values()
-    assert outcome.reason.startswith("Diverged: Training diverged: at iteration 15 loss was nan.")
+def test_the_metric_of_stability_reads_what_the_guard_saw(plan, store, carry_out, outcomes):
+    """The shaky model breaks once where nothing is repaired."""
+    whole = plan("shaky classifier", "stability", settings=["guard.mode=watch"])
+    events = carry_out(whole, store)
+    (trouble,) = (event for event in events if event.startswith("trouble"))
+    assert trouble.startswith("trouble shaky: training diverged at iteration 15 (loss was nan); it goes on unchanged")
+    shaky, well = outcomes(whole, store).values()
+    iterations = store.read_fit(whole.fits[0].key).stability.iterations
+    assert shaky.values["stable-iterations"].value == 15
+    assert shaky.details["diverged-at"] == 15
+    assert well.values["stable-iterations"].value == iterations
+    assert (shaky.values["interventions"].value, well.values["interventions"].value) == (0, 0)
 
 
 def test_a_model_that_raises_in_training_fails_its_cells_alone(zoo, plan, store, monkeypatch, carry_out, outcomes):

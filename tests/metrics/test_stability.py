@@ -1,0 +1,32 @@
+"""Whether and when a training diverged, from its record."""
+
+import pytest
+
+from jembench.errors import NotApplicable
+from jembench.interfaces import Stability
+from jembench.metrics import factories
+
+
+def measured(fake, *stability):
+    return factories.stability().compute(fake.Evaluation(stability=Stability("random-starts@1", *stability)))
+
+
+def test_a_training_that_never_diverged_was_stable_for_all_its_iterations(fake):
+    found = measured(fake, 1462, None, "", (), "")
+    assert {name: value[:3] for name, value in found.values.items()} == {
+        "stable-iterations": (1462, None, None),
+        "interventions": (0, None, None),
+    }
+    assert found.details == {"diverged-at": None, "reason": "", "remedies": {}, "ended-with": ""}
+
+
+def test_the_first_divergence_and_each_kind_of_remedy_are_counted(fake):
+    found = measured(fake, 500, 320, "loss was nan", ("seed", "steps", "rate", "rate"), "20 sampling steps")
+    assert (found.values["stable-iterations"].value, found.values["interventions"].value) == (320, 4)
+    assert found.details["remedies"] == {"seed": 1, "steps": 1, "rate": 2}
+    assert (found.details["diverged-at"], found.details["ended-with"]) == (320, "20 sampling steps")
+
+
+def test_where_nobody_looked_there_is_no_number(fake):
+    with pytest.raises(NotApplicable, match=r"guard\.mode=off"):
+        factories.stability().compute(fake.Evaluation())
