@@ -143,9 +143,9 @@ def test_a_kill_loses_one_shard_at_most(jembench, tmp_path, values):
         "--images",
         "150",
         "--steps",
-        "40",
-        "--restarts",
         "20",
+        "--restarts",
+        "10",
         *setting,
     ]
     process = subprocess.Popen(

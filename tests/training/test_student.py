@@ -11,15 +11,17 @@ from jembench.training.fit import fit
 from jembench.training.loop import Trainer
 
 ON_DIGITS = (
-    "epochs=50",
-    "log_every=20",
-    "checkpoint_every=100",
+    "epochs=6",
+    "batch_size=32",
+    "log_every=10",
+    "checkpoint_every=30",
+    "optimizer.learning_rate=0.06",
     "data.validation=100",
     "data.pad=0",
     "data.flip=false",
-    "chains.sampler=pcd:steps=10,buffer=1000",
+    "chains.sampler=pcd:steps=5,buffer=500",
 )
-"""What of the recipe is for larger images."""
+"""Digits need less of everything, but a still higher rate to diverge: within 10 iterations, where .01 takes 320."""
 
 
 def trainer(*overrides):
