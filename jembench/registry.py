@@ -378,10 +378,11 @@ class Resolved:
         """Whether it, and what it is made from, may be made by the limits, as far as the options tell.
 
         Raises:
-            SpecError: if not.
+            SpecError: if not, or if one of its files cannot be read.
         """
         if least := getattr(self.factory, "least_size", None):
             least(self.bound.arguments).check(str(self))
+        _ = self._contents  # a file that cannot be read is named with its option, before anything asks what it holds
         for component, spec in self._others():
             if ":" not in spec.name:  # the user's own code states no size
                 resolve(component.kind, str(spec)).check_size()

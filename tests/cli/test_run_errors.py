@@ -20,7 +20,7 @@ REFUSED = {
     ),
     "option of a model": (
         ["hybrid", "--models", "jem:nett=small-8"],
-        ["no option of jem named 'nett'", "Nearest: net.", "`jembench list models`"],
+        ["no option of jem named 'nett'", "Nearest: net", "`jembench list models`"],
     ),
     "no spec": (["hybrid", "--models", "jem:=3"], ["'=3' is not key=value", "Write name:key=value"]),
     "no models": (["hybrid", "--models", ","], ["nothing to run", "without models"]),
