@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 METRICS = ("accuracy", "ece", "nll", "is", "fid", "energy-gap", "iteration-time")
-SCORES = ("log-px", "max-py", "energy")
+SCORES = ("log-px", "max-py", "max-logit")
 OUTLIERS = ("interp", "flipped", "rotated", "permuted", "patches", "uniform", "constant")
 
 
