@@ -136,7 +136,9 @@ def _whereabouts(
     elif stopped:
         lines.append(("next", suggest.again(ctx)))
     else:
-        following = [suggest.again(ctx, seeds="0,1,2")] if len({fit.seed for fit in plan.fits}) == 1 else []
+        seeds = {fit.seed for fit in plan.fits}
+        three = ",".join(str(min(seeds) + number) for number in range(3))
+        following = [suggest.again(ctx, seeds=three)] if len(seeds) == 1 else []
         following += [suggest.sample(ctx, fit) for fit in drawn[:1]]
         following.append(suggest.report(ctx, plan.suite.name))
         lines += [("next", command) for command in following]

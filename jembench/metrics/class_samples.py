@@ -12,8 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from jembench.capabilities import capabilities
-from jembench.interfaces import Capability, Evaluation, Measurement, Planned, Resampling, Value
+from jembench.interfaces import Capability, Density, Energy, Evaluation, Measurement, Planned, Resampling, Value
 from jembench.metrics.classified import classified
 from jembench.metrics.log_density import log_density, size_of_end
 from jembench.metrics.pictures import pictures, random_of_classes
@@ -60,7 +59,7 @@ class ClassSamples:
         arrays: dict[str, NDArray[Any]] = {"predicted": seen.predicted, "confidence": seen.confidence}
         if labels is not None:
             arrays["labels"] = labels.cpu().numpy()
-        elif "energy" in capabilities(evaluation.model):
+        elif isinstance(evaluation.model, (Energy, Density)):
             arrays["log-px"] = log_density(evaluation.read("energy", images), "samples")
         num_classes = evaluation.data.num_classes
         rows = random_of_classes(

@@ -15,6 +15,7 @@ from jembench.report.rounding import plain
 from jembench.report.sections import Section
 from jembench.report.table import Column, Entry, Row, Table, protocol_differences
 from jembench.report.text import ABSENT, DAGGER, Footnote, Footnotes, Grid, Heading, Text, detail, entry_text
+from jembench.training.recipe import title_of
 
 
 class Results:
@@ -55,6 +56,7 @@ class Results:
             footnotes=(
                 *_legend([entry for of_column in entries for entry in of_column], published),
                 *_positive_class(column.label for column in columns),
+                *_recipes(row.recipe for row in rows),
                 *self._differing_protocols(zip((column.label for column in columns), entries, strict=True), rows),
                 *self.notes.take(),
             ),
@@ -94,6 +96,7 @@ class Results:
             footnotes=(
                 *_legend([entry for column in columns for entry in column], published),
                 *_positive_class([pivot.value.label]),
+                *_recipes(self.table.rows[row].recipe for row in pivot.rows),
                 *self._differing_protocols(_places(pivot, entries), [self.table.rows[row] for row in pivot.rows]),
                 *self.notes.take(),
             ),
@@ -202,6 +205,13 @@ def _places(pivot: Pivot, entries: Sequence[Sequence[Sequence[Entry]]]) -> Itera
         for number, heading in enumerate(pivot.headings):
             where = ", ".join((*line.values, heading))
             yield f"{pivot.value.label} ({where})", [of_row[number] for of_row in of_line]
+
+
+def _recipes(labels: Iterable[str]) -> Iterator[Footnote]:
+    """What the recipes are, of those that are installed."""
+    for name in dict.fromkeys(label.partition("+")[0] for label in labels):
+        if title := title_of(name):
+            yield Footnote("", f"recipe {name}: {title}.")
 
 
 def _positive_class(labels: Iterable[str]) -> Iterator[Footnote]:

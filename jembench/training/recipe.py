@@ -8,13 +8,14 @@ import json
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from jembench import packages, trust
-from jembench.errors import SpecError, unknown
+from jembench.errors import JembenchError, SpecError, unknown
 from jembench.registry import kept
 from jembench.strict_toml import Range, parse, read
 
@@ -202,6 +203,13 @@ def _without_neutral(table: Any, settings: dict[str, Any]) -> dict[str, Any]:
 def names() -> list[str]:
     """The names of all recipes that are installed."""
     return sorted(_files())
+
+
+def title_of(name: str) -> str:
+    """What a recipe is, in a line; "" for one that is not installed or cannot be read."""
+    with suppress(JembenchError):
+        return load(name).title if name in names() else ""
+    return ""
 
 
 def load(name: str, overrides: Sequence[str] = ()) -> Recipe:

@@ -107,9 +107,9 @@ def test_the_inception_score_of_jem_is_of_a_selection(measured):
     cells = [measured("is", f"{protocol}pooling=one-buffer,selection=none,source=buffer,splits=10", unit="")]
     published = grids(build(cells, published=load(["jem-iclr2020/table5"])))[1]
     assert reason(published) == (
-        "images 5000 or 50000 or not stated, ours 10000; implementation du-mordatch, ours torch-fidelity; "
+        "features inception, ours inception-2015-12-05; implementation du-mordatch or not stated, ours torch-fidelity; "
         "pooling five-buffers or not stated, ours one-buffer; selection model or not stated, ours none; "
-        "not stated there: splits, source."
+        "not stated there: images, splits, source."
     )
 
 

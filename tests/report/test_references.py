@@ -123,7 +123,7 @@ def test_an_unknown_name_is_answered_with_the_known(name):
             "reproduction-wrn28-2/table6",
             1,
             "is",
-            "is:data=cifar10,features=inception-2015-12-05,images=100,implementation=barratt-sharma,selection=none,"
+            "is:data=cifar10,features=inception,images=100,implementation=barratt-sharma,selection=none,"
             "source=chains:steps=10",
         ),
         ("reproduction-wrn28-2/figure2", 0, "ece", "ece:data=cifar10"),  # nothing else is told

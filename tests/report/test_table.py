@@ -172,6 +172,17 @@ def test_differing_protocols_in_a_column_are_flagged(cell):
     assert "baseline: my own words" in footnotes(free)["†"]
 
 
+def test_the_table_says_what_the_recipe_is(cell):
+    value = Value(97.5, 95.4, 98.6, 397)
+    notes = [note.text for note in grids(build([cell(recipe="digits", accuracy=value)]))[0].footnotes]
+    (said,) = [text for text in notes if text.startswith("recipe digits: ")]
+    assert "short clipped chains" in said
+    assert "digits-paper" in said
+    assert not any(
+        "recipe mine" in note.text for note in grids(build([cell(recipe="mine", accuracy=value)]))[0].footnotes
+    )
+
+
 def test_other_datasets_have_other_protocols_of_course(cell):
     value = Value(97.5, 95.4, 98.6, 397)
     table = build([cell(accuracy=value), cell(dataset="svhn", accuracy=value)])
