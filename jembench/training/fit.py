@@ -20,7 +20,7 @@ from jembench import records, stopping, tensors
 from jembench.errors import CheckpointError, DamagedError, Diverged, OutOfTime
 from jembench.files import write_bytes
 from jembench.interfaces import Stability
-from jembench.training import checkpoint, guard, snapshots
+from jembench.training import checkpoint, epoch_grids, guard, snapshots
 from jembench.training.generations import Generations
 from jembench.training.guard import Divergence, Intervention, Starts
 from jembench.training.loop import Trainer
@@ -84,16 +84,18 @@ def fit(
             if not run.iterate():
                 raise run.stopped()
             wrong = run.judge()
-            snapshot = snapshots.due(trainer, before)
+            snapshot, picture = snapshots.due(trainer, before), epoch_grids.due(trainer, before)
             due = trainer.iteration % trainer.recipe.checkpoint_every == 0 or trainer.iteration == trainer.iterations
             stop = bool(stopping.received()) or (until is not None and time.monotonic() >= until)
-            finite = not (due or stop or snapshot) or together("is_finite")
+            finite = not (due or stop or snapshot or picture) or together("is_finite")
             if run.looks and not wrong and not finite:
                 wrong = "a weight or a stored chain was not finite"
             if wrong and run.repair(wrong):
                 continue
             if snapshot and finite:  # before any checkpoint, after which it would not be taken again
                 snapshots.keep(folder, snapshot, trainer, together("chains"))
+            if picture and finite:
+                epoch_grids.draw(folder, picture, trainer, together("chains"))
             if due:
                 run.history[-1] |= run.choose()
             if due or stop:

@@ -59,14 +59,14 @@ def keep(folder: Path, number: int, trainer: Trainer, state: Mapping[str, Tensor
     Raises:
         StoreError: if the file cannot be written.
     """
-    chains = _kept(trainer, state)
+    chains = kept(trainer, state)
     if chains is None:
         return
     parts = {"images": to_uint8(chains.x, trainer.data.bounds), "labels": chains.y, "ages": chains.ages}
     checkpoint.write(_path(folder, number), parts, age=trainer.iteration)
 
 
-def _kept(trainer: Trainer, state: Mapping[str, Tensor]) -> ChainState | None:
+def kept(trainer: Trainer, state: Mapping[str, Tensor]) -> ChainState | None:
     """The chains that outlive an iteration, those of all processes."""
     if trainer.sampler is None or not state:
         return None
