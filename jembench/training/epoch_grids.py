@@ -1,7 +1,7 @@
 """Pictures of the chains after some epochs: do images form, and do they stay apart?
 
-``epoch-1.png``, ``epoch-2.png``, ``epoch-5.png`` and so on in a fit's folder show the same 64 slots of the buffer. A student
-report on JEM shows its chains after single epochs; the fit's ``samples.png`` shows those of the end.
+``epoch-1.png``, ``epoch-2.png``, ``epoch-5.png`` and so on in a fit's folder show the same 64 slots of the buffer. A
+student report on JEM shows its chains after single epochs; the fit's ``samples.png`` shows those of the end.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SIDE = 8
 
 
 def due(trainer: Trainer, before: int) -> int | None:
-    """The epoch to draw, of 1, 2, 5, 10, 20, 50 ..., that ended in the window which began after ``before`` iterations."""
+    """The epoch to draw, of 1, 2, 5, 10, 20 ..., that ended in the window which began after ``before`` iterations."""
     epochs = (int(factor) * 10**power for power in range(5) for factor in "125")
     ended = [epoch for epoch in epochs if before < epoch * trainer.iterations_per_epoch <= trainer.iteration]
     return max(ended, default=None)
