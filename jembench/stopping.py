@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import termios
 import threading
 import time
@@ -22,9 +23,6 @@ SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 
 BURST = 1.0
 """Seconds in which several signals count as one: a shell and the kernel both send SIGHUP, srun repeats SIGTERM."""
-
-AGAIN = 0.05
-"""Seconds after which an import that has deferred a signal is looked for again."""
 
 _received = 0  # the number of the first signal
 _deferring = 0  # how many contexts of deferred() are open
@@ -79,18 +77,20 @@ def listening() -> Iterator[None]:
             return
         hear(number)
         _leave_dead(terminals)
-        stop(number, frame)
+        if importer := _importer(frame):
+            sys.settrace(lambda *_: None)  # without it no frame is traced
+            importer.f_trace = stop
+        else:
+            stop()
 
-    def stop(_: int, frame: FrameType | None) -> None:
-        if _importing(frame):
-            signal.signal(signal.SIGALRM, stop)
-            signal.setitimer(signal.ITIMER_REAL, AGAIN)
-        elif not _deferring:
+    def stop(*_: object) -> None:
+        sys.settrace(None)
+        if not _deferring:
             raise Stopped
 
-    before = {each: signal.getsignal(each) for each in (*SIGNALS, signal.SIGALRM)}
-    for each in SIGNALS:
-        if before[each] is not signal.SIG_IGN:
+    before = {each: signal.getsignal(each) for each in SIGNALS}
+    for each, former in before.items():
+        if former is not signal.SIG_IGN:
             signal.signal(each, answer)
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
@@ -106,8 +106,6 @@ def listening() -> Iterator[None]:
             raise Stopped from error
         raise
     finally:
-        if _received:
-            signal.setitimer(signal.ITIMER_REAL, 0)
         _received = 0
         signal.set_wakeup_fd(former_descriptor)
         for each, former in before.items():
@@ -128,13 +126,14 @@ def deferred() -> Iterator[None]:
         _deferring -= 1
 
 
-def _importing(frame: FrameType | None) -> bool:
-    """Whether the frame, or one that it was called from, is of Python's import system."""
+def _importer(frame: FrameType | None) -> FrameType | None:
+    """The frame that has begun the outermost import of those that are under way in ``frame``; None if there is none."""
+    found = None
     while frame:
         if frame.f_globals.get("__name__") == "importlib._bootstrap":
-            return True
+            found = frame.f_back
         frame = frame.f_back
-    return False
+    return found
 
 
 def _end_at_the_second(reading: int) -> None:
