@@ -283,8 +283,12 @@ def _typed_default(parameter: inspect.Parameter) -> Scalar:
     return float(default) if is_float and type(default) is int else default
 
 
-def keyword_parameters(factory: Callable[..., Any]) -> dict[str, inspect.Parameter]:
-    """The keyword-only parameters of a factory, their annotations resolved."""
+def keyword_parameters(factory: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
+    """The keyword-only parameters of a factory, their annotations resolved; those of a function are read once."""
+    return _known_parameters(factory) if inspect.isfunction(factory) else _keyword_parameters(factory)
+
+
+def _keyword_parameters(factory: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
     namespace = vars(sys.modules.get(factory.__module__, typing))
     parameters = {}
     for name, parameter in inspect.signature(factory).parameters.items():
@@ -301,6 +305,9 @@ def keyword_parameters(factory: Callable[..., Any]) -> dict[str, inspect.Paramet
                 ) from error
         parameters[name] = parameter.replace(annotation=annotation)
     return parameters
+
+
+_known_parameters = functools.lru_cache(maxsize=1_000)(_keyword_parameters)
 
 
 def convert(text: str, annotation: Any, what: str) -> Scalar:
