@@ -61,7 +61,8 @@ class PGD:
         """Attack every image from all its restarts at once, within its own eps. The first success ends an image.
 
         A step makes the host wait for the device four times: for whether the logits are finite, for the rows that
-        succeed, for the first of them of each image, and for the rows that are left.
+        succeed, for the first of them of each image, and for the rows that are left. Where the model uses chance,
+        eight times at most: it is asked again about the rows that succeed.
 
         Args:
             target: the model.
@@ -123,7 +124,8 @@ class PGD:
         One restart descends by itself, to the smallest eps at which it succeeds. Then all the others try just below.
         The one that succeeds descends in its turn, until none does. That gives the best of all restarts, as a search
         with each of them would, for a fraction of the passes. A size in ``sizes`` that is within the tolerance below an
-        image's distance is attacked by itself, as :meth:`robust` does it.
+        image's distance is attacked by itself, as :meth:`robust` does it. For each eps that is tried, the host waits 15
+        times at most beside the steps (:meth:`at`).
         """
         way = self._begin(target, x, y)
         left = way.best.distance.isinf()
