@@ -97,19 +97,25 @@ def _of_claim(
     missing = set(itertools.product(*claim.each.values())) - {finding.each for finding in found}
     if not missing:
         return found
-    absent = Finding(claim=claim, verdict="not measured", metric=claim.metric, reason=_remedy(claim, store))
-    return [*found, replace(absent, each=tuple(sorted(", ".join(values) for values in missing)) if found else ())]
+    reason = _remedy(claim, store, partly=bool(found))
+    each = tuple(sorted(", ".join(values) for values in missing)) if found else ()
+    return [*found, Finding(claim=claim, verdict="not measured", metric=claim.metric, each=each, reason=reason)]
 
 
-def _remedy(claim: Claim, store: str) -> str:
-    """Why nothing was measured, as far as it can be known without the store, or the commands that do it."""
+def _remedy(claim: Claim, store: str, *, partly: bool) -> str:
+    """Why nothing was measured, as far as it can be known without the store, or the commands that do it.
+
+    ``partly``: of some values, of what digits can judge.
+    """
     installed = {component.name for component in registry.components("models")}
     absent = [model for model in map(bare_name, claim.models) if model not in installed]
     if absent:
         return f"no model {' or '.join(absent)} is installed"
     place = f" --store {shlex.quote(store)}" if store else ""
-    commands = " and ".join(f"`{command}{place}`" for command in claim.measure)
-    return f"not by digits, {claim.not_on_digits}: {commands}" if claim.not_on_digits else commands
+    elsewhere = " --dataset cifar10" if partly and claim.not_on_digits else ""
+    commands = " and ".join(f"`{command}{elsewhere}{place}`" for command in claim.measure)
+    never = claim.not_on_digits and (partly or all("--dataset" in command for command in claim.measure))
+    return f"not by digits, {claim.not_on_digits}: {commands}" if never else commands
 
 
 # --- which models -----------------------------------------------------------------------------------------------------

@@ -352,7 +352,7 @@ def test_values_that_were_not_measured_are_named_with_the_reason(store):
     judged, missing = store.judge(asked)
     assert judged.verdict == "held"
     assert (missing.verdict, missing.each) == ("not measured", ("celeba", "svhn"))
-    assert missing.reason == "not by digits, which has no other images: `jembench run hybrid`"
+    assert missing.reason == "not by digits, which has no other images: `jembench run hybrid --dataset cifar10`"
     notes = claims_table.findings([judged, missing]).grids[-1].footnotes
     assert "only celeba, svhn" in notes[0].text
 
