@@ -138,20 +138,24 @@ class FitEvaluation:
         """E(x), or -log p(x), of any images: uint8 (N, C, H, W) -> float32 (N,) on the CPU."""
         return self.read("energy", images)
 
-    def read(self, quantity: Quantity, images: str | Tensor = "test") -> Tensor:
+    def read(self, quantity: Quantity, images: str | Tensor = "test", noise: float = 0.0) -> Tensor:
         """What the model says of images, by name or given: float32 (N, K) or (N,) on the CPU.
+
+        ``noise`` is the standard deviation of Gaussian noise on them, on [-1, 1].
 
         Of test images and outliers, all that the metrics of this run will ask for is computed in the same pass.
         """
         named = isinstance(images, str)
         pixels = self.images(images) if isinstance(images, str) else images
         content = content_hash(pixels)
+        content += f"-noise={noise:g}" if noise else ""
         known = self._readings.setdefault(content, {})
         if quantity not in known and self.memory:
             known.update(cast(dict[Quantity, Tensor], self.memory.recall(content)))
         if quantity not in known:
             wanted = {quantity} | (self.wanted & self._readable if named and images not in _NEVER_OUTLIERS else set())
-            known.update(readings.read(self.model, pixels, self.data, self.device, wanted - known.keys()))
+            shown = readings.noisy(pixels, noise, self.data.bounds) if noise else pixels
+            known.update(readings.read(self.model, shown, self.data, self.device, wanted - known.keys()))
             if self.memory:
                 self.memory.keep(content, cast(dict[str, Tensor], known))
         return known[quantity]
@@ -163,22 +167,25 @@ class FitEvaluation:
         energies: frozenset[Quantity] = frozenset({"energy", "grad-norm"} if "energy" in has else set())
         return logits | energies
 
-    def refined(self, images: str | Tensor, steps: int) -> Tensor:
+    def refined(self, images: str | Tensor, steps: int, noise: float = 0.0) -> Tensor:
         """E(x) after ``steps`` of the model's own chain that were started at the images: float32 (N,) on the CPU.
+
+        ``noise`` as for :meth:`read`.
 
         Raises:
             Unavailable: if the model has no chains.
         """
         chain.require_chains(self.sampler)
         pixels = self.images(images) if isinstance(images, str) else images
-        return self._kept(f"refined-{steps}-{content_hash(pixels)}", lambda: {"energy": self._refine(pixels, steps)})[
-            "energy"
-        ]
+        name = f"refined-{steps}-{content_hash(pixels)}" + (f"-noise={noise:g}" if noise else "")
+        return self._kept(name, lambda: {"energy": self._refine(pixels, steps, noise)})["energy"]
 
-    def _refine(self, images: Tensor, steps: int) -> Tensor:
+    def _refine(self, images: Tensor, steps: int, noise: float) -> Tensor:
         assert self.sampler is not None
         generator = seeds.generator(self.seed, f"evaluation/refined:steps={steps}", self.device)
-        state = ChainState(to_float(images.to(self.device), self.data.bounds))
+        bounds = self.data.bounds
+        begin = readings.noisy(images, noise, bounds) if noise else to_float(images, bounds)
+        state = ChainState(begin.to(self.device))
         gradient = _in_batches(grad_energy(self.model))
         end = chain.run(self.sampler, state, gradient, generator, steps)
         return gradient(end.x, None)[0].cpu()

@@ -514,15 +514,19 @@ class Evaluation(Protocol):
         """
         ...
 
-    def read(self, quantity: Quantity, images: str | Tensor = "test") -> Tensor:
+    def read(self, quantity: Quantity, images: str | Tensor = "test", noise: float = 0.0) -> Tensor:
         """What the model says of images, named as in :meth:`images` or given: float32 (N, K) or (N,) on the CPU.
+
+        ``noise`` is the standard deviation of Gaussian noise on the images, on [-1, 1]; the same noise for every model.
 
         Each image passes through the network once, whichever metrics ask, in this run or a later one.
         """
         ...
 
-    def refined(self, images: str | Tensor, steps: int) -> Tensor:
+    def refined(self, images: str | Tensor, steps: int, noise: float = 0.0) -> Tensor:
         """E(x) after ``steps`` of the model's own chain that were started at the images: float32 (N,) on the CPU.
+
+        ``noise`` as for :meth:`read`.
 
         Raises:
             Unavailable: if the model has no chains.

@@ -12,7 +12,9 @@ import torch
 from jaxtyping import Float, UInt8
 from torch import Tensor, nn
 
-from jembench.data.pixels import to_float
+from jembench import seeds
+from jembench.data.content import content_hash
+from jembench.data.pixels import Bounds, noise_to_model, to_float
 from jembench.energies import LogitModel, marginal_energy
 from jembench.execution import at_least_float32, frozen, mode
 from jembench.interfaces import Classifier, DataSpec, Density, Quantity
@@ -28,13 +30,18 @@ GPU_BATCH = 1000
 
 
 def read(
-    model: Any, images: UInt8[Tensor, "N C H W"], data: DataSpec, device: torch.device, wanted: Set[Quantity]
+    model: Any,
+    images: UInt8[Tensor, "N C H W"] | Float[Tensor, "N C H W"],
+    data: DataSpec,
+    device: torch.device,
+    wanted: Set[Quantity],
 ) -> Readings:
     """Every wanted quantity of every image, each image passing through the network once, in evaluation mode.
 
     Logits and energy come from one forward pass where the energy is that of the logits (a
     :class:`~jembench.energies.LogitModel`), and one backward pass, towards the images alone, gives the gradient. The
-    norm is that of dE/dx in the model's own units of x, as in Grathwohl et al. (2020), section 5.3.
+    norm is that of dE/dx in the model's own units of x, as in Grathwohl et al. (2020), section 5.3. Images are
+    pixels, or already in the model's units.
 
     Raises:
         RuntimeError: if a single image is too large for the device.
@@ -43,9 +50,28 @@ def read(
         parts = Parts()(
             len(images),
             device,
-            lambda part: _one_pass(model, to_float(images[part].to(device), data.bounds), wanted),
+            lambda part: _one_pass(model, _in_units(images[part].to(device), data), wanted),
         )
     return {quantity: torch.cat([part[quantity] for part in parts]).cpu() for quantity in parts[0]}
+
+
+def noisy(images: UInt8[Tensor, "N C H W"], std: float, bounds: Bounds) -> Float[Tensor, "N C H W"]:
+    """The images in the model's units, as the reference code of JEM shows them: with Gaussian noise, not clamped.
+
+    ``std`` is its standard deviation on [-1, 1], whatever the bounds are.
+    Each image has its own generator, derived from the content of the set and its place there: every model sees the same
+    noise, whatever the size of its batches.
+    """
+    content = content_hash(images)
+    drawn = [
+        torch.randn(images.shape[1:], generator=seeds.generator(0, f"evaluation/noise {content} {place}"))
+        for place in range(len(images))
+    ]
+    return to_float(images, bounds) + noise_to_model(std, bounds) * torch.stack(drawn)
+
+
+def _in_units(images: Tensor, data: DataSpec) -> Tensor:
+    return images if images.is_floating_point() else to_float(images, data.bounds)
 
 
 def batch(device: torch.device) -> int:

@@ -100,6 +100,19 @@ def test_logits_and_energies_of_the_test_images(make):
     assert evaluation.energies()[0].item() == pytest.approx(by_hand, abs=1e-6)
 
 
+def test_noise_on_images_is_kept_apart_and_depends_on_no_batch(make, tmp_path, monkeypatch):
+    shown = readings.noisy(IMAGES, 0.03, DATA.bounds).flatten(1)
+    evaluation = make(memory=Memory(tmp_path / "readings"))
+    assert torch.equal(evaluation.read("logits", "test", 0.03), shown)
+    assert not torch.allclose(evaluation.logits(), shown)
+    monkeypatch.setattr(readings, "CPU_BATCH", 1)
+    assert torch.equal(make().read("energy", "test", 0.03), -shown.logsumexp(1))
+    monkeypatch.setattr(readings, "read", None)  # what is remembered is not asked for again
+    again = make(memory=Memory(tmp_path / "readings"))
+    assert torch.equal(again.read("logits", "test", 0.03), shown)
+    assert torch.equal(again.logits(), evaluation.logits())
+
+
 def test_the_energy_of_a_density_is_minus_its_logarithm(make):
     expected = (IMAGES.flatten(1).double() / 255 * 2 - 1).square().sum(1)
     assert torch.allclose(make(Flow()).energies().double(), expected, atol=1e-5)

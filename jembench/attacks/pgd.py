@@ -17,7 +17,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from jembench.attacks.milestones import Closest, Way
-from jembench.attacks.target import Target
+from jembench.attacks.target import LOOKS, Target
 from jembench.attacks.threat import Norm, largest_distance, project, steepest
 
 STRIDE = 2.5
@@ -31,7 +31,7 @@ FIRST: Mapping[Norm, float] = {"linf": 8 / 255, "l2": 0.5}
 class Hits(NamedTuple):
     """What became of each image."""
 
-    adversarial: Tensor  # (N, C, H, W): the first image of another class, where there is one
+    adversarial: Tensor  # (N, C, H, W): the first image of another class; else, of random answers, the most often wrong
     restart: Tensor  # int64 (N,): the restart that found it
     found: Tensor  # bool (N,)
 
@@ -86,6 +86,11 @@ class PGD:
             hits.adversarial[image[first]] = moved[first]
             hits.restart[image[first]] = restart[first]
             hits.found[image[first]] = True
+            if step == self.steps and target.stochastic:
+                often = target.wrong_share(moved, y[image], LOOKS)
+                ends = _strongest(torch.where(hits.found[image], -1.0, often), image)
+                ends = ends[~hits.found[image[ends]]]
+                hits.adversarial[image[ends]] = moved[ends]
             left = (~hits.found[image]).nonzero().flatten()  # as a mask the host would wait for each of four tensors
             image, restart, moved, gradient = image[left], restart[left], moved[left], gradient[left]
             if not len(image):
@@ -102,14 +107,21 @@ class PGD:
         eps: float,
         starts: Float[Tensor, "N R C H W"],
     ) -> Closest:
-        """An image of another class within eps of each image, if one is found. Misclassified ones are at 0."""
-        way = self._begin(target, x, y)
+        """An image of another class within eps of each image, if one is found. Misclassified ones are at 0.
+
+        Where the model's answers are random and none is found, it is the end of a restart that is wrong most often.
+        """
+        way, tried = self._begin(target, x, y), x.clone()
         for some in (starts[:, :1], starts[:, 1:]):  # most images need no second restart
             left = way.nearest().distance.isinf()
             if bool(left.any()) and some.shape[1]:
                 hits = self.at(target, x[left], y[left], torch.full_like(y[left], eps, dtype=x.dtype), some[left])
                 _keep(way, left, hits)
-        return way.nearest()
+                tried[left] = hits.adversarial
+        closest = way.nearest()
+        standing = closest.distance.isinf()
+        closest.adversarial[standing] = tried[standing]
+        return closest
 
     def minimal(
         self,
@@ -143,7 +155,7 @@ class PGD:
         return way.nearest()
 
     def _begin(self, target: Target, x: Tensor, y: Tensor) -> Way:
-        misclassified = target.deceived(x, y)
+        misclassified = target.surely_deceived(x, y)  # others are attacked, or luck would let them stand
         return Way(target, x, y, self.norm, Closest(x, torch.where(misclassified, 0.0, torch.inf).double()))
 
     def _descend(
@@ -187,6 +199,12 @@ def _first_of_each(wrong: Bool[Tensor, " B"], image: Int[Tensor, " B"]) -> Int[T
     rows = wrong.nonzero().flatten()
     of = image[rows]
     return rows[torch.cat([torch.ones_like(of[:1], dtype=torch.bool), of[1:] != of[:-1]])]
+
+
+def _strongest(often: Float[Tensor, " B"], image: Int[Tensor, " B"]) -> Int[Tensor, " H"]:
+    """Of each image's rows the one with the largest value, which is in -1..1."""
+    order = (image - 0.4 * often).argsort(stable=True)
+    return order[_first_of_each(torch.ones_like(order, dtype=torch.bool), image[order])]
 
 
 def _next_eps(failed: Tensor, reached: Tensor, leap: Tensor, first: float, largest: float) -> Tensor:

@@ -1,12 +1,14 @@
-"""A model that moves an image by some steps of its own chain before it classifies it: JEM-k.
+"""A model that adds noise to an image, or moves it by steps of its own chain, before it classifies it: JEM-k.
 
-Grathwohl et al. (2020), arXiv:1912.03263, section 5.4 and Appendix G.
+Grathwohl et al. (2020), arXiv:1912.03263, section 5.4 and Appendix G; noise alone is randomised smoothing, Cohen et al.
+(2019), arXiv:1902.02918.
 
 Legend: B images, N chains of each, C channels, H height, W width, K classes.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Literal, cast
@@ -23,7 +25,7 @@ Gradient = Literal["through", "bpda"]
 
 
 class Refined(nn.Module):
-    """Logits are the mean over chains, each started at the image, of log p(y|x) at its end.
+    """Logits are the mean over chains, each started at the image, of log p(y|x) at its end; without steps, of copies.
 
     ``through`` differentiates through the chain, which takes second derivatives of the energy; no more than one step's
     graph is held at a time, whatever their number. ``bpda`` passes the gradient at the end of a chain straight on to
@@ -34,15 +36,27 @@ class Refined(nn.Module):
 
     Args:
         model: with logits, and an energy or a density.
-        sampler: of its chains, on E(x). Its memory is not touched.
+        sampler: of its chains, on E(x). Its memory is not touched. None: there are no steps.
         steps: of each chain; the paper's JEM-1 and JEM-10.
         chains: of each image, N; their mean is the expectation over transformation of Appendix G.
         grad: how the gradient gets past the chain.
-        generator: of the chains' noise, on the images' device.
+        generator: of all noise, on the images' device.
+        noise: standard deviation of Gaussian noise on each copy before its chain, in the model's units.
+        smooth: whether logits are the log of the mean of p(y|x), which is the soft smoothed classifier of Salman et al.
+            (2019), arXiv:1906.04584, in place of the mean of its log.
     """
 
     def __init__(
-        self, model: nn.Module, sampler: Sampler, *, steps: int, chains: int, grad: Gradient, generator: Generator
+        self,
+        model: nn.Module,
+        sampler: Sampler | None,
+        *,
+        steps: int,
+        chains: int,
+        grad: Gradient,
+        generator: Generator,
+        noise: float = 0.0,
+        smooth: bool = False,
     ) -> None:
         super().__init__()
         self.model = model
@@ -51,6 +65,8 @@ class Refined(nn.Module):
         self.copies = chains
         self.grad = grad
         self.generator = generator
+        self.noise = noise
+        self.smooth = smooth
 
     @property
     def passes(self) -> int:
@@ -58,11 +74,15 @@ class Refined(nn.Module):
         return self.copies * (self.steps + 1)
 
     def logits(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B K"]:
-        """The mean over chains of log p(y|x) at their ends; other ones at each call."""
+        """The mean over chains of log p(y|x) at their ends, or the log of that of p(y|x); other ones at each call."""
         with self.settled(x.device):
-            ends = self._refine(x.repeat_interleave(self.copies, dim=0))
-            answers = cast(Classifier, self.model).logits(ends).log_softmax(dim=1)
-        return answers.view(len(x), self.copies, answers.shape[1]).mean(dim=1)
+            copies = x.repeat_interleave(self.copies, dim=0)
+            if self.noise:
+                drawn = torch.randn(copies.shape, generator=self.generator, device=x.device, dtype=x.dtype)
+                copies = copies + self.noise * drawn
+            answers = cast(Classifier, self.model).logits(self._refine(copies)).log_softmax(dim=1)
+        answers = answers.view(len(x), self.copies, answers.shape[1])
+        return answers.logsumexp(dim=1) - math.log(self.copies) if self.smooth else answers.mean(dim=1)
 
     def _refine(self, x: Tensor) -> Tensor:
         if self.grad == "through":
@@ -86,6 +106,7 @@ class Refined(nn.Module):
                 (slope,) = torch.autograd.grad(energy.sum(), at, create_graph=differentiable)
             return (energy if differentiable else energy.detach()), slope
 
+        assert self.sampler is not None
         return self.sampler.step(ChainState(x, steps=taken), gradient, generator)[0].x
 
     @contextmanager

@@ -37,7 +37,7 @@ EXAMPLES = options.examples(
     "jembench attack gradient-checks --refine 10 --grad bpda --models jem",
 )
 
-CROSSED = ("norm", "eps", "refine", "eot")
+CROSSED = ("norm", "eps", "refine", "eot", "smooth")
 """Options that take several values with commas between them: every combination is one attack."""
 
 
@@ -56,6 +56,17 @@ CROSSED = ("norm", "eps", "refine", "eot")
     "--grad",
     type=click.Choice(["through", "bpda"]),
     help="The gradient of refinement: through the chain, in second order, or straight past it.",
+)
+@click.option(
+    "--data-noise",
+    type=click.FloatRange(min=0),
+    metavar="STD",
+    help="Of Gaussian noise on each image before its chain, on [-1, 1]: 0.03 in the reference code.",
+)
+@click.option(
+    "--smooth",
+    metavar="LIST",
+    help="Randomised smoothing: of the noise on the copies whose mean answer counts, on [0, 1]: 0,0.25.",
 )
 @click.option(
     "--budget",
@@ -171,9 +182,10 @@ def _specs(attack: str, combined: Mapping[str, Sequence[str]]) -> list[str]:
     """Every combination; chains and their gradient are options of refined models alone."""
     found = [dict(zip(combined, values, strict=True)) for values in itertools.product(*combined.values())]
     for chosen in found:
-        if chosen.get("refine") == "0":
-            chosen.pop("eot", None)
+        if chosen.get("refine", "0") == "0":
             chosen.pop("grad", None)
+            if not {"smooth", "data_noise"} & chosen.keys():
+                chosen.pop("eot", None)
     return list(dict.fromkeys(str(Spec(attack, tuple(chosen.items()))) for chosen in found))
 
 

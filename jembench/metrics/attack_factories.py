@@ -3,6 +3,8 @@
 ``budget`` names what an attack may spend: ``paper`` (300 images, 20 restarts, 40 steps, 5 chains) or ``quick``, for a
 look on a CPU. ``images``, ``restarts``, ``steps``, ``eot`` and ``queries`` replace a number of it. ``refine`` is the
 steps of the model's own chain from each image before it is classified, and ``eot`` the chains whose mean counts.
+``data_noise`` is that of the reference code before each chain (standard deviation on [-1, 1]); ``smooth`` is that of
+randomised smoothing (on [0, 1]), with ``eot`` noisy copies in place of chains.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 from jembench.metrics.budgets import BUDGETS
+from jembench.spec import added_later
 
 if TYPE_CHECKING:
     from jembench.interfaces import Metric
@@ -18,6 +21,7 @@ CHECKED = 100
 """Images of a budget on which the gradients are checked."""
 
 
+@added_later(data_noise=0.0, smooth=0.0)
 def pgd(
     *,
     norm: Literal["linf", "l2"] = "linf",
@@ -30,6 +34,8 @@ def pgd(
     steps: int | None = None,
     eot: int | None = None,
     resamples: int = 1000,
+    data_noise: float = 0.0,
+    smooth: float = 0.0,
 ) -> Metric:
     """Projected gradient descent: the median distance, in levels of 255, to the nearest image of another class.
 
@@ -42,7 +48,7 @@ def pgd(
     return PGDRobustness(
         norm=norm,
         eps=eps,
-        defence=Defence(refine=refine, eot=spent.eot, grad=grad),
+        defence=Defence(refine=refine, eot=spent.eot, grad=grad, data_noise=data_noise, smooth=smooth),
         images=spent.images,
         restarts=spent.restarts,
         steps=spent.steps,
@@ -51,6 +57,7 @@ def pgd(
     )
 
 
+@added_later(data_noise=0.0, smooth=0.0)
 def boundary(
     *,
     refine: int = 0,
@@ -59,14 +66,17 @@ def boundary(
     queries: int | None = None,
     eot: int | None = None,
     resamples: int = 1000,
+    data_noise: float = 0.0,
+    smooth: float = 0.0,
 ) -> Metric:
     """The boundary attack, which sees classes alone: the median distances to the nearest image of another class.
 
     It begins at a test image of the class ranked second; ``queries`` are the answers that it may ask for, an image.
     """
-    return _by_decisions("boundary", refine, budget, images, queries, eot, resamples)
+    return _by_decisions("boundary", refine, budget, images, queries, eot, resamples, data_noise, smooth)
 
 
+@added_later(data_noise=0.0, smooth=0.0)
 def pointwise(
     *,
     refine: int = 0,
@@ -75,12 +85,14 @@ def pointwise(
     queries: int | None = None,
     eot: int | None = None,
     resamples: int = 1000,
+    data_noise: float = 0.0,
+    smooth: float = 0.0,
 ) -> Metric:
     """The pointwise attack, which sees classes alone: the median distances to the nearest image of another class.
 
     It sets pixels back, one after the other, from a test image of the class ranked second.
     """
-    return _by_decisions("pointwise", refine, budget, images, queries, eot, resamples)
+    return _by_decisions("pointwise", refine, budget, images, queries, eot, resamples, data_noise, smooth)
 
 
 def _by_decisions(
@@ -91,17 +103,20 @@ def _by_decisions(
     queries: int | None,
     eot: int | None,
     resamples: int,
+    data_noise: float,
+    smooth: float,
 ) -> Metric:
     from jembench.metrics.decision_robustness import DecisionRobustness
     from jembench.metrics.defence import Defence
 
     spent = BUDGETS[budget].but(images=images, queries=queries, eot=eot)
-    defence = Defence(refine=refine, eot=spent.eot, grad="none")
+    defence = Defence(refine=refine, eot=spent.eot, grad="none", data_noise=data_noise, smooth=smooth)
     return DecisionRobustness(
         name=name, defence=defence, images=spent.images, queries=spent.queries, resamples=resamples
     )
 
 
+@added_later(data_noise=0.0, smooth=0.0)
 def ensemble(
     *,
     norm: Literal["linf", "l2"] = "linf",
@@ -114,6 +129,8 @@ def ensemble(
     steps: int | None = None,
     queries: int | None = None,
     eot: int | None = None,
+    data_noise: float = 0.0,
+    smooth: float = 0.0,
 ) -> Metric:
     """Accuracy in % under the worst of automatic PGD, on two losses, and the boundary attack, all within ``eps``.
 
@@ -126,7 +143,7 @@ def ensemble(
     return EnsembleRobustness(
         norm=norm,
         eps=eps,
-        defence=Defence(refine=refine, eot=spent.eot, grad=grad),
+        defence=Defence(refine=refine, eot=spent.eot, grad=grad, data_noise=data_noise, smooth=smooth),
         images=spent.images,
         restarts=spent.restarts,
         steps=spent.steps,
@@ -134,6 +151,7 @@ def ensemble(
     )
 
 
+@added_later(data_noise=0.0)
 def transfer(
     *,
     norm: Literal["linf", "l2"] = "linf",
@@ -143,6 +161,7 @@ def transfer(
     restarts: int | None = None,
     steps: int | None = None,
     eot: int | None = None,
+    data_noise: float = 0.0,
 ) -> Metric:
     """Adversarial images of the model as it is, shown to it with refinement: the share in % that deceives it still."""
     from jembench.metrics.transfer import Transfer
@@ -156,9 +175,11 @@ def transfer(
         restarts=spent.restarts,
         steps=spent.steps,
         tolerance=spent.tolerance,
+        data_noise=data_noise,
     )
 
 
+@added_later(data_noise=0.0)
 def distal(
     *,
     target: str = "all",
@@ -170,6 +191,7 @@ def distal(
     threshold: float = 0.9,
     eot: int | None = None,
     resamples: int = 1000,
+    data_noise: float = 0.0,
 ) -> Metric:
     """Noise made into images of a class: the share in % of which the model becomes sure, and in how many steps.
 
@@ -181,7 +203,7 @@ def distal(
     spent = BUDGETS[budget].but(eot=eot)
     return DistalAdversarials(
         target=target,
-        defence=Defence(refine=refine, eot=spent.eot, grad=grad),
+        defence=Defence(refine=refine, eot=spent.eot, grad=grad, data_noise=data_noise),
         images=images,
         steps=steps,
         threshold=threshold,
@@ -189,6 +211,7 @@ def distal(
     )
 
 
+@added_later(data_noise=0.0, smooth=0.0)
 def gradient_checks(
     *,
     norm: Literal["linf", "l2"] = "linf",
@@ -201,6 +224,8 @@ def gradient_checks(
     eot: int | None = None,
     queries: int | None = None,
     resamples: int = 1000,
+    data_noise: float = 0.0,
+    smooth: float = 0.0,
 ) -> Metric:
     """Whether attacks by gradients can be believed: sanity checks in %, all of them 0 at best.
 
@@ -214,7 +239,7 @@ def gradient_checks(
     spent = named.but(images=checked, restarts=restarts, steps=steps, eot=eot, queries=queries)
     return GradientChecks(
         norm=norm,
-        defence=Defence(refine=refine, eot=spent.eot, grad=grad),
+        defence=Defence(refine=refine, eot=spent.eot, grad=grad, data_noise=data_noise, smooth=smooth),
         images=spent.images,
         restarts=spent.restarts,
         steps=spent.steps,
@@ -222,3 +247,22 @@ def gradient_checks(
         queries=spent.queries,
         resamples=resamples,
     )
+
+
+def certified(
+    *,
+    sigma: float = 0.25,
+    budget: Literal["paper", "quick"] = "paper",
+    images: int | None = None,
+    copies: int | None = None,
+    alpha: float = 0.001,
+    resamples: int = 1000,
+) -> Metric:
+    """Randomised smoothing: the accuracy in % that is certified within sizes of a change in L2, and the mean radius.
+
+    ``sigma`` is that of the noise, on [0, 1]; ``copies`` are the noisy images that certify one: 100,000, quick 1,000.
+    """
+    from jembench.metrics.certified import CertifiedRobustness
+
+    spent = BUDGETS[budget].but(images=images, copies=copies)
+    return CertifiedRobustness(sigma=sigma, images=spent.images, copies=spent.copies, alpha=alpha, resamples=resamples)

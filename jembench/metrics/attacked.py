@@ -18,7 +18,7 @@ from torch import Tensor
 from jembench import seeds
 from jembench.attacks.target import Target
 from jembench.attacks.threat import Norm, largest_distance, rounding
-from jembench.attacks.verify import verify
+from jembench.attacks.verify import LOOKS, verify
 from jembench.data.content import content_hash
 from jembench.data.pixels import to_float
 from jembench.errors import OutOfTime
@@ -166,6 +166,7 @@ def in_shards(
 def verified(target: Target, shard: Shard, adversarial: Tensor, claimed: Tensor) -> dict[str, Tensor]:
     """The arrays that are kept of an attack's images, from looking at them again."""
     seen = verify(target, shard.x, shard.y, adversarial, claimed)
+    of_random = {"wrong-as-it-is": target.wrong_share(shard.x, shard.y, LOOKS)} if target.stochastic else {}
     return {
         "adversarial": adversarial,
         "found": seen.found,
@@ -174,6 +175,7 @@ def verified(target: Target, shard: Shard, adversarial: Tensor, claimed: Tensor)
         "predicted": seen.predicted,
         "wrong": seen.wrong,
         "unverified": claimed & ~seen.found,
+        **of_random,
     }
 
 
@@ -193,6 +195,8 @@ def distance_resamplings(name: str, arrays: Arrays, norms: Sequence[Norm]) -> It
         for eps in CURVE[norm]:
             standing = withstands(arrays, norm, float(Fraction(eps)))
             yield f"{name}-{norm}@{eps}", Resampling(mean_of(100.0 * standing), (len(standing),), (0.0, 100.0))
+            if (often := arrays.get("wrong-as-it-is")) is not None:
+                yield expected(f"{name}-{norm}@{eps}", np.where(standing, often, arrays["wrong"]))
 
 
 def distance_values(
@@ -202,11 +206,26 @@ def distance_values(
     values: dict[str, Value] = {}
     for label, resampling in distance_resamplings(name, arrays, norms):
         norm, at, eps = label.removeprefix(f"{name}-").partition("@")
-        if at:
+        if label.endswith(EXPECTED):
+            values[label] = bootstrapped(resampling, rng, resamples, "%", "higher")
+        elif at:
             values[label] = share(withstands(arrays, _norm(norm), float(Fraction(eps))), "higher")
         else:
             values[label] = bootstrapped(resampling, rng, resamples, "1/255", "higher")
     return values
+
+
+EXPECTED = "-expected"
+
+
+def expected(label: str, often: NDArray[np.float64]) -> tuple[str, Resampling]:
+    """The mean share of right answers in %, of a model whose answers are random, with its label.
+
+    Args:
+        label: of the accuracy by the rule for random answers, which this one stands beside.
+        often: (N,) how often the answer to each attacked image is wrong, 0 to 1.
+    """
+    return label + EXPECTED, Resampling(mean_of(100 * (1 - often)), (len(often),), (0.0, 100.0))
 
 
 def withstands(arrays: Arrays, norm: Norm, eps: float) -> NDArray[np.bool_]:

@@ -18,7 +18,7 @@ from jembench.interfaces import Capability, Evaluation, Measurement, Planned, Qu
 from jembench.metrics.binning import adaptive_error, binned_error
 from jembench.metrics.classification import classification_protocol
 from jembench.metrics.labelled import LabelledLogits, Scaling, check_labels, label_of, labelled_logits
-from jembench.metrics.protocol import bootstrap_rng, require_at_least, value_of
+from jembench.metrics.protocol import bootstrap_rng, require_at_least, require_noise, value_of
 from jembench.stats import Statistic, interval_of
 
 Arrays = Mapping[str, NDArray[Any]]
@@ -47,12 +47,14 @@ class CalibrationError:
     bins: int
     scaling: Scaling
     resamples: int
+    data_noise: float = 0.0
     requires: ClassVar[frozenset[Capability]] = frozenset({"logits"})
     reads: ClassVar[frozenset[Quantity]] = frozenset({"logits"})
 
     def __post_init__(self) -> None:
         require_at_least(1, self.name, most=1000, bins=self.bins)  # each resample holds all of them
         require_at_least(0, self.name, resamples=self.resamples)
+        require_noise(self.name, self.data_noise)
 
     @property
     def _label(self) -> str:
@@ -63,14 +65,16 @@ class CalibrationError:
         check_labels(planned, self.scaling)
 
     def compute(self, evaluation: Evaluation) -> Measurement:
-        seen = labelled_logits(evaluation, self.scaling)
+        seen = labelled_logits(evaluation, self.scaling, self.data_noise)
         arrays, n = self.arrays_of(seen), len(seen.labels)
         (resampling,) = self.resamplings(_in_order(arrays)).values()
         value = float(resampling.statistic(np.arange(n)[None])[0])
         rng = bootstrap_rng(evaluation, self.name)
         interval = interval_of(value, resampling, rng=rng, resamples=self.resamples)
         return Measurement(
-            protocol=classification_protocol(self.name, evaluation, n, bins=self.bins, **seen.identity),
+            protocol=classification_protocol(
+                self.name, evaluation, n, self.data_noise, bins=self.bins, **seen.identity
+            ),
             values={self._label: value_of(value, interval, n, "%", "lower")},
             arrays=arrays,
             details=seen.details,
@@ -89,7 +93,7 @@ def _in_order(arrays: Arrays) -> Arrays:
     return {name: array[order] for name, array in arrays.items()}
 
 
-def ece(*, bins: int, scaling: Scaling, resamples: int) -> CalibrationError:
+def ece(*, bins: int, scaling: Scaling, resamples: int, data_noise: float = 0.0) -> CalibrationError:
     """Of the predicted class, in bins of equal width.
 
     Guo et al. (2017), arXiv:1706.04599, equation 3; M = 20 in Grathwohl et al. (2020), arXiv:1912.03263, section 5.2.
@@ -101,10 +105,11 @@ def ece(*, bins: int, scaling: Scaling, resamples: int) -> CalibrationError:
         bins=bins,
         scaling=scaling,
         resamples=resamples,
+        data_noise=data_noise,
     )
 
 
-def adaptive_ece(*, bins: int, scaling: Scaling, resamples: int) -> CalibrationError:
+def adaptive_ece(*, bins: int, scaling: Scaling, resamples: int, data_noise: float = 0.0) -> CalibrationError:
     """Of the predicted class, in bins of equal mass: none is empty, and each weighs the same.
 
     Nguyen & O'Connor (2015), arXiv:1508.05154, section 3.2; Nixon et al. (2019), arXiv:1904.01685.
@@ -116,10 +121,11 @@ def adaptive_ece(*, bins: int, scaling: Scaling, resamples: int) -> CalibrationE
         bins=bins,
         scaling=scaling,
         resamples=resamples,
+        data_noise=data_noise,
     )
 
 
-def classwise_ece(*, bins: int, scaling: Scaling, resamples: int) -> CalibrationError:
+def classwise_ece(*, bins: int, scaling: Scaling, resamples: int, data_noise: float = 0.0) -> CalibrationError:
     """The mean over classes of the same error of p(k|x), against how often the label is k.
 
     Kull et al. (2019), arXiv:1910.12656, definition 2.
@@ -131,6 +137,7 @@ def classwise_ece(*, bins: int, scaling: Scaling, resamples: int) -> Calibration
         bins=bins,
         scaling=scaling,
         resamples=resamples,
+        data_noise=data_noise,
     )
 
 

@@ -17,7 +17,7 @@ from torch.nn import functional as F
 
 from jembench.interfaces import Capability, Evaluation, Measurement, Planned, Quantity, Resampling
 from jembench.metrics.labelled import Scaling, check_labels, label_of, labelled_logits
-from jembench.metrics.protocol import bootstrap_rng, protocol_id, require_at_least, value_of
+from jembench.metrics.protocol import bootstrap_rng, protocol_id, require_at_least, require_noise, value_of
 from jembench.spec import Scalar
 from jembench.stats import Interval, interval_of, mean_of, wilson
 
@@ -46,21 +46,25 @@ def brier_score(logits: Float[Tensor, "N K"], labels: Int[Tensor, " N"]) -> Floa
 class Accuracy:
     """The share of test images whose most probable class is the label, in %, with Wilson's interval."""
 
+    data_noise: float = 0.0  # standard deviation on [-1, 1]
     name: ClassVar[str] = "accuracy"
     requires: ClassVar[frozenset[Capability]] = frozenset({"logits"})
     reads: ClassVar[frozenset[Quantity]] = frozenset({"logits"})
+
+    def __post_init__(self) -> None:
+        require_noise(self.name, self.data_noise)
 
     def check(self, planned: Planned) -> None:
         """Whether there are labels."""
         check_labels(planned)
 
     def compute(self, evaluation: Evaluation) -> Measurement:
-        seen = labelled_logits(evaluation)
+        seen = labelled_logits(evaluation, data_noise=self.data_noise)
         correct = is_correct(seen.logits, seen.labels).numpy()
         n, hits = len(correct), int(correct.sum())
         low, high = wilson(hits, n)
         return Measurement(
-            protocol=classification_protocol(self.name, evaluation, n),
+            protocol=classification_protocol(self.name, evaluation, n, self.data_noise),
             values={self.name: value_of(100 * hits / n, Interval(100 * low, 100 * high), n, "%", "higher")},
             arrays={"correct": correct},
         )
@@ -80,11 +84,13 @@ class MeanScore:
     highest: float
     scaling: Scaling
     resamples: int
+    data_noise: float = 0.0
     requires: ClassVar[frozenset[Capability]] = frozenset({"logits"})
     reads: ClassVar[frozenset[Quantity]] = frozenset({"logits"})
 
     def __post_init__(self) -> None:
         require_at_least(0, self.name, resamples=self.resamples)
+        require_noise(self.name, self.data_noise)
 
     @property
     def _label(self) -> str:
@@ -95,14 +101,14 @@ class MeanScore:
         check_labels(planned, self.scaling)
 
     def compute(self, evaluation: Evaluation) -> Measurement:
-        seen = labelled_logits(evaluation, self.scaling)
+        seen = labelled_logits(evaluation, self.scaling, self.data_noise)
         scores: NDArray[Any] = self.score(seen.logits, seen.labels).numpy()
         in_order = np.sort(scores)  # then neither the mean nor the resamples depend on the order of the images
         mean, n = float(in_order.mean()), len(scores)
         (resampling,) = self.resamplings({self.name: in_order}).values()
         interval = interval_of(mean, resampling, rng=bootstrap_rng(evaluation, self.name), resamples=self.resamples)
         return Measurement(
-            protocol=classification_protocol(self.name, evaluation, n, **seen.identity),
+            protocol=classification_protocol(self.name, evaluation, n, self.data_noise, **seen.identity),
             values={self._label: value_of(mean, interval, n, self.unit, "lower")},
             arrays={self.name: scores},
             details=seen.details,
@@ -114,12 +120,14 @@ class MeanScore:
         return {self._label: Resampling(mean_of(scores), (len(scores),), (0.0, self.highest))}
 
 
-def classification_protocol(metric: str, evaluation: Evaluation, n: int, **parts: Scalar) -> str:
-    """The protocol id of a measurement on n test images, shown to the model without data noise."""
-    return protocol_id(metric, evaluation, split="test", images=n, data_noise=0, **parts)
+def classification_protocol(
+    metric: str, evaluation: Evaluation, n: int, data_noise: float = 0.0, **parts: Scalar
+) -> str:
+    """The protocol id of a measurement on n test images, shown to the model with that noise."""
+    return protocol_id(metric, evaluation, split="test", images=n, data_noise=f"{data_noise:g}", **parts)
 
 
-def nll(*, scaling: Scaling, resamples: int) -> MeanScore:
+def nll(*, scaling: Scaling, resamples: int, data_noise: float = 0.0) -> MeanScore:
     """The mean negative log-likelihood."""
     return MeanScore(
         name="nll",
@@ -128,9 +136,18 @@ def nll(*, scaling: Scaling, resamples: int) -> MeanScore:
         highest=float("inf"),
         scaling=scaling,
         resamples=resamples,
+        data_noise=data_noise,
     )
 
 
-def brier(*, scaling: Scaling, resamples: int) -> MeanScore:
+def brier(*, scaling: Scaling, resamples: int, data_noise: float = 0.0) -> MeanScore:
     """The mean Brier score."""
-    return MeanScore(name="brier", unit="", score=brier_score, highest=2.0, scaling=scaling, resamples=resamples)
+    return MeanScore(
+        name="brier",
+        unit="",
+        score=brier_score,
+        highest=2.0,
+        scaling=scaling,
+        resamples=resamples,
+        data_noise=data_noise,
+    )

@@ -73,7 +73,12 @@ class DecisionRobustness:
         rng = bootstrap_rng(evaluation, self.name)
         return Measurement(
             protocol=protocol_id(
-                self.name, evaluation, images=found.images, queries=self.queries, **self.defence.identity
+                self.name,
+                evaluation,
+                images=found.images,
+                queries=self.queries,
+                **self.defence.identity,
+                **self.defence.rule(),
             ),
             values=distance_values(self.name, found.arrays, NORMS, rng, self.resamples),
             arrays=found.arrays,

@@ -1,17 +1,30 @@
-"""What stands between an attacker and a model's answer: nothing, or some steps of the model's own chain."""
+"""What stands between an attacker and a model's answer: nothing, noise, or some steps of the model's own chain."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 from jembench import seeds
+from jembench.attacks import verify
 from jembench.attacks.refinement import Refined
-from jembench.attacks.target import Target
+from jembench.attacks.target import AGAIN, SURE, Target
+from jembench.data.pixels import noise_to_model
 from jembench.errors import SpecError
 from jembench.interfaces import Capability, Evaluation, Planned
+from jembench.metrics.protocol import require_noise
 from jembench.sampling.chain import require_chains
 from jembench.spec import Scalar
+
+RULE: Mapping[str, Scalar] = {
+    "sure": f"{int(SURE * AGAIN) + 1}/{AGAIN}",
+    "verified": f"{verify.LOOKS // 2 + 1}/{verify.LOOKS}",
+}
+"""How many random answers must be wrong for an image to count as broken: in the search, and when it is looked at again.
+
+An image that is wrong half of the time withstands, so the accuracy that is expected of one answer stands beside.
+"""
 
 SECOND_ORDER = 4
 """Network passes for the gradient through one step of a chain, in place of one."""
@@ -21,17 +34,27 @@ SECOND_ORDER = 4
 class Defence:
     """``refine`` steps of the model's chain from the image (JEM-k), the mean over ``eot`` chains, and their gradient.
 
-    Grathwohl et al. (2020), arXiv:1912.03263, section 5.4 and Appendix G.
+    Grathwohl et al. (2020), arXiv:1912.03263, section 5.4 and Appendix G. Each chain begins at the image with Gaussian
+    noise of standard deviation ``data_noise`` on [-1, 1], new at each answer, as in the authors' code. ``smooth`` is
+    that of randomised smoothing on [0, 1], of any classifier: Salman et al. (2019), arXiv:1906.04584.
     """
 
     refine: int = 0
     eot: int = 5
     grad: Literal["through", "bpda", "none"] = "through"  # none: for attacks that take none
+    data_noise: float = 0.0
+    smooth: float = 0.0
 
     def __post_init__(self) -> None:
         if self.refine < 0 or self.eot < 1:
             raise SpecError(
                 f"An attack has refine={self.refine} and eot={self.eot}; it must be at least 0 steps and 1 chain."
+            )
+        require_noise("an attack", self.data_noise)
+        if self.smooth < 0 or (self.smooth and (self.refine or self.data_noise)):
+            raise SpecError(
+                f"An attack has smooth={self.smooth:g}, refine={self.refine} and data_noise={self.data_noise:g}; smooth"
+                " must be at least 0, and stands alone."
             )
 
     @property
@@ -42,15 +65,26 @@ class Defence:
     @property
     def identity(self) -> dict[str, Scalar]:
         """For the protocol."""
-        if not self.refine:
+        if not self.is_random:
             return {"refine": 0}
-        gradient: dict[str, Scalar] = {} if self.grad == "none" else {"grad": self.grad}
-        return {"refine": self.refine, "eot": self.eot, **gradient}
+        of_chains: dict[str, Scalar] = {} if self.grad == "none" or not self.refine else {"grad": self.grad}
+        noise = {"data_noise": f"{self.data_noise:g}"} if self.data_noise else {}
+        smooth = {"smooth": f"{self.smooth:g}"} if self.smooth else {}
+        return {"refine": self.refine, "eot": self.eot, **of_chains, **noise, **smooth}
+
+    def rule(self, *, searched: bool = True) -> Mapping[str, Scalar]:
+        """For the protocol, where answers are random: how many must be wrong for an image to count as broken."""
+        return {name: share for name, share in RULE.items() if self.is_random and (searched or name == "verified")}
+
+    @property
+    def is_random(self) -> bool:
+        """Whether the answer to an image is another one each time."""
+        return bool(self.refine or self.data_noise or self.smooth)
 
     @property
     def passes(self) -> int:
         """Through the network, for one gradient."""
-        if not self.refine:
+        if not self.is_random:
             return 1
         return self.eot * (self.refine * (SECOND_ORDER if self.grad == "through" else 1) + 1)
 
@@ -69,9 +103,11 @@ class Defence:
         Raises:
             NotApplicable: if images are to be refined, and the model was trained without chains.
         """
-        if not self.refine:
+        if not self.is_random:
             return Target(evaluation.model, evaluation.data)
-        sampler = require_chains(evaluation.sampler)
+        low, high = evaluation.data.bounds
+        noise = self.smooth * (high - low) or noise_to_model(self.data_noise, (low, high))
+        sampler = require_chains(evaluation.sampler) if self.refine else None
         seed = evaluation.generator(f"refinement {purpose}").initial_seed()
         refined = Refined(
             evaluation.model,
@@ -80,5 +116,7 @@ class Defence:
             chains=self.eot,
             grad="bpda" if self.grad == "none" else self.grad,
             generator=seeds.seeded(seed, evaluation.device),
+            noise=noise,
+            smooth=bool(self.smooth),
         )
         return Target(refined, evaluation.data)

@@ -80,7 +80,14 @@ class EnsembleRobustness:
         by = found.arrays["by"][found.arrays["found"]]
         first = {f"broken-by-{member}": int((by == place).sum()) for place, member in enumerate(MEMBERS)}
         return Measurement(
-            protocol=protocol_id(self.name, evaluation, images=found.images, **self._options, **self.defence.identity),
+            protocol=protocol_id(
+                self.name,
+                evaluation,
+                images=found.images,
+                **self._options,
+                **self.defence.identity,
+                **self.defence.rule(searched=False),
+            ),
             values={self.label: share(standing, "higher")},
             arrays=found.arrays,
             details={**found_details(found.arrays), **first, **found.details},

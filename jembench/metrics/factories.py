@@ -9,14 +9,20 @@ from jembench.metrics.sample_protocol import SampleProtocol, of_samples
 from jembench.spec import added_later, content_of, incidental
 
 
-def accuracy() -> Metric:
-    """Share of test images classified rightly, in %, with Wilson's interval."""
+@added_later(data_noise=0.0)
+def accuracy(*, data_noise: float = 0.0) -> Metric:
+    """Share of test images classified rightly, in %, with Wilson's interval.
+
+    ``data_noise`` is the standard deviation of Gaussian noise on the images, on [-1, 1]: .03 in the reference code of
+    JEM. So it is for all metrics that have it.
+    """
     from jembench.metrics.classification import Accuracy
 
-    return Accuracy()
+    return Accuracy(data_noise=data_noise)
 
 
-def nll(*, scaling: Literal["none", "temperature"] = "none", resamples: int = 1000) -> Metric:
+@added_later(data_noise=0.0)
+def nll(*, scaling: Literal["none", "temperature"] = "none", resamples: int = 1000, data_noise: float = 0.0) -> Metric:
     """Mean negative log-likelihood -log p(y|x) on the test images, in nats.
 
     ``scaling=temperature`` divides the logits by a temperature fitted on validation images, which the recipe must hold
@@ -24,35 +30,59 @@ def nll(*, scaling: Literal["none", "temperature"] = "none", resamples: int = 10
     """
     from jembench.metrics import classification
 
-    return classification.nll(scaling=scaling, resamples=resamples)
+    return classification.nll(scaling=scaling, resamples=resamples, data_noise=data_noise)
 
 
-def brier(*, scaling: Literal["none", "temperature"] = "none", resamples: int = 1000) -> Metric:
+@added_later(data_noise=0.0)
+def brier(
+    *, scaling: Literal["none", "temperature"] = "none", resamples: int = 1000, data_noise: float = 0.0
+) -> Metric:
     """Brier score on the test images: squared error of p(y|x), summed over classes, 0 to 2."""
     from jembench.metrics import classification
 
-    return classification.brier(scaling=scaling, resamples=resamples)
+    return classification.brier(scaling=scaling, resamples=resamples, data_noise=data_noise)
 
 
-def ece(*, bins: int = 20, scaling: Literal["none", "temperature"] = "none", resamples: int = 1000) -> Metric:
+@added_later(data_noise=0.0)
+def ece(
+    *,
+    bins: int = 20,
+    scaling: Literal["none", "temperature"] = "none",
+    resamples: int = 1000,
+    data_noise: float = 0.0,
+) -> Metric:
     """Expected calibration error of the predicted class, equal-width bins, in %."""
     from jembench.metrics import calibration
 
-    return calibration.ece(bins=bins, scaling=scaling, resamples=resamples)
+    return calibration.ece(bins=bins, scaling=scaling, resamples=resamples, data_noise=data_noise)
 
 
-def adaptive_ece(*, bins: int = 20, scaling: Literal["none", "temperature"] = "none", resamples: int = 1000) -> Metric:
+@added_later(data_noise=0.0)
+def adaptive_ece(
+    *,
+    bins: int = 20,
+    scaling: Literal["none", "temperature"] = "none",
+    resamples: int = 1000,
+    data_noise: float = 0.0,
+) -> Metric:
     """Adaptive calibration error: that of the predicted class in bins that hold as many images each, in %."""
     from jembench.metrics import calibration
 
-    return calibration.adaptive_ece(bins=bins, scaling=scaling, resamples=resamples)
+    return calibration.adaptive_ece(bins=bins, scaling=scaling, resamples=resamples, data_noise=data_noise)
 
 
-def classwise_ece(*, bins: int = 20, scaling: Literal["none", "temperature"] = "none", resamples: int = 1000) -> Metric:
+@added_later(data_noise=0.0)
+def classwise_ece(
+    *,
+    bins: int = 20,
+    scaling: Literal["none", "temperature"] = "none",
+    resamples: int = 1000,
+    data_noise: float = 0.0,
+) -> Metric:
     """Classwise calibration error: that of each p(k|x) against how often the class is k, averaged over k, in %."""
     from jembench.metrics import calibration
 
-    return calibration.classwise_ece(bins=bins, scaling=scaling, resamples=resamples)
+    return calibration.classwise_ece(bins=bins, scaling=scaling, resamples=resamples, data_noise=data_noise)
 
 
 def bits_per_dim(*, resamples: int = 1000) -> Metric:
@@ -213,21 +243,23 @@ def logit_shift(*, by: float = 10.0) -> Metric:
     return LogitShift(by=by)
 
 
+@added_later(data_noise=0.0)
 def ood(
     *,
     set: str,
     score: Literal["log-px", "max-py", "grad-norm", "max-logit", "refinement"] = "log-px",
     steps: int = 10,
     resamples: int = 1000,
+    data_noise: float = 0.0,
 ) -> Metric:
     """Out-of-distribution detection: AUROC, FPR at 95 % TPR and average precision of a score against other images.
 
     ``set`` is a set of outliers (`jembench list outliers`) or a dataset: interp, svhn, celeba:root=/data. ``steps`` are
-    of the chain that the score ``refinement`` runs from each image.
+    of the chain that the score ``refinement`` runs from each image. ``data_noise`` is on both kinds of images.
     """
     from jembench.metrics.ood import OutOfDistribution
 
-    return OutOfDistribution(set=set, score=score, steps=steps, resamples=resamples)
+    return OutOfDistribution(set=set, score=score, steps=steps, resamples=resamples, data_noise=data_noise)
 
 
 def iteration_time(*, resamples: int = 1000) -> Metric:

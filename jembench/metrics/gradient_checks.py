@@ -130,7 +130,14 @@ class GradientChecks:
     def compute(self, evaluation: Evaluation) -> Measurement:
         found = self.attack(evaluation)
         return Measurement(
-            protocol=protocol_id(self.name, evaluation, images=found.images, **self._options, **self.defence.identity),
+            protocol=protocol_id(
+                self.name,
+                evaluation,
+                images=found.images,
+                **self._options,
+                **self.defence.identity,
+                **self.defence.rule(),
+            ),
             values=self._values(found.arrays, bootstrap_rng(evaluation, self.name)),
             arrays=found.arrays,
             details={"suspicious": self.suspicions(found.arrays), **self._accuracies(found.arrays), **found.details},

@@ -50,20 +50,20 @@ def no_labels(data: DataSpec) -> NotApplicable:
     return NotApplicable(f"The dataset {data.name} has no labels, so there is nothing to classify.")
 
 
-def labelled_logits(evaluation: Evaluation, scaling: Scaling = "none") -> LabelledLogits:
+def labelled_logits(evaluation: Evaluation, scaling: Scaling = "none", data_noise: float = 0.0) -> LabelledLogits:
     """The test images' logits in float64, checked, with their labels, both on the CPU.
 
     With temperature scaling they are divided by the one number that makes the *validation* images likeliest; test
-    images have no part in it. Guo et al. (2017), arXiv:1706.04599, section 4.2.
+    images have no part in it. Guo et al. (2017), arXiv:1706.04599, section 4.2. ``data_noise`` is that on both.
 
     Raises:
         NotApplicable: if the dataset has no labels, or if no temperature follows from validation images.
         Diverged: if a logit is not finite; a number made from the others would hide it.
     """
-    plain = _labelled(evaluation, "test")
+    plain = _labelled(evaluation, "test", data_noise)
     if scaling == "none":
         return plain
-    held = _labelled(evaluation, "validation")
+    held = _labelled(evaluation, "validation", data_noise)
     temperature, n = fit_temperature(held.logits, held.labels), len(held.labels)
     return LabelledLogits(
         plain.logits / temperature,
@@ -73,10 +73,10 @@ def labelled_logits(evaluation: Evaluation, scaling: Scaling = "none") -> Labell
     )
 
 
-def _labelled(evaluation: Evaluation, images: Literal["test", "validation"]) -> LabelledLogits:
+def _labelled(evaluation: Evaluation, images: Literal["test", "validation"], noise: float) -> LabelledLogits:
     labels = evaluation.test().labels if images == "test" else evaluation.labels_of(images)
     if labels is None:
         raise no_labels(evaluation.data)
-    logits = evaluation.read("logits", images).cpu().double()
+    logits = evaluation.read("logits", images, noise).cpu().double()
     require_finite(logits, f"{images} images of {evaluation.data.name}")
     return LabelledLogits(logits, labels.cpu())

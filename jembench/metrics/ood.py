@@ -19,7 +19,7 @@ from torch import Tensor
 from jembench.data.content import content_hash
 from jembench.errors import Diverged
 from jembench.interfaces import Capability, Evaluation, Measurement, Planned, Quantity, Resampling, Value
-from jembench.metrics.protocol import bootstrap_rng, protocol_id, require_at_least, value_of
+from jembench.metrics.protocol import bootstrap_rng, protocol_id, require_at_least, require_noise, value_of
 from jembench.outliers.resolve import resolve
 from jembench.sampling.chain import require_chains
 from jembench.stats import Interval, interval_of, ranking, wilson
@@ -67,10 +67,12 @@ class OutOfDistribution:
     score: ScoreName = "log-px"
     steps: int = 10  # of the chain, for the score ``refinement``
     resamples: int = 1000
+    data_noise: float = 0.0  # on test images and outliers: its standard deviation on [-1, 1]
     name: ClassVar[str] = "ood"
 
     def __post_init__(self) -> None:
         require_at_least(0, self.name, resamples=self.resamples)
+        require_noise(self.name, self.data_noise)
         require_at_least(1, self.name, steps=self.steps)
 
     @property
@@ -105,9 +107,9 @@ class OutOfDistribution:
 
     def _scores(self, evaluation: Evaluation, images: str) -> Scores:
         score = SCORES[self.score]
-        readings = {quantity: evaluation.read(quantity, images).double() for quantity in score.reads}
+        readings = {quantity: evaluation.read(quantity, images, self.data_noise).double() for quantity in score.reads}
         if self.score == "refinement":
-            readings["energy"] = readings["energy"] - evaluation.refined(images, self.steps).double()
+            readings["energy"] = readings["energy"] - evaluation.refined(images, self.steps, self.data_noise).double()
         scores: Scores = score.of(readings).numpy()
         bad = int((~np.isfinite(scores)).sum())
         if bad:
@@ -144,7 +146,7 @@ class OutOfDistribution:
             outliers=len(outliers),
             content=content_hash(outliers)[:10],
             score=self.score,
-            data_noise=0,
+            data_noise=f"{self.data_noise:g}",
             **parts,
         )
 

@@ -40,6 +40,16 @@ def value_of(
     return Value(estimate, low, high, n, unit, better)
 
 
+def require_noise(metric: str, data_noise: float) -> None:
+    """Check the standard deviation of noise on images.
+
+    Raises:
+        SpecError: if it is negative.
+    """
+    if data_noise < 0:
+        raise SpecError(f"data_noise of {metric} is {data_noise:g}; it must be at least 0, on the scale of [-1, 1].")
+
+
 MOST = 1_000_000
 """Of anything that a metric counts: more would not end, or not fit into memory."""
 

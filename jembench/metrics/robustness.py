@@ -26,6 +26,7 @@ from jembench.metrics.attacked import (
     choose,
     distance_resamplings,
     distance_values,
+    expected,
     found_details,
     in_shards,
     share,
@@ -33,6 +34,7 @@ from jembench.metrics.attacked import (
 )
 from jembench.metrics.defence import Defence
 from jembench.metrics.protocol import bootstrap_rng, protocol_id, require_at_least
+from jembench.metrics.resampled import bootstrapped
 from jembench.spec import Scalar
 from jembench.stats import mean_of
 
@@ -90,14 +92,26 @@ class PGDRobustness:
     def compute(self, evaluation: Evaluation) -> Measurement:
         found = self.attack(evaluation)
         resamplings = self.resamplings(found.arrays)
+        rng = bootstrap_rng(evaluation, self.name)
         if self.eps:
-            values = {self.label: share(~found.arrays["found"], "higher")}
+            values = {
+                label: share(~found.arrays["found"], "higher")
+                if label == self.label
+                else bootstrapped(resampling, rng, self.resamples, "%", "higher")
+                for label, resampling in resamplings.items()
+            }
         else:
-            rng = bootstrap_rng(evaluation, self.name)
             values = distance_values(self.name, found.arrays, [self.norm], rng, self.resamples)
         assert values.keys() == resamplings.keys()
         return Measurement(
-            protocol=protocol_id(self.name, evaluation, images=found.images, **self._options, **self.defence.identity),
+            protocol=protocol_id(
+                self.name,
+                evaluation,
+                images=found.images,
+                **self._options,
+                **self.defence.identity,
+                **self.defence.rule(),
+            ),
             values=values,
             arrays=found.arrays,
             details={**found_details(found.arrays), **found.details},
@@ -125,7 +139,8 @@ class PGDRobustness:
         """The statistics behind the values, of images."""
         if self.eps:
             standing = ~arrays["found"]
-            return {self.label: Resampling(mean_of(100.0 * standing), (len(standing),), (0.0, 100.0))}
+            found = {self.label: Resampling(mean_of(100.0 * standing), (len(standing),), (0.0, 100.0))}
+            return found | dict([expected(self.label, arrays["wrong"])] if "wrong-as-it-is" in arrays else [])
         return dict(distance_resamplings(self.name, arrays, [self.norm]))
 
 

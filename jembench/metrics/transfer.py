@@ -56,6 +56,7 @@ class Transfer:
     restarts: int = 20
     steps: int = 40
     tolerance: float = 0.01
+    data_noise: float = 0.0
     name: ClassVar[str] = "transfer"
 
     def __post_init__(self) -> None:
@@ -70,7 +71,7 @@ class Transfer:
     @property
     def defence(self) -> Defence:
         """Nobody asks for its gradient."""
-        return Defence(refine=self.refine, eot=self.eot, grad="none")
+        return Defence(refine=self.refine, eot=self.eot, grad="none", data_noise=self.data_noise)
 
     @property
     def source(self) -> PGDRobustness:
@@ -99,7 +100,14 @@ class Transfer:
     def compute(self, evaluation: Evaluation) -> Measurement:
         found = self.attack(evaluation)
         return Measurement(
-            protocol=protocol_id(self.name, evaluation, images=found.images, **self._options, **self.defence.identity),
+            protocol=protocol_id(
+                self.name,
+                evaluation,
+                images=found.images,
+                **self._options,
+                **self.defence.identity,
+                **self.defence.rule(searched=False),
+            ),
             values=self._values(found.arrays),
             arrays=found.arrays,
             details={**_details(found.arrays), **found.details},

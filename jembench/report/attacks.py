@@ -19,7 +19,9 @@ DEFENCE = ("refine", "smooth", "data_noise", "eot", "grad")
 """The options that make a defence, and parts of its protocol. At 0, nothing is there."""
 
 _HOW = ("eot", "grad")  # of a defence, told in a row's name only where it differs between rows
-_RULE = ("sure", "verified")  # parts of a protocol that follow from a defence
+RULE = ("sure", "verified")
+"""The parts of a protocol that say how many random answers must be wrong; every defence has them."""
+
 _BUDGET = ("images", "restarts", "steps", "queries")
 _NAMES = {"refine": "refined {}", "smooth": "smoothed {}", "data_noise": "noise {}", "grad": "{}"}
 
@@ -141,7 +143,7 @@ def _alike(entry: Entry) -> Entry:
     """The entry of an attack without what the row's name and the title say of its protocol."""
     if not parts_of(entry.protocol):
         return entry
-    return replace(entry, protocol=_without(entry.protocol, (*DEFENCE, *_RULE)))
+    return replace(entry, protocol=_without(entry.protocol, (*DEFENCE, *RULE)))
 
 
 def in_common(protocols: Iterable[str]) -> list[str]:
@@ -154,10 +156,12 @@ def in_common(protocols: Iterable[str]) -> list[str]:
     budget = [_counted(same[part], part.removesuffix("s")) for part in _BUDGET if part in same]
     defence = [_NAMES[part].format(same[part]) for part in DEFENCE[:3] if part in same]
     refined = any(parts["refine"] != "0" for parts in defended)
+    kinds = ["refined"] if refined else []
+    kinds += ["smoothed"] if any("smooth" in parts for parts in defended) else []
     chains = [_counted(same["eot"], "chain" if refined else "copy")] if "eot" in same else []
     gradient = [f"gradient {same['grad']}"] if "grad" in same else []
     how = [*chains, *gradient]
-    what = ", ".join(defence) or ("refined" if refined and how else "")
+    what = ", ".join(defence) or (" or ".join(kinds) or "noisy" if how else "")
     return [
         *([f"norm {same['norm']}"] if "norm" in same else []),
         *([", ".join(budget)] if budget else []),

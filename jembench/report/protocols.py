@@ -9,11 +9,11 @@ from jembench import spec
 from jembench.errors import SpecError
 from jembench.spec import Spec
 
-TACIT = frozenset({"content", "data_content", "data_noise", "outliers"})
+TACIT = frozenset({"content", "data_content", "outliers"})
 """Parts of our ids that papers pass over, and that a published number may leave open and still stand beside ours.
 
 The outliers themselves and their number, which are never the same images but of the same kind; the content of the files
-of a data set; noise on test images. All else must be stated, and be the same.
+of a data set. All else must be stated, and be the same.
 """
 
 

@@ -37,6 +37,26 @@ class Bowl(nn.Module):
         return (x - self.middle).flatten(1).square().sum(dim=1) / (2 * WIDTH**2)
 
 
+def test_smoothing_is_the_log_of_the_mean_probability_and_noise_the_mean_log():
+    """Salman et al. (2019), equation 2, and the reference code of JEM, on the same noise."""
+    model, x = Bowl(), torch.rand(3, 1, 3, 3, generator=Generator().manual_seed(1))
+    noise = torch.randn(12, 1, 3, 3, generator=Generator().manual_seed(2))
+    p = (model.logits(x.repeat_interleave(4, dim=0) + 0.5 * noise)).softmax(dim=1).view(3, 4, 2)
+    for smooth, expected in ((True, p.mean(dim=1).log()), (False, p.log().mean(dim=1))):
+        refined = Refined(
+            model,
+            None,
+            steps=0,
+            chains=4,
+            grad="through",
+            generator=Generator().manual_seed(2),
+            noise=0.5,
+            smooth=smooth,
+        )
+        torch.testing.assert_close(refined.logits(x), expected)
+        assert refined.passes == 4
+
+
 class Net(nn.Module):
     """A small network that is linear nowhere; its energy is that of its logits."""
 

@@ -64,6 +64,7 @@ class FakeEvaluation:
     sampler: object = None
     memory: dict[str, dict[str, Tensor]] = field(default_factory=dict)  # what was remembered, by name
     shards_left: int | None = None  # of long work, until the time is over; None: there is time for all
+    noises: list[float] = field(default_factory=list)  # that were asked for
     told: list[tuple[int, int]] = field(default_factory=list)  # progress
 
     def test(self) -> Split:
@@ -82,8 +83,9 @@ class FakeEvaluation:
     def labels_of(self, name: str) -> Tensor:
         return self.labels if name == "test" else self.set_labels[name]
 
-    def read(self, quantity: str, images: str | Tensor = "test") -> Tensor:
+    def read(self, quantity: str, images: str | Tensor = "test", noise: float = 0.0) -> Tensor:
         """What the test set down for a name; for images given, what the model says."""
+        self.noises.append(noise)
         if isinstance(images, Tensor):
             x = to_float(images, self.data.bounds)
             if quantity == "logits":
@@ -96,7 +98,7 @@ class FakeEvaluation:
             return self.readings[quantity, images]
         return {"logits": self.test_logits, "energy": self.test_energies}[quantity]
 
-    def refined(self, images: str | Tensor, steps: int) -> Tensor:
+    def refined(self, images: str | Tensor, steps: int, noise: float = 0.0) -> Tensor:
         return self.refinements[images]
 
     def remembered(self, name: str, compute) -> dict[str, Tensor]:

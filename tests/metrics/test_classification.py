@@ -29,6 +29,16 @@ def value(metric, evaluation):
     return METRICS[metric].compute(evaluation).values[metric]
 
 
+@pytest.mark.parametrize("make", ["accuracy", "nll", "brier", "ece", "adaptive_ece", "classwise_ece"])
+def test_noise_is_asked_for_and_told(make, evaluation):
+    clean, noisy = (getattr(factories, make)(**options).compute(evaluation) for options in ({}, {"data_noise": 0.03}))
+    assert evaluation.noises == [0.0, 0.03]
+    assert ",data_noise=0," in clean.protocol
+    assert noisy.protocol == clean.protocol.replace(",data_noise=0,", ",data_noise=0.03,")
+    with pytest.raises(SpecError, match=r"data_noise of .* is -1; it must be at least 0"):
+        getattr(factories, make)(data_noise=-1.0)
+
+
 def test_values_agree_with_scikit_learn(evaluation):
     probabilities = evaluation.test_logits.double().softmax(1).numpy()
     y = evaluation.labels.numpy()

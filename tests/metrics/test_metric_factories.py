@@ -13,6 +13,7 @@ REQUIRED = {
     "adaptive-ece": {"logits"},
     "boundary": {"logits"},
     "brier": {"logits"},
+    "certified": {"logits"},
     "chain-age": {"logits", "samples"},
     "classwise-ece": {"logits"},
     "class-samples": {"logits", "samples"},

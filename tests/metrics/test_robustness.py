@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 import torch
 from hyperplane import DATA, Linear, grey
+from scipy.stats import norm as normal
 
 from jembench.attacks.threat import distance
 from jembench.data.pixels import to_float
@@ -72,6 +73,38 @@ def test_misclassified_images_count_as_broken_and_are_told(evaluation):
     assert found.details["misclassified"] == 13
     assert (found.arrays["distance-linf"] == 0).sum() == 13
     assert found.values["pgd-linf@4/255"].value <= 90
+
+
+def test_of_random_answers_the_expected_accuracy_stands_beside_that_by_the_rule(evaluation):
+    """One noisy copy of a linear classifier is right with the probability Phi(distance / sigma)."""
+    metric = attack_factories.pgd(norm="l2", images=40, restarts=2, steps=8, smooth=0.2, eot=1, eps="16/255")
+    found = metric.compute(evaluation)
+    arrays = found.arrays
+    assert "eot=1" in found.protocol
+    assert "smooth=0.2" in found.protocol
+    assert "sure=9/10" in found.protocol  # more than .8 of 10
+    assert "verified=6/10" in found.protocol
+    x = torch.from_numpy(arrays["adversarial"])
+    side = np.where(evaluation.model.logits(2 * x - 1).argmax(dim=1).numpy() == arrays["label"], 1, -1)
+    right = normal.cdf(side * evaluation.model.exact(x, "l2").numpy() / 0.2)
+    one = found.values["pgd-l2@16/255-expected"]
+    assert one.value == pytest.approx(100 * (1 - arrays["wrong"]).mean())
+    assert one.value == pytest.approx(100 * right.mean(), abs=100 * 4 * 0.5 / np.sqrt(400))
+    assert found.values["pgd-l2@16/255"].value > one.value + 5  # the rule favours the defender
+    standing = ~arrays["found"]
+    near = np.linalg.norm((arrays["adversarial"] - arrays["image"] / 255).reshape(40, -1), axis=1)
+    assert near[standing] == pytest.approx(
+        np.full(standing.sum(), 16 / 255), rel=0.1
+    )  # what was tried is kept, not the image
+
+
+def test_of_a_search_the_expected_accuracy_is_of_the_nearest_images(evaluation):
+    found = attack_factories.pgd(norm="l2", images=20, restarts=1, steps=5, smooth=0.05, eot=2).compute(evaluation)
+    arrays = found.arrays
+    within = arrays["found"] & (arrays["distance-l2"] <= 64 / 255)
+    often = np.where(within, arrays["wrong"], arrays["wrong-as-it-is"])
+    assert found.values["pgd-l2@64/255-expected"].value == pytest.approx(100 * (1 - often).mean())
+    assert not any("expected" in label for label in attack_factories.pgd(images=5).compute(evaluation).values)
 
 
 def test_an_eps_of_its_own(evaluation):

@@ -194,7 +194,7 @@ def test_part_of_the_source_stays_a_part(evaluation, monkeypatch):
 def test_protocol_and_cost_have_nothing_of_a_gradient_through_the_chain(evaluation):
     metric = Transfer(norm="l2", refine=3, eot=2, **BUDGET)
     assert metric.compute(evaluation).protocol == (
-        f"transfer:data=toy,eot=2,images={N},norm=l2,refine=3,restarts=2,steps=10,tolerance=0.02"
+        f"transfer:data=toy,eot=2,images={N},norm=l2,refine=3,restarts=2,steps=10,tolerance=0.02,verified=6/10"
     )
     made = PGDRobustness(norm="l2", **BUDGET).passes(1000)
     assert metric.passes(1000) - made == N * 21 * 2 * 4

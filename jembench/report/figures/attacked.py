@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jembench import spec
+from jembench.report.attacks import DEFENCE
 from jembench.report.figures.results import Arrays, Result
 
 LEVELS = 255
@@ -15,9 +16,6 @@ LEVELS = 255
 
 NORMS = {"linf": "L∞", "l2": "L2"}
 """In the order in which they are shown."""
-
-DEFENCE = ("refine", "eot", "grad")
-"""The parts of a protocol that say what stands between the attacker and the model."""
 
 
 def name_of(result: Result) -> str:
@@ -32,11 +30,13 @@ def norms_of(result: Result) -> tuple[str, ...]:
 
 
 def refinement(result: Result, told: Collection[str] = DEFENCE) -> str:
-    """``, 10 steps, 5 chains, bpda``: the steps of the chain, and what else is to be told; nothing without chains."""
-    steps = result.protocol.get("refine", "0")
-    if steps == "0":
-        return ""
-    return "".join(f", {part}" for part in (_counted(steps, "step"), *chains(result, told)))
+    """``, 10 steps, 5 chains, bpda``: the steps of the chain or the noise, and what else is to be told; or nothing."""
+    parts = result.protocol
+    steps = [_counted(parts["refine"], "step")] if parts.get("refine", "0") != "0" else []
+    noise = [
+        f"{name} {parts[part]}" for part, name in (("smooth", "smoothed"), ("data_noise", "noise")) if part in parts
+    ]
+    return "".join(f", {part}" for part in (*steps, *noise, *chains(result, told)))
 
 
 def chains(result: Result, told: Collection[str] = DEFENCE) -> list[str]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from jembench.report.attacks import DEFENCE, RULE
 from jembench.report.figures import adversarial, attacked, names, style
 from jembench.report.figures.drawing import Drawing, Planned
 from jembench.report.figures.grouping import grouped
@@ -23,7 +24,7 @@ from jembench.stats import wilson
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_FREE = ("norm", *attacked.DEFENCE)  # what may differ between the curves of a figure
+_FREE = ("norm", *DEFENCE, *RULE)  # what may differ between the curves of a figure
 FEW = 5
 """Curves are drawn a little beyond where they come below so many percent."""
 
@@ -81,7 +82,7 @@ def _title_of(results: Sequence[Result]) -> str:
 
 
 def _refined(results: Sequence[Result]) -> list[Result]:
-    return [result for result in results if result.protocol.get("refine", "0") != "0"]
+    return [result for result in results if "eot" in result.protocol]
 
 
 def _differing(refined: Sequence[Result]) -> set[str]:

@@ -1,0 +1,62 @@
+import numpy as np
+import pytest
+import torch
+from hyperplane import DATA, Linear, grey
+from scipy.special import bdtr
+from scipy.stats import norm as normal
+
+from jembench.errors import SpecError
+from jembench.metrics import attack_factories
+from jembench.metrics.attacked import choose
+from jembench.metrics.certified import CertifiedRobustness
+
+
+@pytest.fixture
+def evaluation(fake):
+    images, labels = grey(40, 0, 256)
+    return fake.Evaluation(sets={"test": images}, labels=labels, model=Linear(), data=DATA)
+
+
+def test_of_a_linear_classifier_the_radius_is_the_distance_to_its_hyperplane(evaluation):
+    """Cohen et al. (2019), Proposition 4: smoothing leaves a linear classifier as it is, and the radius is exact."""
+    metric = attack_factories.certified(sigma=0.1, budget="quick", images=40, copies=2000)
+    found = metric.compute(evaluation)
+    chosen = choose(evaluation, 40)
+    exact = evaluation.model.exact(chosen.images / 255, "l2").numpy()
+    radius, far = found.arrays["radius"], exact > 0.05
+    clear = (exact > 0.02) & (exact < 0.2)  # beyond, 2000 copies of one class certify no more
+    assert clear.sum() > 5
+    assert (found.arrays["predicted"] == evaluation.model.classes(chosen.images).numpy())[far].all()
+    assert (radius <= exact + 1e-9).all()  # each with probability .999, by the seed
+    share = normal.cdf(exact / 0.1)  # of one class; its lower bound is about 3.1 standard errors below
+    expected = 0.1 * normal.ppf(share - 3.1 * np.sqrt(share * (1 - share) / 2000))
+    assert radius[clear] == pytest.approx(expected[clear], abs=0.02)
+    right = np.where(found.arrays["predicted"] == chosen.labels.numpy(), radius, 0)
+    assert found.values["certified-l2@64/255"].value == pytest.approx(100 * (right > 64 / 255).mean())
+    assert found.values["certified-radius"].value == pytest.approx(255 * right.mean())
+    assert found.values["abstained"].value == pytest.approx(100 * (radius == 0).mean())
+
+
+def test_the_probability_is_the_exact_lower_bound_of_clopper_and_pearson():
+    """At it, so many answers or more have the probability alpha; at half of all it abstains."""
+    metric = CertifiedRobustness(sigma=2.0, copies=100, alpha=0.01)
+    some, half, every = metric.radius(torch.tensor([80, 50, 100])).tolist()
+    assert 1 - bdtr(79, 100, normal.cdf(some / 2)) == pytest.approx(0.01)
+    assert half == 0
+    assert normal.cdf(every / 2) == pytest.approx(0.01 ** (1 / 100))
+
+
+def test_other_images_and_shards_change_nothing(evaluation, monkeypatch):
+    from jembench.metrics import attacked
+
+    metric = attack_factories.certified(sigma=0.1, images=12, copies=50)
+    whole = metric.compute(evaluation).arrays["radius"]
+    monkeypatch.setattr(attacked, "SHARD", 5)
+    evaluation.memory.clear()
+    np.testing.assert_array_equal(metric.compute(evaluation).arrays["radius"], whole)
+
+
+@pytest.mark.parametrize("options", [{"sigma": 0.0}, {"alpha": 1.0}, {"copies": 0}])
+def test_what_it_cannot_be(options):
+    with pytest.raises(SpecError, match="must be"):
+        attack_factories.certified(**options)
