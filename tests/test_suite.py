@@ -17,6 +17,19 @@ def test_hybrid():
     assert hybrid.reference == ("jem-iclr2020/table1",)
 
 
+@pytest.mark.parametrize("name", ["samplers", "divergence"])
+@pytest.mark.parametrize("dataset", ["digits", "cifar10"])
+def test_each_way_to_train_is_there_guarded_and_unguarded(name, dataset):
+    variants = suite.load(name).variants_on(dataset)
+    arms = {
+        watched: [v for v in variants if ("guard.mode=watch" in v.settings) == watched] for watched in (False, True)
+    }
+    assert [(f"{v.name}, unguarded", (*v.settings, "guard.mode=watch")) for v in arms[False]] == [
+        (v.name, v.settings) for v in arms[True]
+    ]
+    assert "stability" in suite.load(name).metrics
+
+
 def test_an_unknown_suite():
     assert "hybrid" in suite.names()
     with pytest.raises(SpecError, match=r"^There is no suite named 'hybird'\. Nearest: hybrid\. Known: "):
