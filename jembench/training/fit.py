@@ -260,7 +260,10 @@ class _Run:
         means = {name: sum(row[name] for row in rows) / n for name in rows[0]}
         starts = window.starts._asdict() if window.starts else {}
         self.history.append({**place, **means, **{f"{name}_start": value for name, value in starts.items()}})
-        return guard.verdict(rows, window.starts) if self.looks else None
+        if not self.looks:
+            return None
+        attempt = [row for row in self.history if row["attempt"] == len(self.interventions)]
+        return guard.verdict(rows, window.starts) or guard.growing(attempt)
 
     def stopped(self) -> OutOfTime:
         """Why training ends before its end."""

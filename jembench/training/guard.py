@@ -8,11 +8,14 @@ above random starts. The guard finds divergence at the end of a window of iterat
 - samples above the random starts: the mean sample lies more than ``MEAN_LIMIT`` times as far above the data as the mean
   random start does, or the highest sample of a batch more than ``HIGHEST_LIMIT`` times as far as the highest of as many
   random starts;
-- samples below the data: the mean sample lies ``MEAN_LIMIT`` times that far below the data.
+- samples below the data: the mean sample lies ``MEAN_LIMIT`` times that far below the data;
+- a gap that keeps growing after the start: the mean sample lies ``FAR`` of the way from the data to the random starts,
+  or further, and has moved that way in each of the last ``GROWING`` windows, though in most windows it was within
+  ``NEAR`` of the way. So a collapse under an energy penalty begins, before the samples reach the random starts.
 
-A distance counts only if it is that large in the mean over the window and still in its last iteration: one that has
-closed by itself needs no repair. Where a training image lies higher above the mean of the data than the random starts
-do, as when chains start at Gaussians of the classes, it takes their place.
+A distance of the second or third kind counts only if it is that large in the mean over the window and still in its last
+iteration: one that has closed by itself needs no repair. Where a training image lies higher above the mean of the data
+than the random starts do, as when chains start at Gaussians of the classes, it takes their place.
 
 All this compares differences of energies with one another. Energies that are multiplied by a positive number, or
 shifted by a constant, give the same answer, so that the limits suit every network. A collapse whose loss an energy
@@ -29,6 +32,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import NamedTuple, get_args
 
 from jembench.records import Fields
@@ -47,14 +51,20 @@ Chains that are stuck at their starts have 1. The highest of a batch varies more
 when the energies of a small network are all alike. ``benchmarks/results/2026-11-22-guard.md`` has the measured values.
 """
 
+NEAR, FAR, GROWING = 0.25, 0.5, 5
+"""Parts of the way from the data to the random starts, and windows: see above.
+
+Chains of a healthy training were seen to lose contact for three windows, and to find it again.
+"""
+
 HIGHEST = "highest_sample"
 """The column of a window that holds the highest energy of a sample."""
 
 HIGHEST_DATA = "highest_data"
 """The column that holds the highest energy of a training image."""
 
-HIGHEST_START = "highest_start"
-"""The column that holds the highest energy of a random start."""
+HIGHEST_START, MEAN_START = "highest_start", "mean_start"
+"""The columns that hold the highest and the mean energy of random starts."""
 
 STEPS, RATE, ENERGY_L2 = 2, 0.3, 0.1
 """What the rungs do: so many times the sampling steps, the learning rate, and that weight of the energy penalty."""
@@ -182,6 +192,29 @@ def _misplaced(rows: Sequence[Mapping[str, float]], starts: Starts, data: str, s
     if below > MEAN_LIMIT * mean_start > 0:
         return f"samples lay {below:.3g} below the data in energy, random starts {mean_start:.3g} above"
     return None
+
+
+def growing(history: Sequence[Mapping[str, float]]) -> str | None:
+    """Whether the gap keeps growing, in a few words; None if it does not.
+
+    Args:
+        history: the logged windows of the present attempt, each with the means over its iterations.
+    """
+    prefix = "joint_" if history and "joint_energy_data" in history[0] else ""
+    data, samples = f"{prefix}energy_data", f"{prefix}energy_samples"
+    ways = [_way(row, data, samples) for row in history if row.keys() >= {data, samples, HIGHEST_DATA, MEAN_START}]
+    last = ways[-GROWING - 1 :]
+    if len(last) <= GROWING or last[-1] < FAR or any(later <= before for before, later in pairwise(last)):
+        return None
+    if sum(way < NEAR for way in ways) <= len(ways) / 2:
+        return None
+    return f"samples moved away from the data for {GROWING} windows, {last[-1]:.0%} of the way to random starts"
+
+
+def _way(row: Mapping[str, float], data: str, samples: str) -> float:
+    """Where the mean sample is between the data (0) and the random starts (1)."""
+    whole = max(row[MEAN_START], row[HIGHEST_DATA]) - row[data]
+    return (row[samples] - row[data]) / whole if whole > 0 else 0.0
 
 
 def _lasting(distances: Sequence[float]) -> float:

@@ -106,6 +106,37 @@ def test_a_collapse_that_an_energy_penalty_keeps_finite_is_divergence():
     )
 
 
+def on_the_way(*ways, scale=1.0, shift=0.0):
+    """Windows in which samples are so far from the data, at -40, to the random starts, at 60."""
+    fixed = {"energy_data": -40, "highest_data": -39, "mean_start": 60}
+    windows = [fixed | {"energy_samples": -40 + 100 * way} for way in ways]
+    return [{name: scale * energy + shift for name, energy in row.items()} for row in windows]
+
+
+@pytest.mark.parametrize(("scale", "shift"), [(1, 0), (1e-3, 0), (64, 1e4)])
+def test_a_gap_that_keeps_growing_after_the_start_is_divergence(scale, shift):
+    """Measured: an energy penalty of .1 hid it, with 97 % of the validation images right."""
+    start, measured = [-0.05] * 9, [0.02, 0.08, 0.14, 0.20, 0.35, 0.51]
+    found = guard.growing(on_the_way(*start, *measured, scale=scale, shift=shift))
+    assert found == "samples moved away from the data for 5 windows, 51% of the way to random starts"
+    assert guard.growing(on_the_way(*start, *measured[:-1], scale=scale, shift=shift)) is None
+
+
+@pytest.mark.parametrize(
+    "ways",
+    [
+        [0.35, 0.59, 0.66, 0.0, 0.0, 0.0, 0.0],  # layer norm, a healthy start
+        [0.62, 0.03, 0.01, 0.56, 0.9, 0.92],  # contact lost for three windows
+        [0.06, 0.1, 0.35, 0.45, 0.6, 0.7, 0.8, 0.9],  # a slow start that never had contact
+        [*[0.0] * 9, 0.1, 0.2, 0.3, 0.4, 0.49],  # near enough
+        [*[0.0] * 9, 0.1, 0.2, 0.3, 0.29, 0.5, 0.6],  # not in each window
+        [],
+    ],
+)
+def test_other_gaps_are_none(ways):
+    assert guard.growing(on_the_way(*ways)) is None
+
+
 @pytest.mark.parametrize("scale", [1e-3, 1.0, 64.0])
 @pytest.mark.parametrize("shift", [-5000.0, 0.0, 1e4])
 @pytest.mark.parametrize(
