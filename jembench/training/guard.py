@@ -10,8 +10,9 @@ above random starts. The guard finds divergence at the end of a window of iterat
   random starts;
 - samples below the data: the mean sample lies ``MEAN_LIMIT`` times that far below the data;
 - a gap that keeps growing after the start: the mean sample lies ``FAR`` of the way from the data to the random starts,
-  or further, and has moved that way in each of the last ``GROWING`` windows, though in most windows it was within
-  ``NEAR`` of the way. So a collapse under an energy penalty begins, before the samples reach the random starts.
+  or further, and has moved that way in each of the last ``GROWING`` windows, though in most windows, and in ``START``
+  at least, it was within ``NEAR`` of the way. So a collapse under an energy penalty begins, before the samples are
+  where the random starts are.
 
 A distance of the second or third kind counts only if it is that large in the mean over the window and still in its last
 iteration: one that has closed by itself needs no repair. Where a training image lies higher above the mean of the data
@@ -51,7 +52,7 @@ Chains that are stuck at their starts have 1. The highest of a batch varies more
 when the energies of a small network are all alike. ``benchmarks/results/2026-11-22-guard.md`` has the measured values.
 """
 
-NEAR, FAR, GROWING = 0.25, 0.5, 5
+NEAR, FAR, GROWING, START = 0.25, 0.5, 5, 10
 """Parts of the way from the data to the random starts, and windows: see above.
 
 Chains of a healthy training were seen to lose contact for three windows, and to find it again.
@@ -206,7 +207,7 @@ def growing(history: Sequence[Mapping[str, float]]) -> str | None:
     last = ways[-GROWING - 1 :]
     if len(last) <= GROWING or last[-1] < FAR or any(later <= before for before, later in pairwise(last)):
         return None
-    if sum(way < NEAR for way in ways) <= len(ways) / 2:
+    if sum(way < NEAR for way in ways) < max(START, len(ways) / 2):
         return None
     return f"samples moved away from the data for {GROWING} windows, {last[-1]:.0%} of the way to random starts"
 

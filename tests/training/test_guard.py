@@ -128,6 +128,7 @@ def test_a_gap_that_keeps_growing_after_the_start_is_divergence(scale, shift):
         [0.35, 0.59, 0.66, 0.0, 0.0, 0.0, 0.0],  # layer norm, a healthy start
         [0.62, 0.03, 0.01, 0.56, 0.9, 0.92],  # contact lost for three windows
         [0.06, 0.1, 0.35, 0.45, 0.6, 0.7, 0.8, 0.9],  # a slow start that never had contact
+        [*[0.0] * 6, 0.1, 0.2, 0.3, 0.4, 0.55],  # instance norm, still at the start
         [*[0.0] * 9, 0.1, 0.2, 0.3, 0.4, 0.49],  # near enough
         [*[0.0] * 9, 0.1, 0.2, 0.3, 0.29, 0.5, 0.6],  # not in each window
         [],

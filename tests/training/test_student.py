@@ -1,7 +1,5 @@
 """The student report's recipe: half the steps, a hundred times the rate, twice the batch. It needs the guard."""
 
-import csv
-
 import pytest
 import torch
 
@@ -11,18 +9,19 @@ from jembench.training.fit import fit
 from jembench.training.loop import Trainer
 
 ON_DIGITS = (
-    "epochs=8",
+    "epochs=6.6",
     "batch_size=32",
-    "log_every=10",
-    "checkpoint_every=30",
-    "optimizer.learning_rate=0.05",
-    "schedule.decay_epochs=[6,7]",
+    "log_every=20",
+    "checkpoint_every=40",
+    "optimizer.learning_rate=0.03",
+    "energy_l2=0.001",
     "data.validation=100",
+    "data.stratified=true",
     "data.pad=0",
     "data.flip=false",
-    "chains.sampler=pcd:steps=5,buffer=500",
+    "chains.sampler=pcd:steps=5,buffer=500,noise=0.05",
 )
-"""Digits need less of everything, but a still higher rate to diverge: within 10 iterations, where .01 takes 320."""
+"""Digits need less of everything, but a higher rate and more noise to diverge within 200 iterations."""
 
 
 def trainer(*overrides):
@@ -42,9 +41,9 @@ def one_thread():
 
 
 def test_unguarded_it_diverges(tmp_path):
-    fitted = fit(trainer("guard.mode=watch", "epochs=35"), tmp_path)
-    assert fitted.stability.diverged_at < 350
-    assert not abs(fitted.history[-1]["loss"]) < 1e8
+    fitted = fit(trainer("guard.mode=watch", "epochs=5.5"), tmp_path)
+    assert fitted.stability.diverged_at <= 220
+    assert not abs(fitted.history[-1]["loss"]) < 100
     assert (tmp_path / "energies.png").stat().st_size > 10_000
 
 
@@ -52,7 +51,5 @@ def test_guarded_it_ends_with_a_usable_model(tmp_path):
     fitted = fit(trainer(), tmp_path)
     assert fitted.interventions
     assert fitted.validation_accuracy > 0.9
-    with (tmp_path / "history.csv").open() as file:
-        last = list(csv.DictReader(file))[-1]
-    assert float(last["attempt"]) == len(fitted.interventions)
-    assert abs(float(last["energy_data"]) - float(last["energy_samples"])) < 2
+    assert fitted.stability.ended_with
+    assert fitted.history[-1]["attempt"] == len(fitted.interventions)
