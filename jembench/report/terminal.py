@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
+from rich import box
 from rich.cells import cell_len
 from rich.console import Console
-from rich.segment import Segment, Segments
-from rich.style import Style
+from rich.table import Table as RichTable
 from rich.text import Text as RichText
 
 from jembench.report.layout import grids
@@ -17,15 +17,8 @@ from jembench.report.text import Footnote, Grid, Heading, Text
 
 _SUPERSCRIPT = str.maketrans("0123456789,", "⁰¹²³⁴⁵⁶⁷⁸⁹˒")
 _NAMES_AT_MOST = 34  # of the terminal's columns, for what identifies a row
-_NAMES_AT_LEAST = 8  # before numbers are folded too
-
-_NAME, _MARK, _LABEL, _DIM = map(Style.parse, ("cyan", "yellow", "bold", "dim"))
-_GAP = 2
-"""Blanks between two columns of a table."""
 
 Interval = Literal["beside", "below"]
-Line = list[Segment]
-Cell = list[Line]
 
 
 def show(table: Table, console: Console) -> None:
@@ -40,13 +33,13 @@ def show_grids(found: Iterable[Grid], console: Console) -> None:
         console.print(RichText(grid.title, style="bold"))
         console.print()
         for block in _blocks(grid, console):
-            console.print(block, crop=False)
+            console.print(block)
             console.print()
         for footnote in grid.footnotes:
             console.print(_footnote(footnote), overflow="fold")
 
 
-def _blocks(grid: Grid, console: Console) -> list[Segments]:
+def _blocks(grid: Grid, console: Console) -> list[RichTable]:
     """One table if it fits, with each interval beside its value or else below it; several tables if it does not."""
     if not grid.rows:
         return []
@@ -65,69 +58,46 @@ def _blocks(grid: Grid, console: Console) -> list[Segments]:
         tables = [names + numbers[start : start + size] for start in range(0, len(numbers), size)]
         if all(fits(columns, interval) for columns in tables):
             break
-    return [_drawn(grid, columns, widths[interval], interval, console) for columns in tables]
+    return [_rich(grid, columns, interval) for columns in tables]
+
+
+_GAP = 2
+"""Between two columns of a table."""
 
 
 def _width(grid: Grid, index: int, interval: Interval) -> int:
     """What a column of a grid takes, without its gaps."""
     heading = grid.headings[index]
-    cells = [_heading(heading), *(_cell(row[index], interval, heading.identifies) for row in grid.rows)]
-    width = max(_length(line) for cell in cells for line in cell)
+    texts = [_heading(heading), *(_cell(row[index], interval, heading.identifies) for row in grid.rows)]
+    width = max(cell_len(line) for text in texts for line in text.plain.splitlines() or [""])
     return min(width, _NAMES_AT_MOST) if heading.identifies else width
 
 
-def _drawn(grid: Grid, columns: Sequence[int], widths: Sequence[int], interval: Interval, console: Console) -> Segments:
-    """A table of some columns of a grid. (Drawing hundreds of rows with ``rich.table`` takes much longer.)"""
-    headings, widths = [grid.headings[index] for index in columns], [widths[index] for index in columns]
-    while sum(widths) + _GAP * (len(widths) - 1) > console.width and max(widths) > 1:
-        wide = [place for place, each in enumerate(headings) if each.identifies and widths[place] > _NAMES_AT_LEAST]
-        widths[max(wide or range(len(widths)), key=widths.__getitem__)] -= 1
-
-    def drawn(cells: Iterable[Cell], *, head: bool = False) -> Iterator[Segment]:
-        folded = [_folded(cell, width, console) for cell, width in zip(cells, widths, strict=True)]
-        height = max(map(len, folded))
-        for number in range(height):
-            for place, (heading, width, cell) in enumerate(zip(headings, widths, folded, strict=True)):
-                row = number - (height - len(cell)) * head  # headings stand on the rule
-                line = cell[row] if 0 <= row < len(cell) else []
-                blanks = Segment(" " * (width - _length(line)))
-                yield Segment(" " * _GAP * bool(place))
-                yield from [*line, blanks] if heading.identifies else [blanks, *line]
-            yield Segment.line()
-
-    segments = list(drawn(map(_heading, headings), head=True))
-    segments += [Segment("─" * (sum(widths) + _GAP * (len(widths) - 1))), Segment.line()]
-    for row in grid.rows:
-        segments += drawn(_cell(row[index], interval, grid.headings[index].identifies) for index in columns)
-    return Segments(segments)
-
-
-def _heading(heading: Heading) -> Cell:
-    label = [Segment(heading.label, _LABEL), Segment(_superscript(",".join(heading.marks)), _MARK)]
-    return [label, [Segment(heading.detail, _DIM)]] if heading.detail else [label]
-
-
-def _cell(text: Text, interval: Interval, identifies: bool) -> Cell:
-    line = [Segment(text.value, _NAME if identifies else None), Segment(_superscript(",".join(text.marks)), _MARK)]
-    if text.interval and interval == "below":
-        return [line, [Segment(text.interval, _DIM)]]
-    return [[*line, Segment(f" {text.interval}", _DIM)] if text.interval else line]
-
-
-def _length(line: Line) -> int:
-    return sum(cell_len(segment.text) for segment in line)
-
-
-def _folded(cell: Cell, width: int, console: Console) -> Cell:
-    """The cell in lines of that width at most."""
-    found: Cell = []
-    for line in cell:
-        if _length(line) <= width:
-            found.append(line)
+def _rich(grid: Grid, columns: list[int], interval: Interval) -> RichTable:
+    table = RichTable(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, collapse_padding=True, header_style="")
+    for index in columns:
+        heading = grid.headings[index]
+        if heading.identifies:
+            table.add_column(_heading(heading), overflow="fold", max_width=_NAMES_AT_MOST)
         else:
-            text = RichText.assemble(*((segment.text, segment.style or "") for segment in line), end="")
-            found += [list(part.render(console)) for part in text.wrap(console, width, overflow="fold")]
-    return found
+            table.add_column(_heading(heading), overflow="fold", justify="right")
+    for row in grid.rows:
+        table.add_row(*(_cell(row[index], interval, grid.headings[index].identifies) for index in columns))
+    return table
+
+
+def _heading(heading: Heading) -> RichText:
+    text = RichText(heading.label, style="bold")
+    text.append(_superscript(",".join(heading.marks)), style="not bold yellow")
+    return text.append(f"\n{heading.detail}", style="not bold dim") if heading.detail else text
+
+
+def _cell(text: Text, interval: Interval, identifies: bool) -> RichText:
+    cell = RichText(text.value, style="cyan" if identifies else "")
+    cell.append(_superscript(",".join(text.marks)), style="yellow")
+    if text.interval:
+        cell.append(("\n" if interval == "below" else " ") + text.interval, style="dim")
+    return cell
 
 
 def _superscript(marks: str) -> str:
