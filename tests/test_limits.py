@@ -111,11 +111,13 @@ def test_the_least_size_is_no_more_than_the_size(text):
     assert least.tensors <= len(parameters)
 
 
-def test_a_model_that_a_file_names_is_refused_too(monkeypatch):
+def test_a_model_that_a_file_names_is_refused_too(monkeypatch, tmp_path):
+    file = tmp_path / "x.safetensors"
+    file.write_bytes(b"")
     made_from = ("models", "jem:net=small-99999999")
     monkeypatch.setattr(factories.imported, "pretrained", Pretrained(lambda arguments: [made_from]))
     with pytest.raises(SpecError, match=r"jem:net=small-99999999 takes .* GiB"):
-        registry.resolve("models", "imported:file=x").check_size()
+        registry.resolve("models", f"imported:file={file}").check_size()
 
 
 def test_counting_does_not_import_the_compiler():

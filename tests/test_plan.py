@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from jembench import registry, suite
+from jembench import registry, spec, suite
 from jembench.errors import SpecError
 from jembench.outcome import FitKey
 from jembench.plan import make_plan, parts_of, resolve_model
@@ -240,6 +240,7 @@ def test_cells_differ_by_metric_and_limit_as_well(make):
 def test_a_default_that_changes_makes_it_another_cell(make, monkeypatch, factory, option):
     import zoo_of_tests as zoo
 
+    monkeypatch.setattr(spec, "_known_parameters", spec._keyword_parameters)  # a process reads the defaults once
     before = cell_id(make())
     changed = inspect.unwrap(getattr(samplers if factory == "pcd" else zoo, factory))
     value = changed.__kwdefaults__[option] + 1

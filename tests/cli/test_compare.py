@@ -115,7 +115,7 @@ def test_claims_of_a_store(run, jembench):
     assert (done.code, done.err) == (0, "")
     assert "Claims · Grathwohl et al., ICLR 2020" in done.out
     assert "of seed 0 alone: from 3 seeds on it is judged what training anew would change" in done.out
-    assert "jembench attack pgd --norm linf --seeds 0,1,2" in done.out
+    assert "jembench attack pgd --norm linf --seeds 2,3,4" in done.out
     claims = {
         claim["claim"]: claim for claim in json.loads(jembench("report", "--claims", "--format", "json").out)["claims"]
     }
@@ -128,7 +128,7 @@ def test_claims_of_a_store(run, jembench):
 def test_claims_of_no_store(jembench):
     done = jembench("report", "--claims", "--store", "my runs")
     assert (done.code, done.err) == (0, "")
-    assert "`jembench run labels --seeds 0,1,2 --store 'my runs'`: With few labels" in done.out
+    assert "`jembench run labels --seeds 2,3,4 --store 'my runs'`: With few labels" in done.out
 
 
 @pytest.mark.parametrize("arguments", [["hybrid"], ["--reference", "none"]])

@@ -29,6 +29,8 @@ OPTIONS = {
             "--eps",
             "--refine",
             "--eot",
+            "--smooth",
+            "--data-noise",
             "--grad",
             "--budget",
             "--images",
