@@ -79,7 +79,7 @@ def test_every_metric_of_samples_has_all_the_options(name):
 
 def test_the_options_of_a_factory_are_its_own_and_those_of_samples():
     assert list(inspect.signature(factories.inception_score).parameters) == [
-        *("features", "splits", "resamples"),
+        *("features", "splits", "resamples", "implementation"),
         *("source", "steps", "images", "conditional", "pooling", "selection", "per_class", "top"),
     ]
     with pytest.raises(TypeError, match="stpes"):
