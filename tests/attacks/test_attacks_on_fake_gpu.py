@@ -1,5 +1,6 @@
 """No attack mixes up devices; how often a step makes the host wait for a GPU, counted on one that is not there."""
 
+import numpy as np
 import pytest
 import torch
 from fake_gpu import GPU, FakeGenerator, MixedDevices, fake_gpu
@@ -76,3 +77,16 @@ def test_a_planted_tensor_of_the_cpu_is_refused(gpu, model):
     model.logits = lambda x: plain(x) + torch.zeros(3)
     with pytest.raises(MixedDevices):
         waits(gpu, target, 1)
+
+
+def test_lists_and_arrays_as_indices_keep_their_values(gpu):
+    """So foolbox indexes. PyTorch makes tensors of ``meta`` of lists, with which nothing is read or written."""
+    x = torch.zeros(2, 3, device=GPU)
+    x[np.array([0, 1]), [2, 0]] = torch.tensor([5.0, 7.0], device=GPU)
+    assert x.tolist() == [[0, 0, 5], [7, 0, 0]]
+    assert x[[1, 0], np.array([0, 2])].tolist() == [7, 5]
+
+
+def test_a_tensor_without_values_is_refused(gpu):
+    with pytest.raises(AssertionError, match="it has no values"):
+        torch.zeros(1, device=GPU) + torch.as_tensor([1.0], device=GPU)

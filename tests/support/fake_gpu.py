@@ -48,9 +48,20 @@ class OnGPU(torch.Tensor):
     def tolist(self):
         return self.cpu().tolist()
 
+    def __getitem__(self, index):
+        return super().__getitem__(_with_tensors(index))
+
+    def __setitem__(self, index, value):
+        super().__setitem__(_with_tensors(index), value)
+
     @classmethod
     def __torch_dispatch__(cls, function, types, args=(), kwargs=None):
         raise RuntimeError(f"{function} outside of fake_gpu")
+
+
+def _with_tensors(index):
+    """The index with tensors for its lists: PyTorch would make tensors of ``meta`` of them, which have no values."""
+    return tree_map_only(list, torch.tensor, index, is_leaf=lambda part: isinstance(part, list))
 
 
 class FakeGenerator(torch.Generator):
@@ -68,6 +79,11 @@ class FakeGenerator(torch.Generator):
 
 class FakeGPU(TorchDispatchMode):
     """The device. ``waits`` are the operations for which the host would have waited, in their order."""
+
+    @classmethod
+    def _should_skip_dynamo(cls):
+        """PyTorch asks; to skip the compiler it would import it, which takes seconds."""
+        return False
 
     def __init__(self):
         super().__init__()
@@ -110,6 +126,8 @@ class FakeGPU(TorchDispatchMode):
 
 def _check(name, args, kwargs, tensors, on_gpu):
     """Raise what PyTorch would: single numbers and indices alone may be on the CPU."""
+    if any(tensor.is_meta and not isinstance(tensor, OnGPU) for tensor in tensors):
+        raise AssertionError(f"{name}: PyTorch made a tensor of {GPU} that the fake did not see; it has no values")
     for generator in (one for one in (*args, *kwargs.values()) if isinstance(one, torch.Generator)):
         if (generator._cdata in FakeGenerator.made) != on_gpu:
             raise MixedDevices(f"{name}: the generator is on the other device")
