@@ -28,7 +28,7 @@ COLOURS = (BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY, BLACK)
 """In the order in which series take them; yellow is too light for a line on white."""
 
 _LINES = ("-", "--", "-.", ":", (0, (6, 1, 1, 1, 1, 1)))
-_MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+_MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<")  # one more than colours: series 8 is no second series 1
 _HATCHES = ("", "////", "....", "xxxx", "\\\\\\\\")
 
 _LETTERS = 14  # in an inch

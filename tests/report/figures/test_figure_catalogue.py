@@ -107,6 +107,12 @@ def test_two_series_differ_without_colour():
     assert len({str(look) for look in looks}) == 7
 
 
+def test_many_series_differ_in_points_and_in_lines():
+    looks = [style.look(index) for index in range(30)]
+    assert len({(look.colour, look.marker) for look in looks}) == 30
+    assert len({(look.colour, look.line) for look in looks}) == 30
+
+
 def nowhere(fit):
     """A folder without a history."""
     return Path("nowhere") / fit.id
