@@ -108,7 +108,7 @@ class CertifiedRobustness:
         return predicted, int(_answers(target, x, self.sigma, self.copies, generator)[predicted])
 
     def radius(self, frequent: Int[Tensor, " N"]) -> Float[Tensor, " N"]:
-        """The radius of which a class is certain that so many of the copies say; 0: the classifier abstains."""
+        """The certified radius of a class that ``frequent`` of the copies vote for; 0: the classifier abstains."""
         lower = beta.ppf(self.alpha, frequent.numpy(), self.copies - frequent.numpy() + 1)
         normal = NormalDist()
         return torch.tensor([self.sigma * normal.inv_cdf(p) if p > 0.5 else 0.0 for p in lower], dtype=torch.float64)

@@ -122,7 +122,7 @@ def _names(defences: Sequence[Parts]) -> list[str]:
 
 def _named(name: str, parts: Parts) -> str:
     if name == "eot":
-        return _counted(parts[name], "chain" if "refine" in parts else "copy")
+        return counted(parts[name], "chain" if "refine" in parts else "copy")
     return _NAMES[name].format(parts[name])
 
 
@@ -153,12 +153,12 @@ def in_common(protocols: Iterable[str]) -> list[str]:
     same = {**_same(defended, _HOW), **_same(attacks, ("norm", *_BUDGET))}
     if len(defended) == len(attacks):
         same |= {name: value for name, value in _same(attacks, DEFENCE).items() if value != "0"}
-    budget = [_counted(same[part], part.removesuffix("s")) for part in _BUDGET if part in same]
+    budget = [counted(same[part], part.removesuffix("s")) for part in _BUDGET if part in same]
     defence = [_NAMES[part].format(same[part]) for part in DEFENCE[:3] if part in same]
     refined = any(parts["refine"] != "0" for parts in defended)
     kinds = ["refined"] if refined else []
     kinds += ["smoothed"] if any("smooth" in parts for parts in defended) else []
-    chains = [_counted(same["eot"], "chain" if refined else "copy")] if "eot" in same else []
+    chains = [counted(same["eot"], "chain" if refined else "copy")] if "eot" in same else []
     gradient = [f"gradient {same['grad']}"] if "grad" in same else []
     how = [*chains, *gradient]
     what = ", ".join(defence) or (" or ".join(kinds) or "noisy" if how else "")
@@ -178,7 +178,7 @@ def _same(attacks: Sequence[Parts], names: Sequence[str]) -> dict[str, str]:
     }
 
 
-def _counted(number: str, what: str) -> str:
+def counted(number: str, what: str) -> str:
     """``5 chains``, ``1000 queries``."""
     plural = {"querie": "queries", "copy": "copies"}.get(what, f"{what}s")
     return f"{number} {what.replace('querie', 'query') if number == '1' else plural}"

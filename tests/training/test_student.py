@@ -53,3 +53,4 @@ def test_guarded_it_ends_with_a_usable_model(tmp_path):
     assert fitted.validation_accuracy > 0.9
     assert fitted.stability.ended_with
     assert fitted.history[-1]["attempt"] == len(fitted.interventions)
+    assert abs(fitted.history[-1]["energy_data"] - fitted.history[-1]["energy_samples"]) < 2

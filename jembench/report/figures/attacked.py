@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jembench import spec
-from jembench.report.attacks import DEFENCE
+from jembench.report.attacks import DEFENCE, counted
 from jembench.report.figures.results import Arrays, Result
 
 LEVELS = 255
@@ -32,7 +32,7 @@ def norms_of(result: Result) -> tuple[str, ...]:
 def refinement(result: Result, told: Collection[str] = DEFENCE) -> str:
     """``, 10 steps, 5 chains, bpda``: the steps of the chain or the noise, and what else is to be told; or nothing."""
     parts = result.protocol
-    steps = [_counted(parts["refine"], "step")] if parts.get("refine", "0") != "0" else []
+    steps = [counted(parts["refine"], "step")] if parts.get("refine", "0") != "0" else []
     noise = [
         f"{name} {parts[part]}" for part, name in (("smooth", "smoothed"), ("data_noise", "noise")) if part in parts
     ]
@@ -40,16 +40,13 @@ def refinement(result: Result, told: Collection[str] = DEFENCE) -> str:
 
 
 def chains(result: Result, told: Collection[str] = DEFENCE) -> list[str]:
-    """How many chains a refined model takes the mean of, and how their gradient is found, if that is to be told."""
+    """How many chains or noisy copies an answer is the mean of, and how their gradient is found, as ``told`` asks."""
     known = {part: result.protocol[part] for part in ("eot", "grad") if part in told and part in result.protocol}
-    return [_counted(value, "chain") if part == "eot" else value for part, value in known.items()]
+    what = "chain" if result.protocol.get("refine", "0") != "0" else "copy"
+    return [counted(value, what) if part == "eot" else value for part, value in known.items()]
 
 
 def rightly_classified(arrays: Arrays) -> NDArray[np.bool_]:
     """Which images were given their class before they were attacked."""
     right: NDArray[np.bool_] = ~arrays["found"].astype(bool) | (arrays["distance-linf"] > 0)
     return right
-
-
-def _counted(number: str, what: str) -> str:
-    return f"{number} {what}" if number == "1" else f"{number} {what}s"
