@@ -1,4 +1,7 @@
-"""Files that are either whole or absent: written under a temporary name, flushed to disk, then renamed."""
+"""Files that are either whole or absent: written under a temporary name, flushed to disk, then renamed.
+
+The folders of the user's data and caches are named here as well, and nowhere else.
+"""
 
 from __future__ import annotations
 
@@ -201,3 +204,14 @@ def read_bytes(path: Path, largest: int | None = None) -> bytes:
         if largest is not None and os.fstat(stream.fileno()).st_size > largest:
             raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), str(path))
         return stream.read()
+
+
+def cache_folder() -> Path:
+    """The user's folder for what can be downloaded or computed again."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "jembench"
+
+
+def data_folder(root: str = "") -> Path:
+    """``root`` if it is given, else ``$JEMBENCH_DATA``, else ``data`` in the cache folder; absolute."""
+    chosen = root or os.environ.get("JEMBENCH_DATA")
+    return Path(chosen).expanduser().absolute() if chosen else cache_folder().absolute() / "data"

@@ -201,7 +201,7 @@ class Trainable(Protocol):
 
     What a network draws from torch's global generators, as dropout does, is seeded for each iteration. A loss draws
     its noise from them (``torch.rand_like``): one that makes a ``torch.Generator`` cannot be compiled. What is done
-    once, with the first batch, is told by a :class:`jembench.nets.first_batch.FirstBatch`.
+    once, with the first batch, is told by a :class:`jembench.models.nets.first_batch.FirstBatch`.
 
     A model whose loss takes each image through the network more than once, as one that attacks it first, may say how
     often, forward and back, in an attribute ``passes_per_loss: int``. What a training costs is told by it.

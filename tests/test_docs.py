@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from jembench import __version__, registry, suite
+from jembench import __version__
+from jembench.catalog import registry
 from jembench.cli.main import COMMANDS, cli
+from jembench.experiment import recipe, suite
 from jembench.interfaces import API
-from jembench.training import recipe
 from jembench.training.loop import Trainer
 
 ROOT = Path(__file__).parent.parent

@@ -11,7 +11,7 @@ import pytest
 
 from jembench import files
 from jembench.errors import StoreError
-from jembench.store import Store
+from jembench.store.store import Store
 
 
 def fail_with(error):

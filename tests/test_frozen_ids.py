@@ -1,8 +1,9 @@
 """The ids of everything that is shipped, as they were frozen: under another id, what was trained is trained again.
 
 A test that fails here asks for a decision. Where the change is meant, say so in the changelog and write the file anew:
-``FREEZE=1 pytest tests/test_frozen_ids.py``. Where it is not, see ``added_later`` of ``jembench.spec`` (options) and of
-``jembench.training.recipe`` (fields). Code is left out, so that an editable installation has the same ids.
+``FREEZE=1 pytest tests/test_frozen_ids.py``. Where it is not, see ``added_later`` of ``jembench.catalog.spec``
+(options) and of ``jembench.experiment.recipe`` (fields). Code is left out, so that an editable installation has the
+same ids.
 """
 
 import dataclasses
@@ -12,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from jembench import registry, sources
-from jembench.plan import CellPlan, plan_fit
-from jembench.spec import stable_hash
-from jembench.training import recipe as recipes
-from jembench.training.recipe import Recipe, Schedule, added_later
+from jembench.catalog import code_identity, registry
+from jembench.catalog.spec import stable_hash
+from jembench.experiment import recipe as recipes
+from jembench.experiment.plan import CellPlan, plan_fit
+from jembench.experiment.recipe import Recipe, Schedule, added_later
 
 FILE = Path(__file__).with_name("frozen_ids.json")
 CORE = "jembench"
@@ -34,7 +35,7 @@ def found(tmp_path, monkeypatch):
     """Every id, as it is now."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sources, "code", lambda module, of_package=False: "")
+    monkeypatch.setattr(code_identity, "code", lambda module, of_package=False: "")
     registry.catalogue.cache_clear()
     for split in ("train", "test"):
         (tmp_path / "folder" / split / "cat").mkdir(parents=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 import matplotlib
 import torch
 
-from jembench.locations import cache_folder, data_folder
+from jembench.files import cache_folder, data_folder
 
 PROBE = """
 from pathlib import Path

@@ -14,67 +14,26 @@ import jembench
 PACKAGE = Path(jembench.__file__).parent
 
 LAYERS = [
-    {
-        "contents",
-        "errors",
-        "files",
-        "interfaces",
-        "limits",
-        "locations",
-        "records",
-        "sources",
-        "spec",
-        "stopping",
-        "strict_toml",
-        "tensors",
-        "trust",
-    },
-    {"registry"},
-    {"packages", "plugin_files"},
-    {"execution"},
-    {"densities", "energies", "data", "grid", "seeds", "stats"},
-    {"nets", "devices", "outliers", "readings"},
+    {"errors", "files", "interfaces", "seeds", "stopping"},
+    {"catalog", "stats"},
+    {"store"},
+    {"experiment"},
+    {"data"},
+    {"models"},
     {"sampling"},
     {"attacks"},
     {"training", "metrics"},
-    {"adapters"},
-    {
-        "capabilities",
-        "comparison",
-        "outcome",
-        "outlook",
-        "crossing",
-        "current",
-        "suite",
-        "estimate",
-        "evaluate",
-        "executor",
-        "features",
-        "fit_samples",
-        "fits",
-        "lease",
-        "measure",
-        "memory",
-        "monitor",
-        "plan",
-        "planned",
-        "store",
-        "subjects",
-        "twins",
-        "provenance",
-        "verify",
-        "work",
-    },
+    {"running"},
     {"report"},
-    {"scaffold", "testing"},
+    {"testing"},
     {"cli"},
 ]
 """From the bottom up."""
 
-SOCIABLE = LAYERS[0] | LAYERS[-4]
+SOCIABLE = LAYERS[0]
 """What may import its neighbours in the same layer."""
 
-LIGHT = LAYERS[0] | LAYERS[1] | LAYERS[2] | LAYERS[-3] | {"scaffold"} | LAYERS[-1]
+LIGHT = {"errors", "files", "interfaces", "stopping", "catalog", "experiment", "report", "cli"}
 """What answers at once, with every ``factories.py``."""
 
 HEAVY = {"foolbox", "matplotlib", "scipy", "sklearn", "torch", "torch_fidelity", "torchvision"}
@@ -181,8 +140,8 @@ def test_what_answers_at_once_imports_no_heavy_library(module):
 
 def test_an_import_that_points_up_is_found(tmp_path):
     path = tmp_path / "errors.py"
-    path.write_text("def late():\n    from jembench import registry\n")
-    assert list(upward("jembench.errors", path)) == [f"{path}:2: errors imports registry"]
+    path.write_text("def late():\n    from jembench.catalog import registry\n")
+    assert list(upward("jembench.errors", path)) == [f"{path}:2: errors imports catalog"]
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 
 from jembench import stopping
 from jembench.errors import StoreError, Unavailable
-from jembench.measure import measure
+from jembench.running.measure import measure
 from jembench.stopping import Stopped
 
 

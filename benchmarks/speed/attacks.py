@@ -13,11 +13,12 @@ from contests import Contest, Setting
 from torch import Tensor
 from torch.nn import functional as F
 
-from jembench import registry, seeds
+from jembench import seeds
 from jembench.attacks.foolbox_bridge import foolbox, wrapped
 from jembench.attacks.pgd import FIRST, PGD, STRIDE
 from jembench.attacks.target import Target
 from jembench.attacks.threat import distance, starts
+from jembench.catalog import registry
 from jembench.data.pixels import to_float
 from jembench.interfaces import Dataset
 

@@ -17,16 +17,18 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from jembench import devices, readings, registry, seeds
+from jembench import seeds
+from jembench.catalog import registry
 from jembench.data.pixels import to_float
-from jembench.energies import grad_energy
-from jembench.estimate import WARM_UP
-from jembench.execution import Execution, autocast, frozen, lay_out
+from jembench.experiment import recipe
 from jembench.interfaces import Batch, ChainState, DataSpec, Negatives, Split
+from jembench.models import devices, predictions
+from jembench.models.energies import grad_energy
+from jembench.models.execution import Execution, autocast, frozen, lay_out
+from jembench.running.estimate import WARM_UP
 from jembench.sampling import chain
 from jembench.sampling.sgld import Langevin, ShortRun
 from jembench.stats import Interval, interval_of, ranking
-from jembench.training import recipe
 from jembench.training.loop import Trainer
 
 DATA = DataSpec(name="noise", shape=(3, 32, 32), num_classes=10)
@@ -159,12 +161,12 @@ def evaluation(setting: Setting) -> Contest:
     lay_out(model, DATA)
 
     def ours(count: int = setting.images) -> Tensor:
-        return readings.read(model, toy_images().split.images[:count], DATA, device, {"logits"})["logits"]
+        return predictions.read(model, toy_images().split.images[:count], DATA, device, {"logits"})["logits"]
 
     def theirs(count: int = setting.images) -> Tensor:
         return textbook.logits(net, _evaluation_loader(setting, count), device)
 
-    few = min(setting.images, readings.CPU_BATCH)
+    few = min(setting.images, predictions.CPU_BATCH)
     agreement = {"largest difference": float((theirs(few) - ours(few)).abs().max())}
     return Contest(f"{setting.images:,} images", 1, theirs, ours, agreement)
 
@@ -198,11 +200,11 @@ def scores(setting: Setting) -> Contest:
     """
     model, device = setting.model("jem").eval(), setting.place
     lay_out(model, DATA)
-    size = readings.batch(device)
+    size = predictions.batch(device)
 
-    def ours(count: int = setting.scored) -> readings.Readings:
+    def ours(count: int = setting.scored) -> predictions.Readings:
         images = toy_images().split.images[:count]
-        return readings.read(model, images, DATA, device, {"logits", "energy", "grad-norm"})
+        return predictions.read(model, images, DATA, device, {"logits", "energy", "grad-norm"})
 
     def bare(count: int = setting.scored) -> list[Tensor]:
         gradients = []

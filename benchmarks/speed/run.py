@@ -24,8 +24,9 @@ from rich.table import Table
 from subjects import SUBJECTS, Row, Session
 from turns import Spread, hardware
 
-from jembench import devices, provenance
 from jembench.errors import Unavailable
+from jembench.models import devices
+from jembench.running import provenance
 
 WIDTH = 150  # of the table where there is no terminal
 

@@ -153,11 +153,11 @@ def write(root: Path) -> None:
     """Write the store that ``jembench run many`` would leave."""
     import numpy as np
 
-    from jembench import suite
+    from jembench.experiment import suite
+    from jembench.experiment.plan import make_plan
     from jembench.interfaces import Value
-    from jembench.outcome import Cell, Outcome
-    from jembench.plan import make_plan
-    from jembench.store import FitRecord, Store
+    from jembench.store.outcome import Cell, Outcome
+    from jembench.store.store import FitRecord, Store
 
     os.fsync = lambda _: None  # a store that is made to be measured need not outlive a crash
     store, plan = Store(root), make_plan(suite.load("many"))

@@ -16,9 +16,9 @@ import torch
 from contests import Contest, Setting
 from turns import Spread, Turn, spread, take_turns
 
-from jembench.training import recipe
+from jembench.experiment import recipe
 from jembench.training.fit import _Run
-from jembench.training.team import InStep
+from jembench.training.processes import InStep
 
 
 class Row(NamedTuple):

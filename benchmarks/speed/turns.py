@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import torch
 
-from jembench import devices
+from jembench.models import devices
 
 Turn = Mapping[str, float]
 """Seconds that each contestant took."""

@@ -17,9 +17,9 @@ import torch
 from jaxtyping import Float
 from torch import Generator, Tensor, nn
 
-from jembench import readings
-from jembench.execution import frozen, mode
 from jembench.interfaces import ChainState, Classifier, Sampler
+from jembench.models import predictions
+from jembench.models.execution import frozen, mode
 
 Gradient = Literal["through", "bpda"]
 
@@ -102,7 +102,7 @@ class Refined(nn.Module):
         def gradient(at: Tensor, _: Tensor | None) -> tuple[Tensor, Tensor]:
             with torch.enable_grad():
                 at = at if differentiable else at.detach().requires_grad_()
-                energy = readings.energy(self.model, at)
+                energy = predictions.energy(self.model, at)
                 (slope,) = torch.autograd.grad(energy.sum(), at, create_graph=differentiable)
             return (energy if differentiable else energy.detach()), slope
 

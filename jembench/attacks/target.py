@@ -14,10 +14,10 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from jembench import readings
 from jembench.errors import Diverged
-from jembench.execution import at_least_float32, frozen, mode
 from jembench.interfaces import Classifier, DataSpec
+from jembench.models import predictions
+from jembench.models.execution import at_least_float32, frozen, mode
 
 LOOKS = 3
 """How often a classifier that uses chance is asked, before it counts as deceived: most answers must be wrong."""
@@ -68,7 +68,7 @@ class Target:
         self.passes = 0
         """Network passes so far: an image once forward, with or without the way back."""
         self._passes_an_image = model.passes if isinstance(model, Stochastic) else 1
-        self._parts = readings.Parts(model.copies if isinstance(model, Stochastic) else 1)
+        self._parts = predictions.Parts(model.copies if isinstance(model, Stochastic) else 1)
 
     def logits(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B K"]:
         """f(x) of images in [0, 1], in float32 or float64, differentiable towards them; in one batch.

@@ -9,21 +9,21 @@ from typing import Any
 
 import click
 
-from jembench import registry
+from jembench.catalog import registry
+from jembench.catalog.spec import Spec, keyword_parameters, split_list
 from jembench.cli import options, show
 from jembench.cli.figures import draw
 from jembench.cli.output import plugins_aside
 from jembench.cli.run import carry_out
-from jembench.crossing import bare_name
 from jembench.errors import OutOfTime, SpecError, unknown
+from jembench.experiment.plan import Plan, make_plan
+from jembench.experiment.suite import Suite
+from jembench.experiment.sweep import bare_name
 from jembench.metrics.budgets import BUDGETS
-from jembench.outcome import Cell
-from jembench.plan import Plan, make_plan
 from jembench.report import claims, claims_table, judging
-from jembench.spec import Spec, keyword_parameters, split_list
 from jembench.stopping import Stopped
-from jembench.store import Store
-from jembench.suite import Suite
+from jembench.store.outcome import Cell
+from jembench.store.store import Store
 
 ATTACKS = ("pgd", "boundary", "pointwise", "transfer", "distal", "ensemble", "gradient-checks")
 """Those of core; a plugin's attack is a metric that goes by its own name here."""

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import click
 
-from jembench import spec
+from jembench.catalog import spec
 from jembench.cli import options, show
 from jembench.cli.report import nothing, read
-from jembench.current import asked, newest
 from jembench.errors import SpecError, unknown
-from jembench.outcome import Cell
-from jembench.store import Store
-from jembench.subjects import Pair, find_pair, matching, subjects
+from jembench.report.select import Pair, find_pair, matching, subjects
+from jembench.store.latest import asked, newest
+from jembench.store.outcome import Cell
+from jembench.store.store import Store
 
 EXAMPLES = options.examples(
     "jembench compare jem baseline",
@@ -63,7 +63,7 @@ def compare(
     means one model. Of several recipes, the one that was asked for last is taken. Every value that both have under
     one protocol gets the interval of its difference and a verdict.
     """
-    from jembench.comparison import compare as compared
+    from jembench.report.comparison import compare as compared
     from jembench.report.comparison_table import findings
 
     place = Store(store)

@@ -8,13 +8,13 @@ import tomllib
 from importlib.resources.abc import Traversable
 from typing import Any, NamedTuple
 
-from jembench import packages, registry
+from jembench.catalog import packages, registry
+from jembench.catalog.registry import Component
+from jembench.catalog.spec import Scalar, format_value, keyword_parameters
 from jembench.cli.output import plugins_aside
 from jembench.errors import JembenchError
-from jembench.registry import Component
+from jembench.experiment import recipe
 from jembench.report import references
-from jembench.spec import Scalar, format_value, keyword_parameters
-from jembench.training import recipe
 
 
 class Option(NamedTuple):

@@ -14,7 +14,8 @@ from typing import Literal, NamedTuple
 
 import click
 
-from jembench import __version__, registry
+from jembench import __version__
+from jembench.catalog import registry
 from jembench.cli import options
 from jembench.cli.components import describe
 from jembench.cli.output import print_json, print_table

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from jembench import registry
+from jembench.catalog import registry
+from jembench.catalog.spec import split_list
 from jembench.cli import options
 from jembench.cli.output import plugins_aside, print_json, print_table
 from jembench.errors import JembenchError, SpecError
-from jembench.plan import PRETRAINED, FitPlan, plan_fit
-from jembench.spec import split_list
-from jembench.training import recipe as recipes
+from jembench.experiment import recipe as recipes
+from jembench.experiment.plan import PRETRAINED, FitPlan, plan_fit
 
 if TYPE_CHECKING:
     import torch
@@ -59,8 +59,8 @@ def estimate(
     dataset need not be there. The second row is the same recipe without mixed precision, channels-last layout and
     compilation.
     """
-    from jembench import devices
     from jembench.data.absent import unread
+    from jembench.models import devices
 
     with plugins_aside():
         asked = plan_fit(model, dataset, recipe, settings, seed=0)
@@ -99,7 +99,7 @@ class Row(NamedTuple):
 
 
 def _estimated(name: str, fit: FitPlan, data: Dataset, device: torch.device) -> Row:
-    from jembench.estimate import estimates
+    from jembench.running.estimate import estimates
 
     click.echo(f"timing {name} ...", err=True)
     for found in estimates(fit, data, device):

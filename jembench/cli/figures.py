@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, get_args
 
 import click
 
-from jembench import spec
-from jembench import suite as suites
+from jembench.catalog import spec
 from jembench.cli import options, outputs
 from jembench.cli.report import nothing
-from jembench.current import asked, newest
 from jembench.errors import SpecError, printable
-from jembench.outcome import Cell
+from jembench.experiment import suite as suites
 from jembench.report.figures.drawing import Format
-from jembench.store import Store
+from jembench.store.latest import asked, newest
+from jembench.store.outcome import Cell
+from jembench.store.store import Store
 
 if TYPE_CHECKING:
     from jembench.report.figures.drawing import Planned

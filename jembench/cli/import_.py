@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from jembench import registry, trust
+from jembench.catalog import registry, trust
+from jembench.catalog.spec import Spec
 from jembench.cli import options, outputs, suggest
 from jembench.cli.output import plugins_aside
 from jembench.errors import JembenchError, SpecError, printable
 from jembench.files import digest, sweep_beside
-from jembench.spec import Spec
 
 if TYPE_CHECKING:
     from jembench.interfaces import Import
@@ -84,7 +84,7 @@ def _target(file: Path, output: Path | None, force: bool) -> Path:
 
 def _made_of(file: Path, target: Path) -> bool:
     """Whether a file is nothing but what was imported from this content: then it can be made again, and is not lost."""
-    from jembench.adapters import header
+    from jembench.models.adapters import header
 
     try:
         return header.read(target).source.get("sha256") == digest(file)
@@ -98,8 +98,8 @@ class _Done(NamedTuple):
 
 
 def _carry_over(importer: str, file: Path, model: str | None, dataset: str, target: Path) -> _Done:
-    from jembench.adapters import imported
     from jembench.data.absent import unread
+    from jembench.models.adapters import imported
 
     data = unread(registry.resolve("datasets", dataset)).spec
     reader = registry.resolve("importers", importer)

@@ -7,10 +7,10 @@ from typing import Any, cast
 
 import click
 
-from jembench import registry
+from jembench.catalog import registry
+from jembench.catalog.registry import KINDS, Kind
 from jembench.cli import components, options
 from jembench.cli.output import print_json, print_table
-from jembench.registry import KINDS, Kind
 
 LISTS = (*KINDS, "recipes", "references")
 

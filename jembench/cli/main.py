@@ -15,7 +15,8 @@ from typing import Any
 
 import click
 
-from jembench import __version__, trust
+from jembench import __version__
+from jembench.catalog import trust
 from jembench.cli.groups import Late, LateGroup
 from jembench.errors import Fallback, JembenchError, OutOfTime, printable
 from jembench.stopping import Stopped, listening

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 import click
 from click.core import ParameterSource
 
-from jembench import plugin_files
+from jembench.catalog import plugin_files
 from jembench.cli.output import plugins_aside
 from jembench.errors import SpecError
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from jembench import registry
+from jembench.catalog import registry
 from jembench.cli import options
 from jembench.cli.components import Described, describe
 from jembench.cli.groups import Late, LateGroup

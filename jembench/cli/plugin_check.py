@@ -9,12 +9,13 @@ from typing import Literal, NamedTuple
 
 import click
 
-from jembench import packages, registry, testing
+from jembench import testing
+from jembench.catalog import packages, registry
+from jembench.catalog.registry import Component, Kind
 from jembench.cli import options
 from jembench.cli.components import describe
 from jembench.cli.output import plugins_aside, print_json, print_table
 from jembench.errors import PluginError, SpecError, unknown
-from jembench.registry import Component, Kind
 from jembench.testing import Check, perform
 
 Checked = Kind | Literal["recipes", "references"]

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
-from jembench import scaffold
 from jembench.cli import options
+from jembench.testing import scaffold
 
 EXAMPLES = options.examples(
     "jembench plugin new model my-ebm",

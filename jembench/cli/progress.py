@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from jembench.monitor import Monitor
+from jembench.running.monitor import Monitor
 
 if TYPE_CHECKING:
     from rich.progress import TaskID
 
-    from jembench.plan import CellPlan, FitPlan
+    from jembench.experiment.plan import CellPlan, FitPlan
 
 MINUTE = 60.0
 

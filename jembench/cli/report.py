@@ -9,16 +9,16 @@ from pathlib import Path
 
 import click
 
-from jembench import spec
-from jembench import suite as suites
+from jembench.catalog import spec
 from jembench.cli import options, show
-from jembench.current import asked, newest
 from jembench.errors import SpecError, printable
-from jembench.outcome import Cell
-from jembench.plan import Part, parts_of, recipe_names
+from jembench.experiment import suite as suites
+from jembench.experiment.plan import Part, parts_of, recipe_names
 from jembench.report import references
 from jembench.report.places import Places
-from jembench.store import Contents, Store
+from jembench.store.latest import asked, newest
+from jembench.store.outcome import Cell
+from jembench.store.store import Contents, Store
 
 EXAMPLES = options.examples(
     "jembench report",

@@ -8,22 +8,22 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from jembench import registry
-from jembench import suite as suites
+from jembench.catalog import registry
+from jembench.catalog.spec import split_list
 from jembench.cli import options, show
 from jembench.cli.output import plugins_aside
 from jembench.cli.show_plan import show_plan
 from jembench.cli.train import assist
-from jembench.crossing import Variant, bare_name
-from jembench.current import ask_for
 from jembench.errors import OutOfTime, SpecError
-from jembench.plan import Plan, make_plan
+from jembench.experiment import suite as suites
+from jembench.experiment.plan import Plan, make_plan
+from jembench.experiment.suite import Suite
+from jembench.experiment.sweep import Variant, bare_name
 from jembench.report import references
 from jembench.report.references import PublishedTable
-from jembench.spec import split_list
 from jembench.stopping import Stopped
-from jembench.store import Store
-from jembench.suite import Suite
+from jembench.store.latest import ask_for
+from jembench.store.store import Store
 from jembench.training.launch import Joined, Placement, check, joined, placement
 
 if TYPE_CHECKING:
@@ -181,8 +181,8 @@ def _of_models(variants: Sequence[Variant], models: Sequence[str]) -> tuple[Vari
 
 
 def _conduct(plan: Plan, store: Store, runner: Executor, how: options.Circumstances, here: Joined) -> None:
-    from jembench import work
     from jembench.cli.progress import monitor
+    from jembench.running import work
 
     until = options.until(how.max_hours)
     with monitor(plan.fits) as watching:

@@ -11,14 +11,14 @@ from jembench.cli import options, outputs
 from jembench.cli.output import plugins_aside
 from jembench.cli.train import trained
 from jembench.errors import SpecError
+from jembench.experiment.plan import plan_fit
 from jembench.files import sweep_beside
-from jembench.plan import plan_fit
-from jembench.store import Store
+from jembench.store.store import Store
 from jembench.training.launch import Placement, joined
 
 if TYPE_CHECKING:
+    from jembench.experiment.plan import FitPlan
     from jembench.interfaces import Dataset
-    from jembench.plan import FitPlan
 
 EXAMPLES = options.examples(
     "jembench sample jem",
@@ -72,7 +72,7 @@ def sample(
     MODEL is the one that `run` and `train` make of the same options; if the store does not have it yet, it is
     trained first. Which of its images are shown is chosen at random.
     """
-    from jembench import fit_samples
+    from jembench.running import fit_samples
 
     with plugins_aside():
         fit = plan_fit(model, dataset, recipe, settings, seed)
@@ -90,9 +90,9 @@ def sample(
 
 def _check_model(fit: FitPlan, data: Dataset, steps: int | None) -> None:
     """Find out before training what the model cannot do after it."""
-    from jembench import fit_samples
-    from jembench.capabilities import capabilities
-    from jembench.fits import make_model
+    from jembench.models.capabilities import capabilities
+    from jembench.running import fit_samples
+    from jembench.running.fits import make_model
 
     model = make_model(fit, data)
     if "samples" not in capabilities(model):

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 import click
 
 from jembench.cli import suggest
-from jembench.outcome import Cell
-from jembench.plan import CellPlan, FitPlan, Part, Plan
+from jembench.experiment.plan import CellPlan, FitPlan, Part, Plan
+from jembench.experiment.twins import differences
 from jembench.report import table
 from jembench.report.references import PublishedTable
-from jembench.store import Store
-from jembench.twins import differences
+from jembench.store.outcome import Cell
+from jembench.store.store import Store
 
 if TYPE_CHECKING:
     from jembench.report.findings import Findings

@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from jembench import spec
+from jembench.catalog import spec
 from jembench.cli import show
 from jembench.cli.output import print_json, print_table
 from jembench.errors import SpecError
-from jembench.outcome import Cell
-from jembench.plan import PRETRAINED, CellPlan, FitPlan, Plan
-from jembench.store import Store
+from jembench.experiment.plan import PRETRAINED, CellPlan, FitPlan, Plan
+from jembench.store.outcome import Cell
+from jembench.store.store import Store
 
 if TYPE_CHECKING:
     import torch
 
-    from jembench.outlook import Outlook, Ready
+    from jembench.running.outlook import Outlook, Ready
 
 NAMED = 3
 """Up to this many variants of one metric are listed by name; more are counted."""
@@ -47,7 +47,7 @@ def show_plan(plan: Plan, store: Store, format: str, device: torch.device, *, sk
 
 
 def _look_ahead(pending: Plan) -> Outlook:
-    from jembench.outlook import look_ahead
+    from jembench.running.outlook import look_ahead
 
     return look_ahead(pending, dry=True)
 
@@ -109,7 +109,7 @@ def _attacks(
     ready: Ready, todo: Sequence[CellPlan], seconds: dict[str, float], device: torch.device
 ) -> dict[str, dict[str, float]]:
     """What each attack takes: passes of an image through the network, and seconds on this device."""
-    from jembench.estimate import seconds_a_pass
+    from jembench.running.estimate import seconds_a_pass
 
     family = ready.fit.key.family
     if family not in seconds:

@@ -10,9 +10,9 @@ import click
 from jembench.cli import options
 from jembench.cli.groups import Late, LateGroup
 from jembench.cli.output import print_json, print_table
-from jembench.store import Store
-from jembench.verify import Finding, Status
-from jembench.verify import verify as verified
+from jembench.store.store import Store
+from jembench.store.verify import Finding, Status
+from jembench.store.verify import verify as verified
 
 COMMANDS = {
     "verify": Late("jembench.cli.store:verify", "Read every file of a store and check that it is what was written."),

@@ -9,7 +9,7 @@ import click
 from click.core import ParameterSource
 
 from jembench.cli import options
-from jembench.plan import FitPlan
+from jembench.experiment.plan import FitPlan
 
 
 def again(ctx: click.Context, *, debug: bool = False, **changes: Any) -> str:

@@ -11,14 +11,14 @@ import click
 
 from jembench.cli import options, show
 from jembench.cli.output import plugins_aside
-from jembench.plan import FitPlan, plan_fit
-from jembench.store import Store
+from jembench.experiment.plan import FitPlan, plan_fit
+from jembench.store.store import Store
 from jembench.training.launch import Joined, joined, placement
 
 if TYPE_CHECKING:
     from jembench.cli.main import Settings
-    from jembench.evaluate import FitEvaluation
     from jembench.interfaces import Dataset
+    from jembench.running.evaluation import FitEvaluation
 
 EXAMPLES = options.examples(
     "jembench train jem",
@@ -73,7 +73,7 @@ def train(
 
 def assist(fits: Sequence[FitPlan], here: Joined) -> None:
     """Train with the process of rank 0 what it trains of these."""
-    from jembench import work
+    from jembench.running import work
 
     work.assist(fits, here.device, here.team)
 
@@ -83,9 +83,10 @@ def trained(
     fit: FitPlan, dataset: Dataset, store: Store, here: Joined, until: float | None = None
 ) -> Iterator[FitEvaluation]:
     """The fit, trained first if the store does not have it; within the context it may be computed with."""
-    from jembench import devices, fits
     from jembench.cli.progress import monitor
-    from jembench.features import FeatureBank
+    from jembench.models import devices
+    from jembench.running import fits
+    from jembench.running.features import FeatureBank
 
     if not store.is_trained(fit.key):
         show.twins([fit], store)

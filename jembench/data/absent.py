@@ -9,8 +9,8 @@ from collections.abc import Mapping
 
 import torch
 
+from jembench.catalog.registry import Resolved
 from jembench.interfaces import Dataset, DataSpec, Split, SplitName
-from jembench.registry import Resolved
 
 
 class AbsentDataset:

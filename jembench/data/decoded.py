@@ -11,13 +11,12 @@ from pathlib import Path
 from jaxtyping import UInt8
 from torch import Tensor
 
-from jembench import tensors
-from jembench.contents import content
+from jembench.catalog.contents import content
+from jembench.catalog.spec import slug
 from jembench.data.decoding import Form, cannot_decode, decode_all
 from jembench.errors import CheckpointError, Fallback, StoreError
-from jembench.files import sweep_beside
-from jembench.locations import cache_folder
-from jembench.spec import slug
+from jembench.files import cache_folder, sweep_beside
+from jembench.store import tensors
 
 Images = UInt8[Tensor, "N C H W"]
 

@@ -20,7 +20,7 @@ from jaxtyping import UInt8
 from PIL import Image
 from torch import Tensor
 
-from jembench import limits
+from jembench.catalog import limits
 from jembench.errors import JembenchError, SpecError
 from jembench.files import open_regular
 

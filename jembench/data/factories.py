@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from jembench.catalog.spec import content_of, incidental
 from jembench.data.folders import files_of_celeba, files_of_imagefolder
 from jembench.interfaces import Dataset
-from jembench.spec import content_of, incidental
 
 
 def digits() -> Dataset:

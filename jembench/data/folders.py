@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from jembench.errors import Unavailable
+from jembench.files import data_folder
 from jembench.interfaces import SplitName
-from jembench.locations import data_folder
 
 _LAYOUT = "It must hold train/<class>/* and test/<class>/*, one folder of images a class."
 _SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")

@@ -24,8 +24,8 @@ from torchvision.datasets.utils import check_integrity
 
 from jembench.data.lazy import LazyDataset
 from jembench.errors import Unavailable
+from jembench.files import data_folder
 from jembench.interfaces import DataSpec, Split, SplitName
-from jembench.locations import data_folder
 
 DOWNLOAD_TIMEOUT = 30.0
 """Seconds without a byte after which a download is given up: some proxies accept a connection and never answer."""

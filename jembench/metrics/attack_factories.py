@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
+from jembench.catalog.spec import added_later
 from jembench.metrics.budgets import BUDGETS
-from jembench.spec import added_later
 
 if TYPE_CHECKING:
     from jembench.interfaces import Metric

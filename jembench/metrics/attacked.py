@@ -19,6 +19,7 @@ from jembench import seeds
 from jembench.attacks.target import Target
 from jembench.attacks.threat import Norm, largest_distance, rounding
 from jembench.attacks.verify import LOOKS, verify
+from jembench.catalog.spec import Scalar, stable_hash
 from jembench.data.content import content_hash
 from jembench.data.pixels import to_float
 from jembench.errors import OutOfTime
@@ -27,7 +28,6 @@ from jembench.metrics.defence import Defence
 from jembench.metrics.labelled import check_labels, no_labels
 from jembench.metrics.protocol import value_of
 from jembench.metrics.resampled import bootstrapped
-from jembench.spec import Scalar, stable_hash
 from jembench.stats import Interval, mean_of, wilson
 from jembench.stopping import Stopped
 

@@ -23,13 +23,13 @@ from torch import Generator, Tensor
 
 from jembench import seeds
 from jembench.attacks.target import Target
+from jembench.catalog.spec import Scalar
 from jembench.errors import SpecError
 from jembench.interfaces import Capability, Evaluation, Measurement, Planned, Resampling
 from jembench.metrics.attacked import CURVE, LEVELS, Shard, check_attack, choose, in_shards, share
 from jembench.metrics.defence import Defence
 from jembench.metrics.protocol import bootstrap_rng, protocol_id, require_at_least
 from jembench.metrics.resampled import bootstrapped
-from jembench.spec import Scalar
 from jembench.stats import mean_of
 
 _BLOCK = 1000  # noisy copies that are drawn together; results do not depend on it

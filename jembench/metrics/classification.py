@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
+from jembench.catalog.spec import Scalar
 from jembench.interfaces import Capability, Evaluation, Measurement, Planned, Quantity, Resampling
 from jembench.metrics.labelled import Scaling, check_labels, label_of, labelled_logits
 from jembench.metrics.protocol import bootstrap_rng, protocol_id, require_at_least, require_noise, value_of
-from jembench.spec import Scalar
 from jembench.stats import Interval, interval_of, mean_of, wilson
 
 

@@ -19,12 +19,12 @@ from jaxtyping import Float, Int, UInt8
 from torch import Generator, Tensor, nn
 from torch.nn import functional as F
 
-from jembench import records, tensors
+from jembench.catalog.spec import slug
 from jembench.data.pixels import noise_to_model, to_float
-from jembench.devices import one_thread
 from jembench.errors import CheckpointError, NotApplicable, StoreError
 from jembench.interfaces import Dataset, DataSpec, Features, Planned, Split
-from jembench.spec import slug
+from jembench.models.devices import one_thread
+from jembench.store import records, tensors
 
 _SLOPE = 0.1
 _BATCH = 500

@@ -10,12 +10,12 @@ from jembench import seeds
 from jembench.attacks import verify
 from jembench.attacks.refinement import Refined
 from jembench.attacks.target import AGAIN, SURE, Target
+from jembench.catalog.spec import Scalar
 from jembench.data.pixels import noise_to_model
 from jembench.errors import SpecError
 from jembench.interfaces import Capability, Evaluation, Planned
 from jembench.metrics.protocol import require_noise
 from jembench.sampling.chain import require_chains
-from jembench.spec import Scalar
 
 RULE: Mapping[str, Scalar] = {
     "sure": f"{int(SURE * AGAIN) + 1}/{AGAIN}",

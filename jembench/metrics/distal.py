@@ -19,6 +19,7 @@ from torch import Tensor
 from jembench import seeds
 from jembench.attacks import verify
 from jembench.attacks.distal import ascend, confidence
+from jembench.catalog.spec import Scalar
 from jembench.data.pixels import to_uint8
 from jembench.errors import Diverged, NotApplicable, SpecError
 from jembench.interfaces import (
@@ -36,7 +37,6 @@ from jembench.metrics.attacked import Arrays, Attacked, Chosen, Shard, in_shards
 from jembench.metrics.defence import Defence
 from jembench.metrics.protocol import bootstrap_rng, protocol_id, require_at_least
 from jembench.metrics.resampled import bootstrapped
-from jembench.spec import Scalar
 from jembench.stats import mean_of
 
 ALL = "all"

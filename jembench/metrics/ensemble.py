@@ -13,12 +13,12 @@ from jembench import seeds
 from jembench.attacks import ensemble
 from jembench.attacks.ensemble import MEMBERS
 from jembench.attacks.threat import Norm, check_eps, parse_eps
+from jembench.catalog.spec import Scalar
 from jembench.interfaces import Capability, Evaluation, Measurement, Planned, Resampling
 from jembench.metrics.attacked import Attacked, Shard, check_attack, choose, found_details, in_shards, share, verified
 from jembench.metrics.decision_robustness import begin
 from jembench.metrics.defence import Defence
 from jembench.metrics.protocol import protocol_id, require_at_least
-from jembench.spec import Scalar
 from jembench.stats import mean_of
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
+from jembench.catalog.spec import added_later, content_of, incidental
 from jembench.interfaces import FeatureNetwork, Metric
 from jembench.metrics.sample_protocol import SampleProtocol, of_samples
-from jembench.spec import added_later, content_of, incidental
 
 
 @added_later(data_noise=0.0)

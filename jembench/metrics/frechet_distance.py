@@ -17,11 +17,11 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
 
-from jembench.devices import one_thread
 from jembench.interfaces import Capability, Evaluation, FeatureNetwork, Measurement, Planned
 from jembench.metrics.generation import Reference, foreseen, generated, reference_pool, require_images
 from jembench.metrics.protocol import bootstrap_rng, require_at_least, value_of
 from jembench.metrics.sample_protocol import ALL_KEPT, SampleProtocol
+from jembench.models.devices import one_thread
 from jembench.stats import Indices, Statistic, bootstrap_interval, multiplicities
 
 _RESAMPLES = 200

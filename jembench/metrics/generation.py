@@ -15,13 +15,13 @@ from jaxtyping import UInt8
 from numpy.typing import NDArray
 from torch import Tensor
 
+from jembench.catalog.spec import Scalar
 from jembench.errors import Diverged, NotApplicable
 from jembench.interfaces import Evaluation, FeatureNetwork, Features, Planned
 from jembench.metrics.classified import require_finite
 from jembench.metrics.protocol import protocol_id
 from jembench.metrics.sample_protocol import SampleProtocol
 from jembench.metrics.selection import selected
-from jembench.spec import Scalar
 
 Reference = Literal["train", "test"]
 _INCEPTION_FROM_HEIGHT = 32

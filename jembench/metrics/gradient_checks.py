@@ -24,6 +24,7 @@ from jembench.attacks.pgd import PGD
 from jembench.attacks.target import Target
 from jembench.attacks.threat import Norm, distance, largest_distance, steepest
 from jembench.attacks.verify import verify
+from jembench.catalog.spec import Scalar
 from jembench.interfaces import Capability, Evaluation, Measurement, Planned, Resampling, Value
 from jembench.metrics.attacked import Arrays, Attacked, Shard, check_attack, choose, in_shards, share
 from jembench.metrics.decision_robustness import DecisionRobustness
@@ -31,7 +32,6 @@ from jembench.metrics.defence import Defence
 from jembench.metrics.protocol import bootstrap_rng, protocol_id, require_at_least
 from jembench.metrics.resampled import bootstrapped
 from jembench.metrics.robustness import PGDRobustness, starts_of
-from jembench.spec import Scalar
 from jembench.stats import Statistic, mean_of, wilson
 from jembench.stats.paired import holm, mcnemar
 

@@ -10,11 +10,11 @@ from typing import Any, Literal, NamedTuple
 
 from torch import Tensor
 
+from jembench.catalog.spec import Scalar
 from jembench.errors import NotApplicable
 from jembench.interfaces import DataSpec, Evaluation, Planned
 from jembench.metrics.classified import require_finite
 from jembench.metrics.temperature import fit_temperature
-from jembench.spec import Scalar
 
 Scaling = Literal["none", "temperature"]
 

@@ -15,11 +15,11 @@ from typing import ClassVar, NamedTuple
 from jaxtyping import Float
 from torch import Tensor
 
-from jembench.energies import marginal_energy
 from jembench.errors import SpecError
 from jembench.interfaces import Capability, Evaluation, Measurement, Quantity
 from jembench.metrics.classified import require_finite
 from jembench.metrics.protocol import protocol_id, value_of
+from jembench.models.energies import marginal_energy
 
 
 class ShiftErrors(NamedTuple):

@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from jembench.data.content import content_hash
+from jembench.data.ood_sets.resolve import resolve
 from jembench.errors import Diverged
 from jembench.interfaces import Capability, Evaluation, Measurement, Planned, Quantity, Resampling, Value
 from jembench.metrics.protocol import bootstrap_rng, protocol_id, require_at_least, require_noise, value_of
-from jembench.outliers.resolve import resolve
 from jembench.sampling.chain import require_chains
 from jembench.stats import Interval, interval_of, ranking, wilson
 

@@ -14,7 +14,7 @@ from jaxtyping import UInt8
 from numpy.typing import NDArray
 from torch import Generator, Tensor
 
-from jembench import grid
+from jembench.data import grid
 from jembench.metrics.generation import canonical_order
 
 COLUMNS = 10

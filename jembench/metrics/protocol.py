@@ -7,9 +7,9 @@ from typing import Literal
 import numpy as np
 import torch
 
+from jembench.catalog.spec import Scalar, Spec, format_value
 from jembench.errors import SpecError
 from jembench.interfaces import Evaluation, Value
-from jembench.spec import Scalar, Spec, format_value
 from jembench.stats import Interval
 
 

@@ -17,6 +17,7 @@ from torch import Tensor
 from jembench import seeds
 from jembench.attacks.pgd import PGD
 from jembench.attacks.threat import Norm, check_eps, parse_eps, starts
+from jembench.catalog.spec import Scalar
 from jembench.interfaces import Capability, Evaluation, Measurement, Planned, Resampling
 from jembench.metrics.attacked import (
     CURVE,
@@ -35,7 +36,6 @@ from jembench.metrics.attacked import (
 from jembench.metrics.defence import Defence
 from jembench.metrics.protocol import bootstrap_rng, protocol_id, require_at_least
 from jembench.metrics.resampled import bootstrapped
-from jembench.spec import Scalar
 from jembench.stats import mean_of
 
 

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, get_type_hints
 
+from jembench.catalog.spec import Scalar, format_value
 from jembench.errors import NotApplicable, SpecError
 from jembench.interfaces import Capability, Metric, Source
-from jembench.spec import Scalar, format_value
 
 _POOLING = {"one": "one-buffer", "five": "five-buffers", "mean": "mean-of-five-buffers"}
 

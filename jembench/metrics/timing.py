@@ -9,10 +9,10 @@ from typing import ClassVar
 import numpy as np
 import torch
 
-from jembench import devices
 from jembench.errors import NotApplicable
 from jembench.interfaces import Capability, Evaluation, Measurement, Planned
 from jembench.metrics.protocol import bootstrap_rng, protocol_id, require_at_least, value_of
+from jembench.models import devices
 from jembench.stats import bootstrap_interval
 
 

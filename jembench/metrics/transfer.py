@@ -17,6 +17,7 @@ from torch import Tensor
 
 from jembench.attacks import verify
 from jembench.attacks.threat import Norm
+from jembench.catalog.spec import Scalar
 from jembench.interfaces import Capability, Evaluation, Measurement, Planned, Resampling, Value
 from jembench.metrics.attacked import (
     CURVE,
@@ -34,7 +35,6 @@ from jembench.metrics.defence import Defence
 from jembench.metrics.protocol import protocol_id, require_at_least
 from jembench.metrics.robustness import PGDRobustness
 from jembench.sampling.chain import require_chains
-from jembench.spec import Scalar
 from jembench.stats import Statistic, mean_of
 
 

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from jembench import spec
+from jembench.catalog import spec
+from jembench.catalog.spec import Spec
 from jembench.errors import SpecError
 from jembench.report.table import NOT_ASKED_FOR, Column, Entry, Row, Table, mark_incomparable
-from jembench.spec import Spec
 
 DEFENCE = ("refine", "smooth", "data_noise", "eot", "grad")
 """The options that make a defence, and parts of its protocol. At 0, nothing is there."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from importlib.resources.abc import Traversable
 from typing import Any, Literal, NamedTuple
 
-from jembench import packages
+from jembench.catalog import packages
 from jembench.errors import PluginError
 
 ANY = "*"

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from jembench.comparison import LEVEL, SEEDS
 from jembench.report.claims import Paper
+from jembench.report.comparison import LEVEL, SEEDS
 from jembench.report.comparison_table import interval, numbers, of_contrast, p_text
 from jembench.report.findings import Findings
 from jembench.report.judging import Finding

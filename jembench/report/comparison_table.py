@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from jembench.comparison import HOPELESS, LEVEL, PILOT, SEEDS, Chance, Compared, Comparison, Contrast
+from jembench.report.comparison import HOPELESS, LEVEL, PILOT, SEEDS, Chance, Compared, Comparison, Contrast
 from jembench.report.findings import Findings
 from jembench.report.rounding import decimals_for, fixed
 from jembench.report.table import protocol_differences

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
-from jembench.outcome import encode
 from jembench.report import sheets
 from jembench.report.references import PublishedColumn
 from jembench.report.table import Column, Entry, Row, Table
+from jembench.store.outcome import encode
 
 SCHEMA = 1
 """The version of both layouts."""

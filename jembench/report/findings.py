@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from jembench.outcome import encode
 from jembench.report import latex, markdown, sheets
 from jembench.report.render import Format
 from jembench.report.text import Grid
+from jembench.store.outcome import encode
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

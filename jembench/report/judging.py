@@ -8,8 +8,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
-from jembench import registry, spec
-from jembench.comparison import (
+from jembench.catalog import registry, spec
+from jembench.errors import SpecError
+from jembench.experiment import recipe as recipes_known
+from jembench.experiment.sweep import bare_name, with_options
+from jembench.report.claims import ANY, Claim, Recipes
+from jembench.report.comparison import (
     LEVEL,
     RESAMPLES,
     Contrast,
@@ -21,13 +25,9 @@ from jembench.comparison import (
     protocols_of,
     sides,
 )
-from jembench.crossing import bare_name, with_options
-from jembench.errors import SpecError
-from jembench.outcome import Cell
-from jembench.report.claims import ANY, Claim, Recipes
+from jembench.report.select import Pair, Subject, canonical, subjects
 from jembench.report.table import protocol_differences
-from jembench.subjects import Pair, Subject, canonical, subjects
-from jembench.training import recipe as recipes_known
+from jembench.store.outcome import Cell
 
 Verdict = Literal["held", "not held", "inconclusive", "not measured", "not comparable"]
 

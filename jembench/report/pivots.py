@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from jembench.crossing import Axis, Grid, combinations
+from jembench.experiment.sweep import Axis, Grid, combinations
 from jembench.report.places import Places
 from jembench.report.table import Column, Entry, Table
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from jembench import spec
-from jembench.crossing import Grid, Place
-from jembench.spec import Spec
+from jembench.catalog import spec
+from jembench.catalog.spec import Spec
+from jembench.experiment.sweep import Grid, Place
 
 
 class Placed(NamedTuple):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from jembench import spec
+from jembench.catalog import spec
+from jembench.catalog.spec import Spec
 from jembench.errors import SpecError
-from jembench.spec import Spec
 
 TACIT = frozenset({"content", "data_content", "outliers"})
 """Parts of our ids that papers pass over, and that a published number may leave open and still stand beside ours.

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from importlib.resources.abc import Traversable
 from typing import Any, Literal, NamedTuple, get_args
 
-from jembench import packages
+from jembench.catalog import packages
+from jembench.catalog.spec import Spec, format_value
 from jembench.errors import PluginError, SpecError
-from jembench.spec import Spec, format_value
 
 Standing = Literal["published", "as quoted"]
 Better = Literal["higher", "lower", ""]

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from jembench.experiment.recipe import title_of
 from jembench.report import attacks
 from jembench.report.beside import Beside
 from jembench.report.pivots import Pivot
@@ -15,7 +16,6 @@ from jembench.report.rounding import plain
 from jembench.report.sections import Section
 from jembench.report.table import Column, Entry, Row, Table, protocol_differences
 from jembench.report.text import ABSENT, DAGGER, Footnote, Footnotes, Grid, Heading, Text, detail, entry_text
-from jembench.training.recipe import title_of
 
 
 class Results:

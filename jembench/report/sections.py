@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from jembench.plan import Part
+from jembench.experiment.plan import Part
 from jembench.report.pivots import Pivot, pivots
 from jembench.report.places import Places
 from jembench.report.table import Table

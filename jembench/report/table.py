@@ -14,14 +14,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
 
-from jembench import spec
-from jembench.crossing import compares_with_itself
+from jembench.catalog import spec
 from jembench.errors import SpecError
+from jembench.experiment.plan import Part
+from jembench.experiment.sweep import compares_with_itself
 from jembench.interfaces import Value
-from jembench.outcome import Cell, Outcome
-from jembench.plan import Part
 from jembench.report.places import Places
 from jembench.report.references import PublishedTable
+from jembench.store.outcome import Cell, Outcome
 
 EntryStatus = Literal["ok", "na", "failed", "not run", "not asked for"]
 

@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TypeVar
 
-from jembench import registry
+from jembench.catalog import registry
+from jembench.catalog.registry import Kind, Resolved
 from jembench.errors import SpecError, unknown
-from jembench.registry import Kind, Resolved
 
 Factory = TypeVar("Factory", bound=Callable[..., Any])
 Status = Literal["passed", "failed", "skipped", "expected failure", "unexpected success"]

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple, get_args
 import torch
 from torch import Tensor
 
+from jembench.catalog.registry import Resolved
 from jembench.errors import Unavailable
 from jembench.interfaces import Dataset, DataSpec, Split, SplitName
-from jembench.registry import Resolved
 from jembench.testing.asking import fingerprint, promises, require, untouched_randomness
 from jembench.testing.checks import Check, CheckFailed, DoesNotApply, checks_of
 

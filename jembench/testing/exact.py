@@ -14,8 +14,8 @@ from torch import Generator, Tensor, nn
 
 from jembench import seeds
 from jembench.data.pixels import to_uint8
-from jembench.energies import LogitModel
 from jembench.interfaces import Batch, Chains, DataSpec, Loss, Negatives, Split, SplitName
+from jembench.models.energies import LogitModel
 
 SPREAD = 0.25
 """The standard deviation of a pixel, of half the range of pixels."""

@@ -19,10 +19,10 @@ from torch import Tensor
 
 from jembench.data.holdout import holdout
 from jembench.data.pixels import to_uint8
-from jembench.energies import grad_energy
-from jembench.evaluate import FitEvaluation
-from jembench.features import FeatureBank
 from jembench.interfaces import Capability, DataSpec, Sampler, Samples, Split, SplitName
+from jembench.models.energies import grad_energy
+from jembench.running.evaluation import FitEvaluation
+from jembench.running.features import FeatureBank
 from jembench.sampling import chain
 from jembench.sampling.pcd import PersistentChains
 from jembench.sampling.sgld import Langevin

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 
-from jembench import packages, registry
-from jembench import suite as suites
+from jembench.catalog import packages, registry
 from jembench.errors import JembenchError, Unavailable, unknown
-from jembench.outlook import look_ahead
-from jembench.plan import Plan, make_plan
+from jembench.experiment import recipe as recipes
+from jembench.experiment import suite as suites
+from jembench.experiment.plan import Plan, make_plan
+from jembench.experiment.recipe import Recipe
+from jembench.experiment.suite import Suite
 from jembench.report import references
-from jembench.suite import Suite
+from jembench.running.outlook import look_ahead
 from jembench.testing.asking import promises, require
 from jembench.testing.checks import Check, CheckFailed, DoesNotApply, Promise
-from jembench.training import recipe as recipes
-from jembench.training.recipe import Recipe
 
 
 def suite_checks(name: str) -> list[Check]:

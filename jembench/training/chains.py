@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from jembench import registry
+from jembench.catalog import registry
 from jembench.errors import SpecError
+from jembench.experiment.recipe import Recipe
 from jembench.interfaces import DataSpec, Informed, Sampler, Shared, Split
-from jembench.training.recipe import Recipe
-from jembench.training.team import Team
+from jembench.training.processes import Team
 
 
 def make_sampler(model: Any, data: DataSpec, recipe: Recipe, train: Split) -> Sampler | None:

@@ -12,8 +12,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from jembench.data.grid import write_png
 from jembench.data.pixels import to_uint8
-from jembench.grid import write_png
 from jembench.training import snapshots
 from jembench.training.loop import Trainer
 

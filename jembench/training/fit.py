@@ -16,16 +16,17 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from jembench import records, stopping, tensors
+from jembench import stopping
 from jembench.errors import CheckpointError, DamagedError, Diverged, OutOfTime
 from jembench.files import write_bytes
 from jembench.interfaces import Stability
-from jembench.training import checkpoint, epoch_grids, guard, snapshots
+from jembench.store import checkpoint, records, tensors
+from jembench.training import epoch_grids, guard, snapshots
 from jembench.training.generations import Generations
 from jembench.training.guard import Divergence, Intervention, Starts
 from jembench.training.loop import Trainer
 from jembench.training.picture import draw_energies
-from jembench.training.team import InStep
+from jembench.training.processes import InStep
 
 Progress = Callable[[int, int, str], None]
 """(iterations done, iterations in all, what to say of the last ones)."""
@@ -62,7 +63,7 @@ def fit(
     images, the last. On divergence the guard goes back to a good state and tries the recipe's remedies in turn, or only
     records it, if it is to watch.
 
-    In a team this is what rank 0 does; the others :func:`~jembench.training.team.follow`.
+    In a team this is what rank 0 does; the others :func:`~jembench.training.processes.follow`.
 
     Args:
         trainer: at its start.

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from jembench.errors import CheckpointError, Fallback
-from jembench.training import checkpoint
+from jembench.store import checkpoint
 
 
 class Generations:

@@ -36,8 +36,8 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple, get_args
 
-from jembench.records import Fields
-from jembench.training.recipe import Recipe, Remedy
+from jembench.experiment.recipe import Recipe, Remedy
+from jembench.store.records import Fields
 
 CRITERION = "random-starts@1"
 """What counts as divergence, in records and protocols: its version changes with the limits below."""

@@ -27,7 +27,7 @@ from jembench.stopping import Stopped
 if TYPE_CHECKING:
     import torch
 
-    from jembench.training.team import Team
+    from jembench.training.processes import Team
 
 RANK = "JEMBENCH_RANK"
 """The environment variable by which a process that was started here knows which it is."""
@@ -128,13 +128,13 @@ def joined(place: Placement, device: str, arguments: Sequence[str]) -> Iterator[
     """
     found = check(place, device)
     if place.size == 1:
-        from jembench.training.team import ALONE
+        from jembench.training.processes import ALONE
 
         yield Joined(ALONE, found)
         return
     with _process_kept(), _company(place, arguments):
         own = _join(place, found.type)
-        from jembench.training.team import Processes
+        from jembench.training.processes import Processes
 
         team = Processes()
         try:
@@ -158,7 +158,7 @@ def check(place: Placement, device: str) -> torch.device:
         Unavailable: if Lightning Fabric or a device is missing.
         SpecError: if there is no such device, or it is one for all.
     """
-    from jembench import devices
+    from jembench.models import devices
 
     found = devices.resolve(device)
     if place.size > 1:

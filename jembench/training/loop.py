@@ -15,21 +15,22 @@ import torch
 from torch import Generator, Tensor
 from torch.nn import functional as F
 
-from jembench import devices, readings, seeds, stopping
+from jembench import seeds, stopping
 from jembench.data.augment import NONE, Augmentation
 from jembench.data.batches import ImageSource, IndexStream
 from jembench.data.holdout import holdout, labelled_only
-from jembench.energies import grad_energy
 from jembench.errors import SpecError
-from jembench.execution import autocast, compiled, forget_compiled, lay_out, mode, tf32, unchanged_buffers
+from jembench.experiment.recipe import Recipe, check_shares
 from jembench.interfaces import Batch, Buffered, DataSpec, Loss, Negatives, Shared, Split
+from jembench.models import devices, predictions
+from jembench.models.energies import grad_energy
+from jembench.models.execution import autocast, compiled, forget_compiled, lay_out, mode, tf32, unchanged_buffers
 from jembench.sampling import chain
+from jembench.store.checkpoint import load_weights
 from jembench.training.chains import make_sampler, share
-from jembench.training.checkpoint import load_weights
 from jembench.training.guard import HIGHEST, HIGHEST_DATA, Adjustment, Starts
 from jembench.training.optimizers import WeightAverage, at_the_sharpest, load_optimizer, make_optimizer
-from jembench.training.recipe import Recipe, check_shares
-from jembench.training.team import ALONE, Team
+from jembench.training.processes import ALONE, Team
 
 
 class Validation(NamedTuple):
@@ -341,7 +342,7 @@ class Trainer:
         if self.validation is None or self.validation.labels is None or not hasattr(self.model, "logits"):
             return None
         with self.average.in_place_of(self.model) if self.average else nullcontext():
-            logits = readings.read(self.model, self.validation.images, self.data, self.device, {"logits"})["logits"]
+            logits = predictions.read(self.model, self.validation.images, self.data, self.device, {"logits"})["logits"]
         labels = self.validation.labels
         return Validation(
             accuracy=float((logits.argmax(1) == labels).double().mean()),

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from jembench.training.recipe import Optimizer
+from jembench.experiment.recipe import Optimizer
 
 TINY = 1e-12
 

@@ -14,11 +14,11 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from jembench import registry
+from jembench.catalog import registry
 from jembench.data.pixels import to_uint8
 from jembench.errors import NotApplicable
 from jembench.interfaces import ChainState, Sampler, Samples
-from jembench.training import checkpoint
+from jembench.store import checkpoint
 from jembench.training.loop import Trainer
 
 COUNT = 5

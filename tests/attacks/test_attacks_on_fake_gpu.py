@@ -9,8 +9,8 @@ from torch import nn
 from jembench.attacks.pgd import PGD
 from jembench.attacks.refinement import Refined
 from jembench.attacks.target import Target
-from jembench.energies import LogitModel
 from jembench.interfaces import DataSpec
+from jembench.models.energies import LogitModel
 from jembench.sampling.sgld import Langevin, ShortRun
 
 DATA = DataSpec(name="toy", shape=(1, 2, 2), num_classes=3)

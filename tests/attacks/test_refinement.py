@@ -4,11 +4,12 @@ import pytest
 import torch
 from torch import Generator, nn
 
-from jembench import registry, seeds
+from jembench import seeds
 from jembench.attacks.pgd import PGD
 from jembench.attacks.refinement import Refined
 from jembench.attacks.target import Stochastic, Target
 from jembench.attacks.threat import starts
+from jembench.catalog import registry
 from jembench.interfaces import DataSpec, StepInfo
 from jembench.sampling.sgld import Langevin, ShortRun
 

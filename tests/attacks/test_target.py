@@ -2,10 +2,10 @@ import pytest
 import torch
 from torch import nn
 
-from jembench import readings
 from jembench.attacks.target import Target
 from jembench.errors import Diverged
 from jembench.interfaces import DataSpec
+from jembench.models import predictions
 
 
 def test_the_model_sees_its_own_bounds(linear, toy):
@@ -47,7 +47,7 @@ def test_it_may_be_called_without_gradients(linear, toy):
 def test_nothing_depends_on_the_size_of_a_batch(linear, toy, monkeypatch):
     target = Target(linear.model, toy)
     whole = target.slope(linear.x, linear.y)
-    monkeypatch.setattr(readings, "CPU_BATCH", 3)
+    monkeypatch.setattr(predictions, "CPU_BATCH", 3)
     parts = target.slope(linear.x, linear.y)
     torch.testing.assert_close(whole.gradient, parts.gradient)
     assert torch.equal(whole.wrong, parts.wrong)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
-from jembench import registry
+from jembench.catalog import registry
 from jembench.cli.main import main
 
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from jembench.evaluate import FitEvaluation
 from jembench.metrics import attacked
+from jembench.running.evaluation import FitEvaluation
 
 SCRIPT = Path(sysconfig.get_path("scripts")) / "jembench"
 MODELS = "zoo_of_tests:jem,zoo_of_tests:classifier"

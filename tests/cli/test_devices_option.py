@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from jembench import plugin_files
+from jembench.catalog import plugin_files
 from jembench.errors import SpecError, Unavailable
-from jembench.training import checkpoint
+from jembench.store import checkpoint
 from jembench.training.launch import Placement, joined, placement
 
 COMMAND = ["-m", "jembench.cli.main", "train", "--device", "cpu"]
@@ -149,7 +149,7 @@ def of_a_plugin(jembench):
     """JEM with a network that only those processes find which load the plugin."""
     Path("plugins").mkdir()
     Path("plugins/net_of_a_plugin.py").write_text(
-        "from jembench.nets.build import build_net\ndef build(data):\n    return build_net('small-4', data)\n"
+        "from jembench.models.nets.build import build_net\ndef build(data):\n    return build_net('small-4', data)\n"
     )
     yield ["jem:net=net_of_a_plugin:build", "--plugin", "plugins/net_of_a_plugin.py"]
     plugin_files.forget()

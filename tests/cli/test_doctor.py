@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from jembench import registry
+from jembench.catalog import registry
 from jembench.cli import doctor
 from jembench.errors import JembenchError, Unavailable
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from jembench.cli.estimate import _others
-from jembench.plan import plan_fit
+from jembench.experiment.plan import plan_fit
 
 
 @pytest.fixture

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 import torch
 
-from jembench import tensors
-from jembench.adapters import header
 from jembench.interfaces import Value
-from jembench.outcome import Cell, FitKey, Outcome
-from jembench.store import Store
+from jembench.models.adapters import header
+from jembench.store import tensors
+from jembench.store.outcome import Cell, FitKey, Outcome
+from jembench.store.store import Store
 
 CANARY = """
 from pathlib import Path

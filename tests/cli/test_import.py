@@ -8,9 +8,9 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from jembench import registry
+from jembench.catalog import registry
 from jembench.interfaces import DataSpec
-from jembench.nets.build import build_net
+from jembench.models.nets.build import build_net
 from jembench_igebm.importer import published
 
 DIGITS = DataSpec(name="digits", shape=(1, 8, 8), num_classes=10)

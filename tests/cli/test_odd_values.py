@@ -10,10 +10,11 @@ from pathlib import Path
 import click
 import pytest
 
-from jembench import estimate, fits, registry
+from jembench.catalog import registry
 from jembench.cli import doctor
 from jembench.cli.main import cli
 from jembench.errors import OutOfTime
+from jembench.running import estimate, fits
 
 VALUES = {
     "empty": "",

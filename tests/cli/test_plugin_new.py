@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from jembench.scaffold import KINDS
+from jembench.testing.scaffold import KINDS
 
 
 def test_it_says_what_it_wrote_and_the_next_three_commands(jembench):

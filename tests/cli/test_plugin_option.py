@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from jembench import plugin_files, registry
+from jembench.catalog import plugin_files, registry
 
 SOURCE = '''
 """A user's file."""

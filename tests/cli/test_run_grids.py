@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from jembench import packages
+from jembench.catalog import packages
 
 GRIDS = """
 title = "Weights"

@@ -14,12 +14,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from jembench import fits, stopping, work
-from jembench.evaluate import FitEvaluation
+from jembench import stopping
 from jembench.metrics import attacked
-from jembench.store import Store
-from jembench.training import checkpoint, loop
+from jembench.running import fits, work
+from jembench.running.evaluation import FitEvaluation
+from jembench.store import checkpoint
+from jembench.store.store import Store
 from jembench.training import fit as fitting
+from jembench.training import loop
 
 COMMAND = [sys.executable, "-m", "jembench.cli.main"]
 GOES_ON = "The same command goes on from there."

@@ -5,11 +5,11 @@ import dataclasses
 import pytest
 import torch
 
-from jembench import records
 from jembench.data.factories import digits
 from jembench.errors import StoreError, Unavailable
 from jembench.interfaces import DataSpec, Split
 from jembench.metrics import cnn_features, factories
+from jembench.store import records
 
 CPU = torch.device("cpu")
 

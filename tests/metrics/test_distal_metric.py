@@ -8,11 +8,11 @@ from torch import nn
 from jembench.attacks.distal import ascend
 from jembench.attacks.target import Target
 from jembench.data.pixels import to_float
-from jembench.energies import LogitModel
 from jembench.errors import Diverged, NotApplicable, SpecError
 from jembench.interfaces import DataSpec
 from jembench.metrics.defence import Defence
 from jembench.metrics.distal import DistalAdversarials
+from jembench.models.energies import LogitModel
 from jembench.stats import wilson
 
 M = 30

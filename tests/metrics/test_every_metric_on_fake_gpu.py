@@ -4,10 +4,10 @@ import pytest
 import torch
 from fake_gpu import GPU, fake_gpu
 
-from jembench import registry
-from jembench.features import FeatureBank
-from jembench.measure import measure
+from jembench.catalog import registry
 from jembench.metrics import cnn_features
+from jembench.running.features import FeatureBank
+from jembench.running.measure import measure
 from jembench.testing import stage
 
 QUICK = "budget=quick,images=4"

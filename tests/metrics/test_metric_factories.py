@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from jembench import registry
+from jembench.catalog import registry
 
 METRICS = [component.name for component in registry.components("metrics") if component.distribution == "jembench"]
 REQUIRED = {

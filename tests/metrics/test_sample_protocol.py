@@ -10,7 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jembench import registry
+from jembench.catalog import registry
 from jembench.errors import NotApplicable, SpecError
 from jembench.interfaces import KEPT, Samples, Source
 from jembench.metrics import factories

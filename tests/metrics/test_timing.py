@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from jembench.errors import Unavailable
-from jembench.fits import _seconds_of_last_attempt
 from jembench.metrics import factories
+from jembench.running.fits import _seconds_of_last_attempt
 
 
 def test_the_median_is_not_moved_by_a_window_in_which_the_machine_was_busy(fake):

@@ -8,12 +8,12 @@ import torch
 from torch import Tensor, nn
 
 from jembench.data.pixels import to_float
-from jembench.energies import LogitModel
 from jembench.errors import NotApplicable, OutOfTime, SpecError
 from jembench.interfaces import ChainState, StepInfo
 from jembench.metrics.attacked import withstands
 from jembench.metrics.robustness import PGDRobustness
 from jembench.metrics.transfer import Transfer
+from jembench.models.energies import LogitModel
 from jembench.stats import wilson
 
 N = 60

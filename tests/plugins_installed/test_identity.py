@@ -10,19 +10,21 @@ from pathlib import Path
 
 import pytest
 
-from jembench import sources
+from jembench.catalog import code_identity
 
 PLUGIN = Path(__file__).parents[2] / "plugins" / "jembench-jem"
 SITES = [path for path in sys.path if Path(path).name == "site-packages"]
-FIT_ID = (
-    "from jembench.plan import plan_fit; import sys; print(plan_fit('jem', 'digits').key.id, 'torch' in sys.modules)"
-)
+FIT_ID = """
+from jembench.experiment.plan import plan_fit
+import sys
+print(plan_fit('jem', 'digits').key.id, 'torch' in sys.modules)
+"""
 
 
 def is_copied():
     """Whether jembench and the plugin are really installed here, by a wheel."""
     return all(
-        any(one.files and not sources._is_editable(one) for one in importlib.metadata.distributions(name=name))
+        any(one.files and not code_identity._is_editable(one) for one in importlib.metadata.distributions(name=name))
         for name in ("jembench", "jembench-jem")
     )
 

@@ -9,7 +9,7 @@ import math
 import pytest
 import torch
 
-from jembench import registry
+from jembench.catalog import registry
 from jembench.errors import SpecError
 from jembench.interfaces import DataSpec
 from jembench.sampling.sgld import Langevin

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from jembench.scaffold import KINDS
+from jembench.testing.scaffold import KINDS
 
 pytestmark = pytest.mark.skipif(
     not (importlib.util.find_spec("pip") and importlib.util.find_spec("hatchling")),

@@ -3,7 +3,7 @@
 import pytest
 
 from jembench.interfaces import Value
-from jembench.outcome import Cell, FitKey, Outcome
+from jembench.store.outcome import Cell, FitKey, Outcome
 
 
 def make_cell(model="jem", metric="accuracy", *, seed=0, dataset="digits", recipe="digits", outcome=None, **values):

@@ -3,9 +3,9 @@
 import pytest
 
 from jembench.interfaces import Value
-from jembench.outcome import Outcome
 from jembench.report import table
 from jembench.report.layout import grids
+from jembench.store.outcome import Outcome
 
 BUDGET = "images=25,norm=l2,restarts=2,search=minimal,steps=10"
 

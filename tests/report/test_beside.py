@@ -8,12 +8,12 @@ from dataclasses import replace
 import pytest
 
 from jembench.interfaces import Value
-from jembench.outcome import Outcome
 from jembench.report import references
 from jembench.report.layout import grids
 from jembench.report.references import PublishedRow
 from jembench.report.render import render
 from jembench.report.table import build
+from jembench.store.outcome import Outcome
 
 TABLE1 = ["jem-iclr2020/table1"]
 

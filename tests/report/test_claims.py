@@ -8,22 +8,22 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from jembench import registry, spec
-from jembench import suite as suites
+from jembench.catalog import registry, spec
 from jembench.cli.attack import attack as attack_command
 from jembench.cli.attack import planned
 from jembench.cli.options import seed_list
 from jembench.cli.run import run as run_command
-from jembench.crossing import bare_name, with_options
 from jembench.errors import PluginError
+from jembench.experiment import suite as suites
+from jembench.experiment.plan import make_plan
+from jembench.experiment.recipe import made_for
+from jembench.experiment.sweep import bare_name, with_options
 from jembench.interfaces import Value
-from jembench.outcome import Cell, FitKey, Outcome
-from jembench.plan import make_plan
 from jembench.report import claims_table
 from jembench.report.claims import Claim, Paper, Recipes, load, read
 from jembench.report.judging import judge
-from jembench.subjects import canonical
-from jembench.training.recipe import made_for
+from jembench.report.select import canonical
+from jembench.store.outcome import Cell, FitKey, Outcome
 
 CLAIMS = load()
 MEASURED = [claim for claim in CLAIMS if claim.metric]

@@ -10,15 +10,15 @@ import re
 import pytest
 from rich.console import Console
 
-from jembench.crossing import Axis, Grid
+from jembench.experiment.plan import Part
+from jembench.experiment.sweep import Axis, Grid
 from jembench.interfaces import Value
-from jembench.outcome import Outcome
-from jembench.plan import Part
 from jembench.report.layout import grids
 from jembench.report.references import load
 from jembench.report.render import render
 from jembench.report.table import build
 from jembench.report.terminal import show
+from jembench.store.outcome import Outcome
 
 SCORES, SETS = ("log-px", "max-py"), ("svhn", "interp", "celeba:root=/data")
 GRID = Grid(

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from jembench import packages, spec
+from jembench.catalog import packages, spec
 from jembench.errors import PluginError, SpecError
 from jembench.report import references
 

@@ -14,7 +14,6 @@ import pytest
 from rich.console import Console
 
 from jembench.interfaces import Value
-from jembench.outcome import Outcome
 from jembench.report import terminal
 from jembench.report.layout import NOTHING, grids
 from jembench.report.references import load
@@ -22,6 +21,7 @@ from jembench.report.render import render
 from jembench.report.table import build
 from jembench.report.terminal import show
 from jembench.report.text import Grid, Heading, Text
+from jembench.store.outcome import Outcome
 
 
 @pytest.fixture

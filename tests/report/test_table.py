@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jembench.crossing import Axis, Grid
+from jembench.experiment.plan import Part
+from jembench.experiment.sweep import Axis, Grid
 from jembench.interfaces import Value
-from jembench.outcome import Outcome
-from jembench.plan import Part
 from jembench.report import places
 from jembench.report.layout import NOTHING, grids
 from jembench.report.references import load
 from jembench.report.table import build
+from jembench.store.outcome import Outcome
 
 
 def entry(table, label, row=0):

@@ -6,10 +6,10 @@ from sklearn.datasets import load_digits
 from torch import nn
 from torch.nn import functional as F
 
-from jembench.energies import LogitModel, grad_energy
-from jembench.execution import Execution
-from jembench.nets.names import small, wide
-from jembench.nets.wide_resnet import ResidualNet
+from jembench.models.energies import LogitModel, grad_energy
+from jembench.models.execution import Execution
+from jembench.models.nets.names import small, wide
+from jembench.models.nets.wide_resnet import ResidualNet
 
 PRECISIONS = ("float32", "bfloat16")
 BFLOAT16 = Execution(precision="bfloat16")

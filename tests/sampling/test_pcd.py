@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from jembench import registry
+from jembench.catalog import registry
 from jembench.errors import CheckpointError, SpecError
-from jembench.execution import mode
 from jembench.interfaces import DataSpec
+from jembench.models.execution import mode
 from jembench.sampling import chain
 from jembench.sampling.pcd import PersistentChains
 from jembench.sampling.replay import ReplayBuffer

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from jembench import registry
+from jembench.catalog import registry
 from jembench.interfaces import ChainState, DataSpec
 from jembench.sampling import chain
 

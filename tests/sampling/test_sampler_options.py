@@ -2,7 +2,7 @@
 
 import pytest
 
-from jembench import registry
+from jembench.catalog import registry
 from jembench.errors import SpecError
 from jembench.interfaces import DataSpec, Informed, Sampler
 from jembench.sampling.sgld import Langevin

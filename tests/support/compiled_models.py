@@ -11,15 +11,16 @@ import warnings
 import torch
 from torch import nn
 
-from jembench import registry, seeds
+from jembench import seeds
 from jembench.attacks.target import Target
-from jembench.energies import LogitModel, grad_energy
+from jembench.catalog import registry
 from jembench.errors import Fallback
-from jembench.execution import Execution
+from jembench.experiment import recipe as recipes
 from jembench.interfaces import DataSpec, Split
-from jembench.training import recipe as recipes
+from jembench.models.energies import LogitModel, grad_energy
+from jembench.models.execution import Execution
+from jembench.models.objective import Weights, hybrid_loss
 from jembench.training.loop import Trainer
-from jembench.training.objective import Weights, hybrid_loss
 
 DATA = DataSpec(name="noise", shape=(1, 8, 8), num_classes=4)
 IMAGES = Split(

@@ -10,10 +10,10 @@ import torch
 from sound_models import Contrastive, EnergyAlone, Finished, Mixture
 from torch.nn import functional as F
 
-from jembench.energies import marginal_energy
+from jembench.catalog.spec import pretrained
 from jembench.errors import SpecError
 from jembench.interfaces import Loss
-from jembench.spec import pretrained
+from jembench.models.energies import marginal_energy
 from jembench.testing import expected_failures
 
 

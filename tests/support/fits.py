@@ -4,7 +4,7 @@ import csv
 
 import torch
 
-from jembench.training import checkpoint
+from jembench.store import checkpoint
 from jembench.training.generations import Generations
 
 ONCE = {"guard.ladder": '["seed"]'}

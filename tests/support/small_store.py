@@ -9,13 +9,12 @@ import shutil
 import numpy as np
 import torch
 
-from jembench import records, tensors
-from jembench.current import ask_for
 from jembench.files import digest
 from jembench.interfaces import Value
-from jembench.outcome import Cell, FitKey, Outcome
-from jembench.store import FitRecord, Store
-from jembench.training import checkpoint
+from jembench.store import checkpoint, records, tensors
+from jembench.store.latest import ask_for
+from jembench.store.outcome import Cell, FitKey, Outcome
+from jembench.store.store import FitRecord, Store
 
 HISTORY = "iteration,iterations,seconds,attempt,loss\n10,10,0.1,0,2.5\n20,10,0.1,0,1.5\n"
 

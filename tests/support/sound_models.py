@@ -7,11 +7,11 @@ import math
 import torch
 from torch import nn
 
-from jembench.energies import LogitModel
+from jembench.catalog.spec import pretrained
 from jembench.errors import SpecError
 from jembench.interfaces import Loss
-from jembench.spec import pretrained
-from jembench.training.objective import Weights, hybrid_loss
+from jembench.models.energies import LogitModel
+from jembench.models.objective import Weights, hybrid_loss
 
 
 class Mixture(nn.Module):

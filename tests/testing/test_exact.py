@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import distributions
 
-from jembench.capabilities import capabilities
 from jembench.data.pixels import to_float
 from jembench.interfaces import DataSpec
+from jembench.models.capabilities import capabilities
 from jembench.testing import stage
 from jembench.testing.asking import same
 from jembench.testing.exact import SPREAD, ByChains, DrawnImages, Exposing, Mixture

@@ -16,7 +16,7 @@ FAULTS = [
     ("can-be-made", "fails", "ValueError: no such thing"),
     ("can-be-made", "gives_a_number", "gives a int. Return a torch.nn.Module"),
     ("has-a-capability", "Mute", "Give it a method logits"),
-    ("trained-here-or-elsewhere", "Untrainable", "@jembench.spec.pretrained()"),
+    ("trained-here-or-elsewhere", "Untrainable", "@jembench.catalog.spec.pretrained()"),
     ("options-typed", "fractional_default", "must be a whole number. That is its default"),
     ("options-typed", "text_for_none", "net is None, which written into a spec is read back as 'none'"),
     ("options-typed", "positional_option", "width is not keyword-only"),

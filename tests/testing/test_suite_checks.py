@@ -2,11 +2,11 @@
 
 import pytest
 
-from jembench import packages, suite
+from jembench.catalog import packages
 from jembench.errors import SpecError
+from jembench.experiment import recipe, suite
 from jembench.testing import check_recipe, check_reference, check_suite, perform
 from jembench.testing.suites import RECIPE, REFERENCE, SUITE
-from jembench.training import recipe
 
 FILES = {
     ("", "zoo"): """

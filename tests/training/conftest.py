@@ -6,11 +6,11 @@ import pytest
 import torch
 
 from jembench import seeds
-from jembench.energies import LogitModel
+from jembench.experiment import recipe as recipes
 from jembench.interfaces import DataSpec, Split
-from jembench.training import recipe as recipes
+from jembench.models.energies import LogitModel
+from jembench.models.objective import Weights, hybrid_loss
 from jembench.training.loop import Trainer
-from jembench.training.objective import Weights, hybrid_loss
 
 TINY = Path(__file__).parents[1] / "zoo" / "tiny.toml"
 DATA = DataSpec(name="toy", shape=(1, 4, 4), num_classes=3)

@@ -4,10 +4,11 @@ import pytest
 import torch
 from fake_gpu import GPU, MixedDevices, fake_gpu
 
-from jembench import registry, seeds
+from jembench import seeds
+from jembench.catalog import registry
+from jembench.experiment import recipe as recipes
 from jembench.interfaces import DataSpec, Split
 from jembench.training import optimizers
-from jembench.training import recipe as recipes
 from jembench.training.loop import Trainer
 
 DATA = DataSpec(name="noise", shape=(3, 8, 8), num_classes=4)

@@ -9,9 +9,9 @@ import torch
 from fits import ONCE, Killed, assert_equal_weights, kill, newest, rig, rows, weights
 
 from jembench.errors import CheckpointError, Diverged, Fallback, OutOfTime, StoreError
-from jembench.nets.names import small
-from jembench.nets.wide_resnet import ResidualNet
-from jembench.training import checkpoint
+from jembench.models.nets.names import small
+from jembench.models.nets.wide_resnet import ResidualNet
+from jembench.store import checkpoint
 from jembench.training.fit import fit
 from jembench.training.generations import Generations
 from jembench.training.loop import Validation

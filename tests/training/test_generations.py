@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from jembench.errors import CheckpointError, Fallback, StoreError
-from jembench.training import checkpoint
+from jembench.store import checkpoint
 from jembench.training.generations import Generations
 
 TURNS = "checkpoint-0.safetensors", "checkpoint-1.safetensors"

@@ -3,8 +3,9 @@
 import pytest
 import torch
 
-from jembench import registry, seeds
-from jembench.training import recipe as recipes
+from jembench import seeds
+from jembench.catalog import registry
+from jembench.experiment import recipe as recipes
 from jembench.training.loop import Trainer
 
 QUICK = ("epochs=1", "data.pad=1", "data.flip=true", "chains.sampler=pcd:steps=3,buffer=100")

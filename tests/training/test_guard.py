@@ -4,8 +4,8 @@ import math
 
 import pytest
 
+from jembench.experiment import recipe as recipes
 from jembench.training import guard
-from jembench.training import recipe as recipes
 from jembench.training.guard import Adjustment, Intervention, Starts
 
 HEALTHY = {

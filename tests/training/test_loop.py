@@ -6,9 +6,9 @@ from torch import nn
 
 from jembench.data.pixels import to_float
 from jembench.errors import CheckpointError, JembenchError
+from jembench.experiment import recipe as recipes
 from jembench.interfaces import Loss, Split
-from jembench.training import recipe as recipes
-from jembench.training.checkpoint import load_weights
+from jembench.store.checkpoint import load_weights
 from jembench.training.guard import Adjustment
 from jembench.training.loop import Trainer
 from tests.training.conftest import DATA, linear

@@ -5,9 +5,9 @@ import torch
 from fits import ONCE, Killed, assert_equal_weights, kill, newest, not_a_number, rig, rows, weights
 from torch import nn
 
-from jembench import records
 from jembench.errors import Diverged
 from jembench.interfaces import Stability
+from jembench.store import records
 from jembench.training.fit import fit
 from jembench.training.generations import Generations
 from jembench.training.guard import CRITERION, Intervention
@@ -268,7 +268,7 @@ def test_killed_while_the_next_checkpoint_is_written(make_trainer, tmp_path, mon
 def test_killed_before_an_intervention_is_on_disk_it_is_made_again(make_trainer, tmp_path, monkeypatch):
     straight = fit(rig(make_trainer(), {(0, 19)}), tmp_path / "straight")
     with monkeypatch.context() as patch:
-        patch.setattr("jembench.records.write", kill)
+        patch.setattr("jembench.store.records.write", kill)
         with pytest.raises(Killed):
             fit(rig(make_trainer(), {(0, 19)}), tmp_path / "killed")
     assert fit(rig(make_trainer(), {(0, 19)}), tmp_path / "killed").interventions == straight.interventions

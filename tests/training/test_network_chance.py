@@ -6,7 +6,7 @@ from torch import nn
 
 from jembench import seeds
 from jembench.training.guard import Adjustment
-from jembench.training.team import Team
+from jembench.training.processes import Team
 
 
 class Noisy(nn.Module):

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import nn
 
+from jembench.experiment.recipe import Optimizer
 from jembench.training.optimizers import WeightAverage, at_the_sharpest, load_optimizer, make_optimizer
-from jembench.training.recipe import Optimizer
 
 CURVATURE = torch.tensor([4.0, 0.5, 1.0, 2.0], dtype=torch.float64)
 WEIGHTS = torch.tensor([1.0, -3.0, 0.5, 2.0], dtype=torch.float64)

@@ -15,8 +15,8 @@ import torch
 from torch.nn import functional as F
 
 from jembench import seeds
+from jembench.experiment.plan import plan_fit
 from jembench.interfaces import DataSpec, Split
-from jembench.plan import plan_fit
 from jembench.training.loop import Trainer
 
 DATA = DataSpec(name="noise", shape=(3, 8, 8), num_classes=3)

@@ -8,9 +8,10 @@ from fits import Killed, rig
 from jembench.data.pixels import to_uint8
 from jembench.errors import CheckpointError, Unavailable
 from jembench.interfaces import Samples
-from jembench.training import checkpoint, snapshots
+from jembench.store import checkpoint
+from jembench.training import snapshots
 from jembench.training.fit import fit
-from jembench.training.team import Team
+from jembench.training.processes import Team
 
 pytestmark = pytest.mark.usefixtures("pictures")
 

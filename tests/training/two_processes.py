@@ -14,8 +14,8 @@ from conftest import DATA, Toy, ToyClassifier, ToyFactored, toy_images, toy_reci
 from jembench import seeds
 from jembench.errors import ProcessLost
 from jembench.interfaces import Negatives
-from jembench.nets.first_batch import FirstBatch
-from jembench.training import team
+from jembench.models.nets.first_batch import FirstBatch
+from jembench.training import processes
 from jembench.training.fit import fit
 from jembench.training.loop import Trainer
 
@@ -42,7 +42,7 @@ class Centred(torch.nn.Module):
         return x - self.shift
 
 
-def make_trainer(company=team.ALONE, model=Toy, layers=(), **overrides):
+def make_trainer(company=processes.ALONE, model=Toy, layers=(), **overrides):
     with seeds.initialising(0):
         made = model(net(*layers))
     recipe = toy_recipe(**overrides)
@@ -112,15 +112,15 @@ def stop_at(iteration):
 def together(trainer, folder, **options):
     """One fit: what rank 0 does, and what the other does."""
     if trainer.team.rank:
-        return team.follow(trainer, trainer.team)
+        return processes.follow(trainer, trainer.team)
     return fit(trainer, folder, **options)
 
 
 def main(rank, folder):
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{folder / 'meeting'}", rank=rank, world_size=2)
-    team.MUSTER = timedelta(seconds=1)
-    company = team.Processes()
+    processes.MUSTER = timedelta(seconds=1)
+    company = processes.Processes()
     found = {}
 
     found["gathered"] = company.gather({"rank": torch.tensor(rank)})

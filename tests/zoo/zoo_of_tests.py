@@ -12,13 +12,13 @@ from typing import Literal
 import numpy as np
 import torch
 
-from jembench import registry
-from jembench.energies import LogitModel
+from jembench.catalog import registry
+from jembench.catalog.spec import pretrained
 from jembench.errors import SpecError, StoreError, Unavailable
 from jembench.interfaces import DataSpec, Measurement, Split, Value
-from jembench.nets.build import build_net
-from jembench.spec import pretrained
-from jembench.training.objective import Weights, hybrid_loss
+from jembench.models.energies import LogitModel
+from jembench.models.nets.build import build_net
+from jembench.models.objective import Weights, hybrid_loss
 
 # --- data -------------------------------------------------------------------------------------------------------------
 

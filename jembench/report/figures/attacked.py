@@ -7,7 +7,7 @@ from collections.abc import Collection
 import numpy as np
 from numpy.typing import NDArray
 
-from jembench import spec
+from jembench.catalog import spec
 from jembench.report.attacks import DEFENCE, counted
 from jembench.report.figures.results import Arrays, Result
 

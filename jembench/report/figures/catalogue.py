@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from jembench.errors import StoreError
-from jembench.outcome import Cell, FitKey
 from jembench.report.figures import (
     adversarial,
     ages,
@@ -22,6 +21,7 @@ from jembench.report.figures import (
 )
 from jembench.report.figures.drawing import Planned
 from jembench.report.figures.results import Arrays, Result, load
+from jembench.store.outcome import Cell, FitKey
 from jembench.training.picture import History
 
 SUBJECTS = (

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from jembench.errors import StoreError
 from jembench.files import read_bytes
-from jembench.outcome import FitKey
 from jembench.report.figures import names, style
 from jembench.report.figures.drawing import Drawing, Planned
+from jembench.store.outcome import FitKey
 from jembench.training.picture import History, curves_in, plot_energies
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from jembench.crossing import bare_name
-from jembench.outcome import FitKey
-from jembench.plan import PRETRAINED
-from jembench.spec import slug, stable_hash
-from jembench.training import recipe as recipes
+from jembench.catalog.spec import slug, stable_hash
+from jembench.experiment import recipe as recipes
+from jembench.experiment.plan import PRETRAINED
+from jembench.experiment.sweep import bare_name
+from jembench.store.outcome import FitKey
 
 _LONGEST = 80  # letters, for people; file systems allow more
 

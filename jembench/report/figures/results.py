@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from jembench import spec
+from jembench.catalog import spec
 from jembench.errors import SpecError, StoreError
 from jembench.interfaces import Value
-from jembench.outcome import Cell, FitKey
 from jembench.report.figures.drawing import Planned
+from jembench.store.outcome import Cell, FitKey
 
 Arrays = Mapping[str, NDArray[Any]]
 Numbers = NDArray[np.float64]

@@ -8,10 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from jembench.outcome import Cell
 from jembench.report.figures import names, style
 from jembench.report.figures.drawing import Drawing, Planned
 from jembench.report.figures.grouping import grouped
+from jembench.store.outcome import Cell
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

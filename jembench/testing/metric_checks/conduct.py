@@ -11,11 +11,11 @@ from typing import Any, Literal, get_args, get_origin
 import numpy as np
 import torch
 
-from jembench import registry
-from jembench.crossing import with_options
+from jembench.catalog import registry
+from jembench.catalog.spec import Scalar, format_value, keyword_parameters
 from jembench.errors import JembenchError
+from jembench.experiment.sweep import with_options
 from jembench.interfaces import Costly, Measurement, Metric, Resampled
-from jembench.spec import Scalar, format_value, keyword_parameters
 from jembench.testing import stage
 from jembench.testing.asking import promises, require, same
 from jembench.testing.checks import DoesNotApply
@@ -133,8 +133,8 @@ def leaves_the_model(subject: Subject) -> None:
     changed = _changed(subject, MODEL)
     require(
         not changed,
-        f"Afterwards the model's {changed} are not what they were. jembench.execution has mode and frozen, which put "
-        "them back; torch.autograd.grad towards x leaves no gradients.",
+        f"Afterwards the model's {changed} are not what they were. jembench.models.execution has mode and "
+        "frozen, which put them back; torch.autograd.grad towards x leaves no gradients.",
     )
 
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from jembench.errors import Unavailable
 from jembench.interfaces import Capability, Costly, Measurement, Quantity, Resampled, Value
-from jembench.outcome import encode
+from jembench.store.outcome import encode
 from jembench.testing import stage
 from jembench.testing.asking import promises, require
 from jembench.testing.checks import CheckFailed, DoesNotApply

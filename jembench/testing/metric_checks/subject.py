@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
+from jembench.catalog.registry import Resolved
 from jembench.errors import Unavailable
-from jembench.evaluate import FitEvaluation
 from jembench.interfaces import Measurement, Metric
-from jembench.registry import Resolved
+from jembench.running.evaluation import FitEvaluation
 from jembench.testing import stage
 from jembench.testing.asking import fingerprint, global_states, known_randomness, same
 from jembench.testing.checks import DoesNotApply

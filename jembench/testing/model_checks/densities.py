@@ -15,8 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from jembench import readings
-from jembench.energies import marginal_energy
+from jembench.models import predictions
+from jembench.models.energies import marginal_energy
 from jembench.testing.asking import same
 from jembench.testing.checks import CheckFailed, DoesNotApply
 from jembench.testing.model_checks.subject import Subject, close, distance, has, needs
@@ -54,22 +54,22 @@ def energy_sums_over_classes(subject: Subject) -> None:
     if not worst <= TOLERANCE * _scale(energy, joint):
         raise CheckFailed(
             f"energy(x) differs from -logsumexp_y(-energy(x, y)) by what varies by {worst:.2g} nats from image to "
-            "image. Energies are of one joint p(x, y): jembench.energies.marginal_energy computes E(x) from the logits "
-            "-E(x, y)."
+            "image. Energies are of one joint p(x, y): jembench.models.energies.marginal_energy computes E(x) from "
+            "the logits -E(x, y)."
         )
 
 
 def energy_follows_from_logits(subject: Subject) -> None:
     """Where the model says so, energy(x) is -logsumexp of logits(x): one is then computed from the other."""
     model = needs(subject.shaken, "energy")
-    if not readings.energy_follows_from_logits(model):
+    if not predictions.energy_follows_from_logits(model):
         raise DoesNotApply("It does not say that its energy follows from its logits.")
     with torch.no_grad():
         energy, expected = model.energy(subject.x), marginal_energy(model.logits(subject.x))
     if not close(energy, expected):
         raise CheckFailed(
             f"energy(x) differs from -logsumexp(logits(x)) by {distance(energy, expected)}. Leave out the attribute "
-            "energy_follows_from_logits, or return jembench.energies.marginal_energy(logits)."
+            "energy_follows_from_logits, or return jembench.models.energies.marginal_energy(logits)."
         )
 
 

@@ -8,11 +8,11 @@ from collections.abc import Callable
 
 from torch import Tensor
 
-from jembench import registry
-from jembench.capabilities import capabilities
+from jembench.catalog import registry
+from jembench.catalog.spec import Spec, format_value, keyword_parameters
 from jembench.errors import SpecError
 from jembench.interfaces import DataSpec, Trainable
-from jembench.spec import Spec, format_value, keyword_parameters
+from jembench.models.capabilities import capabilities
 from jembench.testing.checks import CheckFailed, DoesNotApply
 from jembench.testing.model_checks.outputs import beyond, problem
 from jembench.testing.model_checks.subject import Answers, Subject
@@ -48,7 +48,7 @@ def trained_here_or_elsewhere(subject: Subject) -> None:
     if not isinstance(subject.model, Trainable) and not subject.resolved.pretrained:
         raise CheckFailed(
             "It cannot be trained: it lacks training_loss, or the attribute chains that says which samples this needs. "
-            "Add both, or mark the factory of a model that was trained elsewhere: @jembench.spec.pretrained()."
+            "Add both, or mark the factory of a model that was trained elsewhere: @jembench.catalog.spec.pretrained()."
         )
 
 

@@ -11,10 +11,10 @@ from typing import Any
 from torch import Tensor
 
 from jembench.interfaces import Trainable
+from jembench.store import checkpoint
 from jembench.testing.asking import same
 from jembench.testing.checks import CheckFailed, DoesNotApply
 from jembench.testing.model_checks.subject import Answers, Subject, distance
-from jembench.training import checkpoint
 
 LOSSES = 3
 """Computed before a model is saved."""

@@ -14,10 +14,10 @@ import torch
 from torch import Generator, Tensor, nn
 
 from jembench import seeds
-from jembench.adapters.classifier import as_classifier
-from jembench.capabilities import capabilities
+from jembench.catalog.registry import Resolved
 from jembench.interfaces import Batch, Classifier, DataSpec, Density, Energy, Generative, Loss, Negatives, Trainable
-from jembench.registry import Resolved
+from jembench.models.adapters.classifier import as_classifier
+from jembench.models.capabilities import capabilities
 from jembench.testing.checks import CheckFailed, DoesNotApply
 
 IMAGES = 5

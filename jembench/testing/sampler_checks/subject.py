@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from torch import Generator, Tensor
 
+from jembench.catalog.registry import Resolved
 from jembench.interfaces import ChainState, DataSpec, GradEnergy, Informed, Sampler, Split
-from jembench.registry import Resolved
 from jembench.testing.asking import known_randomness, require, same
 from jembench.testing.checks import DoesNotApply
 

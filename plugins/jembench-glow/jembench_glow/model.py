@@ -16,10 +16,10 @@ from normflows import MultiscaleFlow  # type: ignore[import-untyped]
 from torch import Generator, Tensor, nn
 
 from jembench.data import dequantisation as units
-from jembench.densities import ByBayes
 from jembench.errors import Diverged, SpecError
 from jembench.interfaces import Batch, Chains, DataSpec, Loss, Negatives
-from jembench.nets.first_batch import FirstBatch
+from jembench.models.densities import ByBayes
+from jembench.models.nets.first_batch import FirstBatch
 from jembench_glow.network import fitting_actnorms
 
 _SAMPLES_A_PASS = 100

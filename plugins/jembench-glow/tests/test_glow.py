@@ -11,14 +11,14 @@ from normflows.flows import Squeeze
 from torch import Generator
 
 from jembench import seeds
-from jembench.capabilities import capabilities
 from jembench.data import dequantisation as units
 from jembench.errors import Diverged, SpecError
-from jembench.evaluate import FitEvaluation
-from jembench.features import FeatureBank
 from jembench.interfaces import Batch, DataSpec, Split
 from jembench.metrics.ood import OutOfDistribution
-from jembench.training.checkpoint import load_weights, read, write
+from jembench.models.capabilities import capabilities
+from jembench.running.evaluation import FitEvaluation
+from jembench.running.features import FeatureBank
+from jembench.store.checkpoint import load_weights, read, write
 from jembench_glow import glow
 from jembench_glow.network import ActNorm
 

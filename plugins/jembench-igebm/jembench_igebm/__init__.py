@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
+from jembench.catalog.limits import Size
+from jembench.catalog.spec import takes
 from jembench.errors import SpecError
-from jembench.limits import Size
 from jembench.sampling.factories import least_buffer
-from jembench.spec import takes
 
 if TYPE_CHECKING:
     from jembench.interfaces import DataSpec

@@ -19,10 +19,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from jembench import registry
+from jembench.catalog import registry
 from jembench.errors import CheckpointError, SpecError
 from jembench.interfaces import DataSpec, Import
-from jembench.training.checkpoint import load_weights
+from jembench.store.checkpoint import load_weights
 from jembench_igebm.model import IGEBM, ConditionalIGEBM
 from jembench_igebm.network import ARCHITECTURES, EnergyNet, ResBlock
 from jembench_igebm.spectral import SpectralConv2d

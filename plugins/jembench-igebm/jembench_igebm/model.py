@@ -9,9 +9,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from jembench.energies import marginal_energy
 from jembench.errors import SpecError
 from jembench.interfaces import Batch, Chains, Energies, Loss, Negatives
+from jembench.models.energies import marginal_energy
 from jembench_igebm.network import EnergyNet
 
 

@@ -14,7 +14,7 @@ from torch.nn import functional as F
 
 from jembench.data.pixels import Bounds
 from jembench.interfaces import DataSpec
-from jembench.nets.wide_resnet import in_full
+from jembench.models.nets.wide_resnet import in_full
 from jembench_igebm.spectral import SpectralConv2d
 
 SLOPE = 0.2

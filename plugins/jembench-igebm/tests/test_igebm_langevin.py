@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from jembench import registry
+from jembench.catalog import registry
 from jembench.errors import SpecError
 from jembench.interfaces import ChainState, DataSpec, Sampler, Shared
 

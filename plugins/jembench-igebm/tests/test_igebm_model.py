@@ -6,12 +6,13 @@ import sys
 import pytest
 import torch
 
-from jembench import packages, registry, seeds
-from jembench.capabilities import capabilities
-from jembench.energies import grad_energy
+from jembench import seeds
+from jembench.catalog import packages, registry
 from jembench.errors import SpecError
+from jembench.experiment import recipe
 from jembench.interfaces import Batch, Classifier, DataSpec, Energies, Negatives, Trainable
-from jembench.training import recipe
+from jembench.models.capabilities import capabilities
+from jembench.models.energies import grad_energy
 from jembench.training.loop import Trainer
 from jembench_igebm.model import contrastive_loss
 

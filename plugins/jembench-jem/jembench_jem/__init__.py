@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from jembench.nets import names
-from jembench.spec import added_later, only_with, takes
+from jembench.catalog.spec import added_later, only_with, takes
+from jembench.models.nets import names
 
 if TYPE_CHECKING:
     from jembench.interfaces import DataSpec
@@ -23,7 +23,7 @@ def jem(data: DataSpec, *, net: str = "auto", norm: Norm = "none", dropout: floa
 
     ``momentum`` is the share of a batch in the running statistics of batch norm: .9 in the code of JEM and JEM++.
     """
-    from jembench.nets.build import build_net
+    from jembench.models.nets.build import build_net
     from jembench_jem.model import JEM
 
     return JEM(build_net(net, data, norm=norm, dropout=dropout, momentum=momentum))
@@ -36,7 +36,7 @@ def jem_factored(
     data: DataSpec, *, net: str = "auto", norm: Norm = "none", dropout: float = 0.0, momentum: float = 0.9
 ) -> FactoredJEM:
     """JEM's ablation that is trained on p(x|y) alone; p(y|x) follows by Bayes' rule."""
-    from jembench.nets.build import build_net
+    from jembench.models.nets.build import build_net
     from jembench_jem.model import FactoredJEM
 
     return FactoredJEM(build_net(net, data, norm=norm, dropout=dropout, momentum=momentum))

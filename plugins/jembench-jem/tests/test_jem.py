@@ -6,9 +6,10 @@ import sys
 import pytest
 import torch
 
-from jembench import registry, seeds
-from jembench.capabilities import capabilities
+from jembench import seeds
+from jembench.catalog import registry
 from jembench.interfaces import Batch, Classifier, DataSpec, Energy, Negatives, Trainable
+from jembench.models.capabilities import capabilities
 
 DATA = DataSpec(name="toy", shape=(3, 12, 10), num_classes=7)
 

@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch import nn
 
-from jembench import registry
-from jembench.adapters.imported import fit_together
+from jembench.catalog import registry
 from jembench.errors import CheckpointError
 from jembench.interfaces import DataSpec
+from jembench.models.adapters.imported import fit_together
 
 DATA = DataSpec(name="cifar10", shape=(3, 32, 32), num_classes=10)
 

@@ -16,11 +16,11 @@ from torch import Generator, Tensor, nn
 
 from jembench import seeds
 from jembench.data import dequantisation as units
-from jembench.densities import ByBayes
 from jembench.errors import Diverged, SpecError
 from jembench.interfaces import Batch, Chains, DataSpec, Loss, Negatives
-from jembench.nets.class_gaussians import ClassGaussians
-from jembench.nets.first_batch import FirstBatch
+from jembench.models.densities import ByBayes
+from jembench.models.nets.class_gaussians import ClassGaussians
+from jembench.models.nets.first_batch import FirstBatch
 from jembench_residual_flow.flow import Flow
 from jembench_residual_flow.log_det import LogDet, Truncated, Unbiased, exact
 

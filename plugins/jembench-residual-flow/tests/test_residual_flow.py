@@ -10,15 +10,15 @@ import torch
 from torch import Generator
 
 from jembench import seeds
-from jembench.capabilities import capabilities
 from jembench.data import dequantisation as units
 from jembench.errors import Diverged, SpecError
-from jembench.evaluate import FitEvaluation
-from jembench.features import FeatureBank
+from jembench.experiment.recipe import Optimizer, Recipe, TrainingData, load
 from jembench.interfaces import Batch, DataSpec, Split
 from jembench.metrics.ood import OutOfDistribution
+from jembench.models.capabilities import capabilities
+from jembench.running.evaluation import FitEvaluation
+from jembench.running.features import FeatureBank
 from jembench.training.loop import Trainer
-from jembench.training.recipe import Optimizer, Recipe, TrainingData, load
 from jembench_residual_flow import residual_flow
 from jembench_residual_flow.flow import ActNorm, Block
 from jembench_residual_flow.log_det import Truncated, Unbiased, exact

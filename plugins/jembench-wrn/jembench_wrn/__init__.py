@@ -5,9 +5,9 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from jembench.catalog.spec import added_later, convert, only_with, takes
 from jembench.errors import SpecError
-from jembench.nets import names
-from jembench.spec import added_later, convert, only_with, takes
+from jembench.models.nets import names
 
 if TYPE_CHECKING:
     from jembench.interfaces import DataSpec
@@ -32,7 +32,7 @@ def baseline(
     classifier sees one kind of batch and does better with .1: on digits 98.9 % against 98.6 %, the mean of six seeds
     (small-8, 8 epochs).
     """
-    from jembench.nets.build import build_net
+    from jembench.models.nets.build import build_net
     from jembench_wrn.model import Baseline
 
     return Baseline(build_net(net, data, norm=norm, dropout=dropout, momentum=momentum))
@@ -58,7 +58,7 @@ def adversarial(
     The size is in units of a pixel's range, 0 to 1, ``step_size`` in units of that size: all steps together are 2.5 of
     it unless it is given.
     """
-    from jembench.nets.build import build_net
+    from jembench.models.nets.build import build_net
     from jembench_wrn.adversarial_training import Adversarial, Attack
 
     ball = _read(threat)

@@ -17,9 +17,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from jembench.attacks.threat import Norm, in_unit_ball, project, steepest
-from jembench.energies import LogitModel
-from jembench.execution import at_least_float32, mode
 from jembench.interfaces import Batch, Chains, DataSpec, Loss, Negatives
+from jembench.models.energies import LogitModel
+from jembench.models.execution import at_least_float32, mode
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from jembench.energies import LogitModel
 from jembench.interfaces import Batch, Chains, Loss, Negatives
-from jembench.training.objective import Weights, hybrid_loss
+from jembench.models.energies import LogitModel
+from jembench.models.objective import Weights, hybrid_loss
 
 
 class Baseline(LogitModel):

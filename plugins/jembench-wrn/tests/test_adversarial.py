@@ -8,13 +8,14 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from jembench import registry, seeds
+from jembench import seeds
 from jembench.attacks.threat import distance
+from jembench.catalog import registry
 from jembench.errors import SpecError
+from jembench.experiment.plan import resolve_model
+from jembench.experiment.recipe import Optimizer, Recipe, TrainingData, load
 from jembench.interfaces import Batch, Classifier, DataSpec, Density, Energy, Generative, Split, Trainable
-from jembench.plan import resolve_model
 from jembench.training.loop import Trainer
-from jembench.training.recipe import Optimizer, Recipe, TrainingData, load
 from jembench_wrn.adversarial_training import Adversarial, Attack
 
 DATA = DataSpec(name="toy", shape=(1, 4, 4), num_classes=3)

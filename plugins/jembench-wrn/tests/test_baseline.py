@@ -7,7 +7,8 @@ import pytest
 import torch
 from torch import nn
 
-from jembench import registry, seeds
+from jembench import seeds
+from jembench.catalog import registry
 from jembench.errors import SpecError
 from jembench.interfaces import Batch, Classifier, DataSpec, Density, Energy, Generative, Trainable
 from jembench_wrn.model import Baseline

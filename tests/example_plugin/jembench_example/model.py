@@ -5,8 +5,8 @@ from __future__ import annotations
 from torch import nn
 from torch.nn import functional as F
 
-from jembench.energies import LogitModel
 from jembench.interfaces import Batch, Chains, DataSpec, Loss, Negatives
+from jembench.models.energies import LogitModel
 
 
 class Linear(LogitModel):

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from jembench.interfaces import Value
-from jembench.outcome import Cell, FitKey, Outcome
 from jembench.report.figures import catalogue
-from jembench.store import Store
+from jembench.store.outcome import Cell, FitKey, Outcome
+from jembench.store.store import Store
 
 IMAGES = 60
 CLASSES = 4

@@ -5,9 +5,9 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jembench.outcome import FitKey
+from jembench.catalog.spec import Spec
 from jembench.report.figures import names
-from jembench.spec import Spec
+from jembench.store.outcome import FitKey
 
 
 def fit(model="jem", dataset="digits", recipe="digits", seed=0):

@@ -1,0 +1,1 @@
+"""Specs, the registry of components, and what identifies their code."""

@@ -1,0 +1,135 @@
+"""The code of users, which changes without a version of it changing.
+
+What is installed has a version: a file that the RECORD of a distribution lists, wherever that lies, unless it is
+installed with ``pip install -e``; the standard library; jembench itself. A file of one's own has none to be relied on:
+its code is part of what a component is, so that nothing is shown as the result of code that did not give it. Of what is
+looked at, nothing is imported but the packages that hold it.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import importlib.metadata
+import importlib.util
+import io
+import json
+import sys
+import sysconfig
+import tokenize
+from contextlib import suppress
+from pathlib import Path
+from types import ModuleType
+from weakref import WeakKeyDictionary
+
+
+def code(module: str, *, of_package: bool = False) -> str:
+    """A hash of a module's code without comments and blank lines; empty for what is installed.
+
+    Of a module that is imported it is that of the code that runs, whatever becomes of the file meanwhile.
+
+    Args:
+        module: its full name.
+        of_package: whether all modules of its package count, not it alone.
+    """
+    if loaded := sys.modules.get(module):
+        known = _as_loaded.setdefault(loaded, {})
+        if of_package not in known:
+            known[of_package] = _code(module, of_package)
+        return known[of_package]
+    return _code(module, of_package)
+
+
+_as_loaded: WeakKeyDictionary[ModuleType, dict[bool, str]] = WeakKeyDictionary()
+
+
+def _code(module: str, of_package: bool) -> str:
+    found = _file(module)
+    if found is None or _is_installed(found, _search_folder(module, found)):
+        return ""
+    folder = _package_folder(module, found) if of_package else None
+    together = hashlib.sha256()
+    for file in _files(folder) if folder else [found]:
+        place = file.relative_to(folder).as_posix() if folder else ""
+        together.update(f"{place}:{_digest(file.read_bytes())};".encode())
+    return together.hexdigest()[:16]
+
+
+def _files(package: Path) -> list[Path]:
+    """The modules of a package, and not what editors and notebooks leave beside them."""
+    found = (path for path in package.rglob("*.py") if path.is_file())
+    return sorted(path for path in found if not any(part[0] == "." for part in path.relative_to(package).parts))
+
+
+def _file(module: str) -> Path | None:
+    origin = getattr(sys.modules.get(module), "__file__", None)
+    if origin is None:
+        try:
+            spec = importlib.util.find_spec(module)
+        except (Exception, SystemExit):  # of the package that holds it: whoever uses it will say so
+            return None
+        origin = spec.origin if spec and spec.has_location else None
+    path = Path(origin or "")
+    return path if path.suffix == ".py" and path.is_file() else None
+
+
+@functools.cache
+def _is_installed(file: Path, folder: Path) -> bool:
+    """Whether a file that is imported from ``folder``, an entry of ``sys.path``, has a version."""
+    if folder in _standard_library() or file.is_relative_to(Path(__file__).parents[1]):
+        return True
+    line = f"\n{file.relative_to(folder).as_posix()},"
+    return any(line in record for record in _records(folder))
+
+
+@functools.cache
+def _standard_library() -> frozenset[Path]:
+    folders = [Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib")]
+    return frozenset(path for folder in folders for path in (folder, folder.resolve()))
+
+
+@functools.cache
+def _records(folder: Path) -> tuple[str, ...]:
+    """The lists of files of all distributions in a folder that are not editable, each line behind a line break."""
+    found = importlib.metadata.distributions(path=[str(folder)])
+    return tuple(f"\n{record}" for one in found if (record := one.read_text("RECORD")) and not _is_editable(one))
+
+
+def _is_editable(distribution: importlib.metadata.Distribution) -> bool:
+    try:
+        origin = json.loads(distribution.read_text("direct_url.json") or "{}")
+        return bool(origin.get("dir_info", {}).get("editable"))
+    except (ValueError, AttributeError):  # damaged: its files have no version to be relied on
+        return True
+
+
+def _search_folder(module: str, file: Path) -> Path:
+    """The folder that a module's full name leads on from."""
+    return file.parents[module.count(".") + (file.name == "__init__.py")]
+
+
+def _package_folder(module: str, file: Path) -> Path | None:
+    """The folder of a module's outermost package; None for a module that is in none."""
+    depth = module.count(".") + (file.name == "__init__.py")
+    return file.parents[depth - 1] if depth else None
+
+
+@functools.lru_cache(maxsize=1000)
+def _digest(source: bytes) -> str:
+    with suppress(tokenize.TokenError, SyntaxError):  # which nobody can import
+        source = _bare(source)
+    return hashlib.sha256(source).hexdigest()
+
+
+def _bare(source: bytes) -> bytes:
+    """Python without comments and blank lines, whatever ends its lines."""
+    encoding, _ = tokenize.detect_encoding(io.BytesIO(source).readline)
+    text = io.TextIOWrapper(io.BytesIO(source), encoding, newline=None).read()
+    lines = [f"{line}\n" for line in text.split("\n")]  # not by splitlines, which knows more ends than Python does
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        row = token.start[0] - 1
+        if token.type == tokenize.COMMENT:
+            lines[row] = lines[row][: token.start[1]].rstrip() + "\n"
+        elif token.type == tokenize.NL and not lines[row].strip():
+            lines[row] = ""
+    return "".join(lines).rstrip("\n").encode()

@@ -1,0 +1,63 @@
+"""The content of files: what tells one data set, or one file of weights, from another, wherever it lies."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+import stat
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+
+from jembench.errors import StoreError
+from jembench.files import cache_folder, digest, write_text
+
+Listing = Callable[[str], Mapping[str, Path]]
+"""From an option's text to the files that it stands for, by their names in the data set: "train/cat/0.png"."""
+
+
+def the_file(text: str) -> Mapping[str, Path]:
+    """The listing of an option that is the path of one file, whose name does not count."""
+    return {"": Path(text).expanduser()}
+
+
+def content(files: Mapping[str, Path]) -> str:
+    """The SHA-256 of some files and of their names; of one file without a name, its own.
+
+    It is remembered in the user's cache folder by the path, size and times of each file, so that unchanged files are
+    read once and only looked at afterwards.
+
+    Raises:
+        OSError: if a file cannot be read, or is a pipe or a device.
+    """
+    state = [(name, str(path.absolute()), *_state(path)) for name, path in sorted(files.items())]
+    memory = cache_folder() / "contents" / hashlib.sha256(json.dumps(state).encode()).hexdigest()
+    with suppress(OSError, UnicodeDecodeError):
+        known = memory.read_text(encoding="ascii")
+        if len(known) == hashlib.sha256().digest_size * 2:
+            return known
+    found = _read(files)
+    with suppress(StoreError):  # a cache that cannot be written costs time and nothing else
+        write_text(memory, found)
+    return found
+
+
+def _state(path: Path) -> tuple[int, int, int]:
+    found = path.stat()
+    if not stat.S_ISREG(found.st_mode):
+        code = errno.EISDIR if stat.S_ISDIR(found.st_mode) else errno.EINVAL
+        raise OSError(code, os.strerror(code), str(path))
+    return found.st_size, found.st_mtime_ns, found.st_ctime_ns
+
+
+def _read(files: Mapping[str, Path]) -> str:
+    names = sorted(files)
+    with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:  # hashing lets go of the interpreter
+        digests = list(pool.map(lambda name: digest(files[name]), names))
+    if names == [""]:
+        return digests[0]
+    lines = map(json.dumps, zip(names, digests, strict=True))
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()

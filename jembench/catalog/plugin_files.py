@@ -1,0 +1,94 @@
+"""Plugins that are files: ``--plugin my_ebm.py`` makes a file's components known without an installation."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from jembench.catalog import registry, trust
+from jembench.catalog.registry import KINDS, Component
+from jembench.errors import JembenchError, PluginError
+from jembench.files import digest
+
+
+def add(path: Path) -> None:
+    """Make a Python file a plugin of this process: it can be imported by its name, wherever it lies.
+
+    What it lists in a mapping ``ENTRY_POINTS`` has names as if it were installed, after the pattern of a distribution's
+    metadata: ``ENTRY_POINTS = {"models": {"my-ebm": "build"}}``.
+
+    Raises:
+        PluginError: if it is no such file, bears the name of another module, or cannot be imported.
+    """
+    if not path.is_file() or path.suffix != ".py" or not path.stem.isidentifier():
+        raise PluginError(f"--plugin is {path}; it must be an existing Python file, named like a module: my_ebm.py.")
+    _check_free(path)
+    if path.absolute().parent == Path.cwd():
+        trust.make_current_folder_importable()  # for the modules beside it
+    try:
+        spec = importlib.util.spec_from_file_location(path.stem, path.absolute())
+        assert spec is not None
+        module = sys.modules[path.stem] = importlib.util.module_from_spec(spec)
+        # not by the loader, which may take a former version of the file out of its cache
+        exec(compile(path.read_bytes(), str(path), "exec"), vars(module))
+        found = _declared(path, getattr(module, "ENTRY_POINTS", {}))
+    except (Exception, SystemExit) as error:
+        sys.modules.pop(path.stem, None)
+        if isinstance(error, JembenchError):
+            raise
+        raise PluginError(f"The plugin {path} cannot be imported: {type(error).__name__}: {error}. Mend it.") from error
+    forget([path.name])
+    trust.plugin_modules.add(path.stem)
+    registry.added.extend(found)
+    registry.catalogue.cache_clear()
+
+
+def _check_free(path: Path) -> None:
+    try:
+        known = importlib.util.find_spec(path.stem)
+        origin = known.origin if known else None
+    except ValueError:  # of what this program made itself: __main__
+        origin = "of this program"
+    if origin is not None and not (Path(origin).exists() and path.samefile(origin)):
+        raise PluginError(
+            f"The plugin {path} bears the name of another module, {path.stem} ({origin}). Rename the file."
+        )
+
+
+def _declared(path: Path, entry_points: Any) -> list[Component]:
+    version = f"sha256:{digest(path)[:12]}"
+    if not _is_declaration(entry_points):
+        raise PluginError(
+            f"ENTRY_POINTS of {path} must map kinds to names and attributes: "
+            f'{{"models": {{"my-ebm": "build"}}}}. Kinds are {", ".join(KINDS)}, but no suites.'
+        )
+    return [
+        Component(kind, name, path.name, version, path.stem, attribute)
+        for kind, names in entry_points.items()
+        for name, attribute in names.items()
+    ]
+
+
+def _is_declaration(entry_points: Any) -> bool:
+    """Whether it maps kinds to mappings of names to attributes, both of which a spec or a path can be made of."""
+    if not isinstance(entry_points, Mapping) or not entry_points.keys() <= set(KINDS) - {"suites"}:
+        return False
+    if not all(isinstance(names, Mapping) for names in entry_points.values()):
+        return False
+    pairs = [pair for names in entry_points.values() for pair in names.items()]
+    texts = all(isinstance(text, str) for pair in pairs for text in pair)
+    return texts and all(re.fullmatch(r"[A-Za-z_][\w.-]*", name) and attribute for name, attribute in pairs)
+
+
+def forget(names: Iterable[str] | None = None) -> None:
+    """Forget the files that were added as plugins; those of these names, or all."""
+    gone = None if names is None else set(names)
+    registry.added[:] = [one for one in registry.added if gone is not None and one.distribution not in gone]
+    trust.plugin_modules.intersection_update(
+        () if gone is None else trust.plugin_modules - {Path(n).stem for n in gone}
+    )
+    registry.catalogue.cache_clear()

@@ -1,0 +1,379 @@
+"""Spec strings: ``name:key=value,key=value``, the string that rebuilds a component.
+
+A name is an entry point (``jem``), an entry point of one distribution (``jembench-jem/jem``) or an import path
+(``mypackage.zoo:build``). A value that holds a comma, a quote or a blank at its end is written as a JSON string.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import inspect
+import json
+import math
+import re
+import sys
+import types
+import typing
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin
+
+from jembench.catalog.contents import Listing, the_file
+from jembench.catalog.limits import Size
+from jembench.errors import PluginError, SpecError, unknown
+
+Scalar = int | float | bool | str | None
+
+_NAME = r"[A-Za-z_][\w.-]*(?:/[A-Za-z_][\w.-]*)?"
+_HEAD = re.compile(rf"(?P<name>{_NAME}(?::[A-Za-z_][\w.]*(?=:|\Z))?)(?::(?P<arguments>.*))?", re.DOTALL)
+_ARGUMENT = re.compile(r'\s*(?P<key>[A-Za-z_]\w*)=(?P<value>"(?:[^"\\]|\\.)*"|[^,"]*)(?:,|\Z)')
+_PIECE = re.compile(r'(?:[^,"]|"(?:[^"\\]|\\.)*"|")+')  # the last branch leaves an open quote for parse to refuse
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """A parsed spec string: the values are still text."""
+
+    name: str
+    arguments: tuple[tuple[str, str], ...] = ()
+
+    def __str__(self) -> str:
+        return _render(self.name, dict(self.arguments))
+
+
+@functools.lru_cache(maxsize=10_000)
+def parse(text: str) -> Spec:
+    """Parse one spec string.
+
+    Raises:
+        SpecError: if the text is not of the form ``name:key=value,...`` or names a key twice.
+    """
+    match = _HEAD.fullmatch(text.strip())
+    if match is None:
+        raise SpecError(f"{text!r} is not a spec. Write name:key=value,key=value, for example jem:net=wrn-28-10.")
+    return Spec(match["name"], tuple(sorted(_parse_arguments(text, match["arguments"]).items())))
+
+
+def _parse_arguments(text: str, arguments: str | None) -> dict[str, str]:
+    parsed: dict[str, str] = {}
+    position = 0
+    while arguments is not None and position < len(arguments):
+        match = _ARGUMENT.match(arguments, position)
+        if match is None:
+            raise SpecError(
+                f"In {text!r}, {arguments[position:]!r} is not key=value. Write name:key=value,key=value; "
+                'a value with a comma goes into double quotes: key="a,b".'
+            )
+        if match["key"] in parsed:
+            raise SpecError(f"In {text!r}, {match['key']!r} is given twice. Keep one of the two.")
+        parsed[match["key"]] = _unquote(match["value"], text)
+        position = match.end()
+    return parsed
+
+
+def _unquote(value: str, text: str) -> str:
+    if not value.startswith('"'):
+        return value
+    try:
+        return str(json.loads(value))
+    except json.JSONDecodeError as error:
+        raise SpecError(
+            f"In {text!r}, {value} is not a JSON string ({error.msg}). Write a backslash inside quotes twice."
+        ) from None
+
+
+def split_list(text: str) -> list[str]:
+    """Split ``a:key=1,other=2,b`` into its specs: a comma before ``key=`` goes on with the spec it follows."""
+    specs: list[str] = []
+    for piece in _PIECE.findall(text):
+        if specs and re.match(r"\s*[A-Za-z_]\w*=", piece):
+            specs[-1] += "," + piece
+        elif piece.strip():
+            specs.append(piece.strip())
+    return specs
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A spec whose arguments have been typed by the signature of its factory, defaults included."""
+
+    name: str
+    arguments: Mapping[str, Scalar]
+    defaults: Mapping[str, Scalar]
+    incidental: frozenset[str] = frozenset()
+    neutral: Mapping[str, Scalar] = field(default_factory=dict)  # of options that were added later
+
+    def __str__(self) -> str:
+        """The canonical spec: only what makes a difference, sorted."""
+        return self.without(self.incidental)
+
+    @property
+    def in_full(self) -> str:
+        """The spec with every option that is not at its default, as a command that is to be copied needs it."""
+        return self.without(())
+
+    def without(self, options: Collection[str]) -> str:
+        """The spec without some of its options."""
+        changed = {key: value for key, value in self.arguments.items() if value != self.defaults.get(key, ...)}
+        return _render(self.name, {key: format_value(value) for key, value in changed.items() if key not in options})
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What the component is, in full: a default that changes later makes it another one."""
+        essential = {
+            key: value
+            for key, value in sorted(self.arguments.items())
+            if key not in self.incidental and not (key in self.neutral and value == self.neutral[key])
+        }
+        return {"name": self.name, "arguments": essential}
+
+
+Factory = TypeVar("Factory", bound=Callable[..., Any])
+
+
+def incidental(*options: str) -> Callable[[Factory], Factory]:
+    """Mark options of a factory that say how a component is got, not what it is: a folder, a download.
+
+    The same component got in another way is still the same: results are found again.
+    """
+
+    def mark(factory: Factory) -> Factory:
+        factory.incidental_options = frozenset(options)  # type: ignore[attr-defined]
+        return factory
+
+    return mark
+
+
+def added_later(**neutral: Scalar) -> Callable[[Factory], Factory]:
+    """Mark options of a factory that it did not always have, each with the value at which it changes nothing.
+
+    At that value an option is no part of the identity, so that what was trained before it existed is found again. The
+    value stays as it was when the option was added, whatever becomes of the default.
+    """
+
+    def mark(factory: Factory) -> Factory:
+        factory.neutral_options = neutral  # type: ignore[attr-defined]
+        return factory
+
+    return mark
+
+
+def only_with(**conditions: tuple[str, Scalar]) -> Callable[[Factory], Factory]:
+    """Mark options of a factory that change nothing unless another option has a certain value.
+
+    Elsewhere they are no part of the identity.
+
+    Args:
+        conditions: an option to (the other option, its value).
+    """
+
+    def mark(factory: Factory) -> Factory:
+        factory.conditional_options = conditions  # type: ignore[attr-defined]
+        return factory
+
+    return mark
+
+
+def content_of(*options: str, listing: Listing = the_file) -> Callable[[Factory], Factory]:
+    """Mark options of a factory whose values are paths: another content is another thing, another path is not.
+
+    An option at an empty default stands for no file.
+
+    Args:
+        options: the names of the options.
+        listing: from the value to the files that are read; by default, the value is the path of one file. Of a folder
+            it gives each file under its name there, and raises Unavailable, with the remedy, if some are missing.
+    """
+
+    def mark(factory: Factory) -> Factory:
+        factory.content_options = dict.fromkeys(options, listing)  # type: ignore[attr-defined]
+        return factory
+
+    return mark
+
+
+def takes(least: Callable[[Mapping[str, Any]], Size]) -> Callable[[Factory], Factory]:
+    """Mark a factory whose options say how large the result is at least, so that planning can refuse absurd sizes.
+
+    Args:
+        least: from all options to that size. It imports no torch. What is made is counted exactly.
+    """
+
+    def mark(factory: Factory) -> Factory:
+        factory.least_size = least  # type: ignore[attr-defined]
+        return factory
+
+    return mark
+
+
+Uses = Callable[[Mapping[str, Scalar]], "list[tuple[str, str]]"]
+"""From the arguments of a factory to the components that it makes its own from: ("models", "jem:net=small-8")."""
+
+
+class Pretrained(NamedTuple):
+    """What is known of a factory whose models are not trained here."""
+
+    uses: Uses
+
+
+def pretrained(*files: str, uses: Uses = lambda arguments: []) -> Callable[[Factory], Factory]:
+    """Mark a factory whose models are measured as they are made: they have been trained elsewhere.
+
+    Args:
+        files: options whose values are paths of files, as for :func:`content_of`.
+        uses: the other components that a model is made from, to be recorded with its results.
+    """
+
+    def mark(factory: Factory) -> Factory:
+        factory.pretrained = Pretrained(uses)  # type: ignore[attr-defined]
+        return content_of(*files)(factory)
+
+    return mark
+
+
+def bind(spec: Spec, factory: Callable[..., Any], list_command: str = "jembench list") -> Bound:
+    """Type the arguments of ``spec`` by the keyword-only parameters of ``factory``.
+
+    Raises:
+        SpecError: for an unknown key, a value of the wrong type, or a required key that is missing.
+    """
+    parameters = keyword_parameters(factory)
+    _check_marks(factory, parameters.keys())
+    given = dict(spec.arguments)
+    for key in given:
+        if key not in parameters:
+            raise unknown(f"option of {spec.name}", key, parameters, list_command)
+    defaults = {key: _typed_default(p) for key, p in parameters.items() if p.default is not p.empty}
+    missing = sorted(parameters.keys() - given.keys() - defaults.keys())
+    if missing:
+        raise SpecError(f"{spec.name} needs {', '.join(missing)}: write {spec.name}:{missing[0]}=...")
+    typed = {key: convert(value, parameters[key].annotation, f"{key} of {spec.name}") for key, value in given.items()}
+    arguments = {**defaults, **typed}
+    conditions = getattr(factory, "conditional_options", {}).items()
+    idle = {option for option, (other, value) in conditions if arguments[other] != value}
+    return Bound(
+        spec.name,
+        arguments,
+        defaults,
+        getattr(factory, "incidental_options", frozenset()) | idle,
+        getattr(factory, "neutral_options", {}),
+    )
+
+
+def _check_marks(factory: Callable[..., Any], options: Collection[str]) -> None:
+    """Whether the options that are marked exist: one that is misspelt would count in the identity, or not count.
+
+    Raises:
+        PluginError: if not.
+    """
+    for mark in ("incidental_options", "neutral_options", "conditional_options", "content_options"):
+        if missing := [option for option in getattr(factory, mark, ()) if option not in options]:
+            raise PluginError(
+                f"{factory.__module__}: a decorator of the factory {factory.__qualname__} marks {missing[0]!r}, which "
+                f"is none of its options: {', '.join(options) or 'it has none'}."
+            )
+
+
+def _typed_default(parameter: inspect.Parameter) -> Scalar:
+    """A float's default may be written as an int; given or left out, it must be the same value in the identity."""
+    default: Scalar = parameter.default
+    is_float = float in (parameter.annotation, *get_args(parameter.annotation))
+    return float(default) if is_float and type(default) is int else default
+
+
+def keyword_parameters(factory: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
+    """The keyword-only parameters of a factory, their annotations resolved; those of a function are read once."""
+    return _known_parameters(factory) if inspect.isfunction(factory) else _keyword_parameters(factory)
+
+
+def _keyword_parameters(factory: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
+    namespace = vars(sys.modules.get(factory.__module__, typing))
+    parameters = {}
+    for name, parameter in inspect.signature(factory).parameters.items():
+        if parameter.kind is not parameter.KEYWORD_ONLY:
+            continue
+        annotation = parameter.annotation
+        if isinstance(annotation, str):
+            try:
+                annotation = eval(annotation, namespace)  # the plugin's own source text
+            except Exception as error:
+                raise PluginError(
+                    f"{factory.__module__}: cannot read the type {annotation!r} of option {name!r} ({error}). "
+                    "Options are int, float, bool, str, Literal[...] or one of these | None."
+                ) from error
+        parameters[name] = parameter.replace(annotation=annotation)
+    return parameters
+
+
+_known_parameters = functools.lru_cache(maxsize=1_000)(_keyword_parameters)
+
+
+def convert(text: str, annotation: Any, what: str) -> Scalar:
+    """Convert the text of a value to the type of its annotation; ``8/255`` is read exactly.
+
+    Raises:
+        SpecError: if the text is not of that type; ``what`` names the value.
+    """
+    if get_origin(annotation) in (Union, types.UnionType):
+        if text.lower() == "none" and type(None) in get_args(annotation):
+            return None
+        kinds = [option for option in get_args(annotation) if option is not type(None)]
+        annotation = kinds[0] if len(kinds) == 1 else annotation
+    if get_origin(annotation) is Literal:
+        choices = get_args(annotation)
+        for choice in choices:
+            if format_value(choice) == text:
+                return typing.cast(Scalar, choice)
+        raise SpecError(f"{what} is {text!r}; it must be one of {', '.join(map(format_value, choices))}.")
+    if annotation is bool:
+        if text.lower() in ("true", "yes", "1"):
+            return True
+        if text.lower() in ("false", "no", "0"):
+            return False
+        raise SpecError(f"{what} is {text!r}; it must be true or false.")
+    if annotation is str:
+        return text
+    if annotation in (int, float):
+        return _number(text, annotation, what)
+    kind = "no type" if annotation is inspect.Parameter.empty else f"the type {annotation!r}"
+    raise PluginError(f"{what} has {kind}; options are int, float, bool, str, Literal[...] or one of these | None.")
+
+
+def _number(text: str, kind: type, what: str) -> int | float:
+    try:
+        number = int(text) if kind is int else float(Fraction(text) if "/" in text else text)
+    except (ValueError, ZeroDivisionError, OverflowError):
+        number = math.nan
+    if not math.isfinite(number):
+        wanted = "a whole number" if kind is int else "a finite number, for example 0.1, 1e-4 or 8/255"
+        raise SpecError(f"{what} is {text!r}; it must be {wanted}.")
+    return number
+
+
+def format_value(value: Scalar) -> str:
+    """The text that :func:`convert` reads back to ``value``."""
+    if isinstance(value, bool) or value is None:
+        return str(value).lower()
+    return repr(value) if isinstance(value, float) else str(value)
+
+
+def stable_hash(value: Any, length: int = 10) -> str:
+    """A hash of a JSON value that is the same in every process and on every machine."""
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:length]
+
+
+def slug(text: str, length: int = 60) -> str:
+    """``text`` as a part of a file name."""
+    return re.sub(r"[^A-Za-z0-9.=+-]+", "-", text).strip("-.")[:length]
+
+
+def _render(name: str, arguments: Mapping[str, str]) -> str:
+    rendered = [f"{key}={_quote(value)}" for key, value in sorted(arguments.items())]
+    return f"{name}:{','.join(rendered)}" if rendered else name
+
+
+def _quote(value: str) -> str:
+    return json.dumps(value) if value != value.strip() or re.search(r'[,"]', value) else value

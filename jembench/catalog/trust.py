@@ -1,0 +1,173 @@
+"""Which import paths may become code: those that the user named, and never one that only a file names.
+
+A spec out of a file (the header of an imported model, a cell of a store, a recipe) may have been written by anybody,
+and importing a module runs it. Such a spec, with the options in it, may therefore name installed components only.
+
+While a command runs, an import path is allowed if it stands on the command line or in an environment variable
+``JEMBENCH_...``, if its module is a ``--plugin``, or if installed code names it (the default of an option, a suite
+package). Everything else is refused where import paths become components (:func:`jembench.catalog.registry.find`).
+Without a command, Python code calls the library and is trusted for its own strings; functions that read a spec out of
+a file pass it to :func:`refuse_code` in either case. What ``JEMBENCH_TRUST`` lists is always allowed.
+
+The state belongs to the process, not to a thread or a context, so that work in other threads is not allowed more.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from importlib.machinery import PathFinder
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from jembench.catalog import spec
+from jembench.errors import SpecError
+
+VARIABLE = "JEMBENCH_TRUST"
+"""The environment variable for import paths that only a trusted file names, with commas between them."""
+
+plugin_modules: set[str] = set()
+"""The modules that ``--plugin`` made of files."""
+
+_named: set[str] | None = None  # None: no command is running
+_DEEPEST = 20  # options within options
+_LONGEST = 10_000  # characters of a spec
+
+
+@contextmanager
+def command(arguments: Iterable[str], environment: Mapping[str, str]) -> Iterator[None]:
+    """Allow what the user of one command has named, and nothing else.
+
+    The current folder is importable within it if an import path names a module there that is not installed.
+    """
+    global _named
+    variables = (value for name, value in environment.items() if name.startswith("JEMBENCH_"))
+    words = [*arguments, *(word for value in variables for word in (value, *value.split()))]
+    before, path = _named, list(sys.path)
+    _named = set()
+    for word in words:
+        with suppress(SpecError):
+            _named.update(code_in(word))
+    if any(_is_here(name) for name in _named):
+        make_current_folder_importable()
+    try:
+        yield
+    finally:
+        _named = before
+        if "" not in path and "" in sys.path:
+            sys.path.remove("")
+
+
+def make_current_folder_importable() -> None:
+    """Let modules be found where the user stands, after all that is installed."""
+    if "" not in sys.path:
+        sys.path.append("")
+
+
+def _is_here(name: str) -> bool:
+    top = name.partition(":")[0].partition(".")[0]
+    with suppress(ValueError):  # of modules that have no spec, such as __main__
+        return find_spec(top) is None and PathFinder.find_spec(top, [str(Path.cwd())]) is not None
+    return False
+
+
+def allow(texts: Iterable[Any]) -> None:
+    """Allow what installed code names itself."""
+    if _named is not None:
+        _named.update(name for text in texts if isinstance(text, str) and ":" in text for name in code_in(text))
+
+
+def check(name: str) -> None:
+    """Whether this import path, or file with code, may be loaded.
+
+    Raises:
+        SpecError: if a command is running, and neither its user nor installed code named it.
+    """
+    if _named is not None and not _is_allowed(name):
+        raise _refused("A file", name)
+
+
+def refuse_code(texts: Iterable[str], where: str) -> None:
+    """Whether specs that a file holds name nothing but installed components.
+
+    Args:
+        texts: specs, lists of specs or settings ``key=value``.
+        where: the file.
+
+    Raises:
+        SpecError: naming the file and the import path that is not allowed, or a spec that is too long to be one.
+    """
+    for text in texts:
+        try:
+            found = list(code_in(text))
+        except SpecError as error:
+            raise SpecError(f"{where} holds no spec where one must stand: {error}") from None
+        for name in found:
+            if not _is_allowed(name):
+                raise _refused(where, name)
+
+
+def _is_allowed(name: str) -> bool:
+    trusted = os.environ.get(VARIABLE, "").split(",")
+    return name in trusted or name in (_named or ()) or name.partition(":")[0] in plugin_modules
+
+
+def _refused(where: str, name: str) -> SpecError:
+    module, is_path, _ = name.partition(":")
+    plugin = f"--plugin {module.rpartition('.')[2]}.py, or " if is_path else ""
+    return SpecError(
+        f"{where} names {name}, which runs code that you did not name: a file may name installed components only. If "
+        f"you trust it, give {plugin}{name} on the command line or in {VARIABLE}={name}."
+    )
+
+
+def code_in(text: str, depth: int = 0) -> Iterator[str]:
+    """The import paths that a text names, in the options of its specs too, and files of code (``module=...``).
+
+    Args:
+        text: a spec, a list of specs, ``key=value``, or JSON that holds such texts.
+        depth: how many options it is in.
+
+    Raises:
+        SpecError: if it is longer, or nested more deeply, than any spec.
+    """
+    if depth > _DEEPEST or len(text) > _LONGEST:
+        raise SpecError(f"{text[:30]!r}... is longer than {_LONGEST} characters, or nested in {_DEEPEST} others.")
+    try:
+        parsed = spec.parse(text)
+    except SpecError:
+        inner = list(_parts(text))
+    else:
+        inner = [value for _, value in parsed.arguments]
+        yield from (value for key, value in parsed.arguments if key == "module")
+        if ":" in parsed.name:
+            yield parsed.name
+    for part in inner:
+        yield from code_in(part, depth + 1)
+
+
+def _parts(text: str) -> Iterator[str]:
+    """The texts that a text may be read as: of a list, of ``key=value``, of JSON."""
+    pieces = spec.split_list(text)
+    if len(pieces) > 1:
+        yield from pieces
+    _, _, value = text.partition("=")
+    if value:
+        yield value
+    if text.lstrip()[:1] in ('"', "[", "{"):
+        with suppress(ValueError, RecursionError):
+            yield from strings(json.loads(text))
+
+
+def strings(value: Any) -> Iterator[str]:
+    """Every text in a value of JSON or TOML, but for titles."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        yield from (text for key, item in value.items() if key != "title" for text in strings(item))
+    elif isinstance(value, list | tuple):
+        yield from (text for item in value for text in strings(item))

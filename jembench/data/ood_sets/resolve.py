@@ -1,0 +1,56 @@
+"""From the text of a ``set=`` option to images: a set of outliers, or any dataset."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from jembench.catalog import registry, spec
+from jembench.catalog.registry import Resolved
+from jembench.data.ood_sets.other_dataset import OtherDataset
+from jembench.errors import SpecError, unknown
+from jembench.interfaces import Outliers
+
+_KINDS: tuple[registry.Kind, ...] = ("outliers", "datasets")
+
+
+class ResolvedOutliers(NamedTuple):
+    """What a text means."""
+
+    component: Resolved
+    is_dataset: bool
+
+    def __str__(self) -> str:
+        """The canonical spec, without what only says how or where the images are got."""
+        return self.component.without_paths
+
+    def make(self) -> Outliers:
+        """Call the factory; a dataset is read when outliers are drawn of it."""
+        if self.is_dataset:
+            return OtherDataset(make=self.component.make, name=self.component.component.name)
+        outliers: Outliers = self.component.make()
+        return outliers
+
+
+def resolve(text: str) -> ResolvedOutliers:
+    """The set of outliers, or else the dataset, of that spec.
+
+    Raises:
+        SpecError: if neither has the name, or an option is not there.
+        PluginError: if the component cannot be imported.
+    """
+    name = spec.parse(text).name
+    if name in _names("outliers") or ":" in name:
+        return ResolvedOutliers(registry.resolve("outliers", text), is_dataset=False)
+    if name in _names("datasets"):
+        return ResolvedOutliers(registry.resolve("datasets", text), is_dataset=True)
+    raise _unknown(name)
+
+
+def _names(kind: registry.Kind) -> set[str]:
+    found = registry.components(kind)
+    return {one.name for one in found} | {f"{one.distribution}/{one.name}" for one in found}
+
+
+def _unknown(name: str) -> SpecError:
+    known = {component.name for kind in _KINDS for component in registry.components(kind)}
+    return unknown("set of outliers and no dataset", name, known, "jembench list outliers")

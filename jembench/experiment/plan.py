@@ -1,0 +1,369 @@
+"""Plans: from a suite and the command line to the list of fits and cells. Imports no torch.
+
+A plan is the cross of a suite, every spec resolved and every identity known, before anything is computed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from jembench.catalog import registry, spec
+from jembench.catalog.registry import Component, Resolved
+from jembench.catalog.spec import stable_hash
+from jembench.errors import SpecError, Unavailable
+from jembench.experiment import recipe as recipes
+from jembench.experiment.recipe import Recipe
+from jembench.experiment.suite import Suite
+from jembench.experiment.sweep import Grid, compares_with_itself, with_options
+from jembench.store.outcome import FitKey
+
+
+@dataclass(frozen=True, kw_only=True)
+class FitPlan:
+    """One model to be trained: model x dataset x recipe x seed."""
+
+    model: Resolved
+    dataset: Resolved
+    recipe: Recipe
+    seed: int
+    absent: str = ""  # why the dataset's files cannot be read: such a fit has no true identity, and is planned alone
+
+    @cached_property
+    def sampler(self) -> Resolved | None:
+        """The recipe's sampler, for models that need one; None: it names none.
+
+        Raises:
+            SpecError: if it does not exist or has no such option.
+        """
+        return registry.resolve("samplers", self.recipe.chains.sampler) if self.recipe.chains.sampler else None
+
+    def components(self, *, sampled: bool) -> list[Component]:
+        """What the fit is made of; its sampler only if it is ``sampled`` by it."""
+        parts = [self.model, self.dataset, self.sampler if sampled else None]
+        return [component for part in parts if part for component in part.uses]
+
+    @cached_property
+    def key(self) -> FitKey:
+        """The fit's names, and the hash of all that makes it what it is."""
+        return FitKey(
+            model=str(self.model),
+            dataset=str(self.dataset),
+            recipe=self.recipe.label,
+            seed=self.seed,
+            id=stable_hash({**self.identity, "seed": self.seed}),
+            family=self._family,
+        )
+
+    @cached_property
+    def identity(self) -> dict[str, Any]:
+        """What makes it what it is, but for the seed."""
+        recipe = self.recipe.identity
+        recipe["chains"]["sampler"] = self.sampler.identity if self.sampler else None
+        return {
+            "model": self.model.identity,
+            "dataset": {"absent": str(self.dataset)} if self.absent else self.dataset.identity,
+            "recipe": recipe,
+        }
+
+    @cached_property
+    def _family(self) -> str:
+        return stable_hash(self.identity)
+
+    def with_seed(self, seed: int) -> FitPlan:
+        """The same with another seed. What all seeds share is not computed again."""
+        other = dataclasses.replace(self, seed=seed)
+        vars(other).update({name: getattr(self, name) for name in ("sampler", "identity", "_family")})
+        return other
+
+    def check_shares(self, processes: int) -> None:
+        """Whether the training, if there is any, can be shared out among so many processes.
+
+        Raises:
+            SpecError: if a batch is no multiple of their number.
+        """
+        if not self.model.pretrained:
+            recipes.check_shares(self.recipe, processes)
+
+    def __str__(self) -> str:
+        return f"{self.key.model} on {self.key.dataset}, recipe {self.key.recipe}, seed {self.seed}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class CellPlan:
+    """One fit to be measured by one metric."""
+
+    fit: FitPlan
+    metric: Resolved
+    limit: int | None  # test images, None: all
+
+    @cached_property
+    def id(self) -> str:
+        """The hash of all that makes the outcome what it is."""
+        return stable_hash({"fit": self.fit.key.id, "metric": self.metric.identity, "limit": self.limit})
+
+    @cached_property
+    def name(self) -> str:
+        """For human eyes."""
+        return f"{self.metric}-{self.fit.key.model}-{self.fit.key.dataset}-s{self.fit.seed}"
+
+
+class Part(NamedTuple):
+    """What belongs together in a report: the work of one suite of a union, or all of it."""
+
+    title: str
+    metrics: tuple[str, ...]  # canonical specs
+    grids: tuple[Grid, ...]
+    rows: frozenset[tuple[str, str, str]] | None = None  # (model, dataset, recipe) of each fit; None: whatever there is
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All the work of a run."""
+
+    suite: Suite
+    cells: list[CellPlan]
+    parts: tuple[Part, ...] = ()
+    recipe_names: Mapping[str, str] = field(default_factory=dict)  # the label of a variant's recipe -> the variant
+
+    @cached_property
+    def fits(self) -> list[FitPlan]:
+        """Each fit once, in the order of the suite."""
+        return [cells[0].fit for cells in self._by_fit.values()]
+
+    def cells_of(self, fit: FitPlan) -> list[CellPlan]:
+        """The cells that need this fit."""
+        return self._by_fit.get(fit.key.id, [])
+
+    @cached_property
+    def _by_fit(self) -> dict[str, list[CellPlan]]:
+        found: dict[str, list[CellPlan]] = {}
+        for cell in self.cells:
+            found.setdefault(cell.fit.key.id, []).append(cell)
+        return found
+
+
+def make_plan(
+    suite: Suite, *, recipe: str | None = None, settings: Sequence[str] = (), limit: int | None = None
+) -> Plan:
+    """Cross the suite's models, datasets, seeds and metrics.
+
+    Args:
+        suite: with the command line's choices in place of its own.
+        recipe: its name; None: the suite's, or else the dataset's default.
+        settings: ``metric.option=value`` for an option of a metric, otherwise ``key=value`` of the recipe.
+        limit: how many test images to evaluate.
+
+    Raises:
+        SpecError: for any name or option that does not exist, before anything is computed.
+    """
+    registry.look_again()
+    for_metrics = [setting for setting in settings if _owner(setting) in suite.metric_names]
+    for_recipe = [setting for setting in settings if setting not in for_metrics]
+    _check_owners(for_recipe, suite)
+    cells: dict[str, CellPlan] = {}
+    parts: list[Part] = []
+    recipe_names: dict[str, str] = {}
+    for suite_part in suite.parts:
+        _check(suite_part)
+        part = _part(suite_part, for_metrics)
+        planned = _cells(suite_part, part, recipe, for_recipe, limit)
+        cells |= {cell.id: cell for cell in planned if cell.id not in cells}
+        rows = frozenset((cell.fit.key.model, cell.fit.key.dataset, cell.fit.key.recipe) for cell in planned)
+        parts.append(part._replace(rows=rows))
+        recipe_names |= _recipe_names(suite_part, recipe, for_recipe)
+    if not cells:
+        datasets = ", ".join(dict.fromkeys(dataset for part in suite.parts for dataset in part.datasets))
+        raise SpecError(f"There is nothing to run: no metric of the suite {suite.name} is for {datasets}. Name some.")
+    return Plan(suite, list(cells.values()), _merged(parts), recipe_names)
+
+
+def _check_owners(settings: Sequence[str], suite: Suite) -> None:
+    """Refuse an option of a metric that is not measured: it would be looked for in the recipe."""
+    metrics = {component.name for component in registry.components("metrics")}
+    for setting in settings:
+        if (owner := _owner(setting)) in metrics:
+            raise SpecError(
+                f"{setting!r} sets an option of the metric {owner}, which is not measured. The metrics are "
+                f"{', '.join(sorted(suite.metric_names))}; name others with --metrics."
+            )
+
+
+def _merged(parts: Sequence[Part]) -> tuple[Part, ...]:
+    """Parts that measure the same, because the command line says what, are one."""
+    found: list[Part] = []
+    for part in parts:
+        same = next((n for n, other in enumerate(found) if other[1:3] == part[1:3]), None)
+        if same is None:
+            found.append(part)
+        else:
+            found[same] = found[same]._replace(rows=(found[same].rows or frozenset()) | (part.rows or frozenset()))
+    return tuple(found)
+
+
+def parts_of(suite: Suite, fits: Iterable[FitKey]) -> tuple[Part, ...]:
+    """The parts of a suite as it stands, for results that are there already.
+
+    A fit is shown in the parts that train its dataset by its recipe; in all of them, if none does.
+
+    Raises:
+        SpecError: for a metric that does not exist, or has no such option.
+    """
+    names, members = {(fit.model, fit.dataset, fit.recipe) for fit in fits}, suite.parts
+
+    def rows(part: Suite) -> Iterator[tuple[str, str, str]]:
+        for name in names:
+            trained_in = [member for member in members if _is_by(name, member)]
+            if part in trained_in or not trained_in:
+                yield name
+
+    return tuple(_part(part, ())._replace(rows=frozenset(rows(part))) for part in members)
+
+
+def _is_by(names: tuple[str, str, str], part: Suite) -> bool:
+    model, dataset, recipe = names
+    return f"{recipe}+".startswith(f"{part.recipe_for(model, dataset)}+")
+
+
+def recipe_names(suite: Suite) -> dict[str, str]:
+    """The name of each variant, by the label of the recipe that it makes."""
+    return {label: name for part in suite.parts for label, name in _recipe_names(part, None, ()).items()}
+
+
+def _recipe_names(part: Suite, recipe: str | None, overrides: Sequence[str]) -> dict[str, str]:
+    return {
+        recipes.load(recipe or part.recipe_for(model, dataset), [*variant.settings, *overrides]).label: variant.name
+        for dataset in part.datasets
+        for variant in part.variants_on(dataset)
+        if variant.settings
+        for model in variant.models or part.models
+    }
+
+
+def _check(part: Suite) -> None:
+    stated = {
+        "models": part.models or [variant for variant in part.variant if variant.models],
+        "datasets": part.datasets,
+        "metrics": part.metrics or part.grid,
+        "seeds": part.seeds,
+    }
+    for needed, found in stated.items():
+        if not found:
+            raise SpecError(f"There is nothing to run: the suite {part.name} was left without {needed}. Name some.")
+
+
+def _part(part: Suite, settings: Sequence[str]) -> Part:
+    metrics = (registry.resolve("metrics", with_options(text, _options(text, settings))) for text in part.metrics)
+    grids = (grid.pinned(_options(grid.metric, settings)) for grid in part.grid)
+    return Part(part.title, tuple(map(str, metrics)), tuple(grids))
+
+
+def _cells(
+    suite_part: Suite, part: Part, recipe: str | None, overrides: Sequence[str], limit: int | None
+) -> list[CellPlan]:
+    found: list[CellPlan] = []
+    for dataset_spec in suite_part.datasets:
+        dataset = registry.resolve("datasets", dataset_spec)
+        metrics = _metrics(part, str(dataset))
+        for variant in suite_part.variants_on(str(dataset)):
+            settings = [*variant.settings, *overrides]
+            for model in variant.models or suite_part.models:
+                fit = _known(_fit(model, dataset_spec, recipe, settings, part=suite_part))
+                for seed in suite_part.seeds:
+                    seeded = fit.with_seed(seed)
+                    found += [CellPlan(fit=seeded, metric=metric, limit=limit) for metric in metrics]
+    return found
+
+
+def _known(fit: FitPlan) -> FitPlan:
+    """The fit, or one that says why its dataset cannot be known: a plan is made without it too."""
+    try:
+        fit.key  # noqa: B018 - a dataset that is known by its content is read here
+    except Unavailable as error:
+        return dataclasses.replace(fit, absent=str(error))
+    return fit
+
+
+def _metrics(part: Part, dataset: str) -> list[Resolved]:
+    """Those of a dataset: the suite's own, then those of its grids."""
+    of_grids = [place.metric for grid in part.grids if grid.covers(dataset) for place in grid.places]
+    found = [metric for metric in (*part.metrics, *of_grids) if not compares_with_itself(metric, dataset)]
+    return [registry.resolve("metrics", metric) for metric in found]
+
+
+_NONE = Suite(name="", title="")
+
+
+def plan_fit(
+    model: str,
+    dataset: str,
+    recipe: str | None = None,
+    settings: Sequence[str] = (),
+    seed: int = 0,
+) -> FitPlan:
+    """A model and how it is trained on a dataset, both given by their specs.
+
+    One that has been trained elsewhere has the recipe that trains nothing; of the settings, those of chains are for it.
+    The others, and the recipe, are for the models beside it.
+
+    Args:
+        model: its spec.
+        dataset: its spec.
+        recipe: its name; None: the one made for the model, or the dataset's default.
+        settings: ``key=value`` of the recipe.
+        seed: of the fit.
+
+    Raises:
+        SpecError: for a name or an option that does not exist, or a model that is to be trained by that recipe.
+    """
+    registry.look_again()
+    return _fit(model, dataset, recipe, settings, seed)
+
+
+def _fit(
+    model: str, dataset: str, recipe: str | None, settings: Sequence[str], seed: int = 0, part: Suite = _NONE
+) -> FitPlan:
+    data = registry.resolve("datasets", dataset)
+    chosen = recipes.load(recipe or part.recipe_for(model, str(data)), settings)
+    if registry.resolve("models", model).pretrained:
+        chosen = recipes.load(PRETRAINED, [setting for setting in settings if setting.startswith("chains.")])
+    elif recipe == PRETRAINED:
+        raise SpecError(f"The recipe {PRETRAINED} trains nothing, and {model} is to be trained. Choose another recipe.")
+    fit = FitPlan(model=resolve_model(model, chosen), dataset=data, recipe=chosen, seed=seed)
+    for component in filter(None, (fit.model, fit.sampler)):
+        component.check_size()
+    return fit
+
+
+PRETRAINED = "pretrained"
+"""The recipe that trains nothing."""
+
+
+def resolve_model(text: str, recipe: Recipe) -> Resolved:
+    """A model, with the recipe's options where its spec leaves them out: JEM++ is JEM with batch norm, for one.
+
+    Options that the model does not have do not concern it.
+    """
+    parsed, resolved = spec.parse(text), registry.resolve("models", text)
+    options = {key: value for key, value in recipe.model.items() if key in resolved.bound.arguments}
+    if options.keys() <= dict(parsed.arguments).keys():
+        return resolved
+    return registry.resolve("models", with_options(text, options | dict(parsed.arguments)))
+
+
+def _owner(setting: str) -> str:
+    """Whose option is set: ``ece`` of ``ece.bins=15``. An import path has dots of its own."""
+    return setting.partition("=")[0].rpartition(".")[0]
+
+
+def _options(metric: str, settings: Sequence[str]) -> dict[str, str]:
+    """What the command line sets of a metric."""
+    name, found = spec.parse(metric).name, {}
+    for setting in settings:
+        target, _, value = setting.partition("=")
+        if _owner(setting) == name:
+            found[target.rpartition(".")[2]] = value
+    return found

@@ -1,0 +1,392 @@
+"""Recipes: how a model is trained, as data. Each is a TOML file of a suite package; imports no torch."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from jembench.catalog import packages, trust
+from jembench.catalog.registry import kept
+from jembench.catalog.strict_toml import Range, parse, read
+from jembench.errors import JembenchError, SpecError, unknown
+
+Positive = Annotated[float, Range(above=0)]
+NotNegative = Annotated[float, Range(least=0)]
+Share = Annotated[float, Range(least=0, most=1)]
+Decay = Annotated[float, Range(least=0, below=1)]
+Count = Annotated[int, Range(least=0)]
+AtLeast1 = Annotated[int, Range(least=1)]
+
+Remedy = Literal["seed", "steps", "rate", "energy_l2"]
+"""What is tried against divergence; see :mod:`jembench.training.guard`."""
+
+GuardMode = Literal["off", "watch", "repair"]
+"""off: nobody looks. watch: the first divergence is recorded and training goes on unchanged. repair: the ladder."""
+
+
+def added_later(neutral: Any) -> Any:
+    """A field that recipes did not always have, with the value at which it changes nothing, its default.
+
+    At that value it is no part of the identity, so that what was trained before it existed is found again. A default
+    that is changed later is written ``field(default=..., metadata={"neutral": ...})``: the neutral value stays.
+    """
+    return field(default=neutral, metadata={"neutral": neutral})
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Optimizer:
+    """Which optimiser, with the constants that it uses."""
+
+    name: Literal["adam", "sgd"]
+    learning_rate: Positive
+    betas: tuple[Decay, ...] = (0.9, 0.999)  # adam
+    momentum: Decay = 0.0  # sgd
+    weight_decay: NotNegative = 0.0
+    sharpness: NotNegative = 0.0  # rho of sharpness-aware minimisation, 0: none
+    adaptive: bool = True  # its neighbourhood is measured relative to each weight (ASAM)
+    average: Decay = 0.0  # decay of the moving average of the weights that becomes the model; 0: the weights themselves
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Schedule:
+    """The learning rate over time: linear warm-up, a factor at each milestone, and half a cosine over all of it.
+
+    Iteration i of W of the warm-up has i / W of the rate, the first one 0, as in the code of JEM, JEM++ and SADA-JEM.
+    """
+
+    warmup_iterations: Count = 0
+    decay: NotNegative = 1.0
+    decay_epochs: tuple[NotNegative, ...] = ()
+    linear_from: Share = 1.0  # the share of the training after which the rate falls linearly to 0; 1: it never does
+    cosine: bool = False  # from 1 at the first iteration to 0 after the last
+
+    def factor(self, iteration: int, iterations_per_epoch: int, iterations: int) -> float:
+        """What the learning rate is multiplied by in the iteration of that number, counted from 0.
+
+        Args:
+            iteration: 0 to ``iterations`` - 1.
+            iterations_per_epoch: what milestones are counted in.
+            iterations: all of them.
+        """
+        warmup = min(1.0, iteration / self.warmup_iterations) if self.warmup_iterations else 1.0
+        epoch = iteration / iterations_per_epoch
+        cosine = (1 + math.cos(math.pi * iteration / iterations)) / 2 if self.cosine else 1.0
+        left = 1 - iteration / iterations
+        linear = min(1.0, left / (1 - self.linear_from)) if self.linear_from < 1 else 1.0
+        steps = self.decay ** sum(epoch >= milestone for milestone in self.decay_epochs)
+        return float(warmup * steps * linear * cosine)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TrainingData:
+    """What is done to the training images."""
+
+    noise: NotNegative  # standard deviation of Gaussian noise, on [-1, 1]
+    validation: Count  # images held out of the training split
+    stratified: bool = False  # the held-out images: the same share of each class
+    pad: Count = 0  # reflected pixels, of which a random crop keeps the size
+    flip: bool = False
+    augment_marginal: bool = True  # whether pad and flip are for the p(x) batch too
+    labelled: Count = 0  # images whose labels are used, the same share of each class; 0: all
+    labelled_batch: Count = 0  # images of the p(y|x) batch; 0: batch_size
+    shared: bool = False  # whether the images of the p(y|x) batch are those of the p(x) batch too
+    epoch: Literal["marginal", "labelled"] = added_later("marginal")  # one pass over the images of p(x), or of p(y|x)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Chains:
+    """How the model's own samples are drawn during training."""
+
+    sampler: str = ""  # spec; none in recipes of models that are trained without chains
+    mode: Literal["eval", "train"] = "eval"  # the model's mode while sampling
+    conditional: bool = False  # negatives for E(x) from chains on E(x, y), y drawn uniformly and thrown away
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Compute:
+    """How the network is computed, in sampling and in training. Nothing of it changes a result but for rounding."""
+
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    layout: Literal["auto", "contiguous", "channels_last"] = "auto"
+    compile: Literal["auto", "on", "off"] = "auto"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Guard:
+    """What is done about divergence: see :mod:`jembench.training.guard`.
+
+    Only a repair changes the training, so only the ladder of one is part of the identity.
+    """
+
+    mode: GuardMode = "repair"
+    ladder: tuple[Remedy, ...] = ("seed", "steps", "rate", "energy_l2", *("rate",) * 4)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Recipe:
+    """How a model is trained.
+
+    The learning rate of a model that needs no chains, and its whole budget, are the same as those of one that does.
+    """
+
+    name: str
+    title: str
+    epochs: Annotated[float, Range(above=0, most=1e6)]
+    batch_size: AtLeast1
+    log_every: AtLeast1  # iterations between two looks at the losses: the only time the host waits for the device
+    checkpoint_every: AtLeast1  # iterations between two validations and checkpoints; a multiple of log_every
+    optimizer: Optimizer
+    data: TrainingData
+    chains: Chains = Chains()
+    schedule: Schedule = Schedule()
+    energy_l2: NotNegative = 0.0  # weight of the mean squared energies of data and samples, against divergence
+    compute: Compute = Compute()
+    guard: Guard = Guard()
+    model: Mapping[str, str] = field(default_factory=dict)  # options of the model where its spec leaves them out
+    default_for: tuple[str, ...] = ()  # datasets that use this recipe unless told otherwise
+    models: tuple[
+        str, ...
+    ] = ()  # the models that it is made for, which use it there; none: all that have none of theirs
+    overrides: tuple[str, ...] = ()  # what --set made different from the file, "epochs=5"
+
+    @property
+    def label(self) -> str:
+        """The name and what was overridden."""
+        return "+".join((self.name, *self.overrides))
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Everything that can be set to change the trained model."""
+        fields = dataclasses.asdict(self)
+        for incidental in ("name", "title", "default_for", "models", "overrides"):
+            del fields[incidental]
+        return fields
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What makes the trained model what it is: all settings but those that were added later and change nothing.
+
+
+        Of the guard only the ladder counts, and only for repairs. ``corrections`` are those of the training loop that
+        concern the recipe: before them it gave another model.
+        """
+        corrections = {"warm-up": "i / W"} if self.schedule.warmup_iterations else {}
+        ladder = self.guard.ladder if self.guard.mode == "repair" else ()
+        identity = _without_neutral(self, self.settings) | {"guard": {**_FORMER_LIMITS, "ladder": ladder}}
+        return identity | ({"corrections": corrections} if corrections else {})
+
+
+_FORMER_LIMITS = {"gap": 3.0, "outlier": 10.0}
+"""Settings that the guard once had, at their defaults: with them, what was trained then has the same identity."""
+
+
+def _without_neutral(table: Any, settings: dict[str, Any]) -> dict[str, Any]:
+    kept = {}
+    for one in dataclasses.fields(table):
+        value = getattr(table, one.name)
+        if one.name not in settings or ("neutral" in one.metadata and value == one.metadata["neutral"]):
+            continue
+        inner = settings[one.name]
+        kept[one.name] = _without_neutral(value, inner) if dataclasses.is_dataclass(value) else inner
+    return kept
+
+
+def names() -> list[str]:
+    """The names of all recipes that are installed."""
+    return sorted(_files())
+
+
+def title_of(name: str) -> str:
+    """What a recipe is, in a line; "" for one that is not installed or cannot be read."""
+    with suppress(JembenchError):
+        return load(name).title if name in names() else ""
+    return ""
+
+
+def load(name: str, overrides: Sequence[str] = ()) -> Recipe:
+    """The recipe of that name, or in that TOML file.
+
+    Args:
+        name: ``paper``, or the path of a file whose name ends in ``.toml``.
+        overrides: ``key=value``, such as ``epochs=5`` or ``optimizer.learning_rate=1e-3``.
+
+    Raises:
+        SpecError: for an unknown recipe or key, or a value that does not fit.
+    """
+    file = _find(name)
+    content, where = file.read_bytes(), str(file)
+    if name.endswith(".toml"):
+        trust.refuse_code(_texts(content, where), f"The recipe {where}")
+    else:
+        trust.allow(_texts(content, where))  # of a package that is installed
+    return _loaded(file.name.removesuffix(".toml"), content, where, tuple(overrides))
+
+
+@functools.lru_cache(maxsize=1000)
+def _texts(content: bytes, where: str) -> tuple[str, ...]:
+    """What of a recipe may be a spec."""
+    return tuple(trust.strings(parse(content, where)))
+
+
+@functools.lru_cache(maxsize=1000)
+def _loaded(name: str, content: bytes, where: str, overrides: tuple[str, ...]) -> Recipe:
+    fields = parse(content, where)
+    if not overrides:
+        return _recipe(name, fields)
+    original = _loaded(name, content, where, ())
+    for override in overrides:
+        _override(fields, override, name)
+    recipe = _recipe(name, fields)
+    return dataclasses.replace(recipe, overrides=_differences(original.settings, recipe.settings))
+
+
+def check_shares(recipe: Recipe, processes: int) -> None:
+    """Whether the recipe's batches, which are those of all processes together, can be shared out among so many.
+
+    Raises:
+        SpecError: if a batch is no multiple of the number of processes.
+    """
+    sizes = {"batch_size": recipe.batch_size, "data.labelled_batch": recipe.data.labelled_batch}
+    for name, size in sizes.items():
+        if size % processes:
+            raise SpecError(
+                f"{name} of recipe {recipe.label} is {size}, which cannot be shared out evenly among {processes} "
+                f"processes. Choose another number of them, or set a multiple: --set {name}=..."
+            )
+
+
+def _recipe(name: str, fields: Mapping[str, Any]) -> Recipe:
+    recipe = read(Recipe, fields, f"recipe {name}", "jembench list recipes", name=name, overrides=())
+    _check(recipe)
+    return recipe
+
+
+def _differences(before: Mapping[str, Any], after: Mapping[str, Any], table: str = "") -> tuple[str, ...]:
+    """What was changed, written in one way however it was asked for, so that one recipe has one label."""
+    found: list[str] = []
+    for key, value in after.items():
+        if isinstance(value, Mapping):
+            found += _differences(before[key], value, f"{key}.")
+        elif value != before.get(key):
+            found.append(f"{table}{key}={_written(value)}")
+    return tuple(found)
+
+
+def _written(value: Any) -> str:
+    if isinstance(value, tuple):
+        return f"[{','.join(map(_written, value))}]"
+    return value if isinstance(value, str) else json.dumps(value).removesuffix(".0")
+
+
+def default_for(dataset: str) -> str:
+    """The recipe that models without one of their own are trained with on a dataset, given by the name in its spec.
+
+    Raises:
+        SpecError: if more than one recipe says that it is.
+    """
+    return _only(_claims()[_ANY_MODEL, dataset], dataset) or "paper"
+
+
+def made_for(model: str, dataset: str) -> str | None:
+    """The recipe that is made for a model, both given by the names in their specs; None: there is none of its own.
+
+    One that is made for the model on this dataset comes before one that is made for it on any.
+
+    Raises:
+        SpecError: if more than one recipe says that it is.
+    """
+    claims = _claims()
+    return _only(claims[model, dataset], f"{model} on {dataset}") or _only(claims[model, _ANY_DATASET], model)
+
+
+_ANY_MODEL = _ANY_DATASET = ""
+
+
+def _claims() -> Mapping[tuple[str, str], list[str]]:
+    """The recipes that say that they are the default, by model and dataset."""
+    return _claims_of(tuple(sorted(_files().items())))
+
+
+@kept
+def _claims_of(files: tuple[tuple[str, Traversable], ...]) -> Mapping[tuple[str, str], list[str]]:
+    found: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
+    for name, file in files:
+        models, datasets = _made_for(_parse(file))
+        for model in models or [_ANY_MODEL]:
+            for dataset in datasets or ([_ANY_DATASET] if models else []):
+                found[model, dataset].append(name)
+    return found
+
+
+def _made_for(fields: Mapping[str, Any]) -> tuple[list[str], list[str]]:
+    """The models and the datasets of a recipe file; what is no list is told of when the recipe is loaded."""
+    lists = (value if isinstance(value, list) else [] for value in (fields.get("models"), fields.get("default_for")))
+    models, datasets = ([name for name in names if isinstance(name, str)] for names in lists)
+    return models, datasets
+
+
+def _only(claims: Sequence[str], of: str) -> str | None:
+    if len(claims) > 1:
+        raise SpecError(f"{' and '.join(claims)} are both the default recipe of {of}. Choose one with --recipe.")
+    return claims[0] if claims else None
+
+
+def _find(name: str) -> Traversable:
+    if name.endswith(".toml"):
+        if not Path(name).is_file():
+            raise SpecError(f"There is no recipe file {name}. Check the path, or name one of {', '.join(names())}.")
+        return Path(name)
+    files = _files()
+    if name not in files:
+        raise unknown("recipe", name, files, "jembench list recipes")
+    return files[name]
+
+
+def _files() -> dict[str, Traversable]:
+    return packages.files("recipes")
+
+
+def _parse(file: Traversable) -> dict[str, Any]:
+    return parse(file.read_bytes(), str(file))
+
+
+def _check(recipe: Recipe) -> None:
+    """What no field can say by itself."""
+    where = f"In recipe {recipe.name}"
+    if len(recipe.optimizer.betas) != 2:
+        raise SpecError(f"{where}, optimizer.betas is {list(recipe.optimizer.betas)}; it must be two numbers.")
+    if recipe.data.shared and (recipe.data.labelled or recipe.data.labelled_batch):
+        raise SpecError(
+            f"{where}, data.shared trains p(x) on the very images of p(y|x), which data.labelled and "
+            "data.labelled_batch would make others. Leave them out, or data.shared."
+        )
+    if recipe.checkpoint_every % recipe.log_every:
+        raise SpecError(
+            f"{where}, checkpoint_every is {recipe.checkpoint_every} and log_every {recipe.log_every}: the first must "
+            "be a multiple of the second."
+        )
+
+
+def _override(fields: dict[str, Any], override: str, recipe: str) -> None:
+    path, separator, text = override.partition("=")
+    if not separator:
+        raise SpecError(f"{override!r} does not say what to set. Write --set key=value, for example --set epochs=5.")
+    *tables, key = path.strip().split(".")
+    table = fields
+    for name in tables:
+        table = table.setdefault(name, {})
+        if not isinstance(table, dict):
+            raise SpecError(f"In recipe {recipe}, {name!r} is not a table, so {path!r} cannot be set.")
+    try:
+        table[key] = json.loads(text)
+    except json.JSONDecodeError:
+        table[key] = text

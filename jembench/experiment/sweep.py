@@ -1,0 +1,167 @@
+"""What a suite crosses beyond models, datasets and seeds: a metric's options in grids, and variants of a recipe.
+
+Imports no torch.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from jembench.catalog import registry, spec
+from jembench.catalog.spec import Spec, format_value
+from jembench.errors import JembenchError, SpecError
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Axis:
+    """An option of a metric, and the values that a grid takes it through."""
+
+    option: str
+    values: tuple[str, ...]
+
+
+class Place(NamedTuple):
+    """One metric of a grid, and where it stands there: the value of each option of its row and of its column."""
+
+    metric: str  # canonical spec
+    row: tuple[str, ...]
+    column: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Grid:
+    """One metric under every combination of some of its options; shown as a table of its own for each value."""
+
+    title: str
+    metric: str
+    columns: tuple[Axis, ...]
+    rows: tuple[Axis, ...] = ()
+    values: tuple[str, ...] = ()  # the labels that are shown; none: all
+    fixed: Mapping[str, str] = field(default_factory=dict)  # options that are the same throughout
+    on: tuple[str, ...] = ()  # the names of the datasets that it is for; none: all
+    besides: tuple[str, ...] = ()  # "except": those that it is not for
+
+    def covers(self, dataset: str) -> bool:
+        """Whether it is for a dataset, given by its spec."""
+        return _is_for(self.on, self.besides, dataset)
+
+    @cached_property
+    def places(self) -> list[Place]:
+        """Every combination, row by row.
+
+        Raises:
+            SpecError: if the metric does not exist, or has no such option or value.
+        """
+        return [
+            Place(self._metric((*row, *column)), row, column)
+            for row in combinations(self.rows)
+            for column in combinations(self.columns)
+        ]
+
+    def _metric(self, values: Sequence[str]) -> str:
+        options = dict(zip((axis.option for axis in (*self.rows, *self.columns)), values, strict=True))
+        return str(registry.resolve("metrics", with_options(self.metric, {**self.fixed, **options})))
+
+    def pinned(self, options: Mapping[str, str]) -> Grid:
+        """The grid with these options of its metric set: one that it crosses keeps that value alone."""
+        crossed = {axis.option for axis in (*self.rows, *self.columns)}
+        fixed = {**self.fixed, **{key: value for key, value in options.items() if key not in crossed}}
+        rows, columns = (
+            tuple(Axis(option=a.option, values=(options[a.option],)) if a.option in options else a for a in axes)
+            for axes in (self.rows, self.columns)
+        )
+        return dataclasses.replace(self, rows=rows, columns=columns, fixed=fixed)
+
+
+def combinations(axes: Sequence[Axis]) -> list[tuple[str, ...]]:
+    """Every combination of the values of some options, the last option changing fastest."""
+    return list(itertools.product(*(axis.values for axis in axes)))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Variant:
+    """A recipe with something changed, or other models, under a name: one line of an ablation study."""
+
+    name: str
+    settings: tuple[str, ...] = ()  # as for --set
+    models: tuple[str, ...] = ()  # in place of the suite's own; none: those
+    on: tuple[str, ...] = ()  # as of a grid
+    besides: tuple[str, ...] = ()
+
+    def covers(self, dataset: str) -> bool:
+        """Whether it is for a dataset, given by its spec."""
+        return _is_for(self.on, self.besides, dataset)
+
+
+def _is_for(on: Sequence[str], besides: Sequence[str], dataset: str) -> bool:
+    name = bare_name(dataset)
+    return (not on or name in on) and name not in besides
+
+
+def bare_name(text: str) -> str:
+    """A component's name in its spec, without its distribution: ``cifar10`` of ``jembench/cifar10:root=/data``."""
+    return spec.parse(text).name.rpartition("/")[2]
+
+
+def compares_with_itself(metric: str, dataset: str) -> bool:
+    """Whether the outliers that a metric asks for are the dataset's own test images: nothing is to be told apart.
+
+    Two folders of images are two data sets, although the names in their specs are the same.
+    """
+    outliers = dict(spec.parse(metric).arguments).get("set")
+    return (
+        outliers is not None
+        and bare_name(outliers) == bare_name(dataset)
+        and _paths(outliers, bare_name(dataset)) == _paths(dataset, bare_name(dataset))
+    )
+
+
+def _paths(text: str, name: str) -> list[str]:
+    """The options of a data set's spec that say which files it is made of."""
+    known = [component for component in registry.components("datasets") if component.name == name]
+    try:
+        options = {option for component in known for option in registry.load(component).content_options}
+    except (JembenchError, AttributeError):  # not made of files, or not to be had any more
+        return []
+    return [value for key, value in spec.parse(text).arguments if key in options]
+
+
+def with_options(text: str, options: Mapping[str, str]) -> str:
+    """A spec with some of its options set."""
+    parsed = spec.parse(text)
+    return str(Spec(parsed.name, tuple(sorted({**dict(parsed.arguments), **options}.items()))))
+
+
+# --- in a file --------------------------------------------------------------------------------------------------------
+
+
+def in_fields(table: Any, where: str) -> Any:
+    """A grid or a variant of a file, in the names and the form of the dataclasses.
+
+    Raises:
+        SpecError: if rows or columns are not options with lists of values.
+    """
+    if not isinstance(table, Mapping):
+        return table
+    renamed = {"besides" if key == "except" else key: value for key, value in table.items()}
+    return {
+        key: _axes(value, f"{key} of {where}") if key in ("rows", "columns") else value
+        for key, value in renamed.items()
+    }
+
+
+def _axes(options: Any, where: str) -> list[dict[str, Any]]:
+    """``{ score = ["log-px"], steps = [5, 10] }`` as a list of axes, every value as text."""
+    if not isinstance(options, Mapping) or not all(isinstance(values, list) for values in options.values()):
+        raise SpecError(
+            f'{where} is {options!r}; it must give options with lists of values: {{ score = ["log-px", "max-py"] }}.'
+        )
+    return [
+        {"option": option, "values": [v if isinstance(v, str) else format_value(v) for v in values]}
+        for option, values in options.items()
+    ]

@@ -1,0 +1,1 @@
+"""Energies, networks and adapters, and how a network is computed."""

@@ -1,0 +1,68 @@
+"""The factories of the adapters. Each imports its module when it is called."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from jembench.catalog.spec import Scalar, pretrained
+from jembench.errors import SpecError
+
+if TYPE_CHECKING:
+    from jembench.interfaces import DataSpec
+    from jembench.models.adapters.generator import Generated
+    from jembench.models.adapters.weights import StateDict
+
+
+def _made_from(arguments: Mapping[str, Scalar]) -> list[tuple[str, str]]:
+    from jembench.models.adapters import header
+
+    found = header.read(Path(str(arguments["file"])))
+    return [("models", found.model), *([("samplers", found.sampler)] if found.sampler else [])]
+
+
+@pretrained("file", uses=_made_from)
+def imported(data: DataSpec, *, file: str) -> Any:
+    """A model that was trained elsewhere, from the file that `jembench import` wrote of its weights."""
+    from jembench.models.adapters.imported import load
+
+    return load(Path(file), data)
+
+
+def _called(arguments: Mapping[str, Scalar]) -> list[tuple[str, str]]:
+    module = str(arguments["module"])
+    return [("models", module)] if ":" in module and not Path(module).exists() else []
+
+
+@pretrained("module", uses=_called)
+def generator(
+    data: DataSpec,
+    *,
+    module: str,
+    latent: int = 0,
+    conditional: bool = False,
+    pixels: Literal["model", "-1..1", "0..1", "0..255"] = "model",
+) -> Generated:
+    """Anything that makes images: a function n -> images or z -> images, or a TorchScript file.
+
+    With ``latent`` it is called with so many standard normal numbers an image instead of with n; a ``conditional``
+    one with labels too. ``pixels`` is the range of its images; ``model``: that of the dataset's bounds.
+    """
+    from jembench.models.adapters.generator import Generated, load
+
+    if latent < 0:
+        raise SpecError(f"latent of generator is {latent}; it must be at least 0.")
+    if conditional and not data.num_classes:
+        raise SpecError(f"{data.name} is unlabelled, so there are no labels to generate by. Write conditional=false.")
+    return Generated(data, load(module), module, latent=latent, conditional=conditional, pixels=pixels)
+
+
+def weights(*, prefix: str = "", entry: str = "") -> StateDict:
+    """Plain state dictionaries (.pt, .safetensors) of a model here, or of its network; `prefix` comes off names.
+
+    ``entry`` says which one, where a file holds several: ``entry=ema``, ``entry=checkpoint.model``.
+    """
+    from jembench.models.adapters.weights import StateDict
+
+    return StateDict(prefix, entry)

@@ -1,0 +1,124 @@
+"""A model from a file of weights that ``jembench import`` wrote, and the file itself.
+
+The file is one safetensors file: ``weights/NAME`` are the model's state, ``chains/NAME`` its sampler's, and the header
+says how both are made (:mod:`jembench.models.adapters.header`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast
+
+from torch import Tensor, nn
+
+from jembench.catalog import registry
+from jembench.errors import CheckpointError, SpecError
+from jembench.interfaces import DataSpec, Import, Kept, Sampler
+from jembench.models.adapters import header as headers
+from jembench.models.adapters.header import Header
+from jembench.store import tensors
+from jembench.store.checkpoint import misfits
+
+
+def fit_together(found: Import, data: DataSpec, where: Path) -> nn.Module:
+    """The model with its weights, after everything has been found to fit; or nothing.
+
+    Raises:
+        CheckpointError: that lists every name, shape and kind of number that does not fit, and everything that is not
+            finite in the model's precision.
+        SpecError: if there is no such model or sampler.
+    """
+    model: nn.Module = registry.resolve("models", found.model).make(data)
+    wrong = misfits(model, found.weights)
+    wrong += [f"{name} is not finite" for name in _not_finite(found.weights, model.state_dict())]
+    if wrong:
+        raise CheckpointError(
+            f"The weights in {where} do not fit {found.model}, and nothing was imported: {'; '.join(wrong)}. Name the "
+            "model that they are of with --model, and the dataset that it was trained on with --dataset."
+        )
+    model.load_state_dict(found.weights)
+    if found.chains:
+        _check_chains(found.chains, data, where)
+    return model
+
+
+def _not_finite(tensors: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> list[str]:
+    """The names of what holds NaN or infinity, or will when it is loaded: a float64 may be too large for a float32."""
+    return sorted(
+        name
+        for name, tensor in tensors.items()
+        if name in own and tensor.is_floating_point() and not tensor.to(own[name].dtype).isfinite().all()
+    )
+
+
+def _check_chains(chains: Kept, data: DataSpec, where: Path) -> None:
+    sampler = sampler_of(chains.sampler, chains.state, data)
+    if wrong := _not_finite(chains.state, sampler.state_dict()):
+        raise CheckpointError(
+            f"The chains in {where} hold numbers that are not finite, and nothing was imported: {', '.join(wrong)}. "
+            "Take them out, or import weights of a training that did not diverge."
+        )
+
+
+def sampler_of(spec: str, state: Mapping[str, Tensor], data: DataSpec) -> Sampler:
+    """A sampler with the chains that it kept.
+
+    Raises:
+        CheckpointError: if they do not fit.
+        SpecError: if there is no such sampler.
+    """
+    sampler: Sampler = registry.resolve("samplers", spec).make(data)
+    sampler.load_state_dict(state)
+    return sampler
+
+
+def write(path: Path, found: Import, data: DataSpec, source: Mapping[str, str]) -> None:
+    """Write what was imported, atomically.
+
+    Raises:
+        StoreError: if the file cannot be written.
+    """
+    parts = {"weights": found.weights, "chains": found.chains.state if found.chains else {}}
+    named = {f"{part}/{name}": value for part, state in parts.items() for name, value in state.items()}
+    sampler = found.chains.sampler if found.chains else ""
+    header = Header(found.model, sampler, dataclasses.asdict(data), dict(source), found.unused)
+    tensors.write(path, named, headers.record(header), "--output")
+
+
+def load(path: Path, data: DataSpec) -> Any:
+    """The model of such a file, with its chains if it has some (:class:`~jembench.interfaces.Accompanied`).
+
+    Raises:
+        CheckpointError: if the file is damaged.
+        SpecError: if it is of another dataset than ``data``.
+    """
+    headers.read(path)  # names a file of another kind in its error
+    contents = tensors.read(path, "Import the weights again: `jembench import --help` says how.")
+    header = headers.parse(contents.seal.record, path)
+    known, asked = (
+        (list(shape), classes) for shape, classes in (_needs(header.data), _needs(dataclasses.asdict(data)))
+    )
+    if known != asked:
+        raise SpecError(
+            f"{path} holds a model for {header.data['name']}, {known[0]} with {known[1]} classes, and {data.name} has "
+            f"{asked[0]} with {asked[1]}. Choose a dataset of that shape with --dataset."
+        )
+    parts = _parts(contents.tensors)
+    model = fit_together(Import(model=header.model, weights=parts["weights"]), data, path)
+    if header.sampler:
+        cast(Any, model).own_sampler = lambda: sampler_of(header.sampler, parts["chains"], data)
+    return model
+
+
+def _needs(data: Mapping[str, Any]) -> tuple[Any, Any]:
+    return data["shape"], data["num_classes"]
+
+
+def _parts(named: Mapping[str, Tensor]) -> dict[str, dict[str, Tensor]]:
+    found: dict[str, dict[str, Tensor]] = {"weights": {}, "chains": {}}
+    for key, tensor in named.items():
+        part, _, name = key.partition("/")
+        found.setdefault(part, {})[name] = tensor
+    return found

@@ -1,0 +1,118 @@
+"""The device that work is done on."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
+from typing import Literal
+
+import torch
+
+from jembench.errors import SpecError, Unavailable
+from jembench.interfaces import DataSpec
+from jembench.models.execution import Execution, Precision
+
+SMALL = 1024
+"""Images of up to this many numbers are small: one CPU thread works on them, in float32, and nothing is compiled."""
+
+
+def execution(
+    data: DataSpec,
+    device: torch.device,
+    *,
+    precision: Literal["auto", "float32", "bfloat16"] = "auto",
+    layout: Literal["auto", "contiguous", "channels_last"] = "auto",
+    compile: Literal["auto", "on", "off"] = "auto",
+) -> Execution:
+    """How a network is computed here: for ``auto`` in the way that was measured to be fastest.
+
+    Compiled on GPUs alone, and for large images: on CPUs the compiled gradient was slower than the plain one, and
+    compiling takes a minute, as long as a whole training on small images.
+    """
+    return Execution(
+        precision=_fastest_precision(data, device) if precision == "auto" else precision,
+        channels_last=layout != "contiguous",
+        compiled=device.type == "cuda" and data.dimensions > SMALL if compile == "auto" else compile == "on",
+    )
+
+
+def _fastest_precision(data: DataSpec, device: torch.device) -> Precision:
+    """bfloat16 wherever the hardware multiplies it faster than float32.
+
+    On small images the network is not what takes the time, and float32 costs nothing.
+    """
+    if data.dimensions <= SMALL:
+        return "float32"
+    if device.type == "cuda":
+        faster = torch.cuda.is_bf16_supported(including_emulation=False)
+    else:
+        faster = bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
+    return "bfloat16" if faster else "float32"
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """PyTorch computes in one thread of the CPU, and in as many as before afterwards."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def threads_for(data: DataSpec, device: torch.device) -> AbstractContextManager[None]:
+    """One CPU thread while PyTorch works on small images.
+
+    A sampling step of the net small-8 on 8x8 images takes 3.0 ms with two threads and 4.6 with one (two cores of an AMD
+    EPYC). But threads wait for each other at every layer: while other processes kept both cores busy, a training
+    iteration of ten such steps took 1.7 s with two threads. With one the numbers are also the same whatever the number
+    of cores.
+    """
+    return one_thread() if device.type == "cpu" and data.dimensions <= SMALL else nullcontext()
+
+
+def resolve(name: str) -> torch.device:
+    """``auto`` (the first GPU there is, else the CPU) or a device's name.
+
+    Raises:
+        SpecError: if the text names no device.
+        Unavailable: if the device is not there or cannot be used.
+    """
+    if name == "auto":
+        return torch.device("cuda:0" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise SpecError(f"{name!r} is not a device. Write cpu, cuda, cuda:1 ... or auto with --device.") from error
+    if device.type == "cuda":
+        count = torch.cuda.device_count()
+        if (device.index or 0) >= count:
+            raise Unavailable(
+                f"There is no device {name}: torch {torch.__version__} finds {count} CUDA devices that it can use on "
+                "this machine. Use --device cpu, or see what `jembench doctor` says of the driver."
+            )
+        return torch.device("cuda", device.index or 0)
+    try:
+        torch.zeros(1, device=device).cpu()
+    except (RuntimeError, AssertionError, ImportError) as error:  # each backend has its own way of not being there
+        cause = str(error).partition(". ")[0].rstrip(".!")
+        raise Unavailable(f"The device {name} cannot be used: {cause}. Use --device cpu or auto.") from error
+    return device
+
+
+def name(device: torch.device) -> str:
+    """What the hardware is called: a GPU's name, or the processor's."""
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else processor()
+
+
+def processor() -> str:
+    """The name of the CPU, as far as the system tells."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.machine()

@@ -1,0 +1,63 @@
+"""The shapes of residual networks, by their names in specs. Imports no torch."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from jembench.catalog.limits import Size
+from jembench.errors import SpecError
+
+
+class Shape(NamedTuple):
+    """The channels of a residual network's first convolution and of its three groups, and the blocks of a group."""
+
+    stem: int
+    widths: tuple[int, int, int]
+    blocks: int
+
+    @property
+    def least(self) -> Size:
+        """Its convolutions' weights and biases, and the bytes of the widest group's weights in float32."""
+        _, second, third = self.widths
+        return Size(
+            tensors=2 * (1 + 3 * 2 * self.blocks), bytes=4 * 9 * third * (second + third * (2 * self.blocks - 1))
+        )
+
+
+def wide(depth: int, width: int) -> Shape:
+    """WRN-d-k: (d - 4) / 6 blocks a group, of 16k, 32k and 64k channels.
+
+    Raises:
+        SpecError: if the depth is not 6n + 4 with n >= 1.
+    """
+    blocks, rest = divmod(depth - 4, 6)
+    if rest or blocks < 1:
+        nearest = f"{depth - rest} and {depth - rest + 6}" if depth > 10 else "10"
+        raise SpecError(f"A wide residual network has a depth of 6n + 4 and {depth} is not. Nearest: {nearest}.")
+    return Shape(16, (16 * width, 32 * width, 64 * width), blocks)
+
+
+def small(width: int) -> Shape:
+    """One block in each of the groups of w, 2w and 4w channels."""
+    return Shape(width, (width, 2 * width, 4 * width), 1)
+
+
+def read(text: str) -> Shape | None:
+    """The shape that ``wrn-28-10`` or ``small-12`` names; None for any other text.
+
+    Raises:
+        SpecError: if there is no wide residual network of that depth.
+    """
+    if match := re.fullmatch(r"wrn-([1-9]\d{0,17})-([1-9]\d{0,17})", text):
+        return wide(*map(int, match.groups()))
+    if match := re.fullmatch(r"small-([1-9]\d{0,17})", text):
+        return small(int(match[1]))
+    return None
+
+
+def least(options: Mapping[str, object]) -> Size:
+    """What a model with an option ``net`` takes at least: nothing that is known, if the net has no name here."""
+    shape = read(str(options["net"]))
+    return shape.least if shape else Size()

@@ -1,0 +1,138 @@
+"""Wide residual networks as joint energy-based models use them.
+
+Pre-activation blocks, LeakyReLU, a bias on every convolution, the stride on the *second* convolution of a block, and
+no normalisation unless asked for. Zagoruyko & Komodakis (2016), arXiv:1605.07146, table 1; the departures from it are
+those of Grathwohl et al. (2020), arXiv:1912.03263, appendix A, and of its published weights.
+
+Legend: B batch, C channels, H height, W width, K classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import cast
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from jembench.errors import SpecError
+from jembench.models.nets.names import Shape
+
+LEAK = 0.2
+"""The slope of every LeakyReLU below 0."""
+
+MOMENTUM = 0.9
+"""The share that a batch has in the running statistics of batch norm, as in the code of JEM, JEM++ and SADA-JEM."""
+
+Norm = Callable[[int], nn.Module]
+"""From the number of channels to the layer."""
+
+NORMS: Mapping[str, Norm] = {
+    "none": lambda channels: nn.Identity(),
+    "batch": nn.BatchNorm2d,
+    "instance": lambda channels: nn.InstanceNorm2d(channels, affine=True),
+    "layer": lambda channels: nn.GroupNorm(1, channels),
+}
+
+
+class Block(nn.Module):
+    """Two 3x3 convolutions, each after norm and activation, added to the block's raw input.
+
+    Where the shape changes, the raw input passes through a bare 1x1 convolution. Dropout stands before the second
+    convolution (Zagoruyko & Komodakis, section 2.4).
+    """
+
+    def __init__(self, in_channels: int, out_channels: int, stride: int, norm: Norm, dropout: float) -> None:
+        super().__init__()
+        self.norm1 = norm(in_channels)
+        self.conv1 = nn.Conv2d(in_channels, out_channels, 3, padding=1)
+        self.norm2 = norm(out_channels)
+        self.dropout = nn.Dropout(dropout)
+        self.conv2 = nn.Conv2d(out_channels, out_channels, 3, stride=stride, padding=1)
+        self.shortcut = nn.Sequential()
+        if stride != 1 or in_channels != out_channels:
+            self.shortcut.append(nn.Conv2d(in_channels, out_channels, 1, stride=stride))
+
+    def forward(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B D h w"]:
+        hidden = self.conv1(F.leaky_relu(self.norm1(x), LEAK))
+        # In place: no backward pass reads what a convolution or a norm gave.
+        hidden = self.conv2(self.dropout(F.leaky_relu_(self.norm2(hidden), LEAK)))
+        return cast(Tensor, hidden.add_(self.shortcut(x)))
+
+
+class ResidualNet(nn.Module):
+    """A first convolution, three groups of blocks at full, half and quarter size, mean pooling, a linear head.
+
+    Any image size: pooling is over what is left. PyTorch's default initialisation. Pooling and the head
+    compute in float32 under autocast too.
+
+    Args:
+        channels: C of the images.
+        num_classes: K.
+        shape: its channels and blocks.
+        norm: none, batch, instance or layer (group norm of one group).
+        dropout: the share of a block's maps that is dropped while the model is trained, in [0, 1).
+        momentum: of the running statistics of batch norm: the share of the latest batch, in (0, 1].
+
+    Raises:
+        SpecError: if there is no such norm, or dropout or momentum is out of range.
+    """
+
+    def __init__(
+        self,
+        channels: int,
+        num_classes: int,
+        shape: Shape,
+        *,
+        norm: str = "none",
+        dropout: float = 0.0,
+        momentum: float = MOMENTUM,
+    ) -> None:
+        super().__init__()
+        make_norm = _norm(norm, momentum)
+        if not 0 <= dropout < 1:
+            raise SpecError(f"dropout is {dropout}; it must be a share from 0 up to, but not, 1, for example 0.3.")
+        stem, (first, second, third), blocks = shape
+        self.conv1 = nn.Conv2d(channels, stem, 3, padding=1)
+        self.layer1 = _group(stem, first, blocks, 1, make_norm, dropout)
+        self.layer2 = _group(first, second, blocks, 2, make_norm, dropout)
+        self.layer3 = _group(second, third, blocks, 2, make_norm, dropout)
+        self.norm = make_norm(third)
+        self.class_output = nn.Linear(third, num_classes)
+
+    def forward(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B K"]:
+        """f(x)."""
+        hidden = self.layer3(self.layer2(self.layer1(self.conv1(x))))
+        hidden = F.leaky_relu_(self.norm(hidden), LEAK)
+        return in_full(self.class_output, hidden.mean(dim=(2, 3), dtype=self.class_output.weight.dtype))
+
+
+def in_full(head: nn.Linear, features: Float[Tensor, "B D"]) -> Float[Tensor, "B K"]:
+    """The last layer in the precision of its weights, whatever autocast the caller is in.
+
+    Around 64, numbers in bfloat16 are half a nat apart, and an energy is the difference of such numbers.
+    """
+    if features.is_meta:  # a device without autocast, on which operations are counted
+        return cast(Tensor, head(features))
+    with torch.autocast(features.device.type, enabled=False):
+        return cast(Tensor, head(features))
+
+
+def _norm(name: str, momentum: float) -> Norm:
+    if name not in NORMS:
+        raise SpecError(f"There is no norm named {name!r}. Write one of {', '.join(NORMS)}.")
+    if not 0 < momentum <= 1:
+        raise SpecError(
+            f"momentum is {momentum}; it must be the share of a batch in the running statistics of batch norm, above 0 "
+            "and at most 1, for example 0.9."
+        )
+    return partial(nn.BatchNorm2d, momentum=momentum) if name == "batch" else NORMS[name]
+
+
+def _group(in_channels: int, out_channels: int, blocks: int, stride: int, norm: Norm, dropout: float) -> nn.Sequential:
+    """A group of blocks: the first changes the shape, the others keep it."""
+    first = Block(in_channels, out_channels, stride, norm, dropout)
+    return nn.Sequential(first, *(Block(out_channels, out_channels, 1, norm, dropout) for _ in range(blocks - 1)))

@@ -1,0 +1,91 @@
+"""The losses of hybrid models, and the parts that they are logged by.
+
+    L = w_ce CE(f(x_l), y_l)
+      + w_px  (mean E(x_p) - mean E(x_q))
+      + w_pxy (mean E(x_l, y_l) - mean E(x_q, y_q))
+
+x_p and (x_l, y_l) are draws of the data, independent unless the recipe has them share one; x_q are the model's samples.
+(1, 1, 0) is JEM, (0, 0, 1) the "p(x|y) factored" ablation, (1, 0, 0) a plain classifier. Algorithm 1 of Grathwohl et
+al. (2020) prints the second term with the sign of a quantity to be maximised; this is the loss, to be minimised.
+
+Legend: B batch, C channels, H height, W width, K classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from jembench.interfaces import Batch, Classifier, Energies, Loss, Negatives
+from jembench.models.energies import joint_energy, marginal_energy
+from jembench.models.execution import at_least_float32
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Weights:
+    """The weight of each term."""
+
+    cross_entropy: float = 0.0
+    marginal: float = 0.0  # of log p(x)
+    conditional: float = 0.0  # of log p(x|y)
+
+
+def hybrid_loss(model: Classifier, batch: Batch, negatives: Negatives | None, weights: Weights) -> Loss:
+    """The loss above for a model whose energies are read off its logits.
+
+    The parts are ``cross_entropy``, the mean energies E(x) ``energy_data`` and ``energy_samples``, and the mean
+    energies E(x, y) ``joint_energy_data`` and ``joint_energy_samples``. Only what has a weight is computed, and each
+    image passes through the network once.
+    """
+    images: dict[str, Tensor] = {}  # in the order of the passes, see logits_of_each
+    if weights.marginal:
+        assert negatives is not None
+        images |= {"data": batch.x, "samples": negatives.x}
+    if weights.cross_entropy or weights.conditional:
+        images["labelled"] = batch.x_labelled
+    if weights.conditional:
+        assert negatives is not None
+        images.setdefault("samples", negatives.x)
+    shared = "data" in images and images["data"] is images.get("labelled")  # both terms on the same images
+    if shared:
+        del images["data"]
+    logits = dict(zip(images, logits_of_each(model, list(images.values())), strict=True))
+    if shared:
+        logits["data"] = logits["labelled"]
+
+    terms: list[Tensor] = []
+    parts: dict[str, Tensor] = {}
+    energies = None
+    if weights.cross_entropy:
+        parts["cross_entropy"] = F.cross_entropy(at_least_float32(logits["labelled"]), batch.y_labelled)
+        terms.append(weights.cross_entropy * parts["cross_entropy"])
+    if weights.conditional:
+        assert negatives is not None
+        assert negatives.y is not None
+        joint = joint_energy(logits["labelled"], batch.y_labelled), joint_energy(logits["samples"], negatives.y)
+        energies = Energies(*joint)
+        parts |= {"joint_energy_data": energies.data.mean(), "joint_energy_samples": energies.samples.mean()}
+        terms.append(weights.conditional * (parts["joint_energy_data"] - parts["joint_energy_samples"]))
+    if weights.marginal:
+        energies = Energies(marginal_energy(logits["data"]), marginal_energy(logits["samples"]))
+        parts |= {"energy_data": energies.data.mean(), "energy_samples": energies.samples.mean()}
+        terms.append(weights.marginal * (parts["energy_data"] - parts["energy_samples"]))
+    return Loss(torch.stack(terms).sum(), {name: part.detach() for name, part in parts.items()}, energies)
+
+
+def logits_of_each(model: Classifier, images: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    """f(x) of several batches, in one pass of all of them where no image's logits depend on another image.
+
+    Batch norm makes them depend. Each batch then has a pass and statistics of its own, and the order matters, since the
+    running statistics that evaluation uses are mostly those of the last pass. It is data, samples, labelled images in
+    the code of JEM, JEM++ and SADA-JEM, and labelled images, samples for the loss of p(x|y) alone.
+    """
+    if any(isinstance(module, _BatchNorm) for module in cast(nn.Module, model).modules()):
+        return tuple(map(model.logits, images))
+    return torch.split(model.logits(torch.cat(list(images))), [len(x) for x in images])

@@ -1,0 +1,144 @@
+"""What a network says of images: logits, energies and gradient norms, all from one pass.
+
+Legend: N images, B images a pass, C channels, H height, W width, K classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Set
+from typing import Any, TypeVar, cast
+
+import torch
+from jaxtyping import Float, UInt8
+from torch import Tensor, nn
+
+from jembench import seeds
+from jembench.data.content import content_hash
+from jembench.data.pixels import Bounds, noise_to_model, to_float
+from jembench.interfaces import Classifier, DataSpec, Density, Quantity
+from jembench.models.energies import LogitModel, marginal_energy
+from jembench.models.execution import at_least_float32, frozen, mode
+
+Readings = dict[Quantity, Tensor]
+"""On the CPU, float32 (float64 of a float64 model): logits (N, K), energy (N,), grad-norm (N,)."""
+
+CPU_BATCH = 100
+"""Images a pass: on CPUs faster than 500, whose maps leave the caches. No value depends on it."""
+
+GPU_BATCH = 1000
+"""The same on a GPU, to begin with: halved whenever its memory is too small."""
+
+
+def read(
+    model: Any,
+    images: UInt8[Tensor, "N C H W"] | Float[Tensor, "N C H W"],
+    data: DataSpec,
+    device: torch.device,
+    wanted: Set[Quantity],
+) -> Readings:
+    """Every wanted quantity of every image, each image passing through the network once, in evaluation mode.
+
+    Logits and energy come from one forward pass where the energy is that of the logits (a
+    :class:`~jembench.models.energies.LogitModel`), and one backward pass, towards the images alone, gives the gradient.
+    The norm is that of dE/dx in the model's own units of x, as in Grathwohl et al. (2020), section 5.3. Images are
+    pixels, or already in the model's units.
+
+    Raises:
+        RuntimeError: if a single image is too large for the device.
+    """
+    with mode(model, train=False), frozen(cast(nn.Module, model)):
+        parts = Parts()(
+            len(images),
+            device,
+            lambda part: _one_pass(model, _in_units(images[part].to(device), data), wanted),
+        )
+    return {quantity: torch.cat([part[quantity] for part in parts]).cpu() for quantity in parts[0]}
+
+
+def noisy(images: UInt8[Tensor, "N C H W"], std: float, bounds: Bounds) -> Float[Tensor, "N C H W"]:
+    """The images in the model's units, as the reference code of JEM shows them: with Gaussian noise, not clamped.
+
+    ``std`` is its standard deviation on [-1, 1], whatever the bounds are.
+    Each image has its own generator, derived from the content of the set and its place there: every model sees the same
+    noise, whatever the size of its batches.
+    """
+    content = content_hash(images)
+    drawn = [
+        torch.randn(images.shape[1:], generator=seeds.generator(0, f"evaluation/noise {content} {place}"))
+        for place in range(len(images))
+    ]
+    return to_float(images, bounds) + noise_to_model(std, bounds) * torch.stack(drawn)
+
+
+def _in_units(images: Tensor, data: DataSpec) -> Tensor:
+    return images if images.is_floating_point() else to_float(images, data.bounds)
+
+
+def batch(device: torch.device) -> int:
+    """Images a pass, to begin with."""
+    return CPU_BATCH if device.type == "cpu" else GPU_BATCH
+
+
+Done = TypeVar("Done")
+
+
+class Parts:
+    """Work on any number of images, some at a time: fewer from where a GPU's memory was too small, then and later.
+
+    Args:
+        copies: of an image, which pass through the network side by side.
+    """
+
+    def __init__(self, copies: int = 1) -> None:
+        self._copies = copies
+        self._fitting: int | None = None  # as many as were not too many, if some were
+
+    def __call__(self, count: int, device: torch.device, work: Callable[[slice], Done]) -> list[Done]:
+        """What ``work`` gives for each part of ``count`` images; for one empty part, if there are none.
+
+        Raises:
+            torch.OutOfMemoryError: if a single image is too large.
+        """
+        found: list[Done] = []
+        start = 0
+        while start < count or not found:
+            size = min(self._fitting or max(1, batch(device) // self._copies), max(1, count - start))
+            try:
+                found.append(work(slice(start, start + size)))
+            except torch.OutOfMemoryError:
+                if size == 1:
+                    raise
+            else:
+                start += size
+                continue
+            self._fitting = size // 2  # out of the handler, whose traceback holds the tensors of the pass
+            torch.cuda.empty_cache()
+        return found
+
+
+def _one_pass(model: Any, x: Float[Tensor, "B C H W"], wanted: Set[Quantity]) -> Readings:
+    # Whatever autocast the caller is in would reach into the backward pass as well.
+    with torch.set_grad_enabled("grad-norm" in wanted), torch.autocast(x.device.type, enabled=False):
+        x.requires_grad_("grad-norm" in wanted)
+        found: Readings = {}
+        if "logits" in wanted or (wanted and energy_follows_from_logits(model)):
+            found["logits"] = at_least_float32(cast(Classifier, model).logits(x))
+        if wanted & {"energy", "grad-norm"}:
+            logits = found["logits"] if energy_follows_from_logits(model) else None
+            found["energy"] = energy(model, x) if logits is None else marginal_energy(logits)
+        if "grad-norm" in wanted:
+            (grad,) = torch.autograd.grad(found["energy"].sum(), x)
+            found["grad-norm"] = grad.flatten(1).norm(dim=1)
+    return {quantity: reading.detach() for quantity, reading in found.items() if quantity in wanted}
+
+
+def energy_follows_from_logits(model: Any) -> bool:
+    """Whether E(x) is -logsumexp of the logits by construction."""
+    is_logit_model = isinstance(model, LogitModel) and type(model).energy is LogitModel.energy
+    return is_logit_model or getattr(model, "energy_follows_from_logits", False)
+
+
+def energy(model: Any, x: Float[Tensor, "B C H W"]) -> Float[Tensor, " B"]:
+    """E(x), or -log p(x) of a model with a normalised density, in float32 or float64."""
+    value: Tensor = -model.log_prob(x) if isinstance(model, Density) else model.energy(x)
+    return at_least_float32(value)

@@ -1,0 +1,156 @@
+"""Which trained models of a store are meant by a name. Imports no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import NamedTuple
+
+from jembench.catalog import registry, spec
+from jembench.catalog.registry import Kind
+from jembench.errors import JembenchError, SpecError, unknown
+from jembench.experiment.sweep import bare_name
+from jembench.store.outcome import Cell
+
+
+class Subject(NamedTuple):
+    """A model trained on one dataset by one recipe, with what was measured on it, whatever the seed."""
+
+    model: str  # canonical spec
+    dataset: str  # canonical spec
+    recipe: str  # label
+    cells: tuple[Cell, ...]
+
+    def __str__(self) -> str:
+        return f"{self.model} on {self.dataset}, recipe {self.recipe}"
+
+    @property
+    def seeds(self) -> set[int]:
+        """Of which anything was measured."""
+        return {cell.fit.seed for cell in self.cells}
+
+
+class Pair(NamedTuple):
+    """Two models on one dataset."""
+
+    a: Subject
+    b: Subject
+
+    @property
+    def names(self) -> tuple[str, str]:
+        """What tells the two apart: their models or, where these are the same, their recipes."""
+        if self.a.model != self.b.model:
+            return self.a.model, self.b.model
+        return self.a.recipe, self.b.recipe
+
+
+def subjects(cells: Iterable[Cell]) -> list[Subject]:
+    """Every model of some cells, in their order."""
+    groups: dict[tuple[str, str, str], list[Cell]] = {}
+    for cell in cells:
+        groups.setdefault((cell.fit.model, cell.fit.dataset, cell.fit.recipe), []).append(cell)
+    return [Subject(*names, tuple(group)) for names, group in groups.items()]
+
+
+def find_pair(
+    known: Sequence[Subject],
+    a: str,
+    b: str,
+    *,
+    dataset: str | None = None,
+    recipe: str | None = None,
+    recipe_b: str | None = None,
+    commands: Sequence[Collection[str]] = (),
+) -> Pair:
+    """The two that are meant: on the same dataset and, unless told otherwise, by the same recipe where there is one.
+
+    Of several recipes on one dataset, the one that the last command asked for.
+
+    Args:
+        known: what the store has.
+        a: a model's spec, in full or its name alone where that means one.
+        b: the same.
+        dataset: the spec or the name of one; None: whatever there is.
+        recipe: its label; None: whatever there is.
+        recipe_b: that of ``b``, where it is another.
+        commands: the families of the fits that each command asked for, the oldest first.
+
+    Raises:
+        SpecError: if the store has no such model or pair, or more than one.
+    """
+    known = _on(known, dataset)
+    ours = _by(_of(known, a), recipe)
+    theirs = _by(_of(known, b), recipe_b or recipe)
+    pairs = [Pair(one, other) for one in ours for other in theirs if one.dataset == other.dataset]
+    distinct = [pair for pair in pairs if pair.a[:3] != pair.b[:3]]
+    if pairs and not distinct:
+        raise SpecError(f"Both models are {pairs[0].a}. Name two, or two recipes of one with --recipe and --recipe-b.")
+    alike = [pair for pair in distinct if pair.a.recipe == pair.b.recipe]
+    candidates = _of_last_command(distinct if recipe_b or not alike else alike, commands)
+    if len(candidates) == 1:
+        return candidates[0]
+    if not candidates:
+        raise SpecError(
+            f"{a} and {b} were not measured on the same dataset: {_listed([*ours, *theirs])}. `jembench run` with "
+            "--dataset measures the one that is missing."
+        )
+    raise SpecError(
+        f"More than one comparison is meant by {a} and {b}: "
+        f"{'; '.join(f'({number}) {pair.a}, with {pair.b}' for number, pair in enumerate(candidates, 1))}. "
+        "Say which with --dataset, --recipe and --recipe-b, or with a model's spec in full."
+    )
+
+
+def _of_last_command(pairs: Sequence[Pair], commands: Sequence[Collection[str]]) -> Sequence[Pair]:
+    """Those that the last command asked for which asked for any; all of them, if they are of several datasets."""
+    if len({pair.a.dataset for pair in pairs}) > 1:
+        return pairs
+    for families in reversed(commands):
+        if found := [pair for pair in pairs if all(subject.cells[0].fit.family in families for subject in pair)]:
+            return found
+    return pairs
+
+
+def _on(known: Sequence[Subject], dataset: str | None) -> list[Subject]:
+    found = matching("datasets", dataset, [subject.dataset for subject in known]) if dataset else None
+    kept = [subject for subject in known if found is None or subject.dataset in found]
+    if not kept:
+        raise unknown("dataset in the store", dataset or "", {subject.dataset for subject in known}, "jembench report")
+    return kept
+
+
+def _of(known: Sequence[Subject], model: str) -> list[Subject]:
+    names = list(dict.fromkeys(subject.model for subject in known))
+    found = matching("models", model, names)
+    if not found:
+        raise unknown("model in the store", model, names, "jembench report")
+    if len(found) > 1:
+        raise SpecError(f"The store has more than one model {model}: {', '.join(found)}. Write the one that you mean.")
+    return [subject for subject in known if subject.model in found]
+
+
+def _by(known: Sequence[Subject], recipe: str | None) -> list[Subject]:
+    found = [subject for subject in known if recipe in (None, subject.recipe)]
+    if not found:
+        labels = ", ".join(dict.fromkeys(subject.recipe for subject in known))
+        raise SpecError(f"{known[0].model} was not trained by a recipe {recipe!r}. In the store: {labels}.")
+    return found
+
+
+def _listed(found: Iterable[Subject]) -> str:
+    return "; ".join(dict.fromkeys(map(str, found)))
+
+
+def matching(kind: Kind, text: str, specs: Iterable[str]) -> list[str]:
+    """Those of some canonical specs that ``text`` means: the very same, or all of that name if it has no options."""
+    names = list(dict.fromkeys(specs))
+    found = [name for name in names if name in (text, canonical(kind, text))]
+    bare = not spec.parse(text).arguments
+    return found or [name for name in names if bare and bare_name(name) == bare_name(text)]
+
+
+def canonical(kind: Kind, text: str) -> str:
+    """The canonical form of a spec; of a component that is not installed any more, as far as it can be known."""
+    try:
+        return str(registry.resolve(kind, text))
+    except JembenchError:
+        return str(spec.parse(text))

@@ -1,0 +1,220 @@
+"""What a training would cost, from a few of its iterations, and what an attack would, from a few network passes.
+
+The images are random: no time depends on what they show, and a dataset need not be there for it. A first answer comes
+within seconds, on a CPU from few images and on a GPU before anything is compiled; better ones follow.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import statistics
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from jembench import seeds
+from jembench.attacks.target import Target
+from jembench.experiment.plan import FitPlan
+from jembench.experiment.recipe import Recipe
+from jembench.interfaces import Dataset, Split
+from jembench.models import devices, predictions
+from jembench.models.execution import lay_out
+from jembench.running.fits import make_model
+from jembench.training.loop import Trainer
+
+SHORT, LONG = 1, 3
+"""The chain lengths that are timed; longer ones follow, since every step of a chain takes the same time."""
+
+QUICK = 2.0
+"""Seconds; an iteration that takes longer is timed once, others a few times. Less is not worth an answer."""
+
+PATIENCE = 60.0
+"""Seconds; batches for which a better estimate would take longer are not timed."""
+
+FEW, TIMES = 2, 4
+"""Images of the first batches on a CPU, and how many times as many each of the next has."""
+
+WARM_UP = 4
+"""Untimed iterations where the network is compiled: one as it is written, one that compiles, and two in which PyTorch
+warms up and records its CUDA graphs. Without a compiler one is enough."""
+
+
+class Estimate(NamedTuple):
+    """The cost of one fit on one device."""
+
+    seconds: float  # an iteration
+    iterations: int  # of the whole recipe
+    memory: int  # bytes at the peak: on a GPU of tensors, on a CPU of the process; 0 if not known
+    passes: float  # forward and backward passes of a batch in an iteration
+    images: int  # of a batch that was timed
+    batch: int  # images of a batch of the recipe
+    compiled: bool  # whether what was timed was compiled as training will be
+
+    @property
+    def hours(self) -> float:
+        """The whole recipe."""
+        return self.seconds * self.iterations / 3600
+
+    @property
+    def how(self) -> str:
+        """What was timed, in words."""
+        batches = "whole batches" if self.images == self.batch else f"{self.images} of {self.batch} images a batch"
+        return batches if self.compiled else f"{batches}, not compiled yet"
+
+
+class _Probe(Trainer):
+    """A trainer whose chains are as long as is asked for."""
+
+    length: int | None = None
+
+    def use(self, recipe: Recipe) -> None:
+        """Go on by another recipe for the same model, chains and images."""
+        self.recipe = recipe
+        self._seed()
+        self._prepare()
+
+    @property
+    def sampling_steps(self) -> int:
+        return super().sampling_steps if self.length is None or self.sampler is None else self.length
+
+
+def estimates(fit: FitPlan, dataset: Dataset, device: torch.device) -> Iterator[Estimate]:
+    """Run a few iterations with short chains and say what the whole training would take, each time more exactly.
+
+    Few images stand for more in proportion, and the first, shortest chains for longer ones by their network passes.
+
+    Raises:
+        Unavailable: if the number of training images is known to nobody but the files, and they are missing.
+    """
+    with devices.threads_for(dataset.spec, device):
+        trainer = _Probe(
+            make_model(fit, dataset), dataset.spec, random_images(dataset), fit.recipe, seed=fit.seed, device=device
+        )
+        iterations, batch, passes = trainer.iterations, fit.recipe.batch_size, trainer.passes
+        is_compiled = trainer.execution.compiled
+        stages = list(_stages(fit.recipe, is_compiled, device))
+        for number, recipe in enumerate(stages):
+            trainer.use(recipe)
+            images, before = recipe.batch_size, _memory(device)
+            _reset_peak(device)
+            seconds, short = _time(trainer, device, roughly=number == 0 and len(stages) > 1)
+            memory = before + (_peak(device) - before) * batch // images
+            rest = _TURNS * short * stages[number + 1].batch_size / images if number + 1 < len(stages) else 0
+            last = not rest or (number > 0 and rest > PATIENCE)
+            if last or seconds * batch / images > QUICK:
+                compiled = trainer.execution.compiled == is_compiled
+                yield Estimate(seconds * batch / images, iterations, memory, passes, images, batch, compiled)
+            if last:
+                return
+
+
+_TURNS = 4.0
+"""What a stage takes, in iterations with the shortest chains."""
+
+
+def _stages(recipe: Recipe, compiled: bool, device: torch.device) -> Iterator[Recipe]:
+    """The recipe with what is soonest timed, and at last as it is."""
+    batch = recipe.batch_size
+    if device.type == "cpu":
+        sizes = [FEW, *(FEW * TIMES**power for power in range(batch.bit_length()))]
+        for images in (size for size in sizes if size < batch):
+            labelled = max(1, recipe.data.labelled_batch * images // batch) if recipe.data.labelled_batch else 0
+            data = dataclasses.replace(recipe.data, labelled_batch=labelled)
+            yield dataclasses.replace(recipe, batch_size=images, data=data)
+    elif compiled:
+        yield dataclasses.replace(recipe, compute=dataclasses.replace(recipe.compute, compile="off"))
+    yield recipe
+
+
+def _time(trainer: _Probe, device: torch.device, *, roughly: bool) -> tuple[float, float]:
+    """Seconds of an iteration of the recipe, and of one with the shortest chain."""
+    trainer.length = None
+    steps, passes = trainer.sampling_steps, trainer.passes
+    trainer.length = SHORT
+    cold = roughly and device.type == "cpu"  # a second iteration would double the time to the first answer
+    warm_up = QUICK
+    for _ in range(WARM_UP if trainer.execution.compiled else 0 if cold else 1):
+        warm_up = _timed(trainer, device)
+    repeats = 5 if warm_up < QUICK else 1
+    short = statistics.median(_timed(trainer, device) for _ in range(repeats))
+    if steps <= SHORT:
+        return short, short
+    if roughly:
+        return short * passes / trainer.passes, short
+    trainer.length = LONG
+    long = statistics.median(_timed(trainer, device) for _ in range(repeats))
+    return short + (steps - SHORT) * max(long - short, 0) / (LONG - SHORT), short
+
+
+def seconds_a_pass(fit: FitPlan, dataset: Dataset, device: torch.device) -> float:
+    """How long one image takes forward and back through the network, in the batches that attacks make."""
+    model = make_model(fit, dataset).to(device)
+    lay_out(model, dataset.spec)
+    target = Target(model, dataset.spec)
+    count = predictions.batch(device)
+    x = torch.rand(count, *dataset.spec.shape, generator=seeds.generator(0, "estimate", device), device=device)
+    y = torch.zeros(count, dtype=torch.long, device=device)
+
+    def once(images: int) -> float:
+        start = time.perf_counter()
+        target.slope(x[:images], y[:images])[0].sum().item()  # an answer that is read is there
+        return (time.perf_counter() - start) / images
+
+    with devices.threads_for(dataset.spec, device):
+        if device.type == "cpu":  # a batch of a large network takes minutes
+            once(FEW)
+            count = min(count, max(FEW, int(QUICK / once(FEW))))
+        once(count)
+        return statistics.median(once(count) for _ in range(3))
+
+
+def random_images(dataset: Dataset) -> Split:
+    """Noise with labels, as many as the dataset's training images."""
+    count = getattr(dataset, "train_size", None) or len(dataset.split("train").images)
+    generator = seeds.generator(0, "estimate")
+    images = torch.randint(256, (count, *dataset.spec.shape), dtype=torch.uint8, generator=generator)
+    labels: Tensor = torch.arange(count) % dataset.spec.num_classes
+    return Split(images, labels)
+
+
+def _timed(trainer: Trainer, device: torch.device) -> float:
+    _finish(device)
+    start = time.perf_counter()
+    trainer.iterate()
+    _finish(device)
+    return time.perf_counter() - start
+
+
+def _finish(device: torch.device) -> None:
+    """Wait for all that the device was asked to do."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+_STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+
+
+def _reset_peak(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+    elif _CLEAR.exists():
+        _CLEAR.write_text("5")  # the process's peak is that from now on
+
+
+def _peak(device: torch.device) -> int:
+    return torch.cuda.max_memory_allocated(device) if device.type == "cuda" else _of_process("VmHWM")
+
+
+def _memory(device: torch.device) -> int:
+    return torch.cuda.memory_allocated(device) if device.type == "cuda" else _of_process("VmRSS")
+
+
+def _of_process(name: str) -> int:
+    if not _STATUS.exists():
+        return 0
+    (line,) = [line for line in _STATUS.read_text().splitlines() if line.startswith(name)]
+    return int(line.split()[1]) * 1024

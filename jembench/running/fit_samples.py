@@ -1,0 +1,56 @@
+"""The images that a trained model generates: which ones there are, and a picture of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from jembench.data import grid
+from jembench.errors import SpecError
+from jembench.experiment.plan import FitPlan
+from jembench.interfaces import Samples, Source
+from jembench.models.capabilities import capabilities
+from jembench.running.evaluation import FitEvaluation
+
+
+def generates_nothing(fit: FitPlan) -> SpecError:
+    """The error of who asks a model for images that has none."""
+    why = "it neither draws them nor has chains" if fit.model.pretrained else "it is trained without chains"
+    return SpecError(f"{fit.key.model} generates no images: {why}. Choose a model that does.")
+
+
+def samples_of(evaluation: FitEvaluation, fit: FitPlan, steps: int | None) -> Samples:
+    """The images that the model keeps or draws, or those of new chains of so many steps.
+
+    Raises:
+        SpecError: if the model does not generate, or has no chains.
+    """
+    if "samples" not in capabilities(evaluation.model):
+        raise generates_nothing(fit)
+    if steps is None:
+        return evaluation.samples()
+    if evaluation.sampler is None:
+        raise SpecError(f"{fit.key.model} draws its images directly, without a chain. Leave --steps out.")
+    return evaluation.samples(Source(chains="fresh", steps=steps))
+
+
+def write_samples(
+    evaluation: FitEvaluation, samples: Samples, path: Path, columns: int = 10, option: str = "--store"
+) -> bool:
+    """Write a picture of a model's images: a row a class, the one each was drawn for or the one the model sees.
+
+    Those of a model without classes come in no order. Which images are shown is drawn at random; none is selected for
+    its looks. ``option`` is the one that leads to ``path``.
+
+    Returns:
+        whether there is a row a class.
+    """
+    classes = samples.labels
+    if classes is None and "logits" in capabilities(evaluation.model):
+        classes = evaluation.read("logits", samples.images).argmax(1)
+    generator = evaluation.generator("grid")
+    if classes is None:
+        chosen = grid.at_random(len(samples.images), columns, generator)
+    else:
+        chosen = grid.by_class(classes, evaluation.data.num_classes, columns, generator)
+    grid.write_png(path, samples.images, chosen, option)
+    return classes is not None

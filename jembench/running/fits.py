@@ -1,0 +1,306 @@
+"""One fit: its model made, trained or taken as it is, kept in the store, and loaded for evaluation."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, get_args
+
+import torch
+from torch import nn
+
+from jembench import seeds, stopping
+from jembench.data.holdout import holdout
+from jembench.errors import CheckpointError, Diverged, JembenchError, PluginError
+from jembench.experiment.plan import FitPlan
+from jembench.files import digest
+from jembench.interfaces import Accompanied, Chains, Dataset, Sampler, Split, Trainable
+from jembench.models.adapters.classifier import as_classifier
+from jembench.models.capabilities import capabilities
+from jembench.models.execution import forget_compiled, lay_out
+from jembench.running import provenance
+from jembench.running.evaluation import FitEvaluation
+from jembench.running.features import FeatureBank
+from jembench.running.monitor import Monitor
+from jembench.running.prediction_cache import Memory
+from jembench.store import checkpoint, tensors
+from jembench.store.checkpoint import load_weights
+from jembench.store.store import HISTORY, FitRecord, Store
+from jembench.training import snapshots
+from jembench.training.chains import make_sampler
+from jembench.training.fit import fit as train
+from jembench.training.loop import Trainer
+from jembench.training.processes import ALONE, Team
+
+
+def make_model(fit: FitPlan, dataset: Dataset) -> Any:
+    """The model as it is before training: the same each time, even what of it no checkpoint holds.
+
+    A network that has none of a model's methods is taken for a classifier.
+
+    Raises:
+        PluginError: if its factory fails, or gives no model, or none that can be trained and is not said to be trained
+            already.
+    """
+    try:
+        with seeds.initialising(fit.seed):
+            model = fit.model.make(dataset.spec)
+            if isinstance(model, nn.Module) and not capabilities(model) and not isinstance(model, Trainable):
+                model = as_classifier(model, dataset.spec, fit.key.model)  # its first pass may make weights
+    except JembenchError:
+        raise
+    except Exception as error:
+        raise PluginError(
+            f"The model {fit.key.model} cannot be made for {dataset.spec.name}: {type(error).__name__}: {error}. Its "
+            f"factory is {fit.model.component.target}; `jembench --debug` shows where it fails."
+        ) from error
+    if not isinstance(model, nn.Module):
+        raise PluginError(f"The model {fit.key.model} is of type {type(model).__name__}; it must be a torch.nn.Module.")
+    if not fit.model.pretrained:
+        _check_trainable(model, fit.key.model)
+    if getattr(model, "chains", "none") not in get_args(Chains):
+        raise PluginError(
+            f"The model {fit.key.model} asks for {model.chains!r} chains; it must be {' or '.join(get_args(Chains))}."
+        )
+    return model
+
+
+def _check_trainable(model: nn.Module, name: str) -> None:
+    """Whether there is a loss, and anything to lower it by.
+
+    Raises:
+        PluginError: if not.
+    """
+    wrong = ""
+    if not isinstance(model, Trainable):
+        wrong = f"{type(model).__name__} lacks `chains` and `training_loss` (jembench.interfaces.Trainable)"
+    elif not any(parameter.requires_grad for parameter in model.parameters()):
+        wrong = "none of its parameters is to be trained (requires_grad)"
+    elif not all(parameter.is_floating_point() for parameter in model.parameters()):
+        wrong = "some of its parameters are no real numbers, and optimisers take no others"
+    if wrong:
+        raise PluginError(
+            f"The model {name} cannot be trained: {wrong}. If it has been trained elsewhere, mark its factory: "
+            "@jembench.catalog.spec.pretrained()."
+        )
+
+
+def make_trainer(fit: FitPlan, dataset: Dataset, device: torch.device, team: Team) -> Trainer:
+    """What trains the fit, at its start.
+
+    Raises:
+        SpecError: if the dataset has no labels, or the training cannot be shared out in the team.
+        PluginError: if the model fails on images of the dataset's shape.
+    """
+    model = make_model(fit, dataset)
+    train, data = dataset.split("train"), dataset.spec
+    try:
+        return Trainer(model, data, train, fit.recipe, seed=fit.seed, device=device, team=team)
+    except torch.OutOfMemoryError:
+        raise
+    except RuntimeError as error:  # of the network's first pass
+        raise PluginError(
+            f"The model {fit.key.model} fails on the images of {data.name}, {'x'.join(map(str, data.shape))} numbers "
+            f"each: {error}. Choose a network or a dataset that fit together."
+        ) from error
+
+
+def is_sampled(model: Any) -> bool:
+    """Whether the chains of a model are those of the recipe's sampler: it has some, and does not bring its own."""
+    return getattr(model, "chains", "none") != "none" and not isinstance(model, Accompanied)
+
+
+@contextmanager
+def waiting_lease(store: Store, fit: FitPlan, monitor: Monitor) -> Iterator[None]:
+    """Hold the right to work on a fit, waiting for whoever has it now."""
+    while True:
+        with store.lease(fit.key.id) as mine:
+            if mine:
+                yield
+                return
+        monitor.waiting(fit)
+        time.sleep(1)
+
+
+def trained(
+    fit: FitPlan,
+    bank: FeatureBank,
+    store: Store,
+    monitor: Monitor,
+    limit: int | None = None,
+    until: float | None = None,
+    team: Team = ALONE,
+) -> FitEvaluation:
+    """The fit's model, loaded from the store or trained now on the bank's dataset and device, ready for evaluation.
+
+    Raises:
+        Diverged: if training diverged and no remedy helped; this is recorded in the store.
+        OutOfTime: if ``until`` came first.
+        ProcessLost: if a process of the team failed or has gone.
+        StoreError: if the store cannot be written.
+    """
+    store.check_fit(fit.key)
+    if not store.has_weights(fit.key):
+        (store.fit_folder(fit.key) / "fit.json").unlink(missing_ok=True)  # it must not vouch for those that follow
+    if not store.is_trained(fit.key):
+        work = _keep if fit.model.pretrained else _train
+        work(fit, bank.dataset, store, bank.device, monitor, until, team)
+        stopping.check()
+    return _load(fit, bank, store, limit, until)
+
+
+def _train(
+    fit: FitPlan,
+    dataset: Dataset,
+    store: Store,
+    device: torch.device,
+    monitor: Monitor,
+    until: float | None,
+    team: Team,
+) -> None:
+    monitor.fit_started(fit)
+    trainer = make_trainer(fit, dataset, device, team)
+    team.broadcast(fit.key.id)
+    folder = store.fit_folder(fit.key)
+    start = time.perf_counter()
+    blank = _blank_record(fit, trainer.model, device, team.size)
+    try:
+        fitted = train(trainer, folder, monitor.training, lambda text: monitor.trouble(fit, text), until=until)
+    except Diverged as error:
+        store.write_fit(blank._replace(status="failed", reason=str(error), seconds=time.perf_counter() - start))
+        raise
+    finally:
+        if trainer.execution.compiled:
+            forget_compiled()  # what its CUDA graphs hold of the memory is for the evaluation
+    store.write_fit(
+        blank._replace(
+            iteration=fitted.iteration,
+            validation_accuracy=fitted.validation_accuracy,
+            seconds=fitted.seconds,
+            iteration_seconds=_seconds_of_last_attempt(fitted.history),
+            interventions=list(map(str, fitted.interventions)),
+            stability=fitted.stability,
+            provenance={**blank.provenance, "execution": trainer.computed, "other_load": _other_load()},
+            files=_files(folder),
+        )
+    )
+
+
+def _seconds_of_last_attempt(history: Sequence[Mapping[str, float]]) -> list[float]:
+    """Mean seconds per iteration of each window since the guard last changed the training.
+
+    The first window holds the warm-up, and counts only where there is no other.
+    """
+    last = [row["seconds"] for row in history if row["attempt"] == history[-1]["attempt"]]
+    return last[1:] or last
+
+
+def _other_load() -> float | None:
+    """The load of the machine in the last minute that is not this process's; None where it is not known."""
+    return max(0.0, os.getloadavg()[0] - torch.get_num_threads()) if hasattr(os, "getloadavg") else None
+
+
+def _blank_record(fit: FitPlan, model: nn.Module, device: torch.device, processes: int) -> FitRecord:
+    made_by = fit.components(sampled=is_sampled(model))
+    return FitRecord(
+        key=fit.key,
+        status="done",
+        reason="",
+        recipe=dataclasses.asdict(fit.recipe),
+        iteration=0,
+        validation_accuracy=None,
+        seconds=0.0,
+        iteration_seconds=[],
+        interventions=[],
+        provenance=provenance.collect(str(device), made_by) | {"processes": processes},
+        identity=fit.identity,
+    )
+
+
+def _keep(fit: FitPlan, dataset: Dataset, store: Store, device: torch.device, *_: Any) -> None:
+    """Write a model that was trained elsewhere into its folder, as if it had been trained here."""
+    model = make_model(fit, dataset)
+    sampler = sampler_of(model, fit, dataset, dataset.split("train"))
+    folder = store.fit_folder(fit.key)
+    checkpoint.write(folder / "sampler.safetensors", sampler.state_dict() if sampler else {})
+    checkpoint.write(folder / "model.safetensors", dict(model.state_dict()))
+    store.write_fit(_blank_record(fit, model, device, 1)._replace(files=_files(folder)))
+
+
+def sampler_of(model: Any, fit: FitPlan, dataset: Dataset, train: Split) -> Sampler | None:
+    """The model's own, or that of the recipe."""
+    return (
+        model.own_sampler() if isinstance(model, Accompanied) else make_sampler(model, dataset.spec, fit.recipe, train)
+    )
+
+
+def _load(fit: FitPlan, bank: FeatureBank, store: Store, limit: int | None, until: float | None) -> FitEvaluation:
+    folder, dataset = store.fit_folder(fit.key), bank.dataset
+    model = make_model(fit, dataset)
+    record = store.read_fit(fit.key)
+    assert record is not None
+    state, weights = _kept(folder, "model.safetensors", record)
+    _load_weights(model, fit, state, folder)
+    lay_out(model.to(bank.device), dataset.spec)
+    options = fit.recipe.data
+    held = holdout(dataset.split("train"), options.validation, stratified=options.stratified)
+    sampler = sampler_of(model, fit, dataset, held.train)
+    if sampler is not None:
+        sampler.load_state_dict(_kept(folder, "sampler.safetensors", record)[0])
+    return FitEvaluation(
+        model=model.eval(),
+        sampler=sampler,
+        data=dataset.spec,
+        dataset=dataset,
+        device=bank.device,
+        seed=fit.seed,
+        limit=limit,
+        iteration_seconds=record.iteration_seconds,
+        other_load=record.provenance.get("other_load"),
+        stability=record.stability,
+        bank=bank,
+        data_content=fit.dataset.content,
+        conditional=fit.recipe.chains.conditional,
+        held=held,
+        buffers=lambda: snapshots.read(folder),
+        until=until,
+        memory=Memory(store.readings_of(fit.key.id, weights)),
+        pretrained=fit.model.pretrained is not None,
+    )
+
+
+def _kept(folder: Path, name: str, record: FitRecord) -> tuple[Any, str]:
+    """What the fit has kept in a file, and its digest.
+
+    Raises:
+        CheckpointError: if the file is damaged, or not the one that the fit's record speaks of.
+    """
+    remedy = f"Put a copy of the file back, or remove the folder {folder} to train the model again."
+    state, found = checkpoint.read_with_digest(folder / name, remedy)
+    if record.files.get(name, found) != found:
+        raise CheckpointError(f"{folder / name} is not the file that the training of {record.key.model} left. {remedy}")
+    return state, found
+
+
+def _files(folder: Path) -> dict[str, str]:
+    """The digests of what a training left: of its weights and chains, and of its history."""
+    left = [path for path in folder.glob("*.safetensors") if not path.name.startswith("checkpoint")]
+    history = [path for path in [folder / HISTORY] if path.exists()]
+    return {path.name: tensors.read_seal(path).digest for path in left} | {path.name: digest(path) for path in history}
+
+
+def _load_weights(model: nn.Module, fit: FitPlan, state: Mapping[str, torch.Tensor], folder: Path) -> None:
+    if fit.model.pretrained and not _same(model.state_dict(), state):
+        raise CheckpointError(
+            f"The weights of {fit.key.model} have changed since they were first measured, and its results would be "
+            f"mixed up. Give the new ones another name or option, use another --store, or remove {folder}."
+        )
+    load_weights(model, state)
+
+
+def _same(one: Mapping[str, torch.Tensor], other: Mapping[str, torch.Tensor]) -> bool:
+    return one.keys() == other.keys() and all(torch.equal(one[name].cpu(), other[name]) for name in one)

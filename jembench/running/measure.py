@@ -1,0 +1,103 @@
+"""One cell: a metric computed, and whatever comes of it as an outcome."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import time
+import traceback
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from jembench import stopping
+from jembench.errors import DamagedError, NotApplicable, OutOfTime, StoreError, Unavailable
+from jembench.interfaces import Measurement, Metric, Value
+from jembench.running.evaluation import FitEvaluation
+from jembench.store.outcome import Outcome, check
+from jembench.store.records import REMEDY
+
+SETTLED = {"settled": True}
+"""The details of an outcome that is not applicable for what the fit is: it need not be tried again."""
+
+
+class Measured(NamedTuple):
+    """A cell's outcome, and the per-example values behind it."""
+
+    outcome: Outcome
+    arrays: Mapping[str, np.ndarray[Any, Any]]
+
+
+def measure(metric: Metric, evaluation: FitEvaluation) -> Measured:
+    """Compute one metric. What goes wrong is an outcome: a cell's failure stops no other cell.
+
+    Raises:
+        StoreError: if the disk is full or the store cannot be written, which concerns every cell.
+        OutOfTime: if the run's time was over before anything was measured.
+        Stopped: if it failed after a signal.
+    """
+    start = time.perf_counter()
+    try:
+        measurement = _checked(metric.compute(evaluation))
+    except (StoreError, OutOfTime):
+        raise
+    except Unavailable as error:
+        stopping.check()
+        details = SETTLED if isinstance(error, NotApplicable) else {}
+        return Measured(
+            Outcome(status="na", reason=str(error), details=details, seconds=time.perf_counter() - start), {}
+        )
+    except (Exception, SystemExit) as error:
+        stopping.check()  # the error may be what a signal has left of an import
+        return Measured(failed(error, time.perf_counter() - start), {})
+    seconds = time.perf_counter() - start
+    wild = [label for label, value in measurement.values.items() if not _is_finite(value)]
+    outcome = Outcome(
+        status="failed" if wild else "ok",
+        reason=f"{', '.join(wild)} is not a finite number" if wild else "",
+        protocol=measurement.protocol,
+        values=measurement.values,
+        details=measurement.details,
+        seconds=seconds,
+    )
+    return Measured(outcome, measurement.arrays)
+
+
+def _checked(measurement: Measurement) -> Measurement:
+    """The measurement in plain numbers, as the store can write it.
+
+    Raises:
+        TypeError, ValueError: if it cannot be: this is the metric's failure, and must not become the store's.
+    """
+    if not measurement.values:
+        raise ValueError("the metric measured nothing")
+    arrays = {label: np.asarray(array) for label, array in measurement.arrays.items()}
+    for label, array in arrays.items():
+        if array.dtype.hasobject:
+            raise TypeError(f"the array {label} holds objects, not numbers")
+    values = {label: _plain(value) for label, value in measurement.values.items()}
+    try:
+        check(Outcome(status="ok", protocol=measurement.protocol, values=values, details=measurement.details))
+    except DamagedError as error:
+        raise ValueError(str(error).removesuffix(f" {REMEDY}")) from error
+    return dataclasses.replace(measurement, values=values, arrays=arrays)
+
+
+def _plain(value: Value) -> Value:
+    low, high = (None if end is None else float(end) for end in (value.low, value.high))
+    return Value(float(value.value), low, high, int(value.n), value.unit, value.better)
+
+
+def _is_finite(value: Value) -> bool:
+    return all(math.isfinite(number) for number in (value.value, value.low, value.high) if number is not None)
+
+
+def failed(error: BaseException, seconds: float = 0.0) -> Outcome:
+    """The outcome of a cell in which something went wrong."""
+    return Outcome(
+        status="failed",
+        reason=f"{type(error).__name__}: {error}",
+        traceback="".join(traceback.format_exception(error)),
+        seconds=seconds,
+    )

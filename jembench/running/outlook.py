@@ -1,0 +1,200 @@
+"""A look at a plan before training: every dataset is read, every model built and every metric asked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+
+from jembench.catalog.registry import Resolved
+from jembench.data.absent import absent, present
+from jembench.errors import JembenchError, NotApplicable, Unavailable
+from jembench.experiment.plan import CellPlan, FitPlan, Plan
+from jembench.interfaces import Capability, Checked, Costly, Dataset
+from jembench.models.capabilities import capabilities, not_applicable
+from jembench.running.fits import is_sampled, make_model, make_trainer, sampler_of
+from jembench.running.planned import PlannedData, PlannedFit
+from jembench.training import snapshots
+from jembench.training.processes import ALONE, Team
+
+
+class Ready(NamedTuple):
+    """What is known of a fit before it is trained."""
+
+    fit: FitPlan
+    dataset: Dataset
+    has: frozenset[Capability]
+    sampled: bool  # whether its chains are those of the recipe's sampler
+    impossible: dict[str, str]  # cell id -> why it is not applicable
+    missing: dict[str, str]  # cell id -> what it lacks, with the remedy
+    iterations: int
+    passes: int  # forward-backward passes of a batch that training takes
+    costs: dict[str, int]  # cell id -> passes of an image that a metric takes, where it states them
+
+
+class Outlook(NamedTuple):
+    """What is known of a plan before it is carried out."""
+
+    fits: dict[str, Ready]  # by their ids; without those of a dataset of which nothing is known
+    absent: dict[str, str]  # dataset -> why it is not here, with the remedy
+
+    def check(self, plan: Plan, *, skip_missing: bool) -> None:
+        """Refuse a plan that lacks something.
+
+        Args:
+            plan: what was looked at.
+            skip_missing: whether metrics may be left out that lack something.
+
+        Raises:
+            Unavailable: with all that is missing, and the remedies.
+        """
+        lacking: dict[str, list[str]] = {}
+        for cell in plan.cells:
+            ready = self.fits.get(cell.fit.key.id)
+            if ready and (reason := ready.missing.get(cell.id)):
+                lacking.setdefault(reason, []).append(cell.metric.component.name)
+        reasons = [f"{', '.join(dict.fromkeys(metrics))}: {reason}" for reason, metrics in lacking.items()]
+        if self.absent:
+            raise Unavailable(" ".join([*self.absent.values(), *reasons]))
+        if lacking and not skip_missing:
+            count = sum(map(len, lacking.values()))
+            raise Unavailable(
+                f"Something is missing for {count} of {len(plan.cells)} outcomes, and nothing was started. "
+                f"{' '.join(reasons)} Or leave them out for now with --skip-missing: the same command adds them once "
+                "nothing is missing."
+            )
+
+
+def look_ahead(plan: Plan, team: Team = ALONE, *, dry: bool = False) -> Outlook:
+    """Read every dataset, build every model and ask every metric once: what cannot work is known before training.
+
+    Args:
+        plan: the cells that are to be computed.
+        team: that will train.
+        dry: whether nothing may be downloaded, and a missing dataset is recorded instead of raised.
+
+    Raises:
+        Unavailable: if a dataset is missing.
+        SpecError: if a model cannot be made for a dataset, its training cannot work, or an option of a metric fits
+            neither.
+    """
+    here = _Datasets(dry)
+    families: dict[str, list[FitPlan]] = {}
+    for fit in plan.fits:
+        families.setdefault(fit.key.family, []).append(fit)
+    found: dict[str, Ready] = {}
+    for fits in families.values():
+        cells = {fit.key.id: plan.cells_of(fit) for fit in fits}
+        limit = cells[fits[0].key.id][0].limit
+        if data := here.find(fits[0], limit):
+            family = _look_at(fits[0], data, team)
+            found |= {fit.key.id: family.ready(fit, cells[fit.key.id]) for fit in fits}
+    return Outlook({fit.key.id: found[fit.key.id] for fit in plan.fits if fit.key.id in found}, here.absent)
+
+
+class _Datasets:
+    """The datasets of a plan, each read once."""
+
+    def __init__(self, dry: bool) -> None:
+        self.dry = dry
+        self.absent: dict[str, str] = {}
+        self._found: dict[tuple[str, int | None], PlannedData | None] = {}
+
+    def find(self, fit: FitPlan, limit: int | None) -> PlannedData | None:
+        """The dataset, or what is known of it without its images; None: nothing is."""
+        key = fit.key.dataset, limit
+        if key not in self._found:
+            made = self._make(fit.dataset, fit.absent)
+            self._found[key] = PlannedData(dataset=made, limit=limit, fetching=not self.dry) if made else None
+        return self._found[key]
+
+    def _make(self, dataset: Resolved, missing: str) -> Dataset | None:
+        try:
+            if missing:
+                raise Unavailable(missing)
+            return _read(present(dataset) if self.dry else dataset.make())
+        except Unavailable as error:
+            if not self.dry:
+                raise
+            if not dataset.bound.arguments.get("download"):
+                self.absent[str(dataset)] = str(error)
+            return absent(dataset)
+
+
+def _read(dataset: Dataset) -> Dataset:
+    """The dataset, whose images have all been read once: damaged ones are found before training."""
+    dataset.split("train"), dataset.split("test")
+    return dataset
+
+
+class _Family(NamedTuple):
+    """A model before training, whatever its seed."""
+
+    planned: PlannedFit
+    iterations: int
+    passes: int
+    verdicts: dict[str, _Verdict]  # by metric
+
+    def ready(self, fit: FitPlan, cells: Sequence[CellPlan]) -> Ready:
+        """One seed of it."""
+        of = {cell.id: self._verdict(cell) for cell in cells}
+        return Ready(
+            fit=fit,
+            dataset=self.planned.of.dataset,
+            has=capabilities(self.planned.model),
+            sampled=is_sampled(self.planned.model),
+            impossible={cell: verdict.impossible for cell, verdict in of.items() if verdict.impossible},
+            missing={cell: verdict.missing for cell, verdict in of.items() if verdict.missing},
+            iterations=self.iterations,
+            passes=self.passes,
+            costs={cell: verdict.cost for cell, verdict in of.items() if verdict.cost is not None},
+        )
+
+    def _verdict(self, cell: CellPlan) -> _Verdict:
+        metric = str(cell.metric)
+        if metric not in self.verdicts:
+            self.verdicts[metric] = _judge(cell, self.planned)
+        return self.verdicts[metric]
+
+
+class _Verdict(NamedTuple):
+    """What a metric says of a fit beforehand."""
+
+    impossible: str = ""
+    missing: str = ""
+    cost: int | None = None
+
+
+def _judge(cell: CellPlan, planned: PlannedFit) -> _Verdict:
+    metric = cell.metric.make()
+    if reason := not_applicable(metric, capabilities(planned.model), cell.fit.key.model):
+        return _Verdict(impossible=reason)
+    try:
+        if isinstance(metric, Checked):
+            metric.check(planned)
+    except NotApplicable as error:
+        return _Verdict(impossible=str(error))
+    except Unavailable as error:
+        return _Verdict(missing=str(error))
+    except JembenchError:
+        raise
+    except Exception:  # a plugin's own: it becomes the outcome of this cell, and stops no other
+        return _Verdict()
+    return _Verdict(cost=metric.passes(planned.count("test")) if isinstance(metric, Costly) else None)
+
+
+def _look_at(fit: FitPlan, data: PlannedData, team: Team) -> _Family:
+    if fit.model.pretrained:
+        model = make_model(fit, data.dataset)
+        sampler = sampler_of(model, fit, data.dataset, data.dataset.split("train"))
+        return _Family(PlannedFit(model=model, sampler=sampler, of=data, pretrained=True), 0, 0, {})
+    trainer = make_trainer(fit, data.dataset, torch.device("cpu"), team)
+    planned = PlannedFit(
+        model=trainer.model,
+        sampler=trainer.sampler,
+        of=data,
+        validation=fit.recipe.data.validation,
+        buffers=snapshots.expected(trainer),
+    )
+    return _Family(planned, trainer.iterations, round(trainer.iterations * trainer.passes), {})

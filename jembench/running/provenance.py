@@ -1,0 +1,91 @@
+"""What a result was made with: versions, plugins, the commit, the hardware and the command."""
+
+from __future__ import annotations
+
+import datetime
+import functools
+import importlib.metadata
+import os
+import platform
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from jembench.catalog import registry
+from jembench.files import digest
+
+
+def collect(device: str, components: list[registry.Component]) -> dict[str, Any]:
+    """Everything that a reader needs to judge or repeat a result, as JSON.
+
+    Args:
+        device: where it was computed, "cpu" or "cuda:0".
+        components: what it was computed by; plugins are recorded with distribution, version and entry point.
+    """
+    import torch
+
+    return {
+        **_of_process(device),
+        "threads": torch.get_num_threads(),
+        "plugins": sorted({_described(component) for component in components}),
+        "time": datetime.datetime.now(datetime.UTC).isoformat(),
+    }
+
+
+def _described(component: registry.Component) -> str:
+    """Distribution, version and entry point; of an import path, the file that it leads to, and its content."""
+    file = getattr(sys.modules.get(component.module), "__file__", None)
+    if component.distribution or file is None:
+        return str(component)
+    return f"{component} ({Path(file).name}, sha256:{digest(Path(file))[:12]})"
+
+
+@functools.cache
+def _of_process(device: str) -> dict[str, Any]:
+    return {
+        "command": " ".join([Path(sys.argv[0]).name, *sys.argv[1:]]),
+        "commit": _commit(),
+        "python": platform.python_version(),
+        "packages": _versions(),
+        "hardware": _hardware(device),
+        "host": platform.node(),
+    }
+
+
+def _versions() -> dict[str, str]:
+    """Of jembench and of all that it declares to need, as far as it is installed."""
+    required = [line for line in importlib.metadata.requires("jembench") or () if "extra ==" not in line]
+    names = ["jembench", *sorted(re.split(r"[^\w.-]", line)[0] for line in required)]
+    return {name: version for name in names if (version := _version(name))}
+
+
+def _version(package: str) -> str:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return ""
+
+
+def _commit() -> str:
+    """The commit of the source tree that jembench runs from; empty for an installed wheel."""
+    folder = Path(__file__).parents[1]
+    if not (folder.parent / ".git").exists():
+        return ""
+    try:
+        command = ["git", "-C", str(folder), "describe", "--always", "--dirty", "--abbrev=12"]
+        return subprocess.run(command, capture_output=True, text=True, timeout=5, check=True).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return ""
+
+
+def _hardware(device: str) -> dict[str, Any]:
+    import torch
+
+    from jembench.models import devices
+
+    hardware: dict[str, Any] = {"device": device, "processor": devices.processor(), "cores": os.cpu_count()}
+    if device.startswith("cuda"):
+        hardware |= {"gpu": devices.name(torch.device(device)), "cuda": torch.version.cuda}
+    return hardware

@@ -1,0 +1,188 @@
+"""Carrying out a plan: train or load each fit, measure its cells, write what comes of it. Finished work is kept."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import torch
+
+from jembench import stopping
+from jembench.catalog.registry import Component
+from jembench.errors import OutOfTime, ProcessLost, StoreError
+from jembench.experiment.plan import CellPlan, FitPlan, Plan
+from jembench.interfaces import Executor
+from jembench.models import devices
+from jembench.models.execution import tf32
+from jembench.running import provenance
+from jembench.running.evaluation import FitEvaluation
+from jembench.running.features import FeatureBank
+from jembench.running.fit_samples import write_samples
+from jembench.running.fits import make_trainer, trained
+from jembench.running.measure import SETTLED, Measured, failed, measure
+from jembench.running.monitor import Monitor
+from jembench.running.outlook import Ready, look_ahead
+from jembench.store.latest import DATASET
+from jembench.store.outcome import Cell, Outcome
+from jembench.store.store import Store
+from jembench.training.processes import ALONE, Team, follow
+
+SAMPLES = "samples.png"
+"""The picture of a fit's own images, in its folder."""
+
+
+def carry_out(
+    plan: Plan,
+    store: Store,
+    executor: Executor,
+    device: torch.device,
+    monitor: Monitor,
+    until: float | None = None,
+    team: Team = ALONE,
+    *,
+    skip_missing: bool = False,
+) -> None:
+    """Do what is pending. One cell's or fit's failure is recorded and stops no other.
+
+    In a team, this is what the process of rank 0 does; the others :func:`assist`.
+
+    Raises:
+        OutOfTime: if ``until``, a value of ``time.monotonic()``, came while a model was trained or attacked.
+        ProcessLost: if a process of the team failed or has gone.
+        StoreError: if the store cannot be written.
+        Unavailable: if something is missing; with ``skip_missing``, if it is a dataset.
+        SpecError: as :func:`look_ahead`.
+    """
+    cells = [cell for cell in plan.cells if not store.is_settled(cell.id, cell.name)]
+    if not cells:
+        return
+    needed = Plan(plan.suite, cells)
+    outlook = look_ahead(needed, team)
+    outlook.check(needed, skip_missing=skip_missing)
+    store.check_writable()
+    banks: dict[str, FeatureBank] = {}
+    jobs = []
+    for ready in outlook.fits.values():
+        bank = banks.setdefault(ready.fit.key.dataset, FeatureBank(ready.dataset, store.features, device))
+        jobs.append(_Job(ready, needed, store, bank, monitor, until, team))
+    executor.run(jobs)
+
+
+def assist(fits: Sequence[FitPlan], device: torch.device, team: Team) -> None:
+    """Train with rank 0 whichever of the fits it trains, until it needs no more help. Nothing is read or written.
+
+    Raises:
+        ProcessLost: if a process of the team failed or has gone.
+    """
+    known = {fit.key.id: fit for fit in fits}
+    with stopping.deferred():  # rank 0 learns of a signal after some iterations, and ends the work of all
+        while fit_id := team.broadcast(""):
+            dataset = known[fit_id].dataset.make()
+            trainer = make_trainer(known[fit_id], dataset, device, team)
+            with devices.threads_for(dataset.spec, device):
+                follow(trainer, team)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Job:
+    """The work on one fit and its pending cells."""
+
+    ready: Ready
+    plan: Plan
+    store: Store
+    bank: FeatureBank
+    monitor: Monitor
+    until: float | None
+    team: Team
+
+    def __call__(self) -> bool:
+        fit = self.ready.fit
+        with self.store.lease(fit.key.id) as mine:
+            if not mine:
+                self.monitor.waiting(fit)
+                return False
+            cells = [cell for cell in self.plan.cells_of(fit) if not self.store.is_settled(cell.id, cell.name)]
+            left_out = [(self.ready.impossible, SETTLED), (self.ready.missing, {})]
+            for reasons, details in left_out:
+                for cell in cells:
+                    if reason := reasons.get(cell.id):
+                        self._write(cell, Measured(Outcome(status="na", reason=reason, details=details), {}))
+            with devices.threads_for(self.ready.dataset.spec, self.bank.device):
+                self._measure([cell for cell in cells if not any(cell.id in reasons for reasons, _ in left_out)])
+        self.monitor.fit_finished(fit)
+        return True
+
+    def _measure(self, cells: Sequence[CellPlan]) -> None:
+        if not cells:
+            return
+        try:
+            limit, metrics = cells[0].limit, [cell.metric.make() for cell in cells]
+            evaluation = trained(self.ready.fit, self.bank, self.store, self.monitor, limit, self.until, self.team)
+            evaluation.wanted = frozenset().union(*(getattr(metric, "reads", frozenset()) for metric in metrics))
+        except (StoreError, OutOfTime, ProcessLost):
+            raise
+        except Exception as error:
+            stopping.check()
+            for cell in cells:
+                self._write(cell, Measured(failed(error), {}))
+            return
+        self._draw_picture(evaluation)
+        unfinished = []
+        for cell, metric in zip(cells, metrics, strict=True):
+            self.monitor.cell_started(cell)
+            evaluation.told = functools.partial(self.monitor.measuring, cell)
+            evaluation.used.clear()
+            evaluation.metric_code = cell.metric.code
+            measured = measure(metric, evaluation)
+            self._write(cell, measured, evaluation.used)
+            if "partial" in measured.outcome.details:
+                unfinished.append(f"{cell.metric} has {measured.outcome.details['partial']}")
+            if stopping.received():
+                break
+        if unfinished:
+            raise OutOfTime(
+                f"{stopping.reason()}: of {self.ready.fit.key.model}, {'; '.join(unfinished)}. The same command goes "
+                "on from there."
+            )
+        stopping.check()
+
+    def _draw_picture(self, evaluation: FitEvaluation) -> None:
+        if "samples" not in self.ready.has:
+            return
+        fit = self.ready.fit
+        self.monitor.drawing(fit)
+        try:
+            write_samples(evaluation, evaluation.samples(), self.store.fit_folder(fit.key) / SAMPLES)
+        except StoreError:
+            raise
+        except Exception as error:
+            self.monitor.trouble(fit, f"no picture of the samples: {type(error).__name__}: {error}")
+
+    def _write(self, cell: CellPlan, measured: Measured, used: Iterable[Component] = ()) -> None:
+        fit = self.ready.fit
+        made_by = [*fit.components(sampled=self.ready.sampled), cell.metric.component, *used]
+        record = Cell(
+            id=cell.id,
+            fit=fit.key,
+            metric=str(cell.metric),
+            outcome=measured.outcome,
+            provenance=provenance.collect(str(self.bank.device), made_by) | self._circumstances(cell),
+        )
+        self.store.write_cell(record, cell.name, measured.arrays)
+
+    def _circumstances(self, cell: CellPlan) -> dict[str, Any]:
+        """What a reader of the number must know of how it came about."""
+        fit = self.store.read_fit(self.ready.fit.key)
+        return {
+            "limit": cell.limit,
+            "metric_id": cell.metric.id,
+            DATASET: self.ready.fit.dataset.id,
+            "interventions": list(fit.interventions) if fit else [],
+            "stability": fit.stability._asdict() if fit and fit.stability else None,
+            "execution": {
+                "training": fit.provenance.get("execution") if fit else None,
+                "evaluation": {"precision": "float32", "tf32": tf32(self.bank.device)},
+            },
+        }

@@ -1,0 +1,1 @@
+"""The folder that keeps fits and results."""

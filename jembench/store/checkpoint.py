@@ -1,0 +1,127 @@
+"""Checkpoints: one file with every tensor of a state, and its other values as JSON in the header.
+
+A state is any nesting of dictionaries and lists with tensors, numbers, strings, booleans and None at its leaves. The
+file is one of :mod:`jembench.store.tensors`: whole or absent, and checked by its digest when it is read.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor, nn
+
+from jembench.errors import CheckpointError
+from jembench.store import tensors
+
+SCHEMA = 2
+
+REMEDY = (
+    "Remove the file and run the same command again: the fit goes on from the last checkpoint that is whole, or starts "
+    "anew."
+)
+
+
+def write(path: Path, state: Any, *, age: int = 0) -> None:
+    """Write a state, atomically; ``age`` orders several of one run (see :func:`age_of`).
+
+    Raises:
+        StoreError: if the file cannot be written; the previous file is kept.
+    """
+    found: dict[str, Tensor] = {}
+    skeleton = _pack(state, "", found)
+    tensors.write(path, found, {"schema": SCHEMA, "age": age, "state": skeleton})
+
+
+def read(path: Path, remedy: str = REMEDY) -> Any:
+    """Read a state back, its tensors on the CPU.
+
+    Raises:
+        CheckpointError: if the file is damaged, or was written by a newer version; it ends with ``remedy``.
+    """
+    return read_with_digest(path, remedy)[0]
+
+
+def read_with_digest(path: Path, remedy: str = REMEDY) -> tuple[Any, str]:
+    """A state, as :func:`read` gives it, and the SHA-256 of all that is in the file."""
+    contents = tensors.read(path, remedy)
+    record = contents.seal.record
+    try:
+        if int(record["schema"]) > SCHEMA:
+            raise CheckpointError(
+                f"{path} was written by a newer jembench (checkpoint schema {record['schema']}, this one reads "
+                f"up to {SCHEMA}). Update jembench, or remove the file and train anew."
+            )
+        skeleton = record["state"] if contents.seal.is_sealed else json.loads(record["state"])
+        return _unpack(skeleton, contents.tensors), contents.seal.digest
+    except (LookupError, TypeError, ValueError, RecursionError) as error:
+        raise CheckpointError(f"{path} is not a readable checkpoint ({error!r}). {remedy}") from error
+
+
+def age_of(path: Path) -> int:
+    """The age that a state was written with; -1 for a file that cannot be read. Reads the header alone."""
+    try:
+        return int(tensors.read_seal(path).record.get("age", 0))
+    except (CheckpointError, TypeError, ValueError):
+        return -1
+
+
+def load_weights(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
+    """Load a state dictionary whose names and shapes must all fit; nothing is loaded if one does not.
+
+    Raises:
+        CheckpointError: that lists what does not fit.
+    """
+    if wrong := misfits(model, weights):
+        shown = "; ".join(wrong[:5]) + (f"; and {len(wrong) - 5} more" if len(wrong) > 5 else "")
+        raise CheckpointError(
+            f"The checkpoint belongs to another model: {shown}. Use the model spec that it was trained with, or "
+            "another folder with --store."
+        )
+    model.load_state_dict(weights)
+
+
+def misfits(model: nn.Module, weights: Mapping[str, Tensor]) -> list[str]:
+    """Names, shapes and kinds of numbers of a state dictionary that do not fit a model, sorted; empty: it fits."""
+    own = model.state_dict()
+    wrong = [f"{name} is missing" for name in own.keys() - weights.keys()]
+    wrong += [f"{name} is unknown" for name in weights.keys() - own.keys()]
+    for name in own.keys() & weights.keys():
+        if own[name].shape != weights[name].shape:
+            wrong.append(f"{name} is {tuple(weights[name].shape)} instead of {tuple(own[name].shape)}")
+        if _kind(own[name]) != _kind(weights[name]):
+            wrong.append(f"{name} holds {_dtype(weights[name])} instead of {_dtype(own[name])}")
+    return sorted(wrong)
+
+
+def _kind(tensor: Tensor) -> tuple[bool, bool]:
+    """Complex, real or whole: PyTorch casts one to another, and drops imaginary parts and fractions in silence."""
+    return tensor.is_complex(), tensor.is_floating_point()
+
+
+def _dtype(tensor: Tensor) -> str:
+    return str(tensor.dtype).removeprefix("torch.")
+
+
+def _pack(value: Any, path: str, found: dict[str, Tensor]) -> Any:
+    """The value's skeleton: tensors become {"tensor": key}, dictionaries lists of pairs, so that keys keep types."""
+    if isinstance(value, Tensor):
+        found[path] = value
+        return {"tensor": path}
+    if isinstance(value, dict):
+        return {"dict": [[key, _pack(item, f"{path}.{key}".lstrip("."), found)] for key, item in value.items()]}
+    if isinstance(value, list | tuple):
+        return {"list": [_pack(item, f"{path}.{i}".lstrip("."), found) for i, item in enumerate(value)]}
+    return value
+
+
+def _unpack(skeleton: Any, found: Mapping[str, Tensor]) -> Any:
+    if not isinstance(skeleton, dict):
+        return skeleton
+    if "tensor" in skeleton:
+        return found[skeleton["tensor"]]
+    if "dict" in skeleton:
+        return {key: _unpack(item, found) for key, item in skeleton["dict"]}
+    return [_unpack(item, found) for item in skeleton["list"]]

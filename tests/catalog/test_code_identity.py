@@ -1,0 +1,200 @@
+"""What counts as a change of somebody's code, and whose code has a version instead."""
+
+import ast
+import importlib
+import sys
+import zipfile
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jembench.catalog import code_identity
+from jembench.catalog.code_identity import _bare, code
+
+PLAIN = '''"""A model."""
+import math
+
+# how wide
+
+WIDTH = 4  # for now
+
+
+def build(data):
+    """Makes it.
+
+    # no comment
+    """
+    return (
+        WIDTH,
+    )
+'''
+
+
+@pytest.fixture
+def written(tmp_path, monkeypatch):
+    """Write files of modules that can be imported, by their paths, and forget afterwards what was imported of them."""
+    monkeypatch.syspath_prepend(tmp_path)
+    before = set(sys.modules)
+
+    def write(texts):
+        for name, text in texts.items():
+            path = tmp_path / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+
+    yield write
+    for name in set(sys.modules) - before:
+        if name.startswith("own_"):
+            del sys.modules[name]
+
+
+def test_comments_and_blank_lines_change_nothing(written):
+    written({"own_code.py": PLAIN})
+    before = code("own_code")
+    written({"own_code.py": PLAIN.replace("# how wide\n", "").replace("  # for now", "").replace("\n\n\n", "\n\n")})
+    assert code("own_code") == before != ""
+    written({"own_code.py": PLAIN.replace("import math\n", "import math  # for pi\n\n\n# and e\n")})
+    assert code("own_code") == before
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("WIDTH = 4", "WIDTH = 5"),
+        ("    return", "  return"),
+        ("    # no comment\n", ""),
+        ("Makes it.\n\n", "Makes it.\n"),
+        ("import math", ""),
+    ],
+)
+def test_anything_else_is_another_code(written, old, new):
+    written({"own_code.py": PLAIN})
+    before = code("own_code")
+    written({"own_code.py": PLAIN.replace(old, new, 1)})
+    assert code("own_code") != before
+
+
+def test_a_module_counts_alone_or_with_its_package(written):
+    written({"own_package/__init__.py": "", "own_package/nets.py": "A = 1\n", "own_package/deep/more.py": "B = 1\n"})
+    alone, whole = code("own_package.nets"), code("own_package.nets", of_package=True)
+    assert code("own_package", of_package=True) == whole
+    written({"own_package/deep/more.py": "B = 2\n"})
+    assert code("own_package.nets") == alone
+    assert code("own_package.nets", of_package=True) != whole
+
+
+def test_a_module_of_a_distribution_that_is_one_file_is_that_file(written):
+    written({"own_code.py": PLAIN, "another.py": "A = 1\n"})
+    before = code("own_code", of_package=True)
+    written({"another.py": "A = 2\n"})
+    assert code("own_code", of_package=True) == before != ""
+
+
+@pytest.mark.parametrize("module", ["json", "random", "torch.nn", "jembench.sampling.factories", "sys", "no.such", ""])
+def test_what_is_installed_or_is_not_there_has_no_code_of_its_own(module):
+    assert code(module) == ""
+
+
+def install(folder, record="own_installed.py,,\nother/own_code.py,,\n", **files):
+    """A distribution as an installer leaves it, and a module that its list of files may name."""
+    info = folder / "own_installed-1.0.dist-info"
+    info.mkdir(exist_ok=True)
+    for name, text in {"METADATA": "Name: own-installed\nVersion: 1.0\n", "RECORD": record, **files}.items():
+        (info / name).write_text(text)
+    code_identity._is_installed.cache_clear()
+    code_identity._records.cache_clear()
+
+
+def test_what_the_list_of_a_distribution_names_has_a_version(written, tmp_path):
+    written({"own_installed.py": PLAIN, "own_code.py": PLAIN})
+    assert code("own_installed") == code("own_code") != ""
+    install(tmp_path)
+    assert code("own_installed") == ""
+    assert code("own_code") != ""  # which lies beside it, and is not named
+
+
+@pytest.mark.parametrize(
+    ("origin", "has_version"),
+    [
+        ('{"url": "file:///here", "dir_info": {"editable": true}}', False),
+        ('{"url": "file:///here", "dir_info": {}}', True),
+        ('{"url": "https://there", "archive_info": {}}', True),
+        ("[]", False),
+        ("{", False),
+    ],
+)
+def test_what_is_installed_to_be_edited_has_none(written, tmp_path, origin, has_version):
+    written({"own_installed.py": PLAIN})
+    install(tmp_path, **{"direct_url.json": origin})
+    assert (code("own_installed") == "") == has_version
+
+
+def test_a_package_that_is_installed(written, tmp_path):
+    written({"own_package/__init__.py": "", "own_package/nets.py": "A = 1\n"})
+    install(tmp_path, "own_package/__init__.py,sha256=a,0\nown_package/nets.py,sha256=b,6")
+    assert code("own_package.nets") == code("own_package", of_package=True) == ""
+
+
+@pytest.mark.parametrize("end", ["\r\n", "\r"])
+def test_what_ends_lines_changes_nothing(end):
+    assert _bare(PLAIN.replace("\n", end).encode()) == _bare(PLAIN.encode())
+    assert _bare(PLAIN.replace("  # for now", "").replace("\n", end).encode()) == _bare(PLAIN.encode())
+    assert _bare(PLAIN.rstrip().encode()) == _bare(f"{PLAIN}# the end".encode()) == _bare(PLAIN.encode())
+
+
+@pytest.mark.parametrize("odd", ["\f", "\v", "\x1c", "\x85", "\u2028"])
+def test_no_odd_character_hides_what_stands_behind_it(odd):
+    text = f"A = '{odd}'\n\f\n{PLAIN}" if odd != "\f" else f"import math\n\f\n{PLAIN}"
+    assert _bare(text.encode()) != _bare(text.replace("WIDTH = 4", "WIDTH = 5").encode())
+    assert _bare(text.encode()) == _bare(text.replace("  # for now", "").encode())
+
+
+def test_a_file_in_another_encoding():
+    latin = "# -*- coding: latin-1 -*-\nNAME = 'Grün'  # grün\n".encode("latin-1")
+    assert _bare(latin) == "NAME = 'Grün'\n".rstrip().encode()
+
+
+@given(st.lists(st.sampled_from(["x = 1", "# a", "", "   # b", "y = '#'", 'z = """', "    # c", 'end"""', "\f"])))
+def test_what_is_left_means_the_same(lines):
+    text = "\n".join(lines)
+    try:
+        meaning = ast.dump(ast.parse(text))
+    except SyntaxError:
+        return
+    bare = _bare(text.encode()).decode()
+    assert ast.dump(ast.parse(bare)) == meaning
+    assert _bare(bare.encode()).decode() == bare
+
+
+def test_what_editors_leave_in_a_package_is_not_looked_at(written, tmp_path):
+    written({"own_package/__init__.py": "", "own_package/nets.py": "A = 1\n"})
+    before = code("own_package", of_package=True)
+    written({"own_package/.ipynb_checkpoints/nets-checkpoint.py": "A = 0\n"})
+    (tmp_path / "own_package" / ".#nets.py").symlink_to("somebody@somewhere.1")
+    (tmp_path / "own_package" / "folder.py").mkdir()
+    assert code("own_package", of_package=True) == before
+
+
+@pytest.mark.parametrize("line", ["raise RuntimeError('no')", "raise SystemExit(7)", "x = (", "import no_such_module"])
+def test_a_package_that_cannot_be_imported_is_told_of_elsewhere(written, line):
+    written({"own_broken/__init__.py": line, "own_broken/nets.py": "A = 1\n"})
+    assert code("own_broken.nets") == ""
+
+
+def test_a_module_in_a_zip_is_no_file(tmp_path, monkeypatch):
+    with zipfile.ZipFile(tmp_path / "own.zip", "w") as archive:
+        archive.writestr("own_zipped.py", PLAIN)
+    monkeypatch.syspath_prepend(str(tmp_path / "own.zip"))
+    assert code("own_zipped") == ""
+
+
+def test_of_an_imported_module_it_is_the_code_that_runs(written):
+    written({"own_code.py": PLAIN})
+    imported = importlib.import_module("own_code")
+    before = code("own_code")
+    written({"own_code.py": PLAIN.replace("4", "5")})
+    assert (imported.WIDTH, code("own_code")) == (4, before)
+    del sys.modules["own_code"]
+    importlib.invalidate_caches()
+    assert code("own_code") != before

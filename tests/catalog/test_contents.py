@@ -1,0 +1,155 @@
+"""What files hold decides what a component is; where they lie, and what their times are, does not."""
+
+import hashlib
+import os
+import shutil
+import sys
+
+import pytest
+
+from jembench.catalog import contents, registry
+from jembench.catalog.contents import content
+from jembench.errors import PluginError, SpecError, Unavailable
+from jembench.experiment.plan import plan_fit
+
+SETS = """
+from pathlib import Path
+from jembench.catalog.spec import added_later, content_of, incidental
+
+@incidental("fetch")
+@content_of("root", listing=lambda root: {path.name: path for path in Path(root).iterdir()})
+def folder(*, root: str, fetch: bool = False): ...
+
+@content_of("weights")
+def weighted(data, *, weights: str = "", width: int = 3): ...
+
+@content_of("wieghts")
+def misspelt(data, *, weights: str = ""): ...
+
+@added_later(bias=False, depth=4)
+def grown(data, *, width: int = 3, bias: bool = False, depth: int = 7): ...
+"""
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path, monkeypatch):
+    """Factories whose options are paths, two files, and a cache folder of the test's own."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "sets_of_tests.py").write_text(SETS)
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "a").write_bytes(b"one")
+    (tmp_path / "data" / "b").write_bytes(b"two")
+    yield tmp_path
+    sys.modules.pop("sets_of_tests", None)
+
+
+def identity(spec, kind="outliers"):
+    registry.look_again()
+    return registry.resolve(kind, f"sets_of_tests:{spec}").identity
+
+
+def both(folder):
+    return {name: folder / name for name in ("a", "b")}
+
+
+def test_the_content_of_one_file_is_its_sha256(here):
+    assert content({"": here / "data" / "a"}) == hashlib.sha256(b"one").hexdigest()
+
+
+def test_names_and_contents_count_and_places_and_times_do_not(here):
+    before = content(both(here / "data"))
+    shutil.copytree("data", "copy")
+    os.utime("copy/a", (1, 1))
+    assert content(both(here / "copy")) == before
+    (here / "copy" / "a").write_bytes(b"two")
+    (here / "copy" / "b").write_bytes(b"one")
+    assert content(both(here / "copy")) != before  # the same contents under each other's names
+
+
+def test_what_did_not_change_is_not_read_again(here, monkeypatch):
+    before = content(both(here / "data"))
+    monkeypatch.setattr(contents, "digest", lambda path: pytest.fail(f"{path} was read"))
+    assert content(both(here / "data")) == before
+
+
+def test_of_the_same_size_and_time_it_is_read_again(here):
+    path = here / "data" / "a"
+    before, times = content({"": path}), path.stat()
+    path.write_bytes(b"ONE")
+    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+    assert content({"": path}) != before
+
+
+def test_a_damaged_memory_is_not_believed(here):
+    before = content(both(here / "data"))
+    (kept,) = (here / "cache" / "jembench" / "contents").iterdir()
+    kept.write_text("damaged")
+    assert content(both(here / "data")) == before
+
+
+def test_a_memory_that_cannot_be_written_costs_time_alone(here):
+    (here / "cache").write_text("in the way")
+    assert content(both(here / "data")) == content(both(here / "data"))
+
+
+def test_a_pipe_is_refused_before_it_is_opened(here):
+    os.mkfifo(here / "pipe")
+    with pytest.raises(OSError, match="pipe"):
+        content({"": here / "pipe"})
+
+
+# --- of components ----------------------------------------------------------------------------------------------------
+
+
+def test_another_path_is_the_same_and_another_content_is_not(here):
+    before = identity("folder:root=data")
+    shutil.copytree("data", "copy")
+    assert identity("folder:root=./copy") == identity(f"folder:root={here}/data,fetch=true") == before
+    (here / "data" / "c").write_bytes(b"three")
+    assert identity("folder:root=data") != before
+
+
+def test_an_option_that_is_left_out_is_no_file():
+    assert identity("weighted", "models")["arguments"] == {"weights": "", "width": 3}
+    digest = identity("weighted:weights=data/a", "models")["arguments"]["weights"]
+    assert digest == hashlib.sha256(b"one").hexdigest()
+    with pytest.raises(SpecError, match=r"weights of sets_of_tests:weighted is 'data', which cannot be read: Is a dir"):
+        identity("weighted:weights=data", "models")
+
+
+def test_a_mark_of_no_option_is_told():
+    with pytest.raises(PluginError, match="misspelt marks 'wieghts', which is none of its options: weights"):
+        identity("misspelt", "models")
+
+
+def test_what_an_option_names_is_what_it_holds(here):
+    """Outliers of a metric are known by their files as well, and those that are got in some way by no path."""
+
+    def metric(outliers):
+        registry.look_again()
+        return registry.resolve("metrics", f"ood:set={outliers}").identity["arguments"]["set"]
+
+    mine = metric('"sets_of_tests:folder:root=data"')
+    assert mine["arguments"] == {"root": identity("folder:root=data")["arguments"]["root"]}
+    (here / "data" / "a").write_bytes(b"ONE")
+    assert metric('"sets_of_tests:folder:root=data"') != mine
+    assert metric("svhn:root=/somewhere") == metric("svhn") == "svhn"
+    assert metric("celeba:root=/nowhere") == "celeba:root=/nowhere"  # not at hand: measured once it is
+    assert metric("interp") == "interp"
+
+
+def test_missing_files_of_a_dataset_are_told_with_the_remedy():
+    with pytest.raises(Unavailable, match=r"There is no folder .*nowhere\. Give imagefolder's root"):
+        _ = plan_fit("sets_of_tests:grown", "imagefolder:root=nowhere").key
+
+
+# --- options that were added later ------------------------------------------------------------------------------------
+
+
+def test_an_option_at_its_neutral_value_is_no_part_of_the_identity():
+    """Of one whose default has moved on since, the neutral value stays what it was."""
+    assert identity("grown:depth=4", "models")["arguments"] == {"width": 3}
+    assert identity("grown", "models")["arguments"] == {"width": 3, "depth": 7}
+    assert identity("grown:bias=true,depth=4", "models")["arguments"] == {"width": 3, "bias": True}

@@ -1,0 +1,305 @@
+"""Discovery without importing, and loading with errors that name whose fault it is.
+
+Distributions are faked as ``NAME-VERSION.dist-info`` folders on ``sys.path``, see :class:`Site`.
+"""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from jembench.catalog import registry
+from jembench.errors import PluginError, SpecError, Unavailable
+
+
+class Site:
+    """A folder of ``sys.path`` where distributions are faked the way their installation leaves them."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+
+    def install(self, name, entry_points, version="1.0", below=""):
+        """Write a distribution's metadata; ``entry_points`` is text, or the bytes of a broken file."""
+        info = self.folder / below / f"{name.replace('-', '_')}-{version}.dist-info"
+        info.mkdir(parents=True)
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+        content = entry_points if isinstance(entry_points, bytes) else entry_points.encode()
+        (info / "entry_points.txt").write_bytes(content)
+
+    def module(self, name, text):
+        """Write a module that can be imported."""
+        (self.folder / f"{name}.py").write_text(text)
+
+
+@pytest.fixture
+def site(tmp_path, monkeypatch):
+    """A :class:`Site`. The catalogue is read anew before and after, and its modules are forgotten."""
+    folder = tmp_path / "site-packages"
+    folder.mkdir()
+    monkeypatch.syspath_prepend(folder)
+    registry.catalogue.cache_clear()
+    before = set(sys.modules)
+    yield Site(folder)
+    for name in set(sys.modules) - before:
+        if str(getattr(sys.modules[name], "__file__", "")).startswith(str(folder)):
+            del sys.modules[name]
+    registry.catalogue.cache_clear()
+
+
+def names(kind):
+    return [component.name for component in registry.components(kind)]
+
+
+BROKEN = {
+    "no-header": "zoo = zoo:build\n",
+    "no-equals": "[console_scripts]\nzoo\n",
+    "duplicate-option": "[console_scripts]\na = b:c\na = b:d\n",
+    "duplicate-section": "[console_scripts]\na = b:c\n[console_scripts]\nd = e:f\n",
+    "latin-1": "[console_scripts]\ncafé = b:c\n".encode("latin-1"),
+}
+
+# --- discovery --------------------------------------------------------------------------------------------------------
+
+
+def test_core_registers_itself_through_the_groups_of_everybody():
+    digits = registry.find("datasets", "digits")
+    assert (digits.distribution, digits.target) == ("jembench", "jembench.data.factories:digits")
+    assert "sgld" in names("samplers")
+
+
+def test_finding_imports_nothing(site):
+    site.install("zoo", "[jembench.models]\nlion = zoo.lion:Cage.build\n")
+    site.module("zoo", "raise RuntimeError('imported')")
+    found = registry.find("models", "lion")
+    assert found == registry.Component("models", "lion", "zoo", "1.0", "zoo.lion", "Cage.build")
+    assert str(found) == "zoo 1.0 [lion = zoo.lion:Cage.build]"
+    assert "zoo" not in sys.modules
+
+
+def test_components_are_sorted_whatever_the_order_of_folders(site):
+    site.install("b-zoo", "[jembench.models]\nyak = b:c\nant = b:d\n")
+    site.install("a-zoo", "[jembench.models]\nbee = a:b\n")
+    ours = [name for name in names("models") if name in ("ant", "bee", "yak")]
+    assert ours == ["ant", "bee", "yak"]
+
+
+@pytest.mark.parametrize("broken", BROKEN)
+def test_a_broken_foreign_distribution_does_not_stop_ours(site, broken):
+    site.install("zoo", "[jembench.models]\nlion = zoo:build\n", version="2.0")
+    ordinary = registry.catalogue()
+    registry.catalogue.cache_clear()
+    site.install(f"broken-{broken}", BROKEN[broken])
+    assert registry.catalogue().components == ordinary.components
+    (unreadable,) = registry.catalogue().unreadable
+    assert unreadable.distribution == f"broken-{broken}"
+    assert unreadable.problem
+    assert "\n" not in unreadable.problem
+
+
+def test_metadata_that_cannot_be_read_either(site):
+    site.install("zoo", "[jembench.models]\nlion = zoo:build\n")
+    site.install("broken", BROKEN["no-header"])
+    (site.folder / "broken-1.0.dist-info" / "METADATA").write_bytes("Name: café\n".encode("latin-1"))
+    assert "lion" in names("models")
+    assert len(registry.catalogue().unreadable) == 1
+
+
+def test_a_leftover_without_metadata(site):
+    site.install("zoo", "[jembench.models]\nlion = zoo:build\n")
+    site.install("broken", BROKEN["no-header"])
+    (site.folder / "broken-1.0.dist-info" / "METADATA").unlink()
+    assert "lion" in names("models")
+    assert [unreadable.distribution for unreadable in registry.catalogue().unreadable] == ["(without a name)"]
+
+
+@pytest.mark.parametrize("target", ["zoo:bu%ild", "zoo build", "zoo:"])
+def test_a_malformed_target_is_reported_and_its_neighbours_are_found(site, target):
+    site.install("zoo", f"[jembench.models]\nlion = zoo:build\nbad = {target}\n")
+    assert "lion" in names("models")
+    assert "bad" not in names("models")
+    assert registry.catalogue().unreadable == (
+        registry.Unreadable("zoo", f"bad = {target} in jembench.models is not module:attribute"),
+    )
+
+
+def test_a_percent_sign_elsewhere_is_nobodys_business(site):
+    site.install("zoo", "[jembench.models]\nlion = zoo:build\n[other]\nx = 100%\n")
+    assert "lion" in names("models")
+    assert registry.catalogue().unreadable == ()
+
+
+@pytest.mark.parametrize("careful", [False, True], ids=["ordinary", "careful"])
+def test_the_same_distribution_twice_on_the_path_counts_once(site, monkeypatch, careful):
+    site.install("my-zoo", "[jembench.models]\nlion = zoo:old\n", version="0.9", below="old")
+    site.install("my-zoo", "[jembench.models]\nlion = zoo:new\n", version="1.1", below="new")
+    if careful:
+        site.install("broken", BROKEN["no-header"])
+    monkeypatch.syspath_prepend(site.folder / "old")
+    monkeypatch.syspath_prepend(site.folder / "new")
+    found = registry.find("models", "lion")
+    assert (found.target, found.version) == ("zoo:new", "1.1")
+
+
+def test_the_name_is_spelled_as_in_the_metadata(site):
+    site.install("My_Zoo.Park", "[jembench.models]\nlion = zoo:build\n")
+    assert registry.find("models", "lion").distribution == "my-zoo-park"
+    registry.catalogue.cache_clear()
+    site.install("broken", BROKEN["no-header"])
+    assert registry.find("models", "lion").distribution == "my-zoo-park"
+
+
+def test_what_an_interrupted_pip_leaves_behind_is_not_installed(site):
+    site.install("zoo", "[jembench.models]\nlion = zoo:build\n", version="2.0")
+    site.install("~oo", "[jembench.models]\nlion = zoo:build\n")
+    assert registry.find("models", "lion").version == "2.0"
+
+
+def test_an_egg_info_without_a_version(site):
+    info = site.folder / "zoo.egg-info"
+    info.mkdir()
+    (info / "entry_points.txt").write_text("[jembench.models]\nlion = zoo:build\n")
+    assert str(registry.find("models", "lion")) == "zoo  [lion = zoo:build]"
+
+
+# --- names ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_name_offered_twice_lists_the_candidates(site):
+    site.install("a-zoo", "[jembench.models]\nlion = a:build\n")
+    site.install("b-zoo", "[jembench.models]\nlion = b:build\n")
+    with pytest.raises(SpecError) as caught:
+        registry.find("models", "lion")
+    assert str(caught.value) == (
+        "The model 'lion' is offered by more than one distribution: a-zoo/lion (a:build), b-zoo/lion (b:build). "
+        "Write the one that you mean with its distribution, or uninstall the other."
+    )
+
+
+@pytest.mark.parametrize("name", ["b-zoo/lion", "B_Zoo/lion"])
+def test_a_distribution_settles_it(site, name):
+    site.install("a-zoo", "[jembench.models]\nlion = a:build\n")
+    site.install("b-zoo", "[jembench.models]\nlion = b:build\n")
+    assert registry.find("models", name).target == "b:build"
+
+
+def test_the_same_name_in_two_kinds_is_no_conflict(site):
+    site.install("zoo", "[jembench.models]\nlion = a:build\n[jembench.samplers]\nlion = b:build\n")
+    assert registry.find("models", "lion").target == "a:build"
+    assert registry.find("samplers", "lion").target == "b:build"
+
+
+def test_an_unknown_name():
+    with pytest.raises(SpecError) as caught:
+        registry.find("datasets", "cifra10")
+    known = ", ".join(sorted(set(names("datasets"))))
+    text = str(caught.value)
+    assert text.startswith("There is no dataset named 'cifra10'. Nearest: cifar10, cifar100")
+    assert text.endswith(f" Known: {known}. `jembench list datasets` says what each one is.")
+
+
+def test_an_unknown_name_of_a_distribution():
+    with pytest.raises(SpecError, match="Nearest: jembench/sgld"):
+        registry.find("samplers", "jembench/sgdl")
+
+
+def test_an_unknown_feature_network_is_called_so():
+    with pytest.raises(SpecError, match="There is no feature network named 'resnet'"):
+        registry.find("features", "resnet")
+
+
+def test_an_import_path_is_not_looked_up():
+    assert registry.find("models", "mypkg.zoo:Nets.build") == registry.Component(
+        "models", "mypkg.zoo:Nets.build", "", "", "mypkg.zoo", "Nets.build"
+    )
+
+
+# --- loading ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def zoo(site):
+    """Install an importable distribution with good and bad entry points."""
+    site.install(
+        "zoo-park",
+        "[jembench.models]\nlion = zoo_park:build\ninner = zoo_park:Cage.build\nabsent = zoo_park:nothing\n"
+        "gone = zoo_gone:build\nraises = zoo_raises:build\nexits = zoo_exits:build\n"
+        "needs = zoo_needs:build\nnumber = zoo_park:NUMBER\n",
+    )
+    site.module(
+        "zoo_park",
+        "NUMBER = 3\n"
+        "def build(data_spec, *, width: int = 2, name: str = ''):\n"
+        '    """A lion.\n\n    More of it."""\n'
+        "    return data_spec, width, name\n"
+        "class Cage:\n    @staticmethod\n    def build(data_spec): return 'inner'\n",
+    )
+    site.module("zoo_raises", "raise RuntimeError('no food.')")
+    site.module("zoo_exits", "raise SystemExit('closed')")
+    site.module(
+        "zoo_needs", "from jembench.errors import Unavailable\nraise Unavailable('Buy food: pip install food.')"
+    )
+    return site
+
+
+def test_load(zoo):
+    assert registry.load(registry.find("models", "lion")).__name__ == "build"
+    assert registry.load(registry.find("models", "inner"))(None) == "inner"
+
+
+@pytest.mark.parametrize(
+    ("name", "cause"),
+    [
+        ("absent", "from zoo_park:nothing: AttributeError: module 'zoo_park' has no attribute 'nothing'. "),
+        ("gone", "from zoo_gone:build: ModuleNotFoundError: No module named 'zoo_gone'. "),
+        ("raises", "from zoo_raises:build: RuntimeError: no food. "),
+        ("exits", "from zoo_exits:build: SystemExit: closed. "),
+    ],
+)
+def test_a_plugin_that_cannot_be_loaded_is_named(zoo, name, cause):
+    with pytest.raises(PluginError) as caught:
+        registry.load(registry.find("models", name))
+    assert str(caught.value) == (
+        f"The model {name!r} of zoo-park 1.0 cannot be loaded {cause}Update or uninstall zoo-park."
+    )
+
+
+def test_a_plugin_that_says_what_it_needs_is_quoted(zoo):
+    with pytest.raises(Unavailable, match=r"^Buy food: pip install food\.$"):
+        registry.load(registry.find("models", "needs"))
+
+
+def test_an_import_path_that_cannot_be_imported(zoo):
+    with pytest.raises(PluginError) as caught:
+        registry.load(registry.find("models", "zoo_gone:build"))
+    assert str(caught.value) == (
+        "The model 'zoo_gone:build' cannot be loaded from zoo_gone:build: ModuleNotFoundError: No module named "
+        "'zoo_gone'. Check the path; the package must be importable from here."
+    )
+
+
+def test_resolve_and_make(zoo):
+    resolved = registry.resolve("models", "lion:width=4")
+    assert str(resolved) == "lion:width=4"
+    assert resolved.bound.identity == {"name": "lion", "arguments": {"name": "", "width": 4}}
+    assert resolved.make("digits") == ("digits", 4, "")
+
+
+def test_resolve_an_import_path_with_options(zoo):
+    assert registry.resolve("models", "zoo_park:build:width=4,name=leo").make("digits") == ("digits", 4, "leo")
+
+
+def test_resolve_an_unknown_option(zoo):
+    with pytest.raises(SpecError, match=r"no option of lion named 'widht'. Nearest: width.* `jembench list models`"):
+        registry.resolve("models", "lion:widht=4")
+
+
+def test_what_is_not_callable_is_not_a_factory(zoo):
+    with pytest.raises(
+        PluginError, match=r"zoo-park 1.0 \[number = zoo_park:NUMBER\] is of type int, not a factory: .*"
+    ):
+        registry.resolve("models", "number")
+
+
+def test_describe(zoo):
+    assert registry.describe(registry.load(registry.find("models", "lion"))) == "A lion."
+    assert registry.describe(registry.load(registry.find("models", "inner"))) == ""

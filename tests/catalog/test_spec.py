@@ -1,0 +1,301 @@
+"""Spec strings: what is written is what is read."""
+
+import math
+from typing import Literal
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from jembench.catalog.spec import (
+    Bound,
+    Spec,
+    added_later,
+    bind,
+    convert,
+    format_value,
+    keyword_parameters,
+    only_with,
+    parse,
+    slug,
+    split_list,
+    stable_hash,
+)
+from jembench.errors import PluginError, SpecError
+
+names = st.from_regex(
+    r"[A-Za-z_][A-Za-z0-9_.-]{0,8}(/[A-Za-z_][A-Za-z0-9_.-]{0,8})?(:[A-Za-z_][A-Za-z0-9_.]{0,8})?", fullmatch=True
+)
+keys = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,8}", fullmatch=True)
+values = st.text() | st.text(alphabet='",=:/\\ \n\té.a0')
+specs = st.builds(
+    lambda name, arguments: Spec(name, tuple(sorted(arguments.items()))),
+    names,
+    st.dictionaries(keys, values, max_size=4),
+)
+finite = st.floats(allow_nan=False, allow_infinity=False)
+
+
+@given(specs)
+@example(Spec("a", (("x", "1,y=2"),)))
+@example(Spec("a", (("x", ""), ("y", " "))))
+@example(Spec("a", (("root", r"C:\data\new, old"),)))
+@example(Spec("mypkg.zoo:build", (("url", "http://a/b?c=d"),)))
+def test_parse_inverts_str(spec):
+    assert parse(str(spec)) == spec
+
+
+@given(st.lists(specs, max_size=5))
+def test_split_list_inverts_join(many):
+    assert [parse(text) for text in split_list(",".join(map(str, many)))] == many
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "arguments"),
+    [
+        ("jem", "jem", {}),
+        ("  jem\n", "jem", {}),
+        ("jem:", "jem", {}),
+        ("jem-factored:net=wrn-28-10", "jem-factored", {"net": "wrn-28-10"}),
+        ("jem:b=2,a=1", "jem", {"a": "1", "b": "2"}),
+        ("jem:a=1, b=2", "jem", {"a": "1", "b": "2"}),
+        ("jembench-jem/jem:a=1", "jembench-jem/jem", {"a": "1"}),
+        ("mypkg.zoo:build", "mypkg.zoo:build", {}),
+        ("mypkg.zoo:Nets.build:width=3", "mypkg.zoo:Nets.build", {"width": "3"}),
+        ("jem:net=mypkg.nets:build", "jem", {"net": "mypkg.nets:build"}),
+        ('jem:net="wrn:depth=10,width=2"', "jem", {"net": "wrn:depth=10,width=2"}),
+        ("imagefolder:root=/data/été=1", "imagefolder", {"root": "/data/été=1"}),
+        (r"imagefolder:root=C:\data", "imagefolder", {"root": r"C:\data"}),
+    ],
+)
+def test_parse(text, name, arguments):
+    assert parse(text) == Spec(name, tuple(sorted(arguments.items())))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "'' is not a spec. Write name:key=value,key=value, for example jem:net=wrn-28-10."),
+        ("3d net", "'3d net' is not a spec."),
+        ("jem:lr 1", "In 'jem:lr 1', 'lr 1' is not key=value. Write name:key=value,key=value;"),
+        ("jem:a=1,b", "In 'jem:a=1,b', 'b' is not key=value."),
+        ('jem:a="1', "is not key=value."),
+        ('jem:a=it"s', "is not key=value."),
+        ("jem:a=1,a=2", "In 'jem:a=1,a=2', 'a' is given twice. Keep one of the two."),
+        (r'jem:a="C:\data"', "Write a backslash inside quotes twice."),
+    ],
+)
+def test_what_cannot_be_parsed_says_how_to_write_it(text, message):
+    with pytest.raises(SpecError) as caught:
+        parse(text)
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "pieces"),
+    [
+        ("jem,baseline", ["jem", "baseline"]),
+        (" jem , baseline,", ["jem", "baseline"]),
+        ("jem:a=1,b=2,baseline", ["jem:a=1,b=2", "baseline"]),
+        ("jem:a=1, b=2, baseline", ["jem:a=1, b=2", "baseline"]),
+        ('jem:net="wrn:a=1,b=2",baseline', ['jem:net="wrn:a=1,b=2"', "baseline"]),
+        ("mypkg.zoo:build,mypkg.zoo:other:a=1,b=2", ["mypkg.zoo:build", "mypkg.zoo:other:a=1,b=2"]),
+        ("", []),
+    ],
+)
+def test_split_list(text, pieces):
+    assert split_list(text) == pieces
+
+
+def test_a_quote_left_open_reaches_parse():
+    first, *_ = split_list('jem:net="wrn,baseline')
+    with pytest.raises(SpecError, match="is not key=value"):
+        parse(first)
+
+
+# --- typing by the factory's signature --------------------------------------------------------------------------------
+
+
+def factory(data_spec, *, net: str = "small", width: int = 2, lr: float = 1, norm: Literal["none", "batch"] = "none",
+            eps: float | None = None, cold: bool = False) -> None:  # fmt: skip
+    """A factory."""
+
+
+def needy(*, root: str) -> None: ...
+
+
+def test_bind_fills_in_defaults():
+    bound = bind(parse("jem:width=4,eps=8/255,cold=true"), factory)
+    assert bound.arguments == {"net": "small", "width": 4, "lr": 1.0, "norm": "none", "eps": 8 / 255, "cold": True}
+    assert str(bound) == f"jem:cold=true,eps={8 / 255!r},width=4"
+
+
+def test_a_default_that_is_given_changes_nothing():
+    left_out = bind(parse("jem"), factory)
+    given_ = bind(parse("jem:net=small,width=2,lr=1,norm=none,eps=none,cold=false"), factory)
+    assert str(given_) == str(left_out) == "jem"
+    assert stable_hash(given_.identity) == stable_hash(left_out.identity)
+
+
+@only_with(momentum=("norm", "batch"))
+@added_later(momentum=0.1)
+def normed(data_spec, *, norm: str = "none", momentum: float = 0.9) -> None:
+    """A factory whose momentum is that of one norm."""
+
+
+def test_an_option_counts_only_where_it_changes_something():
+    identities = {
+        text: bind(parse(text), normed).identity["arguments"]
+        for text in ("jem", "jem:momentum=0.5", "jem:norm=batch", "jem:norm=batch,momentum=0.1")
+    }
+    assert identities["jem"] == identities["jem:momentum=0.5"] == {"norm": "none"}
+    assert identities["jem:norm=batch"] == {"norm": "batch", "momentum": 0.9}
+    assert identities["jem:norm=batch,momentum=0.1"] == {"norm": "batch"}  # what it was before there was the option
+    assert str(bind(parse("jem:momentum=0.5"), normed)) == "jem"
+    assert str(bind(parse("jem:norm=batch,momentum=0.5"), normed)) == "jem:momentum=0.5,norm=batch"
+
+
+def test_identity_holds_the_defaults_so_that_a_new_default_is_another_component():
+    old, new = (Bound("jem", {"width": width}, {"width": width}) for width in (2, 3))
+    assert str(old) == str(new)
+    assert stable_hash(old.identity) != stable_hash(new.identity)
+
+
+@given(
+    st.fixed_dictionaries({}, optional={
+        "net": values, "width": st.integers(), "lr": finite, "norm": st.sampled_from(["none", "batch"]),
+        "eps": st.none() | finite, "cold": st.booleans()})
+)  # fmt: skip
+def test_the_canonical_spec_rebuilds_the_component(arguments):
+    spec = Spec("jem", tuple(sorted((key, format_value(value)) for key, value in arguments.items())))
+    bound = bind(spec, factory)
+    assert {key: bound.arguments[key] for key in arguments} == arguments
+    assert bind(parse(str(bound)), factory) == bound
+    assert str(bind(parse(str(bound)), factory)) == str(bound)
+
+
+def test_unknown_option():
+    with pytest.raises(SpecError) as caught:
+        bind(parse("jem:widht=3"), factory, "jembench list models")
+    assert str(caught.value) == (
+        "There is no option of jem named 'widht'. Nearest: width. Known: cold, eps, lr, net, norm, width. "
+        "`jembench list models` says what each one is."
+    )
+
+
+def test_missing_option():
+    with pytest.raises(SpecError, match=r"imagefolder needs root: write imagefolder:root=\.\.\."):
+        bind(parse("imagefolder"), needy)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("width=2.5", "width of jem is '2.5'; it must be a whole number."),
+        ("width=", "width of jem is ''; it must be a whole number."),
+        ("lr=fast", "lr of jem is 'fast'; it must be a finite number, for example 0.1, 1e-4 or 8/255."),
+        ("lr=nan", "lr of jem is 'nan'; it must be a finite number"),
+        ("lr=1e999", "lr of jem is '1e999'; it must be a finite number"),
+        ("lr=1/0", "lr of jem is '1/0'; it must be a finite number"),
+        (f"lr={10**400}/1", "it must be a finite number"),
+        ("norm=group", "norm of jem is 'group'; it must be one of none, batch."),
+        ("cold=maybe", "cold of jem is 'maybe'; it must be true or false."),
+    ],
+)
+def test_values_of_the_wrong_type(text, message):
+    with pytest.raises(SpecError) as caught:
+        bind(parse(f"jem:{text}"), factory)
+    assert message in str(caught.value)
+
+
+@given(st.integers())
+def test_convert_inverts_format_for_int(value):
+    assert convert(format_value(value), int, "it") == value
+
+
+@given(finite)
+def test_convert_inverts_format_for_float(value):
+    back = convert(format_value(value), float, "it")
+    assert back == value
+    assert math.copysign(1, back) == math.copysign(1, value)
+
+
+@given(values)
+def test_convert_inverts_format_for_str(value):
+    assert convert(format_value(value), str, "it") == value
+
+
+@pytest.mark.parametrize("value", [True, False])
+def test_convert_inverts_format_for_bool(value):
+    assert convert(format_value(value), bool, "it") is value
+
+
+@pytest.mark.parametrize("value", [None, True, 3, "a"])
+def test_convert_inverts_format_for_literal(value):
+    back = convert(format_value(value), Literal[None, True, 3, "a"], "it")
+    assert (type(back), back) == (type(value), value)
+
+
+@given(st.integers(), st.integers(min_value=1))
+def test_fractions_are_read_exactly(numerator, denominator):
+    try:
+        expected = numerator / denominator  # correctly rounded by Python
+    except OverflowError:
+        return
+    assert convert(f"{numerator}/{denominator}", float, "it") == expected
+
+
+@pytest.mark.parametrize("annotation", [list, int | str, int | float | None, dict[str, int]])
+def test_other_types_are_the_plugins_fault(annotation):
+    with pytest.raises(PluginError, match=r"it has the type .*; options are int, float, bool, str, Literal"):
+        convert("1", annotation, "it")
+
+
+def test_an_option_without_a_type_is_the_plugins_fault():
+    def untyped(*, width=3): ...
+
+    with pytest.raises(PluginError, match="width of jem has no type; options are int"):
+        bind(parse("jem:width=3"), untyped)
+
+
+def test_annotations_may_be_text():
+    def late(data_spec, positional: int = 1, *, eps: "float | None" = None): ...
+
+    assert keyword_parameters(late)["eps"].annotation == float | None
+    assert list(keyword_parameters(late)) == ["eps"]
+
+
+def test_annotations_that_cannot_be_read_are_the_plugins_fault():
+    def bad(*, net: "Nowhere"): ...  # noqa: F821
+
+    with pytest.raises(PluginError, match=r"cannot read the type 'Nowhere' of option 'net' \(name 'Nowhere'"):
+        keyword_parameters(bad)
+
+
+# --- hashes and file names --------------------------------------------------------------------------------------------
+
+
+def test_stable_hash_is_pinned():
+    """Stores made by earlier versions are found by this hash: it must never change."""
+    assert stable_hash({"name": "jem", "arguments": {"net": "wrn-28-10", "lr": 1e-4, "eps": None}}) == "a6c06707ce"
+
+
+@given(st.dictionaries(st.text(), st.integers() | st.text(), min_size=2))
+def test_stable_hash_ignores_the_order_of_keys(value):
+    assert stable_hash(value) == stable_hash(dict(reversed(value.items())))
+
+
+def test_stable_hash_tells_values_apart():
+    assert len({stable_hash(value) for value in (1, 1.0, "1", [1], None, True, {"1": 1})}) == 7
+
+
+@given(st.text())
+def test_slug_is_a_safe_file_name(text):
+    assert len(slug(text)) <= 60
+    assert "/" not in slug(text)
+    assert slug(text).isascii()
+    assert not slug(text).startswith((".", "-"))
+
+
+def test_slug_keeps_what_can_be_kept():
+    assert slug("jem:net=wrn-28-10,lr=0.1") == "jem-net=wrn-28-10-lr=0.1"

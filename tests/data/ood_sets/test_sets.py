@@ -1,0 +1,161 @@
+"""What each set of outliers is, pixel by pixel on small cases."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.datasets import load_sample_images
+
+from jembench.data.ood_sets import factories
+from jembench.errors import NotApplicable, SpecError
+from jembench.interfaces import DataSpec, Split
+
+NAMES = ["interp", "flipped", "rotated", "inverted", "permuted", "uniform", "constant", "patches"]
+GREY = DataSpec(name="grey", shape=(1, 4, 4), num_classes=2)
+COLOUR = DataSpec(name="colour", shape=(3, 6, 6), num_classes=2)
+WIDE = DataSpec(name="wide", shape=(1, 2, 3), num_classes=2)
+
+
+def split(spec, n, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    return Split(torch.randint(256, (n, *spec.shape), dtype=torch.uint8, generator=generator), None)
+
+
+def draw(name, test, spec, **options):
+    return getattr(factories, name)(**options).draw(test, spec)
+
+
+def rows(*values):
+    return torch.tensor(values, dtype=torch.uint8).reshape(len(values), 1, 2, 3)
+
+
+@pytest.mark.parametrize("spec", [GREY, COLOUR])
+@pytest.mark.parametrize("name", NAMES)
+def test_as_many_images_of_the_same_shape_and_the_same_ones_each_time(name, spec):
+    test = split(spec, 7)
+    before = test.images.clone()
+    first, second = draw(name, test, spec), draw(name, test, spec)
+    assert (first.shape, first.dtype) == ((7, *spec.shape), torch.uint8)
+    assert torch.equal(first, second)
+    assert torch.equal(test.images, before)
+    assert not torch.equal(first, test.images)
+    first.zero_()  # they are nobody else's
+    assert torch.equal(test.images, before)
+
+
+# --- interp -----------------------------------------------------------------------------------------------------------
+
+
+@given(n=st.integers(2, 40))
+def test_interp_is_the_mean_of_each_image_and_another_one(n):
+    """Each image has a pixel of its own, which shows in whatever it is mixed into."""
+    images = torch.zeros(n, 1, 1, n, dtype=torch.uint8)
+    images[torch.arange(n), 0, 0, torch.arange(n)] = 200
+    mixed = factories.interp().draw(Split(images, None), DataSpec(name="own", shape=(1, 1, n), num_classes=2))
+    for i, image in enumerate(mixed):
+        assert image.flatten()[i] == 100
+        assert (image == 100).sum() == 2
+        assert (image == 0).sum() == n - 2
+
+
+def test_interp_rounds_a_half_up_and_does_not_overflow():
+    test = Split(torch.tensor([255, 254], dtype=torch.uint8).reshape(2, 1, 1, 1), None)
+    mixed = draw("interp", test, DataSpec(name="one", shape=(1, 1, 1), num_classes=2))
+    assert mixed.flatten().tolist() == [255, 255]
+
+
+def test_interp_of_one_image_is_refused():
+    with pytest.raises(NotApplicable, match="two different test images, and grey has 1"):
+        draw("interp", split(GREY, 1), GREY)
+
+
+# --- other changes of test images -------------------------------------------------------------------------------------
+
+
+def test_flipped_rotated_and_inverted_by_hand():
+    test = Split(rows([1, 2, 3, 4, 5, 6]), None)
+    assert draw("flipped", test, WIDE).flatten().tolist() == [3, 2, 1, 6, 5, 4]
+    assert draw("inverted", test, WIDE).flatten().tolist() == [254, 253, 252, 251, 250, 249]
+    square = Split(torch.tensor([[1, 2], [3, 4]], dtype=torch.uint8).reshape(1, 1, 2, 2), None)
+    turned = draw("rotated", square, DataSpec(name="square", shape=(1, 2, 2), num_classes=2))
+    assert turned.flatten().tolist() == [2, 4, 1, 3]
+
+
+def test_what_is_not_square_cannot_be_turned():
+    with pytest.raises(NotApplicable, match="rotated needs square images; those of wide are 2x3 pixels"):
+        draw("rotated", split(WIDE, 2), WIDE)
+
+
+def test_permuted_rearranges_all_images_and_channels_alike():
+    places = torch.arange(36, dtype=torch.uint8).reshape(1, 1, 6, 6)
+    test = Split((places + torch.tensor([0, 40, 80], dtype=torch.uint8).view(1, 3, 1, 1)).repeat(4, 1, 1, 1), None)
+    found = draw("permuted", test, COLOUR).flatten(2).int()
+    order = found[0, 0]
+    assert sorted(order.tolist()) == list(range(36))
+    assert order.tolist() != list(range(36))
+    assert torch.equal(found, (order + torch.tensor([0, 40, 80]).view(1, 3, 1)).expand(4, 3, 36).int())
+
+
+# --- noise and single levels ------------------------------------------------------------------------------------------
+
+
+def test_uniform_has_every_level_as_often():
+    levels = draw("uniform", split(COLOUR, 2000), COLOUR).flatten().numpy()
+    counts = np.bincount(levels, minlength=256)
+    assert counts.min() > 0
+    expected = len(levels) / 256
+    statistic = ((counts - expected) ** 2 / expected).sum()
+    assert statistic < 255 + 5 * np.sqrt(2 * 255)  # chi-squared with 255 degrees of freedom
+
+
+def test_constant_has_one_level_an_image_and_all_levels_among_them():
+    found = draw("constant", split(COLOUR, 3000), COLOUR)
+    levels = found[:, 0, 0, 0]
+    assert torch.equal(found, levels.view(-1, 1, 1, 1).expand_as(found))
+    assert len(levels.unique()) == 256
+
+
+@pytest.mark.parametrize(("value", "level"), [(-1, 0), (1, 255), (0, 128), (0.5, 191)])
+def test_a_constant_of_the_model_s_units_is_the_nearest_level(value, level):
+    assert (draw("constant", split(GREY, 3), GREY, value=value) == level).all()
+
+
+def test_a_constant_that_no_pixel_can_have_is_refused():
+    with pytest.raises(SpecError, match="value of constant is 2; pixels of grey lie between"):
+        draw("constant", split(GREY, 3), GREY, value=2)
+
+
+# --- photographs ------------------------------------------------------------------------------------------------------
+
+
+def test_patches_are_cut_from_both_photographs_in_turn():
+    """Without zoom each patch stands somewhere in its photograph, as it is."""
+    found = draw("patches", split(COLOUR, 4), COLOUR, zoom=1).permute(0, 2, 3, 1).numpy()
+    for number, patch in enumerate(found):
+        photograph = load_sample_images().images[number % 2]
+        windows = np.lib.stride_tricks.sliding_window_view(photograph[:, :, 0], (6, 6))
+        tops, lefts = np.nonzero((windows == patch[:, :, 0]).all(axis=(2, 3)))
+        assert any(np.array_equal(photograph[t : t + 6, x : x + 6], patch) for t, x in zip(tops, lefts, strict=True))
+
+
+def test_a_zoom_of_two_averages_four_pixels():
+    photograph = load_sample_images().images[0].astype(int)
+    (patch,) = draw("patches", split(COLOUR, 1), COLOUR, zoom=2).permute(0, 2, 3, 1).numpy()
+    windows = np.lib.stride_tricks.sliding_window_view(photograph, (12, 12, 3))[:, :, 0]
+    means = windows.reshape(*windows.shape[:2], 6, 2, 6, 2, 3).mean(axis=(3, 5))
+    # Pillow rounds after rows and after columns: half a level each
+    assert (np.abs(means - patch).max(axis=(2, 3, 4)) <= 1).any()
+
+
+@pytest.mark.parametrize(
+    ("spec", "zoom", "error", "text"),
+    [
+        (GREY, 0, SpecError, "zoom of patches is 0; it must be at least 1"),
+        (GREY, 200, NotApplicable, "do not fit scikit-learn's photographs"),
+        (DataSpec(name="four", shape=(4, 6, 6), num_classes=2), 1, NotApplicable, "images of four have 4 channels"),
+    ],
+)
+def test_patches_that_cannot_be(spec, zoom, error, text):
+    with pytest.raises(error, match=text):
+        draw("patches", split(spec, 2), spec, zoom=zoom)

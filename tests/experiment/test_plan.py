@@ -1,0 +1,405 @@
+"""Plans: what is crossed, and what makes a fit or a cell another one."""
+
+import dataclasses
+import inspect
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from jembench.catalog import registry, spec
+from jembench.errors import SpecError
+from jembench.experiment import recipe as recipes
+from jembench.experiment import suite
+from jembench.experiment.plan import make_plan, parts_of, resolve_model
+from jembench.experiment.suite import Suite
+from jembench.sampling import factories as samplers
+from jembench.store.outcome import FitKey
+
+ANY = "jembench.sampling.factories:sgld"
+"""A model's factory as far as planning can tell: it is imported, and never called."""
+
+
+@pytest.fixture
+def make(zoo_of_tests):
+    """Make a plan of the zoo's components, by their names there."""
+
+    def make(models="jem", metrics="score", *, seeds=(0,), settings=(), limit=None, recipe="tiny", dataset="data"):
+        listed = {
+            "models": [f"zoo_of_tests:{name}" for name in models.split()],
+            "metrics": [f"zoo_of_tests:{name}" for name in metrics.split()],
+            "datasets": [f"zoo_of_tests:{dataset}"] if dataset == "data" else [dataset],
+        }
+        chosen = Suite(name="zoo", title="", seeds=tuple(seeds), **{key: tuple(value) for key, value in listed.items()})
+        path = str(zoo_of_tests / f"{recipe}.toml") if recipe == "tiny" else recipe
+        return make_plan(chosen, recipe=path, settings=settings, limit=limit)
+
+    return make
+
+
+def fit_id(plan):
+    (fit,) = plan.fits
+    return fit.key.id
+
+
+def cell_id(plan):
+    (cell,) = plan.cells
+    return cell.id
+
+
+# --- crossing ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_plan_crosses_everything(make):
+    plan = make("jem classifier", "score energy", seeds=(0, 1))
+    crossed = [(str(cell.fit.model), cell.fit.seed, str(cell.metric)) for cell in plan.cells]
+    assert crossed == [
+        (f"zoo_of_tests:{model}", seed, f"zoo_of_tests:{metric}")
+        for model in ("jem", "classifier")
+        for seed in (0, 1)
+        for metric in ("score", "energy")
+    ]
+    assert len({cell.id for cell in plan.cells}) == 8
+    assert [(str(fit.model)[13:], fit.seed) for fit in plan.fits] == [
+        ("jem", 0),
+        ("jem", 1),
+        ("classifier", 0),
+        ("classifier", 1),
+    ]
+    for fit in plan.fits:
+        assert {cell.fit.key.id for cell in plan.cells_of(fit)} == {fit.key.id}
+        assert len(plan.cells_of(fit)) == 2
+
+
+def test_what_is_asked_for_twice_is_done_once(make):
+    plan = make("jem jem:unused=0 jem:unused=1", "score score:weight=1 score:weight=1.0", seeds=(3, 3))
+    assert len(plan.fits) == 2
+    assert len(plan.cells) == 2
+
+
+def counted(monkeypatch, owner, name):
+    """Count the calls of a function."""
+    calls, function = [], getattr(owner, name)
+    monkeypatch.setattr(owner, name, lambda *args, **kwargs: (calls.append(args), function(*args, **kwargs))[1])
+    return calls
+
+
+def test_what_seeds_share_is_worked_out_once(make, monkeypatch):
+    recipes._loaded.cache_clear()
+    watched = [(registry.sources, "code"), (registry, "load"), (recipes, "read"), (recipes, "_find")]
+    calls = [counted(monkeypatch, owner, name) for owner, name in watched]
+    make("jem classifier", "score energy")
+    for_one = [len(made) for made in calls]
+    plan = make("jem classifier", "score energy", seeds=range(20))
+    for made, before in zip(calls, for_one, strict=True):
+        assert before > 0
+        assert len(made) - before <= before
+    assert len(plan.cells) == 80
+
+
+def test_the_folders_of_recipes_are_listed_once(monkeypatch):
+    registry.catalogue.cache_clear()
+    calls = counted(monkeypatch, recipes.packages, "files_of")
+    make_plan(suite.load("ablations"))
+    assert len(calls) == 2 * len(registry.components("suites"))
+
+
+def test_recipes_are_chosen_once_for_each_name_and_not_for_each_result(make, monkeypatch):
+    chosen = counted(monkeypatch, Suite, "recipe_for")
+    results = [FitKey(model="jem", dataset="digits", recipe="digits", seed=seed, id=str(seed)) for seed in range(500)]
+    (part,) = parts_of(suite.load("hybrid"), results)
+    assert part.rows == {("jem", "digits", "digits")}
+    assert len(chosen) == 1
+
+
+def test_cells_of_a_fit_are_found_without_a_look_at_the_others(make):
+    """Growth by counts: ten times the fits are ten times the looks at cells, not a hundred times."""
+    plan = make("jem", "score energy", seeds=range(50))
+    looked_at = []
+
+    class Watched(list):
+        def __iter__(self):
+            for cell in super().__iter__():
+                looked_at.append(cell)
+                yield cell
+
+    watched = dataclasses.replace(plan, cells=Watched(plan.cells))
+    assert sum(len(watched.cells_of(fit)) for fit in watched.fits) == len(plan.cells)
+    assert len(looked_at) == len(plan.cells)
+
+
+@pytest.mark.parametrize("lacking", ["models", "datasets", "metrics", "seeds"])
+def test_a_suite_that_was_left_with_nothing(lacking):
+    emptied = dataclasses.replace(suite.load("hybrid"), **{lacking: ()})
+    with pytest.raises(SpecError, match=f"the suite hybrid was left without {lacking}. Name some"):
+        make_plan(emptied)
+
+
+def test_each_dataset_is_trained_by_its_own_recipe():
+    chosen = Suite(name="zoo", title="", models=(ANY,), datasets=("digits", "cifar10"), metrics=("accuracy",))
+    recipes = {str(fit.dataset): fit.recipe.name for fit in make_plan(chosen).fits}
+    assert recipes == {"digits": "digits", "cifar10": "paper"}
+    assert {fit.recipe.name for fit in make_plan(chosen, recipe="code").fits} == {"code"}
+
+
+# --- --set ------------------------------------------------------------------------------------------------------------
+
+
+def test_settings_go_to_the_metric_that_they_name_or_to_the_recipe(make):
+    settings = ["zoo_of_tests:score.weight=2.5", "epochs=3", "optimizer.learning_rate=0.5"]
+    plan = make("jem", "score energy", settings=settings)
+    assert [str(cell.metric) for cell in plan.cells] == ["zoo_of_tests:score:weight=2.5", "zoo_of_tests:energy"]
+    assert plan.fits[0].key.recipe == "tiny+epochs=3+optimizer.learning_rate=0.5"
+
+
+def test_a_setting_of_a_registered_metric():
+    chosen = Suite(name="", title="", models=(ANY,), datasets=("digits",), metrics=("ece", "nll"))
+    plan = make_plan(chosen, settings=["ece.bins=15"])
+    assert [str(cell.metric) for cell in plan.cells] == ["ece:bins=15", "nll"]
+    overridden = dataclasses.replace(chosen, metrics=("ece:bins=10",))
+    assert str(make_plan(overridden, settings=["ece.bins=15"]).cells[0].metric) == "ece:bins=15"
+
+
+@pytest.mark.parametrize(
+    ("setting", "expected"),
+    [
+        ("zoo_of_tests:score.wieght=2", "There is no option of zoo_of_tests:score named 'wieght'. Nearest: weight"),
+        ("zoo_of_tests:score.weight=much", "weight of zoo_of_tests:score is 'much'; it must be a finite number"),
+        ("zoo_of_tests:score.weight", "weight of zoo_of_tests:score is ''; it must be a finite number"),
+        ("ece.bins=15", "'ece.bins=15' sets an option of the metric ece, which is not measured."),
+        ("epoch=15", "There is no key in recipe tiny named 'epoch'. Nearest: epochs"),
+        ("chains.sampler=pdc", "There is no sampler named 'pdc'. Nearest: pcd"),
+        ("chains.sampler=pcd:step=1", "There is no option of pcd named 'step'. Nearest: steps"),
+    ],
+)
+def test_a_setting_that_does_not_fit(make, setting, expected):
+    with pytest.raises(SpecError) as caught:
+        make(settings=[setting])
+    assert str(caught.value).startswith(expected)
+
+
+@pytest.mark.parametrize("unknown", [{"models": "tiger"}, {"metrics": "tiger"}])
+def test_a_component_that_does_not_exist_is_known_before_anything_is_done(make, unknown):
+    with pytest.raises(Exception, match="has no attribute 'tiger'"):
+        make(**unknown)
+
+
+# --- identity ---------------------------------------------------------------------------------------------------------
+
+SAMPLER = "pcd:steps=3,buffer=30,step_size=0.1"
+
+
+@pytest.mark.parametrize(
+    "same",
+    [
+        {"models": "jem:unused=0"},
+        {"settings": ["epochs=4.0"]},
+        {"settings": ["title=Another"]},
+        {"settings": ["chains.sampler=pcd:step_size=0.10,buffer=30,steps=3"]},
+        {"settings": ["chains.sampler=jembench/pcd:steps=3,buffer=30,step_size=1/10,reinit=0.05"]},
+        {"metrics": "energy"},
+        {"limit": 5},
+    ],
+)
+def test_one_fit_has_one_id_however_it_is_written(make, same):
+    assert fit_id(make(**same)) == fit_id(make())
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"models": "jem:unused=1"},
+        {"models": "classifier"},
+        {"dataset": "digits"},
+        {"seeds": (1,)},
+        {"settings": ["epochs=5"]},
+        {"settings": ["data.stratified=false"]},
+        {"settings": [f"chains.sampler={SAMPLER},noise=0.02"]},
+        {"settings": ["chains.sampler=sgld:steps=3"]},
+    ],
+)
+def test_another_fit_has_another_id(make, other):
+    assert fit_id(make(**other)) != fit_id(make())
+
+
+def test_a_copy_of_a_recipe_under_another_name_is_the_same_recipe(make, zoo_of_tests, tmp_path):
+    (tmp_path / "mine.toml").write_text((zoo_of_tests / "tiny.toml").read_text())
+    assert fit_id(make(recipe=str(tmp_path / "mine.toml"))) == fit_id(make())
+
+
+def test_cells_differ_by_metric_and_limit_as_well(make):
+    plans = [make(), make(metrics="energy"), make(metrics="score:weight=2"), make(limit=5), make(limit=6)]
+    assert len({cell_id(plan) for plan in plans}) == 5
+    assert len({fit_id(plan) for plan in plans}) == 1
+
+
+@pytest.mark.parametrize(
+    ("factory", "option"), [("jem", "unused"), ("score", "weight"), ("pcd", "reinit"), ("pcd", "noise")]
+)
+def test_a_default_that_changes_makes_it_another_cell(make, monkeypatch, factory, option):
+    import zoo_of_tests as zoo
+
+    monkeypatch.setattr(spec, "_known_parameters", spec._keyword_parameters)  # a process reads the defaults once
+    before = cell_id(make())
+    changed = inspect.unwrap(getattr(samplers if factory == "pcd" else zoo, factory))
+    value = changed.__kwdefaults__[option] + 1
+    monkeypatch.setattr(changed, "__kwdefaults__", {**changed.__kwdefaults__, option: value})
+    assert cell_id(make()) != before
+
+
+def test_a_default_that_changes_leaves_what_was_given_by_hand(make, monkeypatch):
+    import zoo_of_tests as zoo
+
+    before = cell_id(make(models="jem:unused=0"))
+    monkeypatch.setattr(zoo.jem, "__kwdefaults__", {"unused": 1})
+    assert cell_id(make(models="jem:unused=0")) == before
+
+
+def component(distribution, name="lion", version="1.0"):
+    return registry.Component("models", name, distribution, version, "zoo_of_tests", "jem")
+
+
+def test_what_else_is_installed_changes_no_id_but_another_distribution_does(make, monkeypatch):
+    """A second ``lion`` only makes the first one's name longer; a ``lion`` from elsewhere is another model."""
+    ids, names = [], []
+    for installed in (["a"], ["a", "b"], ["b"]):
+        others = tuple(c for c in registry.catalogue().components if c.name != "lion")
+        catalogue = registry.Catalogue((*others, *map(component, installed)), ())
+        monkeypatch.setattr(registry, "catalogue", lambda catalogue=catalogue: catalogue)
+        chosen = f"{installed[0]}/lion"
+        plan = make_plan(Suite(name="", title="", models=(chosen,), datasets=("digits",), metrics=("nll",)))
+        ids.append(fit_id(plan))
+        names.append(plan.fits[0].key.model)
+    assert names == ["lion", "a/lion", "lion"]
+    assert ids[0] == ids[1] != ids[2]
+
+
+def test_an_update_of_a_plugin_keeps_the_id(make, monkeypatch):
+    ids = set()
+    for version in ("1.0", "1.1"):
+        others = tuple(c for c in registry.catalogue().components if c.name != "lion")
+        catalogue = registry.Catalogue((*others, component("a", version=version)), ())
+        monkeypatch.setattr(registry, "catalogue", lambda catalogue=catalogue: catalogue)
+        ids.add(fit_id(make_plan(Suite(name="", title="", models=("lion",), datasets=("digits",), metrics=("nll",)))))
+    assert len(ids) == 1
+
+
+# --- the recipe's options of the model --------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def with_model_options(zoo_of_tests, tmp_path):
+    """A recipe like the zoo's that says so of the model."""
+
+    def write(options):
+        text = (zoo_of_tests / "tiny.toml").read_text() + "\n[model]\n" + options
+        (tmp_path / "tiny-with.toml").write_text(text)
+        return recipes.load(str(tmp_path / "tiny-with.toml"))
+
+    return write
+
+
+def test_the_recipe_s_options_fill_in_what_the_spec_leaves_out(with_model_options):
+    recipe = with_model_options('unused = "3"')
+    filled = resolve_model("zoo_of_tests:jem", recipe)
+    assert str(filled) == "zoo_of_tests:jem:unused=3"
+    assert filled.bound.arguments["unused"] == 3
+
+
+def test_what_the_spec_says_itself_wins(with_model_options):
+    recipe = with_model_options('unused = "3"')
+    assert resolve_model("zoo_of_tests:jem:unused=1", recipe).bound.arguments["unused"] == 1
+    assert resolve_model("zoo_of_tests:jem:unused=0", recipe).bound.arguments["unused"] == 0  # the default, said
+
+
+def test_a_model_without_such_an_option_is_as_it_was(with_model_options):
+    recipe = with_model_options('unused = "3"')
+    assert str(resolve_model("zoo_of_tests:classifier:width=8", recipe)) == "zoo_of_tests:classifier:width=8"
+    assert str(resolve_model("zoo_of_tests:factored", recipe)) == "zoo_of_tests:factored"
+
+
+def test_options_of_both_are_joined(with_model_options):
+    recipe = with_model_options('width = "6"\nfails = "true"')
+    assert resolve_model("zoo_of_tests:painter", recipe).bound.arguments == {"fails": True}
+    assert resolve_model("zoo_of_tests:classifier", recipe).bound.arguments == {"width": 6}
+
+
+def test_a_value_that_does_not_fit_the_model_is_an_error_that_names_it(with_model_options):
+    with pytest.raises(SpecError, match="width of zoo_of_tests:classifier is 'wide'"):
+        resolve_model("zoo_of_tests:classifier", with_model_options('width = "wide"'))
+
+
+def test_a_plan_s_models_have_the_recipe_s_options(make):
+    plan = make("jem jem:unused=1 classifier", settings=['model.unused="1"'])
+    assert [fit.key.model for fit in plan.fits] == ["zoo_of_tests:jem:unused=1", "zoo_of_tests:classifier"]
+
+
+# --- which recipe a model is trained by -------------------------------------------------------------------------------
+
+
+def recipes_of(models, **chosen):
+    fields = {"name": "", "title": "", "datasets": ("digits",), "metrics": ("accuracy",), **chosen}
+    plan = make_plan(Suite(models=tuple(models), **fields))
+    return {fit.model.component.name: fit.recipe.label for fit in plan.fits}
+
+
+def test_each_model_of_a_run_has_its_own_recipe():
+    found = recipes_of(["jem", "baseline", "igebm", "glow"])
+    assert found == {"jem": "digits", "baseline": "digits", "igebm": "igebm-digits", "glow": "glow-digits"}
+
+
+def test_a_model_s_own_recipe_comes_before_the_suite_s():
+    found = recipes_of(["jem", "glow"], recipe={"digits": "digits-validation"})
+    assert found == {"jem": "digits-validation", "glow": "glow-digits"}
+
+
+def test_a_recipe_that_is_asked_for_is_everybody_s():
+    plan = make_plan(
+        Suite(name="", title="", models=("jem", "glow"), datasets=("digits",), metrics=("accuracy",)), recipe="fast"
+    )
+    assert [fit.recipe.label for fit in plan.fits] == ["fast", "fast"]
+
+
+def test_a_model_trained_elsewhere_has_the_recipe_that_trains_nothing():
+    settings = ("epochs=3", "chains.sampler=sgld:steps=5")
+    model = "generator:module=jembench.sampling.factories:sgld"  # imported, and never called
+    plan = make_plan(
+        Suite(name="", title="", models=("jem", model), datasets=("digits",), metrics=("accuracy",)), settings=settings
+    )
+    jem, given = plan.fits
+    assert jem.recipe.label == "digits+epochs=3+chains.sampler=sgld:steps=5"
+    assert given.recipe.label == "pretrained+chains.sampler=sgld:steps=5"
+
+
+def test_a_recipe_without_chains_names_no_sampler():
+    (fit,) = make_plan(Suite(name="", title="", models=("glow",), datasets=("digits",), metrics=("accuracy",))).fits
+    assert fit.sampler is None
+    assert {component.name for component in fit.components(sampled=True)} == {"glow", "digits"}
+
+
+# --- another process --------------------------------------------------------------------------------------------------
+
+PLANNING = """
+import json, sys
+from jembench.experiment.plan import make_plan
+from jembench.experiment.suite import Suite
+chosen = Suite(name="zoo", title="", models=("jembench.sampling.factories:sgld",), datasets=("digits", "cifar10"),
+                     metrics=("accuracy", "ece:bins=15", "fid"), seeds=(0, 1))
+plan = make_plan(chosen, settings=["data.flip=true"], limit=7)
+heavy = sorted({"torch", "sklearn", "scipy", "torchvision", "numpy"} & sys.modules.keys())
+json.dump({"ids": [[cell.fit.key.id, cell.id] for cell in plan.cells], "heavy": heavy}, sys.stdout)
+"""
+
+
+def test_ids_are_the_same_in_every_process_and_planning_imports_nothing_heavy():
+    found = []
+    for hash_seed in ("1", "2"):
+        environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
+        command = [sys.executable, "-c", PLANNING]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+        found.append(json.loads(done.stdout))
+    assert found[0] == found[1]
+    assert len({tuple(ids) for ids in found[0]["ids"]}) == 12
+    assert found[0]["heavy"] == []

@@ -1,0 +1,453 @@
+"""Recipes: what the shipped ones say, and what is refused."""
+
+import dataclasses
+import json
+from collections.abc import Mapping
+
+import pytest
+
+from jembench.catalog import packages, registry
+from jembench.errors import SpecError
+from jembench.experiment import recipe as recipes
+
+MINIMAL = """
+title = "Mine"
+epochs = 2
+batch_size = 8
+log_every = 5
+checkpoint_every = 10
+[optimizer]
+name = "sgd"
+learning_rate = 0.1
+[data]
+noise = 0
+validation = 10
+[chains]
+sampler = "sgld"
+"""
+
+
+@pytest.fixture
+def write(tmp_path):
+    """Write a recipe file, MINIMAL with some text replaced; gives its path."""
+
+    def write(old="", new="", name="mine.toml"):
+        assert old in MINIMAL
+        path = tmp_path / name
+        path.write_text(MINIMAL.replace(old, new, 1) if old else MINIMAL)
+        return str(path)
+
+    return write
+
+
+def message(*arguments):
+    with pytest.raises(SpecError) as caught:
+        recipes.load(*arguments)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+# --- what is shipped --------------------------------------------------------------------------------------------------
+
+PUBLISHED = {
+    "paper": {"epochs": 150, "decay_epochs": (50, 100), "warmup_iterations": 0, "validation": 0},
+    "code": {"epochs": 200, "decay_epochs": (160, 180), "warmup_iterations": 1000, "validation": 5000},
+}
+"""Where the paper (Table 4 and section 5) and its authors' code differ."""
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_the_published_recipes(name):
+    recipe = recipes.load(name)
+    differing = PUBLISHED[name]
+    assert (recipe.epochs, recipe.batch_size) == (differing["epochs"], 64)
+    assert recipe.optimizer == recipes.Optimizer(
+        name="adam", learning_rate=1e-4, betas=(0.9, 0.999), momentum=0, weight_decay=0
+    )
+    assert recipe.schedule == recipes.Schedule(
+        warmup_iterations=differing["warmup_iterations"], decay=0.3, decay_epochs=differing["decay_epochs"]
+    )
+    assert recipe.data == recipes.TrainingData(
+        noise=0.03, validation=differing["validation"], stratified=False, pad=4, flip=True
+    )
+    assert recipe.data.augment_marginal
+    assert (recipe.optimizer.sharpness, recipe.optimizer.average, recipe.energy_l2) == (0, 0, 0)
+    assert recipe.model == {}
+    assert not recipe.chains.conditional
+    assert recipe.chains.mode == "eval"
+    sampler = registry.resolve("samplers", recipe.chains.sampler).bound
+    assert (sampler.name, sampler.arguments) == (
+        "pcd",
+        {
+            "steps": 20,
+            "step_size": 1.0,
+            "noise": 0.01,
+            "buffer": 10_000,
+            "reinit": 0.05,
+            "clip": None,
+            "bounded": False,
+            "start": "uniform",
+        },
+    )
+
+
+def test_svhn_is_trained_as_the_paper_says_but_never_mirrored():
+    paper, svhn = recipes.load("paper"), recipes.load(recipes.default_for("svhn"))
+    assert not svhn.data.flip
+    assert dataclasses.replace(svhn.data, flip=True) == paper.data
+    assert (svhn.optimizer, svhn.schedule, svhn.chains) == (paper.optimizer, paper.schedule, paper.chains)
+
+
+@pytest.mark.parametrize(
+    ("dataset", "recipe"),
+    [("digits", "digits"), ("cifar10", "paper"), ("cifar100", "paper"), ("svhn", "paper-svhn"), ("a:b", "paper")],
+)
+def test_the_default_recipe_of_a_dataset(dataset, recipe):
+    assert recipes.default_for(dataset) == recipe
+
+
+def test_every_shipped_recipe_can_be_read_and_its_sampler_made():
+    assert {"paper", "code", "digits"} <= set(recipes.names())
+    for name in recipes.names():
+        recipe = recipes.load(name)
+        assert (recipe.name, recipe.label, recipe.overrides) == (name, name, ())
+        assert recipe.title
+        if recipe.chains.sampler:
+            registry.resolve("samplers", recipe.chains.sampler)
+
+
+# --- the schedule -----------------------------------------------------------------------------------------------------
+
+
+def test_the_schedule_s_factor():
+    schedule = recipes.Schedule(warmup_iterations=4, decay=0.5, decay_epochs=(1, 2.5))
+    factors = [schedule.factor(iteration, 10, 100) for iteration in (0, 1, 3, 4, 9, 10, 24, 25)]
+    assert factors == [0, 0.25, 0.75, 1, 1, 0.5, 0.5, 0.25]  # i / 4, as in the code of JEM
+
+
+def test_a_rate_falls_linearly_to_0_after_a_share_of_the_training():
+    schedule = recipes.Schedule(linear_from=0.5)
+    assert [schedule.factor(iteration, 10, 100) for iteration in (0, 50, 75, 99)] == pytest.approx([1, 1, 0.5, 0.02])
+    assert recipes.Schedule(linear_from=0).factor(25, 10, 100) == 0.75
+
+
+def test_options_of_the_model_are_written_as_in_a_spec():
+    overrides = ["model.norm=batch", "model.width=8", "model.deep=true"]
+    assert recipes.load("digits-paper", overrides).model == {"norm": "batch", "width": "8", "deep": "true"}
+
+
+@pytest.mark.parametrize("other", ["data.labelled=100", "data.labelled_batch=16"])
+def test_shared_images_cannot_be_others(other):
+    with pytest.raises(SpecError, match=r"data\.shared trains p\(x\) on the very images"):
+        recipes.load("digits-paper", ["data.shared=true", other])
+
+
+def test_a_cosine_falls_from_1_to_0_over_the_whole_budget_and_multiplies_the_rest():
+    cosine = recipes.Schedule(cosine=True)
+    factors = [cosine.factor(iteration, 10, 120) for iteration in (0, 20, 30, 40, 60, 80, 90, 120)]
+    root = 3**0.5 / 2, 0.5**0.5
+    expected = [2, 1 + root[0], 1 + root[1], 1.5, 1, 0.5, 1 - root[1], 0]
+    assert factors == pytest.approx([value / 2 for value in expected], abs=1e-12)
+    together = recipes.Schedule(cosine=True, warmup_iterations=40, decay=0.5, decay_epochs=(2,))
+    assert together.factor(19, 10, 120) == pytest.approx(19 / 40 * cosine.factor(19, 10, 120))
+    assert together.factor(60, 10, 120) == pytest.approx(0.5 * 0.5)
+
+
+# --- names and files --------------------------------------------------------------------------------------------------
+
+
+def test_an_unknown_recipe():
+    text = message("papr")
+    assert text.startswith("There is no recipe named 'papr'. Nearest: paper")
+    assert f"Known: {', '.join(recipes.names())}." in text
+
+
+def test_a_file(write):
+    recipe = recipes.load(write())
+    assert (recipe.name, recipe.title, recipe.epochs, recipe.data.noise) == ("mine", "Mine", 2.0, 0.0)
+    assert isinstance(recipe.epochs, float)
+    assert recipe.schedule == recipes.Schedule()
+
+
+def test_a_file_that_is_not_there():
+    assert message("nowhere/mine.toml").startswith("There is no recipe file nowhere/mine.toml. Check the path, or ")
+
+
+@pytest.mark.parametrize("content", [b"epochs = ", b"\xff\xfe"])
+def test_a_file_that_is_no_toml(tmp_path, content):
+    path = tmp_path / "mine.toml"
+    path.write_bytes(content)
+    assert message(str(path)).startswith(f"{path} is not valid TOML: ")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ("epochs = 2\n", "epoch = 2\n", "There is no key in recipe mine named 'epoch'. Nearest: epochs"),
+        ("noise = 0\n", "nois = 0\n", "There is no key in data of recipe mine named 'nois'. Nearest: noise"),
+        ("title", 'name = "yours"\ntitle', "There is no key in recipe mine named 'name'."),
+        ("title", "overrides = []\ntitle", "There is no key in recipe mine named 'overrides'."),
+        ("epochs = 2\n", "", "recipe mine lacks epochs. Add it to the file."),
+        ("noise = 0\nvalidation = 10\n", "", "data of recipe mine lacks noise, validation. "),
+        ("epochs = 2", 'epochs = "2"', "epochs of recipe mine is '2'; it must be a finite number."),
+        ("epochs = 2", "epochs = nan", "epochs of recipe mine is nan; it must be a finite number."),
+        ("epochs = 2", "epochs = true", "epochs of recipe mine is True; it must be a finite number."),
+        ("batch_size = 8", "batch_size = 8.0", "batch_size of recipe mine is 8.0; it must be a whole number."),
+        ("batch_size = 8", "batch_size = true", "batch_size of recipe mine is True; it must be a whole number."),
+        ("noise = 0", "noise = 0\nflip = 1", "flip of data of recipe mine is 1; it must be true or false."),
+        ('"Mine"', "5", "title of recipe mine is 5; it must be text."),
+        ('"sgd"', '"lion"', "name of optimizer of recipe mine is 'lion'; it must be one of adam, sgd."),
+        ("[optimizer]", "optimizer = 3\n[other]", "There is no key in recipe mine named 'other'."),
+        ('title = "Mine"', 'title = "Mine"\nschedule = 3', "schedule of recipe mine is 3; it must be a table."),
+        ('"Mine"', '"Mine"\ndefault_for = "x"', "default_for of recipe mine is 'x'; it must be a list."),
+        ('"Mine"', '"Mine"\ndefault_for = [1]', "default_for of recipe mine is 1; it must be text."),
+        ('"sgd"', '"sgd"\nbetas = [0.9, "x"]', "betas of optimizer of recipe mine is 'x'; it must be a finite number."),
+        (
+            "[optimizer]",
+            "[model]\nnorm = [3]\n[optimizer]",
+            "norm of model of recipe mine is [3]; it must be text, a number",
+        ),
+        ("[optimizer]", "model = 3\n[other]", "There is no key in recipe mine named 'other'."),
+        ('title = "Mine"', 'title = "Mine"\nmodel = 3', "model of recipe mine is 3; it must be a table."),
+        (
+            "[optimizer]",
+            '[guard]\nladder = ["seed", "prayer"]\n[optimizer]',
+            "ladder of guard of recipe mine is 'prayer'; it must be one of seed, steps, rate, energy_l2.",
+        ),
+        (
+            "[optimizer]",
+            '[compute]\nprecision = "float16"\n[optimizer]',
+            "precision of compute of recipe mine is 'float16'; it must be one of auto, float32, bfloat16.",
+        ),
+        (
+            "[optimizer]",
+            '[compute]\nlayout = "last"\n[optimizer]',
+            "layout of compute of recipe mine is 'last'; it must be one of auto, contiguous, channels_last.",
+        ),
+        (
+            "[optimizer]",
+            "[compute]\ncompile = true\n[optimizer]",
+            "compile of compute of recipe mine is True; it must be one of auto, on, off.",
+        ),
+        ('"sgld"', '"sgld"\nprecision = "auto"', "There is no key in chains of recipe mine named 'precision'."),
+    ],
+)
+def test_a_file_is_read_strictly(write, old, new, expected):
+    assert message(write(old, new)).startswith(expected)
+
+
+@pytest.mark.parametrize(
+    ("override", "expected"),
+    [
+        ("epochs=0", "epochs of recipe mine is 0.0; it must be greater than 0 and at most 1,000,000."),
+        ("epochs=1e300", "epochs of recipe mine is 1e+300; it must be greater than 0 and at most 1,000,000."),
+        ("batch_size=-1", "batch_size of recipe mine is -1; it must be at least 1."),
+        ("log_every=0", "log_every of recipe mine is 0; it must be at least 1."),
+        ("checkpoint_every=0", "checkpoint_every of recipe mine is 0; it must be at least 1."),
+        ("optimizer.learning_rate=0", "learning_rate of optimizer of recipe mine is 0.0; it must be greater than 0."),
+        ("optimizer.betas=[0.9,1]", "betas of optimizer of recipe mine is 1.0; it must be at least 0 and below 1."),
+        ("optimizer.momentum=1", "momentum of optimizer of recipe mine is 1.0; it must be at least 0 and below 1."),
+        ("optimizer.sharpness=-0.1", "sharpness of optimizer of recipe mine is -0.1; it must be at least 0."),
+        ("optimizer.average=1", "average of optimizer of recipe mine is 1.0; it must be at least 0 and below 1."),
+        ("optimizer.average=-0.1", "average of optimizer of recipe mine is -0.1; it must be at least 0 and below 1."),
+        ("schedule.warmup_iterations=-1", "warmup_iterations of schedule of recipe mine is -1; it must be at least 0."),
+        ("schedule.decay=-1", "decay of schedule of recipe mine is -1.0; it must be at least 0."),
+        ("schedule.decay_epochs=[1,-1]", "decay_epochs of schedule of recipe mine is -1.0; it must be at least 0."),
+        (
+            "schedule.linear_from=2",
+            "linear_from of schedule of recipe mine is 2.0; it must be at least 0 and at most 1.",
+        ),
+        ("data.noise=-0.1", "noise of data of recipe mine is -0.1; it must be at least 0."),
+        ("data.validation=-1", "validation of data of recipe mine is -1; it must be at least 0."),
+        ("data.pad=-1", "pad of data of recipe mine is -1; it must be at least 0."),
+        ("data.labelled=-1", "labelled of data of recipe mine is -1; it must be at least 0."),
+        ("data.labelled_batch=-1", "labelled_batch of data of recipe mine is -1; it must be at least 0."),
+        ("energy_l2=-1", "energy_l2 of recipe mine is -1.0; it must be at least 0."),
+    ],
+)
+def test_numbers_beyond_their_range(write, override, expected):
+    assert message(write(), [override]) == expected
+
+
+@pytest.mark.parametrize(
+    ("override", "expected"),
+    [
+        ("checkpoint_every=7", "checkpoint_every is 7 and log_every 5: the first must be a multiple of the second."),
+        ("optimizer.betas=[0.9]", "optimizer.betas is [0.9]; it must be two numbers."),
+    ],
+)
+def test_values_that_do_not_go_together(write, override, expected):
+    assert message(write(), [override]) == f"In recipe mine, {expected}"
+
+
+# --- overrides --------------------------------------------------------------------------------------------------------
+
+
+def test_overrides_of_every_kind(write):
+    recipe = recipes.load(
+        write(),
+        [
+            "epochs=5",
+            "optimizer.learning_rate=1e-3",
+            "schedule.decay_epochs=[1, 2.5]",
+            "data.flip=true",
+            "optimizer.name=adam",
+            "chains.sampler=pcd:steps=2,buffer=50",
+        ],
+    )
+    assert (recipe.epochs, recipe.optimizer.learning_rate, recipe.optimizer.name) == (5.0, 1e-3, "adam")
+    assert recipe.schedule.decay_epochs == (1.0, 2.5)
+    assert recipe.data.flip is True
+    assert recipe.chains.sampler == "pcd:steps=2,buffer=50"
+    assert recipe.optimizer.weight_decay == recipes.load(write()).optimizer.weight_decay
+    assert recipe.label == (
+        "mine+epochs=5+optimizer.name=adam+optimizer.learning_rate=0.001+data.flip=true"
+        "+chains.sampler=pcd:steps=2,buffer=50+schedule.decay_epochs=[1,2.5]"
+    )
+
+
+def test_tables_of_the_new_kinds(write):
+    path = write("[optimizer]", '[model]\nnorm = "batch"\n[guard]\nladder = []\n[optimizer]')
+    recipe = recipes.load(path)
+    assert (recipe.model, recipe.guard.ladder, recipe.guard.mode) == ({"norm": "batch"}, (), "repair")
+    assert recipe.label == "mine"
+    changed = recipes.load(path, ["model.norm=layer", "model.net=small-4", 'guard.ladder=["seed","rate"]'])
+    assert changed.model == {"norm": "layer", "net": "small-4"}
+    assert changed.guard.ladder == ("seed", "rate")
+    assert set(changed.overrides) == {"model.norm=layer", "model.net=small-4", "guard.ladder=[seed,rate]"}
+    assert recipes.load(path, ["model.norm=batch"]).label == "mine"
+
+
+def test_an_option_of_the_model_can_be_set_where_the_recipe_has_none(write):
+    recipe = recipes.load(write(), ["model.norm=batch"])
+    assert recipe.model == {"norm": "batch"}
+    assert recipe.label == "mine+model.norm=batch"
+
+
+@pytest.mark.parametrize(
+    ("overrides", "label"),
+    [
+        (["epochs=5"], "mine+epochs=5"),
+        (["epochs=5.0"], "mine+epochs=5"),
+        (["epochs=7", "epochs=5"], "mine+epochs=5"),
+        (["batch_size=4", "epochs=5"], "mine+epochs=5+batch_size=4"),
+        (["epochs=5", "batch_size=4"], "mine+epochs=5+batch_size=4"),
+        (["epochs=2", "title=Yours"], "mine"),
+    ],
+)
+def test_one_recipe_has_one_label_however_it_is_asked_for(write, overrides, label):
+    assert recipes.load(write(), overrides).label == label
+
+
+@pytest.mark.parametrize(
+    ("override", "expected"),
+    [
+        ("epochs", "'epochs' does not say what to set. Write --set key=value, for example --set epochs=5."),
+        ("epoch=5", "There is no key in recipe mine named 'epoch'. Nearest: epochs"),
+        ("data.nois=1", "There is no key in data of recipe mine named 'nois'. Nearest: noise"),
+        ("optimiser.name=sgd", "There is no key in recipe mine named 'optimiser'. Nearest: optimizer"),
+        ("epochs.more=1", "In recipe mine, 'epochs' is not a table, so 'epochs.more' cannot be set."),
+        ("data=5", "data of recipe mine is 5; it must be a table."),
+        ("epochs=many", "epochs of recipe mine is 'many'; it must be a finite number."),
+        ("epochs=NaN", "epochs of recipe mine is nan; it must be a finite number."),
+        ("epochs=1e999", "epochs of recipe mine is inf; it must be a finite number."),
+        ("name=yours", "There is no key in recipe mine named 'name'."),
+    ],
+)
+def test_an_override_that_does_not_fit(write, override, expected):
+    assert message(write(), [override]).startswith(expected)
+
+
+# --- identity ---------------------------------------------------------------------------------------------------------
+
+
+def leaves(value, path=()):
+    """The paths of all fields that hold no dataclass."""
+    for field in dataclasses.fields(value):
+        inner = getattr(value, field.name)
+        if dataclasses.is_dataclass(inner):
+            yield from leaves(inner, (*path, field.name))
+        else:
+            yield (*path, field.name)
+
+
+def changed(value, path):
+    """The dataclass with another value at ``path``."""
+    name, *rest = path
+    inner = getattr(value, name)
+    if rest:
+        return dataclasses.replace(value, **{name: changed(inner, rest)})
+    if isinstance(inner, bool):
+        other = not inner
+    elif isinstance(inner, int | float):
+        other = inner + 1
+    elif isinstance(inner, Mapping):
+        other = {**inner, "norm": "x"}
+    else:
+        other = inner + ("x" if isinstance(inner, str) else ("x",))
+    return dataclasses.replace(value, **{name: other})
+
+
+PATHS = list(leaves(recipes.load("digits")))
+INCIDENTAL = {("name",), ("title",), ("default_for",), ("models",), ("overrides",)}
+
+
+@pytest.mark.parametrize("path", PATHS, ids=".".join)
+def test_all_but_names_and_titles_is_identity(path):
+    recipe = recipes.load("digits")
+    before, after = (json.dumps(r.identity, sort_keys=True) for r in (recipe, changed(recipe, path)))
+    assert (before == after) == (path in INCIDENTAL)
+
+
+def test_guards_that_change_nothing_are_one_recipe():
+    watching = [["guard.mode=watch"], ["guard.mode=off"], ["guard.ladder=[]"], ["guard.mode=off", "guard.ladder=[]"]]
+    first, *others = [recipes.load("digits", overrides).identity for overrides in watching]
+    assert all(other == first for other in others)
+    assert first != recipes.load("digits").identity
+
+
+def test_the_incidental_fields_exist():
+    assert set(PATHS) > INCIDENTAL
+
+
+# --- recipes of several packages --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def shipped(tmp_path, monkeypatch):
+    """Take the place of what the suite packages bring."""
+
+    def ship(**files):
+        for name, content in files.items():
+            (tmp_path / f"{name}.toml").write_text(content)
+        found = {name: tmp_path / f"{name}.toml" for name in files}
+        monkeypatch.setattr(packages, "files", lambda folder: found)
+
+    return ship
+
+
+def test_two_default_recipes_of_one_dataset_are_a_choice_for_the_user(shipped):
+    shipped(a='default_for = ["cats"]', b='default_for = ["cats", "dogs"]')
+    assert recipes.default_for("dogs") == "b"
+    with pytest.raises(SpecError, match=r"^a and b are both the default recipe of cats\. Choose one with --recipe\.$"):
+        recipes.default_for("cats")
+
+
+def test_a_recipe_made_for_a_model_is_the_default_of_no_other(shipped):
+    shipped(a='default_for = ["cats"]', b='default_for = ["cats"]\nmodels = ["lion"]', c='models = ["lion", "tiger"]')
+    assert recipes.default_for("cats") == "a"
+    assert recipes.made_for("lion", "cats") == "b"
+    assert recipes.made_for("lion", "dogs") == recipes.made_for("tiger", "cats") == "c"
+    assert recipes.made_for("bear", "cats") is None
+
+
+def test_two_recipes_made_for_one_model_are_a_choice_for_the_user(shipped):
+    shipped(a='models = ["lion"]', b='models = ["lion"]')
+    with pytest.raises(SpecError, match=r"^a and b are both the default recipe of lion\. Choose one with --recipe\.$"):
+        recipes.made_for("lion", "cats")
+
+
+@pytest.mark.parametrize("claim", ["5", '"cats"'])
+def test_a_claim_that_is_no_list_claims_nothing(shipped, claim):
+    shipped(a=f"default_for = {claim}")
+    assert recipes.default_for("cats") == "paper"

@@ -1,0 +1,210 @@
+"""Unions of suites, grids, variants and recipes of suites, and the plans that they make."""
+
+import dataclasses
+
+import pytest
+
+from jembench.catalog import packages
+from jembench.errors import SpecError
+from jembench.experiment import suite
+from jembench.experiment.plan import make_plan, parts_of, recipe_names
+from jembench.store.outcome import FitKey
+
+ANY = "jembench.sampling.factories:sgld"
+"""A model's factory as far as planning can tell: it is imported, and never called."""
+
+FEW = f'title = "Few"\nmodels = ["{ANY}"]\ndatasets = ["digits", "cifar10"]\n'
+GRID = """
+[[grid]]
+title = "Outliers"
+metric = "outlier_metrics:ood"
+values = ["auroc"]
+rows = { score = ["log-px", "max-py"] }
+columns = { set = ["cifar10", "cifar100"] }
+"""
+
+
+@pytest.fixture
+def installed(tmp_path, monkeypatch):
+    """Install suites, each given by its text."""
+
+    def install(**texts):
+        for name, text in texts.items():
+            (tmp_path / f"{name}.toml").write_text(text)
+        files = {name: tmp_path / f"{name}.toml" for name in texts}
+        ordinary = packages.files
+        monkeypatch.setattr(packages, "files", lambda folder="": ordinary(folder) if folder else files)
+
+    return install
+
+
+def metrics_on(plan, dataset):
+    return list(dict.fromkeys(str(cell.metric) for cell in plan.cells if str(cell.fit.dataset) == dataset))
+
+
+def test_a_grid_adds_its_metrics_to_those_of_the_suite(installed):
+    installed(few=FEW + 'metrics = ["accuracy"]\n' + GRID)
+    plan = make_plan(suite.load("few"))
+    name = "outlier_metrics:ood"
+    of_10, of_100 = ([f"{name}:set={data}", f"{name}:score=max-py,set={data}"] for data in ("cifar10", "cifar100"))
+    assert metrics_on(plan, "digits") == ["accuracy", of_10[0], of_100[0], of_10[1], of_100[1]]
+    assert metrics_on(plan, "cifar10") == ["accuracy", *of_100]  # its own images are no outliers
+    assert len(plan.cells) == 5 + 3
+
+
+@pytest.mark.parametrize(("line", "on"), [('on = ["digits"]', ["digits"]), ('except = ["digits"]', ["cifar10"])])
+def test_a_grid_for_some_datasets_alone(installed, line, on):
+    installed(few=FEW + GRID + line)
+    assert {str(fit.dataset) for fit in make_plan(suite.load("few")).fits} == set(on)
+
+
+def test_a_suite_of_which_nothing_is_for_the_dataset(installed):
+    installed(few=FEW + GRID + 'on = ["svhn"]')
+    with pytest.raises(SpecError, match="nothing to run: no metric of the suite few is for digits, cifar10"):
+        make_plan(suite.load("few"))
+
+
+def test_settings_of_a_grid_s_metric(installed):
+    installed(few=FEW + GRID)
+    settings = ["outlier_metrics:ood.images=9", "outlier_metrics:ood.score=max-py"]
+    plan = make_plan(suite.load("few"), settings=settings)
+    assert metrics_on(plan, "cifar10") == ["outlier_metrics:ood:images=9,score=max-py,set=cifar100"]
+    (part,) = plan.parts
+    assert [place.metric for place in part.grids[0].places][1:] == metrics_on(plan, "cifar10")
+
+
+@pytest.mark.parametrize(
+    ("recipe", "expected"),
+    [
+        ("", {"digits": "digits", "cifar10": "paper"}),
+        ('recipe = "code"', {"digits": "code", "cifar10": "code"}),
+        ('recipe = { digits = "fast" }', {"digits": "fast", "cifar10": "paper"}),
+        ('recipe = { digits = "fast", default = "code" }', {"digits": "fast", "cifar10": "code"}),
+    ],
+)
+def test_the_recipe_of_a_suite(installed, recipe, expected):
+    installed(few=FEW + 'metrics = ["nll"]\n' + recipe)
+    loaded = suite.load("few")
+    assert {str(fit.dataset): fit.recipe.name for fit in make_plan(loaded).fits} == expected
+    assert {fit.recipe.name for fit in make_plan(loaded, recipe="sada").fits} == {"sada"}
+
+
+VARIANTS = """
+metrics = ["nll"]
+[[variant]]
+name = "as it is"
+[[variant]]
+name = "short-run"
+settings = ["chains.sampler=sgld:steps=7"]
+on = ["digits"]
+[[variant]]
+name = "proximal"
+models = ["jembench.sampling.factories:proximal"]
+"""
+
+
+def test_variants_are_all_that_is_trained(installed):
+    installed(few=FEW + VARIANTS)
+    plan = make_plan(suite.load("few"))
+    other = "jembench.sampling.factories:proximal"
+    assert [(fit.key.dataset, fit.key.recipe, fit.key.model) for fit in plan.fits] == [
+        ("digits", "digits", ANY),
+        ("digits", "digits+chains.sampler=sgld:steps=7", ANY),
+        ("digits", "digits", other),
+        ("cifar10", "paper", ANY),
+        ("cifar10", "paper", other),
+    ]
+    assert plan.recipe_names == {"digits+chains.sampler=sgld:steps=7": "short-run"}
+    assert recipe_names(suite.load("few")) == plan.recipe_names
+
+
+def test_the_command_line_is_stronger_than_a_variant_and_its_recipe_has_the_name_all_the_same(installed):
+    installed(few=FEW + VARIANTS)
+    plan = make_plan(suite.load("few"), settings=["epochs=1", "chains.sampler=sgld:steps=2"])
+    label = "digits+epochs=1+chains.sampler=sgld:steps=2"
+    assert [fit.key.recipe for fit in plan.fits if fit.key.dataset == "digits"] == [label, label]
+    assert plan.recipe_names == {label: "short-run"}
+
+
+UNION = 'title = "Both"\ninclude = ["few", "more"]\nreference = ["jem-iclr2020/figure4"]\n'
+MORE = (
+    FEW.replace("Few", "More") + 'metrics = ["nll", "accuracy"]\nseeds = [0, 1]\nreference = ["jem-iclr2020/table1"]\n'
+)
+
+
+def test_a_union_is_the_work_of_all_each_once(installed):
+    installed(both=UNION, few=FEW + 'metrics = ["nll"]', more=MORE)
+    both = suite.load("both")
+    cells = {cell.id: cell for name in ("few", "more") for cell in make_plan(suite.load(name)).cells}
+    plan = make_plan(both)
+    assert [cell.id for cell in plan.cells] == list(cells)
+    assert [(part.title, part.metrics) for part in plan.parts] == [("Few", ("nll",)), ("More", ("nll", "accuracy"))]
+    assert both.references == ["jem-iclr2020/table1", "jem-iclr2020/figure4"]
+
+
+def test_a_union_may_name_the_recipes_and_include_unions(installed):
+    texts = {
+        "few": FEW + 'metrics = ["nll"]\nrecipe = "code"',
+        "more": MORE,
+        "both": UNION + 'recipe = { digits = "fast" }',
+    }
+    installed(all='title = "All"\ninclude = ["both", "few"]', **texts)
+    whole = suite.load("all")
+    assert [(part.name, dict(part.recipe)) for part in whole.parts] == [
+        ("few", {"default": "code"}),
+        ("more", {"digits": "fast"}),
+    ]
+    assert [part.recipe for part in suite.load("both").parts] == [
+        {"default": "code", "digits": "fast"},
+        {"digits": "fast"},
+    ]
+
+
+def test_suites_that_include_each_other(installed):
+    installed(both=UNION, few='title = ""\ninclude = ["more"]', more='title = ""\ninclude = ["few"]')
+    with pytest.raises(SpecError, match=r"^The suite few includes more includes few\. Leave one of these out\.$"):
+        suite.load("both")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('include = ["nowhere"]', "There is no suite named 'nowhere'."),
+        ('include = "few"', "include of suite both is 'few'; it must be a list of suites' names."),
+        ('include = ["few"]\nmetrics = ["nll"]', "suite both includes others, and has metrics of its own."),
+        (FEW + GRID.replace("columns", "colums"), "There is no key in grid of suite both named 'colums'."),
+        (FEW + GRID + 'vlaues = ["fpr95"]', "There is no key in grid of suite both named 'vlaues'. Nearest: values"),
+        (FEW + '[[variant]]\nname = "v"', "suite both lacks metrics."),
+        (FEW + "metrics = []\n[[variant]]\nsettings = []", "variant of suite both lacks name."),
+        (FEW + "metrics = []\nrecipe = 3", "recipe of suite both is 3; it must be a table."),
+    ],
+)
+def test_a_union_a_grid_and_a_variant_are_read_strictly(installed, text, expected):
+    installed(both=text if "title" in text else f'title = ""\n{text}', few=FEW + 'metrics = ["nll"]')
+    with pytest.raises(SpecError) as caught:
+        suite.load("both")
+    assert str(caught.value).startswith(expected)
+
+
+def test_parts_that_measure_the_same_are_shown_as_one(installed):
+    installed(both=UNION, few=FEW + 'metrics = ["nll"]', more=MORE.replace("cifar10", "svhn"))
+    both = suite.load("both")
+    same = tuple(dataclasses.replace(part, metrics=("ece",)) for part in both.included)
+    (part,) = make_plan(dataclasses.replace(both, included=same)).parts
+    assert {dataset for _, dataset, _ in part.rows} == {"digits", "cifar10", "svhn"}
+
+
+def test_results_that_are_there_are_shown_in_the_parts_that_train_by_their_recipe(installed):
+    installed(both=UNION, few=FEW + 'metrics = ["nll"]\nrecipe = "code"', more=MORE)
+    recipes_seen = ["code", "code+epochs=1", "digits", "digits-paper"]
+    keys = [FitKey(model="m", dataset="digits", recipe=recipe, seed=0, id="") for recipe in recipes_seen]
+    few, more = parts_of(suite.load("both"), keys)
+    assert sorted(recipe for *_, recipe in few.rows) == ["code", "code+epochs=1", "digits-paper"]
+    assert sorted(recipe for *_, recipe in more.rows) == ["digits", "digits-paper"]
+
+
+def test_the_grids_of_all_suites_that_can_be_used(installed):
+    broken = FEW + GRID.replace("outlier_metrics:ood", "no_such_metric")
+    installed(few=FEW + GRID, again=FEW + GRID.replace('values = ["auroc"]', ""), broken=broken, torn="title = ")
+    (grid,) = suite.all_grids()
+    assert (grid.title, grid.values) == ("Outliers", ())

@@ -1,0 +1,108 @@
+"""Grids and variants: what they cross, for which datasets, and how they are written."""
+
+import pytest
+
+from jembench.errors import SpecError
+from jembench.experiment.sweep import (
+    Axis,
+    Grid,
+    Place,
+    Variant,
+    bare_name,
+    compares_with_itself,
+    in_fields,
+    with_options,
+)
+
+SCORES = Axis(option="score", values=("log-px", "max-py"))
+SETS = Axis(option="set", values=("interp", "celeba:root=/data"))
+
+
+def grid(**changes):
+    return Grid(**({"title": "", "metric": "outlier_metrics:ood", "rows": (SCORES,), "columns": (SETS,)} | changes))
+
+
+def test_every_combination_row_by_row():
+    name = "outlier_metrics:ood"
+    assert grid().places == [
+        Place(f"{name}:set=interp", ("log-px",), ("interp",)),  # the default is left out, as everywhere
+        Place(f"{name}:set=celeba:root=/data", ("log-px",), ("celeba:root=/data",)),
+        Place(f"{name}:score=max-py,set=interp", ("max-py",), ("interp",)),
+        Place(f"{name}:score=max-py,set=celeba:root=/data", ("max-py",), ("celeba:root=/data",)),
+    ]
+
+
+def test_without_row_options_there_is_one_row():
+    assert [place.row for place in grid(rows=()).places] == [(), ()]
+
+
+def test_options_that_are_fixed_are_in_every_place_and_what_the_metric_says_itself():
+    places = grid(metric="outlier_metrics:ood:score=max-py", rows=(), fixed={"images": "7"}).places
+    assert {place.metric.rpartition(",set=")[0] for place in places} == {"outlier_metrics:ood:images=7,score=max-py"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"metric": "odd"}, "There is no metric named 'odd'"),
+        ({"fixed": {"image": "7"}}, "There is no option of outlier_metrics:ood named 'image'. Nearest: images"),
+        ({"rows": (Axis(option="score", values=("px",)),)}, "score of outlier_metrics:ood is 'px'; it must be one of"),
+    ],
+)
+def test_a_grid_of_what_does_not_exist(changes, expected):
+    with pytest.raises(SpecError) as caught:
+        _ = grid(**changes).places
+    assert str(caught.value).startswith(expected)
+
+
+def test_an_option_that_is_set_on_the_command_line():
+    assert grid().pinned({}) == grid()
+    assert grid().pinned({"images": "7"}) == grid(fixed={"images": "7"})
+    one = grid().pinned({"score": "grad-norm"})  # one that the grid crosses is not crossed any more
+    assert one == grid(rows=(Axis(option="score", values=("grad-norm",)),))
+    assert len(one.places) == 2
+
+
+@pytest.mark.parametrize("kind", [grid, lambda **changes: Variant(name="", **changes)])
+def test_for_which_datasets(kind):
+    assert kind().covers("digits")
+    on, besides = kind(on=("digits", "svhn")), kind(besides=("digits",))
+    assert [on.covers(data) for data in ("digits", "jembench/digits", "svhn:root=/a", "cifar10")] == [True] * 3 + [
+        False
+    ]
+    assert [besides.covers(data) for data in ("digits", "jembench/digits", "cifar10:root=/digits")] == [
+        False,
+        False,
+        True,
+    ]
+
+
+def test_outliers_that_are_the_dataset_itself():
+    assert compares_with_itself("ood:score=max-py,set=cifar10", "cifar10:root=/data")
+    assert compares_with_itself("ood:set=jembench/cifar10:root=/b", "cifar10")
+    assert compares_with_itself("ood:set=imagefolder:root=/a", "imagefolder:root=/a")
+    assert not compares_with_itself("ood:set=imagefolder:root=/b", "imagefolder:root=/a")
+    assert not compares_with_itself("ood:set=cifar100", "cifar10")
+    assert not compares_with_itself("accuracy", "cifar10")
+
+
+def test_names_and_options():
+    assert bare_name("jembench/cifar10:root=/a/b") == "cifar10"
+    assert bare_name("mypackage.data:build:size=8") == "mypackage.data:build"
+    assert with_options("ece:bins=10,resamples=0", {"bins": "15"}) == "ece:bins=15,resamples=0"
+
+
+def test_what_is_written_shorter_in_a_file():
+    written = {"title": "T", "rows": {"top": [0.1, 500], "flag": [True]}, "columns": {}, "except": ["digits"]}
+    assert in_fields(written, "it") == {
+        "title": "T",
+        "rows": [{"option": "top", "values": ["0.1", "500"]}, {"option": "flag", "values": ["true"]}],
+        "columns": [],
+        "besides": ["digits"],
+    }
+
+
+@pytest.mark.parametrize("rows", ["score", ["score"], {"score": "log-px"}])
+def test_rows_that_are_no_options_with_values(rows):
+    with pytest.raises(SpecError, match=r"^rows of it is .*; it must give options with lists of values: \{ score = "):
+        in_fields({"rows": rows}, "it")

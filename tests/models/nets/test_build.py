@@ -1,0 +1,146 @@
+"""From the text of ``net=`` to a network, and every way in which it can be wrong."""
+
+import sys
+import types
+from types import SimpleNamespace
+
+import pytest
+import torch
+from torch import nn
+
+from jembench.errors import PluginError, SpecError
+from jembench.interfaces import DataSpec
+from jembench.models.energies import LogitModel
+from jembench.models.nets.build import build_net
+
+DIGITS = DataSpec(name="digits", shape=(1, 8, 8), num_classes=10)
+COLOURS = DataSpec(name="colours", shape=(3, 32, 32), num_classes=7)
+
+
+@pytest.fixture
+def own(monkeypatch):
+    """Register a function as ``own_nets:build``."""
+
+    def register(build):
+        module = types.ModuleType("own_nets")
+        module.build = build
+        monkeypatch.setitem(sys.modules, "own_nets", module)
+        return "own_nets:build"
+
+    return register
+
+
+def test_wide_resnet_has_the_depth_and_width_of_its_name():
+    net = build_net("wrn-16-2", COLOURS, norm="layer")
+    assert len(net.layer1) == 2
+    assert net.layer1[0].conv1.out_channels == 32
+    assert net(torch.zeros(2, *COLOURS.shape)).shape == (2, 7)
+
+
+def test_small_net_has_the_width_of_its_name():
+    net = build_net("small-12", DIGITS)
+    assert sum(p.numel() for p in net.parameters()) == 43_762
+
+
+@pytest.mark.parametrize(
+    ("size", "name"),
+    [((8, 8), "small-16"), ((31, 40), "small-16"), ((32, 32), "wrn-28-10"), ((64, 48), "wrn-28-10")],
+)
+def test_auto_goes_by_the_smaller_side(size, name):
+    with torch.device("meta"):
+        found, named = (
+            build_net(text, DataSpec(name="any", shape=(3, *size), num_classes=2)) for text in ("auto", name)
+        )
+    assert [p.shape for p in found.parameters()] == [p.shape for p in named.parameters()]
+
+
+@pytest.mark.parametrize(
+    "text", ["wrn", "wrn-28", "wrn-28-0", "wrn-28-2-1", "small", "small-0", "resnet-50", "", "WRN-28-2"]
+)
+def test_unknown_text_names_the_forms(text):
+    with pytest.raises(
+        SpecError, match=r"There is no net named.*wrn-DEPTH-WIDTH.*small-WIDTH.*auto.*mypackage\.nets:build"
+    ):
+        build_net(text, COLOURS)
+
+
+def test_unlabelled_data_have_no_logits():
+    with pytest.raises(SpecError, match="faces is unlabelled"):
+        build_net("auto", DataSpec(name="faces", shape=(3, 32, 32), num_classes=0))
+
+
+def test_own_net_is_called_with_the_data_and_comes_back_as_it_was(own):
+    seen = []
+
+    def build(data):
+        seen.append(data)
+        return nn.Sequential(nn.Flatten(), nn.Linear(data.dimensions, data.num_classes), nn.BatchNorm1d(7)).train()
+
+    net = build_net(own(build), COLOURS)
+    assert seen == [COLOURS]
+    assert net.training
+    assert net[2].training
+    assert int(net[2].num_batches_tracked) == 0
+    assert all(p.grad is None for p in net.parameters())
+
+
+def test_own_net_keeps_a_frozen_part_in_evaluation_mode(own):
+    def build(data):
+        net = nn.Sequential(nn.Flatten(), nn.Linear(data.dimensions, data.num_classes))
+        net[1].eval()
+        return net
+
+    net = build_net(own(build), COLOURS)
+    assert net.training
+    assert not net[1].training
+
+
+def test_own_net_of_the_wrong_shape(own):
+    path = own(lambda data: nn.Sequential(nn.Flatten(), nn.Linear(data.dimensions, 10)))
+    with pytest.raises(PluginError, match=r"own_nets:build gives \(2, 10\).*must give logits of shape \(2, 7\)"):
+        build_net(path, COLOURS)
+
+
+def test_own_net_that_gives_no_tensor(own):
+    class Pair(nn.Module):
+        def forward(self, x):
+            return x, x
+
+    with pytest.raises(PluginError, match="gives tuple for two images of colours"):
+        build_net(own(lambda data: Pair()), COLOURS)
+
+
+def test_own_net_whose_logits_are_part_of_what_it_gives(own):
+    class LikeTransformers(nn.Sequential):
+        def forward(self, x):
+            return SimpleNamespace(logits=super().forward(x))
+
+    net = build_net(own(lambda data: LikeTransformers(nn.Flatten(), nn.Linear(data.dimensions, 7))), COLOURS)
+    assert LogitModel(net).energy(torch.zeros(2, *COLOURS.shape)).shape == (2,)
+
+
+def test_own_net_in_another_precision(own):
+    path = own(lambda data: nn.Sequential(nn.Flatten(), nn.Linear(data.dimensions, 7)).double())
+    with pytest.raises(PluginError, match=r"Its weights are torch\.float64, and images are torch\.float32: return it"):
+        build_net(path, COLOURS)
+
+
+def test_own_net_that_fails_on_these_images(own):
+    path = own(lambda data: nn.Sequential(nn.Flatten(), nn.Linear(64, data.num_classes)))
+    with pytest.raises(PluginError, match=r"fails on two images of colours, shape \(2, 3, 32, 32\): RuntimeError"):
+        build_net(path, COLOURS)
+
+
+def test_own_function_that_gives_no_module(own):
+    with pytest.raises(PluginError, match=r"gave a function for colours; it must return a torch\.nn\.Module"):
+        build_net(own(lambda data: lambda x: x), COLOURS)
+
+
+def test_own_net_that_is_not_there():
+    with pytest.raises(PluginError, match="no_such_package_anywhere"):
+        build_net("no_such_package_anywhere:build", COLOURS)
+
+
+def test_norm_has_no_effect_on_an_own_net(own):
+    with pytest.raises(SpecError, match="norm has no effect on the net own_nets:build"):
+        build_net(own(lambda data: nn.Flatten()), COLOURS, norm="batch")

@@ -1,0 +1,42 @@
+"""Every shipped model is compiled as one graph, the ninth network of a process like the first."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+SCRIPT = Path(__file__).parents[1] / "support" / "compiled_models.py"
+
+TRAINED = [
+    "jem:net=small-1",
+    "jem-factored:net=small-1",
+    "baseline:net=small-1",
+    "adversarial:net=small-1,steps=1",
+    "igebm:width=2",
+    "igebm:width=2,conditional=false",
+    "glow:hidden=4,levels=1,steps=1",
+    "glow:hidden=4,levels=1,steps=1,conditional=false",
+]
+DRAWS_ITS_PASSES = "residual-flow:hidden=4,levels=1,blocks=1"
+ATTACKED = ["jem:net=small-1", "igebm:width=2", "glow:hidden=4,levels=1,steps=1"]
+
+ROUNDING = 1e-5
+
+
+def test_models_compile_as_one_graph_and_compute_the_same():
+    """One test, since importing the compiler takes longer than what it compiles here."""
+    asked = [json.dumps([*TRAINED, DRAWS_ITS_PASSES]), json.dumps(ATTACKED)]
+    done = subprocess.run([sys.executable, SCRIPT, *asked], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+
+    refused = found["trained"].pop(DRAWS_ITS_PASSES)
+    assert refused["not compiled"] == ["the model says that its loss cannot be compiled"]
+    assert {spec: row["not compiled"] for spec, row in found["trained"].items()} == {spec: [] for spec in TRAINED}
+    different = {spec: row for spec, row in found["trained"].items() if not max(row["loss"], row["weights"]) < ROUNDING}
+    assert different == {}
+    assert {spec: value for spec, value in found["attacked"].items() if not value < ROUNDING} == {}
+
+    assert found["trainings"] == [[]] * 9
+    assert len(found["gradients"]["not compiled"]) == 2  # the limit is there, and trainings do not meet it
+    assert found["gradients"]["told"] == 1

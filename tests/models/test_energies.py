@@ -1,0 +1,78 @@
+"""The sign conventions, and the gradient that samplers follow."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jembench.models.energies import LogitModel, grad_energy, joint_energy, marginal_energy
+
+
+def logits(seed=0, n=6, k=4):
+    return torch.randn(n, k, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).float()
+
+
+def net(seed=0):
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(12, 8), torch.nn.Tanh(), torch.nn.Linear(8, 4))
+
+
+@given(seed=st.integers(0, 1000), shift=st.floats(-50, 50))
+def test_a_constant_shifts_log_px_and_leaves_p_y_given_x(seed, shift):
+    f = logits(seed)
+    assert torch.allclose(-marginal_energy(f + shift), -marginal_energy(f) + shift, atol=1e-4)
+    assert torch.allclose((f + shift).log_softmax(1), f.log_softmax(1), atol=1e-4)
+
+
+@given(seed=st.integers(0, 1000))
+def test_the_joint_sums_up_to_the_marginal(seed):
+    """Exp(-E(x)) = sum over y of exp(-E(x, y)), and p(y|x) is their ratio."""
+    f = logits(seed)
+    joint = torch.stack([joint_energy(f, torch.full((6,), y)) for y in range(4)], 1)
+    assert torch.allclose((-joint).logsumexp(1), -marginal_energy(f), atol=1e-5)
+    assert torch.allclose(marginal_energy(f)[:, None] - joint, f.log_softmax(1), atol=1e-5)
+
+
+def test_a_larger_logit_makes_an_image_likelier():
+    low, high = torch.zeros(1, 3), torch.tensor([[0.0, 2.0, 0.0]])
+    assert marginal_energy(high) < marginal_energy(low)
+    assert joint_energy(high, torch.tensor([1])) < joint_energy(high, torch.tensor([0]))
+
+
+def test_energies_of_low_precision_are_float32_and_those_of_float64_stay():
+    y = torch.arange(6) % 4
+    for given_, expected in ((torch.bfloat16, torch.float32), (torch.float64, torch.float64)):
+        f = logits().to(given_)
+        assert marginal_energy(f).dtype == joint_energy(f, y).dtype == expected
+    f = torch.tensor([[64.0, 64.0 + 1e-9]], dtype=torch.float64)  # a difference that float32 does not know
+    higher, lower = (float(joint_energy(f, torch.tensor([y]))) for y in (0, 1))
+    assert higher - lower == pytest.approx(1e-9, rel=1e-4)
+
+
+def test_the_gradient_is_that_of_finite_differences():
+    model, x = LogitModel(net()).double(), torch.randn(2, 3, 2, 2, dtype=torch.float64)
+    for y in (None, torch.tensor([3, 1])):
+        energy, grad = grad_energy(model)(x, y)
+        assert energy.dtype == grad.dtype == torch.float64
+        direction = torch.randn_like(x)
+        change = (model.energy(x + 1e-3 * direction, y) - model.energy(x - 1e-3 * direction, y)) / 2e-3
+        assert torch.allclose((grad * direction).flatten(1).sum(1), change, atol=1e-5)
+
+
+def test_sampling_leaves_gradients_and_graph_as_they_were():
+    model = LogitModel(net())
+    for parameter in model.parameters():
+        parameter.grad = torch.ones_like(parameter)
+    energy, grad = grad_energy(model)(torch.randn(2, 3, 2, 2), None)
+    assert all(torch.equal(parameter.grad, torch.ones_like(parameter)) for parameter in model.parameters())
+    assert all(parameter.requires_grad for parameter in model.parameters())
+    assert not energy.requires_grad
+    assert not grad.requires_grad
+
+
+def test_the_gradient_is_there_under_no_grad():
+    model, x = LogitModel(net()), torch.randn(2, 3, 2, 2)
+    with torch.no_grad():
+        assert torch.equal(grad_energy(model)(x, None)[1], grad_energy(model)(x, None)[1])
+    assert float(grad_energy(model)(x, None)[1].abs().sum()) > 0

@@ -1,0 +1,425 @@
+"""Layout, precision, one pass and the compiler against Algorithm 1 as a textbook has it."""
+
+import copy
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from jembench import seeds
+from jembench.errors import Fallback
+from jembench.experiment import recipe as recipes
+from jembench.interfaces import DataSpec, Split
+from jembench.models.energies import LogitModel, grad_energy
+from jembench.models.execution import Execution, compiled, lay_out, tf32
+from jembench.models.nets import names
+from jembench.models.nets.wide_resnet import ResidualNet
+from jembench.models.objective import Weights, hybrid_loss
+from jembench.training.loop import Trainer
+
+CPU = torch.device("cpu")
+TINY = Path(__file__).parents[1] / "zoo" / "tiny.toml"
+DATA = DataSpec(name="noise", shape=(3, 8, 8), num_classes=4)
+
+
+def seeded(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def small(norm="none"):
+    with seeds.initialising(0):
+        return ResidualNet(3, 4, names.small(4), norm=norm)
+
+
+def is_channels_last(net):
+    weights = [p for p in net.parameters() if p.dim() == 4 and p.shape[1] > 1 and p.shape[2] > 1]
+    assert weights
+    return {p.is_contiguous(memory_format=torch.channels_last) for p in weights}
+
+
+# --- Algorithm 1 ------------------------------------------------------------------------------------------------------
+
+
+class JEM(LogitModel):
+    chains = "marginal"
+
+    def training_loss(self, batch, negatives):
+        self.seen = batch, negatives
+        return hybrid_loss(self, batch, negatives, Weights(cross_entropy=1, marginal=1))
+
+
+def make_trainer(net=None, **settings):
+    images = torch.randint(256, (40, 3, 8, 8), generator=seeded(), dtype=torch.uint8)
+    wanted = {
+        "batch_size": 8,
+        "data.validation": 0,
+        "optimizer.name": "sgd",
+        "optimizer.learning_rate": 0.05,
+        "chains.sampler": "pcd:steps=4,buffer=40,step_size=1,noise=0.01",
+        **settings,
+    }
+    recipe = recipes.load(str(TINY), [f"{key}={value}" for key, value in wanted.items()])
+    return Trainer(JEM(net or small()), DATA, Split(images, torch.arange(40) % 4), recipe, seed=0, device=CPU)
+
+
+class Chains:
+    """Where the chains of an iteration start, and the random numbers that they are about to draw."""
+
+    def __init__(self, trainer):
+        self.grad_energy, self.generator = trainer.grad_energy, trainer.generators["chains"]
+        trainer.grad_energy = self
+        self.start = None
+
+    def __call__(self, x, y):
+        if self.start is None:
+            self.start, self.draws = x.clone(), torch.Generator()
+            self.draws.set_state(self.generator.get_state())
+        return self.grad_energy(x, y)
+
+
+def textbook(net, chains, batch):
+    """One iteration in float64: SGLD, then three separate passes and a step down the gradient."""
+    x = chains.start.double()
+    for _ in range(4):
+        x = x.detach().requires_grad_()
+        energy = -torch.log(torch.exp(net(x)).sum(dim=1))
+        (slope,) = torch.autograd.grad(energy.sum(), x)
+        x = x - slope + 0.01 * torch.randn(x.shape, generator=chains.draws).double()
+    samples = x.detach()
+    classified = F.nll_loss(torch.log_softmax(net(batch.x_labelled.double()), dim=1), batch.y_labelled)
+    data = -torch.log(torch.exp(net(batch.x.double())).sum(dim=1)).mean()
+    negative = -torch.log(torch.exp(net(samples)).sum(dim=1)).mean()
+    loss = classified + data - negative
+    gradients = torch.autograd.grad(loss, list(net.parameters()))
+    with torch.no_grad():
+        for weight, gradient in zip(net.parameters(), gradients, strict=True):
+            weight -= 0.05 * gradient
+    return loss.item(), samples
+
+
+def moved(net, before):
+    return torch.cat([(p.double() - b.double()).flatten() for p, b in zip(net.parameters(), before, strict=True)])
+
+
+@pytest.mark.parametrize(
+    ("settings", "rounding"),
+    [
+        ({"compute.precision": "float32", "compute.layout": "contiguous"}, 2e-5),
+        ({"compute.precision": "float32", "compute.layout": "channels_last"}, 2e-5),
+        ({"compute.precision": "bfloat16", "compute.layout": "channels_last"}, 0.05),  # 8 bits, through a dozen layers
+    ],
+    ids=["float32", "channels-last", "bfloat16"],
+)
+def test_training_is_algorithm_1(settings, rounding):
+    trainer = make_trainer(**settings)
+    assert is_channels_last(trainer.model.net) == {settings["compute.layout"] == "channels_last"}
+    reference = copy.deepcopy(trainer.model.net).double()
+    before = [p.detach().clone() for p in trainer.model.parameters()]
+    for _ in range(3):
+        chains = Chains(trainer)
+        values = trainer.iterate()
+        trainer.grad_energy = chains.grad_energy
+        batch, negatives = trainer.model.seen
+        loss, samples = textbook(reference, chains, batch)
+        assert float(values["loss"]) == pytest.approx(loss, abs=rounding * 4)
+        assert (negatives.x - samples).norm() < rounding * (samples - chains.start).norm()
+    found, expected = moved(trainer.model.net, before), moved(reference, before)
+    assert expected.norm() > 0.01
+    assert (found - expected).norm() < rounding * expected.norm()
+    assert {p.dtype for p in trainer.model.parameters()} == {torch.float32}
+
+
+# --- layout -----------------------------------------------------------------------------------------------------------
+
+
+class Viewing(nn.Module):
+    """Flattens its maps with .view, which channels-last maps do not bear."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv, self.linear = nn.Conv2d(3, 4, 3, padding=1), nn.Linear(4 * 8 * 8, 4)
+
+    def forward(self, x):
+        return self.linear(F.leaky_relu(self.conv(x), 0.2).view(len(x), -1))
+
+
+def test_weights_are_laid_out_channels_last_and_compute_the_same():
+    model, x = LogitModel(small("batch")).train(), torch.randn(5, 3, 8, 8, generator=seeded())
+    state = copy.deepcopy(model.state_dict())
+    before = copy.deepcopy(model).eval().double().logits(x.double())
+    model.net.layer1.eval()
+    assert lay_out(model, DATA)
+    assert is_channels_last(model.net) == {True}
+    assert all(torch.equal(value, state[name]) for name, value in model.state_dict().items())  # nothing was learned
+    assert model.training
+    assert not model.net.layer1.training
+    torch.testing.assert_close(model.eval().logits(x).double(), before, rtol=1e-5, atol=1e-6)
+
+
+def test_a_network_that_flattens_with_view_is_as_before_with_one_warning():
+    with seeds.initialising(0):
+        model = LogitModel(Viewing())
+    with pytest.warns(Fallback, match=r"flattens its maps with \.view") as told:
+        assert not lay_out(model, DATA)
+    assert len(told) == 1
+    assert is_channels_last(model.net) == {False}
+    assert all(p.is_contiguous() for p in model.parameters())
+    x = torch.randn(5, 3, 8, 8, generator=seeded())
+    energy, grad = grad_energy(model, Execution(channels_last=True))(x, None)
+    exact = copy.deepcopy(model).double()
+    x64 = x.double().requires_grad_()
+    expected = -exact.logits(x64).exp().sum(1).log()
+    torch.testing.assert_close(energy.double(), expected.detach(), rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(grad.double(), torch.autograd.grad(expected.sum(), x64)[0], rtol=1e-4, atol=1e-6)
+
+
+def test_a_trainer_of_such_a_network_warns_once_and_trains():
+    with pytest.warns(Fallback) as told:
+        trainer = make_trainer(Viewing())
+    assert len(told) == 1
+    assert torch.isfinite(trainer.iterate()["loss"])
+
+
+def test_another_error_of_the_network_is_its_own():
+    class Wrong(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = nn.Parameter(torch.ones(99, 99))
+
+        def logits(self, x):
+            return x @ self.weight
+
+        def energy(self, x, y=None):
+            return self.logits(x)
+
+    with pytest.raises(RuntimeError, match="99"):
+        lay_out(Wrong(), DATA)
+
+
+# --- the compiler -----------------------------------------------------------------------------------------------------
+
+
+def no_compiler(function, **options):
+    raise RuntimeError("Python 4 is not supported yet\nand a long story")
+
+
+def no_backend(function, **options):
+    def fails(*args):
+        raise OSError("no C++ compiler\nand a long story")
+
+    return fails
+
+
+@pytest.mark.parametrize(
+    ("compiler", "cause"),
+    [(no_compiler, "RuntimeError: Python 4 is not supported yet"), (no_backend, "OSError: no C++ compiler")],
+)
+def test_a_compiler_that_fails_is_done_without_with_one_warning(monkeypatch, compiler, cause):
+    monkeypatch.setattr(torch, "compile", compiler)
+    calls = []
+    double = compiled(lambda x: calls.append(x) or 2 * x)
+    with pytest.warns(Fallback) as told:
+        assert [double(value) for value in (1, 2, 3)] == [2, 4, 6]
+    assert [str(warning.message) for warning in told] == [
+        f"Not compiled, which is slower but gives the same results ({cause})."
+    ]
+    assert calls == [1, 2, 3]
+
+
+def out_of_memory(*_, **__):
+    raise torch.OutOfMemoryError("CUDA out of memory")
+
+
+def out_of_memory_in_the_compiler(*_, **__):
+    try:
+        out_of_memory()
+    except RuntimeError as error:
+        raise RuntimeError("backend='inductor' raised") from error
+
+
+@pytest.mark.parametrize("fails", [out_of_memory, out_of_memory_in_the_compiler])
+def test_memory_that_is_too_small_says_nothing_about_the_compiler(monkeypatch, fails):
+    answers = [fails, lambda x: 2 * x]
+    monkeypatch.setattr(torch, "compile", lambda function, **options: lambda x: answers.pop(0)(x))
+    given_up = []
+    double = compiled(lambda x: pytest.fail("the plain function was called"), given_up)
+    with pytest.raises(RuntimeError):
+        double(1)
+    assert double(1) == 2
+    assert given_up == []
+
+
+def test_functions_of_one_training_warn_once_and_each_says_why(monkeypatch):
+    monkeypatch.setattr(torch, "compile", no_backend)
+    given_up = []
+    functions = [compiled(lambda x: x, given_up) for _ in range(2)]
+    with pytest.warns(Fallback) as told:
+        assert [function(1) for function in functions] == [1, 1]
+    assert len(told) == 1
+    assert given_up == ["OSError: no C++ compiler"] * 2
+
+
+def test_a_trainer_remembers_how_it_computed(monkeypatch):
+    monkeypatch.setattr(torch, "compile", no_backend)
+    assert make_trainer().computed == {
+        "precision": "float32",
+        "layout": "channels_last",
+        "compiled": False,
+        "not_compiled": [],
+        "tf32": [],
+    }
+    trainer = make_trainer(**{"compute.compile": "on"})
+    assert trainer.computed["compiled"]
+    with pytest.warns(Fallback):
+        assert [len(trainer.iterate()) for _ in range(2)]
+    assert not trainer.computed["compiled"]
+    assert trainer.computed["not_compiled"] == ["OSError: no C++ compiler"] * 2
+    with pytest.warns(Fallback):
+        assert make_trainer(Viewing()).computed["layout"] == "contiguous"
+
+
+@pytest.mark.parametrize("new", [True, False])
+def test_float32_says_where_it_is_tensorfloat32(monkeypatch, new):
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: new)
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", True)
+    monkeypatch.setattr(torch, "get_float32_matmul_precision", lambda: "high")
+    assert tf32(torch.device("cuda")) == (["convolutions", "matrix products"] if new else [])
+    assert tf32(CPU) == []
+
+
+def test_a_function_that_is_wrong_fails_with_its_own_error(monkeypatch):
+    monkeypatch.setattr(torch, "compile", no_backend)
+
+    def wrong(x):
+        raise ZeroDivisionError("mine")
+
+    function = compiled(wrong)
+    with pytest.warns(Fallback), pytest.raises(ZeroDivisionError, match="mine"):
+        function(1)
+    with pytest.raises(ZeroDivisionError, match="mine"):  # and warns no more
+        function(1)
+
+
+def test_a_gradient_without_a_compiler_is_the_plain_one(monkeypatch):
+    monkeypatch.setattr(torch, "compile", no_backend)
+    model, x = LogitModel(small()), torch.randn(5, 3, 8, 8, generator=seeded())
+    evaluate = grad_energy(model, Execution(compiled=True))
+    with pytest.warns(Fallback):
+        energy, grad = evaluate(x, None)
+    expected = grad_energy(model)(x, None)
+    torch.testing.assert_close(energy, expected[0])
+    torch.testing.assert_close(grad, expected[1])
+
+
+class Plain(nn.Module):
+    """Energies without the checks of shapes that tests add to the package, which cannot be compiled."""
+
+    def __init__(self, *layers):
+        super().__init__()
+        self.net = nn.Sequential(*layers)
+
+    def energy(self, x, y=None):
+        logits = self.net(x)
+        return -logits.logsumexp(1) if y is None else -logits.gather(1, y[:, None]).squeeze(1)
+
+
+def linear():
+    with seeds.initialising(0):
+        return Plain(nn.Flatten(), nn.Linear(12, 3))
+
+
+def convolutional():
+    with seeds.initialising(0):
+        first, second = nn.Conv2d(3, 4, 3, padding=1), nn.Conv2d(4, 4, 3, stride=2)
+        return Plain(first, nn.GroupNorm(1, 4), nn.LeakyReLU(0.2), second, nn.Flatten(), nn.Linear(36, 3))
+
+
+def check_gradient(model, execution, x, y):
+    """Equal to the plain one, inside autocast as outside, and without a trace in the parameters."""
+    rounding = 1e-5 if execution.precision == "float32" else 0.01  # a compiler rounds to 8 bits at other places
+
+    def close(found, expected):
+        return found.dtype == torch.float32 and (found - expected).norm() < rounding * expected.norm()
+
+    marks = [torch.full_like(p, 7.0) for p in model.parameters()]
+    for parameter, mark in zip(model.parameters(), marks, strict=True):
+        parameter.grad = mark.clone()
+    energy, grad = grad_energy(model, Execution(precision=execution.precision))(x, y)
+    fast = grad_energy(model, execution)
+    for _ in range(2):
+        found = fast(x, y)
+        assert close(found[0], energy)
+        assert close(found[1], grad)
+        assert not any(part.requires_grad for part in found)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert torch.equal(fast(x, y)[1], found[1])
+    assert all(torch.equal(p.grad, mark) for p, mark in zip(model.parameters(), marks, strict=True))
+    with torch.no_grad():
+        next(model.parameters()).mul_(2)
+    assert not torch.equal(fast(x, y)[1], found[1])  # the weights of the moment
+    assert close(fast(x, y)[1], grad_energy(model, Execution(precision=execution.precision))(x, y)[1])
+
+
+@pytest.fixture
+def fresh_compiler():
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
+COMPILING = """
+import importlib.util, sys, warnings
+import torch
+from torch._inductor import config
+from jembench.errors import Fallback
+from jembench.models.execution import Execution
+
+spec = importlib.util.spec_from_file_location("these_tests", sys.argv[1])
+tests = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(tests)
+warnings.simplefilter("error", Fallback)
+x = torch.randn(4, 3, 2, 2, generator=tests.seeded())
+with config.patch(compile_threads=1):
+    tests.check_gradient(tests.linear(), Execution(compiled=True), x, None)
+"""
+
+
+@pytest.mark.skipif(not (shutil.which("c++") or shutil.which("g++")), reason="needs a C++ compiler")
+def test_a_compiled_gradient_is_the_plain_one():
+    """In a process of its own: the compiler imports setuptools, which wants to be there before Python's distutils."""
+    done = subprocess.run([sys.executable, "-c", COMPILING, __file__], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+@pytest.mark.parametrize("y", [None, torch.tensor([2, 0, 1, 2])])
+def test_a_traced_gradient_is_the_plain_one(fresh_compiler, monkeypatch, precision, y):
+    """All of the compiler but its last step, which alone takes seconds."""
+    original = torch.compile
+    monkeypatch.setattr(
+        torch, "compile", lambda function, mode, **options: original(function, backend="aot_eager", **options)
+    )
+    execution = Execution(compiled=True, precision=precision)
+    check_gradient(convolutional(), execution, torch.randn(4, 3, 8, 8, generator=seeded()), y)
+
+
+def test_a_traced_gradient_moves_the_statistics_of_batch_norm_as_the_plain_one_does(fresh_compiler, monkeypatch):
+    """JEM++ and SADA-JEM sample in training mode."""
+    original = torch.compile
+    monkeypatch.setattr(
+        torch, "compile", lambda function, mode, **options: original(function, backend="aot_eager", **options)
+    )
+    x, found = torch.randn(4, 3, 8, 8, generator=seeded()), []
+    for execution in (Execution(), Execution(compiled=True)):
+        with seeds.initialising(0):
+            model = Plain(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.LeakyReLU(0.2), nn.Flatten(), nn.Linear(144, 3))
+        grad = grad_energy(model, execution)(x, None)[1]
+        found.append((grad, model.net[1].running_mean, model.net[1].num_batches_tracked))
+        assert all(parameter.requires_grad for parameter in model.parameters())
+    for plain, traced in zip(*found, strict=True):
+        torch.testing.assert_close(plain, traced)

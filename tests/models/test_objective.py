@@ -1,0 +1,249 @@
+"""The losses against the formula, worked out by hand on a network whose logits are known."""
+
+import math
+import subprocess
+import sys
+
+import pytest
+import torch
+from torch import nn
+
+from jembench.interfaces import Batch, Negatives
+from jembench.models.energies import LogitModel
+from jembench.models.nets import names
+from jembench.models.nets.wide_resnet import ResidualNet
+from jembench.models.objective import Weights, hybrid_loss, logits_of_each
+
+
+class Table(torch.nn.Module):
+    """Images of one pixel; its value v gives the logits (v, 2 v, 0) times a parameter of 1."""
+
+    def __init__(self):
+        super().__init__()
+        self.scale = torch.nn.Parameter(torch.tensor(1.0))
+
+    def forward(self, x):
+        v = x.flatten(1)
+        return self.scale * torch.cat([v, 2 * v, 0 * v], 1)
+
+
+def images(*values):
+    return torch.tensor(values).view(-1, 1, 1, 1)
+
+
+def logsumexp(v):
+    return math.log(math.exp(v) + math.exp(2 * v) + 1)
+
+
+BATCH = Batch(images(0.5, -1.0), images(1.0, 2.0), torch.tensor([0, 1]))
+NEGATIVES = Negatives(images(0.25, 3.0), torch.tensor([1, 2]))
+
+CROSS_ENTROPY = ((logsumexp(1) - 1) + (logsumexp(2) - 4)) / 2
+DATA = -(logsumexp(0.5) + logsumexp(-1)) / 2
+SAMPLES = -(logsumexp(0.25) + logsumexp(3)) / 2
+JOINT_DATA = -(1.0 + 4.0) / 2  # E(1, class 0) = -1, E(2, class 1) = -4
+JOINT_SAMPLES = -(0.5 + 0.0) / 2  # E(1/4, class 1) = -1/2, E(3, class 2) = 0
+
+
+@pytest.mark.parametrize(
+    ("weights", "expected"),
+    [
+        (Weights(cross_entropy=1), CROSS_ENTROPY),
+        (Weights(cross_entropy=1, marginal=1), CROSS_ENTROPY + DATA - SAMPLES),
+        (Weights(conditional=1), JOINT_DATA - JOINT_SAMPLES),
+        (
+            Weights(cross_entropy=0.5, marginal=2, conditional=3),
+            0.5 * CROSS_ENTROPY + 2 * (DATA - SAMPLES) + 3 * (JOINT_DATA - JOINT_SAMPLES),
+        ),
+    ],
+)
+def test_the_loss_is_the_formula(weights, expected):
+    loss = hybrid_loss(LogitModel(Table()), BATCH, NEGATIVES, weights)
+    assert loss.total.item() == pytest.approx(expected, rel=1e-6)
+
+
+def test_the_parts_are_the_terms():
+    parts = hybrid_loss(LogitModel(Table()), BATCH, NEGATIVES, Weights(cross_entropy=1, marginal=1)).parts
+    expected = {"cross_entropy": CROSS_ENTROPY, "energy_data": DATA, "energy_samples": SAMPLES}
+    assert {name: float(part) for name, part in parts.items()} == pytest.approx(expected, rel=1e-6)
+    assert not any(part.requires_grad for part in parts.values())
+
+
+def test_descending_makes_data_likelier_and_samples_less_likely():
+    model = LogitModel(Table())
+    hybrid_loss(model, BATCH, NEGATIVES, Weights(marginal=1)).total.backward()
+    with torch.no_grad():
+        before = model.energy(BATCH.x).mean() - model.energy(NEGATIVES.x).mean()
+        model.net.scale -= 1e-3 * model.net.scale.grad
+        after = model.energy(BATCH.x).mean() - model.energy(NEGATIVES.x).mean()
+    assert float(after) < float(before)
+
+
+def test_a_constant_added_to_all_logits_changes_no_loss():
+    class Shifted(Table):
+        def forward(self, x):
+            return super().forward(x) + 7
+
+    weights = Weights(cross_entropy=1, marginal=1, conditional=1)
+    plain = hybrid_loss(LogitModel(Table()), BATCH, NEGATIVES, weights)
+    shifted = hybrid_loss(LogitModel(Shifted()), BATCH, NEGATIVES, weights)
+    assert plain.total.item() == pytest.approx(shifted.total.item(), rel=1e-5)
+    assert float(shifted.parts["energy_data"]) == pytest.approx(DATA - 7, rel=1e-6)
+
+
+# --- energies ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("weights", "data", "samples"),
+    [
+        (Weights(cross_entropy=1, marginal=1), [-logsumexp(0.5), -logsumexp(-1)], [-logsumexp(0.25), -logsumexp(3)]),
+        (Weights(conditional=1), [-1.0, -4.0], [-0.5, 0.0]),
+    ],
+)
+def test_the_energies_are_those_of_each_image(weights, data, samples):
+    energies = hybrid_loss(LogitModel(Table()), BATCH, NEGATIVES, weights).energies
+    assert energies.data.tolist() == pytest.approx(data, rel=1e-6)
+    assert energies.samples.tolist() == pytest.approx(samples, rel=1e-6)
+
+
+def slope(v):
+    """dE/ds of the scale s at s = 1: minus the logits' mean under p(y|x)."""
+    return -(v * math.exp(v) + 2 * v * math.exp(2 * v)) / math.exp(logsumexp(v))
+
+
+@pytest.mark.parametrize(
+    ("weights", "expected"),
+    [
+        (
+            Weights(marginal=1),
+            -logsumexp(0.5) * slope(0.5)
+            - logsumexp(-1) * slope(-1)
+            - logsumexp(0.25) * slope(0.25)
+            - logsumexp(3) * slope(3),
+        ),
+        (Weights(conditional=1), 1.0**2 + 4.0**2 + 0.5**2 + 0.0**2),
+    ],
+)
+def test_a_penalty_on_the_energies_reaches_the_weights(weights, expected):
+    """d/ds (mean E^2 over two data + mean E^2 over two samples) = sum of E dE/ds over the four."""
+    model = LogitModel(Table())
+    energies = hybrid_loss(model, BATCH, NEGATIVES, weights).energies
+    (energies.data.square().mean() + energies.samples.square().mean()).backward()
+    assert model.net.scale.grad.item() == pytest.approx(expected, rel=1e-5)
+
+
+def test_a_classifier_has_no_energies():
+    assert hybrid_loss(LogitModel(Table()), BATCH, None, Weights(cross_entropy=1)).energies is None
+
+
+# --- one pass ---------------------------------------------------------------------------------------------------------
+
+
+def small(norm, dtype=torch.float64):
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        return LogitModel(ResidualNet(2, 3, names.small(4), norm=norm)).to(dtype).train()
+
+
+def three(dtype=torch.float64):
+    """Batches of different sizes whose statistics differ widely."""
+    generator = torch.Generator().manual_seed(0)
+    return [
+        scale * torch.randn(n, 2, 8, 8, generator=generator, dtype=dtype) + shift
+        for n, scale, shift in ((4, 1.0, 0.0), (6, 0.3, 1.0), (5, 2.0, -1.0))
+    ]
+
+
+def passes(model, calls):
+    model.net.register_forward_pre_hook(lambda module, inputs: calls.append(len(inputs[0])))
+
+
+@pytest.mark.parametrize("norm", ["none", "layer", "instance"])
+def test_one_pass_gives_what_three_passes_do(norm):
+    model, calls = small(norm), []
+    expected = [model.logits(x) for x in three()]
+    passes(model, calls)
+    found = logits_of_each(model, three())
+    assert calls == [15]
+    for ours, theirs in zip(found, expected, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-10, atol=1e-12)
+
+
+def test_with_batch_norm_each_batch_has_its_own_statistics():
+    model, other, calls = small("batch"), small("batch"), []
+    expected = [other.logits(x) for x in three()]
+    passes(model, calls)
+    found = logits_of_each(model, three())
+    assert calls == [4, 6, 5]
+    together = small("batch").logits(torch.cat(three())).split([4, 6, 5])
+    for ours, theirs, mixed in zip(found, expected, together, strict=True):
+        assert torch.equal(ours, theirs)
+        assert (ours - mixed).abs().max() > 0.01
+    for name, value in model.state_dict().items():  # running statistics, in the same order
+        assert torch.equal(value, other.state_dict()[name])
+
+
+@pytest.mark.parametrize(
+    ("weights", "shared", "order"),
+    [
+        (Weights(cross_entropy=1, marginal=1), False, ["data", "samples", "labelled"]),
+        (Weights(cross_entropy=1, marginal=1), True, ["samples", "labelled"]),
+        (Weights(conditional=1), False, ["labelled", "samples"]),
+    ],
+)
+def test_the_passes_are_in_the_order_of_the_reference_implementations(weights, shared, order):
+    """The running statistics of the first norm, by the recursion r <- .1 r + .9 (mean of the batch)."""
+    labelled, data, samples = three()
+    model = small("batch")
+    first = model.net.conv1
+    batch = Batch(labelled if shared else data, labelled, torch.tensor([0, 1, 2, 1]))
+    hybrid_loss(model, batch, Negatives(samples, torch.arange(5) % 3), weights)
+    expected = torch.zeros(4, dtype=torch.float64)
+    for name in order:
+        x = {"data": data, "samples": samples, "labelled": labelled}[name]
+        expected = 0.1 * expected + 0.9 * first(x).mean((0, 2, 3))
+    torch.testing.assert_close(model.net.layer1[0].norm1.running_mean, expected.detach())
+
+
+def test_an_image_s_part_of_the_loss_is_its_own():
+    """The gradient of the whole loss is that of three separate passes."""
+    x_labelled, x, samples = three()
+    batch, negatives = Batch(x, x_labelled, torch.tensor([0, 1, 2, 1])), Negatives(samples, None)
+    ours, textbook = small("none"), small("none")
+    hybrid_loss(ours, batch, negatives, Weights(cross_entropy=1, marginal=1)).total.backward()
+    classified = nn.CrossEntropyLoss()(textbook.net(x_labelled), batch.y_labelled)
+    likelier = -textbook.net(x).exp().sum(1).log().mean()
+    less_likely = -textbook.net(samples).exp().sum(1).log().mean()
+    (classified + likelier - less_likely).backward()
+    for found, expected in zip(ours.parameters(), textbook.parameters(), strict=True):
+        torch.testing.assert_close(found.grad, expected.grad)
+
+
+COMPILING = """
+import torch
+from torch._dynamo.testing import CompileCounter
+from jembench.models.energies import LogitModel
+from jembench.interfaces import Batch, Negatives
+from jembench.models.objective import Weights, hybrid_loss
+
+model = LogitModel(torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(4, 3)))
+
+def loss(batch, negatives):
+    return hybrid_loss(model, batch, negatives, Weights(cross_entropy=1, marginal=1)).total
+
+for shared in (False, True):
+    counter = CompileCounter()  # runs what was traced as it is: only the tracing is looked at
+    fast = torch.compile(loss, backend=counter)
+    for seed in range(4):
+        x, other, samples = torch.randn(3, 5, 1, 2, 2).unbind()
+        batch, negatives = Batch(x, x if shared else other, torch.arange(5) % 3), Negatives(samples, None)
+        torch.testing.assert_close(fast(batch, negatives), loss(batch, negatives))
+    print(counter.frame_count)
+"""
+
+
+def test_compiled_it_is_traced_once_for_all_batches():
+    """In a process of its own, without the type checks of tests, which cannot be traced."""
+    done = subprocess.run([sys.executable, "-c", COMPILING], capture_output=True, text=True, check=False)
+    assert done.stdout.split() == ["1", "1"], done.stderr

@@ -1,0 +1,348 @@
+"""Differences of two models: against closed forms, scipy's tests and exchanges of the two."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from jembench.errors import StoreError
+from jembench.interfaces import Value
+from jembench.report.comparison import SEEDS, Side, adjust, compare, contrast, sides
+from jembench.report.select import Pair, Subject, subjects
+from jembench.store.outcome import Cell, FitKey, Outcome
+
+N = 400
+RNG = np.random.default_rng(0)
+BETTER = {"accuracy": "higher", "nll": "lower", "auroc": "higher"}
+
+
+class Results:
+    """Cells with their arrays, made by hand."""
+
+    def __init__(self):
+        self.arrays = {}
+
+    def add(self, model, metric, value, arrays=None, *, seed=0, label=None, protocol=None, recipe="digits"):
+        fit = FitKey(model=model, dataset="digits", recipe=recipe, seed=seed, id=f"{model}{recipe}{seed}")
+        label = label or metric
+        values = {label: Value(value, None, None, N, "", BETTER.get(label, ""))}
+        outcome = Outcome(status="ok", protocol=protocol or f"{metric}:data=digits", values=values)
+        cell = Cell(id=f"{fit.id}{metric}", fit=fit, metric=metric, outcome=outcome)
+        self.arrays[cell.id] = arrays or {}
+        return cell
+
+    def accuracy(self, model, correct, **more):
+        return self.add(model, "accuracy", 100 * correct.mean(), {"correct": correct}, **more)
+
+    def nll(self, model, scores, **more):
+        return self.add(model, "nll", scores.mean(), {"nll": scores}, **more)
+
+    def read(self, cell):
+        return self.arrays[cell.id]
+
+
+@pytest.fixture
+def results():
+    return Results()
+
+
+def side(*cells):
+    (found,) = sides(subject(*cells)).values()
+    return found
+
+
+def subject(*cells):
+    return Subject(cells[0].fit.model, "digits", cells[0].fit.recipe, cells)
+
+
+def compared(results, *cells, resamples=500):
+    a, b = subjects(cells)
+    return compare(Pair(a, b), results.read, resamples)
+
+
+def right(share, rng):
+    return rng.random(N) < share
+
+
+# --- other test images ------------------------------------------------------------------------------------------------
+
+
+def test_accuracy_of_one_seed_is_tested_by_mcnemar(results):
+    rng = np.random.default_rng(1)
+    a, b = right(0.9, rng), right(0.85, rng)
+    found = contrast(side(results.accuracy("jem", a)), side(results.accuracy("baseline", b)), results.read)
+    only_a, only_b = int((a & ~b).sum()), int((b & ~a).sum())
+    assert found.value == pytest.approx(100 * (only_a - only_b) / N)
+    assert found.images.test == "McNemar"
+    assert found.images.p == pytest.approx(stats.binomtest(only_a, only_a + only_b).pvalue)
+    error = 100 * (a.astype(float) - b).std() / math.sqrt(N)
+    assert found.images.low == pytest.approx(found.value - 1.96 * error, abs=0.15 * error)
+    assert found.images.high == pytest.approx(found.value + 1.96 * error, abs=0.15 * error)
+
+
+def test_a_mean_on_the_same_images_has_the_error_of_the_paired_differences(results):
+    rng = np.random.default_rng(2)
+    hard = rng.exponential(1.0, N)  # what both models share makes either mean uncertain, but not their difference
+    a, b = hard + rng.normal(0, 0.1, N), hard + rng.normal(0.02, 0.1, N)
+    found = contrast(side(results.nll("jem", a)), side(results.nll("baseline", b)), results.read)
+    error = (a - b).std() / math.sqrt(N)
+    assert found.images.test == "paired bootstrap"
+    assert found.images.high - found.images.low == pytest.approx(2 * 1.96 * error, rel=0.1)
+    assert found.images.high - found.images.low < 0.2 * 2 * 1.96 * math.sqrt((a.var() + b.var()) / N)
+    assert found.images.p == pytest.approx(stats.ttest_rel(a, b).pvalue, abs=0.01)
+
+
+def test_seeds_are_averaged_within_each_resample(results):
+    rng = np.random.default_rng(3)
+    a, b = rng.exponential(1.0, (4, N)), rng.exponential(1.1, (4, N))
+    several = contrast(
+        side(*(results.nll("jem", scores, seed=seed) for seed, scores in enumerate(a))),
+        side(*(results.nll("baseline", scores, seed=seed) for seed, scores in enumerate(b))),
+        results.read,
+    )
+    averaged = contrast(
+        side(results.nll("jem", a.mean(axis=0))), side(results.nll("baseline", b.mean(axis=0))), results.read
+    )
+    width = averaged.images.high - averaged.images.low
+    assert several.value == pytest.approx(averaged.value)
+    assert several.images.low == pytest.approx(averaged.images.low, abs=0.05 * width)
+    assert several.images.high == pytest.approx(averaged.images.high, abs=0.05 * width)
+
+
+def test_models_with_images_of_their_own_are_not_paired(results):
+    rng = np.random.default_rng(4)
+    drawn = {"jem": rng.normal(0, 1, 300), "other": rng.normal(0, 1, 200)}
+    data = {model: rng.normal(0, 1, N) for model in drawn}
+    cells = {
+        model: results.add(
+            model,
+            "energy-gap",
+            data[model].mean() - drawn[model].mean(),
+            {"energy-data": data[model], "energy-samples": drawn[model]},
+        )
+        for model in drawn
+    }
+    found = contrast(side(cells["jem"]), side(cells["other"]), results.read)
+    error = math.sqrt(sum(array.var() / len(array) for array in (*data.values(), *drawn.values())))
+    assert found.images.test == "bootstrap"
+    assert found.images.high - found.images.low == pytest.approx(2 * 1.96 * error, rel=0.1)
+
+
+def test_equal_models_do_not_differ(results):
+    scores = RNG.exponential(1.0, N)
+    found = contrast(side(results.nll("jem", scores)), side(results.nll("baseline", scores)), results.read)
+    assert (found.value, found.images.low, found.images.high, found.images.p) == (0, 0, 0, 1)
+
+
+def test_a_number_takes_the_place_of_the_other_model(results):
+    rng = np.random.default_rng(5)
+    scores = rng.normal(1.0, 1.0, N)
+    found = contrast(side(results.nll("jem", scores)), 0.9, results.read)
+    error = scores.std() / math.sqrt(N)
+    assert (found.b, found.value) == (0.9, pytest.approx(scores.mean() - 0.9))
+    assert found.images.high - found.images.low == pytest.approx(2 * 1.96 * error, rel=0.1)
+    assert found.images.p == pytest.approx(stats.ttest_1samp(scores, 0.9).pvalue, abs=0.02)
+
+
+def test_a_margin_moves_the_null_and_not_the_interval(results):
+    rng = np.random.default_rng(6)
+    a, b = rng.normal(1.0, 0.5, N), rng.normal(1.1, 0.5, N)
+    of_a, of_b = side(results.nll("jem", a)), side(results.nll("baseline", b))
+    plain, moved = (contrast(of_a, of_b, results.read, margin=margin) for margin in (0.0, b.mean() - a.mean()))
+    assert moved.value == plain.value
+    assert moved.images[:2] == pytest.approx(plain.images[:2], abs=0.01)
+    assert plain.images.p < 0.05
+    assert moved.images.p > 0.9
+
+
+def test_mcnemar_knows_no_margin(results):
+    rng = np.random.default_rng(7)
+    a, b = right(0.9, rng), right(0.9, rng)
+    found = contrast(side(results.accuracy("a", a)), side(results.accuracy("b", b)), results.read, margin=5.0)
+    assert found.images.test == "paired bootstrap"
+
+
+# --- other seeds ------------------------------------------------------------------------------------------------------
+
+
+def test_other_seeds_are_students_t(results):
+    rng = np.random.default_rng(8)
+    a, b = rng.normal(3, 1, 5), rng.normal(2, 1, 5)
+    cells_a, cells_b = (
+        [results.add(model, "fid", value, seed=seed) for seed, value in enumerate(values)]
+        for model, values in (("jem", a), ("baseline", b))
+    )
+    found = contrast(side(*cells_a), side(*cells_b), results.read)
+    expected = stats.ttest_rel(a, b)
+    assert found.training.p == pytest.approx(expected.pvalue)
+    assert found.training[:2] == pytest.approx(tuple(expected.confidence_interval()))
+    assert found.images is None
+    assert found.untested == "no per-example values: intervals cannot be compared"
+    assert found.p == found.training.p
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_few_seeds_say_nothing_of_others(results, count):
+    assert count < SEEDS
+    cells = [results.nll(m, RNG.exponential(1.0, N), seed=s) for m in ("jem", "baseline") for s in range(count)]
+    found = contrast(side(*cells[:count]), side(*cells[count:]), results.read)
+    assert found.training is None
+    assert found.p == found.images.p
+
+
+def test_a_difference_that_other_seeds_may_undo_does_not_count(results):
+    rng = np.random.default_rng(9)
+    cells = []
+    for seed, shift in enumerate((-0.5, 1.2, 0.9)):  # on the same images, each of these is beyond doubt
+        scores = rng.exponential(1.0, N)
+        cells += [results.nll("jem", scores + shift, seed=seed), results.nll("baseline", scores, seed=seed)]
+    (row,) = compared(results, *cells).rows
+    assert row.contrast.images.p < 0.01
+    assert row.contrast.p == row.contrast.training.p > 0.05
+    assert row.verdict == "not distinguishable"
+
+
+def test_only_seeds_of_both_are_compared(results):
+    cells = [results.nll("jem", RNG.exponential(1.0, N), seed=seed) for seed in (0, 1, 2)]
+    cells += [results.nll("baseline", RNG.exponential(1.0, N), seed=seed) for seed in (1, 2, 3)]
+    (row,) = compared(results, *cells).rows
+    assert row.contrast.seeds == (1, 2)
+    assert row.contrast.a == pytest.approx(np.mean([cells[seed].outcome.values["nll"].value for seed in (1, 2)]))
+
+
+# --- verdicts ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_better_of_two(results):
+    rng = np.random.default_rng(10)
+    shared = rng.exponential(1.0, N)
+    cells = [
+        results.accuracy("jem", right(0.95, rng)),
+        results.accuracy("baseline", right(0.6, rng)),
+        results.nll("jem", shared + 1),
+        results.nll("baseline", shared),
+    ]
+    rows = {row.label: row for row in compared(results, *cells).rows}
+    assert {label: row.verdict for label, row in rows.items()} == {"accuracy": "a", "nll": "b"}
+
+
+def test_where_no_direction_is_better_the_higher_is_named(results):
+    cells = [
+        results.add("jem", "energy-gap", 5.0, {"energy-data": np.full(N, 6.0), "energy-samples": np.ones(N)}),
+        results.add("other", "energy-gap", 1.0, {"energy-data": np.full(N, 2.0), "energy-samples": np.ones(N)}),
+    ]
+    (row,) = compared(results, *cells).rows
+    assert (row.better, row.verdict) == ("", "a")
+
+
+def test_p_values_are_adjusted_over_the_whole_table(results):
+    rng = np.random.default_rng(11)
+    shared = rng.exponential(1.0, N)
+    cells = []
+    for number in range(10):
+        metric = f"nll:resamples={1000 + number}"
+        for model, by in (("jem", 0.0), ("baseline", 0.012)):
+            scores = shared + rng.normal(by, 0.1, N)
+            cells.append(results.add(model, metric, scores.mean(), {"nll": scores}, label="nll"))
+    rows = compared(results, *cells, resamples=2000).rows
+    raw = [row.contrast.p for row in rows]
+    assert [row.p for row in rows] == pytest.approx(adjust(raw))
+    assert sum(p < 0.05 for p in raw) > sum(row.verdict in ("a", "b") for row in rows)
+    assert min(row.p for row in rows) == pytest.approx(min(1.0, 10 * min(raw)))
+
+
+def test_what_has_no_p_value_is_not_counted_by_holm():
+    assert adjust([0.01, None, 0.04, None]) == [0.02, None, 0.04, None]
+    assert adjust([]) == []
+
+
+def test_protocols_that_differ_are_not_compared(results):
+    cells = [
+        results.nll("jem", RNG.exponential(1.0, N), protocol="nll:data_noise=0"),
+        results.nll("baseline", RNG.exponential(1.0, N), protocol="nll:data_noise=0.03"),
+    ]
+    (row,) = compared(results, *cells).rows
+    assert (row.verdict, row.contrast, row.p) == ("not comparable", None, None)
+    assert row.protocols == ("nll:data_noise=0", "nll:data_noise=0.03")
+
+
+def test_what_cannot_be_tested_says_why(results):
+    cells = [
+        results.add("jem", "fid", 3.0),
+        results.add("baseline", "fid", 2.0),
+        results.nll("jem", RNG.exponential(1.0, N), seed=0),
+        results.nll("baseline", RNG.exponential(1.0, N), seed=1),
+        results.add("jem", "brier", 0.1),
+        results.add("baseline", "brier", 0.2),
+        results.add("jem", "ece", math.nan, {"confidence": np.ones(N), "correct": np.ones(N, bool)}),
+        results.add("baseline", "ece", 1.0, {"confidence": np.ones(N), "correct": np.ones(N, bool)}),
+        results.add("jem", "gone", 1.0),
+        results.add("baseline", "gone", 2.0),
+    ]
+    rows = {row.label: row for row in compared(results, *cells).rows}
+    assert {row.verdict for row in rows.values()} == {"not testable"}
+    assert rows["fid"].reason == "no per-example values: intervals cannot be compared"
+    assert rows["nll"].reason == "no seed in common: 0 and 1"
+    assert rows["brier"].reason == "the store has no per-example values of it"
+    assert rows["ece"].reason == "a value is not finite"
+    assert rows["gone"].reason.startswith("There is no metric named 'gone'")
+
+
+def test_arrays_that_do_not_belong_to_the_metric_are_told(results):
+    cells = [results.add(model, "nll", 1.0, {"other": np.ones(N)}) for model in ("jem", "baseline")]
+    (row,) = compared(results, *cells).rows
+    assert row.reason == "its per-example values are not what nll makes its value of ('nll')"
+
+
+def test_arrays_that_cannot_be_read_are_told(results):
+    cells = [results.nll(model, RNG.exponential(1.0, N)) for model in ("jem", "baseline")]
+
+    def torn(cell):
+        raise StoreError(f"{cell.id} cannot be read")
+
+    (row,) = compare(Pair(*subjects(cells)), torn).rows
+    assert (row.verdict, row.reason) == ("not testable", "jemdigits0nll cannot be read")
+
+
+def test_what_only_one_has_is_named(results):
+    failed = Cell(
+        id="x",
+        fit=FitKey(model="baseline", dataset="digits", recipe="digits", seed=0, id="b"),
+        metric="fid",
+        outcome=Outcome(status="na", reason="needs samples"),
+    )
+    cells = [results.add("jem", "fid", 3.0), failed, results.add("baseline", "nll", 1.0)]
+    found = compared(results, *cells)
+    assert (found.rows, found.only_a, found.only_b) == ((), ("fid",), ("nll",))
+
+
+# --- chance -----------------------------------------------------------------------------------------------------------
+
+
+def test_repeated_runs_are_the_same(results):
+    cells = [results.nll(model, RNG.exponential(1.0, N)) for model in ("jem", "baseline")]
+    assert compared(results, *cells) == compared(results, *cells)
+
+
+def test_exchanging_the_models_turns_everything_round(results):
+    a, b = (side(results.nll(model, RNG.exponential(1.0, N))) for model in ("jem", "baseline"))
+    there, back = contrast(a, b, results.read), contrast(b, a, results.read)
+    assert back.value == -there.value
+    assert (back.images.low, back.images.high) == pytest.approx((-there.images.high, -there.images.low))
+    assert back.images.p == there.images.p
+
+
+def test_chance_alone_is_seldom_taken_for_a_difference(results):
+    rng = np.random.default_rng(12)
+    verdicts = []
+    for _ in range(200):
+        cells = [results.nll(model, rng.exponential(1.0, 100)) for model in ("jem", "baseline")]
+        verdicts.append(compared(results, *cells, resamples=400).rows[0].verdict)
+    false = sum(verdict != "not distinguishable" for verdict in verdicts)
+    assert false <= stats.binom(200, 0.05).ppf(0.999)
+
+
+def test_a_side_tells_its_values(results):
+    cell = results.nll("jem", np.ones(N), seed=4)
+    assert Side("nll", "nll", {4: cell}).value(4).value == 1

@@ -1,0 +1,129 @@
+"""Plans of the zoo's components, carried out in a store of their own."""
+
+import importlib
+
+import pytest
+import torch
+
+from jembench.experiment.plan import make_plan
+from jembench.experiment.suite import Suite
+from jembench.running import work
+from jembench.running.executor import LocalExecutor
+from jembench.running.monitor import Monitor
+from jembench.store.store import Store
+
+
+class Recorder(Monitor):
+    """Notes what happens, in words, and the iterations at which training was heard of."""
+
+    def __init__(self):
+        self.events = []
+        self.iterations = []
+
+    def fit_started(self, fit):
+        self.events.append(f"train {short(fit.key.model)} {fit.seed}")
+
+    def training(self, done, total, note):
+        self.iterations.append(done)
+
+    def cell_started(self, cell):
+        self.events.append(f"measure {short(str(cell.metric))}")
+
+    def waiting(self, fit):
+        self.events.append(f"wait {short(fit.key.model)} {fit.seed}")
+
+    def trouble(self, fit, text):
+        self.events.append(f"trouble {short(fit.key.model)}: {text}")
+
+    def fit_finished(self, fit):
+        self.events.append(f"done {short(fit.key.model)} {fit.seed}")
+
+
+def short(spec):
+    return spec.removeprefix("zoo_of_tests:")
+
+
+@pytest.fixture
+def recorder():
+    return Recorder()
+
+
+@pytest.fixture
+def zoo(zoo_of_tests):
+    """The module itself."""
+    return importlib.import_module("zoo_of_tests")
+
+
+@pytest.fixture
+def store(tmp_path, pictures):
+    return Store(tmp_path / "runs")
+
+
+@pytest.fixture
+def plan(zoo_of_tests):
+    """Make a plan of the zoo's components, by their names there."""
+
+    def plan(models, metrics="score", *, seeds=(0,), settings=(), limit=None):
+        chosen = Suite(
+            name="zoo",
+            title="",
+            models=tuple(f"zoo_of_tests:{name}" for name in models.split()),
+            metrics=tuple(name if name == "stability" else f"zoo_of_tests:{name}" for name in metrics.split()),
+            datasets=("zoo_of_tests:data",),
+            seeds=tuple(seeds),
+        )
+        return make_plan(chosen, recipe=str(zoo_of_tests / "tiny.toml"), settings=settings, limit=limit)
+
+    return plan
+
+
+@pytest.fixture
+def carry_out():
+    """Carry a plan out; gives what happened."""
+
+    def carry_out(plan, store):
+        recorder = Recorder()
+        work.carry_out(plan, store, LocalExecutor(), torch.device("cpu"), recorder)
+        return recorder.events
+
+    return carry_out
+
+
+@pytest.fixture
+def outcomes():
+    """The outcome of every cell of a plan, by model, seed and metric."""
+
+    def outcomes(plan, store):
+        return {
+            (short(cell.fit.key.model), cell.fit.seed, short(str(cell.metric))): store.read_cell(
+                cell.id, cell.name
+            ).outcome
+            for cell in plan.cells
+        }
+
+    return outcomes
+
+
+@pytest.fixture
+def values(outcomes):
+    """The numbers of every cell that has any."""
+
+    def values(plan, store):
+        return {
+            key: [value.value for value in outcome.values.values()]
+            for key, outcome in outcomes(plan, store).items()
+            if outcome.status == "ok"
+        }
+
+    return values
+
+
+@pytest.fixture
+def folder():
+    """The folder of a plan's only fit."""
+
+    def folder(plan, store):
+        (fit,) = plan.fits
+        return store.fit_folder(fit.key)
+
+    return folder

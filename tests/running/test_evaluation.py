@@ -1,0 +1,412 @@
+"""One trained model under evaluation: what it shares, and where its numbers come from."""
+
+import math
+
+import pytest
+import torch
+
+from jembench.catalog import registry
+from jembench.data.holdout import Holdout
+from jembench.errors import NotApplicable, SpecError
+from jembench.interfaces import DataSpec, Features, Samples, Source, Split
+from jembench.models import predictions
+from jembench.models.energies import LogitModel
+from jembench.running import evaluation
+from jembench.running.evaluation import FitEvaluation
+from jembench.running.features import FeatureBank
+from jembench.running.prediction_cache import Memory
+from jembench.sampling.factories import pcd, sgld
+
+DATA = DataSpec(name="three", shape=(1, 1, 3), num_classes=3)
+IMAGES = torch.tensor([[0, 0, 255], [255, 0, 0], [51, 102, 204], [0, 0, 0]], dtype=torch.uint8).reshape(4, 1, 1, 3)
+TEST = Split(IMAGES, torch.tensor([2, 0, 2, 1]))
+TRAIN = Split(255 - IMAGES.repeat(2, 1, 1, 1), torch.arange(8) % 3)
+CPU = torch.device("cpu")
+
+
+class Pixels(LogitModel):
+    """The logits are the pixels themselves: E(x) = -logsumexp x."""
+
+    def __init__(self, chains="marginal"):
+        super().__init__(torch.nn.Flatten())
+        self.chains = chains
+
+    def training_loss(self, batch, negatives):
+        raise NotImplementedError
+
+
+class Painter(Pixels):
+    def __init__(self):
+        super().__init__("none")
+
+    def sample(self, n, y=None, *, generator):
+        if y is not None:
+            raise SpecError("paints without a model")
+        return 3 * torch.randn((n, *DATA.shape), generator=generator)
+
+
+class Flow(torch.nn.Module):
+    """A density and nothing else."""
+
+    def log_prob(self, x, y=None):
+        return -x.square().flatten(1).sum(1)
+
+
+class Dataset:
+    spec = DATA
+
+    def split(self, name):
+        return {"train": TRAIN, "test": TEST}[name]
+
+
+@pytest.fixture
+def make(tmp_path):
+    """Make an evaluation."""
+
+    def make(model=None, sampler=None, *, limit=None, seed=0, **more):
+        return FitEvaluation(
+            model=(Pixels() if model is None else model).eval(),
+            sampler=sampler,
+            data=DATA,
+            dataset=(dataset := Dataset()),
+            device=CPU,
+            seed=seed,
+            limit=limit,
+            iteration_seconds=[],
+            bank=FeatureBank(dataset, tmp_path, CPU),
+            **more,
+        )
+
+    return make
+
+
+def used(sampler, *, conditional=False):
+    """The sampler with four chains behind it."""
+    generator = torch.Generator().manual_seed(5)
+    y = torch.tensor([0, 1, 2, 2]) if conditional else None
+    state = sampler.init(4, y, generator=generator)
+    sampler.finish(state)
+    return sampler
+
+
+# --- what is shared ---------------------------------------------------------------------------------------------------
+
+
+def test_logits_and_energies_of_the_test_images(make):
+    evaluation = make()
+    expected = IMAGES.flatten(1).double() / 255 * 2 - 1
+    assert evaluation.logits().dtype == evaluation.energies().dtype == torch.float32
+    assert torch.allclose(evaluation.logits().double(), expected, atol=1e-6)
+    assert torch.allclose(evaluation.energies().double(), -expected.logsumexp(1), atol=1e-6)
+    by_hand = -math.log(2 * math.exp(-1) + math.exp(1))
+    assert evaluation.energies()[0].item() == pytest.approx(by_hand, abs=1e-6)
+
+
+def test_noise_on_images_is_kept_apart_and_depends_on_no_batch(make, tmp_path, monkeypatch):
+    shown = predictions.noisy(IMAGES, 0.03, DATA.bounds).flatten(1)
+    evaluation = make(memory=Memory(tmp_path / "readings"))
+    assert torch.equal(evaluation.read("logits", "test", 0.03), shown)
+    assert not torch.allclose(evaluation.logits(), shown)
+    monkeypatch.setattr(predictions, "CPU_BATCH", 1)
+    assert torch.equal(make().read("energy", "test", 0.03), -shown.logsumexp(1))
+    monkeypatch.setattr(predictions, "read", None)  # what is remembered is not asked for again
+    again = make(memory=Memory(tmp_path / "readings"))
+    assert torch.equal(again.read("logits", "test", 0.03), shown)
+    assert torch.equal(again.logits(), evaluation.logits())
+
+
+def test_the_energy_of_a_density_is_minus_its_logarithm(make):
+    expected = (IMAGES.flatten(1).double() / 255 * 2 - 1).square().sum(1)
+    assert torch.allclose(make(Flow()).energies().double(), expected, atol=1e-5)
+    assert torch.equal(make(Flow()).energies_of(IMAGES[1:]), make(Flow()).energies()[1:])
+
+
+def test_energies_are_computed_without_gradients(make, monkeypatch):
+    enabled = []
+    energy = Pixels.energy
+    monkeypatch.setattr(Pixels, "energy", lambda *a: enabled.append(torch.is_grad_enabled()) or energy(*a))
+    make().energies_of(IMAGES)
+    assert enabled == [False]
+
+
+@pytest.mark.parametrize("name", ["logits", "energies", "samples"])
+def test_what_several_metrics_need_is_computed_once(make, name):
+    evaluation = make(sampler=used(pcd(DATA, buffer=6)))
+    assert getattr(evaluation, name)() is getattr(evaluation, name)()
+
+
+def test_nothing_computed_holds_a_graph(make):
+    net = LogitModel(torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3, 3)))
+    evaluation = make(net)
+    assert not evaluation.logits().requires_grad
+    assert not evaluation.energies().requires_grad
+
+
+def test_a_limit_is_a_draw_of_test_images_that_all_models_share(make):
+    assert torch.equal(make().test().images, IMAGES)
+    for limit in (1, 3):
+        images, labels = make(limit=limit).test()
+        other, _ = make(Painter(), limit=limit, seed=7).test()
+        assert torch.equal(images, other)
+        places = [next(i for i in range(4) if torch.equal(image, IMAGES[i])) for image in images]
+        assert len(set(places)) == limit
+        assert torch.equal(labels, TEST.labels[places])
+        assert len(make(limit=limit).logits()) == limit
+    assert len(make(limit=99).test().images) == 4
+
+
+def test_a_limit_does_not_touch_the_training_images(make, monkeypatch):
+    seen = []
+    network = Network(seen)
+    monkeypatch.setattr(registry, "resolve", lambda kind, spec: network)
+    make(limit=1).features_of("net", "train")
+    assert len(seen[-1]) == len(TRAIN.images)
+
+
+class Network:
+    """A feature network, and what would make it."""
+
+    name = identity = "net"
+    component = registry.Component("features", "net", "nets", "1.0", "nets", "net")
+
+    def __init__(self, seen):
+        self.seen = seen
+        self.prepared = []
+
+    def make(self):
+        return self
+
+    def prepare(self, dataset, cache, device):
+        self.prepared.append((dataset, cache, device))
+
+    def features(self, images):
+        self.seen.append(images)
+        return Features(images.flatten(1).float(), images.flatten(1).float())
+
+
+def test_features_are_computed_once_for_each_network_and_part(make, monkeypatch):
+    seen = []
+    network = Network(seen)
+    monkeypatch.setattr(registry, "resolve", lambda kind, spec: network)
+    evaluation = make(sampler=used(pcd(DATA, buffer=6)))
+    for _ in range(2):
+        for part in ("samples", "train", "test"):
+            evaluation.features_of("net", part)
+    assert [torch.equal(a, b) for a, b in zip(seen, (evaluation.samples().images, TRAIN.images, IMAGES), strict=True)]
+    assert evaluation.features("net") is network
+    assert evaluation.used == {Network.component}
+    assert [(type(dataset), cache, device) for dataset, cache, device in network.prepared] == [
+        (Dataset, evaluation.bank.folder, CPU)
+    ]
+
+
+def test_generators_of_a_purpose_belong_to_the_fit(make):
+    numbers = [
+        torch.rand((), generator=make(seed=seed).generator(purpose)).item()
+        for seed, purpose in ((0, "a"), (0, "a"), (0, "b"), (1, "a"))
+    ]
+    assert numbers[0] == numbers[1]
+    assert len(set(numbers)) == 3
+
+
+# --- images and what the model says of them ---------------------------------------------------------------------------
+
+
+class Watched(Pixels):
+    """Counts the images that it is shown, and remembers where gradients were asked for."""
+
+    def __init__(self):
+        super().__init__()
+        self.shown, self.with_gradient = 0, []
+
+    def logits(self, x):
+        self.shown += len(x)
+        self.with_gradient.append(x.requires_grad)
+        return super().logits(x)
+
+
+def test_parts_and_outliers_by_name(make):
+    evaluation = make(
+        held=Holdout(Split(TRAIN.images[2:], TRAIN.labels[2:]), Split(TRAIN.images[:2], TRAIN.labels[:2]))
+    )
+    assert torch.equal(evaluation.images("test"), IMAGES)
+    assert torch.equal(evaluation.images("train"), TRAIN.images[2:])
+    assert torch.equal(evaluation.images("validation"), TRAIN.images[:2])
+    assert torch.equal(evaluation.labels_of("validation"), TRAIN.labels[:2])
+    assert torch.equal(evaluation.images("inverted"), 255 - IMAGES)
+    assert evaluation.images("inverted") is evaluation.images("inverted")
+
+
+def test_nothing_stands_in_for_validation_images_that_are_not_there(make):
+    tenth = len(TRAIN.images) // 10 or 1
+    with pytest.raises(NotApplicable, match=f"without validation images, .*: --set data.validation={tenth}, or"):
+        make().read("logits", "validation")
+    assert torch.equal(make().images("train"), TRAIN.images)
+
+
+def test_an_image_is_shown_once_whatever_is_asked_of_it(make):
+    evaluation = make(Watched(), wanted=frozenset({"logits", "energy", "grad-norm"}))
+    for name in ("test", "inverted"):
+        for quantity in ("energy", "logits", "grad-norm", "energy"):
+            evaluation.read(quantity, name)
+    assert evaluation.model.shown == 8
+    assert evaluation.model.with_gradient == [True, True]
+
+
+def test_gradients_are_computed_only_where_they_are_wanted(make):
+    evaluation = make(Watched(), held=Holdout(TRAIN, TRAIN), wanted=frozenset({"grad-norm"}))
+    evaluation.read("logits", "validation")
+    evaluation.energies_of(TEST.images[:2])
+    assert evaluation.model.with_gradient == [False, False]
+
+
+def test_what_a_model_cannot_say_is_not_asked_along(make):
+    evaluation = make(Flow(), wanted=frozenset({"logits", "energy"}))
+    assert evaluation.read("energy", "test").shape == (4,)
+
+
+def test_a_later_run_asks_the_model_nothing_again(make, tmp_path):
+    def run(weights="1"):
+        evaluation = make(Watched(), sgld(DATA, steps=3), memory=Memory(tmp_path / weights))
+        values = [evaluation.logits(), evaluation.refined("test", 2), evaluation.samples().images]
+        return evaluation.model.shown, values
+
+    (shown, first), (again, second), (other, _) = run(), run(), run("2")
+    assert (again, other) == (0, shown)
+    assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
+
+
+def test_refining_follows_the_model_s_own_chain_from_the_image_itself(make):
+    """Without noise a chain of E(x) = -logsumexp x climbs: x' = x + step softmax(x)."""
+    evaluation = make(sampler=sgld(DATA, step_size=0.1, noise=0.0))
+    x = evaluation.to_float(IMAGES, DATA.bounds).flatten(1)
+    for _ in range(3):
+        x = x + 0.1 * x.softmax(1)
+    assert torch.allclose(evaluation.refined("test", 3), -x.logsumexp(1), atol=1e-5)
+    assert torch.equal(evaluation.images("test"), IMAGES)
+    with pytest.raises(NotApplicable, match="without chains"):
+        make(Pixels("none")).refined("test", 3)
+
+
+# --- samples ----------------------------------------------------------------------------------------------------------
+
+
+def test_new_chains_by_their_source(make):
+    evaluation = make(sampler=sgld(DATA, steps=7))
+    few = evaluation.samples(Source(chains="fresh", steps=2, images=5))
+    assert (len(few.images), few.labels, few.source) == (5, None, "chains:steps=2")
+    of_classes = evaluation.samples(Source(chains="fresh", steps=2, images=5, conditional=True))
+    assert (of_classes.labels.tolist(), of_classes.source) == ([0, 1, 2, 0, 1], "chains:conditional=true,steps=2")
+    assert torch.equal(few.images, evaluation.fresh_samples(2, 5).images)
+    with pytest.raises(NotApplicable, match="draws its images directly"):
+        make(Painter()).samples(Source(chains="fresh"))
+
+
+def test_buffers_of_the_last_epochs_are_pooled_or_averaged(make):
+    buffers = [Samples(torch.full((2, *DATA.shape), level, dtype=torch.uint8), None, "buffer") for level in range(5)]
+    evaluation = make(sampler=used(pcd(DATA, buffer=6)), buffers=lambda: buffers)
+    assert len(evaluation.samples(Source(pooling="five")).images) == 10
+    assert torch.equal(evaluation.samples(Source(pooling="mean")).images, buffers[2].images)
+
+
+def test_kept_chains_know_their_ages(make):
+    sampler = used(pcd(DATA, buffer=6))
+    sampler.buffer.ages[2] = 40
+    assert make(sampler=sampler).samples().ages.tolist()[2] == 40
+
+
+def test_kept_chains_are_the_samples(make):
+    sampler = used(pcd(DATA, buffer=6))
+    slots = sampler.kept().slots
+    sampler.buffer.images[slots[0]] = torch.tensor([-7.0, 0.0, 9.0]).reshape(1, 1, 3)
+    images, labels, source, _ = make(sampler=sampler).samples()
+    assert source == "buffer"
+    assert labels is None
+    assert (images.dtype, images.shape) == (torch.uint8, (6, 1, 1, 3))
+    assert images[0].flatten().tolist() == [0, 128, 255]  # what lies outside of the bounds is clamped
+
+
+def test_kept_chains_know_their_classes(make):
+    _, labels, source, _ = make(Pixels("conditional"), used(pcd(DATA, buffer=6), conditional=True)).samples()
+    assert source == "buffer"
+    assert labels.tolist() == [0, 0, 1, 1, 2, 2]
+
+
+class PainterOfClasses(Pixels):
+    """Each class in its shade."""
+
+    def __init__(self):
+        super().__init__("none")
+
+    def sample(self, n, y=None, *, generator):
+        return (y - 1.0)[:, None, None, None].expand(n, *DATA.shape)
+
+
+def test_a_model_that_draws_classes_draws_each_as_often_and_says_which(make, monkeypatch):
+    monkeypatch.setattr(evaluation, "FRESH_SAMPLES", 20)
+    images, labels, source, _ = make(PainterOfClasses()).samples()
+    assert source == "direct"
+    assert labels.tolist() == [0, 1, 2] * 6 + [0, 1]
+    assert images[:, 0, 0, 0].tolist() == [(0, 128, 255)[label] for label in labels]
+
+
+def test_a_model_that_draws_needs_no_chain(make, monkeypatch):
+    monkeypatch.setattr(evaluation, "FRESH_SAMPLES", 20)
+    images, labels, source, _ = make(Painter()).samples()
+    assert (images.dtype, images.shape, labels, source) == (torch.uint8, (20, 1, 1, 3), None, "direct")
+    assert {0, 255} < set(images.flatten().tolist())
+    assert torch.equal(images, make(Painter()).samples().images)
+    assert not torch.equal(images, make(Painter(), seed=1).samples().images)
+
+
+def test_a_sampler_that_keeps_nothing_draws_chains_of_its_own_length(make):
+    evaluation = make(sampler=sgld(DATA, steps=7))
+    images, labels, source, _ = evaluation.samples()
+    assert (len(images), labels, source) == (1000, None, "chains:steps=7")
+    assert torch.equal(images, evaluation.fresh_samples(7).images)
+    assert not torch.equal(images, evaluation.fresh_samples(8).images)
+
+
+def test_fresh_chains_go_down_in_energy(make):
+    evaluation = make(sampler=sgld(DATA, step_size=0.1, noise=0.0))
+
+    def energy(steps):
+        x = evaluation.fresh_samples(steps, 200).images
+        return evaluation.energies_of(x).mean().item()
+
+    assert energy(20) < energy(10) < energy(1)
+
+
+def test_fresh_chains_of_a_conditional_model_are_shared_out_among_the_classes(make):
+    """At E(x, y) = -x[y], noise aside, every chain brightens the pixel of its class and no other."""
+    evaluation = make(Pixels("conditional"), sgld(DATA, step_size=0.2, noise=0.0))
+    start = evaluation.sampler.start(7, generator=evaluation.seeds.generator(0, "evaluation/chains:steps=9")).x
+    images, labels, source, _ = evaluation.fresh_samples(9, 7)
+    assert (labels.tolist(), source) == ([0, 1, 2, 0, 1, 2, 0], "chains:steps=9")
+    expected = start.flatten(1).clone()
+    expected[torch.arange(7), labels] += 9 * 0.2
+    assert torch.equal(images.flatten(1), evaluation.to_uint8(expected, DATA.bounds))
+
+
+def test_drawing_leaves_the_sampler_and_the_model_as_they_were(make):
+    sampler = used(pcd(DATA, steps=3, buffer=6))
+    evaluation = make(sampler=sampler)
+    before = {name: value.clone() for name, value in sampler.state_dict().items()}
+    samples = evaluation.samples()
+    samples.images.zero_()
+    evaluation.fresh_samples(5, 10)
+    assert all(torch.equal(value, before[name]) for name, value in sampler.state_dict().items())
+    assert not evaluation.model.training
+
+
+@pytest.mark.parametrize("chains", ["marginal", "conditional"])
+@pytest.mark.parametrize("batch", [1, 3, 4, 50])
+def test_no_value_depends_on_the_batch_size(make, monkeypatch, batch, chains):
+    def values():
+        evaluation = make(Pixels(chains), sgld(DATA, steps=5))
+        drawn = evaluation.fresh_samples(5, 7)
+        return evaluation.logits(), evaluation.energies(), evaluation.energies_of(TRAIN.images), drawn.images
+
+    whole = values()
+    monkeypatch.setattr(predictions, "CPU_BATCH", batch)
+    assert all(torch.equal(a, b) for a, b in zip(whole, values(), strict=True))

@@ -1,0 +1,295 @@
+"""What cannot be done or goes wrong in a fit or a cell, and that it stops no other."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from jembench.errors import JembenchError, PluginError, StoreError
+from jembench.experiment.plan import make_plan
+from jembench.experiment.suite import Suite
+from jembench.running import work
+from jembench.running.executor import LocalExecutor
+from jembench.store import checkpoint
+from jembench.store.store import Store
+
+WEIGHTS = "model.safetensors"
+
+# --- what cannot be done ----------------------------------------------------------------------------------------------
+
+
+def test_not_applicable_is_known_before_training_and_not_tried_again(plan, store, carry_out, outcomes):
+    whole = plan("classifier", "brightness")
+    assert carry_out(whole, store) == ["done classifier 0"]
+    (outcome,) = outcomes(whole, store).values()
+    assert (outcome.status, outcome.reason) == (
+        "na",
+        "needs samples: zoo_of_tests:classifier gives logits and energy only",
+    )
+    assert not (store.root / "fits").exists()
+    assert carry_out(whole, store) == []
+
+
+def test_not_applicable_is_written_before_the_other_cells_of_the_fit_are_computed(plan, store, monkeypatch, carry_out):
+    whole = plan("classifier", "score brightness")
+    seen = []
+
+    def trained(*_):
+        seen.extend(store.contents().cells)
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(work, "trained", trained)
+    carry_out(whole, store)
+    assert [cell.outcome.status for cell in seen] == ["na"]
+
+
+def test_a_metric_that_raises_fails_its_cell_alone_and_is_tried_again(plan, store, carry_out, outcomes):
+    whole = plan("jem", "score raises energy")
+    events = carry_out(whole, store)
+    found = outcomes(whole, store)
+    failed = found["jem", 0, "raises"]
+    assert (failed.status, failed.reason) == ("failed", "ZeroDivisionError: a metric's own bug")
+    assert "in _raises" in failed.traceback
+    assert found["jem", 0, "score"].status == found["jem", 0, "energy"].status == "ok"
+    assert events[-1] == "done jem 0"
+    assert carry_out(whole, store) == ["measure raises", "done jem 0"]
+
+
+def test_what_is_missing_is_tried_again_next_time(zoo, plan, store, monkeypatch, carry_out, outcomes):
+    whole = plan("jem", "unavailable score")
+    carry_out(whole, store)
+    outcome = outcomes(whole, store)["jem", 0, "unavailable"]
+    assert (outcome.status, outcome.reason) == ("na", "The weights are missing: fetch them.")
+    monkeypatch.setattr(zoo, "_unavailable", zoo._score)
+    assert carry_out(whole, store) == ["measure unavailable", "done jem 0"]
+    assert outcomes(whole, store)["jem", 0, "unavailable"].status == "ok"
+
+
+@pytest.mark.parametrize(
+    ("kind", "status", "reason"),
+    [
+        ("nan", "failed", "it is not a finite number"),
+        ("infinite-interval", "failed", "it is not a finite number"),
+        ("nothing", "failed", "ValueError: the metric measured nothing"),
+        ("objects", "failed", "TypeError: the array them holds objects, not numbers"),
+        ("details", "failed", "TypeError: Object of type object is not JSON serializable"),
+        ("no-value", "failed", "AttributeError: 'float' object has no attribute 'low'"),
+        ("numpy", "ok", ""),
+    ],
+)
+def test_whatever_a_metric_gives_stops_no_other_cell(plan, store, kind, status, reason, carry_out, outcomes):
+    whole = plan("classifier", f"odd:kind={kind} score")
+    carry_out(whole, store)
+    odd, score = outcomes(whole, store).values()
+    assert (odd.status, odd.reason) == (status, reason)
+    assert score.status == "ok"
+    assert store.contents().problems == []
+
+
+def test_a_model_that_diverges_fails_all_its_cells_and_no_other_model(plan, store, carry_out, outcomes):
+    whole = plan("diverging classifier", "score energy brightness")
+    carry_out(whole, store)
+    found = outcomes(whole, store)
+    for metric in ("score", "energy"):
+        failed = found["diverging", 0, metric]
+        assert failed.status == "failed"
+        assert failed.reason.startswith(
+            "Diverged: Training diverged at iteration 3 (loss was inf), and no remedy is left."
+        )
+    assert found["diverging", 0, "brightness"].status == "na"
+    record = store.read_fit(whole.fits[0].key)
+    assert record.status == "failed"
+    assert record.reason.startswith(
+        "Training diverged at iteration 3 (loss was inf), and no remedy is left. It had been repaired "
+        "at iteration 3 (loss was inf): it went back to iteration 0 with a new seed; "
+        "at iteration 3 (loss was inf): it went back to iteration 0 with 0.3 times the learning rate"
+    )
+    assert found["classifier", 0, "score"].status == "ok"
+    assert "train diverging 0" in carry_out(whole, store)
+
+
+def test_a_model_that_was_mended_says_so_in_its_record_and_beside_every_number(plan, store, carry_out, outcomes):
+    """Iteration 14 breaks twice: the 14th in all and, once more from 9 on, the 20th."""
+    whole = plan("shaky classifier", "score")
+    events = carry_out(whole, store)
+    what = [
+        "at iteration 15 (loss was nan): it went back to iteration 9 with a new seed",
+        "at iteration 15 (loss was nan): it went back to iteration 0 with 2 times the sampling steps",
+    ]
+    assert [event for event in events if event.startswith("trouble")] == [
+        f"trouble shaky: training diverged and was repaired {each}" for each in what
+    ]
+    assert {outcome.status for outcome in outcomes(whole, store).values()} == {"ok"}
+    mended, healthy = whole.fits
+    assert list(store.read_fit(mended.key).interventions) == what
+    assert list(store.read_fit(healthy.key).interventions) == []
+    by_model = {cell.fit.model: cell.provenance for cell in store.contents().cells}
+    shaky, well = by_model["zoo_of_tests:shaky"], by_model["zoo_of_tests:classifier"]
+    assert (shaky["interventions"], well["interventions"]) == (what, [])
+    assert shaky["stability"]["diverged_at"] == 15
+    assert shaky["stability"]["remedies"] == ["seed", "steps"]
+    assert shaky["stability"]["ended_with"].endswith(" sampling steps")
+    assert well["stability"]["diverged_at"] is None
+
+
+def test_the_metric_of_stability_reads_what_the_guard_saw(plan, store, carry_out, outcomes):
+    """The shaky model breaks once where nothing is repaired."""
+    whole = plan("shaky classifier", "stability", settings=["guard.mode=watch"])
+    events = carry_out(whole, store)
+    (trouble,) = (event for event in events if event.startswith("trouble"))
+    assert trouble.startswith("trouble shaky: training diverged at iteration 15 (loss was nan); it goes on unchanged")
+    shaky, well = outcomes(whole, store).values()
+    iterations = store.read_fit(whole.fits[0].key).stability.iterations
+    assert shaky.values["stable-iterations"].value == 15
+    assert shaky.details["diverged-at"] == 15
+    assert well.values["stable-iterations"].value == iterations
+    assert (shaky.values["interventions"].value, well.values["interventions"].value) == (0, 0)
+
+
+def test_a_model_that_raises_in_training_fails_its_cells_alone(zoo, plan, store, monkeypatch, carry_out, outcomes):
+    monkeypatch.setattr(zoo.Painter, "training_loss", lambda *_: 1 / 0, raising=False)
+    whole = plan("painter classifier", "score")
+    carry_out(whole, store)
+    painter, classifier = outcomes(whole, store).values()
+    assert (painter.status, painter.reason) == ("failed", "ZeroDivisionError: division by zero")
+    assert classifier.status == "ok"
+    assert store.read_fit(whole.fits[0].key) is None
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"torn", "is damaged (it has no header of safetensors)"),
+        (None, "is not the file that the training of "),
+    ],
+)
+def test_damaged_weights_fail_the_cells_of_their_fit_alone_and_are_kept(
+    plan, store, content, reason, carry_out, outcomes, folder
+):
+    carry_out(plan("classifier"), store)
+    path = folder(plan("classifier"), store) / WEIGHTS
+    if content is None:
+        checkpoint.write(path, {"net.1.weight": torch.zeros(5, 16), "net.1.bias": torch.zeros(3)})
+    else:
+        path.write_bytes(content)
+    before = path.read_bytes()
+    whole = plan("classifier jem", "energy")
+    carry_out(whole, store)
+    damaged, healthy = outcomes(whole, store).values()
+    assert damaged.status == "failed"
+    assert damaged.reason.startswith("CheckpointError: ")
+    assert reason in damaged.reason
+    assert healthy.status == "ok"
+    assert path.read_bytes() == before
+    path.unlink()  # as the message says
+    carry_out(whole, store)
+    assert {outcome.status for outcome in outcomes(whole, store).values()} == {"ok"}
+
+
+def test_samples_that_cannot_be_drawn_fail_the_cells_that_need_them(plan, store, carry_out, outcomes):
+    whole = plan("painter:fails=true classifier", "score brightness")
+    events = carry_out(whole, store)
+    found = outcomes(whole, store)
+    assert found["painter:fails=true", 0, "score"].status == "ok"
+    assert found["painter:fails=true", 0, "brightness"].reason == "RuntimeError: out of paint"
+    assert "trouble painter:fails=true: no picture of the samples: RuntimeError: out of paint" in events
+    assert found["classifier", 0, "score"].status == "ok"
+
+
+def test_a_model_that_draws_directly(plan, store, carry_out, outcomes, folder):
+    whole = plan("painter", "brightness")
+    carry_out(whole, store)
+    (outcome,) = outcomes(whole, store).values()
+    assert outcome.details == {"source": "direct"}
+    assert (folder(whole, store) / "samples.png").exists()
+
+
+def test_a_full_disk_stops_everything_and_what_is_done_is_kept(plan, store, carry_out):
+    whole = plan("jem classifier", "score full_disk energy")
+    with pytest.raises(StoreError, match=r"The disk is full\."):
+        carry_out(whole, store)
+    assert [cell.metric for cell in store.contents().cells] == ["zoo_of_tests:score"]
+    assert list((store.root / "leases").iterdir()) == [store.root / "leases" / ".guard"]
+
+
+def test_a_store_that_cannot_be_written_is_known_before_anything_is_done(plan, tmp_path, monkeypatch, carry_out):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setattr(work, "trained", pytest.fail)
+    with pytest.raises(StoreError, match="Cannot write"):
+        carry_out(plan("jem"), Store(tmp_path / "file" / "runs"))
+
+
+# --- models that cannot be trained ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("model", "text"),
+    [
+        (
+            "untrainable",
+            "The model zoo_of_tests:untrainable cannot be trained: LogitModel lacks `chains` and `training_loss` "
+            "(jembench.interfaces.Trainable). If it has been trained elsewhere, mark its factory: "
+            "@jembench.catalog.spec.pretrained().",
+        ),
+        (
+            "needs_more",
+            "The model zoo_of_tests:needs_more cannot be made for shades: ModuleNotFoundError: No module named 'timm'. "
+            "Its factory is zoo_of_tests:needs_more; `jembench --debug` shows where it fails.",
+        ),
+        (
+            "no_module",
+            "The model zoo_of_tests:no_module is of type object; it must be a torch.nn.Module.",
+        ),
+        (
+            "exits",
+            "zoo_of_tests:exits ends the program (exit code 3) instead of being made. Raise an error that says what is "
+            "wrong.",
+        ),
+        (
+            "frozen",
+            "The model zoo_of_tests:frozen cannot be trained: none of its parameters is to be trained (requires_grad). "
+            "If it has been trained elsewhere, mark its factory: @jembench.catalog.spec.pretrained().",
+        ),
+        (
+            "confused",
+            "The model zoo_of_tests:confused asks for 'sideways' chains; it must be none or marginal or conditional.",
+        ),
+    ],
+)
+def test_a_model_that_cannot_be_trained_stops_the_run_before_anything_is_trained(plan, store, model, text, carry_out):
+    with pytest.raises(PluginError) as caught:
+        carry_out(plan(f"classifier {model}"), store)
+    assert str(caught.value) == text
+    assert not (store.root / "fits").exists()
+
+
+def test_a_batch_that_is_larger_than_the_dataset(plan, store, carry_out):
+    with pytest.raises(Exception, match="A batch of 900 cannot be drawn from 81 training images"):
+        carry_out(plan("classifier", settings=["batch_size=900"]), store)
+
+
+@pytest.mark.parametrize("broken", ["test/dark/0.png", "others/test/dark/0.png"])
+def test_a_broken_image_is_known_before_anything_is_trained(plan, store, recorder, tmp_path, broken):
+    """Of the test images, and of a set of outliers that are files."""
+    for folder in ("", "others/"):
+        for split in ("train", "test"):
+            for shade, name in enumerate(("dark", "light", "white")):
+                (tmp_path / folder / split / name).mkdir(parents=True)
+                for n in range(10):
+                    pixels = np.full((4, 4), 100 * shade + n, dtype=np.uint8)
+                    Image.fromarray(pixels).save(tmp_path / folder / split / name / f"{n}.png")
+    (tmp_path / broken).write_bytes(b"\x89PNG\r\n\x1a\n cut short")
+    suite = Suite(
+        name="zoo",
+        title="",
+        models=("zoo_of_tests:jem",),
+        datasets=(f"imagefolder:root={tmp_path},grey=true,name=shades",),
+        metrics=("accuracy", f"ood:set=imagefolder:root={tmp_path}/others"),
+        seeds=(0,),
+    )
+    whole = make_plan(suite, recipe=str(Path(__file__).parents[1] / "zoo" / "tiny.toml"))
+    with pytest.raises(JembenchError, match=r"0\.png cannot be decoded as an image"):
+        work.carry_out(whole, store, LocalExecutor(), torch.device("cpu"), recorder)
+    assert recorder.iterations == []

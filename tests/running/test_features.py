@@ -1,0 +1,88 @@
+"""Feature networks and features of real images: made once, shared, kept, and made again when damaged."""
+
+import os
+
+import pytest
+import torch
+
+from jembench.catalog import registry
+from jembench.errors import Fallback
+from jembench.interfaces import Features
+from jembench.running.features import FeatureBank
+
+IMAGES = torch.arange(2 * 9, dtype=torch.uint8).reshape(2, 1, 3, 3)
+
+
+class Network:
+    """Counts what it is asked."""
+
+    name = "counting"
+
+    def __init__(self, identity="counting@1"):
+        self.identity, self.prepared, self.asked = identity, 0, 0
+
+    def make(self):
+        return self
+
+    def prepare(self, dataset, cache, device):
+        self.prepared += 1
+
+    def features(self, images):
+        self.asked += 1
+        pixels = images.flatten(1).float()
+        return Features(pixels, 2 * pixels)
+
+
+@pytest.fixture
+def network(monkeypatch):
+    network = Network()
+    monkeypatch.setattr(registry, "resolve", lambda kind, spec: network)
+    return network
+
+
+def bank(tmp_path):
+    return FeatureBank(None, tmp_path, torch.device("cpu"))
+
+
+def test_a_network_is_prepared_once_and_its_features_computed_once(network, tmp_path):
+    shared = bank(tmp_path)
+    first, second = shared.of_images("net", IMAGES), shared.of_images("net", IMAGES)
+    assert first is second
+    assert (network.prepared, network.asked) == (1, 1)
+
+
+def test_another_run_reads_what_was_kept(network, tmp_path):
+    first = bank(tmp_path).of_images("net", IMAGES)
+    second = bank(tmp_path).of_images("net", IMAGES)
+    assert network.asked == 1
+    assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
+
+
+def test_other_images_or_another_network_have_features_of_their_own(network, tmp_path):
+    bank(tmp_path).of_images("net", IMAGES)
+    bank(tmp_path).of_images("net", IMAGES.flip(0))
+    network.identity = "counting@2"
+    bank(tmp_path).of_images("net", IMAGES)
+    assert network.asked == 3
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
+def test_features_are_not_kept_where_something_else_lies(network, tmp_path, make):
+    expected = bank(tmp_path).of_images("net", IMAGES)
+    (kept,) = (tmp_path / "of-images").iterdir()
+    kept.unlink()
+    make(kept)
+    with pytest.warns(Fallback, match=f"{kept} .*The features are computed again"):
+        again = bank(tmp_path).of_images("net", IMAGES)
+    assert torch.equal(again.pool, expected.pool)
+    assert not kept.is_file()
+
+
+def test_damaged_features_are_computed_again(network, tmp_path):
+    bank(tmp_path).of_images("net", IMAGES)
+    (kept,) = (tmp_path / "of-images").iterdir()
+    kept.write_bytes(kept.read_bytes()[:50])
+    with pytest.warns(Fallback, match=f"{kept} is damaged .*The features are computed again"):
+        again = bank(tmp_path).of_images("net", IMAGES)
+    assert network.asked == 2
+    assert torch.equal(again.pool, IMAGES.flatten(1).float())

@@ -1,0 +1,62 @@
+"""What a model said is kept as long as model and images are the same."""
+
+import os
+
+import pytest
+import torch
+
+from jembench.errors import Fallback
+from jembench.running.prediction_cache import Memory
+from jembench.store.store import Store
+
+VALUES = {"logits": torch.arange(6.0).reshape(2, 3), "energy": torch.tensor([1.0, -2.0])}
+
+
+@pytest.fixture
+def store(tmp_path):
+    return Store(tmp_path)
+
+
+def test_what_was_kept_is_recalled_by_another_process(store):
+    Memory(store.readings_of("fit", "weights")).keep("abc", VALUES)
+    found = Memory(store.readings_of("fit", "weights")).recall("abc")
+    assert found.keys() == VALUES.keys()
+    assert all(torch.equal(found[name], value) for name, value in VALUES.items())
+
+
+def test_other_images_fits_and_weights_are_not_known(store):
+    memory = Memory(store.readings_of("fit", "weights"))
+    memory.keep("abc", VALUES)
+    assert memory.recall("abd") == {}
+    assert Memory(store.readings_of("other", "weights")).recall("abc") == {}
+    assert Memory(store.readings_of("fit", "Weights")).recall("abc") == {}
+
+
+DAMAGES = {
+    "empty": lambda whole: b"",
+    "torn": lambda whole: b"torn",
+    "header": lambda whole: b'\x08\0\0\0\0\0\0\0{"a":1} ',
+    "bit": lambda whole: whole[:-6] + bytes([whole[-6] ^ 1]) + whole[-5:],
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
+def test_a_damaged_file_is_told_of_and_as_good_as_none(tmp_path, damage):
+    memory = Memory(tmp_path)
+    memory.keep("abc", VALUES)
+    (file,) = tmp_path.rglob("*.safetensors")
+    file.write_bytes(damage(file.read_bytes()))
+    with pytest.warns(Fallback, match=f"{file} is .*The model is asked again"):
+        assert memory.recall("abc") == {}
+    memory.keep("abc", VALUES)
+    assert memory.recall("abc").keys() == VALUES.keys()
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
+def test_nothing_is_kept_where_something_else_lies(tmp_path, make):
+    make(tmp_path / "abc.safetensors")
+    memory = Memory(tmp_path)
+    memory.keep("abc", VALUES)
+    with pytest.warns(Fallback, match=r"abc.safetensors .*The model is asked again"):
+        assert memory.recall("abc") == {}
+    assert not (tmp_path / "abc.safetensors").is_file()

@@ -1,0 +1,228 @@
+"""Models that were trained elsewhere: measured as they are, and kept like the others."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from jembench.errors import NotApplicable, SpecError
+from jembench.interfaces import Source
+from jembench.running import fit_samples, fits, work
+from jembench.running.features import FeatureBank
+from jembench.running.monitor import Monitor
+from jembench.running.outlook import look_ahead
+from jembench.store import checkpoint
+
+SHORT = ["chains.sampler=sgld:steps=4,step_size=0.1"]
+CHAINS = "energy_alone:chains=marginal"
+
+
+def evaluation_of(plan, store):
+    (fit,) = plan.fits
+    bank = FeatureBank(fit.dataset.make(), store.features, torch.device("cpu"))
+    return fit, fits.trained(fit, bank, store, Monitor())
+
+
+# --- nothing is trained, and everything is kept -----------------------------------------------------------------------
+
+
+def test_nothing_is_trained(plan, store, carry_out, folder):
+    whole = plan("energy_alone", "energy")
+    assert carry_out(whole, store) == ["measure energy", "done energy_alone 0"]
+    assert {path.name for path in folder(whole, store).iterdir()} == {
+        *("fit.json", "model.safetensors", "sampler.safetensors")
+    }
+    record = store.read_fit(whole.fits[0].key)
+    assert (record.key.recipe, record.status, record.iteration) == ("pretrained", "done", 0)
+    assert (record.iteration_seconds, record.validation_accuracy) == ([], None)
+
+
+def test_looking_ahead_sees_no_training(plan):
+    (ready,) = look_ahead(plan("energy_alone", "energy score")).fits.values()
+    assert (ready.iterations, ready.passes) == (0, 0)
+    assert ready.has == {"energy"}
+    assert list(ready.impossible.values()) == ["needs logits: zoo_of_tests:energy_alone gives energy only"]
+
+
+def test_weights_and_chains_are_kept(zoo, plan, store, carry_out, folder):
+    whole = plan("accompanied", "brightness")
+    carry_out(whole, store)
+    weights = checkpoint.read(folder(whole, store) / "model.safetensors")
+    assert weights.keys() == {"centre"}
+    assert torch.equal(weights["centre"], torch.full((1, 4, 4), zoo.CENTRE))
+    assert torch.equal(
+        checkpoint.read(folder(whole, store) / "sampler.safetensors")["images"], torch.full((6, 1, 4, 4), 0.5)
+    )
+
+
+def test_a_second_run_computes_nothing(plan, store, monkeypatch, carry_out):
+    whole = plan("accompanied painter_alone", "energy brightness")
+    carry_out(whole, store)
+    monkeypatch.setattr(work, "look_ahead", pytest.fail)
+    assert carry_out(whole, store) == []
+
+
+def test_what_was_removed_is_kept_anew(plan, store, carry_out, values, folder):
+    whole = plan("accompanied", "energy brightness")
+    carry_out(whole, store)
+    before = values(whole, store)
+    (folder(whole, store) / "sampler.safetensors").unlink()
+    store.cell_path(whole.cells[1].id, whole.cells[1].name).unlink()
+    assert carry_out(whole, store) == ["measure brightness", "done accompanied 0"]
+    assert values(whole, store) == before
+
+
+# --- what it was is what it is ----------------------------------------------------------------------------------------
+
+
+def test_weights_that_have_changed_since_are_refused_and_nothing_is_lost(
+    zoo, plan, store, monkeypatch, carry_out, outcomes, values, folder
+):
+    carry_out(plan("accompanied", "energy"), store)
+    whole = plan("accompanied", "energy brightness")
+    before, place = values(plan("accompanied", "energy"), store), folder(whole, store)
+    kept = (place / "model.safetensors").read_bytes()
+    with monkeypatch.context() as changed:
+        changed.setattr(zoo, "CENTRE", 0.3)
+        carry_out(whole, store)
+    refused = outcomes(whole, store)["accompanied", 0, "brightness"]
+    assert (refused.status, refused.reason) == (
+        "failed",
+        "CheckpointError: The weights of zoo_of_tests:accompanied have changed since they were first measured, and "
+        "its results would be mixed up. Give the new ones another name or option, use another --store, or remove "
+        f"{place}.",
+    )
+    assert values(whole, store) == before
+    assert (place / "model.safetensors").read_bytes() == kept
+    assert carry_out(whole, store) == ["measure brightness", "done accompanied 0"]
+    assert values(whole, store).items() > before.items()
+
+
+def test_removing_the_folder_is_a_remedy(zoo, plan, store, monkeypatch, carry_out, values, folder):
+    whole = plan("energy_alone", "energy")
+    carry_out(whole, store)
+    before = values(whole, store)
+    monkeypatch.setattr(zoo, "CENTRE", 0.3)
+    for path in [*folder(whole, store).iterdir(), *(store.root / "cells").iterdir()]:
+        path.unlink()
+    assert carry_out(whole, store) == ["measure energy", "done energy_alone 0"]
+    assert values(whole, store) != before
+
+
+def test_every_component_is_recorded(plan, store, carry_out):
+    whole = plan("accompanied", "brightness")
+    carry_out(whole, store)
+    (cell,) = whole.cells
+    plugins = " ".join(store.read_cell(cell.id, cell.name).provenance["plugins"])
+    for name in ("zoo_of_tests:accompanied (", "jembench-jem 0.1.0 [jem = ", "[pcd = ", "zoo_of_tests:brightness ("):
+        assert name in plugins
+
+
+# --- chains -----------------------------------------------------------------------------------------------------------
+
+
+def test_its_own_chains_give_the_samples(plan, store, carry_out, outcomes):
+    whole = plan("accompanied", "brightness")
+    carry_out(whole, store)
+    (outcome,) = outcomes(whole, store).values()
+    assert outcome.details == {"source": "buffer"}
+    assert [value.value for value in outcome.values.values()] == [191]  # 0.5 in [-1, 1]
+
+
+def test_an_energy_without_chains_of_its_own_has_those_of_the_recipe(plan, store, carry_out, outcomes):
+    whole = plan(CHAINS, "brightness", settings=SHORT)
+    carry_out(whole, store)
+    (outcome,) = outcomes(whole, store).values()
+    assert (outcome.status, outcome.details) == ("ok", {"source": "chains:steps=4"})
+    assert whole.fits[0].key.recipe.startswith("pretrained+chains.sampler=sgld")
+
+
+def test_the_recipes_chains_are_of_a_hundred_steps(plan, store):
+    _, evaluation = evaluation_of(plan(CHAINS, "brightness"), store)
+    assert evaluation.sampler.steps == 100
+
+
+def test_what_training_alone_could_know_is_not_at_hand(plan, store):
+    _, evaluation = evaluation_of(plan("accompanied", "brightness"), store)
+    with pytest.raises(NotApplicable, match="trained elsewhere: it is not known which images it has not seen"):
+        evaluation.images("validation")
+    with pytest.raises(NotApplicable, match="trained elsewhere: the buffers of its last epochs are not at hand"):
+        evaluation.samples(Source(pooling="five"))
+
+
+# --- models that can do one thing -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("model", "given", "measured"),
+    [
+        ("energy_alone", "energy", {"energy"}),
+        ("density_alone", "energy and log_prob", {"energy"}),
+        ("painter_alone", "samples", {"brightness"}),
+        (CHAINS, "energy and samples", {"energy", "brightness"}),
+    ],
+)
+def test_what_it_can_do_is_measured_and_the_rest_is_not_applicable(
+    plan, store, model, given, measured, carry_out, outcomes
+):
+    whole = plan(model, "score energy brightness", settings=SHORT)
+    carry_out(whole, store)
+    found = {metric: outcome for (_, _, metric), outcome in outcomes(whole, store).items()}
+    assert {metric for metric, outcome in found.items() if outcome.status == "ok"} == measured
+    for metric in found.keys() - measured:
+        assert found[metric].status == "na"
+        assert found[metric].reason.endswith(f": zoo_of_tests:{model} gives {given} only")
+
+
+def test_a_density_is_an_energy(plan, store, carry_out, values):
+    whole = plan("energy_alone density_alone", "energy")
+    carry_out(whole, store)
+    (energy,), (negative,) = values(whole, store).values()
+    assert negative - energy == pytest.approx(8 * np.log(2 * np.pi), abs=1e-5)
+
+
+def test_the_picture_of_a_model_without_classes_is_in_no_order(plan, store, tmp_path):
+    fit, evaluation = evaluation_of(plan("painter_alone", "brightness"), store)
+    samples = fit_samples.samples_of(evaluation, fit, None)
+    assert (samples.source, samples.labels) == ("direct", None)
+    assert fit_samples.write_samples(evaluation, samples, tmp_path / "grid.png", columns=4) is False
+    with Image.open(tmp_path / "grid.png") as picture:
+        assert picture.size == (4 * 34 + 2, 10 * 34 + 2)
+
+
+@pytest.mark.parametrize(
+    ("model", "steps", "text"),
+    [
+        ("energy_alone", None, "generates no images: it neither draws them nor has chains."),
+        ("painter_alone", 3, "draws its images directly, without a chain. Leave --steps out."),
+    ],
+)
+def test_samples_that_it_does_not_have(plan, store, model, steps, text):
+    fit, evaluation = evaluation_of(plan(model, "energy"), store)
+    with pytest.raises(SpecError) as caught:
+        fit_samples.samples_of(evaluation, fit, steps)
+    assert text in str(caught.value)
+
+
+# --- networks that know nothing of all this ---------------------------------------------------------------------------
+
+
+def test_a_network_from_an_import_path_is_trained_by_cross_entropy(zoo, plan, store, carry_out, folder):
+    whole = plan("plain", "score", settings=["epochs=8"])
+    assert carry_out(whole, store) == ["train plain 0", "measure score", "done plain 0"]
+    images, labels = zoo.Shades().split("test")
+    weights = checkpoint.read(folder(whole, store) / "model.safetensors")
+    logits = images.flatten(1) / 255 * 2 - 1
+    logits = logits @ weights["net.1.weight"].T + weights["net.1.bias"]
+    (cell,) = whole.cells
+    assert np.allclose(store.read_arrays(store.read_cell(cell.id, cell.name))["file"], logits.numpy(), atol=1e-5)
+    assert (logits.argmax(1) == labels).float().mean() > 0.6
+
+
+def test_a_trained_network_is_another_fit_than_the_same_measured_as_it_is(plan):
+    trained, elsewhere = plan("plain energy_alone", "energy").fits
+    assert trained.recipe.name == "tiny"
+    assert elsewhere.recipe.name == "pretrained"
+    assert dataclasses.replace(elsewhere, seed=1).key.id != elsewhere.key.id

@@ -1,0 +1,213 @@
+"""Kills, and several processes on one store."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+import torch
+
+from jembench.errors import OutOfTime
+from jembench.running import fits, work
+from jembench.running.executor import LocalExecutor
+from jembench.running.monitor import Monitor
+from jembench.store import checkpoint
+from jembench.store.store import Store
+from jembench.training.generations import Generations
+
+CPU = torch.device("cpu")
+WEIGHTS = "model.safetensors"
+
+PROCESS = """
+import os, signal, sys
+from pathlib import Path
+import torch
+from jembench import work
+from jembench.running.executor import LocalExecutor
+from jembench.running.monitor import Monitor
+from jembench.experiment.plan import make_plan
+from jembench.store.store import Store
+from jembench.experiment.suite import Suite
+
+torch.set_num_threads(1)
+store, recipe, models, kill_at, log = sys.argv[1:6]
+
+class Watch(Monitor):
+    def fit_started(self, fit):
+        with open(log, "a") as file:
+            file.write(f"train {fit.key.model} {fit.seed}\\n")
+    def training(self, done, total, note):
+        if done == int(kill_at):
+            os.kill(os.getpid(), signal.SIGKILL)
+    def cell_started(self, cell):
+        with open(log, "a") as file:
+            file.write(f"measure {cell.metric} {cell.fit.key.model} {cell.fit.seed}\\n")
+
+chosen = Suite(name="zoo", title="", models=tuple(models.split()), datasets=("zoo_of_tests:data",),
+               metrics=("zoo_of_tests:score", "zoo_of_tests:brightness"), seeds=(0, 1))
+plan = make_plan(chosen, recipe=recipe)
+print("ready", flush=True)
+sys.stdin.readline()
+work.carry_out(plan, Store(Path(store)), LocalExecutor(), torch.device("cpu"), Watch())
+"""
+
+
+@pytest.fixture
+def start(zoo_of_tests, tmp_path):
+    """Start a process that carries out a plan of two models and two seeds; gives it when it is about to begin."""
+    running = []
+
+    def start(root, models="zoo_of_tests:jem", kill_at=-1):
+        environment = {**os.environ, "PYTHONPATH": str(zoo_of_tests), "OMP_NUM_THREADS": "1"}
+        arguments = [str(root), str(zoo_of_tests / "tiny.toml"), models, str(kill_at), str(tmp_path / "log")]
+        running.append(
+            subprocess.Popen(
+                [sys.executable, "-c", PROCESS, *arguments],
+                env=environment,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+        )
+        return running[-1]
+
+    yield start
+    for process in running:
+        process.kill()
+        process.communicate()
+
+
+def test_a_run_that_was_killed_goes_on_and_ends_as_one_that_was_not(
+    plan, store, start, tmp_path, carry_out, values, recorder
+):
+    """Killed in the first fit after its first checkpoint (iteration 9) and before its second (iteration 18)."""
+    process = start(store.root, kill_at=15)
+    process.communicate("go\n")
+    assert process.returncode == -signal.SIGKILL
+    whole = plan("jem", "score brightness", seeds=(0, 1))
+    first, _ = whole.fits
+    assert store.read_fit(first.key) is None
+    assert Generations(store.fit_folder(first.key)).newest()["trainer"]["iteration"] == 9
+
+    work.carry_out(whole, store, LocalExecutor(), CPU, recorder)
+    assert recorder.iterations == [*range(12, 37, 3), *range(3, 37, 3)]  # on from 9; the second fit from the beginning
+
+    straight = Store(tmp_path / "straight")
+    carry_out(whole, straight)
+    assert values(whole, store) == values(whole, straight)
+    for fit in whole.fits:
+        weights = [checkpoint.read(place.fit_folder(fit.key) / WEIGHTS) for place in (store, straight)]
+        assert all(torch.equal(value, weights[1][name]) for name, value in weights[0].items())
+    assert carry_out(whole, store) == []
+
+
+def test_training_anew_can_be_interrupted_too(plan, store, carry_out, values, recorder):
+    """The record of the weights that were removed must not vouch for half-trained ones."""
+    whole = plan("jem")
+    carry_out(whole, store)
+    before = values(whole, store)
+    (fit,), (cell,) = whole.fits, whole.cells
+    (store.fit_folder(fit.key) / WEIGHTS).unlink()
+    store.cell_path(cell.id, cell.name).unlink()
+
+    def interrupt(done, total, note):
+        if done == 15:
+            raise KeyboardInterrupt
+
+    recorder.training = interrupt
+    with pytest.raises(KeyboardInterrupt):
+        work.carry_out(whole, store, LocalExecutor(), CPU, recorder)
+    assert (store.fit_folder(fit.key) / WEIGHTS).exists()
+    assert carry_out(whole, store)[0] == "train jem 0"
+    assert values(whole, store) == before
+
+
+def test_a_run_that_is_out_of_time_goes_on_each_time_and_ends_as_one_that_was_not(
+    plan, store, tmp_path, carry_out, values
+):
+    """Also if there is never time enough to come to the first choice of a model (iteration 9)."""
+    whole = plan("jem", "score brightness")
+    (fit,) = whole.fits
+    reached = []
+    for _ in range(11):
+        with pytest.raises(OutOfTime):
+            work.carry_out(whole, store, LocalExecutor(), CPU, Monitor(), time.monotonic() - 1)
+        reached.append(Generations(store.fit_folder(fit.key)).newest()["trainer"]["iteration"])
+        assert store.read_fit(fit.key) is None
+        assert store.contents().cells == []
+    assert reached == list(range(3, 36, 3))
+    work.carry_out(whole, store, LocalExecutor(), CPU, Monitor(), time.monotonic() - 1)
+    straight = Store(tmp_path / "straight")
+    carry_out(whole, straight)
+    assert values(whole, store) == values(whole, straight)
+    assert list((store.root / "leases").iterdir()) == [store.root / "leases" / ".guard"]
+
+
+def test_when_the_time_is_up_what_is_trained_is_measured_still(plan, store, carry_out, outcomes):
+    carry_out(plan("jem", "score"), store)
+    whole = plan("jem", "score brightness")
+    work.carry_out(whole, store, LocalExecutor(), CPU, Monitor(), time.monotonic() - 1)
+    assert {outcome.status for outcome in outcomes(whole, store).values()} == {"ok"}
+
+
+def test_two_processes_on_one_store_do_every_piece_of_work_once(plan, store, start, tmp_path, carry_out, values):
+    models = "zoo_of_tests:jem zoo_of_tests:classifier"
+    processes = [start(store.root, models) for _ in range(2)]
+    for process in processes:
+        assert process.stdout.readline() == "ready\n"
+    for process in processes:
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    for process in processes:
+        _, errors = process.communicate()
+        assert process.returncode == 0, errors
+    done = (tmp_path / "log").read_text().splitlines()
+    expected = [f"train {model} {seed}" for model in models.split() for seed in (0, 1)]
+    expected += [f"measure zoo_of_tests:score {model} {seed}" for model in models.split() for seed in (0, 1)]
+    expected += [f"measure zoo_of_tests:brightness zoo_of_tests:jem {seed}" for seed in (0, 1)]
+    assert sorted(done) == sorted(expected)
+    whole = plan("jem classifier", "score brightness", seeds=(0, 1))
+    assert carry_out(whole, store) == []
+    straight = Store(tmp_path / "straight")
+    carry_out(whole, straight)
+    assert values(whole, store) == values(whole, straight)
+
+
+def test_a_fit_that_another_process_works_on_is_done_last(plan, store, monkeypatch, carry_out):
+    whole = plan("jem classifier", "score")
+    others = store.lease(whole.fits[0].key.id)
+    assert others.__enter__()
+    monkeypatch.setattr("jembench.running.executor.time.sleep", lambda seconds: others.__exit__(None, None, None))
+    events = carry_out(whole, store)
+    told = [event for event in events if event.startswith(("train", "wait"))]
+    assert told[0] == "wait jem 0"
+    assert [event for event in told if event.startswith("train")] == ["train classifier 0", "train jem 0"]
+
+
+def test_what_another_process_finished_meanwhile_is_not_done_again(plan, store, recorder):
+    whole = plan("jem", "score")
+
+    class Late(LocalExecutor):
+        """The other process is done just before this one begins."""
+
+        def run(self, jobs):
+            LocalExecutor().run(jobs)
+            super().run(jobs)
+
+    work.carry_out(whole, store, Late(), CPU, recorder)
+    assert recorder.events == ["train jem 0", "measure score", "done jem 0", "done jem 0"]
+
+
+def test_waiting_for_a_lease(plan, store, monkeypatch, recorder):
+    (fit,) = plan("jem").fits
+    others = store.lease(fit.key.id)
+    others.__enter__()
+    slept = []
+    monkeypatch.setattr(fits.time, "sleep", lambda seconds: slept.append(others.__exit__(None, None, None)))
+    with fits.waiting_lease(store, fit, recorder), store.lease(fit.key.id) as again:
+        assert not again
+    assert len(slept) == 1
+    assert recorder.events == ["wait jem 0"]

@@ -1,0 +1,118 @@
+"""What a result was made with."""
+
+import datetime
+import importlib.metadata
+import json
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from jembench.catalog import registry
+from jembench.running import provenance
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    """What is remembered for the process is forgotten, before and after."""
+    provenance._of_process.cache_clear()
+    yield
+    provenance._of_process.cache_clear()
+
+
+def test_what_is_recorded_is_json_and_complete(monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["/somewhere/bin/jembench", "run", "hybrid"])
+    component = registry.find("datasets", "digits")
+    record = provenance.collect("cpu", [component, component, registry.find("metrics", "ece")])
+    assert json.loads(json.dumps(record)) == record
+    assert record["command"] == "jembench run hybrid"
+    assert record["plugins"] == sorted([str(component), str(registry.find("metrics", "ece"))])
+    assert record["threads"] == torch.get_num_threads()
+    assert record["hardware"]["device"] == "cpu"
+    assert record["hardware"]["cores"] >= 1
+    assert record["hardware"]["processor"]
+    assert "gpu" not in record["hardware"]
+    assert datetime.datetime.fromisoformat(record["time"]).tzinfo is not None
+
+
+def test_the_version_of_every_package_that_jembench_needs(monkeypatch):
+    packages = provenance.collect("cpu", [])["packages"]
+    assert packages["jembench"] == importlib.metadata.version("jembench")
+    assert packages["torch"] == importlib.metadata.version("torch")
+    assert {"numpy", "scikit-learn", "torch-fidelity", "torchvision", "safetensors"} <= packages.keys()
+    assert "pytest" not in packages  # needed for its development alone
+
+
+def test_a_package_that_is_not_installed_has_no_version(monkeypatch):
+    monkeypatch.setattr(
+        importlib.metadata, "requires", lambda name: ["torch>=2", "nothing-of-that-name>1; extra == 'x'"]
+    )
+    assert list(provenance.collect("cpu", [])["packages"]) == ["jembench", "torch"]
+    provenance._of_process.cache_clear()
+    monkeypatch.setattr(importlib.metadata, "requires", lambda name: ["nothing-of-that-name>1"])
+    assert list(provenance.collect("cpu", [])["packages"]) == ["jembench"]
+
+
+def test_an_import_path_is_recorded_as_it_is():
+    component = registry.find("models", "mypackage.zoo:build")
+    assert provenance.collect("cpu", [component])["plugins"] == ["mypackage.zoo:build"]
+
+
+def test_a_gpu_is_named(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: f"the one at {device}")
+    hardware = provenance.collect("cuda:1", [])["hardware"]
+    assert (hardware["gpu"], hardware["cuda"]) == ("the one at cuda:1", torch.version.cuda)
+
+
+# --- the commit -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def source(tmp_path, monkeypatch):
+    """A source tree of jembench with one commit; a function that runs git in it."""
+    module = tmp_path / "jembench" / "running" / "provenance.py"
+    module.parent.mkdir(parents=True)
+    module.write_text("")
+    monkeypatch.setattr(provenance, "__file__", str(module))
+
+    def git(*arguments):
+        identity = ["-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false"]
+        command = ["git", "-C", str(tmp_path), *identity, *arguments]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+    return git
+
+
+def commit():
+    return provenance.collect("cpu", [])["commit"]
+
+
+def test_the_commit_of_a_source_tree(source):
+    source("init")
+    source("add", ".")
+    source("commit", "-m", "all")
+    assert commit() == source("rev-parse", "--short=12", "HEAD")
+
+
+def test_changes_that_are_not_committed_show(source, tmp_path):
+    source("init")
+    source("add", ".")
+    source("commit", "-m", "all")
+    (tmp_path / "jembench" / "provenance.py").write_text("# changed")
+    assert commit().endswith("-dirty")
+
+
+def test_what_is_no_source_tree_has_no_commit(source):
+    assert commit() == ""
+
+
+def test_a_tree_that_git_cannot_read_has_no_commit(source, tmp_path):
+    (tmp_path / ".git").mkdir()
+    assert commit() == ""
+
+
+def test_a_machine_without_git(source, monkeypatch):
+    source("init")
+    monkeypatch.setenv("PATH", "")
+    assert commit() == ""

@@ -1,0 +1,325 @@
+"""Carrying out plans from beginning to end, and what need not be done again."""
+
+import contextlib
+import dataclasses
+import hashlib
+import json
+import shutil
+import sys
+import weakref
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from jembench.errors import Fallback, PluginError, StoreError
+from jembench.experiment.plan import make_plan
+from jembench.models import predictions
+from jembench.running import fits, work
+from jembench.running.outlook import look_ahead
+from jembench.store import checkpoint, records
+from jembench.store.store import Store
+
+WEIGHTS = "model.safetensors"
+
+# --- from beginning to end --------------------------------------------------------------------------------------------
+
+
+def test_a_plan_is_carried_out(plan, store, carry_out, outcomes, values):
+    whole = plan("jem classifier", "score brightness", seeds=(0, 1))
+    events = carry_out(whole, store)
+    assert events == [
+        *("train jem 0", "measure score", "measure brightness", "done jem 0"),
+        *("train jem 1", "measure score", "measure brightness", "done jem 1"),
+        *("train classifier 0", "measure score", "done classifier 0"),
+        *("train classifier 1", "measure score", "done classifier 1"),
+    ]
+    found = outcomes(whole, store)
+    assert [outcome.status for outcome in found.values()] == ["ok"] * 4 + ["ok", "na"] * 2
+    assert found["jem", 0, "brightness"].details == {"source": "buffer"}
+    assert len(set(map(tuple, values(whole, store).values()))) == 6
+    assert list((store.root / "leases").iterdir()) == [store.root / "leases" / ".guard"]
+
+
+def test_what_the_store_says_of_a_fit_and_its_cells(plan, store, carry_out, folder):
+    whole = plan("jem", limit=7)
+    carry_out(whole, store)
+    (fit,), (cell,) = whole.fits, whole.cells
+    record = store.read_fit(fit.key)
+    assert (record.key, record.status, record.reason) == (fit.key, "done", "")
+    assert record.recipe["optimizer"]["learning_rate"] == 0.01
+    assert 0 < record.iteration <= 36
+    assert 0 <= record.validation_accuracy <= 1
+    assert len(record.iteration_seconds) == 11  # 36 iterations, 3 a window, the first left out
+    assert record.seconds > 0
+    written = store.read_cell(cell.id, cell.name)
+    assert (written.id, written.fit, written.metric) == (cell.id, fit.key, "zoo_of_tests:score")
+    assert written.provenance["limit"] == 7
+    plain = {"precision": "float32", "tf32": []}
+    trained = plain | {"layout": "channels_last", "compiled": False, "not_compiled": []}
+    assert record.provenance["execution"] == trained
+    assert written.provenance["execution"] == {"training": trained, "evaluation": plain}
+    plugins = written.provenance["plugins"]
+    file = sys.modules["zoo_of_tests"].__file__
+    of_file = f"(zoo_of_tests.py, sha256:{hashlib.sha256(Path(file).read_bytes()).hexdigest()[:12]})"
+    assert {f"zoo_of_tests:{name} {of_file}" for name in ("jem", "score", "data")} < set(plugins)
+    assert any("pcd = " in plugin for plugin in plugins)
+    with np.load(store.arrays_path(cell.id, cell.name)) as arrays:
+        assert arrays["file"].shape == (7, 3)
+    assert (folder(whole, store) / "samples.png").exists()
+
+
+def test_the_cells_are_about_the_chosen_weights(zoo, plan, store, carry_out, folder):
+    whole = plan("jem", "score")
+    carry_out(whole, store)
+    kept = checkpoint.read(folder(whole, store) / WEIGHTS)
+    x = zoo.Shades().split("test").images.float().flatten(1) / 255 * 2 - 1
+    logits = x @ kept["net.1.weight"].T + kept["net.1.bias"]
+    (cell,) = whole.cells
+    with np.load(store.arrays_path(cell.id, cell.name)) as arrays:
+        assert np.allclose(arrays["file"], logits.numpy(), atol=1e-5)
+
+
+def test_fit_json_is_json_that_others_can_read(plan, store, carry_out, folder):
+    whole = plan("jem")
+    carry_out(whole, store)
+    record = json.loads((folder(whole, store) / "fit.json").read_text())
+    assert record["schema"] == records.SCHEMA
+    assert record["key"] == dataclasses.asdict(whole.fits[0].key)
+
+
+# --- what need not be done again --------------------------------------------------------------------------------------
+
+
+def test_a_rerun_computes_nothing(plan, store, monkeypatch, carry_out):
+    whole = plan("jem classifier", "score brightness")
+    carry_out(whole, store)
+    files = {path: path.stat().st_mtime_ns for path in store.root.rglob("*")}
+    monkeypatch.setattr(work, "look_ahead", pytest.fail)
+    assert carry_out(whole, store) == []
+    assert {path: path.stat().st_mtime_ns for path in store.root.rglob("*")} == files
+
+
+@pytest.mark.parametrize("damage", [lambda path: path.unlink(), lambda path: path.write_text('{"schema": 1')])
+def test_only_the_cell_that_is_missing_or_torn_is_computed_again(plan, store, damage, carry_out, values):
+    whole = plan("jem classifier", "score energy")
+    carry_out(whole, store)
+    before = values(whole, store)
+    damage(path := store.cell_path(whole.cells[1].id, whole.cells[1].name))
+    told = pytest.warns(Fallback, match=str(path)) if path.exists() else contextlib.nullcontext()
+    with told:
+        assert carry_out(whole, store) == ["measure energy", "done jem 0"]
+    assert values(whole, store) == before
+
+
+def flip(path):
+    """One bit in the last tensor."""
+    content = path.read_bytes()
+    path.write_bytes(content[:-3] + bytes([content[-3] ^ 64]) + content[-2:])
+
+
+def test_damaged_readings_are_told_of_and_the_model_is_asked_again(plan, store, carry_out, values):
+    whole = plan("jem", "energy")
+    carry_out(whole, store)
+    before = values(whole, store)
+    for path in store.root.glob("readings/*/*"):
+        flip(path)
+    store.cell_path(whole.cells[0].id, whole.cells[0].name).unlink()
+    with pytest.warns(Fallback, match=r"its content does not match its digest\)\. The model is asked again"):
+        carry_out(whole, store)
+    assert values(whole, store) == before
+
+
+@pytest.mark.parametrize("name", [WEIGHTS, "sampler.safetensors"])
+def test_a_damaged_model_is_named_and_trained_again_only_after_its_folder_was_removed(
+    plan, store, name, carry_out, outcomes, values, folder
+):
+    whole = plan("jem", "score energy")
+    carry_out(whole, store)
+    before, path = values(whole, store), folder(whole, store) / name
+    flip(path)
+    for cell in whole.cells:
+        store.cell_path(cell.id, cell.name).unlink()
+    assert "train jem 0" not in carry_out(whole, store)
+    for outcome in outcomes(whole, store).values():
+        assert outcome.status == "failed"
+        assert f"{path} is damaged (its content does not match its digest)" in outcome.reason
+        assert (
+            f"Put a copy of the file back, or remove the folder {path.parent} to train the model again."
+            in outcome.reason
+        )
+    shutil.rmtree(path.parent)
+    assert "train jem 0" in carry_out(whole, store)
+    assert values(whole, store) == before
+
+
+def test_a_sound_model_in_the_place_of_another_is_refused(plan, store, carry_out, outcomes, folder):
+    whole = plan("jem", "energy", seeds=(0, 1))
+    carry_out(whole, store)
+    first, second = (store.fit_folder(fit.key) / WEIGHTS for fit in whole.fits)
+    second.write_bytes(first.read_bytes())
+    store.cell_path(whole.cells[1].id, whole.cells[1].name).unlink()
+    carry_out(whole, store)
+    (_, refused) = outcomes(whole, store).values()
+    assert f"{second} is not the file that the training of zoo_of_tests:jem left" in refused.reason
+
+
+def test_a_torn_record_of_a_fit_is_written_again_without_training(plan, store, carry_out, values, folder):
+    whole = plan("jem", "score energy")
+    carry_out(whole, store)
+    record = store.read_fit(whole.fits[0].key)
+    before = values(whole, store)
+    (folder(whole, store) / "fit.json").write_text("{")
+    store.cell_path(whole.cells[0].id, whole.cells[0].name).unlink()
+    with pytest.warns(Fallback, match="fit.json is not valid JSON"):
+        carry_out(whole, store)
+    again = store.read_fit(whole.fits[0].key)
+    assert again._replace(provenance={}) == record._replace(provenance={})
+    assert values(whole, store) == before
+
+
+def test_a_fit_whose_record_cannot_be_written_is_not_trained(plan, store, carry_out, monkeypatch):
+    whole = plan("jem", "score")
+    (store.fit_folder(whole.fits[0].key) / "fit.json").mkdir(parents=True)
+    monkeypatch.setattr(fits, "train", None)
+    with pytest.raises(StoreError, match=r"fit.json: Not a regular file. .* remove it"):
+        carry_out(whole, store)
+
+
+@pytest.mark.parametrize("name", [WEIGHTS, "sampler.safetensors"])
+def test_a_fit_whose_weights_were_removed_is_trained_anew(plan, store, name, carry_out, values, folder):
+    whole = plan("jem", "score brightness")
+    carry_out(whole, store)
+    before = values(whole, store)
+    (folder(whole, store) / name).unlink()
+    for cell in whole.cells:
+        store.cell_path(cell.id, cell.name).unlink()
+    assert carry_out(whole, store)[0] == "train jem 0"
+    assert values(whole, store) == before
+
+
+def test_the_same_recipe_by_another_name_is_not_trained_again(plan, store, zoo_of_tests, tmp_path, carry_out):
+    carry_out(plan("jem", "score"), store)
+    (tmp_path / "mine.toml").write_text((zoo_of_tests / "tiny.toml").read_text())
+    chosen = plan("jem", "score energy")
+    mine = make_plan(chosen.suite, recipe=str(tmp_path / "mine.toml"))
+    assert mine.fits[0].key.recipe == "mine"
+    assert carry_out(mine, store) == ["measure energy", "done jem 0"]
+
+
+# --- looking ahead ----------------------------------------------------------------------------------------------------
+
+
+def test_looking_ahead_tells_the_cost_and_the_impossible(zoo, plan, monkeypatch):
+    made = []
+    monkeypatch.setattr(zoo, "data", lambda: made.append(1) or zoo.Shades())
+    whole = plan("jem classifier", "score brightness", seeds=(0, 1))
+    ready = look_ahead(whole).fits.values()
+    assert [(item.fit.key.model, item.iterations, item.passes) for item in ready] == [
+        *[("zoo_of_tests:jem", 36, 36 * (3 + 3))] * 2,  # three steps of the chains, and the passes of the loss
+        *[("zoo_of_tests:classifier", 36, 36)] * 2,
+    ]
+    assert [len(item.impossible) for item in ready] == [0, 0, 1, 1]
+    assert len(made) == 1  # the dataset, once for all fits
+
+
+def test_looking_ahead_builds_one_model_for_all_seeds_and_metrics_and_keeps_none(zoo, plan, monkeypatch):
+    alive, most, jem = [], [], zoo.jem
+
+    def build(data_spec, *, unused: int = 0):
+        model = jem(data_spec)
+        alive.append(weakref.ref(model))
+        most.append(sum(one() is not None for one in alive))
+        return model
+
+    monkeypatch.setattr(zoo, "jem", build)
+    outlook = look_ahead(plan("jem jem:unused=1 jem:unused=2", "score energy brightness", seeds=range(20)))
+    assert len(outlook.fits) == 60
+    assert len(alive) == 3
+    assert max(most) <= 2  # the next is built before the last is dropped
+    assert [one() for one in alive] == [None] * 3
+
+
+def test_looking_ahead_makes_no_optimiser(plan, monkeypatch):
+    """The first one imports PyTorch's compiler, which takes longer than a whole plan."""
+    monkeypatch.setattr("jembench.training.loop.make_optimizer", pytest.fail)
+    work.look_ahead(plan("jem classifier"))
+
+
+def test_parameters_that_no_optimiser_takes_are_refused_before_training(zoo, plan, monkeypatch):
+    def build(data_spec):
+        model = zoo.jem(data_spec)
+        model.phase = torch.nn.Parameter(torch.zeros(1, dtype=torch.complex64))
+        return model
+
+    monkeypatch.setattr(zoo, "classifier", build)
+    with pytest.raises(PluginError, match="some of its parameters are no real numbers"):
+        work.look_ahead(plan("classifier"))
+
+
+def test_looking_ahead_draws_nothing_from_the_global_generator(plan, store, carry_out):
+    before = torch.get_rng_state()
+    carry_out(plan("jem hashed"), store)
+    assert torch.equal(before, torch.get_rng_state())
+
+
+# --- independence -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("models", ["jem", "factored painter jem", "jem factored"])
+@pytest.mark.parametrize("metrics", ["score", "energy brightness score raises"])
+def test_another_model_or_metric_changes_no_number(plan, store, tmp_path, models, metrics, carry_out, values):
+    alone = plan("jem", "score", seeds=(2,))
+    carry_out(alone, Store(tmp_path / "alone"))
+    crowd = plan(models, metrics, seeds=(1, 2))
+    torch.manual_seed(99)
+    carry_out(crowd, store)
+    assert values(crowd, store)["jem", 2, "score"] == values(alone, Store(tmp_path / "alone"))["jem", 2, "score"]
+
+
+def test_measured_now_or_later_a_number_is_the_same(plan, store, tmp_path, carry_out, values):
+    """Also where a model holds random numbers that no checkpoint does."""
+    whole = plan("hashed jem", "score energy")
+    carry_out(whole, store)
+    later = Store(tmp_path / "later")
+    carry_out(plan("hashed jem", "energy"), later)
+    torch.manual_seed(99)
+    carry_out(whole, later)
+    assert values(whole, later) == values(whole, store)
+
+
+def test_values_do_not_depend_on_the_batch_size_of_evaluation(plan, store, tmp_path, monkeypatch, carry_out, values):
+    settings = ["chains.sampler=sgld:steps=4,step_size=0.1"]
+    whole = plan("jem factored", "score energy brightness", settings=settings)
+    carry_out(whole, store)
+    monkeypatch.setattr(predictions, "CPU_BATCH", 7)
+    other = Store(tmp_path / "other")
+    carry_out(whole, other)
+    found, expected = values(whole, other), values(whole, store)
+    assert len(found) == 6
+    assert found.keys() == expected.keys()
+    for key, numbers in found.items():
+        assert numbers == pytest.approx(expected[key], rel=1e-5), key
+
+
+def test_a_limit_is_another_cell_of_the_same_fit(plan, store, carry_out):
+    carry_out(plan("jem"), store)
+    assert carry_out(plan("jem", limit=5), store) == ["measure score", "done jem 0"]
+    assert len(store.contents().cells) == 2
+
+
+@pytest.mark.parametrize("model", ["tied", "lazy"])
+def test_a_network_of_any_make_is_the_same_each_time_and_comes_back(plan, tmp_path, carry_out, model):
+    chosen, (first, second) = plan(model), [Store(tmp_path / name) for name in ("first", "second")]
+    for store in (first, second):
+        carry_out(chosen, store)
+    (key,) = (fit.key for fit in chosen.fits)
+    states = [checkpoint.read(store.fit_folder(key) / "model.safetensors") for store in (first, second)]
+    assert states[0].keys() == states[1].keys()
+    assert all(torch.equal(value, states[1][name]) for name, value in states[0].items())
+    (cell,) = chosen.cells
+    before = first.read_cell(cell.id, cell.name).outcome.values
+    first.cell_path(cell.id, cell.name).unlink()
+    carry_out(chosen, first)  # by the weights that were kept
+    assert first.read_cell(cell.id, cell.name).outcome.values == before

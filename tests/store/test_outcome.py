@@ -1,0 +1,174 @@
+"""Cells as JSON: what is written is read back, and damage is named."""
+
+import json
+import math
+from dataclasses import asdict
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jembench.catalog import spec
+from jembench.errors import DamagedError, printable
+from jembench.interfaces import Value
+from jembench.store.outcome import Cell, FitKey, Outcome, fit_key_from_json, from_json, to_json
+from jembench.store.records import Fields
+
+FIT = FitKey(model="jem:net=cnn", dataset="digits", recipe="digits+iterations=50", seed=0, id="ab12")
+
+text = st.text(max_size=12)
+line = text.filter(lambda text: "\n" not in text and printable(text) == text)
+numbers = st.floats()
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | text,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(text, inner, max_size=3),
+    max_leaves=6,
+)
+json_objects = st.dictionaries(text, json_values, max_size=3)
+integers = st.integers(-(2**63), 2**63 - 1)
+specs = st.builds(
+    lambda name, options: str(spec.Spec(name, tuple(options.items()))),
+    st.from_regex(r"[a-z]{1,5}", fullmatch=True),
+    st.dictionaries(st.from_regex(r"[a-z]{1,3}", fullmatch=True), line, max_size=2),
+)
+name = st.from_regex(r"[a-z0-9.-]{1,9}", fullmatch=True)
+values = st.builds(
+    lambda value, ends, *rest: Value(value, *ends, *rest),
+    numbers,
+    st.tuples(st.none() | numbers, st.none() | numbers).filter(lambda ends: None in ends or not ends[0] > ends[1]),
+    st.integers(0, 2**63 - 1),
+    line,
+    st.sampled_from(["higher", "lower", ""]),
+)
+outcomes = st.builds(
+    Outcome,
+    status=st.sampled_from(["ok", "na", "failed"]),
+    protocol=line,
+    values=st.dictionaries(line, values, min_size=1, max_size=3),
+    reason=text,
+    traceback=text,
+    details=json_objects,
+    seconds=numbers,
+)
+fits = st.builds(FitKey, model=specs, dataset=specs, recipe=line, seed=integers, id=name)
+cells = st.builds(
+    Cell,
+    id=name,
+    fit=fits,
+    metric=specs,
+    outcome=outcomes,
+    provenance=json_objects,
+    arrays=st.none() | st.from_regex("[0-9a-f]{64}", fullmatch=True),
+)
+
+
+def read(data: object, where: str = "cells/x.json") -> Cell:
+    return from_json(Fields.of(data, "the whole", where))
+
+
+def example() -> Cell:
+    value = Value(97.5, 95.4, 98.6, 397, "%", "higher")
+    outcome = Outcome(status="ok", protocol="accuracy:test", values={"accuracy": value}, seconds=0.1)
+    return Cell(id="cd34", fit=FIT, metric="accuracy", outcome=outcome, provenance={"torch": "2.6"})
+
+
+@given(cells)
+def test_a_cell_survives_json(cell: Cell) -> None:
+    written = json.dumps(to_json(cell), allow_nan=False)
+    assert repr(read(json.loads(written))) == repr(cell)  # repr: nan equals itself
+
+
+def test_numbers_that_are_not_finite_are_strings_in_json() -> None:
+    value = Value(math.nan, -math.inf, math.inf, 1)
+    cell = Cell(id="", fit=FIT, metric="", outcome=Outcome(status="ok", values={"x": value}, details={"gap": math.inf}))
+    outcome = to_json(cell)["outcome"]
+    assert [outcome["values"]["x"][key] for key in ("value", "low", "high")] == ["nan", "-inf", "inf"]
+    assert outcome["details"] == {"gap": "inf"}
+
+
+def test_unknown_keys_are_passed_over() -> None:
+    data = to_json(example())
+    for place in (data, data["fit"], data["outcome"], data["outcome"]["values"]["accuracy"]):
+        place["added later"] = [1]
+    assert read(data) == example()
+
+
+@pytest.mark.parametrize(
+    ("path", "wrong"),
+    [
+        ("id", 3),
+        ("fit", []),
+        ("fit.seed", 0.5),
+        ("metric", None),
+        ("outcome.status", "fine"),
+        ("outcome.status", []),
+        ("outcome.values", None),
+        ("outcome.values.accuracy", 97.5),
+        ("outcome.values.accuracy.value", "97.5"),
+        ("outcome.values.accuracy.value", None),
+        ("outcome.values.accuracy.low", True),
+        ("outcome.values.accuracy.n", 3.5),
+        ("outcome.values.accuracy.better", "up"),
+        ("outcome.details", []),
+        ("provenance", "none"),
+    ],
+)
+def test_a_wrong_type_is_refused_by_name(path: str, wrong: object) -> None:
+    data = to_json(example())
+    *parents, key = path.split(".")
+    place = data
+    for parent in parents:
+        place = place[parent]
+    place[key] = wrong
+    with pytest.raises(DamagedError, match=rf"In cells/x\.json, {path} is .* must be .*Remove the file"):
+        read(data)
+    del place[key]
+    if path != "outcome.values.accuracy":  # a label is free to be absent
+        with pytest.raises(DamagedError, match=f"lacks the field {path}"):
+            read(data)
+
+
+WRONG = {
+    "provenance.limit": [[], 0, -1, 2.5, "10"],
+    "provenance.interventions": ["mended", [1], {}],
+    "provenance.time": [3, None, []],
+    "outcome.details.suspicious": ["text", [1], 5],
+    "outcome.details.partial": [["a"], 5, True],
+    "outcome.values.accuracy.n": [-1, 2**70],
+    "outcome.values.accuracy.low": [99.5, "inf"],  # above the high end, which is 98.6
+    "outcome.values": [{}],  # and yet ok
+    "fit.model": ["", "no spec!", "\x1b[2J"],
+    "fit.seed": [2**70],
+    "metric": ["", "a,b"],
+    "arrays": [[], 3],
+}
+
+
+@pytest.mark.parametrize(("path", "wrong"), [(path, wrong) for path, all in WRONG.items() for wrong in all])
+def test_what_no_cell_can_have_is_refused_by_name(path: str, wrong: object) -> None:
+    data = to_json(example())
+    *parents, key = path.split(".")
+    place = data
+    for parent in parents:
+        place = place[parent]
+    place[key] = wrong
+    with pytest.raises(DamagedError, match=rf"In cells/x\.json, {path}.* is .* must be "):
+        read(data)
+
+
+def test_a_cell_of_the_first_version_knows_nothing_of_its_arrays() -> None:
+    data = to_json(example())
+    del data["arrays"]
+    assert read(data).arrays is None
+
+
+@pytest.mark.parametrize("data", [None, [], "text", 3])
+def test_what_is_no_object_is_refused(data: object) -> None:
+    with pytest.raises(DamagedError, match="must be an object"):
+        read(data)
+
+
+def test_a_fit_key_is_read_alone() -> None:
+    assert fit_key_from_json(Fields(asdict(FIT), "key", "fit.json")) == FIT
+    with pytest.raises(DamagedError, match=r"In fit\.json, key.seed is 'zero'"):
+        fit_key_from_json(Fields({**asdict(FIT), "seed": "zero"}, "key", "fit.json"))

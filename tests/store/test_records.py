@@ -1,0 +1,146 @@
+"""Records: what was written comes back, and nothing else does."""
+
+import json
+import os
+
+import pytest
+
+from jembench.errors import DamagedError, StoreError
+from jembench.store import records
+from jembench.store.records import Fields
+
+VALUE = {"z": [1, 2.5, None, True], "a": "é, \u2028", "inner": {"digest": "mine"}}
+
+
+@pytest.fixture
+def path(tmp_path):
+    records.write(tmp_path / "x.json", VALUE)
+    return tmp_path / "x.json"
+
+
+def test_a_record_comes_back(path):
+    record = records.read(path)
+    assert VALUE.items() <= record.data.items()
+    assert record.is_sealed
+    assert json.loads(path.read_text()) == record.data  # plain JSON for everybody else
+
+
+def test_every_flipped_bit_is_seen(path):
+    whole = path.read_bytes()
+    for position in range(len(whole)):
+        for bit in range(8):
+            path.write_bytes(whole[:position] + bytes([whole[position] ^ 1 << bit]) + whole[position + 1 :])
+            with pytest.raises(StoreError, match=r"damaged|valid JSON|must be|lacks|newer jembench"):
+                records.read(path)
+
+
+def test_every_cut_is_seen(path):
+    whole = path.read_bytes()
+    for length in range(len(whole)):
+        path.write_bytes(whole[:length])
+        with pytest.raises(DamagedError):
+            records.read(path)
+
+
+def test_an_edited_number_is_named_with_its_file(path):
+    path.write_text(path.read_text().replace("2.5", "2.6"))
+    with pytest.raises(DamagedError) as caught:
+        records.read(path)
+    assert str(caught.value) == (
+        f"{path} is damaged or was edited: its text does not match its digest. Remove the file and run the same "
+        "command again; only its content is computed again."
+    )
+
+
+def test_a_record_of_schema_1_has_no_digest_and_is_read(path):
+    path.write_text('{"schema": 1, "a": 2}')
+    record = records.read(path)
+    assert record.data["a"] == 2
+    assert not record.is_sealed
+    path.write_text('{"schema": 2, "a": 2}')
+    with pytest.raises(DamagedError, match="lacks the field digest"):
+        records.read(path)
+
+
+DEEP = '{"schema": 1, "a": ' + "[" * 100_000 + "]" * 100_000 + "}"
+
+STRANGE = {
+    "empty": b"",
+    "cut": b'{"schema": 1, "values": {"acc',
+    "python": b"{'schema': 1}",
+    "latin-1": '{"schema": 1, "a": "é"}'.encode("latin-1"),
+    "bom": b"\xef\xbb\xbf" + b'{"schema": 1}',
+    "utf-16": '{"schema": 1}'.encode("utf-16"),
+    "deep": DEEP.encode(),
+    "digits": b'{"schema": 1, "a": ' + b"9" * 5000 + b"}",
+    "overflow": b'{"schema": 1, "a": 1e999}',
+    "nan": b'{"schema": 1, "a": NaN}',
+    "infinity": b'{"schema": 1, "a": -Infinity}',
+    "twice": b'{"schema": 1, "a": 1, "a": 2}',
+    "surrogate": b'{"schema": 1, "a": "\\ud800"}',
+    "null byte": b'{"schema": 1}\0',
+    "list": b'[{"schema": 1}]',
+    "null": b"null",
+    "schema 0": b'{"schema": 0}',
+    "schema true": b'{"schema": true}',
+    "schema text": b'{"schema": "1"}',
+}
+
+
+@pytest.mark.parametrize("content", STRANGE.values(), ids=STRANGE)
+def test_what_is_no_record_is_one_paragraph(path, content):
+    path.write_bytes(content)
+    with pytest.raises(DamagedError) as caught:
+        records.read(path)
+    assert str(path) in str(caught.value)
+    assert "Remove the file and run the same command again" in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 500 + len(str(path))
+
+
+def test_a_newer_record_is_refused(path):
+    path.write_text(json.dumps({"schema": records.SCHEMA + 1}))
+    with pytest.raises(StoreError, match=r"newer jembench \(schema 3, this one reads up to 2\)\. Update") as caught:
+        records.read(path)
+    assert not isinstance(caught.value, DamagedError)
+
+
+def test_what_is_no_regular_file_is_refused_at_once(tmp_path, monkeypatch):
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "loop").symlink_to("loop")
+    (tmp_path / "large").write_text('{"schema": 1}')
+    monkeypatch.setattr(records, "LARGEST", 5)
+    for name, why in {"fifo": "Not a regular file", "loop": "Too many", "": "directory", "large": "too large"}.items():
+        with pytest.raises(DamagedError, match=rf"Cannot read .*{why}"):
+            records.read(tmp_path / name)
+    with pytest.raises(FileNotFoundError):
+        records.read(tmp_path / "none.json")
+
+
+def test_a_number_that_is_not_finite_is_a_bug_and_writes_nothing(tmp_path):
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        records.write(tmp_path / "x.json", {"loss": float("nan")})
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("method", "right", "wrong"),
+    [
+        ("text", ["", "a"], [None, 1, ["a"]]),
+        ("texts", [[], ["a"]], ["a", [1], {}, None]),
+        ("integer", [0, -5], [True, 0.0, "0", None, 2**63]),
+        ("number", [0, 0.5, "nan", "-inf"], [True, "0", None, [], 10**400]),
+        ("numbers", [[], [0, 0.5, "inf"]], ["12", [None], {}, 3]),
+        ("optional_number", [None, 0.5], ["", False]),
+        ("mapping", [{}], [[], None]),
+        ("objects", [[], [{}]], [{}, [1], None]),
+    ],
+)
+def test_fields_are_checked(method, right, wrong):
+    for value in right:
+        getattr(Fields({"key": value}, "the whole", "x.json"), method)("key")
+    for value in wrong:
+        with pytest.raises(DamagedError, match=r"In x\.json, key.* must be"):
+            getattr(Fields({"key": value}, "the whole", "x.json"), method)("key")
+    with pytest.raises(DamagedError, match=r"x\.json lacks the field a\.key"):
+        getattr(Fields({}, "a", "x.json"), method)("key")

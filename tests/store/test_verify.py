@@ -1,0 +1,130 @@
+"""A store is held against what was written into it."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+from small_store import small_store
+
+from jembench.errors import SpecError, StoreError
+from jembench.store import records
+from jembench.store.store import Store
+from jembench.store.verify import verify
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    return small_store(tmp_path_factory.mktemp("verify") / "whole").root
+
+
+@pytest.fixture
+def root(whole, tmp_path):
+    return shutil.copytree(whole, tmp_path / "runs")
+
+
+def told(root):
+    return {finding.file: finding for finding in verify(Store(root)) if finding.status != "ok"}
+
+
+def flip(path):
+    content = path.read_bytes()
+    path.write_bytes(content[:-5] + bytes([content[-5] ^ 1]) + content[-4:])
+
+
+def test_a_store_that_is_whole(root):
+    found = verify(Store(root))
+    assert {finding.status for finding in found} == {"ok"}
+    files = {str(path.relative_to(root)) for path in root.rglob("*") if path.is_file()}
+    assert {finding.file for finding in found} == files - {"leases/.guard"}
+
+
+def test_one_flipped_bit_in_any_file_is_found(root):
+    for path in [path for path in root.rglob("*") if path.is_file() and path.stat().st_size]:
+        whole = path.read_bytes()
+        flip(path)
+        (finding,) = [each for each in told(root).values() if each.status == "damaged"]
+        assert finding.file == str(path.relative_to(root))
+        path.write_bytes(whole)
+
+
+@pytest.mark.parametrize(
+    ("removed", "missing"),
+    [("arrays/ece-*", 4), ("fits/*/model.safetensors", 4), ("fits/*/history.csv", 4), ("fits/*/buffer-5.*", 4)],
+)
+def test_what_is_gone_is_missed(root, removed, missing):
+    for path in root.glob(removed):
+        path.unlink()
+    assert sum(finding.status == "damaged" for finding in told(root).values()) == missing
+
+
+def test_files_that_are_whole_and_in_the_place_of_others_are_found(root):
+    first, second = sorted(root.glob("fits/*/model.safetensors"))[:2]
+    shutil.copy(first, second)
+    one, other = sorted(root.glob("arrays/accuracy-*"))[:2]
+    shutil.copy(one, other)
+    found = told(root)
+    assert found[str(second.relative_to(root))].reason == "It is not the file that the training left."
+    assert "does not match the digest in the cell" in found[str(other.relative_to(root))].reason
+    assert sum(finding.status == "damaged" for finding in found.values()) == 2
+    assert sum(finding.status == "stray" for finding in found.values()) == 1  # the readings of the second
+
+
+def test_what_belongs_to_nothing_is_a_stray(root):
+    for name in ("cells/notes.txt", "arrays/old-0000000000.npz", "fits/notes", "readings/notes", "notes.txt"):
+        (root / name).write_text("mine")
+    next(root.glob("cells/ece-*")).unlink()
+    shutil.rmtree(next(root.glob("fits/jem-*")))
+    found = told(root)
+    assert {finding.status for finding in found.values()} == {"stray"}
+    assert len(found) == 5 + 2
+
+
+def test_what_the_first_version_wrote_has_no_digest(root):
+    path = next(root.glob("cells/accuracy-*"))
+    record = json.loads(path.read_text())
+    del record["digest"], record["arrays"]
+    path.write_text(json.dumps({**record, "schema": 1}))
+    found = told(root)
+    assert {finding.status for finding in found.values()} == {"no digest"}
+    assert {name.partition("/")[0] for name in found} == {"cells", "arrays"}
+
+
+def test_a_record_of_a_newer_version_and_one_of_another_fit(root):
+    first, second, *_ = sorted(root.glob("fits/*/fit.json"))
+    records.write(first, {key: value for key, value in records.read(second).data.items() if key != "digest"})
+    second.write_text('{"schema": 99}')
+    found = told(root)
+    assert "is the record of the fit baseline001, in the folder" in found[str(first.relative_to(root))].reason
+    assert "newer jembench" in found[str(second.relative_to(root))].reason
+
+
+def test_what_is_no_file_is_found_at_once(root):
+    for path in (next(root.glob(pattern)) for pattern in ("cells/ece-*", "arrays/nll-*", "fits/*/model*")):
+        path.unlink()
+        os.mkfifo(path)
+    (root / "fits" / "loop").symlink_to("..")
+    (root / "cells" / "loop.json").symlink_to("loop.json")
+    assert sum(finding.status == "damaged" for finding in told(root).values()) == 4
+
+
+def test_a_store_that_is_not_there_is_no_success(tmp_path):
+    with pytest.raises(SpecError, match=r"There is no store .*none. Give its folder with --store"):
+        verify(Store(tmp_path / "none"))
+    (tmp_path / "runs").mkdir()
+    assert verify(Store(tmp_path / "runs")) == []
+    (tmp_path / "runs" / "cells").write_text("")
+    with pytest.raises(StoreError, match="Not a directory"):
+        verify(Store(tmp_path / "runs"))
+
+
+def test_it_writes_nothing_and_imports_no_torch(root):
+    before = {path: (path.stat().st_mtime_ns, path.stat().st_mode) for path in [root, *root.rglob("*")]}
+    code = (
+        "import sys; from jembench.cli.main import main; code = main(['store', 'verify', '--store', sys.argv[1]]); "
+        "assert code == 0 and not {'torch', 'numpy', 'safetensors'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code, str(root)], check=True)
+    assert {path: (path.stat().st_mtime_ns, path.stat().st_mode) for path in [root, *root.rglob("*")]} == before
