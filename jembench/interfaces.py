@@ -216,7 +216,7 @@ class Trainable(Protocol):
 
 
 @runtime_checkable
-class Accompanied(Protocol):
+class HasSampler(Protocol):
     """A model trained elsewhere that comes with its chains, as a published checkpoint with its replay buffer does."""
 
     def own_sampler(self) -> Sampler:
@@ -227,7 +227,7 @@ class Accompanied(Protocol):
 # --- importers: from a file that was made elsewhere to a model's weights --------------------------------------------
 
 
-class Kept(NamedTuple):
+class SavedChains(NamedTuple):
     """A sampler and the chains that it keeps."""
 
     sampler: str  # spec
@@ -240,7 +240,7 @@ class Import:
 
     model: str  # spec
     weights: Mapping[str, Tensor]  # the model's whole state
-    chains: Kept | None = None
+    chains: SavedChains | None = None
     unused: tuple[str, ...] = ()  # what the file has and the model does not need
 
 
@@ -322,7 +322,7 @@ class Sampler(Protocol):
 
 
 @runtime_checkable
-class Informed(Protocol):
+class NeedsTrainingData(Protocol):
     """A sampler that looks at the training images before its first chain.
 
     ``state_dict`` need not hold what it saw: it is informed again wherever its chains go on.
@@ -350,7 +350,7 @@ class Buffered(Protocol):
 
 
 @runtime_checkable
-class Shared(Protocol):
+class Shardable(Protocol):
     """A sampler whose memory can be shared out among processes that train one model together."""
 
     def share(self, rank: int, size: int) -> None:

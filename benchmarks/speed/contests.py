@@ -24,7 +24,7 @@ from jembench.experiment import recipe
 from jembench.interfaces import Batch, ChainState, DataSpec, Negatives, Split
 from jembench.models import devices, predictions
 from jembench.models.energies import grad_energy
-from jembench.models.execution import Execution, autocast, frozen, lay_out
+from jembench.models.execution import Execution, autocast, frozen, to_channels_last
 from jembench.running.estimate import WARM_UP
 from jembench.sampling import chain
 from jembench.sampling.sgld import Langevin, ShortRun
@@ -112,7 +112,7 @@ def sampling(setting: Setting) -> Contest:
     model, device = setting.model("jem").eval(), setting.place
     net = copy.deepcopy(model.net)
     if setting.execution.channels_last:
-        lay_out(model, DATA)
+        to_channels_last(model, DATA)
     evaluate = grad_energy(model, setting.execution)
     generator = torch.Generator(device).manual_seed(0)
     start = to_float(_first(setting, setting.batch), DATA.bounds)
@@ -158,7 +158,7 @@ def evaluation(setting: Setting) -> Contest:
     """f(x) of the test images, as every metric of classification needs it."""
     model, device = setting.model("jem").eval(), setting.place
     net = copy.deepcopy(model.net)
-    lay_out(model, DATA)
+    to_channels_last(model, DATA)
 
     def ours(count: int = setting.images) -> Tensor:
         return predictions.read(model, toy_images().split.images[:count], DATA, device, {"logits"})["logits"]
@@ -175,7 +175,7 @@ def gradient_norm(setting: Setting) -> Contest:
     """-|d log p(x) / dx|, in float32 as all that evaluation reports."""
     model, device = setting.model("jem").eval(), setting.place
     net = copy.deepcopy(model.net)
-    lay_out(model, DATA)
+    to_channels_last(model, DATA)
     evaluate = grad_energy(model)
 
     def ours(count: int = setting.scored) -> Tensor:
@@ -199,7 +199,7 @@ def scores(setting: Setting) -> Contest:
     a batch, of the same size and in the same layout, with nothing made of them. So a ratio of 1 is the best there is.
     """
     model, device = setting.model("jem").eval(), setting.place
-    lay_out(model, DATA)
+    to_channels_last(model, DATA)
     size = predictions.batch(device)
 
     def ours(count: int = setting.scored) -> predictions.Readings:

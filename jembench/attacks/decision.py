@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from jembench.attacks.foolbox_bridge import foolbox, seeded, wrapped
-from jembench.attacks.milestones import Closest, Way
+from jembench.attacks.milestones import AttackTrace, Closest
 from jembench.attacks.starts import Start
 from jembench.attacks.target import LOOKS, Target
 from jembench.attacks.threat import distance
@@ -41,7 +41,7 @@ class _Watched:
         self._target, self._x, self._y, self._limit = target, x, y, limit
         self._most = 1 + LOOKS if target.stochastic else 1  # answers that one image shown may cost
         self._asked = torch.zeros_like(y)
-        self.way = Way(target, x, y, "l2", Closest(start, distance(x, start, "l2")), apart=_APART)
+        self.way = AttackTrace(target, x, y, "l2", Closest(start, distance(x, start, "l2")), apart=_APART)
 
     def logits_in_parts(self, x: Float[Tensor, "N C H W"]) -> Float[Tensor, "N K"]:
         """1 for the own class of each image, or for another one."""
@@ -91,10 +91,10 @@ def attack(
             afterwards where the model uses chance, is not counted.
         seed: of its chance.
     """
-    wrong = target.deceived(x, y)
+    wrong = target.misclassified(x, y)
     best = Closest(x.clone(), torch.where(wrong, 0.0, torch.inf).double())
     ready = ~wrong & start.found
-    ready[ready.clone()] = target.deceived(start.x[ready], y[ready])
+    ready[ready.clone()] = target.misclassified(start.x[ready], y[ready])
     if not bool(ready.any()):
         return best
     x, y, begin = x[ready], y[ready], start.x[ready]

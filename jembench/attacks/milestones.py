@@ -32,7 +32,7 @@ class Milestone(NamedTuple):
     distances: Tensor  # float64 (B,)
 
 
-class Way:
+class AttackTrace:
     """The way of an attack from where it begins to the nearest images.
 
     Args:

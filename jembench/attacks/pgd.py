@@ -16,7 +16,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from jembench.attacks.milestones import Closest, Way
+from jembench.attacks.milestones import AttackTrace, Closest
 from jembench.attacks.target import LOOKS, Target
 from jembench.attacks.threat import Norm, largest_distance, project, steepest
 
@@ -154,12 +154,12 @@ class PGD:
                 _keep(way, open_, self.at(target, x[open_], y[open_], eps, starts[open_]))
         return way.nearest()
 
-    def _begin(self, target: Target, x: Tensor, y: Tensor) -> Way:
+    def _begin(self, target: Target, x: Tensor, y: Tensor) -> AttackTrace:
         misclassified = target.surely_deceived(x, y)  # others are attacked, or luck would let them stand
-        return Way(target, x, y, self.norm, Closest(x, torch.where(misclassified, 0.0, torch.inf).double()))
+        return AttackTrace(target, x, y, self.norm, Closest(x, torch.where(misclassified, 0.0, torch.inf).double()))
 
     def _descend(
-        self, target: Target, x: Tensor, y: Tensor, starts: Tensor, chosen: Tensor, which: Tensor, way: Way
+        self, target: Target, x: Tensor, y: Tensor, starts: Tensor, chosen: Tensor, which: Tensor, way: AttackTrace
     ) -> None:
         """Find the smallest eps at which the chosen restart of some images succeeds, and keep what is nearest."""
         largest = largest_distance(self.norm, x[0].numel())
@@ -180,7 +180,7 @@ class PGD:
             )
 
     def _challenge(
-        self, target: Target, x: Tensor, y: Tensor, starts: Tensor, which: Tensor, way: Way
+        self, target: Target, x: Tensor, y: Tensor, starts: Tensor, which: Tensor, way: AttackTrace
     ) -> tuple[Tensor, Tensor]:
         """Let all restarts try just below the best: the images where one succeeds, and which it is."""
         largest = largest_distance(self.norm, x[0].numel())
@@ -214,6 +214,6 @@ def _next_eps(failed: Tensor, reached: Tensor, leap: Tensor, first: float, large
     return torch.where(reached.isinf(), up, down)
 
 
-def _keep(way: Way, which: Bool[Tensor, " N"], hits: Hits) -> None:
+def _keep(way: AttackTrace, which: Bool[Tensor, " N"], hits: Hits) -> None:
     (rows,) = which.nonzero(as_tuple=True)
     way.keep(rows[hits.found], hits.adversarial[hits.found])

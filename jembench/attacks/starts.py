@@ -63,7 +63,7 @@ def of_runner_up(
 def _first_right(target: Target, pool: Tensor, labels: Tensor, label: int) -> int | None:
     """The place of the first image of a class that the model gets right, by most answers if it uses chance."""
     for places in torch.split((labels == label).nonzero().flatten(), _BLOCK):
-        right = places[~target.deceived(pool[places], labels[places])]
+        right = places[~target.misclassified(pool[places], labels[places])]
         if len(right):
             return int(right[0])
     return None

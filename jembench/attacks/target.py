@@ -44,7 +44,7 @@ class Stochastic(Protocol):
         ...
 
 
-class Slope(NamedTuple):
+class LossGradient(NamedTuple):
     """What one pass forward and backward tells."""
 
     gradient: Tensor  # (B, C, H, W) of the cross-entropy, towards the image in [0, 1]
@@ -88,18 +88,18 @@ class Target:
             )
         return logits
 
-    def slope(self, x: Float[Tensor, "B C H W"], y: Int[Tensor, " B"]) -> Slope:
+    def slope(self, x: Float[Tensor, "B C H W"], y: Int[Tensor, " B"]) -> LossGradient:
         """The gradient of the cross-entropy at x and whether the class is wrong there, from the same pass."""
         parts = self._parts(len(x), x.device, lambda part: self._slope(x[part], y[part]))
-        return Slope(*map(torch.cat, zip(*parts, strict=True)))
+        return LossGradient(*map(torch.cat, zip(*parts, strict=True)))
 
-    def _slope(self, x: Tensor, y: Tensor) -> Slope:
+    def _slope(self, x: Tensor, y: Tensor) -> LossGradient:
         # The way back may pass through the network again, through the steps of a chain.
         with frozen(self.model), mode(self.model, train=False), torch.enable_grad():
             x = x.detach().requires_grad_()
             logits = self.logits(x)
             (gradient,) = torch.autograd.grad(F.cross_entropy(logits, y, reduction="sum"), x)
-        return Slope(gradient, logits.detach().argmax(dim=1) != y)
+        return LossGradient(gradient, logits.detach().argmax(dim=1) != y)
 
     def logits_in_parts(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B K"]:
         """f(x) of any number of images; differentiable towards them, if gradients are on."""
@@ -121,7 +121,7 @@ class Target:
         answers = [self.classes(x) != y for _ in range(looks)]
         return torch.stack(answers).double().mean(dim=0)
 
-    def deceived(self, x: Float[Tensor, "B C H W"], y: Int[Tensor, " B"]) -> Bool[Tensor, " B"]:
+    def misclassified(self, x: Float[Tensor, "B C H W"], y: Int[Tensor, " B"]) -> Bool[Tensor, " B"]:
         """Whether the class is wrong, by most of ``LOOKS`` answers where the model uses chance."""
         return self.wrong_share(x, y, LOOKS) > 0.5
 
@@ -148,7 +148,7 @@ class Target:
         if not self.stochastic or not bool(wrong.any()):
             return wrong
         sure = wrong.clone()
-        sure[wrong] = self.deceived(x[wrong], y[wrong])
+        sure[wrong] = self.misclassified(x[wrong], y[wrong])
         return sure
 
     def surely(

@@ -102,7 +102,7 @@ def attack(
     ATTACK is pgd, boundary, pointwise, transfer, distal, ensemble or gradient-checks. Models that the store does not
     have are trained first. What is done is kept shard by shard: the same command again goes on where it was stopped.
     """
-    how = options.Circumstances(**{name: given.pop(name) for name in options.Circumstances._fields})
+    how = options.RunOptions(**{name: given.pop(name) for name in options.RunOptions._fields})
     with plugins_aside():
         what = {name: value for name, value in given.items() if value is not None}
         plan = planned(attack, what, models, dataset, seeds, budget, recipe=recipe, settings=settings, limit=how.limit)
@@ -189,7 +189,7 @@ def _specs(attack: str, combined: Mapping[str, Sequence[str]]) -> list[str]:
     return list(dict.fromkeys(str(Spec(attack, tuple(chosen.items()))) for chosen in found))
 
 
-def _show_more(plan: Plan, how: options.Circumstances) -> None:
+def _show_more(plan: Plan, how: options.RunOptions) -> None:
     """Draw the curves and say which claims of the papers hold, of what this plan has measured."""
     if how.format != "table":
         return

@@ -11,7 +11,7 @@ import click
 from jembench.errors import unknown
 
 
-class Late(NamedTuple):
+class LazyCommand(NamedTuple):
     """A command that has not been imported, and what ``--help`` says of it."""
 
     target: str  # module:attribute
@@ -42,10 +42,10 @@ class Group(click.Group):
         return super().resolve_command(ctx, args)
 
 
-class LateGroup(Group):
+class LazyGroup(Group):
     """A group whose commands are imported one at a time, when they run: ``--help`` imports none of them."""
 
-    def __init__(self, *args: Any, late: Mapping[str, Late], **kwargs: Any) -> None:
+    def __init__(self, *args: Any, late: Mapping[str, LazyCommand], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.late = late
 

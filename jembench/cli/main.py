@@ -17,26 +17,36 @@ import click
 
 from jembench import __version__
 from jembench.catalog import trust
-from jembench.cli.groups import Late, LateGroup
+from jembench.cli.groups import LazyCommand, LazyGroup
 from jembench.errors import Fallback, JembenchError, OutOfTime, printable
 from jembench.stopping import Stopped, listening
 
 COMMANDS = {
-    "run": Late("jembench.cli.run:run", "Train and evaluate models on a suite and print the table."),
-    "attack": Late("jembench.cli.attack:attack", "Attack trained models, and print and draw how they stand it."),
-    "train": Late("jembench.cli.train:train", "Train one model and print the folder that it lies in."),
-    "estimate": Late(
+    "run": LazyCommand("jembench.cli.run:run", "Train and evaluate models on a suite and print the table."),
+    "attack": LazyCommand("jembench.cli.attack:attack", "Attack trained models, and print and draw how they stand it."),
+    "train": LazyCommand("jembench.cli.train:train", "Train one model and print the folder that it lies in."),
+    "estimate": LazyCommand(
         "jembench.cli.estimate:estimate", "Run a few iterations and say what the whole training would take."
     ),
-    "import": Late("jembench.cli.import_:import_", "Make a model of weights that were trained elsewhere."),
-    "sample": Late("jembench.cli.sample:sample", "Draw images from a trained model as a PNG: a row for each class."),
-    "report": Late("jembench.cli.report:report", "Print the table of a store again."),
-    "compare": Late("jembench.cli.compare:compare", "Compare two models of a store, image by image and seed by seed."),
-    "figures": Late("jembench.cli.figures:figures", "Draw what a store holds, each figure with its numbers as CSV."),
-    "list": Late("jembench.cli.list_:list_", "List what is installed: models, datasets, suites and more."),
-    "plugin": Late("jembench.cli.plugin:plugin", "Look after plugins."),
-    "store": Late("jembench.cli.store:store", "Look after a store: check that it holds what was written into it."),
-    "doctor": Late("jembench.cli.doctor:doctor", "Say what works on this machine, and what to do about the rest."),
+    "import": LazyCommand("jembench.cli.import_:import_", "Make a model of weights that were trained elsewhere."),
+    "sample": LazyCommand(
+        "jembench.cli.sample:sample", "Draw images from a trained model as a PNG: a row for each class."
+    ),
+    "report": LazyCommand("jembench.cli.report:report", "Print the table of a store again."),
+    "compare": LazyCommand(
+        "jembench.cli.compare:compare", "Compare two models of a store, image by image and seed by seed."
+    ),
+    "figures": LazyCommand(
+        "jembench.cli.figures:figures", "Draw what a store holds, each figure with its numbers as CSV."
+    ),
+    "list": LazyCommand("jembench.cli.list_:list_", "List what is installed: models, datasets, suites and more."),
+    "plugin": LazyCommand("jembench.cli.plugin:plugin", "Look after plugins."),
+    "store": LazyCommand(
+        "jembench.cli.store:store", "Look after a store: check that it holds what was written into it."
+    ),
+    "doctor": LazyCommand(
+        "jembench.cli.doctor:doctor", "Say what works on this machine, and what to do about the rest."
+    ),
 }
 
 
@@ -49,7 +59,7 @@ class Settings:
 
 
 @click.group(
-    cls=LateGroup,
+    cls=LazyGroup,
     late=COMMANDS,
     epilog="Every option has an environment variable, for example JEMBENCH_RUN_MODELS for --models of run. "
     "What several commands share is set by JEMBENCH_STORE, JEMBENCH_DATASET, JEMBENCH_DEVICE, JEMBENCH_DEVICES, "

@@ -133,7 +133,7 @@ dry_run = click.option(
 )
 
 
-class Circumstances(NamedTuple):
+class RunOptions(NamedTuple):
     """How work is done and shown, whatever it is."""
 
     limit: int | None
@@ -148,7 +148,7 @@ class Circumstances(NamedTuple):
 
 
 def circumstances(command: Command) -> Command:
-    """The options that make :class:`Circumstances`."""
+    """The options that make :class:`RunOptions`."""
     for option in reversed((limit, device, devices, max_hours, store, executor, skip_missing, dry_run, report_format)):
         command = option(command)
     return command

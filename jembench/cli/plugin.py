@@ -7,21 +7,23 @@ import click
 from jembench.catalog import registry
 from jembench.cli import options
 from jembench.cli.components import Described, describe
-from jembench.cli.groups import Late, LateGroup
+from jembench.cli.groups import LazyCommand, LazyGroup
 from jembench.cli.output import print_json, print_table
 
 COMMANDS = {
-    "list": Late("jembench.cli.plugin:plugin_list", "Import every component, one row each, and say which ones work."),
-    "check": Late(
+    "list": LazyCommand(
+        "jembench.cli.plugin:plugin_list", "Import every component, one row each, and say which ones work."
+    ),
+    "check": LazyCommand(
         "jembench.cli.plugin_check:check", "Check that components keep what every one of their kind promises."
     ),
-    "new": Late(
+    "new": LazyCommand(
         "jembench.cli.plugin_new:new", "Write a new plugin distribution: model, sampler, metric, dataset or suite."
     ),
 }
 
 
-@click.group(cls=LateGroup, late=COMMANDS)
+@click.group(cls=LazyGroup, late=COMMANDS)
 def plugin() -> None:
     """Look after plugins."""
 

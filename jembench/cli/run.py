@@ -22,7 +22,7 @@ from jembench.experiment.sweep import Variant, bare_name
 from jembench.report import references
 from jembench.report.references import PublishedTable
 from jembench.stopping import Stopped
-from jembench.store.latest import ask_for
+from jembench.store.latest import mark_latest
 from jembench.store.store import Store
 from jembench.training.launch import Joined, Placement, check, joined, placement
 
@@ -80,7 +80,7 @@ def run(
     `jembench list` shows the suites, models, metrics and datasets that there are. Finished work is kept in the store:
     the same command again goes on where it was stopped, or prints the table.
     """
-    how = options.Circumstances(**circumstances)
+    how = options.RunOptions(**circumstances)
     with plugins_aside():
         chosen = choose(suites.load(suite), models=models, metrics=metrics, datasets=dataset, seeds=seeds)
         published = references.load(options.published_tables(reference, chosen.references))
@@ -88,7 +88,7 @@ def run(
     return carry_out(ctx, plan, published, how)
 
 
-def carry_out(ctx: click.Context, plan: Plan, published: Sequence[PublishedTable], how: options.Circumstances) -> int:
+def carry_out(ctx: click.Context, plan: Plan, published: Sequence[PublishedTable], how: options.RunOptions) -> int:
     """Do what of a plan is not done yet, and print its results; or, if that is asked for, what would be done.
 
     Returns:
@@ -121,7 +121,7 @@ def carry_out(ctx: click.Context, plan: Plan, published: Sequence[PublishedTable
     if company.rank:
         return 0
     # after the work: a command that finds everything done has nothing to add to what this one says
-    ask_for(place, {fit.key.family for fit in plan.fits}, {cell.metric.id for cell in plan.cells})
+    mark_latest(place, {fit.key.family for fit in plan.fits}, {cell.metric.id for cell in plan.cells})
     found = cells or show.outcomes(plan, place)
     code = show.results(ctx, plan, place, published, how.format, found, stopped=over is not None)
     if over:
@@ -135,7 +135,7 @@ def _work(
     pending: Plan,
     store: Store,
     runner: Executor,
-    how: options.Circumstances,
+    how: options.RunOptions,
     company: Placement,
 ) -> OutOfTime | Stopped | None:
     """Do what of a plan is pending; gives the error if the time was over first, or a signal asked to end."""
@@ -180,7 +180,7 @@ def _of_models(variants: Sequence[Variant], models: Sequence[str]) -> tuple[Vari
     return tuple(new for old, new in zip(variants, found, strict=True) if new.models or not old.models)
 
 
-def _conduct(plan: Plan, store: Store, runner: Executor, how: options.Circumstances, here: Joined) -> None:
+def _conduct(plan: Plan, store: Store, runner: Executor, how: options.RunOptions, here: Joined) -> None:
     from jembench.cli.progress import monitor
     from jembench.running import work
 

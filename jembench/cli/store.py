@@ -8,18 +8,20 @@ from pathlib import Path
 import click
 
 from jembench.cli import options
-from jembench.cli.groups import Late, LateGroup
+from jembench.cli.groups import LazyCommand, LazyGroup
 from jembench.cli.output import print_json, print_table
 from jembench.store.store import Store
 from jembench.store.verify import Finding, Status
 from jembench.store.verify import verify as verified
 
 COMMANDS = {
-    "verify": Late("jembench.cli.store:verify", "Read every file of a store and check that it is what was written."),
+    "verify": LazyCommand(
+        "jembench.cli.store:verify", "Read every file of a store and check that it is what was written."
+    ),
 }
 
 
-@click.group(cls=LateGroup, late=COMMANDS)
+@click.group(cls=LazyGroup, late=COMMANDS)
 def store() -> None:
     """Look after a store: check that it holds what was written into it."""
 

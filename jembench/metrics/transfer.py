@@ -150,8 +150,8 @@ class Transfer:
 
     def _values(self, arrays: Arrays) -> dict[str, Value]:
         shown = arrays["found-source"]
-        deceived = {f"{self.name}-{self.norm}": share(arrays["found"][shown], "lower")} if shown.any() else {}
-        return deceived | {
+        misclassified = {f"{self.name}-{self.norm}": share(arrays["found"][shown], "lower")} if shown.any() else {}
+        return misclassified | {
             f"{self.name}-{self.norm}@{eps}": share(withstands(arrays, self.norm, float(Fraction(eps))), "higher")
             for eps in CURVE[self.norm]
         }

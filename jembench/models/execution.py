@@ -86,7 +86,7 @@ def autocast(precision: Precision, device: torch.device) -> AbstractContextManag
     return torch.autocast(device.type, torch.bfloat16, enabled=precision == "bfloat16")
 
 
-def lay_out(model: Any, data: DataSpec) -> bool:
+def to_channels_last(model: Any, data: DataSpec) -> bool:
     """Lay the model's weights out channels-last, where convolutions are fastest; False if the network cannot bear it.
 
     A network that flattens its maps with ``.view`` wants them contiguous, which shows when it is shown two images. Its

@@ -22,7 +22,7 @@ from jembench.experiment.plan import FitPlan
 from jembench.experiment.recipe import Recipe
 from jembench.interfaces import Dataset, Split
 from jembench.models import devices, predictions
-from jembench.models.execution import lay_out
+from jembench.models.execution import to_channels_last
 from jembench.running.fits import make_model
 from jembench.training.loop import Trainer
 
@@ -153,7 +153,7 @@ def _time(trainer: _Probe, device: torch.device, *, roughly: bool) -> tuple[floa
 def seconds_a_pass(fit: FitPlan, dataset: Dataset, device: torch.device) -> float:
     """How long one image takes forward and back through the network, in the batches that attacks make."""
     model = make_model(fit, dataset).to(device)
-    lay_out(model, dataset.spec)
+    to_channels_last(model, dataset.spec)
     target = Target(model, dataset.spec)
     count = predictions.batch(device)
     x = torch.rand(count, *dataset.spec.shape, generator=seeds.generator(0, "estimate", device), device=device)

@@ -18,10 +18,10 @@ from jembench.data.holdout import holdout
 from jembench.errors import CheckpointError, Diverged, JembenchError, PluginError
 from jembench.experiment.plan import FitPlan
 from jembench.files import digest
-from jembench.interfaces import Accompanied, Chains, Dataset, Sampler, Split, Trainable
+from jembench.interfaces import Chains, Dataset, HasSampler, Sampler, Split, Trainable
 from jembench.models.adapters.classifier import as_classifier
 from jembench.models.capabilities import capabilities
-from jembench.models.execution import forget_compiled, lay_out
+from jembench.models.execution import forget_compiled, to_channels_last
 from jembench.running import provenance
 from jembench.running.evaluation import FitEvaluation
 from jembench.running.features import FeatureBank
@@ -111,7 +111,7 @@ def make_trainer(fit: FitPlan, dataset: Dataset, device: torch.device, team: Tea
 
 def is_sampled(model: Any) -> bool:
     """Whether the chains of a model are those of the recipe's sampler: it has some, and does not bring its own."""
-    return getattr(model, "chains", "none") != "none" and not isinstance(model, Accompanied)
+    return getattr(model, "chains", "none") != "none" and not isinstance(model, HasSampler)
 
 
 @contextmanager
@@ -234,7 +234,7 @@ def _keep(fit: FitPlan, dataset: Dataset, store: Store, device: torch.device, *_
 def sampler_of(model: Any, fit: FitPlan, dataset: Dataset, train: Split) -> Sampler | None:
     """The model's own, or that of the recipe."""
     return (
-        model.own_sampler() if isinstance(model, Accompanied) else make_sampler(model, dataset.spec, fit.recipe, train)
+        model.own_sampler() if isinstance(model, HasSampler) else make_sampler(model, dataset.spec, fit.recipe, train)
     )
 
 
@@ -245,7 +245,7 @@ def _load(fit: FitPlan, bank: FeatureBank, store: Store, limit: int | None, unti
     assert record is not None
     state, weights = _kept(folder, "model.safetensors", record)
     _load_weights(model, fit, state, folder)
-    lay_out(model.to(bank.device), dataset.spec)
+    to_channels_last(model.to(bank.device), dataset.spec)
     options = fit.recipe.data
     held = holdout(dataset.split("train"), options.validation, stratified=options.stratified)
     sampler = sampler_of(model, fit, dataset, held.train)

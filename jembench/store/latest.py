@@ -131,7 +131,7 @@ def asked(store: Store) -> list[Asked]:
     return [found for line in lines if (found := _parsed(line))]
 
 
-def ask_for(store: Store, families: Collection[str], metrics: Collection[str]) -> None:
+def mark_latest(store: Store, families: Collection[str], metrics: Collection[str]) -> None:
     """From now on these results count, where others of their names did.
 
     A store that cannot be written is left as it is, with a warning.

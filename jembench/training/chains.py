@@ -7,7 +7,7 @@ from typing import Any
 from jembench.catalog import registry
 from jembench.errors import SpecError
 from jembench.experiment.recipe import Recipe
-from jembench.interfaces import DataSpec, Informed, Sampler, Shared, Split
+from jembench.interfaces import DataSpec, NeedsTrainingData, Sampler, Shardable, Split
 from jembench.training.processes import Team
 
 
@@ -25,7 +25,7 @@ def make_sampler(model: Any, data: DataSpec, recipe: Recipe, train: Split) -> Sa
             "another recipe, or name one: --set chains.sampler=pcd."
         )
     sampler: Sampler = registry.resolve("samplers", recipe.chains.sampler).make(data)
-    if isinstance(sampler, Informed):
+    if isinstance(sampler, NeedsTrainingData):
         sampler.inform(train)
     return sampler
 
@@ -38,7 +38,7 @@ def share(sampler: Sampler | None, recipe: Recipe, team: Team) -> None:
     """
     if team.size == 1 or sampler is None or not sampler.state_dict():
         return
-    if not isinstance(sampler, Shared):
+    if not isinstance(sampler, Shardable):
         raise SpecError(
             f"The sampler {recipe.chains.sampler} cannot share its chains out among processes "
             "(jembench.interfaces.Shared). Train with one process, or choose another sampler."

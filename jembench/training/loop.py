@@ -21,15 +21,23 @@ from jembench.data.batches import ImageSource, IndexStream
 from jembench.data.holdout import holdout, labelled_only
 from jembench.errors import SpecError
 from jembench.experiment.recipe import Recipe, check_shares
-from jembench.interfaces import Batch, Buffered, DataSpec, Loss, Negatives, Shared, Split
+from jembench.interfaces import Batch, Buffered, DataSpec, Loss, Negatives, Shardable, Split
 from jembench.models import devices, predictions
 from jembench.models.energies import grad_energy
-from jembench.models.execution import autocast, compiled, forget_compiled, lay_out, mode, tf32, unchanged_buffers
+from jembench.models.execution import (
+    autocast,
+    compiled,
+    forget_compiled,
+    mode,
+    tf32,
+    to_channels_last,
+    unchanged_buffers,
+)
 from jembench.sampling import chain
 from jembench.store.checkpoint import load_weights
 from jembench.training.chains import make_sampler, share
 from jembench.training.guard import HIGHEST, HIGHEST_DATA, Adjustment, Starts
-from jembench.training.optimizers import WeightAverage, at_the_sharpest, load_optimizer, make_optimizer
+from jembench.training.optimizers import WeightAverage, load_optimizer, make_optimizer, sam_perturbation
 from jembench.training.processes import ALONE, Team
 
 
@@ -148,7 +156,7 @@ class Trainer:
         """Make the two functions that take the time: dE/dx for the chains, and the loss."""
         self.execution = devices.execution(self.data, self.device, **dataclasses.asdict(self.recipe.compute))
         if self.execution.channels_last:
-            self.execution = dataclasses.replace(self.execution, channels_last=lay_out(self.model, self.data))
+            self.execution = dataclasses.replace(self.execution, channels_last=to_channels_last(self.model, self.data))
         self.given_up: list[str] = []
         self._loss = self.model.training_loss
         if self.execution.compiled:
@@ -241,7 +249,7 @@ class Trainer:
             values = self._differentiate(batch, negatives)
             if radius := self.recipe.optimizer.sharpness:
                 adaptive = self.recipe.optimizer.adaptive
-                with unchanged_buffers(self.model), at_the_sharpest(self.model, radius, adaptive=adaptive):
+                with unchanged_buffers(self.model), sam_perturbation(self.model, radius, adaptive=adaptive):
                     self._differentiate(batch, negatives)
         self.optimizer.step()
         if self.average:
@@ -365,7 +373,7 @@ class Trainer:
         if self.team.size == 1 or not state:
             return state
         parts = self.team.gather(state)
-        return cast(Shared, self.sampler).whole(parts) if parts else {}
+        return cast(Shardable, self.sampler).whole(parts) if parts else {}
 
     def state_dict(self) -> dict[str, Any]:
         """All that the next iteration depends on, for any number of processes."""

@@ -36,7 +36,7 @@ def load_optimizer(optimizer: torch.optim.Optimizer, state: Mapping[str, Any]) -
 
 
 @contextmanager
-def at_the_sharpest(model: nn.Module, radius: float, *, adaptive: bool) -> Iterator[None]:
+def sam_perturbation(model: nn.Module, radius: float, *, adaptive: bool) -> Iterator[None]:
     """Move the weights, along their gradients, to where the loss within a ball is about highest; back at the end.
 
     The gradient that is computed inside is the one that the optimiser then follows: sharpness-aware minimisation (Foret

@@ -96,8 +96,8 @@ def test_a_model_that_uses_chance_is_asked_more_than_once():
     data = DataSpec(name="toy", shape=(1, 4, 4), num_classes=2)
     x, y = torch.full((1, 1, 4, 4), 0.5), torch.tensor([0])
     assert Target(Coin(7), data).wrong_share(x, y, looks=10).item() == pytest.approx(0.3)
-    assert Target(Coin(2), data).deceived(x, y).item() is False  # right, right, wrong
-    assert Target(Coin(1), data).deceived(x, y).item() is True
+    assert Target(Coin(2), data).misclassified(x, y).item() is False  # right, right, wrong
+    assert Target(Coin(1), data).misclassified(x, y).item() is True
     target = Target(Coin(9), data)
     assert target.confirmed(torch.tensor([True]), x, y).item() is False
     assert target.passes == 3 * 4

@@ -11,7 +11,7 @@ import click
 import pytest
 
 from jembench.cli import main as entry
-from jembench.cli.groups import Late
+from jembench.cli.groups import LazyCommand
 from jembench.errors import Diverged, Fallback, SpecError
 
 COMMAND = [sys.executable, "-c", "import sys; from jembench.cli.main import main; sys.exit(main())"]
@@ -86,7 +86,7 @@ def failing(monkeypatch):
 
         monkeypatch.setattr(sys.modules[__name__], "stand_in", stand_in, raising=False)
         monkeypatch.setitem(sys.modules, "stand_in", sys.modules[__name__])
-        monkeypatch.setitem(entry.COMMANDS, "list", Late("stand_in:stand_in", "Fails."))
+        monkeypatch.setitem(entry.COMMANDS, "list", LazyCommand("stand_in:stand_in", "Fails."))
 
     return fail_with
 

@@ -102,12 +102,12 @@ def test_accuracies_are_those_of_the_images_that_still_deceive(evaluation):
     arrays = measured.arrays
     far = np.linalg.norm((arrays["adversarial"] - arrays["image"] / 255).reshape(N, -1), axis=1)
     after = margins(evaluation, arrays["adversarial"]) + 0.05
-    deceived = (after > 0) != (arrays["label"] == 1)
+    misclassified = (after > 0) != (arrays["label"] == 1)
     shares = []
     for eps in ("64/255", "128/255", "255/255"):
         value = measured.values[f"transfer-l2@{eps}"]
         shares.append(value.value)
-        assert value.value == pytest.approx(100 * (~deceived | (far > int(eps.partition("/")[0]) / 255)).mean())
+        assert value.value == pytest.approx(100 * (~misclassified | (far > int(eps.partition("/")[0]) / 255)).mean())
         assert value.better == "higher"
     assert 100 > shares[1] > shares[2] > 0
 

@@ -16,7 +16,7 @@ from jembench.errors import Fallback
 from jembench.experiment import recipe as recipes
 from jembench.interfaces import DataSpec, Split
 from jembench.models.energies import LogitModel, grad_energy
-from jembench.models.execution import Execution, compiled, lay_out, tf32
+from jembench.models.execution import Execution, compiled, tf32, to_channels_last
 from jembench.models.nets import names
 from jembench.models.nets.wide_resnet import ResidualNet
 from jembench.models.objective import Weights, hybrid_loss
@@ -153,7 +153,7 @@ def test_weights_are_laid_out_channels_last_and_compute_the_same():
     state = copy.deepcopy(model.state_dict())
     before = copy.deepcopy(model).eval().double().logits(x.double())
     model.net.layer1.eval()
-    assert lay_out(model, DATA)
+    assert to_channels_last(model, DATA)
     assert is_channels_last(model.net) == {True}
     assert all(torch.equal(value, state[name]) for name, value in model.state_dict().items())  # nothing was learned
     assert model.training
@@ -165,7 +165,7 @@ def test_a_network_that_flattens_with_view_is_as_before_with_one_warning():
     with seeds.initialising(0):
         model = LogitModel(Viewing())
     with pytest.warns(Fallback, match=r"flattens its maps with \.view") as told:
-        assert not lay_out(model, DATA)
+        assert not to_channels_last(model, DATA)
     assert len(told) == 1
     assert is_channels_last(model.net) == {False}
     assert all(p.is_contiguous() for p in model.parameters())
@@ -198,7 +198,7 @@ def test_another_error_of_the_network_is_its_own():
             return self.logits(x)
 
     with pytest.raises(RuntimeError, match="99"):
-        lay_out(Wrong(), DATA)
+        to_channels_last(Wrong(), DATA)
 
 
 # --- the compiler -----------------------------------------------------------------------------------------------------

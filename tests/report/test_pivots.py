@@ -248,7 +248,7 @@ def test_a_value_that_the_metric_does_not_give_says_so(full):
 
 def test_several_column_options_and_values_that_are_no_names(cell):
     grid = Grid(
-        title="Kept",
+        title="SavedChains",
         metric="outlier_metrics:inception",
         columns=(Axis(option="pooling", values=("one", "five")), Axis(option="top", values=("0.1", "0.5"))),
         fixed={"selection": "model"},

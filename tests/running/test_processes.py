@@ -190,14 +190,14 @@ def test_a_fit_that_another_process_works_on_is_done_last(plan, store, monkeypat
 def test_what_another_process_finished_meanwhile_is_not_done_again(plan, store, recorder):
     whole = plan("jem", "score")
 
-    class Late(LocalExecutor):
+    class LazyCommand(LocalExecutor):
         """The other process is done just before this one begins."""
 
         def run(self, jobs):
             LocalExecutor().run(jobs)
             super().run(jobs)
 
-    work.carry_out(whole, store, Late(), CPU, recorder)
+    work.carry_out(whole, store, LazyCommand(), CPU, recorder)
     assert recorder.events == ["train jem 0", "measure score", "done jem 0", "done jem 0"]
 
 

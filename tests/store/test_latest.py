@@ -11,7 +11,7 @@ import pytest
 from jembench.errors import Fallback
 from jembench.interfaces import Value
 from jembench.store import latest
-from jembench.store.latest import ask_for, asked, newest
+from jembench.store.latest import asked, mark_latest, newest
 from jembench.store.outcome import Cell, FitKey, Outcome
 from jembench.store.store import Store
 
@@ -100,13 +100,13 @@ def log(store):
 def test_what_is_asked_for_again_is_shown_again_with_all_that_belongs_to_it(store):
     assert {family for family, *_ in shown_of(store)} == {"mineb"}
     before = contents(store)
-    ask_for(store, {"minea"}, {"any"})
+    mark_latest(store, {"minea"}, {"any"})
     assert shown_of(store) == {
         ("minea", 0, "accuracy", None),
         ("minea", 0, "nll", None),
         ("minea", 1, "accuracy", None),
     }
-    ask_for(store, {"mineb"}, {"any"})
+    mark_latest(store, {"mineb"}, {"any"})
     assert {family for family, *_ in shown_of(store)} == {"mineb"}
     assert contents(store) == before
 
@@ -116,7 +116,7 @@ def contents(store):
 
 
 def test_what_was_measured_after_it_was_asked_for_is_later_still(store):
-    ask_for(store, {"minea"}, {"any"})
+    mark_latest(store, {"minea"}, {"any"})
     store.write_cell(replaced(cell("b", day=3), time="9999-01-01T00:00:00+00:00"), "late", {})
     assert {family for family, *_ in shown_of(store)} == {"mineb"}
 
@@ -130,7 +130,7 @@ def test_of_two_codes_of_a_metric_the_one_that_was_asked_for_last_is_shown(store
     for one in (old, new):
         store.write_cell(one, "mine", {})
     for name in ("old", "new", "old", "unknown"):
-        ask_for(store, {"mineb"}, {name, "others"})
+        mark_latest(store, {"mineb"}, {name, "others"})
         (found,) = [one for one in newest(store.contents().cells, asked(store)) if one.metric == "mine"]
         assert found == (new if name == "new" else old)
 
@@ -143,35 +143,35 @@ def test_stores_of_the_first_version_keep_what_was_asked_for(store):
     early, late = cell("b", metric="mine", day=3), cell("b", metric="mine", day=4)
     for one in (early, late):
         store.write_cell(one, one.metric, {})
-    ask_for(store, {"mineb"}, {"any"})
+    mark_latest(store, {"mineb"}, {"any"})
     (found,) = [one for one in newest(store.contents().cells, asked(store)) if one.metric == "mine"]
     assert found == late
 
 
 def test_the_same_command_again_adds_nothing(store):
     for _ in range(1000):
-        ask_for(store, ["minea", "mineb"], ["accuracy", "nll"])
+        mark_latest(store, ["minea", "mineb"], ["accuracy", "nll"])
     assert len(asked(store)) == log(store).count("\n") == 1
-    ask_for(store, ["minea"], ["accuracy", "nll"])
-    ask_for(store, ["minea", "mineb"], ["accuracy", "nll"])
+    mark_latest(store, ["minea"], ["accuracy", "nll"])
+    mark_latest(store, ["minea", "mineb"], ["accuracy", "nll"])
     assert len(asked(store)) == 3
 
 
 def test_a_command_asks_again_once_others_have_measured(store):
     """One of other code that was asked before it may have been finished after it."""
-    ask_for(store, ["minea"], ["any"])
+    mark_latest(store, ["minea"], ["any"])
     os.utime(store.root / "asked.jsonl", (0, 0))
     store.write_cell(cell("b", seed=7, day=9), "late", {})
-    ask_for(store, ["minea"], ["any"])
+    mark_latest(store, ["minea"], ["any"])
     os.utime(store.root / "cells", (0, 0))
-    ask_for(store, ["minea"], ["any"])
+    mark_latest(store, ["minea"], ["any"])
     assert len(asked(store)) == 2
 
 
 def test_the_log_does_not_grow_with_seeds_and_its_lines_are_one_write(store, monkeypatch):
     writes, write_line = [], latest.append_line
     monkeypatch.setattr(latest, "append_line", lambda path, line: (writes.append(line), write_line(path, line)))
-    ask_for(store, {f"{number:010}" for number in range(100)}, {f"{number:010}" for number in range(28)})
+    mark_latest(store, {f"{number:010}" for number in range(100)}, {f"{number:010}" for number in range(28)})
     assert len(writes) == 1
     assert len(log(store)) < 2500
 
@@ -217,7 +217,7 @@ def test_torn_and_alien_lines_are_passed_over(store, line):
     (store.root / "asked.jsonl").write_bytes(line.encode(errors="surrogateescape"))
     assert asked(store) == []
     assert {family for family, *_ in shown_of(store)} == {"mineb"}
-    ask_for(store, {"minea"}, {"any"})
+    mark_latest(store, {"minea"}, {"any"})
     assert {family for family, *_ in shown_of(store)} == {"minea"}
 
 
@@ -226,9 +226,9 @@ def test_what_is_no_file_is_no_log(store, make):
     make(store.root / "asked.jsonl")
     assert asked(store) == []
     with pytest.warns(Fallback, match=r"asked\.jsonl: File exists"):
-        ask_for(store, {"minea"}, {"any"})
+        mark_latest(store, {"minea"}, {"any"})
 
 
 def test_a_store_that_is_not_there_yet_stays_so(tmp_path):
-    ask_for(Store(tmp_path / "none"), {"a"}, {"b"})
+    mark_latest(Store(tmp_path / "none"), {"a"}, {"b"})
     assert not (tmp_path / "none").exists()

@@ -12,7 +12,7 @@ import torch
 from jembench.files import digest
 from jembench.interfaces import Value
 from jembench.store import checkpoint, records, tensors
-from jembench.store.latest import ask_for
+from jembench.store.latest import mark_latest
 from jembench.store.outcome import Cell, FitKey, Outcome
 from jembench.store.store import FitRecord, Store
 
@@ -28,7 +28,7 @@ def small_store(root):
     checkpoint.write(root / "features" / "of-images" / "digits-cnn.safetensors", {"pool": torch.ones(4)})
     tensors.write(root / "features" / "digits-cnn" / "weights.safetensors", {"w": torch.ones(3)}, {})
     records.write(root / "features" / "digits-cnn" / "record.json", {"sha256": "0"})
-    ask_for(store, ["family"], ["metric"])
+    mark_latest(store, ["family"], ["metric"])
     (root / "leases").mkdir()
     (root / "leases" / ".guard").touch()
     return store

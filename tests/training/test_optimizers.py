@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from jembench.experiment.recipe import Optimizer
-from jembench.training.optimizers import WeightAverage, at_the_sharpest, load_optimizer, make_optimizer
+from jembench.training.optimizers import WeightAverage, load_optimizer, make_optimizer, sam_perturbation
 
 CURVATURE = torch.tensor([4.0, 0.5, 1.0, 2.0], dtype=torch.float64)
 WEIGHTS = torch.tensor([1.0, -3.0, 0.5, 2.0], dtype=torch.float64)
@@ -45,7 +45,7 @@ def test_the_weights_are_where_the_closed_form_says(radius, adaptive):
         expected = WEIGHTS + radius * gradient / gradient.norm()
     model = Quadratic()
     model.differentiate()
-    with at_the_sharpest(model, radius, adaptive=adaptive):
+    with sam_perturbation(model, radius, adaptive=adaptive):
         torch.testing.assert_close(model.weights.detach(), expected, rtol=1e-12, atol=0)
         assert torch.equal(model.idle, torch.ones(2, dtype=torch.float64))
         model.differentiate()
@@ -57,7 +57,7 @@ def test_the_weights_are_where_the_closed_form_says(radius, adaptive):
 def test_the_loss_there_is_higher_than_in_any_other_direction():
     model, radius = Quadratic(), 1e-3
     model.differentiate()
-    with at_the_sharpest(model, radius, adaptive=False):
+    with sam_perturbation(model, radius, adaptive=False):
         there = (CURVATURE * model.weights.square()).sum().item()
     directions = torch.randn(1000, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     others = WEIGHTS + radius * directions / directions.norm(dim=1, keepdim=True)
@@ -71,7 +71,7 @@ def test_the_weights_come_back_exactly_after_an_error_too():
     model(torch.randn(3, 50)).square().sum().backward()
 
     def fail():
-        with at_the_sharpest(model, 0.3, adaptive=True):
+        with sam_perturbation(model, 0.3, adaptive=True):
             assert not torch.equal(model.weight, before["weight"])
             raise ZeroDivisionError
 
@@ -82,7 +82,7 @@ def test_the_weights_come_back_exactly_after_an_error_too():
 
 def test_no_gradient_no_step():
     model = Quadratic()
-    with at_the_sharpest(model, 1.0, adaptive=True):
+    with sam_perturbation(model, 1.0, adaptive=True):
         assert torch.equal(model.weights, WEIGHTS)
 
 

@@ -187,7 +187,7 @@ class Oracle:
         loss = self.loss(data, samples, batch)
         gradients = self.gradients(loss)
         if self.name == "sada":
-            gradients = self.at_the_sharpest(gradients, lambda: self.loss(self.log_density(x), samples, batch))
+            gradients = self.sam_perturbation(gradients, lambda: self.loss(self.log_density(x), samples, batch))
         rate = RATE * min(1, number / WARM_UP)
         for key, weight in self.weights.items():
             step = gradients[key] + WEIGHT_DECAY[self.name] * weight.detach()
@@ -195,7 +195,7 @@ class Oracle:
             self.weights[key] = (weight.detach() - rate * self.velocity[key]).requires_grad_()
         return float(loss.detach())
 
-    def at_the_sharpest(self, gradients, loss):
+    def sam_perturbation(self, gradients, loss):
         """The gradients at w + 2 w^2 g / |w g|, with the running statistics as they are."""
         before = self.weights
         length = torch.cat([(before[key] * g).flatten() for key, g in gradients.items()]).norm()

@@ -202,7 +202,7 @@ class PainterAlone(torch.nn.Module):
         return torch.rand((n, 1, 4, 4), generator=generator) * 2 - 1
 
 
-class Accompanied(EnergyAlone):
+class HasSampler(EnergyAlone):
     """Comes with its chains, which are all of one brightness."""
 
     def own_sampler(self):
@@ -229,7 +229,7 @@ def painter_alone(data_spec):
 
 @pretrained(uses=lambda arguments: [("models", "jem:net=small-4"), ("samplers", "pcd:buffer=6")])
 def accompanied(data_spec):
-    return Accompanied("marginal")
+    return HasSampler("marginal")
 
 
 def paint(n, *, generator):

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from jembench.catalog import registry
 from jembench.errors import CheckpointError, SpecError
-from jembench.interfaces import DataSpec, Import, Kept, Sampler
+from jembench.interfaces import DataSpec, Import, Sampler, SavedChains
 from jembench.models.adapters import header as headers
 from jembench.models.adapters.header import Header
 from jembench.store import tensors
@@ -53,7 +53,7 @@ def _not_finite(tensors: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> lis
     )
 
 
-def _check_chains(chains: Kept, data: DataSpec, where: Path) -> None:
+def _check_chains(chains: SavedChains, data: DataSpec, where: Path) -> None:
     sampler = sampler_of(chains.sampler, chains.state, data)
     if wrong := _not_finite(chains.state, sampler.state_dict()):
         raise CheckpointError(
@@ -88,7 +88,7 @@ def write(path: Path, found: Import, data: DataSpec, source: Mapping[str, str]) 
 
 
 def load(path: Path, data: DataSpec) -> Any:
-    """The model of such a file, with its chains if it has some (:class:`~jembench.interfaces.Accompanied`).
+    """The model of such a file, with its chains if it has some (:class:`~jembench.interfaces.HasSampler`).
 
     Raises:
         CheckpointError: if the file is damaged.

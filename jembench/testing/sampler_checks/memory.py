@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from jembench.errors import SpecError
-from jembench.interfaces import ChainState, Informed, Sampler, Shared
+from jembench.interfaces import ChainState, NeedsTrainingData, Sampler, Shardable
 from jembench.testing.asking import known_randomness, promises, require, same
 from jembench.testing.checks import DoesNotApply
 from jembench.testing.sampler_checks.subject import (
@@ -134,7 +134,7 @@ def kept_is_a_copy(subject: Subject) -> None:
 def informing(subject: Subject) -> None:
     """Informing changes no training image, and may be done again."""
     sampler: Sampler = subject.resolved.make(subject.data)
-    if not isinstance(sampler, Informed):
+    if not isinstance(sampler, NeedsTrainingData):
         raise DoesNotApply("The sampler does not look at the training images.")
     shown = copied(subject.train)
     for _ in range(2):  # as after resuming
@@ -153,7 +153,7 @@ def sharing(subject: Subject) -> None:
     for y in subject.kinds:
         parts = _two_parts(subject, y)
         states = [copied(part.state_dict()) for part in parts]
-        whole = cast(Shared, parts[0]).whole(states)
+        whole = cast(Shardable, parts[0]).whole(states)
         together, each = _kept_of(subject.make(), whole), [part.kept() for part in parts]
         require(
             together is not None and sorted(_rows(together.x)) == sorted(row for p in each if p for row in _rows(p.x)),
@@ -187,7 +187,7 @@ def _two_parts(subject: Subject, y: Tensor | None) -> list[Sampler]:
 
 def _part(subject: Subject, rank: int) -> Sampler:
     sampler = subject.make()
-    if not isinstance(sampler, Shared):
+    if not isinstance(sampler, Shardable):
         raise DoesNotApply("The sampler's memory cannot be shared out, or it has none.")
     sampler.share(rank, 2)
     return sampler

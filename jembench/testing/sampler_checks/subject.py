@@ -13,7 +13,7 @@ import torch
 from torch import Generator, Tensor
 
 from jembench.catalog.registry import Resolved
-from jembench.interfaces import ChainState, DataSpec, GradEnergy, Informed, Sampler, Split
+from jembench.interfaces import ChainState, DataSpec, GradEnergy, NeedsTrainingData, Sampler, Split
 from jembench.testing.asking import known_randomness, require, same
 from jembench.testing.checks import DoesNotApply
 
@@ -42,7 +42,7 @@ class Subject:
         sampler: Sampler = self.resolved.make(self.data)
         if not isinstance(sampler, Sampler):
             raise DoesNotApply("It lacks parts of a sampler: see the check all-parts.")
-        if isinstance(sampler, Informed):
+        if isinstance(sampler, NeedsTrainingData):
             sampler.inform(copied(self.train))
         return sampler
 

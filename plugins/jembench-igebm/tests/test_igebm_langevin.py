@@ -5,7 +5,7 @@ import torch
 
 from jembench.catalog import registry
 from jembench.errors import SpecError
-from jembench.interfaces import ChainState, DataSpec, Sampler, Shared
+from jembench.interfaces import ChainState, DataSpec, Sampler, Shardable
 
 DATA = DataSpec(name="toy", shape=(1, 2, 3), num_classes=4)
 OTHER = DataSpec(name="toy", shape=(1, 2, 3), num_classes=4, bounds=(0.0, 255.0))
@@ -51,7 +51,7 @@ def test_a_step_by_hand_in_units_of_0_to_1(data):
 def test_the_published_constants():
     sampler = make()
     assert isinstance(sampler, Sampler)
-    assert isinstance(sampler, Shared)
+    assert isinstance(sampler, Shardable)
     langevin = sampler.langevin
     assert (langevin.steps, langevin.step_size, langevin.noise, langevin.clip) == (60, 40, 0.01, 0.005)
     assert langevin.bounds == DATA.bounds

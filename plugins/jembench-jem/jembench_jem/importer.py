@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from jembench.errors import CheckpointError
-from jembench.interfaces import DataSpec, Import, Kept
+from jembench.interfaces import DataSpec, Import, SavedChains
 from jembench.models.adapters import foreign
 
 _NEVER_USED = ("f.linear.", "energy_output.")
@@ -76,7 +76,7 @@ def _options(weights: Mapping[str, Tensor], path: Path) -> str:
     return net
 
 
-def _chains(content: Any, data: DataSpec, path: Path) -> Kept | None:
+def _chains(content: Any, data: DataSpec, path: Path) -> SavedChains | None:
     images = content.get("replay_buffer") if isinstance(content, Mapping) else None
     if images is None:
         return None
@@ -91,7 +91,7 @@ def _chains(content: Any, data: DataSpec, path: Path) -> Kept | None:
         "filled": torch.tensor(True),
         "conditional": torch.tensor(False),
     }
-    return Kept(f"pcd:buffer={len(images)}", state)
+    return SavedChains(f"pcd:buffer={len(images)}", state)
 
 
 def _wrong_with(images: Any, data: DataSpec) -> str:

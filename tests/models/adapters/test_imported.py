@@ -9,7 +9,7 @@ import torch
 
 from jembench.catalog import registry
 from jembench.errors import CheckpointError, SpecError
-from jembench.interfaces import Accompanied, Import, Kept
+from jembench.interfaces import HasSampler, Import, SavedChains
 from jembench.models.adapters import header, imported
 from jembench.models.capabilities import capabilities
 from jembench.store import tensors as files
@@ -26,7 +26,7 @@ def made(data, spec=JEM, seed=3):
 def found(data, **changes):
     sampler = registry.resolve("samplers", PCD).make(data)
     sampler.init(3, generator=torch.Generator().manual_seed(5))
-    fields = {"model": JEM, "weights": made(data).state_dict(), "chains": Kept(PCD, sampler.state_dict())}
+    fields = {"model": JEM, "weights": made(data).state_dict(), "chains": SavedChains(PCD, sampler.state_dict())}
     return Import(**{**fields, **changes})
 
 
@@ -42,14 +42,14 @@ def test_the_model_and_its_chains_come_back(path, data):
     x = torch.rand(4, *data.shape)
     assert torch.equal(model.logits(x), made(data).logits(x))
     assert capabilities(model) == {"logits", "energy", "samples"}
-    assert isinstance(model, Accompanied)
+    assert isinstance(model, HasSampler)
     kept, expected = model.own_sampler().state_dict(), found(data).chains.state
     assert all(torch.equal(kept[name], expected[name]) for name in expected)
 
 
 def test_a_model_without_chains_brings_none(tmp_path, data):
     imported.write(tmp_path / "b.safetensors", found(data, chains=None), data, {})
-    assert not isinstance(imported.load(tmp_path / "b.safetensors", data), Accompanied)
+    assert not isinstance(imported.load(tmp_path / "b.safetensors", data), HasSampler)
 
 
 def test_the_header_says_all_that_made_it(path, data):
@@ -106,11 +106,11 @@ def test_chains_that_are_not_finite_are_refused(value, data, tmp_path):
     with pytest.raises(
         CheckpointError, match=r"chains in .*x\.pt hold .* not finite, .*nothing was imported: images\."
     ):
-        imported.fit_together(found(data, chains=Kept(PCD, state)), data, tmp_path / "x.pt")
+        imported.fit_together(found(data, chains=SavedChains(PCD, state)), data, tmp_path / "x.pt")
 
 
 def test_chains_that_do_not_fit_are_refused(data, tmp_path):
-    chains = Kept("pcd:buffer=7,steps=3", found(data).chains.state)
+    chains = SavedChains("pcd:buffer=7,steps=3", found(data).chains.state)
     with pytest.raises(CheckpointError, match="replay buffer is"):
         imported.fit_together(found(data, chains=chains), data, tmp_path / "x.pt")
 
