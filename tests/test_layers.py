@@ -141,7 +141,7 @@ def test_what_answers_at_once_imports_no_heavy_library(module):
 def test_an_import_that_points_up_is_found(tmp_path):
     path = tmp_path / "errors.py"
     path.write_text("def late():\n    from jembench.catalog import registry\n")
-    assert list(upward("jembench.errors", path)) == [f"{path}:2: errors imports catalog"]
+    assert set(upward("jembench.errors", path)) == {f"{path}:2: errors imports catalog"}
 
 
 @pytest.mark.parametrize(

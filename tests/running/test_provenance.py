@@ -99,7 +99,7 @@ def test_changes_that_are_not_committed_show(source, tmp_path):
     source("init")
     source("add", ".")
     source("commit", "-m", "all")
-    (tmp_path / "jembench" / "provenance.py").write_text("# changed")
+    (tmp_path / "jembench" / "running" / "provenance.py").write_text("# changed")
     assert commit().endswith("-dirty")
 
 
