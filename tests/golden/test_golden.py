@@ -16,8 +16,9 @@ import click
 import pytest
 from matplotlib.figure import Figure
 
-from jembench import registry, sources, suite
+from jembench.catalog import code_identity, registry
 from jembench.cli.main import cli, main
+from jembench.experiment import suite
 
 HERE = Path(__file__).parent
 EXPECTED = HERE / "expected"
@@ -150,7 +151,7 @@ def call(prepared, capsys, monkeypatch):
     for name in [name for name in os.environ if name.startswith("JEMBENCH_") and name != "JEMBENCH_TESTS_FOLDER"]:
         monkeypatch.delenv(name)
     monkeypatch.chdir(prepared)
-    monkeypatch.setattr(sources, "code", lambda module, of_package=False: "")
+    monkeypatch.setattr(code_identity, "code", lambda module, of_package=False: "")
     registry.catalogue.cache_clear()
 
     def called(line, columns=80):
