@@ -107,7 +107,8 @@ COMMANDS = commands()
 MASKS = {
     r"(jembench[\w-]*)( +)\d+\.\d+\.\d+": r"\1\2<version>",
     r'("version": )"[^"]*"': r'\1"<version>"',
-    r"(?<= )jembench[\w.]*:\w+$": "<target>",
+    r"(?<= )jembench[\w.]*:\w+( ?) *": r"<target>\1",
+    r"(entry point) +(?=\S)": r"\1 ",  # the heading of them, as wide as the widest
     r'("(?:module|attribute|target)": )"[^"]*"': r'\1"<target>"',
     r"─{20,}": "─",  # as long as the widest line
     r"(Python|torch|torchvision|torch-fidelity|scikit-learn) \d[\w.+]*": r"\1 <version>",
