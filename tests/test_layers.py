@@ -24,7 +24,7 @@ LAYERS = [
     {"attacks"},
     {"training", "metrics"},
     {"running"},
-    {"report"},
+    {"plugin", "report"},
     {"testing"},
     {"cli"},
 ]
@@ -33,7 +33,7 @@ LAYERS = [
 SOCIABLE = LAYERS[0]
 """What may import its neighbours in the same layer."""
 
-LIGHT = {"errors", "files", "interfaces", "stopping", "catalog", "experiment", "report", "cli"}
+LIGHT = {"errors", "files", "interfaces", "plugin", "stopping", "catalog", "experiment", "report", "cli"}
 """What answers at once, with every ``factories.py``."""
 
 HEAVY = {"foolbox", "matplotlib", "scipy", "sklearn", "torch", "torch_fidelity", "torchvision"}

@@ -118,7 +118,7 @@ def can_be_made(subject: _Subject) -> None:
         raise CheckFailed(
             f"It cannot be made, or its parts cannot be had: {type(error).__name__}: {error}. The factory is called "
             "with its options alone, and split with train or test; it gives Split(images, labels). What is not at hand "
-            "raises jembench.errors.Unavailable with the remedy."
+            "raises jembench.plugin.Unavailable with the remedy."
         ) from error
 
 

@@ -57,7 +57,7 @@ def read(text: str) -> Shape | None:
     return None
 
 
-def least(options: Mapping[str, object]) -> Size:
+def least_net(options: Mapping[str, object]) -> Size:
     """What a model with an option ``net`` takes at least: nothing that is known, if the net has no name here."""
     shape = read(str(options["net"]))
     return shape.least if shape else Size()

@@ -133,7 +133,7 @@ def leaves_the_model(subject: Subject) -> None:
     changed = _changed(subject, MODEL)
     require(
         not changed,
-        f"Afterwards the model's {changed} are not what they were. jembench.models.execution has mode and "
+        f"Afterwards the model's {changed} are not what they were. jembench.plugin has mode and "
         "frozen, which put them back; torch.autograd.grad towards x leaves no gradients.",
     )
 
@@ -143,7 +143,7 @@ def leaves_the_sampler(subject: Subject) -> None:
     require(
         not _changed(subject, SAMPLER),
         "Afterwards the sampler is another one. init and finish are for training: use start, kept and "
-        "jembench.sampling.chain.run, or evaluation.samples.",
+        "jembench.plugin.chain.run, or evaluation.samples.",
     )
 
 

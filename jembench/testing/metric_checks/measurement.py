@@ -115,7 +115,7 @@ def values_are_numbers(subject: Subject) -> None:
         require(
             _is_finite(value.value),
             f"{label} is {value.value!r}, not a finite number. What cannot be told is to be left out or to raise "
-            "Unavailable; a model that gives NaN has diverged (jembench.errors.Diverged).",
+            "Unavailable; a model that gives NaN has diverged (jembench.plugin.Diverged).",
         )
         require(
             _is_count(value.n),
@@ -144,7 +144,7 @@ def intervals_hold_their_values(subject: Subject) -> None:
         require(
             low < high,
             f"The interval of {label} is from {low} to {high}, as if the value were certain. One that is not known is "
-            "None; of a share that is 0 or 1, Wilson's has a width (jembench.stats.wilson).",
+            "None; of a share that is 0 or 1, Wilson's has a width (jembench.plugin.wilson).",
         )
 
 

@@ -54,7 +54,7 @@ def energy_sums_over_classes(subject: Subject) -> None:
     if not worst <= TOLERANCE * _scale(energy, joint):
         raise CheckFailed(
             f"energy(x) differs from -logsumexp_y(-energy(x, y)) by what varies by {worst:.2g} nats from image to "
-            "image. Energies are of one joint p(x, y): jembench.models.energies.marginal_energy computes E(x) from "
+            "image. Energies are of one joint p(x, y): jembench.plugin.marginal_energy computes E(x) from "
             "the logits -E(x, y)."
         )
 
@@ -69,7 +69,7 @@ def energy_follows_from_logits(subject: Subject) -> None:
     if not close(energy, expected):
         raise CheckFailed(
             f"energy(x) differs from -logsumexp(logits(x)) by {distance(energy, expected)}. Leave out the attribute "
-            "energy_follows_from_logits, or return jembench.models.energies.marginal_energy(logits)."
+            "energy_follows_from_logits, or return jembench.plugin.marginal_energy(logits)."
         )
 
 
@@ -138,7 +138,7 @@ def answers_depend_on_the_class(subject: Subject) -> None:
         if bool((by_class == by_class[:, :1]).all()):
             raise CheckFailed(
                 f"{method}(x, y) is the same for all {subject.data.num_classes} classes, with weights moved off their "
-                "beginning too. Let it depend on y; a model without classes raises jembench.errors.SpecError for "
+                "beginning too. Let it depend on y; a model without classes raises jembench.plugin.SpecError for "
                 "labels, and its chains and samples are then of p(x)."
             )
 
@@ -156,7 +156,7 @@ def samples_depend_on_the_class(subject: Subject) -> None:
         raise CheckFailed(
             f"sample(n, y) gives the same images for each of the {subject.data.num_classes} classes under equal "
             "generators, with weights moved off their beginning too. Draw images of the classes y; a model without "
-            "classes raises jembench.errors.SpecError for labels."
+            "classes raises jembench.plugin.SpecError for labels."
         )
 
 

@@ -48,7 +48,7 @@ def trained_here_or_elsewhere(subject: Subject) -> None:
     if not isinstance(subject.model, Trainable) and not subject.resolved.pretrained:
         raise CheckFailed(
             "It cannot be trained: it lacks training_loss, or the attribute chains that says which samples this needs. "
-            "Add both, or mark the factory of a model that was trained elsewhere: @jembench.catalog.spec.pretrained()."
+            "Add both, or mark the factory of a model that was trained elsewhere: @jembench.plugin.pretrained()."
         )
 
 

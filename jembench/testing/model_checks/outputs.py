@@ -101,7 +101,7 @@ def labels_taken_or_refused(subject: Subject) -> None:
         except Exception as error:
             raise CheckFailed(
                 f"{method} with labels, or with y=None, fails: {type(error).__name__}: {error}. Let it take y=None, "
-                "and raise jembench.errors.SpecError for labels where it knows no classes."
+                "and raise jembench.plugin.SpecError for labels where it knows no classes."
             ) from error
 
 

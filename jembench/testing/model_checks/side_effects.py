@@ -79,9 +79,7 @@ def no_gradients_left(subject: Subject) -> None:
                 "torch.autograd.grad(energy.sum(), x) in place of backward()."
             )
         if [parameter.requires_grad for parameter in model.parameters()] != before:
-            raise CheckFailed(
-                f"{name} changes requires_grad of parameters. Put it back: jembench.models.execution.frozen."
-            )
+            raise CheckFailed(f"{name} changes requires_grad of parameters. Put it back: jembench.plugin.frozen.")
 
 
 def _calls(subject: Subject, model: Any) -> Iterator[tuple[str, Callable[[], Any]]]:

@@ -15,11 +15,8 @@ from jaxtyping import Float, Int
 from normflows import MultiscaleFlow  # type: ignore[import-untyped]
 from torch import Generator, Tensor, nn
 
-from jembench.data import dequantisation as units
-from jembench.errors import Diverged, SpecError
 from jembench.interfaces import Batch, Chains, DataSpec, Loss, Negatives
-from jembench.models.densities import ByBayes
-from jembench.models.nets.first_batch import FirstBatch
+from jembench.plugin import ByBayes, Diverged, FirstBatch, SpecError, dequantisation
 from jembench_glow.network import fitting_actnorms
 
 _SAMPLES_A_PASS = 100
@@ -68,22 +65,22 @@ class Glow(nn.Module):
         return self._negative_log_likelihood(batch.x, None)
 
     def _negative_log_likelihood(self, x: Tensor, y: Tensor | None) -> Loss:
-        x = units.dequantised(x, self.data.bounds)
+        x = dequantisation.dequantised(x, self.data.bounds)
         if self.first_batch.is_to_come:
             with torch.no_grad(), fitting_actnorms(self.flow):
                 self._log_prob_by_component(x)
             self.first_batch.end()
         log_prob = self.log_prob(x, y)
-        parts = {"nll": -log_prob.mean(), "bits_per_dim": units.bits_per_dim(log_prob, self.data).mean()}
+        parts = {"nll": -log_prob.mean(), "bits_per_dim": dequantisation.bits_per_dim(log_prob, self.data).mean()}
         return Loss(parts["nll"], {name: part.detach() for name, part in parts.items()})
 
     def _log_prob_by_component(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B K"]:
         """log p(x|k) of every component of the prior, from one pass through the flow."""
         # In less than float32 the flow is not invertible, and its determinant not that of what was computed.
         with torch.autocast(x.device.type, enabled=False):
-            latents, log_det = self.flow.inverse_and_log_det(units.to_unit(x, self.data.bounds))
+            latents, log_det = self.flow.inverse_and_log_det(dequantisation.to_unit(x, self.data.bounds))
             priors = sum(prior.log_prob(z) for prior, z in zip(self.flow.q0, latents, strict=True))
-        log_prob: Tensor = priors + (log_det + units.log_det_to_unit(self.data))[:, None]
+        log_prob: Tensor = priors + (log_det + dequantisation.log_det_to_unit(self.data))[:, None]
         return log_prob
 
     def draw(self, k: Int[Tensor, " N"], generator: Generator) -> Float[Tensor, "N C H W"]:
@@ -95,7 +92,7 @@ class Glow(nn.Module):
         # All latents come first: then no image depends on how many go through the flow at a time.
         latents = [torch.split(prior.sample(k, generator), _SAMPLES_A_PASS) for prior in self.flow.q0]
         passes = [self.flow.forward_and_log_det(list(z))[0] for z in zip(*latents, strict=True)]
-        x = units.from_unit(torch.cat(passes), self.data.bounds)
+        x = dequantisation.from_unit(torch.cat(passes), self.data.bounds)
         bad = int((~x.isfinite()).flatten(1).any(dim=1).sum())
         if bad:
             raise Diverged(

@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
-from jembench.catalog.limits import Size
-from jembench.catalog.spec import takes
-from jembench.errors import SpecError
-from jembench.sampling.factories import least_buffer
+from jembench.plugin import Size, SpecError, least_buffer, takes
 
 if TYPE_CHECKING:
     from jembench.interfaces import DataSpec

@@ -19,10 +19,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from jembench.catalog import registry
-from jembench.errors import CheckpointError, SpecError
 from jembench.interfaces import DataSpec, Import
-from jembench.store.checkpoint import load_weights
+from jembench.plugin import CheckpointError, SpecError, load_weights, resolve
 from jembench_igebm.model import IGEBM, ConditionalIGEBM
 from jembench_igebm.network import ARCHITECTURES, EnergyNet, ResBlock
 from jembench_igebm.spectral import SpectralConv2d
@@ -202,7 +200,7 @@ class PublishedCheckpoint:
             CheckpointError: as :func:`load_npz`.
         """
         spec = model or _network_of(_read(path).arrays)
-        made = registry.resolve("models", spec).make(data)
+        made = resolve("models", spec).make(data)
         if not isinstance(made, IGEBM | ConditionalIGEBM):
             raise SpecError(f"A checkpoint of IGEBM is none of {spec}. Name an igebm with --model, or leave it out.")
         report = load_npz(path, made)

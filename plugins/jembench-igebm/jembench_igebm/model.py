@@ -9,9 +9,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from jembench.errors import SpecError
 from jembench.interfaces import Batch, Chains, Energies, Loss, Negatives
-from jembench.models.energies import marginal_energy
+from jembench.plugin import SpecError, marginal_energy
 from jembench_igebm.network import EnergyNet
 
 

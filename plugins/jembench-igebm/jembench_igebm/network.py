@@ -12,9 +12,8 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from jembench.data.pixels import Bounds
 from jembench.interfaces import DataSpec
-from jembench.models.nets.wide_resnet import in_full
+from jembench.plugin import Bounds, in_full
 from jembench_igebm.spectral import SpectralConv2d
 
 SLOPE = 0.2

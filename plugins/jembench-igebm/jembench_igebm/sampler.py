@@ -11,10 +11,8 @@ from dataclasses import dataclass
 import torch
 from torch import Generator, Tensor
 
-from jembench.data.pixels import Bounds
 from jembench.interfaces import ChainState, DataSpec, GradEnergy, StepInfo
-from jembench.sampling.pcd import PersistentChains
-from jembench.sampling.sgld import Langevin, langevin_step
+from jembench.plugin import Bounds, Langevin, PersistentChains, langevin_step
 
 NO_CLASS = -1
 """The label of a slot whose chain was on E(x)."""

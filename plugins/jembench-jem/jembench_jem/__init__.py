@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
-from jembench.catalog.spec import added_later, only_with, takes
-from jembench.models.nets import names
+from jembench.plugin import added_later, least_net, only_with, takes
 
 if TYPE_CHECKING:
     from jembench.interfaces import DataSpec
@@ -15,7 +14,7 @@ if TYPE_CHECKING:
 Norm = Literal["none", "batch", "instance", "layer"]
 
 
-@takes(names.least)
+@takes(least_net)
 @only_with(momentum=("norm", "batch"))
 @added_later(momentum=0.1)
 def jem(data: DataSpec, *, net: str = "auto", norm: Norm = "none", dropout: float = 0.0, momentum: float = 0.9) -> JEM:
@@ -23,20 +22,20 @@ def jem(data: DataSpec, *, net: str = "auto", norm: Norm = "none", dropout: floa
 
     ``momentum`` is the share of a batch in the running statistics of batch norm: .9 in the code of JEM and JEM++.
     """
-    from jembench.models.nets.build import build_net
+    from jembench.plugin import build_net
     from jembench_jem.model import JEM
 
     return JEM(build_net(net, data, norm=norm, dropout=dropout, momentum=momentum))
 
 
-@takes(names.least)
+@takes(least_net)
 @only_with(momentum=("norm", "batch"))
 @added_later(momentum=0.1)
 def jem_factored(
     data: DataSpec, *, net: str = "auto", norm: Norm = "none", dropout: float = 0.0, momentum: float = 0.9
 ) -> FactoredJEM:
     """JEM's ablation that is trained on p(x|y) alone; p(y|x) follows by Bayes' rule."""
-    from jembench.models.nets.build import build_net
+    from jembench.plugin import build_net
     from jembench_jem.model import FactoredJEM
 
     return FactoredJEM(build_net(net, data, norm=norm, dropout=dropout, momentum=momentum))

@@ -15,9 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from jembench.errors import CheckpointError
 from jembench.interfaces import DataSpec, Import, SavedChains
-from jembench.models.adapters import foreign
+from jembench.plugin import CheckpointError, foreign
 
 _NEVER_USED = ("f.linear.", "energy_output.")
 _NORMS = {"bn1": "norm1", "bn2": "norm2"}

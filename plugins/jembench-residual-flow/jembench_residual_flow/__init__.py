@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from jembench.catalog.limits import Size
-from jembench.catalog.spec import takes
-from jembench.errors import SpecError
+from jembench.plugin import Size, SpecError, takes
 
 if TYPE_CHECKING:
     from jembench.interfaces import DataSpec

@@ -14,7 +14,7 @@ from normflows.nets import InducedNormConv2d, LipschitzCNN  # type: ignore[impor
 from torch import Tensor, distributed, nn
 from torch.nn import functional as F
 
-from jembench.errors import Diverged
+from jembench.plugin import Diverged
 from jembench_residual_flow.log_det import LogDet, exact
 
 _CONSTANT = 1e-6

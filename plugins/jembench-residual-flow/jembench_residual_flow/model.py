@@ -14,13 +14,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Generator, Tensor, nn
 
-from jembench import seeds
-from jembench.data import dequantisation as units
-from jembench.errors import Diverged, SpecError
 from jembench.interfaces import Batch, Chains, DataSpec, Loss, Negatives
-from jembench.models.densities import ByBayes
-from jembench.models.nets.class_gaussians import ClassGaussians
-from jembench.models.nets.first_batch import FirstBatch
+from jembench.plugin import ByBayes, ClassGaussians, Diverged, FirstBatch, SpecError, dequantisation, seeds
 from jembench_residual_flow.flow import Flow
 from jembench_residual_flow.log_det import LogDet, Truncated, Unbiased, exact
 
@@ -79,14 +74,14 @@ class ResidualFlow(nn.Module):
         return self._negative_log_likelihood(batch.x, torch.zeros_like(batch.x[:, 0, 0, 0], dtype=torch.int64))
 
     def _negative_log_likelihood(self, x: Float[Tensor, "B C H W"], k: Int[Tensor, " B"]) -> Loss:
-        x = units.dequantised(x, self.data.bounds)
+        x = dequantisation.dequantised(x, self.data.bounds)
         with torch.autocast(x.device.type, enabled=False):
             self.flow.tighten()
             if self.first_batch.is_to_come:
-                self.flow.fit(units.to_unit(x, self.data.bounds))
+                self.flow.fit(dequantisation.to_unit(x, self.data.bounds))
                 self.first_batch.end()
         log_prob = self._log_prob_by_component(x, Unbiased()).gather(1, k[:, None]).squeeze(1)
-        parts = {"nll": -log_prob.mean(), "bits_per_dim": units.bits_per_dim(log_prob, self.data).mean()}
+        parts = {"nll": -log_prob.mean(), "bits_per_dim": dequantisation.bits_per_dim(log_prob, self.data).mean()}
         return Loss(parts["nll"], {name: part.detach() for name, part in parts.items()})
 
     def _evaluation(self) -> LogDet:
@@ -98,8 +93,8 @@ class ResidualFlow(nn.Module):
         """log p(x|k) of every component of the prior, from one pass through the flow."""
         # In less than float32 the determinant is not that of what was computed.
         with torch.autocast(x.device.type, enabled=False):
-            moved = self.flow(units.to_unit(x, self.data.bounds), log_det)
-            log_det_of_all = moved.log_det + units.log_det_to_unit(self.data)
+            moved = self.flow(dequantisation.to_unit(x, self.data.bounds), log_det)
+            log_det_of_all = moved.log_det + dequantisation.log_det_to_unit(self.data)
             log_prob: Tensor = self.prior.log_prob(moved.z) + log_det_of_all[:, None]
         return log_prob
 
@@ -118,7 +113,7 @@ class ResidualFlow(nn.Module):
                 "with another seed or a lower learning rate."
             )
         x = torch.cat([self.flow.invert(z) for z in torch.split(latents, _SAMPLES_A_PASS)])
-        return units.from_unit(x, self.data.bounds).clamp(*self.data.bounds)
+        return dequantisation.from_unit(x, self.data.bounds).clamp(*self.data.bounds)
 
     def _refuse(self, y: Tensor | None) -> None:
         if y is not None:

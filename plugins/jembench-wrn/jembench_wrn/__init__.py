@@ -5,9 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from jembench.catalog.spec import added_later, convert, only_with, takes
-from jembench.errors import SpecError
-from jembench.models.nets import names
+from jembench.plugin import SpecError, added_later, convert, least_net, only_with, takes
 
 if TYPE_CHECKING:
     from jembench.interfaces import DataSpec
@@ -15,7 +13,7 @@ if TYPE_CHECKING:
     from jembench_wrn.model import Baseline
 
 
-@takes(names.least)
+@takes(least_net)
 @only_with(momentum=("norm", "batch"))
 @added_later(momentum=0.1)
 def baseline(
@@ -32,13 +30,13 @@ def baseline(
     classifier sees one kind of batch and does better with .1: on digits 98.9 % against 98.6 %, the mean of six seeds
     (small-8, 8 epochs).
     """
-    from jembench.models.nets.build import build_net
+    from jembench.plugin import build_net
     from jembench_wrn.model import Baseline
 
     return Baseline(build_net(net, data, norm=norm, dropout=dropout, momentum=momentum))
 
 
-@takes(names.least)
+@takes(least_net)
 @only_with(momentum=("norm", "batch"))
 @added_later(momentum=0.1)
 def adversarial(
@@ -58,7 +56,7 @@ def adversarial(
     The size is in units of a pixel's range, 0 to 1, ``step_size`` in units of that size: all steps together are 2.5 of
     it unless it is given.
     """
-    from jembench.models.nets.build import build_net
+    from jembench.plugin import build_net
     from jembench_wrn.adversarial_training import Adversarial, Attack
 
     ball = _read(threat)

@@ -16,10 +16,8 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from jembench.attacks.threat import Norm, in_unit_ball, project, steepest
 from jembench.interfaces import Batch, Chains, DataSpec, Loss, Negatives
-from jembench.models.energies import LogitModel
-from jembench.models.execution import at_least_float32, mode
+from jembench.plugin import LogitModel, Norm, at_least_float32, in_unit_ball, mode, project, steepest
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

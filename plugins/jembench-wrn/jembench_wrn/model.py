@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from jembench.interfaces import Batch, Chains, Loss, Negatives
-from jembench.models.energies import LogitModel
-from jembench.models.objective import Weights, hybrid_loss
+from jembench.plugin import LogitModel, Weights, hybrid_loss
 
 
 class Baseline(LogitModel):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jembench.errors import SpecError
+from jembench.plugin import SpecError
 
 if TYPE_CHECKING:
     from jembench.interfaces import Dataset, DataSpec, Metric, Sampler

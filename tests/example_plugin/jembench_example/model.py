@@ -6,7 +6,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from jembench.interfaces import Batch, Chains, DataSpec, Loss, Negatives
-from jembench.models.energies import LogitModel
+from jembench.plugin import LogitModel
 
 
 class Linear(LogitModel):
