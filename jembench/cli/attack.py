@@ -2,31 +2,27 @@
 
 from __future__ import annotations
 
-import dataclasses
-import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import click
 
-from jembench.catalog import registry
-from jembench.catalog.spec import Spec, keyword_parameters, split_list
+from jembench.catalog.spec import split_list
 from jembench.cli import options, show
 from jembench.cli.figures import draw
 from jembench.cli.output import plugins_aside
 from jembench.cli.run import carry_out
-from jembench.errors import OutOfTime, SpecError, unknown
-from jembench.experiment.plan import Plan, make_plan
-from jembench.experiment.suite import Suite
+from jembench.errors import OutOfTime
+from jembench.experiment.attack_plan import plan_attack
+from jembench.experiment.plan import Plan
 from jembench.experiment.sweep import bare_name
 from jembench.metrics.budgets import BUDGETS
 from jembench.report import claims, claims_table, judging
+from jembench.running.session import RunOptions, outcomes
 from jembench.stopping import Stopped
 from jembench.store.outcome import Cell
 from jembench.store.store import Store
-
-ATTACKS = ("pgd", "boundary", "pointwise", "transfer", "distal", "ensemble", "gradient-checks")
-"""Those of core; a plugin's attack is a metric that goes by its own name here."""
 
 EXAMPLES = options.examples(
     "jembench attack pgd --norm l2 --refine 10",
@@ -36,9 +32,6 @@ EXAMPLES = options.examples(
     "jembench attack transfer --refine 1,10 --models jem",
     "jembench attack gradient-checks --refine 10 --grad bpda --models jem",
 )
-
-CROSSED = ("norm", "eps", "refine", "eot", "smooth")
-"""Options that take several values with commas between them: every combination is one attack."""
 
 
 @click.command("attack", epilog=EXAMPLES)
@@ -83,7 +76,7 @@ CROSSED = ("norm", "eps", "refine", "eot", "smooth")
 @click.option("--seeds", metavar="LIST", default="0", show_default=True, help="Of the models: 0,1,2.")
 @options.recipe
 @options.recipe_settings
-@options.circumstances
+@options.run_options
 @click.pass_context
 def attack(
     ctx: click.Context,
@@ -95,6 +88,7 @@ def attack(
     recipe: str | None,
     settings: tuple[str, ...],
     budget: str | None,
+    limit: int | None,
     **given: Any,
 ) -> int:
     """Attack trained models, and print and draw how they stand it.
@@ -102,100 +96,36 @@ def attack(
     ATTACK is pgd, boundary, pointwise, transfer, distal, ensemble or gradient-checks. Models that the store does not
     have are trained first. What is done is kept shard by shard: the same command again goes on where it was stopped.
     """
-    how = options.RunOptions(**{name: given.pop(name) for name in options.RunOptions._fields})
+    how = {name: given.pop(name) for name in (*RunOptions._fields, "store", "dry_run", "format")}
     with plugins_aside():
-        what = {name: value for name, value in given.items() if value is not None}
-        plan = planned(attack, what, models, dataset, seeds, budget, recipe=recipe, settings=settings, limit=how.limit)
-    if how.dry_run:
-        return carry_out(ctx, plan, (), how)
+        plan = plan_attack(
+            attack,
+            {name: value for name, value in given.items() if value is not None},
+            models=split_list(models),
+            datasets=split_list(dataset),
+            seeds=options.seed_list(seeds),
+            budget=budget,
+            recipe=recipe,
+            settings=settings,
+            limit=limit,
+        )
     try:
-        code = carry_out(ctx, plan, (), how)
+        code = carry_out(ctx, plan, (), **how)
     except (OutOfTime, Stopped):
-        _show_more(plan, how)
+        _show_more(plan, how["store"], how["format"])
         raise
-    _show_more(plan, how)
+    if not how["dry_run"]:
+        _show_more(plan, how["store"], how["format"])
     return code
 
 
-def planned(
-    attack: str,
-    given: Mapping[str, Any],
-    models: str,
-    datasets: str,
-    seeds: str,
-    budget: str | None,
-    **how: Any,
-) -> Plan:
-    """Every combination of the attack's options, on every model and dataset; ``how`` as for ``plan.make_plan``.
-
-    Raises:
-        SpecError: for any name or option that does not exist.
-    """
-    plans = []
-    if not split_list(datasets):
-        raise SpecError("--dataset names no dataset. `jembench list datasets` says what there is.")
-    for dataset in split_list(datasets):
-        combined = _combinations(attack, given, budget or default_budget(dataset))
-        suite = Suite(
-            name="robustness",
-            title=f"Robustness: {attack}",
-            models=tuple(split_list(models)),
-            datasets=(dataset,),
-            metrics=tuple(_specs(attack, combined)),
-            seeds=options.seed_list(seeds),
-        )
-        plans.append(make_plan(suite, **how))
-    return dataclasses.replace(
-        plans[0],
-        cells=[cell for plan in plans for cell in plan.cells],
-        parts=tuple(part for plan in plans for part in plan.parts),
-    )
-
-
-def default_budget(dataset: str) -> str:
-    """A look at digits, which are for a CPU; what the paper spends on all else."""
-    return "quick" if bare_name(dataset) == "digits" else "paper"
-
-
-def _combinations(attack: str, given: Mapping[str, Any], budget: str) -> dict[str, list[str]]:
-    """The values of each option that was given, with a budget if the attack can be given one.
-
-    A model that is refined is shown beside the same model as it is.
-
-    Raises:
-        SpecError: if there is no such attack.
-    """
-    known = {component.name for component in registry.components("metrics")}
-    if bare_name(attack) not in known:
-        raise unknown("attack", attack, ATTACKS, "jembench attack --help")
-    takes = keyword_parameters(registry.load(registry.find("metrics", attack)))
-    everything = ({"budget": budget} if "budget" in takes else {}) | dict(given)
-    combined = {
-        name: split_list(str(value)) if name in CROSSED else [str(value)] for name, value in sorted(everything.items())
-    }
-    if "refine" in combined and "refine" in takes and takes["refine"].default == 0:
-        combined["refine"] = list(dict.fromkeys(["0", *combined["refine"]]))
-    return combined
-
-
-def _specs(attack: str, combined: Mapping[str, Sequence[str]]) -> list[str]:
-    """Every combination; chains and their gradient are options of refined models alone."""
-    found = [dict(zip(combined, values, strict=True)) for values in itertools.product(*combined.values())]
-    for chosen in found:
-        if chosen.get("refine", "0") == "0":
-            chosen.pop("grad", None)
-            if not {"smooth", "data_noise"} & chosen.keys():
-                chosen.pop("eot", None)
-    return list(dict.fromkeys(str(Spec(attack, tuple(chosen.items()))) for chosen in found))
-
-
-def _show_more(plan: Plan, how: options.RunOptions) -> None:
-    """Draw the curves and say which claims of the papers hold, of what this plan has measured."""
-    if how.format != "table":
+def _show_more(plan: Plan, root: Path, format: str) -> None:
+    """Draw the curves, and say which claims of the papers hold, for what this plan has measured."""
+    if format != "table":
         return
-    store = Store(how.store)
-    cells = show.outcomes(plan, store)
-    folder = how.store / "figures"
+    store = Store(root)
+    cells = outcomes(plan, store)
+    folder = root / "figures"
     pictures = [path for path in draw(cells, store, folder, ["png", "svg"]) if path.suffix == ".png"]
     for path in (path for path in pictures if "-curves-" in path.name):
         click.echo(f"{'curves':>8}  {path}")
@@ -206,7 +136,7 @@ def _show_more(plan: Plan, how: options.RunOptions) -> None:
     measured = [finding for finding in findings if finding.verdict != "not measured"]
     if measured:
         click.echo()
-        show.print_findings(claims_table.findings(measured), how.format)
+        show.print_findings(claims_table.findings(measured), format)
 
 
 def _names(cells: Sequence[Cell]) -> set[str]:

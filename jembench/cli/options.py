@@ -6,10 +6,9 @@ Each also answers to an environment variable without the command's name: ``JEMBE
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import click
 from click.core import ParameterSource
@@ -133,22 +132,8 @@ dry_run = click.option(
 )
 
 
-class RunOptions(NamedTuple):
-    """How work is done and shown, whatever it is."""
-
-    limit: int | None
-    device: str
-    devices: int | None
-    max_hours: float | None
-    store: Path
-    executor: str
-    skip_missing: bool
-    dry_run: bool
-    format: str
-
-
-def circumstances(command: Command) -> Command:
-    """The options that make :class:`RunOptions`."""
+def run_options(command: Command) -> Command:
+    """The options of carrying out a plan and showing what comes of it."""
     for option in reversed((limit, device, devices, max_hours, store, executor, skip_missing, dry_run, report_format)):
         command = option(command)
     return command
@@ -220,8 +205,3 @@ def published_tables(names: str | None, of_suite: Sequence[str]) -> list[str]:
     if names is None:
         return list(of_suite)
     return [] if names == "none" else [name.strip() for name in names.split(",")]
-
-
-def until(max_hours: float | None) -> float | None:
-    """The value of ``time.monotonic()`` at which the hours are over; None: never."""
-    return None if max_hours is None else time.monotonic() + 3600 * max_hours

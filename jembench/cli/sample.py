@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from jembench.cli import options, outputs
+from jembench.cli import options, outputs, show
 from jembench.cli.output import plugins_aside
-from jembench.cli.train import trained
+from jembench.cli.progress import monitor
 from jembench.errors import SpecError
 from jembench.experiment.plan import plan_fit
 from jembench.files import sweep_beside
+from jembench.running import session
+from jembench.running.session import RunOptions
 from jembench.store.store import Store
 from jembench.training.launch import Placement, joined
 
@@ -80,7 +82,9 @@ def sample(
         _check_model(fit, data, steps)
         outputs.check(output, ".png", force=force)
         sweep_beside(output)
-        with joined(Placement(), device, ()) as here, trained(fit, data, Store(store), here) as evaluation:
+        place = Store(store)
+        show.twins([fit], place, RunOptions(devices=1))
+        with joined(Placement(), device, ()) as here, session.trained(fit, data, place, here, monitor) as evaluation:
             samples = fit_samples.samples_of(evaluation, fit, steps)
             outputs.check(output, ".png", force=force)  # again, for training took its time
             by_class = fit_samples.write_samples(evaluation, samples, output, columns, "--output")

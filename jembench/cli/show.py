@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import click
 
 from jembench.cli import suggest
-from jembench.experiment.plan import CellPlan, FitPlan, Part, Plan
+from jembench.experiment.plan import FitPlan, Part, Plan
 from jembench.experiment.twins import differences
 from jembench.report import table
 from jembench.report.references import PublishedTable
+from jembench.running import session
+from jembench.running.session import RunOptions
 from jembench.store.outcome import Cell
 from jembench.store.store import Store
 
@@ -21,24 +22,6 @@ if TYPE_CHECKING:
 
 PICTURES = 3
 """So many are named one by one."""
-
-
-def outcomes(plan: Plan, store: Store) -> list[Cell]:
-    """What the store has of a plan. Whoever needs it again keeps it.
-
-    The names are the plan's: results may have been stored when a data set lay elsewhere.
-    """
-    planned = {cell.id: cell for cell in plan.cells}
-    return [
-        dataclasses.replace(found, fit=planned[found.id].fit.key, metric=str(planned[found.id].metric))
-        for found in store.read_cells((cell.id, cell.name) for cell in plan.cells)
-    ]
-
-
-def unfinished(plan: Plan, found: Iterable[Cell]) -> list[CellPlan]:
-    """The cells that are still to be computed, after what was found of them."""
-    settled = {cell.id for cell in found if cell.outcome.is_settled}
-    return [cell for cell in plan.cells if cell.id not in settled]
 
 
 # --- results ----------------------------------------------------------------------------------------------------------
@@ -145,7 +128,8 @@ def _whereabouts(
     return lines
 
 
-def twins(fits: Iterable[FitPlan], store: Store) -> None:
-    """Say before training what of the store was trained under the same names, and how it differs."""
-    for line in differences(fits, store):
-        click.echo(line, err=True)
+def twins(fits: Sequence[FitPlan], store: Store, how: RunOptions) -> None:
+    """Say before training which models of the store have the same names as the fits, and how they differ."""
+    if not session.place(fits, how).rank:
+        for line in differences(fits, store):
+            click.echo(line, err=True)

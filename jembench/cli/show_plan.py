@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from jembench.catalog import spec
-from jembench.cli import show
 from jembench.cli.output import print_json, print_table
 from jembench.errors import SpecError
 from jembench.experiment.plan import PRETRAINED, CellPlan, FitPlan, Plan
+from jembench.running.session import outcomes, unfinished
 from jembench.store.outcome import Cell
 from jembench.store.store import Store
 
@@ -34,8 +34,8 @@ def show_plan(plan: Plan, store: Store, format: str, device: torch.device, *, sk
     """
     if format not in ("table", "json"):
         raise SpecError(f"--dry-run prints a plan, and --format {format} is for results. Use --format table or json.")
-    found = {cell.id: cell for cell in show.outcomes(plan, store)}
-    pending = Plan(plan.suite, show.unfinished(plan, found.values()))
+    found = {cell.id: cell for cell in outcomes(plan, store)}
+    pending = Plan(plan.suite, unfinished(plan, found.values()))
     outlook = _look_ahead(pending) if pending.cells else None
     rows = _rows(plan, pending, outlook, found, store, device)
     if format == "json":

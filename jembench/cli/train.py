@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,14 +9,14 @@ import click
 
 from jembench.cli import options, show
 from jembench.cli.output import plugins_aside
-from jembench.experiment.plan import FitPlan, plan_fit
+from jembench.cli.progress import monitor
+from jembench.experiment.plan import plan_fit
+from jembench.running import session
+from jembench.running.session import RunOptions
 from jembench.store.store import Store
-from jembench.training.launch import Joined, joined, placement
 
 if TYPE_CHECKING:
     from jembench.cli.main import Settings
-    from jembench.interfaces import Dataset
-    from jembench.running.evaluation import FitEvaluation
 
 EXAMPLES = options.examples(
     "jembench train jem",
@@ -56,46 +54,10 @@ def train(
     A training that was stopped goes on from its last checkpoint; one that is finished is not repeated. `run` and
     `sample` find the model there when they are given the same options.
     """
-    place = Store(store)
+    place, how = Store(store), RunOptions(device, devices, max_hours)
     with plugins_aside():
         fit = plan_fit(model, dataset, recipe, settings, seed)
-        company = placement(devices)
-        fit.check_shares(company.size)
-        if company.started or not place.is_trained(fit.key):
-            with joined(company, device, main.arguments) as here:
-                if company.rank:
-                    assist([fit], here)
-                    return
-                with trained(fit, fit.dataset.make(), place, here, options.until(max_hours)):
-                    pass
-    click.echo(place.fit_folder(fit.key))
-
-
-def assist(fits: Sequence[FitPlan], here: Joined) -> None:
-    """Train with the process of rank 0 what it trains of these."""
-    from jembench.running import work
-
-    work.assist(fits, here.device, here.team)
-
-
-@contextmanager
-def trained(
-    fit: FitPlan, dataset: Dataset, store: Store, here: Joined, until: float | None = None
-) -> Iterator[FitEvaluation]:
-    """The fit, trained first if the store does not have it; within the context it may be computed with."""
-    from jembench.cli.progress import monitor
-    from jembench.models import devices
-    from jembench.running import fits
-    from jembench.running.features import FeatureBank
-
-    if not store.is_trained(fit.key):
-        show.twins([fit], store)
-        for split in ("train", "test"):  # missing or damaged images are an error before anything is trained
-            dataset.split(split)
-    store.sweep()
-    store.check_writable()
-    with devices.threads_for(dataset.spec, here.device):
-        with monitor([fit]) as watching, fits.waiting_lease(store, fit, watching):
-            bank = FeatureBank(dataset, store.features, here.device)
-            evaluation = fits.trained(fit, bank, store, watching, until=until, team=here.team)
-        yield evaluation
+        show.twins([fit], place, how)
+        done = session.train(fit, place, how, monitor, main.arguments)
+    if done:
+        click.echo(place.fit_folder(fit.key))

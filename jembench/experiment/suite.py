@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -63,6 +63,43 @@ class Suite:
         if not self.variant:
             return [Variant(name="")]
         return [variant for variant in self.variant if variant.covers(dataset)]
+
+    def choose(
+        self,
+        *,
+        models: Sequence[str] | None = None,
+        metrics: Sequence[str] | None = None,
+        datasets: Sequence[str] | None = None,
+        seeds: Sequence[int] | None = None,
+    ) -> Suite:
+        """The suite, or each that it includes, with these specs and seeds in place of its own; None keeps its own.
+
+        Metrics replace grids too. Of variants that name models, those remain whose models are among ``models``.
+        """
+        if self.included:
+            parts = (
+                suite.choose(models=models, metrics=metrics, datasets=datasets, seeds=seeds) for suite in self.included
+            )
+            return dataclasses.replace(self, included=tuple(parts))
+        return dataclasses.replace(
+            self,
+            models=self.models if models is None else tuple(models),
+            metrics=self.metrics if metrics is None else tuple(metrics),
+            grid=self.grid if metrics is None else (),
+            datasets=self.datasets if datasets is None else tuple(datasets),
+            seeds=self.seeds if seeds is None else tuple(seeds),
+            variant=self.variant if models is None else _with_models(self.variant, models),
+        )
+
+
+def _with_models(variants: Sequence[Variant], models: Sequence[str]) -> tuple[Variant, ...]:
+    """The variants that name no models, and the others with those of their models that are among ``models``."""
+    names = {bare_name(model) for model in models}
+    found = (
+        dataclasses.replace(variant, models=tuple(model for model in variant.models if bare_name(model) in names))
+        for variant in variants
+    )
+    return tuple(new for old, new in zip(variants, found, strict=True) if new.models or not old.models)
 
 
 def names() -> list[str]:

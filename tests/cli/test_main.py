@@ -299,9 +299,9 @@ def test_a_real_interrupt(tmp_path):
         "import click, time\n@click.command()\ndef slow():\n    print('ready', flush=True)\n    time.sleep(60)\n"
     )
     script = (
-        "import signal, sys\nfrom jembench.cli import main as entry\nfrom jembench.cli.groups import Late\n"
+        "import signal, sys\nfrom jembench.cli import main as entry\nfrom jembench.cli.groups import LazyCommand\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # a parent in the background has it ignored
-        "entry.COMMANDS['slow'] = Late('slow:slow', 'Waits.')\nsys.exit(entry.main(['slow']))\n"
+        "entry.COMMANDS['slow'] = LazyCommand('slow:slow', 'Waits.')\nsys.exit(entry.main(['slow']))\n"
     )
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with subprocess.Popen([sys.executable, "-c", script], cwd=tmp_path, text=True, **pipes) as process:

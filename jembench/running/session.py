@@ -1,0 +1,182 @@
+"""What commands and scripts ask for: a plan carried out, previewed, or one model trained. Imports no torch by itself.
+
+Finished work is kept in the store and found again. The processes of a parallel training call the same functions; those
+of a rank above 0 only help to train, and get None.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import TYPE_CHECKING, NamedTuple
+
+from jembench.catalog import registry
+from jembench.errors import OutOfTime, SpecError
+from jembench.experiment.plan import CellPlan, FitPlan, Plan
+from jembench.stopping import Stopped
+from jembench.store.latest import mark_latest
+from jembench.store.outcome import Cell
+from jembench.store.store import Store
+from jembench.training.launch import Joined, Placement, joined, placement
+
+if TYPE_CHECKING:
+    from jembench.interfaces import Dataset, Executor
+    from jembench.running.evaluation import FitEvaluation
+    from jembench.running.monitor import Monitor
+
+Watch = Callable[[Sequence[FitPlan]], "AbstractContextManager[Monitor]"]
+"""From the fits that are worked on to what shows the progress."""
+
+
+class RunOptions(NamedTuple):
+    """How and where a plan is carried out."""
+
+    device: str = "auto"
+    devices: int | None = None  # processes that train one model together
+    max_hours: float | None = None
+    executor: str = "local"
+    skip_missing: bool = False
+
+    @property
+    def until(self) -> float | None:
+        """The value of ``time.monotonic()`` at which the hours are over; None: never."""
+        return None if self.max_hours is None else time.monotonic() + 3600 * self.max_hours
+
+
+class Finished(NamedTuple):
+    """What the store has of a plan after the work."""
+
+    cells: list[Cell]
+    stopped: OutOfTime | Stopped | None  # why the work ended early; None: it did not
+
+
+def outcomes(plan: Plan, store: Store) -> list[Cell]:
+    """The outcomes that the store has of a plan, under the plan's names: a dataset may have been moved since."""
+    planned = {cell.id: cell for cell in plan.cells}
+    return [
+        dataclasses.replace(found, fit=planned[found.id].fit.key, metric=str(planned[found.id].metric))
+        for found in store.read_cells((cell.id, cell.name) for cell in plan.cells)
+    ]
+
+
+def unfinished(plan: Plan, found: Iterable[Cell]) -> list[CellPlan]:
+    """The cells of a plan that are still to be computed, given the outcomes that were found."""
+    settled = {cell.id for cell in found if cell.outcome.is_settled}
+    return [cell for cell in plan.cells if cell.id not in settled]
+
+
+def place(fits: Iterable[FitPlan], how: RunOptions) -> Placement:
+    """Which of how many processes this one is.
+
+    Raises:
+        SpecError: if the fits cannot be trained by so many processes, or not by that executor.
+    """
+    company = placement(how.devices)
+    for fit in fits:
+        fit.check_shares(company.size)
+    if company.size > 1 and how.executor != "local":
+        raise SpecError(f"--devices trains here, and the executor {how.executor} elsewhere. Leave one of them out.")
+    return company
+
+
+def carry_out(
+    plan: Plan, store: Store, how: RunOptions, watch: Watch, arguments: Sequence[str] = ()
+) -> Finished | None:
+    """Train and measure what the store does not have of a plan.
+
+    Args:
+        plan: the fits and cells.
+        store: where they are kept.
+        how: on which devices, and for how long.
+        watch: shows the progress.
+        arguments: the command line that the other processes of a parallel training repeat.
+
+    Returns:
+        the outcomes; None in a process of a rank above 0.
+
+    Raises:
+        JembenchError: if something is missing, or the store cannot be written. What goes wrong in one cell is its
+            outcome.
+    """
+    company = place(plan.fits, how)
+    runner: Executor = registry.resolve("executors", how.executor).make()
+    if not company.rank:
+        store.sweep()
+    cells = [] if company.rank else outcomes(plan, store)
+    pending, stopped = unfinished(plan, cells), None
+    if company.started or pending:
+        cells.clear()  # there may be tens of thousands, and training takes long
+        stopped = _work(plan, Plan(plan.suite, pending), store, runner, how, company, watch, arguments)
+    if company.rank:
+        return None
+    # after the work: a command that finds everything done has nothing to add to what this one says
+    mark_latest(store, {fit.key.family for fit in plan.fits}, {cell.metric.id for cell in plan.cells})
+    return Finished(cells or outcomes(plan, store), stopped)
+
+
+def _work(
+    plan: Plan,
+    pending: Plan,
+    store: Store,
+    runner: Executor,
+    how: RunOptions,
+    company: Placement,
+    watch: Watch,
+    arguments: Sequence[str],
+) -> OutOfTime | Stopped | None:
+    """Do what is pending; gives the error if the time was over first, or a signal asked to end."""
+    from jembench.running import work
+
+    with joined(company, how.device, arguments) as here:
+        if company.rank:
+            work.assist(plan.fits, here.device, here.team)
+            return None
+        until, skip = how.until, how.skip_missing
+        try:
+            with watch(pending.fits) as monitor:
+                work.carry_out(pending, store, runner, here.device, monitor, until, here.team, skip_missing=skip)
+        except (OutOfTime, Stopped) as error:
+            return error
+    return None
+
+
+def train(fit: FitPlan, store: Store, how: RunOptions, watch: Watch, arguments: Sequence[str] = ()) -> bool:
+    """Train a model unless the store has it; arguments as for :func:`carry_out`.
+
+    Returns:
+        whether the store has it: False in a process of a rank above 0.
+    """
+    company = place([fit], how)
+    if company.started or not store.is_trained(fit.key):
+        with joined(company, how.device, arguments) as here:
+            if company.rank:
+                from jembench.running import work
+
+                work.assist([fit], here.device, here.team)
+                return False
+            with trained(fit, fit.dataset.make(), store, here, watch, how.until):
+                pass
+    return True
+
+
+@contextmanager
+def trained(
+    fit: FitPlan, dataset: Dataset, store: Store, here: Joined, watch: Watch, until: float | None = None
+) -> Iterator[FitEvaluation]:
+    """The trained model, within a context in which the number of threads is that of the dataset's images."""
+    from jembench.models import devices
+    from jembench.running import fits
+    from jembench.running.features import FeatureBank
+
+    if not store.is_trained(fit.key):
+        for split in ("train", "test"):  # missing or damaged images are an error before anything is trained
+            dataset.split(split)
+    store.sweep()
+    store.check_writable()
+    with devices.threads_for(dataset.spec, here.device):
+        with watch([fit]) as monitor, fits.waiting_lease(store, fit, monitor):
+            bank = FeatureBank(dataset, store.features, here.device)
+            evaluation = fits.trained(fit, bank, store, monitor, until=until, team=here.team)
+        yield evaluation
