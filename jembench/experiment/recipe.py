@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal
 
 from jembench.catalog import packages, trust
 from jembench.catalog.registry import kept
-from jembench.catalog.strict_toml import Range, parse, read
+from jembench.catalog.validation import Option, Range, parse, read
 from jembench.errors import JembenchError, SpecError, unknown
 
 Positive = Annotated[float, Range(above=0)]
@@ -151,7 +151,7 @@ class Recipe:
     energy_l2: NotNegative = 0.0  # weight of the mean squared energies of data and samples, against divergence
     compute: Compute = Compute()
     guard: Guard = Guard()
-    model: Mapping[str, str] = field(default_factory=dict)  # options of the model where its spec leaves them out
+    model: Mapping[str, Option] = field(default_factory=dict)  # options of the model where its spec leaves them out
     default_for: tuple[str, ...] = ()  # datasets that use this recipe unless told otherwise
     models: tuple[
         str, ...

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from jembench.catalog import packages, spec, trust
-from jembench.catalog.strict_toml import parse, read
+from jembench.catalog.validation import Option, parse, read
 from jembench.errors import JembenchError, SpecError, unknown
 from jembench.experiment import recipe as recipes
 from jembench.experiment.sweep import Grid, Variant, bare_name, in_fields
@@ -25,7 +25,7 @@ class Suite:
     metrics: tuple[str, ...] = ()
     seeds: tuple[int, ...] = (0,)
     reference: tuple[str, ...] = ()  # tables of published numbers, "paper/table"
-    recipe: Mapping[str, str] = field(default_factory=dict)  # dataset's name, or "default" -> recipe
+    recipe: Mapping[str, Option] = field(default_factory=dict)  # dataset's name, or "default" -> recipe
     grid: tuple[Grid, ...] = ()
     variant: tuple[Variant, ...] = ()  # where there are some, they are all that is trained
     included: tuple[Suite, ...] = ()

@@ -13,7 +13,8 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from jembench.catalog import registry, spec
-from jembench.catalog.spec import Spec, format_value
+from jembench.catalog.spec import Spec
+from jembench.catalog.validation import Option
 from jembench.errors import JembenchError, SpecError
 
 
@@ -22,7 +23,7 @@ class Axis:
     """An option of a metric, and the values that a grid takes it through."""
 
     option: str
-    values: tuple[str, ...]
+    values: tuple[Option, ...]
 
 
 class Place(NamedTuple):
@@ -42,7 +43,7 @@ class Grid:
     columns: tuple[Axis, ...]
     rows: tuple[Axis, ...] = ()
     values: tuple[str, ...] = ()  # the labels that are shown; none: all
-    fixed: Mapping[str, str] = field(default_factory=dict)  # options that are the same throughout
+    fixed: Mapping[str, Option] = field(default_factory=dict)  # options that are the same throughout
     on: tuple[str, ...] = ()  # the names of the datasets that it is for; none: all
     besides: tuple[str, ...] = ()  # "except": those that it is not for
 
@@ -161,7 +162,4 @@ def _axes(options: Any, where: str) -> list[dict[str, Any]]:
         raise SpecError(
             f'{where} is {options!r}; it must give options with lists of values: {{ score = ["log-px", "max-py"] }}.'
         )
-    return [
-        {"option": option, "values": [v if isinstance(v, str) else format_value(v) for v in values]}
-        for option, values in options.items()
-    ]
+    return [{"option": option, "values": values} for option, values in options.items()]

@@ -22,19 +22,19 @@ import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import asdict
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 from jembench import files
 from jembench.catalog.spec import slug
+from jembench.catalog.validation import Range
 from jembench.errors import DamagedError, Fallback, StoreError
 from jembench.files import digest, read_bytes, write_bytes
 from jembench.interfaces import Stability
 from jembench.store import lease, outcome, records
 from jembench.store.outcome import Cell, FitKey
-from jembench.store.records import Fields
+from jembench.store.records import Record
 
 if TYPE_CHECKING:
     import numpy as np
@@ -48,10 +48,10 @@ class FitRecord(NamedTuple):
     """What ``fit.json`` says of a trained model."""
 
     key: FitKey
-    status: str  # "done" or "failed"
+    status: Literal["done", "failed"]
     reason: str  # why it failed
     recipe: Mapping[str, Any]  # every field
-    iteration: int  # that the kept weights are from
+    iteration: Annotated[int, Range(least=0)]  # that the kept weights are from
     validation_accuracy: float | None
     seconds: float  # spent in training iterations
     iteration_seconds: Sequence[float]  # mean of each logged window but the first
@@ -186,9 +186,7 @@ class Store:
 
     def write_fit(self, record: FitRecord) -> None:
         """Write a fit's record: from now on the fit is finished."""
-        stability = record.stability._asdict() if record.stability else None
-        fields = {**record._asdict(), "key": asdict(record.key), "stability": stability}
-        records.write(self.fit_folder(record.key) / "fit.json", outcome.encode(fields))
+        records.write(self.fit_folder(record.key) / "fit.json", outcome.encode(record._asdict()))
 
     # --- cells --------------------------------------------------------------------------------------------------------
 
@@ -232,7 +230,7 @@ class Store:
             content = _encode_arrays(arrays)
             cell = dataclasses.replace(cell, arrays=hashlib.sha256(content).hexdigest())
             write_bytes(self._place("arrays", name, cell.id, ".npz", listed=True), content)
-        records.write(self._place("cells", name, cell.id, ".json", listed=True), outcome.to_json(cell))
+        records.write(self._place("cells", name, cell.id, ".json", listed=True), outcome.encode(cell))
 
     def arrays_path(self, cell_id: str, name: str) -> Path:
         """Where a cell's per-example values lie, if it has any."""
@@ -384,23 +382,9 @@ def read_fit_record(path: Path, fit_id: str) -> FitRecord:
     return record
 
 
-def _fit_record(record: Fields) -> FitRecord:
-    files = record.fields("files") if "files" in record.data else Fields({}, "files", record.where)
-    return FitRecord(
-        key=outcome.fit_key_from_json(record.fields("key")),
-        status=record.choice("status", ("done", "failed")),
-        reason=record.text("reason"),
-        recipe=record.mapping("recipe"),
-        iteration=record.integer("iteration", least=0),
-        validation_accuracy=record.optional_number("validation_accuracy"),
-        seconds=record.number("seconds"),
-        iteration_seconds=record.numbers("iteration_seconds"),
-        interventions=record.texts("interventions"),
-        stability=outcome.stability_from_json(record),
-        provenance=record.mapping("provenance"),
-        identity=record.mapping("identity") if "identity" in record.data else {},
-        files={name: files.text(name) for name in files.data if Path(name).name == name},
-    )
+def _fit_record(record: Record) -> FitRecord:
+    read = record.read(FitRecord)
+    return read._replace(files={name: digest for name, digest in read.files.items() if Path(name).name == name})
 
 
 _UNREADABLE = (

@@ -333,6 +333,10 @@ class _Run:
 _MODEL, _SAMPLER, _INTERVENTIONS = "model.safetensors", "sampler.safetensors", "interventions.json"
 
 
+class _Interventions(NamedTuple):
+    interventions: tuple[Intervention, ...]
+
+
 def _write_interventions(folder: Path, interventions: Sequence[Intervention]) -> None:
     written = [intervention._asdict() for intervention in interventions]
     records.write(folder / _INTERVENTIONS, {"interventions": written})
@@ -348,7 +352,7 @@ def _read_interventions(folder: Path) -> list[Intervention]:
     if not path.exists():
         return []
     try:
-        return [guard.from_json(fields) for fields in records.read(path).objects("interventions")]
+        return list(records.read(path).read(_Interventions).interventions)
     except DamagedError as error:
         raise CheckpointError(
             f"{path} is damaged. It says how this training was kept from diverging, and training cannot go on without "

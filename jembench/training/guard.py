@@ -34,10 +34,9 @@ import math
 import statistics
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import NamedTuple, get_args
+from typing import NamedTuple
 
-from jembench.experiment.recipe import Recipe, Remedy
-from jembench.store.records import Fields
+from jembench.experiment.recipe import Count, Recipe, Remedy
 
 CRITERION = "random-starts@1"
 """What counts as divergence, in records and protocols: its version changes with the limits below."""
@@ -84,28 +83,14 @@ class Divergence(NamedTuple):
 class Intervention(NamedTuple):
     """One remedy that was applied: it stands in the fit's record and beside its results."""
 
-    iteration: int  # at whose end divergence was found
+    iteration: Count  # at whose end divergence was found
     reason: str
-    returned_to: int  # the iteration of the state that training went back to
+    returned_to: Count  # the iteration of the state that training went back to
     remedy: Remedy
 
     def __str__(self) -> str:
         found = Divergence(self.iteration, self.reason)
         return f"{found}: it went back to iteration {self.returned_to} with {_DONE[self.remedy]}"
-
-
-def from_json(record: Fields) -> Intervention:
-    """Read back ``_asdict`` of an intervention.
-
-    Raises:
-        DamagedError: if a field is missing or of the wrong type.
-    """
-    return Intervention(
-        iteration=record.integer("iteration", least=0),
-        reason=record.text("reason"),
-        returned_to=record.integer("returned_to", least=0),
-        remedy=record.choice("remedy", get_args(Remedy)),
-    )
 
 
 _DONE: Mapping[Remedy, str] = {

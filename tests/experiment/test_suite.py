@@ -49,9 +49,9 @@ def test_an_unknown_suite():
         (b'name = "other"', "There is no key in suite zoo named 'name'."),
         (
             b'title = ""\nmodels = "jem"\ndatasets = []\nmetrics = []',
-            "models of suite zoo is 'jem'; it must be a list.",
+            "In suite zoo, models is 'jem'; it must be a list.",
         ),
-        (b'title = ""\nmodels = []\ndatasets = []\nmetrics = []\nseeds = ["0"]', "seeds of suite zoo is '0'; "),
+        (b'title = ""\nmodels = []\ndatasets = []\nmetrics = []\nseeds = ["0"]', "In suite zoo, seeds[0] is '0'; "),
     ],
 )
 def test_a_suite_is_read_strictly(tmp_path, monkeypatch, content, expected):

@@ -96,7 +96,7 @@ def test_what_is_written_shorter_in_a_file():
     written = {"title": "T", "rows": {"top": [0.1, 500], "flag": [True]}, "columns": {}, "except": ["digits"]}
     assert in_fields(written, "it") == {
         "title": "T",
-        "rows": [{"option": "top", "values": ["0.1", "500"]}, {"option": "flag", "values": ["true"]}],
+        "rows": [{"option": "top", "values": [0.1, 500]}, {"option": "flag", "values": [True]}],
         "columns": [],
         "besides": ["digits"],
     }

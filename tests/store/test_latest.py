@@ -179,12 +179,12 @@ def test_the_log_does_not_grow_with_seeds_and_its_lines_are_one_write(store, mon
 ASKER = """
 import sys
 from pathlib import Path
-from jembench.store.latest import ask_for
+from jembench.store.latest import mark_latest
 from jembench.store.store import Store
 print("ready", flush=True)
 sys.stdin.readline()
 for number in range(100):
-    ask_for(Store(Path(sys.argv[1])), {f"{sys.argv[2]}-{number}-{n}" for n in range(100)}, {"metric"})
+    mark_latest(Store(Path(sys.argv[1])), {f"{sys.argv[2]}-{number}-{n}" for n in range(100)}, {"metric"})
 """
 
 
