@@ -39,8 +39,8 @@ RECORD = FitRecord(
     iteration=40,
     validation_accuracy=0.5,
     seconds=1.5,
-    iteration_seconds=[0.1, 0.2],
-    interventions=["it was mended"],
+    iteration_seconds=(0.1, 0.2),
+    interventions=("it was mended",),
     stability=Stability("random-starts@1", 100, 8, "loss was nan", ("seed",), "4 sampling steps"),
     provenance={"host": "here"},
 )
@@ -475,7 +475,6 @@ def test_the_arrays_are_there_before_the_cell(store, monkeypatch):
 WRITER = """
 import dataclasses, sys
 from pathlib import Path
-from jembench import outcome
 from jembench.store.store import Store
 store, cell_id, name, mark = Store(Path(sys.argv[1])), sys.argv[2], sys.argv[3], sys.argv[4]
 cell = store.read_cell(cell_id, name)
