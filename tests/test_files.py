@@ -127,7 +127,8 @@ def test_a_file_that_is_too_large_is_not_read(tmp_path):
 WRITER = """
 import sys, time
 from pathlib import Path
-from jembench import files, lease
+from jembench import files
+from jembench.store import lease
 
 def write(stream):
     stream.write(b"half")

@@ -122,7 +122,7 @@ def test_a_model_that_a_file_names_is_refused_too(monkeypatch, tmp_path):
 
 def test_counting_does_not_import_the_compiler():
     code = (
-        "import sys, torch; from jembench import limits\n"
+        "import sys, torch; from jembench.catalog import limits\n"
         "with limits.allocating('a layer'): torch.nn.Linear(2, 2)\n"
         "assert 'torch._dynamo' not in sys.modules"
     )

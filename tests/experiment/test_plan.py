@@ -88,7 +88,7 @@ def counted(monkeypatch, owner, name):
 
 def test_what_seeds_share_is_worked_out_once(make, monkeypatch):
     recipes._loaded.cache_clear()
-    watched = [(registry.sources, "code"), (registry, "load"), (recipes, "read"), (recipes, "_find")]
+    watched = [(registry.code_identity, "code"), (registry, "load"), (recipes, "read"), (recipes, "_find")]
     calls = [counted(monkeypatch, owner, name) for owner, name in watched]
     make("jem classifier", "score energy")
     for_one = [len(made) for made in calls]

@@ -5,8 +5,10 @@ import math
 import pytest
 import torch
 
+from jembench import seeds
 from jembench.catalog import registry
 from jembench.data.holdout import Holdout
+from jembench.data.pixels import to_float, to_uint8
 from jembench.errors import NotApplicable, SpecError
 from jembench.interfaces import DataSpec, Features, Samples, Source, Split
 from jembench.models import predictions
@@ -279,7 +281,7 @@ def test_a_later_run_asks_the_model_nothing_again(make, tmp_path):
 def test_refining_follows_the_model_s_own_chain_from_the_image_itself(make):
     """Without noise a chain of E(x) = -logsumexp x climbs: x' = x + step softmax(x)."""
     evaluation = make(sampler=sgld(DATA, step_size=0.1, noise=0.0))
-    x = evaluation.to_float(IMAGES, DATA.bounds).flatten(1)
+    x = to_float(IMAGES, DATA.bounds).flatten(1)
     for _ in range(3):
         x = x + 0.1 * x.softmax(1)
     assert torch.allclose(evaluation.refined("test", 3), -x.logsumexp(1), atol=1e-5)
@@ -380,12 +382,12 @@ def test_fresh_chains_go_down_in_energy(make):
 def test_fresh_chains_of_a_conditional_model_are_shared_out_among_the_classes(make):
     """At E(x, y) = -x[y], noise aside, every chain brightens the pixel of its class and no other."""
     evaluation = make(Pixels("conditional"), sgld(DATA, step_size=0.2, noise=0.0))
-    start = evaluation.sampler.start(7, generator=evaluation.seeds.generator(0, "evaluation/chains:steps=9")).x
+    start = evaluation.sampler.start(7, generator=seeds.generator(0, "evaluation/chains:steps=9")).x
     images, labels, source, _ = evaluation.fresh_samples(9, 7)
     assert (labels.tolist(), source) == ([0, 1, 2, 0, 1, 2, 0], "chains:steps=9")
     expected = start.flatten(1).clone()
     expected[torch.arange(7), labels] += 9 * 0.2
-    assert torch.equal(images.flatten(1), evaluation.to_uint8(expected, DATA.bounds))
+    assert torch.equal(images.flatten(1), to_uint8(expected, DATA.bounds))
 
 
 def test_drawing_leaves_the_sampler_and_the_model_as_they_were(make):

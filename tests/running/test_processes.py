@@ -24,7 +24,7 @@ PROCESS = """
 import os, signal, sys
 from pathlib import Path
 import torch
-from jembench import work
+from jembench.running import work
 from jembench.running.executor import LocalExecutor
 from jembench.running.monitor import Monitor
 from jembench.experiment.plan import make_plan

@@ -35,7 +35,7 @@ def test_tensors_and_record_come_back(path):
 WRITER = """
 import sys, torch
 from pathlib import Path
-from jembench import tensors
+from jembench.store import tensors
 values = {"b": torch.arange(6.0), "a": torch.ones(2), "c": torch.ones(1).bfloat16()}
 tensors.write(Path(sys.argv[1]), dict(sorted(values.items(), reverse=sys.argv[2] == "1")), {"z": 1, "a": 2, "m": "x"})
 """
@@ -139,7 +139,7 @@ def test_what_is_no_regular_file_is_refused_at_once(tmp_path):
 
 
 def test_checking_imports_no_torch(path):
-    code = "import sys; from pathlib import Path; from jembench import tensors; tensors.check(Path(sys.argv[1]))"
+    code = "import sys; from pathlib import Path; from jembench.store import tensors; tensors.check(Path(sys.argv[1]))"
     check = f"{code}; assert not {{'torch', 'numpy', 'safetensors'}} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", check, str(path)], check=True)
 
