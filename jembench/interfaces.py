@@ -19,6 +19,7 @@ jembench.metrics  ``factory(**options)``                     a :class:`Metric`
 jembench.features ``factory(**options)``                     a :class:`FeatureNetwork`
 jembench.importers ``factory(**options)``                    an :class:`Importer`
 jembench.executors ``factory(**options)``                    an :class:`Executor`
+jembench.trackers ``factory(**options)``                     a :class:`Tracker`
 jembench.suites   (never called)                             a package that holds ``*.toml`` suites
 =============== ============================================ =============================================
 
@@ -694,3 +695,44 @@ class Executor(Protocol):
     def run(self, jobs: Sequence[Callable[[], bool]]) -> None:
         """Call every job until it says True. False means that another process works on the same fit: try later."""
         ...
+
+
+# --- trackers ---------------------------------------------------------------------------------------------------------
+
+EventKind = Literal["training", "window", "diverged", "sampling", "measuring", "waiting", "warning", "finished"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Event:
+    """One thing that happened while a plan was carried out, as data.
+
+    ============= ==================================================================================================
+    kind          meaning, and the fields that it fills in beside ``fit``
+    ============= ==================================================================================================
+    ``training``  training starts or resumes
+    ``window``    ``log_every`` iterations have ended: ``done`` and ``total`` iterations, and in ``values`` the columns
+                  of ``history.csv``. A window in which training diverged is included
+    ``diverged``  the guard found divergence: ``values`` has ``iteration`` and ``reason``, and ``returned_to`` and
+                  ``remedy`` if training was rolled back
+    ``sampling``  the model's own images are being drawn
+    ``measuring`` a metric is being computed: ``metric``; later ``done`` and ``total`` images, if it reports them
+    ``waiting``   another process works on the fit (sent again at each look)
+    ``warning``   something failed that no outcome records: ``text``
+    ``finished``  every cell of the fit has an outcome
+    ============= ==================================================================================================
+    """
+
+    kind: EventKind
+    fit: Mapping[str, Any] = field(default_factory=dict)  # model, dataset, recipe, seed and id
+    metric: str = ""  # spec
+    done: int = 0
+    total: int = 0
+    values: Mapping[str, float | str] = field(default_factory=dict)
+    text: str = ""
+
+
+@runtime_checkable
+class Tracker(Protocol):
+    """Receives the events of a run, in the process that started it."""
+
+    def event(self, event: Event) -> None: ...

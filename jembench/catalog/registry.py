@@ -26,7 +26,18 @@ from jembench.catalog.contents import Listing, content, the_file
 from jembench.errors import Incompatible, JembenchError, PluginError, SpecError, unknown
 from jembench.interfaces import API
 
-Kind = Literal["models", "samplers", "metrics", "datasets", "outliers", "features", "suites", "importers", "executors"]
+Kind = Literal[
+    "models",
+    "samplers",
+    "metrics",
+    "datasets",
+    "outliers",
+    "features",
+    "suites",
+    "importers",
+    "executors",
+    "trackers",
+]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
 

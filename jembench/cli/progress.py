@@ -1,110 +1,126 @@
-"""What a run shows while it works: live bars on a terminal, one line a minute elsewhere. All of it on stderr."""
+"""The display of a run's progress on stderr: live bars on a terminal, one line a minute elsewhere."""
 
 from __future__ import annotations
 
 import datetime
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from jembench.running.monitor import Monitor
+from jembench.interfaces import Event
+from jembench.training import guard
 
 if TYPE_CHECKING:
     from rich.progress import TaskID
 
-    from jembench.experiment.plan import CellPlan, FitPlan
+    from jembench.experiment.plan import FitPlan
 
 MINUTE = 60.0
 
 
-def monitor(fits: Sequence[FitPlan]) -> Watch:
-    """The one that fits where stderr goes."""
-    return LiveMonitor(fits) if sys.stderr.isatty() else LineMonitor(fits)
+def display(fits: Sequence[FitPlan]) -> Display:
+    """The display that suits stderr."""
+    return Bars(fits) if sys.stderr.isatty() else Lines(fits)
 
 
-class Watch(Monitor):
-    """Follows one fit after the other and sums each one up at its end. The others differ in how they show it.
+class Display:
+    """A :class:`~jembench.interfaces.Tracker` that prints: what stays as lines, the rest as the subclass shows it.
 
     Args:
-        fits: all that may come; each is called by its place and by what tells it from the others.
+        fits: all fits whose events may come. A fit is named by its number and by what differs between fits.
     """
 
     def __init__(self, fits: Sequence[FitPlan]) -> None:
-        self._places = {fit.key.id: f"[{place}/{len(fits)}] " for place, fit in enumerate(fits, 1) if len(fits) > 1}
+        self._numbers = {fit.key.id: f"[{number}/{len(fits)}] " for number, fit in enumerate(fits, 1) if len(fits) > 1}
         self._datasets = {fit.key.dataset for fit in fits}
-        self._seeds = {fit.seed for fit in fits}
+        self._seeds = {fit.key.seed for fit in fits}
         self._waited_for: set[str] = set()
         self._begin("")
 
-    def __enter__(self) -> Watch:
+    def __enter__(self) -> Display:
         return self
 
     def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
-        """Nothing stays open."""
+        """Nothing to close."""
 
     def _begin(self, fit_id: str) -> None:
         self._fit_id = fit_id
         self._start = time.monotonic()
-        self._trains = False
-        self._measures = False
+        self._trained = False
+        self._measured = False
 
-    def fit_started(self, fit: FitPlan) -> None:
-        """Training begins."""
-        self._begin(fit.key.id)
-        self._trains = True
+    def event(self, event: Event) -> None:
+        """Show one event."""
+        works = event.kind in ("training", "sampling", "measuring")
+        if works and (event.fit["id"] != self._fit_id or event.kind == "training"):
+            self._begin(event.fit["id"])
+        self._trained |= event.kind == "training"
+        self._measured |= event.kind == "measuring"
+        self.update(event)
+        if line := self._line(event):
+            self.print(f"{self.name(event.fit)}: {line}")
 
-    def drawing(self, fit: FitPlan) -> None:
-        """The first that is seen of a model that was trained before."""
-        if fit.key.id != self._fit_id:
-            self._begin(fit.key.id)
+    def update(self, event: Event) -> None:
+        """Show an event that is replaced by the next."""
+        raise NotImplementedError
 
-    def cell_started(self, cell: CellPlan) -> None:
-        """A metric is being computed."""
-        if cell.fit.key.id != self._fit_id:
-            self._begin(cell.fit.key.id)
-        self._measures = True
-
-    def waiting(self, fit: FitPlan) -> None:
-        """Tell once."""
-        if fit.key.id not in self._waited_for:
-            self._waited_for.add(fit.key.id)
-            self.tell(f"{self.name(fit)}: another process works on it; its results will be taken over")
-
-    def trouble(self, fit: FitPlan, text: str) -> None:
-        """Tell at once."""
-        self.tell(f"{self.name(fit)}: {text}")
-
-    def fit_finished(self, fit: FitPlan) -> None:
-        """Sum it up."""
-        self.tell(self.summary(fit))
-
-    def tell(self, text: str) -> None:
+    def print(self, text: str) -> None:
         """Print a line that stays."""
         raise NotImplementedError
 
-    def name(self, fit: FitPlan) -> str:
-        """Short: what all fits have in common is left out."""
-        place = self._places.get(fit.key.id, "")
-        dataset = f" {fit.key.dataset}" if len(self._datasets) > 1 else ""
-        seed = f" seed {fit.seed}" if len(self._seeds) > 1 else ""
-        return f"{place}{fit.key.model}{dataset}{seed}"
+    def name(self, fit: Mapping[str, Any]) -> str:
+        """A short name: what all fits have in common is left out."""
+        dataset = f" {fit['dataset']}" if len(self._datasets) > 1 else ""
+        seed = f" seed {fit['seed']}" if len(self._seeds) > 1 else ""
+        return f"{self._numbers.get(fit['id'], '')}{fit['model']}{dataset}{seed}"
 
-    def summary(self, fit: FitPlan) -> str:
-        """What became of a fit, as far as a monitor is told."""
-        if fit.key.id != self._fit_id:
-            return f"{self.name(fit)}: nothing to be computed"
+    def _line(self, event: Event) -> str:
+        """The line that stays of an event; empty if there is none."""
+        if event.kind == "waiting" and event.fit["id"] not in self._waited_for:
+            self._waited_for.add(event.fit["id"])
+            return "another process works on it; its results will be taken over"
+        if event.kind == "diverged":
+            return _divergence(event.values)
+        return {"warning": event.text, "finished": self._summary(event.fit["id"])}.get(event.kind, "")
+
+    def _summary(self, fit_id: str) -> str:
+        if fit_id != self._fit_id:
+            return "nothing to be computed"
         elapsed = datetime.timedelta(seconds=round(time.monotonic() - self._start))
-        if not self._measures:
-            return f"{self.name(fit)}: failed after {elapsed}"
-        return f"{self.name(fit)}: {'trained and ' * self._trains}measured in {elapsed}"
+        return f"{'trained and ' * self._trained}measured in {elapsed}" if self._measured else f"failed after {elapsed}"
 
 
-class LiveMonitor(Watch):
-    """A bar for the fit in hand, with the last losses, and a line for each that is finished."""
+def _divergence(values: Mapping[str, Any]) -> str:
+    if "remedy" in values:
+        return f"training diverged and was repaired {guard.Intervention(**values)}"
+    return f"training diverged {guard.Divergence(**values)}; it goes on unchanged, because the guard only watches"
+
+
+def _note(event: Event) -> str:
+    """An event in a few words; empty if there is nothing to show."""
+    if event.kind == "window":
+        return _losses(event.values)
+    if event.kind == "measuring":
+        done = f"{event.done} of {event.total} images, " if event.total else "measuring "
+        return f"{done}{event.metric}"
+    return "drawing samples" if event.kind == "sampling" else ""
+
+
+def _losses(values: Mapping[str, Any]) -> str:
+    words = [f"loss {values['loss']:.3f}"]
+    for prefix in ("", "joint_"):
+        if f"{prefix}energy_data" in values:
+            data, samples = values[f"{prefix}energy_data"], values[f"{prefix}energy_samples"]
+            words.append(f"E(data) {data:.2f} E(samples) {samples:.2f}")
+    return " ".join(words)
+
+
+class Bars(Display):
+    """A bar for the current fit, with the last losses, and a line for each finished fit."""
 
     def __init__(self, fits: Sequence[FitPlan]) -> None:
         from rich.console import Console
@@ -127,56 +143,28 @@ class LiveMonitor(Watch):
         )
         self._task: TaskID | None = None
 
-    def __enter__(self) -> LiveMonitor:
+    def __enter__(self) -> Bars:
         self._progress.start()
         return self
 
     def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
         self._progress.stop()
 
-    def fit_started(self, fit: FitPlan) -> None:
-        """Open a bar."""
-        super().fit_started(fit)
-        self._open(fit)
+    def update(self, event: Event) -> None:
+        """Open, move or close the bar."""
+        if event.kind in ("training", "finished"):  # "training" also closes the bar of a fit that failed
+            self._close()
+        note = _note(event)
+        if self._task is None and (note or event.kind == "training"):
+            self._task = self._progress.add_task(self.name(event.fit), total=None, note="starting")
+        if self._task is not None and event.kind == "window":
+            self._progress.update(self._task, completed=event.done, total=event.total, note=note)
+        elif self._task is not None and note:
+            self._progress.update(self._task, note=note)
 
-    def training(self, done: int, total: int, note: str) -> None:
-        """Move the bar."""
-        if self._task is not None:
-            self._progress.update(self._task, completed=done, total=total, note=note)
-
-    def drawing(self, fit: FitPlan) -> None:
-        """Say so."""
-        super().drawing(fit)
-        self._note(fit, "drawing samples")
-
-    def cell_started(self, cell: CellPlan) -> None:
-        """Say what is being measured."""
-        super().cell_started(cell)
-        self._note(cell.fit, f"measuring {cell.metric}")
-
-    def _note(self, fit: FitPlan, text: str) -> None:
-        if self._task is None:
-            self._open(fit)
-        assert self._task is not None
-        self._progress.update(self._task, note=text)
-
-    def measuring(self, cell: CellPlan, done: int, total: int) -> None:
-        """Say how far it is."""
-        assert self._task is not None
-        self._progress.update(self._task, note=f"{done} of {total} images: {cell.metric}")
-
-    def fit_finished(self, fit: FitPlan) -> None:
-        """Put a line in place of the bar."""
-        self._close()
-        super().fit_finished(fit)
-
-    def tell(self, text: str) -> None:
+    def print(self, text: str) -> None:
         """Print a line above the bar."""
         self._progress.console.print(text, markup=False, highlight=False, soft_wrap=True)
-
-    def _open(self, fit: FitPlan) -> None:
-        self._close()  # of a fit that failed before its end
-        self._task = self._progress.add_task(self.name(fit), total=None, note="starting")
 
     def _close(self) -> None:
         if self._task is not None:
@@ -184,44 +172,24 @@ class LiveMonitor(Watch):
             self._task = None
 
 
-class LineMonitor(Watch):
-    """One line a minute, and one for each beginning and end: for logs."""
+class Lines(Display):
+    """One line a minute, and one at the start and end of each fit: for logs."""
 
     def __init__(self, fits: Sequence[FitPlan], seconds: float = MINUTE) -> None:
         super().__init__(fits)
         self._seconds = seconds
         self._last = time.monotonic()
-        self._name = ""
 
-    def fit_started(self, fit: FitPlan) -> None:
-        """Say what is trained."""
-        super().fit_started(fit)
-        self._name = self.name(fit)
-        self.tell(f"{self._name}: training on {fit.key.dataset}, recipe {fit.key.recipe}, seed {fit.seed}")
+    def update(self, event: Event) -> None:
+        """Print the start of a training, and all else if a minute has passed."""
+        name, fit = self.name(event.fit), event.fit
+        if event.kind == "training":
+            self.print(f"{name}: training on {fit['dataset']}, recipe {fit['recipe']}, seed {fit['seed']}")
+        elif (note := _note(event)) and time.monotonic() - self._last >= self._seconds:
+            iteration = f"iteration {event.done} of {event.total}, " if event.kind == "window" else ""
+            self.print(f"{name}: {iteration}{note}")
 
-    def training(self, done: int, total: int, note: str) -> None:
-        """Say how far it is, if a minute has gone by."""
-        self._say_at_times(f"{self._name}: iteration {done} of {total}, {note}")
-
-    def drawing(self, fit: FitPlan) -> None:
-        """Say so, if a minute has gone by."""
-        super().drawing(fit)
-        self._say_at_times(f"{self.name(fit)}: drawing samples")
-
-    def cell_started(self, cell: CellPlan) -> None:
-        """Say what is measured, if a minute has gone by."""
-        super().cell_started(cell)
-        self._say_at_times(f"{self.name(cell.fit)}: measuring {cell.metric}")
-
-    def measuring(self, cell: CellPlan, done: int, total: int) -> None:
-        """Say how far it is, if a minute has gone by."""
-        self._say_at_times(f"{self.name(cell.fit)}: {done} of {total} images, {cell.metric}")
-
-    def _say_at_times(self, text: str) -> None:
-        if time.monotonic() - self._last >= self._seconds:
-            self.tell(text)
-
-    def tell(self, text: str) -> None:
+    def print(self, text: str) -> None:
         """Print a line with the time."""
         self._last = time.monotonic()
         click.echo(f"{time.strftime('%H:%M:%S')} {text}", err=True)

@@ -11,7 +11,7 @@ import click
 from jembench.catalog.spec import split_list
 from jembench.cli import options, show
 from jembench.cli.output import plugins_aside
-from jembench.cli.progress import monitor
+from jembench.cli.progress import display
 from jembench.cli.show_plan import show_plan
 from jembench.experiment import suite as suites
 from jembench.experiment.plan import Plan, make_plan
@@ -117,7 +117,7 @@ def carry_out(
             show_plan(plan, place, format, device, skip_missing=how.skip_missing)
         return 0
     with plugins_aside():
-        done = session.carry_out(plan, place, how, monitor, ctx.obj.arguments)
+        done = session.carry_out(plan, place, how, display, ctx.obj.arguments)
     if done is None:
         return 0
     code = show.results(ctx, plan, place, published, format, done.cells, stopped=done.stopped is not None)

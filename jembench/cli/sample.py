@@ -9,7 +9,7 @@ import click
 
 from jembench.cli import options, outputs, show
 from jembench.cli.output import plugins_aside
-from jembench.cli.progress import monitor
+from jembench.cli.progress import display
 from jembench.errors import SpecError
 from jembench.experiment.plan import plan_fit
 from jembench.files import sweep_beside
@@ -84,7 +84,7 @@ def sample(
         sweep_beside(output)
         place = Store(store)
         show.twins([fit], place, RunOptions(devices=1))
-        with joined(Placement(), device, ()) as here, session.trained(fit, data, place, here, monitor) as evaluation:
+        with joined(Placement(), device, ()) as here, session.open_fit(fit, data, place, here, display) as evaluation:
             samples = fit_samples.samples_of(evaluation, fit, steps)
             outputs.check(output, ".png", force=force)  # again, for training took its time
             by_class = fit_samples.write_samples(evaluation, samples, output, columns, "--output")

@@ -9,7 +9,7 @@ import click
 
 from jembench.cli import options, show
 from jembench.cli.output import plugins_aside
-from jembench.cli.progress import monitor
+from jembench.cli.progress import display
 from jembench.experiment.plan import plan_fit
 from jembench.running import session
 from jembench.running.session import RunOptions
@@ -58,6 +58,6 @@ def train(
     with plugins_aside():
         fit = plan_fit(model, dataset, recipe, settings, seed)
         show.twins([fit], place, how)
-        done = session.train(fit, place, how, monitor, main.arguments)
+        done = session.train(fit, place, how, display, main.arguments)
     if done:
         click.echo(place.fit_folder(fit.key))

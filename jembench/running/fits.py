@@ -18,21 +18,21 @@ from jembench.data.holdout import holdout
 from jembench.errors import CheckpointError, Diverged, JembenchError, PluginError
 from jembench.experiment.plan import FitPlan
 from jembench.files import digest
-from jembench.interfaces import Chains, Dataset, HasSampler, Sampler, Split, Trainable
+from jembench.interfaces import Chains, Dataset, Event, HasSampler, Sampler, Split, Trainable
 from jembench.models.adapters.classifier import as_classifier
 from jembench.models.capabilities import capabilities
 from jembench.models.execution import forget_compiled, to_channels_last
 from jembench.running import provenance
 from jembench.running.evaluation import FitEvaluation
+from jembench.running.events import Report
 from jembench.running.features import FeatureBank
-from jembench.running.monitor import Monitor
 from jembench.running.prediction_cache import Memory
 from jembench.store import checkpoint, tensors
 from jembench.store.checkpoint import load_weights
 from jembench.store.store import HISTORY, FitRecord, Store
 from jembench.training import snapshots
 from jembench.training.chains import make_sampler
-from jembench.training.fit import fit as train
+from jembench.training.fit import train
 from jembench.training.loop import Trainer
 from jembench.training.processes import ALONE, Team
 
@@ -115,22 +115,22 @@ def is_sampled(model: Any) -> bool:
 
 
 @contextmanager
-def waiting_lease(store: Store, fit: FitPlan, monitor: Monitor) -> Iterator[None]:
+def waiting_lease(store: Store, fit: FitPlan, report: Report) -> Iterator[None]:
     """Hold the right to work on a fit, waiting for whoever has it now."""
     while True:
         with store.lease(fit.key.id) as mine:
             if mine:
                 yield
                 return
-        monitor.waiting(fit)
+        report(Event(kind="waiting"))
         time.sleep(1)
 
 
-def trained(
+def load_or_train(
     fit: FitPlan,
     bank: FeatureBank,
     store: Store,
-    monitor: Monitor,
+    report: Report,
     limit: int | None = None,
     until: float | None = None,
     team: Team = ALONE,
@@ -148,7 +148,7 @@ def trained(
         (store.fit_folder(fit.key) / "fit.json").unlink(missing_ok=True)  # it must not vouch for those that follow
     if not store.is_trained(fit.key):
         work = _keep if fit.model.pretrained else _train
-        work(fit, bank.dataset, store, bank.device, monitor, until, team)
+        work(fit, bank.dataset, store, bank.device, report, until, team)
         stopping.check()
     return _load(fit, bank, store, limit, until)
 
@@ -158,18 +158,18 @@ def _train(
     dataset: Dataset,
     store: Store,
     device: torch.device,
-    monitor: Monitor,
+    report: Report,
     until: float | None,
     team: Team,
 ) -> None:
-    monitor.fit_started(fit)
+    report(Event(kind="training"))
     trainer = make_trainer(fit, dataset, device, team)
     team.broadcast(fit.key.id)
     folder = store.fit_folder(fit.key)
     start = time.perf_counter()
     blank = _blank_record(fit, trainer.model, device, team.size)
     try:
-        fitted = train(trainer, folder, monitor.training, lambda text: monitor.trouble(fit, text), until=until)
+        fitted = train(trainer, folder, report, until=until)
     except Diverged as error:
         store.write_fit(blank._replace(status="failed", reason=str(error), seconds=time.perf_counter() - start))
         raise

@@ -22,12 +22,11 @@ from jembench.store.store import Store
 from jembench.training.launch import Joined, Placement, joined, placement
 
 if TYPE_CHECKING:
-    from jembench.interfaces import Dataset, Executor
+    from jembench.interfaces import Dataset, Executor, Tracker
     from jembench.running.evaluation import FitEvaluation
-    from jembench.running.monitor import Monitor
 
-Watch = Callable[[Sequence[FitPlan]], "AbstractContextManager[Monitor]"]
-"""From the fits that are worked on to what shows the progress."""
+Display = Callable[[Sequence[FitPlan]], "AbstractContextManager[Tracker]"]
+"""From the fits that are worked on to the tracker that shows the progress."""
 
 
 class RunOptions(NamedTuple):
@@ -82,7 +81,7 @@ def place(fits: Iterable[FitPlan], how: RunOptions) -> Placement:
 
 
 def carry_out(
-    plan: Plan, store: Store, how: RunOptions, watch: Watch, arguments: Sequence[str] = ()
+    plan: Plan, store: Store, how: RunOptions, display: Display, arguments: Sequence[str] = ()
 ) -> Finished | None:
     """Train and measure what the store does not have of a plan.
 
@@ -90,7 +89,7 @@ def carry_out(
         plan: the fits and cells.
         store: where they are kept.
         how: on which devices, and for how long.
-        watch: shows the progress.
+        display: shows the progress.
         arguments: the command line that the other processes of a parallel training repeat.
 
     Returns:
@@ -108,7 +107,7 @@ def carry_out(
     pending, stopped = unfinished(plan, cells), None
     if company.started or pending:
         cells.clear()  # there may be tens of thousands, and training takes long
-        stopped = _work(plan, Plan(plan.suite, pending), store, runner, how, company, watch, arguments)
+        stopped = _work(plan, Plan(plan.suite, pending), store, runner, how, company, display, arguments)
     if company.rank:
         return None
     # after the work: a command that finds everything done has nothing to add to what this one says
@@ -123,7 +122,7 @@ def _work(
     runner: Executor,
     how: RunOptions,
     company: Placement,
-    watch: Watch,
+    display: Display,
     arguments: Sequence[str],
 ) -> OutOfTime | Stopped | None:
     """Do what is pending; gives the error if the time was over first, or a signal asked to end."""
@@ -135,14 +134,14 @@ def _work(
             return None
         until, skip = how.until, how.skip_missing
         try:
-            with watch(pending.fits) as monitor:
-                work.carry_out(pending, store, runner, here.device, monitor, until, here.team, skip_missing=skip)
+            with display(pending.fits) as shown:
+                work.carry_out(pending, store, runner, here.device, shown, until, here.team, skip_missing=skip)
         except (OutOfTime, Stopped) as error:
             return error
     return None
 
 
-def train(fit: FitPlan, store: Store, how: RunOptions, watch: Watch, arguments: Sequence[str] = ()) -> bool:
+def train(fit: FitPlan, store: Store, how: RunOptions, display: Display, arguments: Sequence[str] = ()) -> bool:
     """Train a model unless the store has it; arguments as for :func:`carry_out`.
 
     Returns:
@@ -156,18 +155,22 @@ def train(fit: FitPlan, store: Store, how: RunOptions, watch: Watch, arguments: 
 
                 work.assist([fit], here.device, here.team)
                 return False
-            with trained(fit, fit.dataset.make(), store, here, watch, how.until):
+            with open_fit(fit, fit.dataset.make(), store, here, display, how.until):
                 pass
     return True
 
 
 @contextmanager
-def trained(
-    fit: FitPlan, dataset: Dataset, store: Store, here: Joined, watch: Watch, until: float | None = None
+def open_fit(
+    fit: FitPlan, dataset: Dataset, store: Store, here: Joined, display: Display, until: float | None = None
 ) -> Iterator[FitEvaluation]:
-    """The trained model, within a context in which the number of threads is that of the dataset's images."""
+    """The model, trained first if the store does not have it.
+
+    Within the context the number of threads is that of the dataset's images.
+    """
     from jembench.models import devices
     from jembench.running import fits
+    from jembench.running.events import Events
     from jembench.running.features import FeatureBank
 
     if not store.is_trained(fit.key):
@@ -176,7 +179,9 @@ def trained(
     store.sweep()
     store.check_writable()
     with devices.threads_for(dataset.spec, here.device):
-        with watch([fit]) as monitor, fits.waiting_lease(store, fit, monitor):
-            bank = FeatureBank(dataset, store.features, here.device)
-            evaluation = fits.trained(fit, bank, store, monitor, until=until, team=here.team)
+        with display([fit]) as shown:
+            report = Events(shown).of(fit.key)
+            with fits.waiting_lease(store, fit, report):
+                bank = FeatureBank(dataset, store.features, here.device)
+                evaluation = fits.load_or_train(fit, bank, store, report, until=until, team=here.team)
         yield evaluation

@@ -13,16 +13,16 @@ from jembench import stopping
 from jembench.catalog.registry import Component
 from jembench.errors import OutOfTime, ProcessLost, StoreError
 from jembench.experiment.plan import CellPlan, FitPlan, Plan
-from jembench.interfaces import Executor
+from jembench.interfaces import Event, Executor, Tracker
 from jembench.models import devices
 from jembench.models.execution import tf32
 from jembench.running import provenance
 from jembench.running.evaluation import FitEvaluation
+from jembench.running.events import Events, Report
 from jembench.running.features import FeatureBank
 from jembench.running.fit_samples import write_samples
-from jembench.running.fits import make_trainer, trained
+from jembench.running.fits import load_or_train, make_trainer
 from jembench.running.measure import SETTLED, Measured, failed, measure
-from jembench.running.monitor import Monitor
 from jembench.running.outlook import Ready, look_ahead
 from jembench.store.latest import DATASET
 from jembench.store.outcome import Cell, Outcome
@@ -38,7 +38,7 @@ def carry_out(
     store: Store,
     executor: Executor,
     device: torch.device,
-    monitor: Monitor,
+    display: Tracker | None = None,
     until: float | None = None,
     team: Team = ALONE,
     *,
@@ -58,6 +58,7 @@ def carry_out(
     cells = [cell for cell in plan.cells if not store.is_settled(cell.id, cell.name)]
     if not cells:
         return
+    events = Events(display)
     needed = Plan(plan.suite, cells)
     outlook = look_ahead(needed, team)
     outlook.check(needed, skip_missing=skip_missing)
@@ -66,7 +67,7 @@ def carry_out(
     jobs = []
     for ready in outlook.fits.values():
         bank = banks.setdefault(ready.fit.key.dataset, FeatureBank(ready.dataset, store.features, device))
-        jobs.append(_Job(ready, needed, store, bank, monitor, until, team))
+        jobs.append(_Job(ready, needed, store, bank, events.of(ready.fit.key), until, team))
     executor.run(jobs)
 
 
@@ -93,7 +94,7 @@ class _Job:
     plan: Plan
     store: Store
     bank: FeatureBank
-    monitor: Monitor
+    report: Report
     until: float | None
     team: Team
 
@@ -101,7 +102,7 @@ class _Job:
         fit = self.ready.fit
         with self.store.lease(fit.key.id) as mine:
             if not mine:
-                self.monitor.waiting(fit)
+                self.report(Event(kind="waiting"))
                 return False
             cells = [cell for cell in self.plan.cells_of(fit) if not self.store.is_settled(cell.id, cell.name)]
             left_out = [(self.ready.impossible, SETTLED), (self.ready.missing, {})]
@@ -111,7 +112,7 @@ class _Job:
                         self._write(cell, Measured(Outcome(status="na", reason=reason, details=details), {}))
             with devices.threads_for(self.ready.dataset.spec, self.bank.device):
                 self._measure([cell for cell in cells if not any(cell.id in reasons for reasons, _ in left_out)])
-        self.monitor.fit_finished(fit)
+        self.report(Event(kind="finished"))
         return True
 
     def _measure(self, cells: Sequence[CellPlan]) -> None:
@@ -119,7 +120,7 @@ class _Job:
             return
         try:
             limit, metrics = cells[0].limit, [cell.metric.make() for cell in cells]
-            evaluation = trained(self.ready.fit, self.bank, self.store, self.monitor, limit, self.until, self.team)
+            evaluation = load_or_train(self.ready.fit, self.bank, self.store, self.report, limit, self.until, self.team)
             evaluation.wanted = frozenset().union(*(getattr(metric, "reads", frozenset()) for metric in metrics))
         except (StoreError, OutOfTime, ProcessLost):
             raise
@@ -131,8 +132,8 @@ class _Job:
         self._draw_picture(evaluation)
         unfinished = []
         for cell, metric in zip(cells, metrics, strict=True):
-            self.monitor.cell_started(cell)
-            evaluation.told = functools.partial(self.monitor.measuring, cell)
+            self.report(Event(kind="measuring", metric=str(cell.metric)))
+            evaluation.told = functools.partial(self._measuring, str(cell.metric))
             evaluation.used.clear()
             evaluation.metric_code = cell.metric.code
             measured = measure(metric, evaluation)
@@ -148,17 +149,20 @@ class _Job:
             )
         stopping.check()
 
+    def _measuring(self, metric: str, done: int, total: int) -> None:
+        self.report(Event(kind="measuring", metric=metric, done=done, total=total))
+
     def _draw_picture(self, evaluation: FitEvaluation) -> None:
         if "samples" not in self.ready.has:
             return
         fit = self.ready.fit
-        self.monitor.drawing(fit)
+        self.report(Event(kind="sampling"))
         try:
             write_samples(evaluation, evaluation.samples(), self.store.fit_folder(fit.key) / SAMPLES)
         except StoreError:
             raise
         except Exception as error:
-            self.monitor.trouble(fit, f"no picture of the samples: {type(error).__name__}: {error}")
+            self.report(Event(kind="warning", text=f"no picture of the samples: {type(error).__name__}: {error}"))
 
     def _write(self, cell: CellPlan, measured: Measured, used: Iterable[Component] = ()) -> None:
         fit = self.ready.fit

@@ -14,12 +14,12 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from jembench import stopping
 from jembench.errors import CheckpointError, DamagedError, Diverged, OutOfTime
 from jembench.files import write_bytes
-from jembench.interfaces import Stability
+from jembench.interfaces import Event, Stability
 from jembench.store import checkpoint, records, tensors
 from jembench.training import epoch_grids, guard, snapshots
 from jembench.training.generations import Generations
@@ -27,12 +27,6 @@ from jembench.training.guard import Divergence, Intervention, Starts
 from jembench.training.loop import Trainer
 from jembench.training.picture import draw_energies
 from jembench.training.processes import InStep
-
-Progress = Callable[[int, int, str], None]
-"""(iterations done, iterations in all, what to say of the last ones)."""
-
-Tell = Callable[[str], None]
-"""Called with one sentence that must not be overlooked."""
 
 ANSWER = 2.0
 """Seconds of iterations after which training looks whether a signal asked it to end."""
@@ -49,13 +43,8 @@ class Fitted(NamedTuple):
     stability: Stability | None  # None: guard.mode was off
 
 
-def fit(
-    trainer: Trainer,
-    folder: Path,
-    progress: Progress = lambda *_: None,
-    tell: Tell = lambda _: None,
-    *,
-    until: float | None = None,
+def train(
+    trainer: Trainer, folder: Path, report: Callable[[Event], None] = lambda _: None, *, until: float | None = None
 ) -> Fitted:
     """Train to the end of the recipe's budget, from the folder's newest checkpoint if there is one.
 
@@ -68,8 +57,8 @@ def fit(
     Args:
         trainer: at its start.
         folder: where the fit lives.
-        progress: told after every window.
-        tell: told of every intervention, and of the first divergence if nothing is repaired.
+        report: receives a ``window`` event after every window, and a ``diverged`` event for each intervention, or for
+            the first divergence if nothing is repaired.
         until: the value of ``time.monotonic()`` at which to stop, to be continued by the next call.
 
     Raises:
@@ -78,7 +67,7 @@ def fit(
         StoreError: if a file cannot be written. The previous checkpoint is kept.
     """
     with stopping.deferred(), InStep(trainer, trainer.team) as together:
-        run = _Run(trainer, together, folder, tell)
+        run = _Run(trainer, together, folder, report)
         run.resume()
         while trainer.iteration < trainer.iterations:
             before = trainer.iteration - run.done
@@ -101,7 +90,7 @@ def fit(
                 run.history[-1] |= run.choose()
             if due or stop:
                 run.save()
-            progress(trainer.iteration, trainer.iterations, describe(run.history[-1]))
+            run.report_window()
             if stop and trainer.iteration < trainer.iterations:
                 raise run.stopped()
         return run.finish()
@@ -120,11 +109,11 @@ class _Window:
 class _Run:
     """A trainer on its way, and what is remembered of the way."""
 
-    def __init__(self, trainer: Trainer, together: InStep, folder: Path, tell: Tell) -> None:
+    def __init__(self, trainer: Trainer, together: InStep, folder: Path, report: Callable[[Event], None]) -> None:
         self.trainer = trainer
         self.together = together
         self.folder = folder
-        self.tell = tell
+        self.report = report
         self.generations = Generations(folder)
         self.history: list[dict[str, float]] = []
         self.best: dict[str, Any] | None = None
@@ -189,8 +178,9 @@ class _Run:
         if not self.ladder:
             if self.unrepaired is None:
                 self.unrepaired = found
-                self.tell(f"training diverged {found}; it goes on unchanged, because the guard only watches")
+                self._report("diverged", found._asdict())
             return False
+        self.report_window()
         if len(self.interventions) == len(self.ladder):
             self._give_up(reason)
         state = self.generations.newest()
@@ -203,7 +193,7 @@ class _Run:
         self.interventions.append(Intervention(*found, back_to, self.ladder[len(self.interventions)]))
         _write_interventions(self.folder, self.interventions)
         self._take(state)
-        self.tell(f"training diverged and was repaired {self.interventions[-1]}")
+        self._report("diverged", self.interventions[-1]._asdict())
         return True
 
     def _give_up(self, reason: str) -> None:
@@ -265,6 +255,14 @@ class _Run:
             return None
         attempt = [row for row in self.history if row["attempt"] == len(self.interventions)]
         return guard.verdict(rows, window.starts) or guard.growing(attempt)
+
+    def report_window(self) -> None:
+        """Send the last row of the history."""
+        self._report("window", dict(self.history[-1]))
+
+    def _report(self, kind: Literal["window", "diverged"], values: Mapping[str, float | str]) -> None:
+        done, total = self.trainer.iteration, self.trainer.iterations
+        self.report(Event(kind=kind, done=done, total=total, values=values))
 
     def stopped(self) -> OutOfTime:
         """Why training ends before its end."""
@@ -367,13 +365,3 @@ def _as_csv(history: Sequence[Mapping[str, float]]) -> str:
     writer.writeheader()
     writer.writerows(history)
     return stream.getvalue()
-
-
-def describe(row: Mapping[str, float]) -> str:
-    """A window of training in a few words."""
-    words = [f"loss {row['loss']:.3f}"]
-    for prefix in ("", "joint_"):
-        if f"{prefix}energy_data" in row:
-            data, samples = row[f"{prefix}energy_data"], row[f"{prefix}energy_samples"]
-            words.append(f"E(data) {data:.2f} E(samples) {samples:.2f}")
-    return " ".join(words)

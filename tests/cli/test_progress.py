@@ -11,18 +11,22 @@ from types import SimpleNamespace
 import pytest
 
 from jembench.cli import progress
-from jembench.cli.progress import LineMonitor, LiveMonitor
+from jembench.cli.progress import Bars, Lines
+from jembench.interfaces import Event
 
 COMMAND = [sys.executable, "-c", "import sys; from jembench.cli.main import main; sys.exit(main())"]
 
 
 def plan(model, dataset="digits", seed=0):
-    key = SimpleNamespace(id=f"{model}{dataset}{seed}", model=model, dataset=dataset, recipe="quick")
-    return SimpleNamespace(key=key, seed=seed)
+    key = SimpleNamespace(id=f"{model}{dataset}{seed}", model=model, dataset=dataset, recipe="quick", seed=seed)
+    return SimpleNamespace(key=key)
 
 
-def cell(fit, metric="accuracy"):
-    return SimpleNamespace(fit=fit, metric=metric)
+def send(display, kind, fit, **fields):
+    display.event(Event(kind=kind, fit=vars(fit.key), **fields))
+
+
+LOSSES = {"loss": 2.079, "energy_data": -3.12, "energy_samples": 1.5}
 
 
 @pytest.fixture
@@ -45,12 +49,12 @@ def lines(capsys):
 
 def test_a_fit_from_beginning_to_end(clock, capsys):
     jem = plan("jem")
-    with LineMonitor([jem]) as monitor:
-        monitor.fit_started(jem)
+    with Lines([jem]) as display:
+        send(display, "training", jem)
         clock.now += 3600
-        monitor.cell_started(cell(jem))
+        send(display, "measuring", jem, metric="accuracy")
         clock.now += 62.4
-        monitor.fit_finished(jem)
+        send(display, "finished", jem)
     assert lines(capsys) == [
         "jem: training on digits, recipe quick, seed 0",
         "jem: measuring accuracy",
@@ -60,62 +64,82 @@ def test_a_fit_from_beginning_to_end(clock, capsys):
 
 def test_one_line_a_minute(clock, capsys):
     jem = plan("jem")
-    with LineMonitor([jem]) as monitor:
-        monitor.fit_started(jem)
+    with Lines([jem]) as display:
+        send(display, "training", jem)
         for iteration in range(1, 14):
             clock.now += 10
-            monitor.training(iteration, 13, f"loss {iteration}")
-    assert lines(capsys)[1:] == ["jem: iteration 6 of 13, loss 6", "jem: iteration 12 of 13, loss 12"]
+            send(display, "window", jem, done=iteration, total=13, values={"loss": iteration})
+    assert lines(capsys)[1:] == ["jem: iteration 6 of 13, loss 6.000", "jem: iteration 12 of 13, loss 12.000"]
 
 
 def test_each_line_has_the_time(clock, capsys):
     jem = plan("jem")
-    LineMonitor([jem]).fit_started(jem)
+    send(Lines([jem]), "training", jem)
     assert capsys.readouterr().err.startswith("12:00:00 jem: training")
 
 
 def test_a_fit_that_was_trained_before(clock, capsys):
     jem = plan("jem")
-    with LineMonitor([jem]) as monitor:
-        monitor.drawing(jem)
+    with Lines([jem]) as display:
+        send(display, "sampling", jem)
         clock.now += 70
-        monitor.cell_started(cell(jem))
+        send(display, "measuring", jem, metric="accuracy")
         clock.now += 7
-        monitor.fit_finished(jem)
+        send(display, "finished", jem)
     assert lines(capsys) == ["jem: measuring accuracy", "jem: measured in 0:01:17"]
 
 
 def test_a_fit_whose_training_failed(clock, capsys):
     jem = plan("jem")
-    with LineMonitor([jem]) as monitor:
-        monitor.fit_started(jem)
+    with Lines([jem]) as display:
+        send(display, "training", jem)
         clock.now += 5
-        monitor.fit_finished(jem)
+        send(display, "finished", jem)
     assert lines(capsys)[-1] == "jem: failed after 0:00:05"
 
 
 def test_a_fit_of_which_nothing_can_be_computed(clock, capsys):
     jem, baseline = plan("jem"), plan("baseline")
-    with LineMonitor([jem, baseline]) as monitor:
-        monitor.fit_started(jem)
-        monitor.cell_started(cell(jem))
-        monitor.fit_finished(jem)
-        monitor.fit_finished(baseline)
+    with Lines([jem, baseline]) as display:
+        send(display, "training", jem)
+        send(display, "measuring", jem, metric="accuracy")
+        send(display, "finished", jem)
+        send(display, "finished", baseline)
     assert lines(capsys)[-1] == "[2/2] baseline: nothing to be computed"
 
 
 def test_that_another_process_is_at_work_is_told_once(clock, capsys):
     jem = plan("jem")
-    monitor = LineMonitor([jem])
+    display = Lines([jem])
     for _ in range(3):
-        monitor.waiting(jem)
+        send(display, "waiting", jem)
     assert lines(capsys) == ["jem: another process works on it; its results will be taken over"]
 
 
 def test_trouble_is_told_at_once(clock, capsys):
     jem = plan("jem")
-    LineMonitor([jem]).trouble(jem, "no picture [of the samples]")
+    send(Lines([jem]), "warning", jem, text="no picture [of the samples]")
     assert lines(capsys) == ["jem: no picture [of the samples]"]
+
+
+def test_divergence_is_printed_in_words(clock, capsys):
+    jem = plan("jem")
+    found = {"iteration": 20, "reason": "loss was nan"}
+    send(Lines([jem]), "diverged", jem, values=found)
+    send(Lines([jem]), "diverged", jem, values={**found, "returned_to": 16, "remedy": "seed"})
+    assert lines(capsys) == [
+        "jem: training diverged at iteration 20 (loss was nan); it goes on unchanged, because the guard only watches",
+        "jem: training diverged and was repaired at iteration 20 (loss was nan): it went back to iteration 16 with "
+        "a new seed",
+    ]
+
+
+def test_a_metric_that_takes_long_says_how_far_it_is(clock, capsys):
+    jem = plan("jem")
+    display = Lines([jem])
+    clock.now += 61
+    send(display, "measuring", jem, metric="pgd", done=64, total=1000)
+    assert lines(capsys) == ["jem: 64 of 1000 images, pgd"]
 
 
 @pytest.mark.parametrize(
@@ -129,7 +153,7 @@ def test_trouble_is_told_at_once(clock, capsys):
     ],
 )
 def test_a_fit_is_called_by_its_place_and_by_what_tells_it_from_the_others(fits, name):
-    assert LineMonitor(fits).name(fits[0]) == name
+    assert Lines(fits).name(vars(fits[0].key)) == name
 
 
 # --- bars, for terminals ----------------------------------------------------------------------------------------------
@@ -142,10 +166,10 @@ def drawn(monkeypatch, capsys, clock):
     monkeypatch.setenv("COLUMNS", "80")
 
     def draw(fits, events):
-        monitor = LiveMonitor(fits)
-        with monitor:
-            events(monitor)
-            monitor._progress.refresh()
+        display = Bars(fits)
+        with display:
+            events(display)
+            display._progress.refresh()
             shown = capsys.readouterr().err
         return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown).replace("\r", "\n").splitlines()
 
@@ -153,24 +177,24 @@ def drawn(monkeypatch, capsys, clock):
 
 
 def test_a_bar_with_the_last_losses(drawn):
-    jem = plan("jem:net=[bold]")
+    jem = plan("jem:net=[b]")
 
-    def events(monitor):
-        monitor.fit_started(jem)
-        monitor.training(20, 1000, "loss 2.079 E(data) -3.12 [dim]")
+    def events(display):
+        send(display, "training", jem)
+        send(display, "window", jem, done=20, total=1000, values=LOSSES)
 
     last = drawn([jem], events)[-1]
-    assert last.startswith("jem:net=[bold] ━")  # brackets are no markup
+    assert last.startswith("jem:net=[b] ━")  # brackets are no markup
     assert " 20/1000 " in last
-    assert last.rstrip().endswith("loss 2.079 E(data) -3.12 [dim]")
+    assert last.rstrip().endswith("loss 2.079 E(data) -3.12 E(samples) 1.50")
 
 
 def test_a_long_note_stays_on_its_line(drawn):
     jem = plan("jem:net=mypackage.nets:a-very-long-name,norm=batch,width=1000")
 
-    def events(monitor):
-        monitor.fit_started(jem)
-        monitor.training(20, 1000, "loss 2.079 " * 20)
+    def events(display):
+        send(display, "training", jem)
+        send(display, "window", jem, done=20, total=1000, values={**LOSSES, "energy_samples": 1e30})
 
     last = drawn([jem], events)[-1]
     assert last.startswith("jem:net=mypackage")
@@ -182,13 +206,13 @@ def test_a_long_note_stays_on_its_line(drawn):
 def test_a_finished_fit_leaves_a_line_and_the_next_one_gets_the_bar(drawn):
     fits = [plan("jem"), plan("baseline")]
 
-    def events(monitor):
-        monitor.fit_started(fits[0])
-        monitor.training(10, 10, "")
-        monitor.cell_started(cell(fits[0], "fid"))
-        monitor.trouble(fits[0], "no picture")
-        monitor.fit_finished(fits[0])
-        monitor.cell_started(cell(fits[1], "ece"))
+    def events(display):
+        send(display, "training", fits[0])
+        send(display, "window", fits[0], done=10, total=10, values=LOSSES)
+        send(display, "measuring", fits[0], metric="fid")
+        send(display, "warning", fits[0], text="no picture")
+        send(display, "finished", fits[0])
+        send(display, "measuring", fits[1], metric="ece")
 
     shown = drawn(fits, events)
     *above, last = [line.rstrip() for line in shown if line.strip()]

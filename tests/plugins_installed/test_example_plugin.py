@@ -43,6 +43,7 @@ def rows(tmp_path_factory):
         ("mala", "samplers", "jembench_example:mala"),
         ("stripes", "datasets", "jembench_example:stripes"),
         ("confidence", "metrics", "jembench_example:confidence"),
+        ("jsonl", "trackers", "jembench_example:jsonl"),
     ],
 )
 def test_each_component_is_a_row(rows, name, kind, target):

@@ -9,34 +9,28 @@ from jembench.experiment.plan import make_plan
 from jembench.experiment.suite import Suite
 from jembench.running import work
 from jembench.running.executor import LocalExecutor
-from jembench.running.monitor import Monitor
 from jembench.store.store import Store
 
+WORDS = {"training": "train", "measuring": "measure", "waiting": "wait", "warning": "trouble", "finished": "done"}
 
-class Recorder(Monitor):
-    """Notes what happens, in words, and the iterations at which training was heard of."""
+
+class Recorder:
+    """Notes what happens, in words, and the iterations at which a window of training ended."""
 
     def __init__(self):
         self.events = []
         self.iterations = []
 
-    def fit_started(self, fit):
-        self.events.append(f"train {short(fit.key.model)} {fit.seed}")
-
-    def training(self, done, total, note):
-        self.iterations.append(done)
-
-    def cell_started(self, cell):
-        self.events.append(f"measure {short(str(cell.metric))}")
-
-    def waiting(self, fit):
-        self.events.append(f"wait {short(fit.key.model)} {fit.seed}")
-
-    def trouble(self, fit, text):
-        self.events.append(f"trouble {short(fit.key.model)}: {text}")
-
-    def fit_finished(self, fit):
-        self.events.append(f"done {short(fit.key.model)} {fit.seed}")
+    def event(self, event):
+        model = short(event.fit["model"])
+        if event.kind == "window":
+            self.iterations.append(event.done)
+        elif event.kind == "measuring" and not event.total:
+            self.events.append(f"measure {short(event.metric)}")
+        elif event.kind in ("warning", "diverged"):
+            self.events.append(f"{WORDS.get(event.kind, event.kind)} {model}: {event.text or dict(event.values)}")
+        elif event.kind in WORDS:
+            self.events.append(f"{WORDS[event.kind]} {model} {event.fit['seed']}")
 
 
 def short(spec):

@@ -10,8 +10,8 @@ from PIL import Image
 from jembench.errors import NotApplicable, SpecError
 from jembench.interfaces import Source
 from jembench.running import fit_samples, fits, work
+from jembench.running.events import Events
 from jembench.running.features import FeatureBank
-from jembench.running.monitor import Monitor
 from jembench.running.outlook import look_ahead
 from jembench.store import checkpoint
 
@@ -22,7 +22,7 @@ CHAINS = "energy_alone:chains=marginal"
 def evaluation_of(plan, store):
     (fit,) = plan.fits
     bank = FeatureBank(fit.dataset.make(), store.features, torch.device("cpu"))
-    return fit, fits.trained(fit, bank, store, Monitor())
+    return fit, fits.load_or_train(fit, bank, store, Events().of(fit.key))
 
 
 # --- nothing is trained, and everything is kept -----------------------------------------------------------------------

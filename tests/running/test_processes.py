@@ -11,8 +11,8 @@ import torch
 
 from jembench.errors import OutOfTime
 from jembench.running import fits, work
+from jembench.running.events import Events
 from jembench.running.executor import LocalExecutor
-from jembench.running.monitor import Monitor
 from jembench.store import checkpoint
 from jembench.store.store import Store
 from jembench.training.generations import Generations
@@ -26,7 +26,6 @@ from pathlib import Path
 import torch
 from jembench.running import work
 from jembench.running.executor import LocalExecutor
-from jembench.running.monitor import Monitor
 from jembench.experiment.plan import make_plan
 from jembench.store.store import Store
 from jembench.experiment.suite import Suite
@@ -34,16 +33,14 @@ from jembench.experiment.suite import Suite
 torch.set_num_threads(1)
 store, recipe, models, kill_at, log = sys.argv[1:6]
 
-class Watch(Monitor):
-    def fit_started(self, fit):
-        with open(log, "a") as file:
-            file.write(f"train {fit.key.model} {fit.seed}\\n")
-    def training(self, done, total, note):
-        if done == int(kill_at):
+class Watch:
+    def event(self, event):
+        line = {"training": "train ", "measuring": f"measure {event.metric} "}.get(event.kind)
+        if line:
+            with open(log, "a") as file:
+                file.write(f"{line}{event.fit['model']} {event.fit['seed']}\\n")
+        if event.kind == "window" and event.done == int(kill_at):
             os.kill(os.getpid(), signal.SIGKILL)
-    def cell_started(self, cell):
-        with open(log, "a") as file:
-            file.write(f"measure {cell.metric} {cell.fit.key.model} {cell.fit.seed}\\n")
 
 chosen = Suite(name="zoo", title="", models=tuple(models.split()), datasets=("zoo_of_tests:data",),
                metrics=("zoo_of_tests:score", "zoo_of_tests:brightness"), seeds=(0, 1))
@@ -113,11 +110,11 @@ def test_training_anew_can_be_interrupted_too(plan, store, carry_out, values, re
     (store.fit_folder(fit.key) / WEIGHTS).unlink()
     store.cell_path(cell.id, cell.name).unlink()
 
-    def interrupt(done, total, note):
-        if done == 15:
+    def interrupt(event):
+        if event.kind == "window" and event.done == 15:
             raise KeyboardInterrupt
 
-    recorder.training = interrupt
+    recorder.event = interrupt
     with pytest.raises(KeyboardInterrupt):
         work.carry_out(whole, store, LocalExecutor(), CPU, recorder)
     assert (store.fit_folder(fit.key) / WEIGHTS).exists()
@@ -134,12 +131,12 @@ def test_a_run_that_is_out_of_time_goes_on_each_time_and_ends_as_one_that_was_no
     reached = []
     for _ in range(11):
         with pytest.raises(OutOfTime):
-            work.carry_out(whole, store, LocalExecutor(), CPU, Monitor(), time.monotonic() - 1)
+            work.carry_out(whole, store, LocalExecutor(), CPU, None, time.monotonic() - 1)
         reached.append(Generations(store.fit_folder(fit.key)).newest()["trainer"]["iteration"])
         assert store.read_fit(fit.key) is None
         assert store.contents().cells == []
     assert reached == list(range(3, 36, 3))
-    work.carry_out(whole, store, LocalExecutor(), CPU, Monitor(), time.monotonic() - 1)
+    work.carry_out(whole, store, LocalExecutor(), CPU, None, time.monotonic() - 1)
     straight = Store(tmp_path / "straight")
     carry_out(whole, straight)
     assert values(whole, store) == values(whole, straight)
@@ -149,7 +146,7 @@ def test_a_run_that_is_out_of_time_goes_on_each_time_and_ends_as_one_that_was_no
 def test_when_the_time_is_up_what_is_trained_is_measured_still(plan, store, carry_out, outcomes):
     carry_out(plan("jem", "score"), store)
     whole = plan("jem", "score brightness")
-    work.carry_out(whole, store, LocalExecutor(), CPU, Monitor(), time.monotonic() - 1)
+    work.carry_out(whole, store, LocalExecutor(), CPU, None, time.monotonic() - 1)
     assert {outcome.status for outcome in outcomes(whole, store).values()} == {"ok"}
 
 
@@ -207,7 +204,7 @@ def test_waiting_for_a_lease(plan, store, monkeypatch, recorder):
     others.__enter__()
     slept = []
     monkeypatch.setattr(fits.time, "sleep", lambda seconds: slept.append(others.__exit__(None, None, None)))
-    with fits.waiting_lease(store, fit, recorder), store.lease(fit.key.id) as again:
+    with fits.waiting_lease(store, fit, Events(recorder).of(fit.key)), store.lease(fit.key.id) as again:
         assert not again
     assert len(slept) == 1
     assert recorder.events == ["wait jem 0"]

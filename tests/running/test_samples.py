@@ -5,16 +5,16 @@ import torch
 
 from jembench.errors import SpecError
 from jembench.running import fit_samples, fits
+from jembench.running.events import Events
 from jembench.running.features import FeatureBank
-from jembench.running.monitor import Monitor
 
 CPU = torch.device("cpu")
 
 
-def evaluation_of(plan, store, monitor=None):
+def evaluation_of(plan, store, display=None):
     (fit,) = plan.fits
     bank = FeatureBank(fit.dataset.make(), store.features, CPU)
-    return fit, fits.trained(fit, bank, store, monitor or Monitor())
+    return fit, fits.load_or_train(fit, bank, store, Events(display).of(fit.key))
 
 
 def test_a_fit_is_trained_or_loaded(plan, store, recorder):

@@ -40,6 +40,33 @@ def kill(*_):
     raise Killed
 
 
+def kill_from(iteration):
+    """Kills at the end of the first window that reaches that iteration."""
+
+    def report(event):
+        if event.kind == "window" and event.done >= iteration:
+            raise Killed
+
+    return report
+
+
+def kill_at_divergence(number):
+    """Kills when divergence is reported for that time."""
+    found = []
+
+    def report(event):
+        found.extend([event] if event.kind == "diverged" else [])
+        if len(found) == number:
+            raise Killed
+
+    return report
+
+
+def divergences(events):
+    """The values of the events that report divergence."""
+    return [dict(event.values) for event in events if event.kind == "diverged"]
+
+
 def not_a_number(loss):
     return loss._replace(total=loss.total * float("nan"))
 

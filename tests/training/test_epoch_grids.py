@@ -6,7 +6,7 @@ import torch
 from PIL import Image
 
 from jembench.data.pixels import to_uint8
-from jembench.training.fit import fit
+from jembench.training.fit import train
 
 pytestmark = pytest.mark.usefixtures("pictures")
 
@@ -17,13 +17,13 @@ def drawn(folder):
 
 @pytest.mark.parametrize(("epochs", "expected"), [(6, [1, 2, 5]), (1, [1])])
 def test_they_are_of_few_epochs(epochs, expected, make_trainer, tmp_path):
-    fit(make_trainer(epochs=epochs), tmp_path)
+    train(make_trainer(epochs=epochs), tmp_path)
     assert drawn(tmp_path) == expected
 
 
 def test_a_picture_shows_the_first_chains_and_changes_nothing(make_trainer, tmp_path, monkeypatch):
     trainer = make_trainer(epochs=1)
-    fit(trainer, tmp_path / "with")
+    train(trainer, tmp_path / "with")
     picture = np.asarray(Image.open(tmp_path / "with" / "epoch-1.png"))
     first = to_uint8(trainer.sampler.kept().x, trainer.data.bounds)[0]
     scale = -(-32 // first.shape[-1])
@@ -32,11 +32,11 @@ def test_a_picture_shows_the_first_chains_and_changes_nothing(make_trainer, tmp_
     assert np.array_equal(shown.transpose(2, 0, 1)[: len(expected)], expected)
     monkeypatch.setattr("jembench.training.epoch_grids.due", lambda *_: None)
     without = make_trainer(epochs=1)
-    fit(without, tmp_path / "without")
+    train(without, tmp_path / "without")
     assert drawn(tmp_path / "without") == []
     assert torch.equal(without.sampler.kept().x, trainer.sampler.kept().x)
 
 
 def test_a_classifier_has_no_chains_to_draw(make_trainer, tmp_path, toy_models):
-    fit(make_trainer(toy_models["classifier"], epochs=1), tmp_path)
+    train(make_trainer(toy_models["classifier"], epochs=1), tmp_path)
     assert drawn(tmp_path) == []

@@ -6,13 +6,13 @@ import time
 
 import pytest
 import torch
-from fits import ONCE, Killed, assert_equal_weights, kill, newest, rig, rows, weights
+from fits import ONCE, Killed, assert_equal_weights, divergences, kill, kill_from, newest, rig, rows, weights
 
 from jembench.errors import CheckpointError, Diverged, Fallback, OutOfTime, StoreError
 from jembench.models.nets.names import small
 from jembench.models.nets.wide_resnet import ResidualNet
 from jembench.store import checkpoint
-from jembench.training.fit import fit
+from jembench.training.fit import train
 from jembench.training.generations import Generations
 from jembench.training.loop import Validation
 
@@ -38,14 +38,10 @@ KINDS = {
     [*(("plain", stop) for stop in (4, 8, 20, 32)), *((kind, 20) for kind in list(KINDS)[1:])],
 )
 def test_a_fit_that_was_killed_ends_as_one_that_was_not(kind, stop, make_trainer, tmp_path):
-    def kill_then(done, total, note):
-        if done >= stop:
-            raise Killed
-
-    straight = fit(make_trainer(**KINDS[kind]), tmp_path / "straight")
+    straight = train(make_trainer(**KINDS[kind]), tmp_path / "straight")
     with pytest.raises(Killed):
-        fit(make_trainer(**KINDS[kind]), tmp_path / "killed", kill_then)
-    resumed = fit(make_trainer(**KINDS[kind]), tmp_path / "killed")
+        train(make_trainer(**KINDS[kind]), tmp_path / "killed", kill_from(stop))
+    resumed = train(make_trainer(**KINDS[kind]), tmp_path / "killed")
     assert resumed.iteration == straight.iteration
     assert_equal_weights(tmp_path / "straight", tmp_path / "killed")
     losses = [[row["loss"] for row in rows(tmp_path / folder)] for folder in ("straight", "killed")]
@@ -55,7 +51,7 @@ def test_a_fit_that_was_killed_ends_as_one_that_was_not(kind, stop, make_trainer
 
 def test_the_averaged_weights_become_the_model(make_trainer, tmp_path):
     trainer = make_trainer(**{"optimizer.average": 0.9, "data.validation": 0})
-    fit(trainer, tmp_path)
+    train(trainer, tmp_path)
     kept = weights(tmp_path)
     for name, value in trainer.model.state_dict().items():
         assert torch.equal(kept[name], trainer.average.state[name])
@@ -73,11 +69,30 @@ def test_the_averaged_weights_are_validated_and_the_others_trained(make_trainer)
     assert all(torch.equal(value, own[name]) for name, value in trainer.model.state_dict().items())
 
 
+@pytest.mark.parametrize("how", [{}, {"guard.mode": "watch"}], ids=["repair", "watch"])
+def test_an_event_for_each_window_has_the_numbers_of_the_history(how, make_trainer, tmp_path):
+    """Also for the window in which training diverged, and for the ones that are trained again."""
+    events = []
+    fitted = train(rig(make_trainer(**how), {(0, 19)}), tmp_path, events.append)
+    windows = [event for event in events if event.kind == "window"]
+    assert [event.done for event in windows[:5]] == [4, 8, 12, 16, 20]
+    assert str(windows[4].values["loss"]) == "nan"
+    assert {event.total for event in events} == {36}
+    (divergence,) = divergences(events)
+    assert (divergence["iteration"], divergence["reason"]) == (20, "loss was nan")
+    assert ("returned_to" in divergence) == (how == {})
+    names = list(rows(tmp_path)[-1])
+    of_events = [[str(event.values.get(name, "")) for name in names] for event in windows if event.done != 20]
+    of_file = [[row[name] for name in names] for row in rows(tmp_path) if row["iteration"] != "20"]
+    assert of_events == of_file
+    assert "validation_accuracy" in fitted.history[-1]
+
+
 def test_a_finished_fit_trains_no_more(make_trainer, tmp_path):
-    fit(make_trainer(), tmp_path)
+    train(make_trainer(), tmp_path)
     trainer = make_trainer()
     trainer.iterate = pytest.fail
-    fit(trainer, tmp_path)
+    train(trainer, tmp_path)
 
 
 def test_the_best_by_validation_is_kept_and_the_latest_of_equals(make_trainer, tmp_path, monkeypatch):
@@ -90,13 +105,13 @@ def test_the_best_by_validation_is_kept_and_the_latest_of_equals(make_trainer, t
         return Validation(next(accuracies), 1.0)
 
     monkeypatch.setattr(trainer, "validate", validate)
-    fitted = fit(trainer, tmp_path)
+    fitted = train(trainer, tmp_path)
     assert (fitted.iteration, fitted.validation_accuracy) == (24, 0.9)
     assert torch.equal(weights(tmp_path)["net.1.weight"], seen[24])
 
 
 def test_without_validation_images_the_last_is_kept(make_trainer, tmp_path):
-    fitted = fit(make_trainer(**{"data.validation": 0, "epochs": 2}), tmp_path)
+    fitted = train(make_trainer(**{"data.validation": 0, "epochs": 2}), tmp_path)
     assert fitted.iteration == 20
     assert fitted.validation_accuracy is None
 
@@ -123,20 +138,20 @@ def test_what_is_not_finite_never_reaches_a_checkpoint(make_trainer, tmp_path, p
     last = 16 if in_time else 4
     rig(trainer, {(0, last), (1, last)}, poison(trainer))
     with pytest.raises(Diverged, match=rf"^Training diverged at iteration {last} \("):
-        fit(trainer, tmp_path, until=None if in_time else time.monotonic())
+        train(trainer, tmp_path, until=None if in_time else time.monotonic())
     assert newest(tmp_path) == last // 2 // 8 * 8
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "sampler.safetensors"])
 def test_a_fit_whose_chosen_model_was_removed_begins_anew(make_trainer, tmp_path, name):
-    mended = fit(rig(make_trainer(), {(0, 19)}), tmp_path)
+    mended = train(rig(make_trainer(), {(0, 19)}), tmp_path)
     assert mended.interventions
     (tmp_path / name).unlink()
     with pytest.raises(Killed):  # what it was mended by then is forgotten, also after a kill
-        fit(make_trainer(), tmp_path, kill)
-    fitted = fit(make_trainer(), tmp_path)
+        train(make_trainer(), tmp_path, kill)
+    fitted = train(make_trainer(), tmp_path)
     assert fitted.interventions == []
-    fit(make_trainer(), tmp_path / "straight")
+    train(make_trainer(), tmp_path / "straight")
     assert_equal_weights(tmp_path, tmp_path / "straight")
 
 
@@ -145,14 +160,14 @@ def test_a_fit_whose_chosen_model_was_removed_begins_anew(make_trainer, tmp_path
 
 @pytest.mark.parametrize("kind", ["plain", "average"])
 def test_a_fit_that_is_out_of_time_stops_and_ends_as_one_that_was_not(kind, make_trainer, tmp_path):
-    straight = fit(make_trainer(**KINDS[kind]), tmp_path / "straight")
+    straight = train(make_trainer(**KINDS[kind]), tmp_path / "straight")
     reached = []
     for _ in range(8):
         with pytest.raises(OutOfTime, match=r"The time is up after \d+ of 36 iterations\. The same command goes on"):
-            fit(make_trainer(**KINDS[kind]), tmp_path / "stopped", until=time.monotonic() - 1)
+            train(make_trainer(**KINDS[kind]), tmp_path / "stopped", until=time.monotonic() - 1)
         reached.append(newest(tmp_path / "stopped"))
     assert reached == [4, 8, 12, 16, 20, 24, 28, 32]
-    stopped = fit(make_trainer(**KINDS[kind]), tmp_path / "stopped", until=time.monotonic() - 1)
+    stopped = train(make_trainer(**KINDS[kind]), tmp_path / "stopped", until=time.monotonic() - 1)
     assert (stopped.iteration, stopped.validation_accuracy) == (straight.iteration, straight.validation_accuracy)
     assert_equal_weights(tmp_path / "straight", tmp_path / "stopped")
     assert [row["loss"] for row in stopped.history] == [row["loss"] for row in straight.history]
@@ -164,10 +179,10 @@ def test_stopping_at_a_checkpoint_keeps_the_one_before(make_trainer, tmp_path):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("jembench.training.fit.time.monotonic", lambda: now[0] - 3600)
         with pytest.raises(OutOfTime, match="after 16 of 36"):
-            fit(
+            train(
                 make_trainer(),
                 tmp_path,
-                lambda done, total, note: now.__setitem__(0, 2 * hour if done == 12 else hour),
+                lambda event: now.__setitem__(0, 2 * hour if event.done == 12 else hour),
                 until=hour,
             )
     generations = Generations(tmp_path)
@@ -177,7 +192,7 @@ def test_stopping_at_a_checkpoint_keeps_the_one_before(make_trainer, tmp_path):
 
 
 def test_a_fit_with_time_enough_does_not_stop(make_trainer, tmp_path):
-    assert fit(make_trainer(), tmp_path, until=time.monotonic() + 3600).history[-1]["iteration"] == 36
+    assert train(make_trainer(), tmp_path, until=time.monotonic() + 3600).history[-1]["iteration"] == 36
 
 
 # --- files ------------------------------------------------------------------------------------------------------------
@@ -194,56 +209,48 @@ def test_a_full_disk_keeps_the_previous_checkpoint(make_trainer, tmp_path, monke
 
     monkeypatch.setattr(os, "replace", full)
     with pytest.raises(StoreError, match=r"No space left on device.*free some space"):
-        fit(make_trainer(), tmp_path)
+        train(make_trainer(), tmp_path)
     monkeypatch.setattr(os, "replace", replace)
     assert newest(tmp_path) == 8
     assert not list(tmp_path.glob(".*"))
-    fit(make_trainer(), tmp_path)
-    fit(make_trainer(), tmp_path.parent / "straight")
+    train(make_trainer(), tmp_path)
+    train(make_trainer(), tmp_path.parent / "straight")
     assert_equal_weights(tmp_path, tmp_path.parent / "straight")
 
 
 def test_a_torn_checkpoint_costs_the_iterations_since_the_one_before(make_trainer, tmp_path):
-    def kill_at_20(done, total, note):
-        if done == 20:
-            raise Killed
-
     with pytest.raises(Killed):
-        fit(make_trainer(), tmp_path, kill_at_20)
+        train(make_trainer(), tmp_path, kill_from(20))
     (newest_file,) = [path for path in tmp_path.glob("checkpoint-?.*") if checkpoint.age_of(path) == 16]
     newest_file.write_bytes(b"torn")
     reached = []
     with pytest.warns(Fallback, match="goes on from checkpoint-"):
-        fit(make_trainer(), tmp_path, lambda done, total, note: reached.append(done))
+        train(make_trainer(), tmp_path, lambda event: reached.append(event.done))
     assert reached[0] == 12
-    fit(make_trainer(), tmp_path / "straight")
+    train(make_trainer(), tmp_path / "straight")
     assert_equal_weights(tmp_path, tmp_path / "straight")
 
 
 @pytest.mark.parametrize("name", ["model.safetensors", "sampler.safetensors", "interventions.json"])
 def test_what_is_damaged_ends_a_training_before_it_goes_on(make_trainer, tmp_path, name):
-    def kill_at_20(done, total, note):
-        if done == 20:
-            raise Killed
-
     trainer = rig(make_trainer(), {(0, 3)})
     with pytest.raises(Killed):
-        fit(trainer, tmp_path, kill_at_20)
+        train(trainer, tmp_path, kill_from(20))
     path = tmp_path / name
     content = path.read_bytes()
     path.write_bytes(content[:-20] + bytes([content[-20] ^ 1]) + content[-19:])
     with pytest.raises(CheckpointError, match=f"{path} is damaged.*emove the folder {tmp_path}"):
-        fit(make_trainer(), tmp_path)
+        train(make_trainer(), tmp_path)
 
 
 def test_a_checkpoint_of_another_sampler_is_refused_and_kept(make_trainer, tmp_path):
-    fit(make_trainer(), tmp_path)
+    train(make_trainer(), tmp_path)
     (kept,) = tmp_path.glob("checkpoint-*.safetensors")
     before = kept.read_bytes()
     with pytest.raises(CheckpointError, match="replay buffer"):
-        fit(make_trainer(**{"chains.sampler": '"pcd:steps=3,buffer=60"'}), tmp_path)
+        train(make_trainer(**{"chains.sampler": '"pcd:steps=3,buffer=60"'}), tmp_path)
     assert kept.read_bytes() == before
 
 
 def test_a_trained_model_has_learned(make_trainer, tmp_path):
-    assert fit(make_trainer(epochs=20), tmp_path).validation_accuracy == 1.0
+    assert train(make_trainer(epochs=20), tmp_path).validation_accuracy == 1.0

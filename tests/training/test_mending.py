@@ -2,13 +2,26 @@
 
 import pytest
 import torch
-from fits import ONCE, Killed, assert_equal_weights, kill, newest, not_a_number, rig, rows, weights
+from fits import (
+    ONCE,
+    Killed,
+    assert_equal_weights,
+    divergences,
+    kill,
+    kill_at_divergence,
+    kill_from,
+    newest,
+    not_a_number,
+    rig,
+    rows,
+    weights,
+)
 from torch import nn
 
 from jembench.errors import Diverged
 from jembench.interfaces import Stability
 from jembench.store import records
-from jembench.training.fit import fit
+from jembench.training.fit import train
 from jembench.training.generations import Generations
 from jembench.training.guard import CRITERION, Intervention
 from jembench.training.loop import Validation
@@ -32,7 +45,7 @@ def test_divergence_stops_with_a_reason_and_keeps_the_last_good_checkpoint(make_
     with pytest.raises(
         Diverged, match=rf"^Training diverged at iteration 20 \(loss was nan\), and .* left\. {repaired}"
     ):
-        fit(trainer, tmp_path)
+        train(trainer, tmp_path)
     assert newest(tmp_path) == 16
     assert all(value.isfinite().all() for value in weights(tmp_path).values())
     assert rows(tmp_path)[-1]["loss"] == "nan"
@@ -41,7 +54,7 @@ def test_divergence_stops_with_a_reason_and_keeps_the_last_good_checkpoint(make_
 def test_a_loss_beyond_all_bounds_is_divergence(make_trainer, tmp_path):
     trainer = rig(make_trainer(**ONCE), {(0, 3), (1, 3)}, lambda loss: loss._replace(total=loss.total * 1e12))
     with pytest.raises(Diverged, match=r"at iteration 4 \(loss was"):
-        fit(trainer, tmp_path)
+        train(trainer, tmp_path)
 
 
 class Cliff(nn.Module):
@@ -60,7 +73,7 @@ HIDDEN = {"net": Cliff, "energy_l2": 1e-3, "epochs": 8, "chains.sampler": '"pcd:
 
 def test_a_collapse_that_an_energy_penalty_hides_is_divergence(make_trainer, tmp_path):
     """The loss stays finite, two of three images are classified right, and the samples lie where no image is."""
-    fitted = fit(make_trainer(**HIDDEN, **WATCH), tmp_path)
+    fitted = train(make_trainer(**HIDDEN, **WATCH), tmp_path)
     assert fitted.validation_accuracy > 0.6
     assert all(abs(row["loss"]) < 1e3 for row in fitted.history)
     assert fitted.stability.diverged_at == 4
@@ -72,12 +85,11 @@ def test_a_collapse_that_an_energy_penalty_hides_is_divergence(make_trainer, tmp
 
 @pytest.mark.parametrize("how", [WATCH, {"guard.ladder": "[]"}], ids=["watch", "no ladder"])
 def test_a_watched_divergence_is_recorded_and_training_goes_on(how, make_trainer, tmp_path):
-    told, large = [], {(0, 19), (0, 30)}
-    watched = fit(rig(make_trainer(**how), large, beyond), tmp_path / "watched", tell=told.append)
-    unseen = fit(rig(make_trainer(**OFF), large, beyond), tmp_path / "unseen")
-    (sentence,) = told
-    assert sentence.startswith("training diverged at iteration 20 (loss was ")
-    assert sentence.endswith("; it goes on unchanged, because the guard only watches")
+    events, large = [], {(0, 19), (0, 30)}
+    watched = train(rig(make_trainer(**how), large, beyond), tmp_path / "watched", events.append)
+    unseen = train(rig(make_trainer(**OFF), large, beyond), tmp_path / "unseen")
+    (divergence,) = divergences(events)
+    assert divergence == {"iteration": 20, "reason": watched.stability.reason}
     assert watched.stability[1:3] == (36, 20)
     assert (watched.stability.remedies, watched.stability.ended_with) == ((), "")
     assert (watched.interventions, unseen.interventions, unseen.stability) == ([], [], None)
@@ -86,20 +98,16 @@ def test_a_watched_divergence_is_recorded_and_training_goes_on(how, make_trainer
 
 
 def test_a_watched_divergence_is_remembered_after_a_kill(make_trainer, tmp_path):
-    def kill_later(done, total, note):
-        if done >= 28:
-            raise Killed
-
     with pytest.raises(Killed):
-        fit(rig(make_trainer(**WATCH), {(0, 19)}, beyond), tmp_path, kill_later)
-    told = []
-    resumed = fit(make_trainer(**WATCH), tmp_path, tell=told.append)
+        train(rig(make_trainer(**WATCH), {(0, 19)}, beyond), tmp_path, kill_from(28))
+    events = []
+    resumed = train(make_trainer(**WATCH), tmp_path, events.append)
     assert resumed.stability.diverged_at == 20
-    assert told == []  # it was said before
+    assert divergences(events) == []  # it was said before
 
 
 def test_a_model_that_is_not_a_number_any_more_is_watched_to_the_end(make_trainer, tmp_path):
-    fitted = fit(rig(make_trainer(**WATCH, **{"data.validation": 0}), {(0, 19)}), tmp_path)
+    fitted = train(rig(make_trainer(**WATCH, **{"data.validation": 0}), {(0, 19)}), tmp_path)
     assert fitted.stability[1:4] == (40, 20, "loss was nan")
     assert fitted.iteration == 40
     assert any(value.isnan().any() for value in weights(tmp_path).values())
@@ -111,7 +119,7 @@ def test_a_healthy_training_is_the_same_in_all_modes(name, make_trainer, toy_mod
         trainer = make_trainer(toy_models[name], **{"guard.mode": mode})
         if mode == "off":
             trainer.random_starts = pytest.fail  # nobody looks
-        fitted = fit(trainer, tmp_path / mode)
+        fitted = train(trainer, tmp_path / mode)
         expected = None if mode == "off" else Stability(CRITERION, trainer.iterations, None, "", (), "")
         assert (fitted.interventions, fitted.stability) == ([], expected)
         assert_equal_weights(tmp_path / mode, tmp_path / "off")
@@ -121,7 +129,7 @@ def test_a_healthy_training_is_the_same_in_all_modes(name, make_trainer, toy_mod
 
 
 def test_it_goes_back_to_the_newest_state_with_other_randomness(make_trainer, tmp_path):
-    trainer, told, seen = make_trainer(), [], {}
+    trainer, events, seen = make_trainer(), [], {}
 
     def watch(batch, negatives, loss):
         place = trainer.adjustment.seeds, trainer.iteration + 1
@@ -129,11 +137,11 @@ def test_it_goes_back_to_the_newest_state_with_other_randomness(make_trainer, tm
         return not_a_number(loss) if place == (0, 19) else loss
 
     trainer.model.watch = watch
-    fitted = fit(trainer, tmp_path, tell=told.append)
+    fitted = train(trainer, tmp_path, events.append)
     intervention = Intervention(iteration=20, reason="loss was nan", returned_to=16, remedy="seed")
     assert fitted.stability == Stability(CRITERION, 36, 20, "loss was nan", ("seed",), "")
     assert fitted.interventions == [intervention]
-    assert told == [f"training diverged and was repaired {intervention}"]
+    assert divergences(events) == [intervention._asdict()]
     assert records.read(tmp_path / "interventions.json").data["interventions"] == [intervention._asdict()]
     (before, start), (after, again) = seen[0, 17], seen[1, 17]
     assert torch.equal(start, again)
@@ -152,7 +160,7 @@ def test_it_goes_back_to_the_newest_state_with_other_randomness(make_trainer, tm
 
 def test_without_progress_it_goes_back_further_each_time(make_trainer, tmp_path):
     trainer = rig(make_trainer(), {(0, 19), (1, 17), (2, 10), (3, 3)})
-    fitted = fit(trainer, tmp_path)
+    fitted = train(trainer, tmp_path)
     assert [(each.iteration, each.returned_to, each.remedy) for each in fitted.interventions] == [
         (20, 16, "seed"),
         (20, 8, "steps"),
@@ -164,7 +172,7 @@ def test_without_progress_it_goes_back_further_each_time(make_trainer, tmp_path)
 
 def test_progress_makes_the_newest_state_a_good_one_again(make_trainer, tmp_path):
     trainer = rig(make_trainer(), {(0, 19), (1, 27), (2, 27), (3, 19)})
-    fitted = fit(trainer, tmp_path)
+    fitted = train(trainer, tmp_path)
     assert [each.returned_to for each in fitted.interventions] == [16, 24, 16, 0]
 
 
@@ -184,7 +192,7 @@ def test_every_rung_of_the_ladder_is_in_force(make_trainer, tmp_path):
         return not_a_number(loss) if attempt < 4 and trainer.iteration == 2 else loss
 
     trainer.grad_energy, trainer.model.watch = counting, watch
-    fitted = fit(trainer, tmp_path)
+    fitted = train(trainer, tmp_path)
     assert fitted.stability.remedies == ("seed", "steps", "rate", "energy_l2")
     assert fitted.stability.ended_with == "6 sampling steps, 0.3 times the learning rate, energy_l2 = 0.1"
     assert [{taken for taken, _, _ in found[attempt][1:]} for attempt in range(5)] == [{3}, {3}, {6}, {6}, {6}]
@@ -205,7 +213,7 @@ def test_the_ladder_s_end_tells_all_that_was_tried(make_trainer, tmp_path):
     ladder = {"guard.ladder": '["seed","steps","rate","energy_l2"]'}
     trainer = rig(make_trainer(**ladder), {(attempt, 3) for attempt in range(9)})
     with pytest.raises(Diverged) as caught:
-        fit(trainer, tmp_path)
+        train(trainer, tmp_path)
     assert (
         "Training diverged at iteration 4 (loss was nan), and no remedy is left. It had been repaired "
         "at iteration 4 (loss was nan): it went back to iteration 0 with a new seed"
@@ -217,13 +225,13 @@ def test_the_ladder_s_end_tells_all_that_was_tried(make_trainer, tmp_path):
     assert "\n" not in str(caught.value)
     assert [row["attempt"] for row in rows(tmp_path)] == ["0", "1", "2", "3", "4"]
     with pytest.raises(Diverged, match=r"energy_l2 = 0\.1"):  # and again, without climbing it anew
-        fit(rig(make_trainer(**ladder), {(4, 3)}), tmp_path)
+        train(rig(make_trainer(**ladder), {(4, 3)}), tmp_path)
     assert len(records.read(tmp_path / "interventions.json").data["interventions"]) == 4
 
 
 def test_a_model_without_chains_has_a_shorter_ladder(make_trainer, toy_models, tmp_path):
     trainer = rig(make_trainer(toy_models["classifier"]), {(0, 3), (1, 3)})
-    fitted = fit(trainer, tmp_path)
+    fitted = train(trainer, tmp_path)
     assert [each.remedy for each in fitted.interventions] == ["seed", "rate"]
     assert trainer.learning_rate == pytest.approx(0.003)
 
@@ -234,18 +242,11 @@ TWICE = {(0, 19), (1, 17), (2, 10)}
 @pytest.mark.parametrize("interventions", [1, 2, 3])
 def test_killed_after_an_intervention_it_goes_on_with_the_remedy(make_trainer, tmp_path, interventions):
     """Between the intervention and the next checkpoint."""
-    told = []
-
-    def kill_at(text):
-        told.append(text)
-        if len(told) == interventions:
-            raise Killed
-
-    straight = fit(rig(make_trainer(), TWICE), tmp_path / "straight")
+    straight = train(rig(make_trainer(), TWICE), tmp_path / "straight")
     assert len(straight.interventions) == 3
     with pytest.raises(Killed):
-        fit(rig(make_trainer(), TWICE), tmp_path / "killed", tell=kill_at)
-    resumed = fit(rig(make_trainer(), TWICE), tmp_path / "killed")
+        train(rig(make_trainer(), TWICE), tmp_path / "killed", kill_at_divergence(interventions))
+    resumed = train(rig(make_trainer(), TWICE), tmp_path / "killed")
     assert resumed.interventions == straight.interventions
     assert resumed.iteration == straight.iteration
     assert resumed.validation_accuracy == straight.validation_accuracy
@@ -253,25 +254,25 @@ def test_killed_after_an_intervention_it_goes_on_with_the_remedy(make_trainer, t
 
 
 def test_killed_while_the_next_checkpoint_is_written(make_trainer, tmp_path, monkeypatch):
-    straight = fit(rig(make_trainer(), {(0, 19)}), tmp_path / "straight")
+    straight = train(rig(make_trainer(), {(0, 19)}), tmp_path / "straight")
     trainer, write = rig(make_trainer(), {(0, 19)}), Generations.write
     with monkeypatch.context() as patch:
         patch.setattr(Generations, "write", lambda *them: kill() if trainer.adjustment.seeds else write(*them))
         with pytest.raises(Killed):
-            fit(trainer, tmp_path / "killed")
+            train(trainer, tmp_path / "killed")
     assert trainer.iteration == 24
-    resumed = fit(rig(make_trainer(), {(0, 19)}), tmp_path / "killed")
+    resumed = train(rig(make_trainer(), {(0, 19)}), tmp_path / "killed")
     assert resumed.interventions == straight.interventions
     assert_equal_weights(tmp_path / "straight", tmp_path / "killed")
 
 
 def test_killed_before_an_intervention_is_on_disk_it_is_made_again(make_trainer, tmp_path, monkeypatch):
-    straight = fit(rig(make_trainer(), {(0, 19)}), tmp_path / "straight")
+    straight = train(rig(make_trainer(), {(0, 19)}), tmp_path / "straight")
     with monkeypatch.context() as patch:
         patch.setattr("jembench.store.records.write", kill)
         with pytest.raises(Killed):
-            fit(rig(make_trainer(), {(0, 19)}), tmp_path / "killed")
-    assert fit(rig(make_trainer(), {(0, 19)}), tmp_path / "killed").interventions == straight.interventions
+            train(rig(make_trainer(), {(0, 19)}), tmp_path / "killed")
+    assert train(rig(make_trainer(), {(0, 19)}), tmp_path / "killed").interventions == straight.interventions
     assert_equal_weights(tmp_path / "straight", tmp_path / "killed")
 
 
@@ -299,20 +300,15 @@ def choosy(trainer, seen, accuracy=ACCURACY):
 @pytest.mark.parametrize(("at_24", "expected"), [(0.85, (24, 0.85)), (0.75, (16, 0.8))])
 def test_the_chosen_model_is_never_of_a_state_that_was_given_up(make_trainer, tmp_path, killed, at_24, expected):
     accuracy = {**ACCURACY, 2: {**ACCURACY[2], 24: at_24}}
-    seen, told = {}, []
+    seen = {}
 
     def make():
         return choosy(rig(make_trainer(), LEADS_ASTRAY), seen, accuracy)
 
-    def kill_at_second(text):
-        told.append(text)
-        if len(told) == 2:
-            raise Killed
-
     if killed:
         with pytest.raises(Killed):
-            fit(make(), tmp_path, tell=kill_at_second)
-    fitted = fit(make(), tmp_path)
+            train(make(), tmp_path, kill_at_divergence(2))
+    fitted = train(make(), tmp_path)
     assert [each.returned_to for each in fitted.interventions] == [24, 16]
     assert (fitted.iteration, fitted.validation_accuracy) == expected
     assert torch.equal(weights(tmp_path)["net.1.weight"], seen[2, fitted.iteration])
@@ -321,7 +317,7 @@ def test_the_chosen_model_is_never_of_a_state_that_was_given_up(make_trainer, tm
 def test_back_at_the_start_nothing_is_chosen(make_trainer, tmp_path):
     accuracy = {0: {8: 0.99}, 1: {}, 2: {8: 0.2, 16: 0.1, 24: 0.1, 32: 0.1, 36: 0.1}}
     seen = {}
-    fitted = fit(choosy(rig(make_trainer(), {(0, 10), (1, 10)}), seen, accuracy), tmp_path)
+    fitted = train(choosy(rig(make_trainer(), {(0, 10), (1, 10)}), seen, accuracy), tmp_path)
     assert [each.returned_to for each in fitted.interventions] == [8, 0]
     assert (fitted.iteration, fitted.validation_accuracy) == (8, 0.2)
     assert torch.equal(weights(tmp_path)["net.1.weight"], seen[2, 8])
@@ -331,7 +327,7 @@ def test_back_at_the_start_nothing_is_chosen(make_trainer, tmp_path):
 
 
 def test_what_the_guard_looks_at_is_in_the_history(make_trainer, tmp_path):
-    fit(make_trainer(), tmp_path)
+    train(make_trainer(), tmp_path)
     for row in rows(tmp_path):
         assert float(row["highest_sample"]) >= float(row["energy_samples"])
         assert float(row["highest_data"]) >= float(row["energy_data"])

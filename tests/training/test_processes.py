@@ -15,7 +15,7 @@ from jembench.sampling.sgld import Langevin
 from jembench.store import checkpoint
 from jembench.training import snapshots
 from jembench.training.chains import share
-from jembench.training.fit import fit
+from jembench.training.fit import train
 from jembench.training.processes import ALONE, InStep, Team, follow
 
 HERE = Path(__file__).parent
@@ -228,7 +228,7 @@ def test_a_single_process_goes_on_from_the_checkpoint_of_two(folder, tmp_path, a
     trainer = alone.make_trainer(**alone.JEM, epochs=6)
     trainer.load_state_dict(state["trainer"])
     assert_same(trainer.sampler.state_dict(), state["trainer"]["sampler"])
-    fitted = fit(trainer, tmp_path)
+    fitted = train(trainer, tmp_path)
     assert [row["iteration"] for row in fitted.history] == list(range(4, 49, 4))
     assert fitted.iteration in (32, 40, 48)
 

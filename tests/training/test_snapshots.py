@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 import torch
-from fits import Killed, rig
+from fits import Killed, kill_from, rig
 
 from jembench.data.pixels import to_uint8
 from jembench.errors import CheckpointError, Unavailable
 from jembench.interfaces import Samples
 from jembench.store import checkpoint
 from jembench.training import snapshots
-from jembench.training.fit import fit
+from jembench.training.fit import train
 from jembench.training.processes import Team
 
 pytestmark = pytest.mark.usefixtures("pictures")
@@ -25,12 +25,14 @@ def ages(folder):
 
 
 def watching(trainer, seen):
-    """Progress that remembers the chains after each window, by the remedies in force and the iteration."""
+    """A report that remembers the chains after each window, by the remedies in force and the iteration."""
 
-    def progress(done, total, note):
-        seen[trainer.adjustment.seeds, done] = to_uint8(trainer.sampler.kept().x, trainer.data.bounds)
+    def report(event):
+        chains = trainer.sampler.kept().x
+        if chains.isfinite().all():  # not those of a window in which training diverged
+            seen[trainer.adjustment.seeds, event.done] = to_uint8(chains, trainer.data.bounds)
 
-    return progress
+    return report
 
 
 def assert_same_buffers(folder, other):
@@ -56,13 +58,13 @@ def assert_same_buffers(folder, other):
     ids=["six", "five", "four", "one", "windows longer than an epoch"],
 )
 def test_each_is_of_the_first_window_that_ends_with_its_epoch_or_after(settings, expected, make_trainer, tmp_path):
-    fit(make_trainer(**settings), tmp_path)
+    train(make_trainer(**settings), tmp_path)
     assert ages(tmp_path) == expected
 
 
 def test_they_hold_all_chains_as_they_were(make_trainer, tmp_path):
     seen, trainer = {}, make_trainer(**LONG)
-    fit(trainer, tmp_path, watching(trainer, seen))
+    train(trainer, tmp_path, watching(trainer, seen))
     buffers = snapshots.read(tmp_path)
     for buffer, iteration in zip(buffers, (20, 28, 36, 48, 54), strict=True):
         assert torch.equal(buffer.images, seen[0, iteration])
@@ -71,7 +73,7 @@ def test_they_hold_all_chains_as_they_were(make_trainer, tmp_path):
 
 
 def test_chains_of_classes_keep_them(make_trainer, tmp_path, toy_models):
-    fit(make_trainer(toy_models["factored"], **LONG), tmp_path)
+    train(make_trainer(toy_models["factored"], **LONG), tmp_path)
     for buffer in snapshots.read(tmp_path):
         assert buffer.labels.tolist() == [0] * 10 + [1] * 10 + [2] * 10
 
@@ -80,7 +82,7 @@ def test_chains_of_classes_keep_them(make_trainer, tmp_path, toy_models):
     ("model", "settings"), [("classifier", {}), ("jem", {"chains.sampler": '"sgld:steps=2,step_size=0.1"'})]
 )
 def test_without_chains_that_are_kept_there_are_none(model, settings, make_trainer, tmp_path, toy_models):
-    fit(make_trainer(toy_models[model], **settings), tmp_path)
+    train(make_trainer(toy_models[model], **settings), tmp_path)
     assert ages(tmp_path) == {}
 
 
@@ -89,20 +91,16 @@ def test_without_chains_that_are_kept_there_are_none(model, settings, make_train
 
 @pytest.mark.parametrize("stop", [20, 28, 32, 48, 52])
 def test_a_fit_that_was_killed_keeps_the_same_ones(stop, make_trainer, tmp_path):
-    def kill_then(done, total, note):
-        if done >= stop:
-            raise Killed
-
-    fit(make_trainer(**LONG), tmp_path / "straight")
+    train(make_trainer(**LONG), tmp_path / "straight")
     with pytest.raises(Killed):
-        fit(make_trainer(**LONG), tmp_path / "killed", kill_then)
-    fit(make_trainer(**LONG), tmp_path / "killed")
+        train(make_trainer(**LONG), tmp_path / "killed", kill_from(stop))
+    train(make_trainer(**LONG), tmp_path / "killed")
     assert_same_buffers(tmp_path / "straight", tmp_path / "killed")
 
 
 def test_one_that_was_kept_on_the_way_to_divergence_is_kept_anew(make_trainer, tmp_path):
     seen, trainer = {}, rig(make_trainer(**LONG), {(0, 31)})
-    fitted = fit(trainer, tmp_path, watching(trainer, seen))
+    fitted = train(trainer, tmp_path, watching(trainer, seen))
     assert [(each.iteration, each.returned_to) for each in fitted.interventions] == [(32, 24)]
     assert ages(tmp_path) == {1: 20, 2: 28, 3: 36, 4: 48, 5: 54}
     buffers = snapshots.read(tmp_path)
@@ -118,7 +116,7 @@ def test_chains_that_are_not_finite_are_never_kept(make_trainer, tmp_path):
         trainer.sampler.buffer.images[0] = float("nan")
         return loss
 
-    fitted = fit(rig(trainer, {(0, 20)}, poison), tmp_path)
+    fitted = train(rig(trainer, {(0, 20)}, poison), tmp_path)
     (intervention,) = fitted.interventions
     assert (intervention.iteration, intervention.reason) == (20, "a weight or a stored chain was not finite")
     assert ages(tmp_path) == {1: 20, 2: 28, 3: 36, 4: 48, 5: 54}
@@ -181,7 +179,7 @@ def test_fewer_than_five_are_refused(pool, n):
 
 
 def test_a_damaged_file_is_an_error_and_not_a_training_that_was_too_short(make_trainer, tmp_path):
-    fit(make_trainer(**LONG), tmp_path)
+    train(make_trainer(**LONG), tmp_path)
     path = tmp_path / "buffer-3.safetensors"
     path.write_bytes(path.read_bytes()[:-1] + b"x")
     with pytest.raises(CheckpointError, match=rf"{path} is damaged .*Remove the folder {tmp_path} to train"):

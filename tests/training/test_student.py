@@ -6,7 +6,7 @@ import torch
 from jembench import seeds
 from jembench.catalog import registry
 from jembench.experiment import recipe as recipes
-from jembench.training.fit import fit
+from jembench.training.fit import train
 from jembench.training.loop import Trainer
 
 ON_DIGITS = (
@@ -42,14 +42,14 @@ def one_thread():
 
 
 def test_unguarded_it_diverges(tmp_path):
-    fitted = fit(trainer("guard.mode=watch", "epochs=5.5"), tmp_path)
+    fitted = train(trainer("guard.mode=watch", "epochs=5.5"), tmp_path)
     assert fitted.stability.diverged_at <= 220
     assert not abs(fitted.history[-1]["loss"]) < 100
     assert (tmp_path / "energies.png").stat().st_size > 10_000
 
 
 def test_guarded_it_ends_with_a_usable_model(tmp_path):
-    fitted = fit(trainer(), tmp_path)
+    fitted = train(trainer(), tmp_path)
     assert fitted.interventions
     assert fitted.validation_accuracy > 0.9
     assert fitted.stability.ended_with

@@ -16,7 +16,7 @@ from jembench.errors import ProcessLost
 from jembench.interfaces import Negatives
 from jembench.models.nets.first_batch import FirstBatch
 from jembench.training import processes
-from jembench.training.fit import fit
+from jembench.training.fit import train
 from jembench.training.loop import Trainer
 
 SGD = {"batch_size": 10, "optimizer.name": "sgd", "data.validation": 10}
@@ -102,18 +102,18 @@ def is_nan(trainer, iteration):
 
 
 def stop_at(iteration):
-    def progress(done, total, note):
-        if done >= iteration:
+    def report(event):
+        if event.done >= iteration:
             raise Bug("stopped")
 
-    return progress
+    return report
 
 
 def together(trainer, folder, **options):
     """One fit: what rank 0 does, and what the other does."""
     if trainer.team.rank:
         return processes.follow(trainer, trainer.team)
-    return fit(trainer, folder, **options)
+    return train(trainer, folder, **options)
 
 
 def main(rank, folder):
@@ -150,7 +150,7 @@ def main(rank, folder):
             together(trainer, None)
         else:
             try:
-                together(trainer, folder / "stopped", progress=stop_at(stop))
+                together(trainer, folder / "stopped", report=stop_at(stop))
             except Bug:
                 found["stopped"] = trainer.iteration
     trainer = make_trainer(company, **JEM)

@@ -5,8 +5,10 @@ Its folder is put on ``sys.path`` by the tests that use it, in this process or a
 
 from __future__ import annotations
 
+import json
 import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -321,3 +323,22 @@ ODD = {
 
 def odd(*, kind: Literal["nan", "infinite-interval", "nothing", "numpy", "objects", "details", "no-value"]):
     return FromLogits("odd", lambda evaluation: ODD[kind]())
+
+
+# --- trackers ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Windows:
+    """Appends each window of training to a file, as a line of JSON."""
+
+    file: str
+
+    def event(self, event):
+        if event.kind == "window":
+            with Path(self.file).open("a") as stream:
+                stream.write(json.dumps(asdict(event)) + "\n")
+
+
+def windows(*, file: str):
+    return Windows(file)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from jembench.plugin import SpecError
 
 if TYPE_CHECKING:
-    from jembench.interfaces import Dataset, DataSpec, Metric, Sampler
+    from jembench.interfaces import Dataset, DataSpec, Metric, Sampler, Tracker
     from jembench_example.model import Linear
 
 
@@ -41,3 +41,10 @@ def confidence() -> Metric:
     from jembench_example.metric import Confidence
 
     return Confidence()
+
+
+def jsonl(*, file: str) -> Tracker:
+    """Appends each logged window of training to a file, as a line of JSON."""
+    from jembench_example.tracker import JsonLines
+
+    return JsonLines(file)
