@@ -59,7 +59,7 @@ def estimate(
     dataset need not be there. The second row is the same recipe without mixed precision, channels-last layout and
     compilation.
     """
-    from jembench.data.absent import unread
+    from jembench.data.datasets import unread
     from jembench.models import devices
 
     with plugins_aside():

@@ -98,7 +98,7 @@ class _Done(NamedTuple):
 
 
 def _carry_over(importer: str, file: Path, model: str | None, dataset: str, target: Path) -> _Done:
-    from jembench.data.absent import unread
+    from jembench.data.datasets import unread
     from jembench.models.adapters import imported
 
     data = unread(registry.resolve("datasets", dataset)).spec

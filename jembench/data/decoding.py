@@ -1,15 +1,17 @@
-"""From image files to pixels: decoded in threads, cropped and resized as a dataset wants them.
+"""From image files to pixels: decoded in threads, cropped and resized, and kept in the user's cache folder.
 
 Legend: N files, C channels, H height, W width.
 """
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import math
 import os
-from collections.abc import Iterator, Sequence
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -21,15 +23,18 @@ from PIL import Image
 from torch import Tensor
 
 from jembench.catalog import limits
-from jembench.errors import JembenchError, SpecError
-from jembench.files import open_regular
+from jembench.catalog.contents import content
+from jembench.catalog.spec import slug
+from jembench.errors import CheckpointError, Fallback, JembenchError, SpecError, StoreError
+from jembench.files import cache_folder, open_regular, sweep_beside
+from jembench.store import tensors
 
 _CHUNK = 256  # images a thread decodes at a time
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Form:
-    """What every image file is turned into."""
+    """The size and colours that every image file is turned into."""
 
     mode: Literal["RGB", "L"]
     height: int
@@ -37,11 +42,51 @@ class Form:
     square: bool  # crop to the central square and resize, instead of demanding the size
 
 
-def decode_all(paths: Sequence[str], form: Form) -> UInt8[Tensor, "N C H W"]:
-    """The pixels of the files, in their order. In threads: Pillow lets go of the interpreter while it decodes.
+def decoded(name: str, place: Path, files: Mapping[str, Path], form: Form) -> UInt8[Tensor, "N C H W"]:
+    """The pixels of image files, in their order, from the user's cache folder if they were decoded before.
+
+    A cache that cannot be read or written costs time and nothing else.
+
+    Args:
+        name: a readable part of the cache file's name.
+        place: the folder of the images. It has one cache file, which is replaced when the images change.
+        files: the images by their names.
+        form: what each image is turned into.
 
     Raises:
-        JembenchError: if a file cannot be decoded, or is of another size than is demanded.
+        JembenchError: if a file cannot be decoded or has the wrong size.
+    """
+    try:
+        fingerprint = f"{content(files)} {form}"
+    except OSError as error:
+        raise cannot_decode(error.filename, error) from error
+    key = hashlib.sha256(f"{place}\0{form}".encode(errors="surrogateescape")).hexdigest()[:16]
+    cache = cache_folder() / "decoded" / f"{slug(name)}-{key}.safetensors"
+    images = _cached(cache, fingerprint)
+    if images is None:
+        images = decode_all(list(map(str, files.values())), form)
+        with contextlib.suppress(StoreError):
+            sweep_beside(cache)
+            tensors.write(cache, {"images": images}, {"fingerprint": fingerprint})
+    return images
+
+
+def _cached(file: Path, fingerprint: str) -> Tensor | None:
+    remedy = "The images are decoded again."
+    try:
+        if not file.exists() or tensors.read_seal(file, remedy).record.get("fingerprint") != fingerprint:
+            return None
+        return tensors.read(file, remedy).tensors["images"]
+    except (CheckpointError, KeyError) as error:
+        warnings.warn(str(error), Fallback, stacklevel=2)
+        return None
+
+
+def decode_all(paths: Sequence[str], form: Form) -> UInt8[Tensor, "N C H W"]:
+    """The pixels of the files, in their order. Threads help: Pillow releases the interpreter while it decodes.
+
+    Raises:
+        JembenchError: if a file cannot be decoded or has the wrong size.
     """
     shape = (len(paths), form.height, form.width, len(form.mode))
     limits.check_bytes(f"{len(paths):,} images of {form.width}x{form.height} pixels", math.prod(shape))
@@ -80,7 +125,7 @@ def central_square(image: Image.Image, size: int) -> Image.Image:
     return square.resize((size, size), Image.Resampling.BICUBIC)
 
 
-@contextmanager
+@contextlib.contextmanager
 def opened(path: str) -> Iterator[Image.Image]:
     """An image file, of which no more than the header has been read.
 

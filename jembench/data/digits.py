@@ -11,8 +11,8 @@ from functools import cache
 import numpy as np
 import torch
 
-from jembench.data.content import content_hash
-from jembench.data.lazy import LazyDataset
+from jembench.data.datasets import LazyDataset
+from jembench.data.pixels import content_hash
 from jembench.errors import JembenchError
 from jembench.interfaces import DataSpec, Split, SplitName
 

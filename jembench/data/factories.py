@@ -1,9 +1,10 @@
-"""The datasets that ``jembench`` brings. What each one needs is imported when it is asked for."""
+"""The datasets that ``jembench`` brings. What a dataset needs is imported when it is made."""
 
 from __future__ import annotations
 
-from jembench.catalog.spec import content_of, incidental
-from jembench.data.folders import files_of_celeba, files_of_imagefolder
+from jembench.catalog.spec import incidental
+from jembench.data.folders import celeba as celeba
+from jembench.data.folders import imagefolder as imagefolder
 from jembench.interfaces import Dataset
 
 
@@ -48,30 +49,3 @@ def svhn(*, root: str = "", download: bool = False) -> Dataset:
     from jembench.data import torchvision_sets
 
     return torchvision_sets.svhn(root, download=download)
-
-
-@content_of("root", listing=files_of_imagefolder)
-def imagefolder(*, root: str, size: int = 0, grey: bool = False, name: str = "") -> Dataset:
-    """Your own images: a folder root with train/<class>/* and test/<class>/*.
-
-    All images have one size, unless ``size`` is given: then each is cropped to its central square and resized to
-    ``size`` x ``size``. They become RGB, or one channel with ``grey=true``. ``name`` is what results are filed under,
-    by default the folder's own name. The names of the files below root and their content make it what it is: a copy
-    elsewhere is the same data set, and a folder in which an image was changed is another.
-    """
-    from jembench.data import imagefolder
-
-    return imagefolder.imagefolder(root, size=size, grey=grey, name=name)
-
-
-@incidental("root")
-@content_of("root", listing=files_of_celeba)
-def celeba(*, root: str = "", size: int = 32) -> Dataset:
-    """CelebA's aligned faces without labels: cropped to the central square, resized to ``size`` pixels.
-
-    ``root`` is the folder that holds ``celeba/img_align_celeba`` and ``celeba/list_eval_partition.txt`` ($JEMBENCH_DATA
-    or ~/.cache/jembench/data by default).
-    """
-    from jembench.data import celeba
-
-    return celeba.celeba(root, size=size)

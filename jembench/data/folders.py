@@ -1,15 +1,24 @@
-"""Which image files a data set consists of. Imports no torch, so that its content is known while a run is planned."""
+"""Datasets that are folders of image files: ``imagefolder`` and ``celeba``.
+
+Which files a dataset consists of is known without torch, so that its content is hashed while a run is planned.
+
+CelebA: Z. Liu, P. Luo, X. Wang and X. Tang, "Deep Learning Face Attributes in the Wild" (2015). Its terms allow
+research but no redistribution, and its server asks for a browser, so there is no download here.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from jembench.errors import Unavailable
+from jembench.catalog.spec import content_of, incidental
+from jembench.data.datasets import LazyDataset
+from jembench.errors import SpecError, Unavailable
 from jembench.files import data_folder
-from jembench.interfaces import SplitName
+from jembench.interfaces import Dataset, DataSpec, Split, SplitName
 
 _LAYOUT = "It must hold train/<class>/* and test/<class>/*, one folder of images a class."
 _SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
@@ -79,15 +88,61 @@ def files_of_imagefolder(root: str) -> Mapping[str, Path]:
     Raises:
         Unavailable: if folders or images are missing.
     """
-    folder = imagefolder_root(root)
+    folder = _imagefolder_root(root)
     names = class_names(folder)
     parts = {part: labelled(folder / part, names).files for part in ("train", "test")}
     return {f"{part}/{name}": path for part, files in parts.items() for name, path in files.items()}
 
 
-def imagefolder_root(root: str) -> Path:
-    """The absolute path of the folder."""
+def _imagefolder_root(root: str) -> Path:
     return Path(root).expanduser().resolve()
+
+
+@content_of("root", listing=files_of_imagefolder)
+def imagefolder(*, root: str, size: int = 0, grey: bool = False, name: str = "") -> Dataset:
+    """Your own images: a folder root with train/<class>/* and test/<class>/*.
+
+    All images have one size, unless ``size`` is given: then each is cropped to its central square and resized to
+    ``size`` x ``size``. They become RGB, or one channel with ``grey=true``. Classes are numbered in the order of their
+    folders' names. ``name`` is what results are filed under, by default the folder's own name. The names of the files
+    below root and their content are the identity: a copy elsewhere is the same dataset, and a folder in which an image
+    was changed is another.
+
+    Raises:
+        Unavailable: if folders or images are missing.
+        JembenchError: if an image cannot be decoded or differs in size; raised when its split is read.
+    """
+    folder = _imagefolder_root(root)
+    if size < 0:
+        raise SpecError(f"size of imagefolder is {size}; it must be a number of pixels, or 0 for the images' own size.")
+    classes = class_names(folder)
+    width, height = (size, size) if size else _size(images_in(folder / "train" / classes[0])[0])
+    spec = DataSpec(
+        name=name or folder.name,
+        shape=(1 if grey else 3, height, width),
+        num_classes=len(classes),
+        class_names=classes,
+    )
+    return LazyDataset(spec, partial(_read_imagefolder, folder, spec, size > 0))
+
+
+def _size(path: Path) -> tuple[int, int]:
+    """(width, height), from the file's header."""
+    from jembench.data.decoding import opened
+
+    with opened(str(path)) as image:
+        return image.size
+
+
+def _read_imagefolder(root: Path, spec: DataSpec, square: bool, name: SplitName) -> Split:
+    import torch
+
+    from jembench.data.decoding import Form, decoded
+
+    channels, height, width = spec.shape
+    form = Form(mode="L" if channels == 1 else "RGB", height=height, width=width, square=square)
+    found = labelled(root / name, spec.class_names)
+    return Split(decoded(f"{root.name}-{name}", root / name, found.files, form), torch.tensor(found.labels))
 
 
 # --- CelebA -----------------------------------------------------------------------------------------------------------
@@ -142,3 +197,28 @@ def files_of_celeba(root: str) -> Mapping[str, Path]:
     folder = celeba_root(root)
     parts: dict[SplitName, dict[str, Path]] = {"train": faces(folder, "train"), "test": faces(folder, "test")}
     return {f"{part}/{name}": path for part, files in parts.items() for name, path in files.items()}
+
+
+@incidental("root")
+@content_of("root", listing=files_of_celeba)
+def celeba(*, root: str = "", size: int = 32) -> Dataset:
+    """CelebA's aligned faces without labels: cropped to the central square, resized to ``size`` pixels.
+
+    ``root`` is the folder that holds ``celeba/img_align_celeba`` and ``celeba/list_eval_partition.txt`` ($JEMBENCH_DATA
+    or ~/.cache/jembench/data by default). The central square has 178 of 178x218 pixels.
+
+    Raises:
+        Unavailable: if files are missing.
+        JembenchError: if an image cannot be decoded; raised when its split is read.
+    """
+    if size < 1:
+        raise SpecError(f"size of celeba is {size}; it must be at least 1 pixel.")
+    spec = DataSpec(name="celeba", shape=(3, size, size), num_classes=0)
+    return LazyDataset(spec, partial(_read_celeba, celeba_root(root), size))
+
+
+def _read_celeba(folder: Path, size: int, name: SplitName) -> Split:
+    from jembench.data.decoding import Form, decoded
+
+    form = Form(mode="RGB", height=size, width=size, square=True)
+    return Split(decoded(f"celeba-{name}", folder / name, faces(folder, name), form), None)

@@ -1,11 +1,13 @@
-"""Between pixel levels 0..255 and the floats that a model sees, and between their units. Nowhere else is it done.
+"""Conversions between pixel levels 0..255 and the floats that a model sees, and a hash of images.
 
-``bounds`` = (low, high) is ``DataSpec.bounds``: what level 0 and level 255 become.
+``bounds`` = (low, high) is ``DataSpec.bounds``: the values of level 0 and level 255.
 
 Legend: any shape; images are (B, C, H, W) as a rule.
 """
 
 from __future__ import annotations
+
+import hashlib
 
 from jaxtyping import Float, UInt8
 from torch import Tensor
@@ -20,7 +22,7 @@ def to_float(images: UInt8[Tensor, "*shape"], bounds: Bounds) -> Float[Tensor, "
 
 
 def to_uint8(x: Float[Tensor, "*shape"], bounds: Bounds) -> UInt8[Tensor, "*shape"]:
-    """The nearest of the levels 0..255; what lies outside of ``bounds`` is clamped first.
+    """The nearest of the levels 0..255. Values outside ``bounds`` are clamped first.
 
     Raises:
         ValueError: for NaN, which has no level.
@@ -35,3 +37,11 @@ def noise_to_model(std: float, bounds: Bounds) -> float:
     """A standard deviation on [-1, 1], as published (.03), in the model's units."""
     low, high = bounds
     return std * (high - low) / 2
+
+
+def content_hash(images: Tensor) -> str:
+    """16 hexadecimal digits that depend on the shape, the type and every value, and on nothing else."""
+    array = images.detach().cpu().contiguous().numpy()
+    digest = hashlib.sha256(f"{array.dtype.str}{array.shape}".encode())
+    digest.update(array.data)
+    return digest.hexdigest()[:16]

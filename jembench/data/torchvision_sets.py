@@ -22,7 +22,7 @@ import torch
 import torchvision.datasets as tv
 from torchvision.datasets.utils import check_integrity
 
-from jembench.data.lazy import LazyDataset
+from jembench.data.datasets import LazyDataset
 from jembench.errors import Unavailable
 from jembench.files import data_folder
 from jembench.interfaces import DataSpec, Split, SplitName

@@ -20,8 +20,7 @@ from jembench.attacks.target import Target
 from jembench.attacks.threat import Norm, largest_distance, rounding
 from jembench.attacks.verify import LOOKS, verify
 from jembench.catalog.spec import Scalar, stable_hash
-from jembench.data.content import content_hash
-from jembench.data.pixels import to_float
+from jembench.data.pixels import content_hash, to_float
 from jembench.errors import OutOfTime
 from jembench.interfaces import Evaluation, Planned, Resampling, Value
 from jembench.metrics.defence import Defence

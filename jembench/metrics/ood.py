@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from jembench.data.content import content_hash
 from jembench.data.ood_sets.resolve import resolve
+from jembench.data.pixels import content_hash
 from jembench.errors import Diverged
 from jembench.interfaces import Capability, Evaluation, Measurement, Planned, Quantity, Resampling, Value
 from jembench.metrics.protocol import bootstrap_rng, protocol_id, require_at_least, require_noise, value_of

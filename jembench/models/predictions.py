@@ -13,8 +13,7 @@ from jaxtyping import Float, UInt8
 from torch import Tensor, nn
 
 from jembench import seeds
-from jembench.data.content import content_hash
-from jembench.data.pixels import Bounds, noise_to_model, to_float
+from jembench.data.pixels import Bounds, content_hash, noise_to_model, to_float
 from jembench.interfaces import Classifier, DataSpec, Density, Quantity
 from jembench.models.energies import LogitModel, marginal_energy
 from jembench.models.execution import at_least_float32, frozen, mode

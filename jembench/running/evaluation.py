@@ -17,10 +17,9 @@ from torch import Generator, Tensor
 from jembench import seeds
 from jembench.catalog import registry
 from jembench.catalog.registry import Component
-from jembench.data.content import content_hash
 from jembench.data.holdout import Holdout
 from jembench.data.ood_sets.resolve import resolve
-from jembench.data.pixels import to_float, to_uint8
+from jembench.data.pixels import content_hash, to_float, to_uint8
 from jembench.errors import NotApplicable, SpecError
 from jembench.interfaces import (
     KEPT,

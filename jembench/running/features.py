@@ -10,7 +10,7 @@ from torch import Tensor
 
 from jembench.catalog import registry
 from jembench.catalog.spec import slug
-from jembench.data.content import content_hash
+from jembench.data.pixels import content_hash
 from jembench.errors import CheckpointError, Fallback
 from jembench.files import is_taken
 from jembench.interfaces import Dataset, FeatureNetwork, Features

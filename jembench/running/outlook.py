@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 
 from jembench.catalog.registry import Resolved
-from jembench.data.absent import absent, present
+from jembench.data.datasets import absent, present
 from jembench.errors import JembenchError, NotApplicable, Unavailable
 from jembench.experiment.plan import CellPlan, FitPlan, Plan
 from jembench.interfaces import Capability, Checked, Costly, Dataset

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any, Literal
 
 from jembench.catalog import registry
-from jembench.data.absent import count, present
+from jembench.data.datasets import count, present
 from jembench.data.ood_sets.resolve import resolve
 from jembench.errors import JembenchError, Unavailable
 from jembench.interfaces import (

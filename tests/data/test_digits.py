@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from jembench.data import digits as digits_module
+from jembench.data.datasets import LazyDataset
 from jembench.data.factories import digits
-from jembench.data.lazy import LazyDataset
 from jembench.errors import JembenchError
 from jembench.interfaces import DataSpec, Split, SplitName
 

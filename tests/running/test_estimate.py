@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from jembench.catalog import registry
-from jembench.data.lazy import LazyDataset
+from jembench.data.datasets import LazyDataset
 from jembench.experiment import recipe as recipes
 from jembench.experiment.plan import FitPlan
 from jembench.interfaces import DataSpec
