@@ -28,6 +28,7 @@ class Suite:
     recipe: Mapping[str, Option] = field(default_factory=dict)  # dataset's name, or "default" -> recipe
     grid: tuple[Grid, ...] = ()
     variant: tuple[Variant, ...] = ()  # where there are some, they are all that is trained
+    arm: tuple[Variant, ...] = ()  # settings under which each variant is trained once more: "noise .05, unguarded"
     included: tuple[Suite, ...] = ()
 
     @property
@@ -62,7 +63,8 @@ class Suite:
         """What is trained on a dataset, given by its spec: the recipe itself where the suite names no variants."""
         if not self.variant:
             return [Variant(name="")]
-        return [variant for variant in self.variant if variant.covers(dataset)]
+        covering = [variant for variant in self.variant if variant.covers(dataset)]
+        return [each for variant in covering for each in (variant, *map(variant.under, self.arm))]
 
     def choose(
         self,
@@ -155,7 +157,7 @@ def _in_fields(fields: Mapping[str, Any], where: str) -> dict[str, Any]:
     found = dict(fields)
     if isinstance(found.get("recipe"), str):
         found["recipe"] = {"default": found["recipe"]}
-    for key in ("grid", "variant"):
+    for key in ("grid", "variant", "arm"):
         if isinstance(found.get(key), list):
             found[key] = [in_fields(item, f"{key} of {where}") for item in found[key]]
     return found

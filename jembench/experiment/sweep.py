@@ -98,6 +98,10 @@ class Variant:
         """Whether it is for a dataset, given by its spec."""
         return _is_for(self.on, self.besides, dataset)
 
+    def under(self, arm: Variant) -> Variant:
+        """The same under the settings of an arm of the suite, named after both."""
+        return dataclasses.replace(self, name=f"{self.name}, {arm.name}", settings=(*self.settings, *arm.settings))
+
 
 def _is_for(on: Sequence[str], besides: Sequence[str], dataset: str) -> bool:
     name = bare_name(dataset)

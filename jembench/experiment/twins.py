@@ -1,4 +1,4 @@
-"""How a model to be trained differs from trained ones of the same model, dataset, recipe and seed names."""
+"""The differences between a model to be trained and trained ones with the same names."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from jembench.store.store import FitRecord, Store
 
 
 def differences(fits: Iterable[FitPlan], store: Store) -> list[str]:
-    """One sentence for each way in which models that are to be trained differ from trained ones of the same names.
+    """One sentence for each way in which models to be trained differ from trained ones with the same names.
 
-    Seeds that differ in the same way share a sentence.
+    The names are those of model, dataset, recipe and seed. Seeds that differ in the same way share a sentence.
     """
     planned = {fit.key: fit for fit in fits if not fit.model.pretrained}
     found: dict[tuple[str, str], list[int]] = {}
@@ -35,54 +35,24 @@ def _between(record: FitRecord, fit: FitPlan) -> list[str]:
     """What differs between a trained model and one to be trained, in words."""
     if not record.identity:
         return ["unknown settings, because it was trained by an earlier version of jembench"]
-    old, new = record.identity, json.loads(json.dumps(fit.identity))
-    found = [*_of_component(old.get("model"), new["model"]), *_of_component(old.get("dataset"), new["dataset"])]
-    before, after = (dict(identity.get("recipe") or {}) for identity in (old, new))
-    samplers = []
-    for recipe in (before, after):
-        recipe["chains"] = dict(recipe.get("chains") or {})
-        samplers.append(recipe["chains"].pop("sampler", None))
-    found += [*_of_component(*samplers), *_of_recipe(before, after)]
-    return list(dict.fromkeys(found)) or ["nothing that was recorded"]
+    new = json.loads(json.dumps(fit.identity))
+    found = [change for part in new for change in _changes(record.identity.get(part), new[part], part)]
+    return found or ["nothing that was recorded"]
 
 
-def _of_component(old: Any, new: Any) -> Iterator[str]:
-    if not isinstance(old, Mapping) or not isinstance(new, Mapping) or old.get("name") != new.get("name"):
-        if old != new:
-            yield f"{_shown(old)} -> {_shown(new)}"
+def _changes(old: Any, new: Any, path: str) -> Iterator[str]:
+    """The differences of two values of an identity, by the keys that lead to them: ``model.net: small-2 -> auto``."""
+    if old == new:
         return
-    name = new["name"]
-    if old.get("distribution") != new.get("distribution"):
-        yield f"the distribution of {name}: {_shown(old.get('distribution'))} -> {_shown(new.get('distribution'))}"
-    for target, _, _ in _changed(old.get("code"), new.get("code")):
-        yield f"code of {target.partition(':')[0].partition('.')[0]}"
-    for option, before, after in _changed(old.get("arguments"), new.get("arguments")):
-        if isinstance(before, Mapping) and isinstance(after, Mapping):
-            yield from _of_component(before, after)
-        elif _is_digest(before) and _is_digest(after):
-            yield f"content of {name} (the files of its option {option})"
-        else:
-            yield f"option {option} of {name}: {_shown(before)} -> {_shown(after)}"
-
-
-def _of_recipe(old: Any, new: Any, table: str = "") -> Iterator[str]:
-    for key, before, after in _changed(old, new):
-        if isinstance(before, Mapping) and isinstance(after, Mapping):
-            yield from _of_recipe(before, after, f"{table}{key}.")
-        else:
-            yield f"recipe field {table}{key}: {_shown(before)} -> {_shown(after)}"
-
-
-def _changed(old: Any, new: Any) -> Iterator[tuple[str, Any, Any]]:
-    """The keys whose values differ; one that is missing has the value ``_MISSING``."""
-    one, other = (value if isinstance(value, Mapping) else {} for value in (old, new))
-    for key in sorted(one.keys() | other.keys()):
-        before, after = one.get(key, _MISSING), other.get(key, _MISSING)
-        if before != after:
-            yield key, before, after
-
-
-_MISSING = object()
+    if path.endswith(".code"):
+        yield f"the code of the {path.split('.')[-2]}"
+    elif _is_digest(old) and _is_digest(new):
+        yield f"the content of the files of {path}"
+    elif isinstance(old, Mapping) and isinstance(new, Mapping) and old.get("name") == new.get("name"):
+        for key in sorted(old.keys() | new.keys()):
+            yield from _changes(old.get(key), new.get(key), path if key == "arguments" else f"{path}.{key}")
+    else:
+        yield f"{path}: {_shown(old)} -> {_shown(new)}"
 
 
 def _is_digest(value: Any) -> bool:
@@ -90,8 +60,6 @@ def _is_digest(value: Any) -> bool:
 
 
 def _shown(value: Any) -> str:
-    if value is _MISSING:
-        return "not set"
     if isinstance(value, Mapping):
         return str(value.get("name", "another"))
     return format_value(value) if isinstance(value, str | int | float | None) else json.dumps(value)

@@ -48,14 +48,14 @@ def told(store, fits):
 @pytest.mark.parametrize(
     ("path", "value", "text"),
     [
-        (("model", "code"), {"jembench_jem:jem": "old"}, "code of jembench_jem"),
-        (("model", "arguments", "net"), "small-2", "option net of jem: small-2 -> auto"),
-        (("model", "distribution"), "fork", "the distribution of jem: fork -> jembench-jem"),
-        (("recipe", "schedule", "cosine"), True, "recipe field schedule.cosine: true -> false"),
-        (("recipe", "epochs"), 3.0, "recipe field epochs: 3.0 -> "),
-        (("recipe", "of_old"), 1, "recipe field of_old: 1 -> not set"),
-        (("recipe", "chains", "sampler", "arguments", "steps"), 7, "option steps of pcd: 7 -> "),
-        (("recipe", "chains", "sampler"), None, "none -> pcd"),
+        (("model", "code"), {"jembench_jem:jem": "old"}, "the code of the model"),
+        (("model", "arguments", "net"), "small-2", "model.net: small-2 -> auto"),
+        (("model", "distribution"), "fork", "model.distribution: fork -> jembench-jem"),
+        (("recipe", "schedule", "cosine"), True, "recipe.schedule.cosine: true -> false"),
+        (("recipe", "epochs"), 3.0, "recipe.epochs: 3.0 -> "),
+        (("recipe", "of_old"), 1, "recipe.of_old: 1 -> none"),
+        (("recipe", "chains", "sampler", "arguments", "steps"), 7, "recipe.chains.sampler.steps: 7 -> "),
+        (("recipe", "chains", "sampler"), None, "recipe.chains.sampler: none -> pcd"),
     ],
 )
 def test_each_difference_is_named_once_for_all_seeds(store, fits, path, value, text):
@@ -75,7 +75,7 @@ def test_each_difference_is_named_once_for_all_seeds(store, fits, path, value, t
 
 def test_code_that_is_gone_is_a_difference_too(store, fits):
     keep(store, fits[0], lambda identity: identity["dataset"].update(code={"own.data:build": "old"}))
-    assert "it differs in: code of own. Seed 0 is trained again." in told(store, fits)[0]
+    assert "it differs in: the code of the dataset. Seed 0 is trained again." in told(store, fits)[0]
 
 
 def test_files_of_another_content_are_named(store, fits, tmp_path, monkeypatch):
@@ -88,7 +88,7 @@ def test_files_of_another_content_are_named(store, fits, tmp_path, monkeypatch):
     (tmp_path / "pets" / "test" / "cat" / "0.png").write_bytes(b"a dog")
     after = plan_fit("jem", f"imagefolder:root={tmp_path / 'pets'}", "digits")
     (line,) = told(store, [after])
-    assert "it differs in: content of imagefolder (the files of its option root)." in line
+    assert "it differs in: the content of the files of dataset.root." in line
 
 
 def test_the_nearest_of_several_is_the_one_that_is_compared(store, fits):
