@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 import torch
 
+from jembench.catalog.registry import catalogue
+
 CACHES = {
     "XDG_CACHE_HOME": "cache",
     "XDG_CONFIG_HOME": "config",
@@ -28,6 +30,18 @@ hypothesis.settings.register_profile("jembench", deadline=None)  # a busy machin
 hypothesis.settings.load_profile("jembench")
 torch.set_num_threads(1)  # tests run side by side; the numbers do not depend on it
 os.fsync = lambda descriptor: None  # it takes milliseconds, and guards against power cuts alone
+
+
+def pytest_sessionstart(session):
+    """Refuse to test with installed entry points that are older than the working tree."""
+    stale = {one.distribution for one in catalogue().components if not one.is_compatible}
+    if stale:
+        pytest.exit(
+            f"The entry points of {', '.join(sorted(stale))} are out of date. Install them again: "
+            "pip install --no-deps -e . -e plugins/jembench-jem -e plugins/jembench-wrn -e plugins/jembench-glow "
+            "-e plugins/jembench-igebm -e plugins/jembench-residual-flow",
+            returncode=1,
+        )
 
 
 def pytest_configure(config):

@@ -63,7 +63,7 @@ def spec(kind, name):
 
 def ids():
     found = {"recipes": {name: stable_hash(recipes.load(name).identity) for name in recipes.names()}}
-    for kind in ("datasets", "features", "metrics", "models", "outliers", "samplers"):
+    for kind in ("datasets", "features", "metrics", "models", "ood_sets", "samplers"):
         found[kind] = {name: stable_hash(registry.resolve(kind, spec(kind, name)).identity) for name in shipped(kind)}
     accuracy = registry.resolve("metrics", "accuracy")
     fits = {name: plan_fit(spec("models", name), "digits") for name in shipped("models")}

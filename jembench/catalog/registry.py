@@ -31,7 +31,7 @@ Kind = Literal[
     "samplers",
     "metrics",
     "datasets",
-    "outliers",
+    "ood_sets",
     "features",
     "suites",
     "importers",
@@ -42,6 +42,7 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 
 
 _API_GROUP = "jembench.api"
+_FORMER_GROUP = "jembench.outliers"  # of API 1, now jembench.ood_sets
 
 
 class Component(NamedTuple):
@@ -129,16 +130,19 @@ def _by_entrypoints() -> list[Component]:
         _component(kind, entrypoints.EntryPoint.from_string(target, name), distribution.name, distribution.version, api)
         for sections, distribution in entrypoints.iter_files_distros(_path())
         for api in [_version(dict(sections).get(_API_GROUP, ()))]
-        for kind, name, target in _entries(sections)
+        for kind, name, target, api in _entries(sections, api)
     ]
 
 
-def _entries(sections: Mapping[str, Mapping[str, str]]) -> Iterator[tuple[Kind, str, str]]:
-    """The kind, name and target of each component in the entry points of a distribution."""
+def _entries(sections: Mapping[str, Mapping[str, str]], api: int) -> Iterator[tuple[Kind, str, str, int]]:
+    """The kind, name, target and API version of each component in the entry points of a distribution."""
     for kind in KINDS:
         if f"jembench.{kind}" in sections:
             for name, target in sections[f"jembench.{kind}"].items():
-                yield kind, name, target
+                yield kind, name, target, api
+    if _FORMER_GROUP in sections:
+        for name, target in sections[_FORMER_GROUP].items():
+            yield "ood_sets", name, target, 1
 
 
 def _path() -> list[str]:
@@ -171,11 +175,11 @@ def _by_metadata() -> tuple[list[Component], list[Unreadable]]:
             problems.append(Unreadable(name, " ".join(str(error).split())))
             continue
         try:
-            api = _version(dict(parser).get(_API_GROUP, ()))
+            stated = _version(dict(parser).get(_API_GROUP, ()))
         except UserWarning as error:
             problems.append(Unreadable(name, str(error)))
             continue
-        for kind, key, value in _entries(parser):
+        for kind, key, value, api in _entries(parser, stated):
             try:
                 found.append(_component(kind, entrypoints.EntryPoint.from_string(value, key), name, version, api))
             except entrypoints.BadEntryPoint:
@@ -244,7 +248,7 @@ def find(kind: Kind, name: str) -> Component:
 
 def singular(kind: str) -> str:
     """What one of a kind is called in a sentence."""
-    return {"features": "feature network", "outliers": "set of outliers"}.get(kind, kind.removesuffix("s"))
+    return {"features": "feature network", "ood_sets": "OOD set"}.get(kind, kind.removesuffix("s"))
 
 
 def load(component: Component) -> Any:
@@ -459,7 +463,7 @@ def _named(value: str) -> Any:
         bare = spec.name.rpartition("/")[2]
         kinds: Iterable[Kind] = (component.kind for component in catalogue().components if component.name == bare)
         if ":" in spec.name:
-            kinds = ("outliers",) if spec.arguments else ()  # without options it is of no files
+            kinds = ("ood_sets",) if spec.arguments else ()  # without options it is of no files
         for kind in kinds:
             resolved = resolve(kind, value)
             if resolved.content:

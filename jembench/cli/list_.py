@@ -22,7 +22,7 @@ def list_(kind: str | None, format: str) -> None:
     """List what is installed: models, datasets, suites and more.
 
     With KIND, say what each one is and which options it has. KIND is one of models, samplers, metrics, datasets,
-    outliers, features, suites, importers, executors, trackers, recipes and references, the tables of published numbers.
+    ood_sets, features, suites, importers, executors, trackers, recipes and references, the tables of published numbers.
     """
     if kind is None:
         _everything(format)

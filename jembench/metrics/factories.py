@@ -254,7 +254,7 @@ def ood(
 ) -> Metric:
     """Out-of-distribution detection: AUROC, FPR at 95 % TPR and average precision of a score against other images.
 
-    ``set`` is a set of outliers (`jembench list outliers`) or a dataset: interp, svhn, celeba:root=/data. ``steps`` are
+    ``set`` is an OOD set (`jembench list ood_sets`) or a dataset: interp, svhn, celeba:root=/data. ``steps`` are
     of the chain that the score ``refinement`` runs from each image. ``data_noise`` is on both kinds of images.
     """
     from jembench.metrics.ood import OutOfDistribution

@@ -55,7 +55,7 @@ SCORES: Mapping[ScoreName, Score] = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OutOfDistribution:
-    """How well one score tells the test images from one set of outliers: AUROC, FPR at 95 % TPR, average precision.
+    """How well one score tells the test images from one OOD set: AUROC, FPR at 95 % TPR, average precision.
 
     All are by scikit-learn, in float64, in 0..1. ``-in``: test images are the positive class; ``fpr95-in`` is the share
     of outliers that score above the threshold which 95 % of the test images pass. ``-out``: outliers are, as in OpenOOD
@@ -87,7 +87,7 @@ class OutOfDistribution:
 
     def check(self, planned: Planned) -> None:
         """Whether the other images can be had, and the chains that a score runs."""
-        planned.check_outliers(self.set)
+        planned.check_ood_set(self.set)
         if self.score == "refinement":
             require_chains(planned.sampler)
 

@@ -90,11 +90,11 @@ class FitEvaluation:
         return limited(self.dataset.split("test"), self.limit)
 
     def images(self, name: str) -> Tensor:
-        """The images of ``test``, ``validation`` or ``train`` (without validation), or a set of outliers by its spec.
+        """The images of ``test``, ``validation`` or ``train`` (without validation), or an OOD set by its spec.
 
         Raises:
             Unavailable: with the remedy, if they are not at hand.
-            SpecError: if no set of outliers and no dataset has that name.
+            SpecError: if no OOD set and no dataset has that name.
         """
         if name in _PARTS:
             return self._part(name).images

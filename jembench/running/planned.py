@@ -112,7 +112,7 @@ class PlannedFit:
             return None
         return kept * snapshots.COUNT if source.pooling == "five" else kept or FRESH_SAMPLES
 
-    def check_outliers(self, spec: str) -> None:
+    def check_ood_set(self, spec: str) -> None:
         """Draw them once. Those of a dataset that is to be downloaded are believed in where nothing may be fetched."""
         self.of.once(f"outliers {spec}", lambda: self._draw(spec))
 

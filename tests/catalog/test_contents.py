@@ -45,7 +45,7 @@ def here(tmp_path, monkeypatch):
     sys.modules.pop("sets_of_tests", None)
 
 
-def identity(spec, kind="outliers"):
+def identity(spec, kind="ood_sets"):
     registry.look_again()
     return registry.resolve(kind, f"sets_of_tests:{spec}").identity
 

@@ -6,6 +6,7 @@ import pytest
 
 from jembench.catalog import packages, registry
 from jembench.errors import SpecError
+from jembench.interfaces import API
 
 
 @pytest.fixture
@@ -19,7 +20,9 @@ def install(tmp_path, monkeypatch):
         info = tmp_path / f"{name}-1.0.dist-info"
         info.mkdir()
         (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
-        (info / "entry_points.txt").write_text(f"[jembench.suites]\n{name} = {target or name}\n")
+        (info / "entry_points.txt").write_text(
+            f"[jembench.suites]\n{name} = {target or name}\n[jembench.api]\n{API} = {name}\n"
+        )
         folder = tmp_path / name
         (folder / "recipes").mkdir(parents=True)
         (folder / "__init__.py").write_text(init)

@@ -10,6 +10,9 @@ import pytest
 
 from jembench.catalog import registry
 from jembench.errors import PluginError, SpecError, Unavailable
+from jembench.interfaces import API
+
+API_ENTRY = f"[jembench.api]\n{API} = zoo\n"
 
 
 class Site:
@@ -23,7 +26,7 @@ class Site:
         info = self.folder / below / f"{name.replace('-', '_')}-{version}.dist-info"
         info.mkdir(parents=True)
         (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
-        content = entry_points if isinstance(entry_points, bytes) else entry_points.encode()
+        content = entry_points if isinstance(entry_points, bytes) else f"{entry_points}\n{API_ENTRY}".encode()
         (info / "entry_points.txt").write_bytes(content)
 
     def module(self, name, text):
@@ -157,7 +160,7 @@ def test_what_an_interrupted_pip_leaves_behind_is_not_installed(site):
 def test_an_egg_info_without_a_version(site):
     info = site.folder / "zoo.egg-info"
     info.mkdir()
-    (info / "entry_points.txt").write_text("[jembench.models]\nlion = zoo:build\n")
+    (info / "entry_points.txt").write_text(f"[jembench.models]\nlion = zoo:build\n{API_ENTRY}")
     assert str(registry.find("models", "lion")) == "zoo  [lion = zoo:build]"
 
 

@@ -35,7 +35,7 @@ def installed(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("torn", [False, True])
-@pytest.mark.parametrize("api", [[], [str(API)]])
+@pytest.mark.parametrize("api", [[str(API)], ["1", str(API)]])
 def test_a_plugin_of_this_version_works(api, torn, installed):
     installed(api, torn=torn)
     assert registry.resolve("models", "future").make(None) == 1
@@ -53,6 +53,26 @@ def test_a_plugin_of_another_version_is_found_but_not_used(torn, installed):
         f"version {API}. Update jembench, or uninstall future-zoo."
     )
     assert "future_zoo" not in sys.modules
+
+
+@pytest.mark.parametrize("torn", [False, True])
+def test_a_plugin_that_states_no_version_was_written_for_the_first(torn, installed):
+    installed([], torn=torn)
+    with pytest.raises(Incompatible, match=r"for version 1 of .* Update future-zoo, or uninstall future-zoo"):
+        registry.resolve("models", "future")
+
+
+def test_the_group_of_api_1_for_ood_sets_is_found_and_refused(tmp_path, monkeypatch):
+    info = tmp_path / "old_zoo-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Name: old-zoo\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[jembench.outliers]\nbears = old_zoo:bears\n[jembench.api]\n1 = old_zoo\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    registry.catalogue.cache_clear()
+    with pytest.raises(Incompatible, match=r"old-zoo 1\.0 was written for version 1 of jembench's plugin interface"):
+        registry.resolve("ood_sets", "bears")
+    monkeypatch.undo()
+    registry.catalogue.cache_clear()
 
 
 def test_a_version_that_is_no_number_makes_a_distribution_unreadable(installed):

@@ -11,6 +11,7 @@ import pytest
 
 from jembench.catalog import registry
 from jembench.cli.main import main
+from jembench.interfaces import API
 
 
 class Done(NamedTuple):
@@ -105,7 +106,7 @@ def zoo(tmp_path, monkeypatch):
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: zoo-park\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text(
         "[jembench.models]\nlion = zoo_cli_park:lion\nraises = zoo_cli_raises:build\n"
-        "[jembench.suites]\nzoo = zoo_cli_suites\n"
+        f"[jembench.suites]\nzoo = zoo_cli_suites\n[jembench.api]\n{API} = zoo_cli_park\n"
     )
     (folder / "zoo_cli_park.py").write_text(
         "print('a plugin that talks')\n"

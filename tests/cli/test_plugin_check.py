@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from jembench.catalog import registry
+from jembench.interfaces import API
 
 
 @pytest.fixture
@@ -18,6 +19,7 @@ def mixture(zoo):
         "[jembench.models]\nsound = sound_models:EnergyAlone\nfaulty = faulty_models:Squeezes\n"
         "excused = faulty_models:excused\nabsent = zoo_cli_raises:build\nneedy = zoo_cli_needy:build\n"
         "[jembench.suites]\nbag = zoo_cli_bag\n"
+        f"[jembench.api]\n{API} = sound_models\n"
         "[jembench.executors]\nhands = zoo_cli_needy:build\nnobody = zoo_cli_raises:build\n"
     )
     (zoo / "zoo_cli_bag" / "recipes").mkdir(parents=True)

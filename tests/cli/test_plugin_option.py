@@ -149,7 +149,7 @@ def scaled(data):
 
 def test_a_metric_s_edited_outliers_are_drawn_anew(run_after):
     Path("my_file.py").write_text(
-        Path("my_file.py").read_text().replace('"metrics": {', '"outliers": {"mine": "outliers"}, "metrics": {')
+        Path("my_file.py").read_text().replace('"metrics": {', '"ood_sets": {"mine": "outliers"}, "metrics": {')
         + """
 class Outliers:
     def draw(self, test, data):

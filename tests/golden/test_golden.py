@@ -27,7 +27,7 @@ WIDE = ("hybrid", "labels", "robustness")
 """Suites whose tables are shown in three widths; of the others, which repeat them, one has to do."""
 
 KINDS = [
-    *("models", "samplers", "metrics", "datasets", "outliers", "features"),
+    *("models", "samplers", "metrics", "datasets", "ood_sets", "features"),
     *("suites", "importers", "executors", "recipes", "references"),
 ]
 ERRORS = """

@@ -272,7 +272,7 @@ def test_a_batch_that_is_larger_than_the_dataset(plan, store, carry_out):
 
 @pytest.mark.parametrize("broken", ["test/dark/0.png", "others/test/dark/0.png"])
 def test_a_broken_image_is_known_before_anything_is_trained(plan, store, recorder, tmp_path, broken):
-    """Of the test images, and of a set of outliers that are files."""
+    """Of the test images, and of an OOD set that are files."""
     for folder in ("", "others/"):
         for split in ("train", "test"):
             for shade, name in enumerate(("dark", "light", "white")):

@@ -4,7 +4,7 @@ from typing import Literal
 
 
 def ood(*, set: str, score: Literal["log-px", "max-py", "grad-norm"] = "log-px", images: int | None = None):
-    """Whether a score tells test images from a set of outliers."""
+    """Whether a score tells test images from an OOD set."""
 
 
 def inception(*, selection: Literal["none", "model"] = "none", top: float = 1.0, pooling: str = "one"):

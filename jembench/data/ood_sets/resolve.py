@@ -1,4 +1,4 @@
-"""From the text of a ``set=`` option to images: a set of outliers, or any dataset."""
+"""From the text of a ``set=`` option to images: an OOD set, or any dataset."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from jembench.catalog import registry, spec
 from jembench.catalog.registry import Resolved
 from jembench.data.ood_sets.other_dataset import OtherDataset
 from jembench.errors import SpecError, unknown
-from jembench.interfaces import Outliers
+from jembench.interfaces import OODSet
 
-_KINDS: tuple[registry.Kind, ...] = ("outliers", "datasets")
+_KINDS: tuple[registry.Kind, ...] = ("ood_sets", "datasets")
 
 
-class ResolvedOutliers(NamedTuple):
+class ResolvedOODSet(NamedTuple):
     """What a text means."""
 
     component: Resolved
@@ -23,26 +23,26 @@ class ResolvedOutliers(NamedTuple):
         """The canonical spec, without what only says how or where the images are got."""
         return self.component.without_paths
 
-    def make(self) -> Outliers:
+    def make(self) -> OODSet:
         """Call the factory; a dataset is read when outliers are drawn of it."""
         if self.is_dataset:
             return OtherDataset(make=self.component.make, name=self.component.component.name)
-        outliers: Outliers = self.component.make()
+        outliers: OODSet = self.component.make()
         return outliers
 
 
-def resolve(text: str) -> ResolvedOutliers:
-    """The set of outliers, or else the dataset, of that spec.
+def resolve(text: str) -> ResolvedOODSet:
+    """The OOD set, or else the dataset, of that spec.
 
     Raises:
         SpecError: if neither has the name, or an option is not there.
         PluginError: if the component cannot be imported.
     """
     name = spec.parse(text).name
-    if name in _names("outliers") or ":" in name:
-        return ResolvedOutliers(registry.resolve("outliers", text), is_dataset=False)
+    if name in _names("ood_sets") or ":" in name:
+        return ResolvedOODSet(registry.resolve("ood_sets", text), is_dataset=False)
     if name in _names("datasets"):
-        return ResolvedOutliers(registry.resolve("datasets", text), is_dataset=True)
+        return ResolvedOODSet(registry.resolve("datasets", text), is_dataset=True)
     raise _unknown(name)
 
 
@@ -53,4 +53,4 @@ def _names(kind: registry.Kind) -> set[str]:
 
 def _unknown(name: str) -> SpecError:
     known = {component.name for kind in _KINDS for component in registry.components(kind)}
-    return unknown("set of outliers and no dataset", name, known, "jembench list outliers")
+    return unknown("OOD set and no dataset", name, known, "jembench list ood_sets")

@@ -62,7 +62,7 @@ def _histograms_of(results: Sequence[Result]) -> Drawing:
 
 
 def score_histograms(title: str, score: str, sets: Sequence[tuple[str, Numbers, Numbers, Value | None]]) -> Drawing:
-    """A panel for each set of outliers: its scores over those of the test images, as densities.
+    """A panel for each OOD set: its scores over those of the test images, as densities.
 
     Args:
         title: of the figure.
@@ -105,7 +105,7 @@ def _auroc_of(results: Sequence[Result]) -> Drawing:
 
 
 def auroc(title: str, found: Sequence[tuple[str, str, str, Value]]) -> Drawing:
-    """A panel for each score, a line for each set of outliers, a point with its interval for each model.
+    """A panel for each score, a line for each OOD set, a point with its interval for each model.
 
     Args:
         title: of the figure.

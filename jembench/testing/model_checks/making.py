@@ -39,7 +39,7 @@ def has_a_capability(subject: Subject) -> None:
     if not capabilities(subject.model):
         raise CheckFailed(
             "Nothing can be measured of it. Give it a method logits(x), energy(x, y=None), log_prob(x, y=None) or "
-            "sample(n, y=None, *, generator); jembench/interfaces.py says what each one is."
+            "sample(n, y=None, *, generator); jembench.interfaces says what each one is."
         )
 
 

@@ -182,7 +182,7 @@ def test_density_is_computed_in_float32_under_autocast():
 
 
 class Noise:
-    """A dataset and a set of outliers in one: images of random pixels."""
+    """A dataset and an OOD set in one: images of random pixels."""
 
     spec = DATA
 

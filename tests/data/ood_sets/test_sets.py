@@ -1,4 +1,4 @@
-"""What each set of outliers is, pixel by pixel on small cases."""
+"""What each OOD set is, pixel by pixel on small cases."""
 
 import numpy as np
 import pytest

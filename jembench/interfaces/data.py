@@ -1,0 +1,60 @@
+"""Datasets and out-of-distribution sets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, runtime_checkable
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+SplitName = Literal["train", "test"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DataSpec:
+    """A dataset's name, image shape, classes and pixel range: what a model is made from."""
+
+    name: str
+    shape: tuple[int, int, int]  # (C, H, W)
+    num_classes: int  # 0: unlabelled
+    class_names: tuple[str, ...] = ()
+    bounds: tuple[float, float] = (-1.0, 1.0)  # the values of pixel 0 and pixel 255 as float
+
+    @property
+    def dimensions(self) -> int:
+        """The number of pixels times channels of an image."""
+        channels, height, width = self.shape
+        return channels * height * width
+
+
+class Split(NamedTuple):
+    """The images of one part of a dataset, with their labels."""
+
+    images: Tensor  # uint8 (N, C, H, W)
+    labels: Tensor | None  # int64 (N,) in 0..K-1; None: unlabelled
+
+
+@runtime_checkable
+class Dataset(Protocol):
+    """Images, with labels or without. Deterministic: the same spec gives the same images in the same order.
+
+    Validation images are held out of ``train`` by the recipe.
+    """
+
+    @property
+    def spec(self) -> DataSpec: ...
+    def split(self, name: SplitName) -> Split: ...
+
+
+@runtime_checkable
+class OODSet(Protocol):
+    """Out-of-distribution images for a dataset, as many as its test images. Deterministic."""
+
+    def draw(self, test: Split, data: DataSpec) -> Tensor:
+        """Images of the dataset's shape, uint8 (N, C, H, W), for its N test images under evaluation.
+
+        Raises:
+            Unavailable: with the remedy, if images are missing or the set is not defined for such a dataset.
+        """
+        ...

@@ -1,0 +1,129 @@
+"""Metrics, and the feature networks that generation metrics compare images with."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, runtime_checkable
+
+if TYPE_CHECKING:
+    import numpy as np
+    import torch
+    from torch import Tensor
+
+    from jembench.interfaces.data import Dataset
+    from jembench.interfaces.evaluation import Evaluation, Planned
+    from jembench.interfaces.models import Capability
+
+
+class Value(NamedTuple):
+    """A number with its 95 % interval; low and high are None if the interval is not known."""
+
+    value: float
+    low: float | None
+    high: float | None
+    n: int  # how many test images, samples or timed iterations it was computed from
+    unit: str = ""  # "%", "nats", "s", "" for a pure number
+    better: Literal["higher", "lower", ""] = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Measurement:
+    """The result of a metric. ``protocol`` says how it was measured: only numbers of one protocol are comparable."""
+
+    protocol: str
+    values: Mapping[str, Value]
+    arrays: Mapping[str, np.ndarray[Any, Any]] = field(default_factory=dict)  # per example, to compute or compare again
+    details: Mapping[str, Any] = field(default_factory=dict)  # further information, in JSON types
+
+
+@runtime_checkable
+class Metric(Protocol):
+    """A measurement on one trained model.
+
+    A metric that reads quantities of test images or out-of-distribution images may list them in an attribute
+    ``reads: frozenset[Quantity]``; then one pass computes all quantities that the metrics of a run need.
+    """
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def requires(self) -> frozenset[Capability]: ...
+    def compute(self, evaluation: Evaluation) -> Measurement: ...
+
+
+@runtime_checkable
+class Costly(Protocol):
+    """A metric that takes long. Its cost is shown before it starts."""
+
+    def passes(self, images: int) -> int:
+        """The approximate number of forward and backward passes of single images, for a number of test images."""
+        ...
+
+
+@runtime_checkable
+class Checked(Protocol):
+    """A metric or feature network that checks before training whether it can be used."""
+
+    def check(self, planned: Planned) -> None:
+        """Check a fit before it is trained. An error is shown in the plan, and nothing is trained for this metric.
+
+        Raises:
+            NotApplicable: if the metric is not defined for this model or dataset.
+            Unavailable: with the remedy, if a file or a package is missing.
+            SpecError: if an option does not fit the dataset.
+        """
+        ...
+
+
+class Resampling(NamedTuple):
+    """A value as a statistic of observations, for the bootstrap and for paired comparisons."""
+
+    statistic: Callable[..., np.ndarray[Any, Any]]  # index matrices (R, N), one for each size -> (R,)
+    sizes: tuple[int, ...]  # N of each independent sample
+    within: tuple[float, float] = (-math.inf, math.inf)  # the range of the value
+
+
+@runtime_checkable
+class Resampled(Protocol):
+    """A metric whose values can be computed from its arrays, so that two models are compared image by image."""
+
+    def resamplings(self, arrays: Mapping[str, np.ndarray[Any, Any]]) -> Mapping[str, Resampling]:
+        """The statistic of each label, computed from ``Measurement.arrays``, in the order of the images."""
+        ...
+
+
+class Features(NamedTuple):
+    """The output of a feature network."""
+
+    pool: Tensor  # float32 (N, D), for FID, KID, precision and recall
+    logits: Tensor  # float32 (N, K), for the Inception score
+
+
+@runtime_checkable
+class FeatureNetwork(Protocol):
+    """A fixed network that computes features for generation metrics.
+
+    ``identity`` names the network *and* its weights, and is part of the protocols that use it. A network whose weights
+    may be missing is also :class:`Checked`. The attribute ``dimensions: int`` may give the number of pooled features.
+    """
+
+    @property
+    def identity(self) -> str: ...
+    @property
+    def name(self) -> str:
+        """The suffix of the metric's label: "" for Inception, whose label is a plain ``fid``."""
+        ...
+
+    def prepare(self, dataset: Dataset, cache: Any, device: torch.device) -> None:
+        """Load or train the network; ``cache`` is a folder (Path) that is kept after the run.
+
+        Raises:
+            Unavailable: with the remedy, if weights are missing.
+        """
+        ...
+
+    def features(self, images: Tensor) -> Features:
+        """The features of images, uint8 (N, C, H, W), in batches that the network chooses."""
+        ...

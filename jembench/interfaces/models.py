@@ -1,0 +1,166 @@
+"""Models: an ``nn.Module`` that has any of these methods, what training gives it, and weights made elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, runtime_checkable
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from torch import Generator, Tensor
+
+    from jembench.interfaces.data import DataSpec
+    from jembench.interfaces.samplers import Sampler
+
+Capability = Literal["logits", "energy", "log_prob", "samples"]
+
+
+@runtime_checkable
+class Classifier(Protocol):
+    def logits(self, x: Tensor) -> Tensor:
+        """Class scores f(x): (B, C, H, W) -> (B, K)."""
+        ...
+
+
+@runtime_checkable
+class Energy(Protocol):
+    def energy(self, x: Tensor, y: Tensor | None = None) -> Tensor:
+        """E(x), or E(x, y) for labels y (B,): (B, C, H, W) -> (B,), nats, up to one unknown constant.
+
+        A model whose E(x) is exactly -logsumexp of its logits may set the attribute
+        ``energy_follows_from_logits = True``: then one pass computes both.
+
+        Raises:
+            SpecError: for labels, if the model has no classes.
+        """
+        ...
+
+
+@runtime_checkable
+class Density(Protocol):
+    def log_prob(self, x: Tensor, y: Tensor | None = None) -> Tensor:
+        """log p(x), or log p(x|y) for labels y (B,): (B, C, H, W) -> (B,), nats.
+
+        The density integrates to 1 over all of R^(C H W), like that of a flow, or over ``DataSpec.bounds``.
+
+        Raises:
+            SpecError: for labels, if the model has no classes.
+        """
+        ...
+
+
+@runtime_checkable
+class Generative(Protocol):
+    def sample(self, n: int, y: Tensor | None = None, *, generator: Generator) -> Tensor:
+        """Images drawn without a Markov chain, (n, C, H, W) within ``DataSpec.bounds``; of the classes y (n,) if given.
+
+        Raises:
+            SpecError: for labels, if the model has no classes.
+        """
+        ...
+
+
+class Batch(NamedTuple):
+    """Training images of one iteration, augmented and with data noise; both terms may use the same images."""
+
+    x: Tensor  # (B, C, H, W) for p(x)
+    x_labelled: Tensor  # (B, C, H, W) for p(y|x)
+    y_labelled: Tensor  # int64 (B,)
+
+
+class Negatives(NamedTuple):
+    """Samples that the sampler drew from the model for one training iteration."""
+
+    x: Tensor  # (B, C, H, W), detached
+    y: Tensor | None  # int64 (B,): the class of each chain; None for chains on E(x)
+
+
+class Energies(NamedTuple):
+    """Energies of data and of samples in a contrastive loss, in nats, with gradients."""
+
+    data: Tensor  # (B,)
+    samples: Tensor  # (B,)
+
+
+class Loss(NamedTuple):
+    """A training loss and its parts.
+
+    ``parts`` are logged separately. The energy penalty and the divergence guard use ``energies``; neither works for a
+    loss that leaves them out.
+    """
+
+    total: Tensor  # ()
+    parts: Mapping[str, Tensor]  # name -> (), detached
+    energies: Energies | None = None
+
+
+Chains = Literal["none", "marginal", "conditional"]
+
+
+@runtime_checkable
+class Trainable(Protocol):
+    """A model that can be trained by the shared loop.
+
+    ``chains`` says which samples the loss needs: none, chains on E(x), or chains on E(x, y) for the batch's labels.
+    A model trained with chains can generate images: its sampler is stored with it.
+
+    Torch's global generators are seeded before each iteration, so dropout is reproducible. A loss draws its noise from
+    them too (``torch.rand_like``): a loss that makes a ``torch.Generator`` cannot be compiled. Use
+    :class:`jembench.plugin.FirstBatch` for what happens once, with the first batch.
+
+    A model whose loss passes each image through the network several times, as adversarial training does, may set
+    ``passes_per_loss: int``, the number of forward and backward passes. Cost estimates use it.
+
+    A model whose loss ``torch.compile`` cannot turn into one graph may set ``compiles = False``; it is then not
+    compiled.
+    """
+
+    @property
+    def chains(self) -> Chains: ...
+    def training_loss(self, batch: Batch, negatives: Negatives | None) -> Loss: ...
+
+
+@runtime_checkable
+class HasSampler(Protocol):
+    """A model trained elsewhere that brings its sampler, like a published checkpoint with its replay buffer."""
+
+    def own_sampler(self) -> Sampler:
+        """The sampler in its state after training."""
+        ...
+
+
+class SavedChains(NamedTuple):
+    """A sampler and the chains that it keeps."""
+
+    sampler: str  # spec
+    state: Mapping[str, Tensor]  # as its ``state_dict`` gives it
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Import:
+    """Weights read from a file, under the names of the model's state."""
+
+    model: str  # spec
+    weights: Mapping[str, Tensor]  # the model's whole state
+    chains: SavedChains | None = None
+    unused: tuple[str, ...] = ()  # entries of the file that the model does not use
+
+
+@runtime_checkable
+class Importer(Protocol):
+    """Reads weight files of one origin. It never runs code in them: pickles are read by PyTorch's safe reader alone."""
+
+    def read(self, path: Path, data: DataSpec, model: str | None) -> Import:
+        """The weights in a file.
+
+        Args:
+            path: path of the file.
+            data: the dataset that the model was trained on.
+            model: spec of the model; None: the file itself names it.
+
+        Raises:
+            CheckpointError: if the file is damaged or of another kind, with a list of everything that does not fit.
+        """
+        ...

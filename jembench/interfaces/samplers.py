@@ -1,0 +1,111 @@
+"""Samplers: Markov chains over images."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
+
+if TYPE_CHECKING:
+    from torch import Generator, Tensor
+
+    from jembench.interfaces.data import Split
+
+GradEnergy = Callable[["Tensor", "Tensor | None"], "tuple[Tensor, Tensor]"]
+"""The energy of a model and its gradient, (x, y) -> (E, dE/dx): (B, C, H, W), (B,) | None -> (B,), (B, C, H, W).
+
+A sampler may evaluate some of its chains at a time.
+"""
+
+
+class ChainState(NamedTuple):
+    """The state of a batch of chains."""
+
+    x: Tensor  # (B, C, H, W)
+    y: Tensor | None = None  # int64 (B,): the class that each chain is conditioned on
+    slots: Tensor | None = None  # int64 (B,): where in a replay buffer each chain came from
+    steps: int = 0  # steps since they were started or drawn from a buffer
+    ages: Tensor | None = None  # int64 (B,): of kept chains, the steps since each was started
+
+
+class StepInfo(NamedTuple):
+    """Energies and gradients of one step, for diagnostics; the next step does not depend on them."""
+
+    energy: Tensor  # (B,) before the step; after the noise if a sampler adds its noise first
+    grad: Tensor  # (B, C, H, W) dE/dx of the same images
+
+
+@runtime_checkable
+class Sampler(Protocol):
+    """A Markov chain over images. Only ``state_dict`` outlives a chain; all randomness comes from ``generator``."""
+
+    @property
+    def steps(self) -> int:
+        """The length of a chain during training."""
+        ...
+
+    def start(self, n: int, y: Tensor | None = None, *, generator: Generator) -> ChainState:
+        """Start n new chains on the generator's device, conditioned on the labels y (n,) if given."""
+        ...
+
+    def init(self, n: int, y: Tensor | None = None, *, generator: Generator) -> ChainState:
+        """Get the n chains of a training iteration: new ones, or kept ones that go on."""
+        ...
+
+    def step(self, state: ChainState, grad_energy: GradEnergy, generator: Generator) -> tuple[ChainState, StepInfo]:
+        """Move every chain by one step."""
+        ...
+
+    def finish(self, state: ChainState) -> None:
+        """Keep what the next chains start from, after the last step of these."""
+        ...
+
+    def kept(self) -> ChainState | None:
+        """A copy of the chains that outlive an iteration (a replay buffer), or None if the sampler keeps none."""
+        ...
+
+    def state_dict(self) -> dict[str, Tensor]: ...
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None: ...
+
+
+@runtime_checkable
+class NeedsTrainingData(Protocol):
+    """A sampler that is given the training images before its first chain.
+
+    ``state_dict`` need not contain anything derived from them: ``inform`` is called again when training is resumed.
+    """
+
+    def inform(self, train: Split) -> None: ...
+
+
+@runtime_checkable
+class Buffered(Protocol):
+    """A sampler that says how many chains it keeps, so that too large a batch is refused before training."""
+
+    @property
+    def capacity(self) -> int:
+        """The number of chains that outlive an iteration, 0 or more."""
+        ...
+
+    def check_batch(self, n: int, *, conditional: bool) -> None:
+        """Check that n chains can be drawn at once, conditioned on any labels.
+
+        Raises:
+            SpecError: if they cannot.
+        """
+        ...
+
+
+@runtime_checkable
+class Shardable(Protocol):
+    """A sampler whose kept chains can be divided among processes that train one model together."""
+
+    def share(self, rank: int, size: int) -> None:
+        """Keep part ``rank`` of ``size`` equal parts of the chains. Called before there are any.
+
+        Afterwards ``state_dict`` is the state of this part; ``load_state_dict`` takes the whole and keeps this part.
+        """
+        ...
+
+    def whole(self, parts: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
+        """Combine the states of all parts, in the order of their ranks, into the state of all chains."""
+        ...
