@@ -63,7 +63,7 @@ def test_nothing_else_is_wrong(rows):
 def test_files_of_a_suite_package_are_rows(rows):
     row = rows["bones", "can-be-read"]
     assert (row["kind"], row["status"]) == ("suites", "failed")
-    assert row["message"] == "models of suite bones is 'lion'; it must be a list."
+    assert row["message"] == "In suite bones, models is 'lion'; it must be a list."
     assert rows["bones", "can-begin"]["status"] == "skipped"
     assert rows["hasty", "recipe-can-be-read"]["kind"] == "recipes"
 
