@@ -122,16 +122,19 @@ def _remedy(claim: Claim, store: str, *, partly: bool) -> str:
 
 
 def _pairs(claim: Claim, claims: Sequence[Claim], known: Sequence[Subject]) -> list[Pair]:
-    """The models that a claim is about; those whose options or recipe were changed only where there are no others."""
-    found = list(_candidates(claim, _reserved(claim, claims), known))
-    plain = {pair.a.dataset for pair in found if not _changed(pair, claim)}
-    return [pair for pair in found if pair.a.dataset not in plain or not _changed(pair, claim)]
+    """The models that a claim is about: on each dataset those with the fewest changed options and recipes."""
+    found = [(pair, _changes(pair, claim)) for pair in _candidates(claim, _reserved(claim, claims), known)]
+    fewest: dict[str, int] = {}
+    for pair, changes in found:
+        fewest[pair.a.dataset] = min(changes, fewest.get(pair.a.dataset, changes))
+    return [pair for pair, changes in found if changes == fewest[pair.a.dataset]]
 
 
-def _changed(pair: Pair, claim: Claim) -> bool:
+def _changes(pair: Pair, claim: Claim) -> int:
+    """How many options of models and fields of recipes differ from what the claim names."""
     other = claim.model if isinstance(claim.than, float) else claim.than
     sides = ((pair.a, claim.model), (pair.b, other))
-    return any("+" in subject.recipe or _further(subject.model, meant) for subject, meant in sides)
+    return sum(subject.recipe.count("+") + len(_further(subject.model, meant) or ()) for subject, meant in sides)
 
 
 def _further(model: str, meant: str) -> tuple[tuple[str, str], ...] | None:

@@ -407,6 +407,15 @@ def test_changed_models_and_recipes_where_there_are_no_others(store):
     assert [finding.pair.a[:3] for finding in store.judge(claim())] == [("jem", "digits", "digits")]
 
 
+def test_variants_of_one_model_are_left_out_beside_another_that_has_only_changed_options(store):
+    store.accuracy("igebm:width=16", 0.9, recipe="igebm-digits")
+    for recipe in ("digits", "digits+guard.mode=watch", "digits+epochs=5"):
+        store.accuracy("jem", 0.9, recipe=recipe)
+    store.accuracy("jem:norm=batch", 0.9, recipe="digits")
+    found = [tuple(subject[:3] for subject in finding.pair) for finding in store.judge(claim(than="igebm"))]
+    assert found == [(("jem", "digits", "digits"), ("igebm:width=16", "digits", "igebm-digits"))]
+
+
 def test_a_change_of_the_recipe(store):
     asked = claim(than="jem", direction="lower", recipes=(Recipes("*+c=true", "*"), Recipes("paper-c", "paper")))
     store.accuracy("jem", 0.9)
