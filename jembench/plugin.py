@@ -51,6 +51,12 @@ if TYPE_CHECKING:
     from jembench.models.nets.wide_resnet import in_full as in_full
     from jembench.models.objective import Weights as Weights
     from jembench.models.objective import hybrid_loss as hybrid_loss
+    from jembench.report.figures.drawing import Drawing as Drawing
+    from jembench.report.figures.drawing import Planned as Planned
+    from jembench.report.figures.results import Result as Result
+    from jembench.report.figures.results import needs as needs
+    from jembench.report.figures.style import new_figure as new_figure
+    from jembench.report.formats import Document as Document
     from jembench.sampling import chain as chain
     from jembench.sampling.pcd import PersistentChains as PersistentChains
     from jembench.sampling.sgld import Langevin as Langevin
@@ -83,6 +89,12 @@ _LATE = {
     "in_full": "jembench.models.nets.wide_resnet:in_full",
     "Weights": "jembench.models.objective:Weights",
     "hybrid_loss": "jembench.models.objective:hybrid_loss",
+    "Drawing": "jembench.report.figures.drawing:Drawing",
+    "Planned": "jembench.report.figures.drawing:Planned",
+    "Result": "jembench.report.figures.results:Result",
+    "needs": "jembench.report.figures.results:needs",
+    "new_figure": "jembench.report.figures.style:new_figure",
+    "Document": "jembench.report.formats:Document",
     "chain": "jembench.sampling.chain",
     "PersistentChains": "jembench.sampling.pcd:PersistentChains",
     "Langevin": "jembench.sampling.sgld:Langevin",

@@ -24,7 +24,8 @@ LAYERS = [
     {"attacks"},
     {"training", "metrics"},
     {"running"},
-    {"plugin", "report"},
+    {"report"},
+    {"plugin"},
     {"testing"},
     {"cli"},
 ]

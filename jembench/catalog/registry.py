@@ -37,8 +37,11 @@ Kind = Literal[
     "importers",
     "executors",
     "trackers",
+    "formats",
+    "figures",
 ]
 KINDS: tuple[Kind, ...] = get_args(Kind)
+_SHOWING = ("trackers", "formats", "figures")  # what nothing that has an identity is made of
 
 
 _API_GROUP = "jembench.api"
@@ -429,7 +432,8 @@ def _led_to(values: Iterable[str]) -> Iterator[Component]:
         if ":" in name:
             yield find("models", name)  # of no kind yet
         else:
-            yield from (component for component in catalogue().components if component.name == name)
+            named = (component for component in catalogue().components if component.name == name)
+            yield from (component for component in named if component.kind not in _SHOWING)
 
 
 def _code_of(component: Component) -> str:

@@ -19,6 +19,7 @@ from jembench.experiment.plan import Plan
 from jembench.experiment.sweep import bare_name
 from jembench.metrics.budgets import BUDGETS
 from jembench.report import claims, claims_table, judging
+from jembench.report.formats import TERMINAL
 from jembench.running.session import RunOptions, outcomes
 from jembench.stopping import Stopped
 from jembench.store.outcome import Cell
@@ -121,7 +122,7 @@ def attack(
 
 def _show_more(plan: Plan, root: Path, format: str) -> None:
     """Draw the curves, and say which claims of the papers hold, for what this plan has measured."""
-    if format != "table":
+    if format != TERMINAL:
         return
     store = Store(root)
     cells = outcomes(plan, store)
@@ -136,7 +137,7 @@ def _show_more(plan: Plan, root: Path, format: str) -> None:
     measured = [finding for finding in findings if finding.verdict != "not measured"]
     if measured:
         click.echo()
-        show.print_findings(claims_table.findings(measured), format)
+        show.print_document(claims_table.document(measured), format)
 
 
 def _names(cells: Sequence[Cell]) -> set[str]:

@@ -64,7 +64,7 @@ def compare(
     one protocol gets the interval of its difference and a verdict.
     """
     from jembench.report.comparison import compare as compared
-    from jembench.report.comparison_table import findings
+    from jembench.report.comparison_table import document
 
     place = Store(store)
     cells = _cells(place, limit, seeds)
@@ -72,7 +72,7 @@ def compare(
     pair = find_pair(subjects(cells), a, b, dataset=dataset, recipe=recipe, recipe_b=recipe_b, commands=commands)
     if metrics is not None:
         pair = _only(pair, metrics)
-    show.print_findings(findings(compared(pair, place.read_arrays, resamples)), format)
+    show.print_document(document(compared(pair, place.read_arrays, resamples)), format)
 
 
 def _cells(store: Store, limit: int | None, seeds: str | None) -> list[Cell]:

@@ -21,8 +21,7 @@ LISTS = (*KINDS, "recipes", "references")
 def list_(kind: str | None, format: str) -> None:
     """List what is installed: models, datasets, suites and more.
 
-    With KIND, say what each one is and which options it has. KIND is one of models, samplers, metrics, datasets,
-    ood_sets, features, suites, importers, executors, trackers, recipes and references, the tables of published numbers.
+    With KIND, say what each one is and which options it has. Without it, the last line names the kinds.
     """
     if kind is None:
         _everything(format)

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from jembench.catalog import plugin_files
+from jembench.catalog import plugin_files, registry
 from jembench.cli.output import plugins_aside
 from jembench.errors import SpecError
 
@@ -87,12 +87,20 @@ seed = click.option(
     "--seed", type=click.IntRange(min=0), metavar="N", default=0, show_default=True, help="The root of all chance."
 )
 
+
+def _known_format(ctx: click.Context, parameter: click.Parameter, value: str) -> str:
+    registry.resolve("formats", value)  # before anything is computed
+    return value
+
+
 report_format = click.option(
     "--format",
-    type=click.Choice(["table", "json", "markdown", "latex", "csv"]),
+    metavar="FORMAT",
     default="table",
     show_default=True,
-    help="How results are printed. Progress goes to stderr.",
+    callback=_known_format,
+    help="How results are printed: table, json, markdown, latex, csv, or another of `jembench list formats`. "
+    "Progress goes to stderr.",
 )
 
 reference = click.option(

@@ -15,7 +15,8 @@ from jembench.errors import SpecError, printable
 from jembench.experiment import suite as suites
 from jembench.experiment.plan import Part, parts_of, recipe_names
 from jembench.report import references
-from jembench.report.places import Places
+from jembench.report.formats import TERMINAL
+from jembench.report.grids import Places
 from jembench.store.latest import asked, newest
 from jembench.store.outcome import Cell
 from jembench.store.store import Contents, Store
@@ -62,12 +63,12 @@ def report(
     shown = [cell for cell in cells if cell.provenance.get("limit") == limit]
     if not shown:
         results = "such results" if contents.cells else "results"
-        click.echo(nothing(store, suite, limit, results), err=format != "table")
+        click.echo(nothing(store, suite, limit, results), err=format != TERMINAL)
     if out_of_date:
         click.echo(f"Left out: {_outcomes(out_of_date)} that newer ones of the same names stand for.", err=True)
     for note in _left_out(cells, limit):
         click.echo(note, err=True)
-    if shown or format != "table":
+    if shown or format != TERMINAL:
         parts = parts_of(chosen, [cell.fit for cell in shown]) if chosen else [_everything(shown)]
         show.print_results(shown, parts, published, format, recipe_names(chosen) if chosen else {})
     return show.exit_code(ctx, shown)
@@ -88,7 +89,7 @@ def _claims(store: Store, suite: str | None, limit: int | None, reference: str |
     cells = [cell for cell in newest(read(store).cells, asked(store)) if cell.provenance.get("limit") == limit]
     place = "" if store.root == Path("runs") else str(store.root)
     found = judging.judge(claims.load(), cells, store.read_arrays, store=place)
-    show.print_findings(claims_table.findings(found), format)
+    show.print_document(claims_table.document(found), format)
     return 0
 
 

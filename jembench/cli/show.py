@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import click
 
 from jembench.cli import suggest
 from jembench.experiment.plan import FitPlan, Part, Plan
 from jembench.experiment.twins import differences
-from jembench.report import table
+from jembench.report import data, formats, sections
+from jembench.report.formats import TERMINAL, Document
 from jembench.report.references import PublishedTable
 from jembench.running import session
 from jembench.running.session import RunOptions
 from jembench.store.outcome import Cell
 from jembench.store.store import Store
-
-if TYPE_CHECKING:
-    from jembench.report.findings import Findings
 
 PICTURES = 3
 """So many are named one by one."""
@@ -46,7 +43,7 @@ def results(
         the exit code.
     """
     print_results(cells, plan.parts, published, format, plan.recipe_names)
-    if format == "table":
+    if format == TERMINAL:
         click.echo()
         for name, text in _whereabouts(ctx, plan, store, cells, stopped):
             click.echo(f"{name:>8}  {text}")
@@ -60,32 +57,14 @@ def print_results(
     format: str,
     recipe_names: Mapping[str, str] | None = None,
 ) -> None:
-    """Print the tables of some cells, in a format of ``jembench.report``, with the published numbers."""
-    built = table.build(cells, parts=parts, published=published, recipe_names=recipe_names)
-    if format == "table":
-        from rich.console import Console
-
-        from jembench.report import terminal
-
-        terminal.show(built, Console())
-    else:
-        from jembench.report.render import render
-
-        click.echo(render(built, format), nl=False)  # type: ignore[arg-type]  # click has checked the format
+    """Print the results of some cells, with the published numbers."""
+    results = sections.build(cells, parts=parts, published=published, recipe_names=recipe_names)
+    print_document(data.document(results), format)
 
 
-def print_findings(findings: Findings, format: str) -> None:
-    """Print grids, or what programs and papers read of them, in a format of ``jembench.report``."""
-    if format == "table":
-        from rich.console import Console
-
-        from jembench.report import terminal
-
-        terminal.show_grids(findings.grids, Console())
-    else:
-        from jembench.report.findings import render
-
-        click.echo(render(findings, format), nl=False)  # type: ignore[arg-type]  # click has checked the format
+def print_document(document: Document, format: str) -> None:
+    """Print something in a format of ``jembench list formats``."""
+    click.echo(formats.render(document, format), nl=False)
 
 
 def exit_code(ctx: click.Context, cells: Iterable[Cell]) -> int:

@@ -1,7 +1,7 @@
 """Attacks in a table: a row for each defence of a model, and in the title what all of them have in common.
 
 A defence is what stands between an attacker and a model's answer, such as steps of the model's own chain. It is set by
-options of the metric, so the flat table has columns for each; here it becomes part of the row's name.
+options of the metric, so the results have columns for each; here it becomes part of the row's name.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import NamedTuple
 from jembench.catalog import spec
 from jembench.catalog.spec import Spec
 from jembench.errors import SpecError
-from jembench.report.table import NOT_ASKED_FOR, Column, Entry, Row, Table, mark_incomparable
+from jembench.report.record import Column, ModelRecords, Record, mark_incomparable
 
 DEFENCE = ("refine", "smooth", "data_noise", "eot", "grad")
 """The options that make a defence, and parts of its protocol. At 0, nothing is there."""
@@ -32,63 +32,66 @@ class Lines(NamedTuple):
     """A main table with its defences in the rows."""
 
     columns: tuple[Column, ...]
-    places: tuple[int, ...]  # where each column first stands in the flat table
-    rows: tuple[Row, ...]  # their models are called "jem, refined 10"
-    of: tuple[int, ...]  # which row of the flat table each was
+    places: tuple[Column, ...]  # where each of them first stands in the results
+    rows: tuple[ModelRecords, ...]  # their models are called "jem, refined 10"
 
 
-def lines(table: Table, rows: Sequence[int], columns: Sequence[int]) -> Lines:
-    """Some rows and columns of a flat table, the columns of one attack under several defences brought together."""
-    names = dict.fromkeys(table.columns[index].metric for index in columns)
-    metrics = [_Metric(table, metric, columns) for metric in names]
+def lines(models: Sequence[ModelRecords], rows: Sequence[ModelRecords], columns: Sequence[Column]) -> Lines:
+    """Some rows and columns of the results, the columns of one attack under several defences brought together.
+
+    Args:
+        models: all of the results.
+        rows: those that are shown.
+        columns: those that are shown.
+    """
+    names = dict.fromkeys(column.metric for column in columns)
+    metrics = [_Metric(models, metric, columns) for metric in names]
     valued = {one.base for one in metrics if one.valued}
-    merged = {
-        (one.base, label): index
+    found = {
+        (one.base, label): column
         for one in reversed(metrics)
-        for label, index in one.labels.items()
+        for label, column in one.labels.items()
         if one.valued or one.base not in valued
     }
-    merged = dict(sorted(merged.items(), key=lambda place: place[1]))
+    places = dict(sorted(found.items(), key=lambda place: columns.index(place[1])))
+    shown = {column._replace(metric=base): (base, column.label) for (base, _), column in places.items()}
     defences = sorted(dict.fromkeys(one.defence for one in metrics), key=bool)
     by_place = {(one.base, one.defence): one for one in metrics}
-    found: list[tuple[int, Row]] = []
-    for index in rows:
+    defended = []
+    for row in rows:
         of_row = []
         for defence, name in zip(defences, _names([dict(defence) for defence in defences]), strict=True):
-            entries = [
-                by_place[base, defence].entry(table, index, label) if (base, defence) in by_place else NOT_ASKED_FOR
-                for base, label in merged
-            ]
-            if any(entry.status != "not asked for" for entry in entries):
-                of_row.append((name, entries))
-        found += [(index, row) for row in _without_gaps(table.rows[index], of_row)]
-    shown = tuple(table.columns[index]._replace(metric=base) for (base, _), index in merged.items())
-    marked = mark_incomparable([row for _, row in found], shown)
-    return Lines(shown, tuple(merged.values()), marked, tuple(index for index, _ in found))
+            records = {
+                column: record
+                for column, (base, label) in shown.items()
+                if (base, defence) in by_place and (record := by_place[base, defence].record(row, label))
+            }
+            if records:
+                of_row.append((name, records))
+        defended += _without_gaps(row, of_row)
+    return Lines(tuple(shown), tuple(places.values()), tuple(mark_incomparable(defended)))
 
 
 class _Metric:
-    """A metric in the flat table: its defence, and the metric without it."""
+    """A metric of the results: its defence, and the metric without it."""
 
-    def __init__(self, table: Table, metric: str, columns: Sequence[int]) -> None:
-        mine = [index for index in columns if table.columns[index].metric == metric]
-        options = spec.parse(metric)
-        protocols = [row.entries[i].protocol for row in table.rows for i in mine if row.entries[i].protocol]
-        parts = parts_of(protocols[0]) if protocols else dict(options.arguments)
+    def __init__(self, models: Sequence[ModelRecords], metric: str, columns: Sequence[Column]) -> None:
+        self.labels = {column.label: column for column in columns if column.metric == metric}
+        records = (row.records[column] for row in models for column in self.labels.values() if column in row.records)
+        protocols = [record.protocol for record in records if record.protocol]
+        parts = parts_of(protocols[0]) if protocols else dict(spec.parse(metric).arguments)
         self.valued = bool(protocols)
         self.defence = tuple(
             (name, parts[name]) for name in DEFENCE if parts.get(name, "0") != "0" and _is_attack(parts)
         )
         self.base = _without(metric, DEFENCE) if _is_attack(parts) else metric
-        self.labels = {table.columns[index].label: index for index in mine}
 
-    def entry(self, table: Table, row: int, label: str) -> Entry:
+    def record(self, row: ModelRecords, label: str) -> Record | None:
         """What a row has under a label; where this metric gives no such value, why it gives none."""
-        entries = table.rows[row].entries
         if label in self.labels:
-            return entries[self.labels[label]]
-        first = entries[next(iter(self.labels.values()))]
-        return NOT_ASKED_FOR if first.status == "ok" else first
+            return row.records.get(self.labels[label])
+        first = row.records.get(next(iter(self.labels.values())))
+        return None if first is None or first.status == "ok" else first
 
 
 def _is_attack(parts: Parts) -> bool:
@@ -126,24 +129,27 @@ def _named(name: str, parts: Parts) -> str:
     return _NAMES[name].format(parts[name])
 
 
-def _without_gaps(row: Row, defended: Sequence[tuple[str, Sequence[Entry]]]) -> list[Row]:
+def _without_gaps(row: ModelRecords, defended: Sequence[tuple[str, Mapping[Column, Record]]]) -> list[ModelRecords]:
     """A row for each defence under which the model has a value; a note says why it has none under the others."""
-    having = [any(entry.status not in ("na", "not asked for") for entry in entries) for _, entries in defended]
-    kept = [one for one, has in zip(defended, having, strict=True) if has] or list(defended[:1])
+    valued = [(name, records) for name, records in defended if any(r.status != "na" for r in records.values())]
+    kept = valued or defended[:1]
     gaps = [
-        f"{name.removeprefix(', ')}: {next(entry.reason for entry in entries if entry.status == 'na')}"
-        for name, entries in defended
-        if name and (name, entries) not in kept
+        f"{name.removeprefix(', ')}: {next(iter(records.values())).reason}"
+        for name, records in defended
+        if name and (name, records) not in kept
     ]
-    rows = [replace(row, model=row.model + name, entries=tuple(map(_alike, entries))) for name, entries in kept]
+    rows = [
+        replace(row, model=row.model + name, records={column: _alike(record) for column, record in records.items()})
+        for name, records in kept
+    ]
     return [replace(rows[0], notes=(*row.notes, *gaps)), *rows[1:]] if rows else []
 
 
-def _alike(entry: Entry) -> Entry:
-    """The entry of an attack without what the row's name and the title say of its protocol."""
-    if not parts_of(entry.protocol):
-        return entry
-    return replace(entry, protocol=_without(entry.protocol, (*DEFENCE, *RULE)))
+def _alike(record: Record) -> Record:
+    """The record of an attack without what the row's name and the title say of its protocol."""
+    if not parts_of(record.protocol):
+        return record
+    return replace(record, protocol=_without(record.protocol, (*DEFENCE, *RULE)))
 
 
 def in_common(protocols: Iterable[str]) -> list[str]:

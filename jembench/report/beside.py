@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from jembench.report.protocols import Compared, Difference, compare, in_words
+from jembench.report.record import Column
 from jembench.report.references import PublishedRow, PublishedTable
-from jembench.report.table import Table
+from jembench.report.sections import Results
 
 
 class Beside(NamedTuple):
@@ -17,7 +18,7 @@ class Beside(NamedTuple):
     row: PublishedRow
     table: PublishedTable
     dataset: str  # spec of ours
-    values: Mapping[int, float]  # by columns of the flat table
+    values: Mapping[Column, float]  # by columns of the results
     tacit: tuple[str, ...]  # parts of our protocols that are not stated there
 
 
@@ -32,7 +33,7 @@ class Left:
     reasons: tuple[str, ...]  # why the others cannot be compared, in words
 
 
-class Placed(NamedTuple):
+class Placement(NamedTuple):
     """Every published number in its place."""
 
     beside: tuple[Beside, ...]
@@ -42,39 +43,39 @@ class Placed(NamedTuple):
 class _Ours(NamedTuple):
     """What we measured in one column on one dataset, under one protocol or several."""
 
-    column: int
+    column: Column
     dataset: str
     protocols: tuple[str, ...]
 
 
-def place(table: Table, shown: Iterable[int]) -> Placed:
-    """Sort the published numbers of a table into those beside ours and those that stay where they are.
+def place(results: Results, shown: Collection[Column]) -> Placement:
+    """Sort the published numbers of a report into those beside ours and those that stay where they are.
 
     Args:
-        table: ours, with the published tables.
+        results: ours, with the published tables.
         shown: the columns of ours beside which a number can stand.
     """
-    ours = _ours(table, sorted(shown))
+    ours = _ours(results, shown)
     beside: list[Beside] = []
     left: list[Left] = []
-    for published in table.published:
+    for published in results.published:
         moved: set[tuple[int, str]] = set()
         for number, row in enumerate(published.rows):
-            found = _of_row(row, published, table, ours)
+            found = _of_row(row, published, ours)
             beside += found.rows
             moved |= {(number, label) for label in found.labels}
         if any((n, label) not in moved for n, row in enumerate(published.rows) for label in row.values):
-            left.append(_left(published, moved, table, ours))
-    return Placed(tuple(beside), tuple(left))
+            left.append(_left(published, moved, ours))
+    return Placement(tuple(beside), tuple(left))
 
 
-def _ours(table: Table, shown: Sequence[int]) -> list[_Ours]:
-    found: dict[tuple[int, str], dict[str, None]] = {}
-    for index in shown:
-        for row in table.rows:
-            if row.entries[index].status == "ok":
-                found.setdefault((index, row.dataset), {})[row.entries[index].protocol] = None
-    return [_Ours(index, dataset, tuple(protocols)) for (index, dataset), protocols in found.items()]
+def _ours(results: Results, shown: Collection[Column]) -> list[_Ours]:
+    found: dict[tuple[Column, str], dict[str, None]] = {}
+    for column in (column for column in results.columns if column in shown):
+        for row in results.rows:
+            if row.status(column) == "ok":
+                found.setdefault((column, row.dataset), {})[row.records[column].protocol] = None
+    return [_Ours(column, dataset, tuple(protocols)) for (column, dataset), protocols in found.items()]
 
 
 class _Moved(NamedTuple):
@@ -82,17 +83,16 @@ class _Moved(NamedTuple):
     labels: set[str]
 
 
-def _of_row(row: PublishedRow, published: PublishedTable, table: Table, ours: Sequence[_Ours]) -> _Moved:
-    by_dataset: dict[str, dict[int, float]] = {}
+def _of_row(row: PublishedRow, published: PublishedTable, ours: Sequence[_Ours]) -> _Moved:
+    by_dataset: dict[str, dict[Column, float]] = {}
     tacit: dict[str, dict[str, None]] = {}
     labels: set[str] = set()
     for column in published.columns:
         if column.label not in row.protocols:
             continue
         for one in ours:
-            of_ours = table.columns[one.column]
             compared = [compare(row.protocols[column.label], protocol) for protocol in one.protocols]
-            if (of_ours.label, of_ours.unit) == (column.value, column.unit) and all(map(_agree, compared)):
+            if (one.column.label, one.column.unit) == (column.value, column.unit) and all(map(_agree, compared)):
                 by_dataset.setdefault(one.dataset, {})[one.column] = row.values[column.label]
                 tacit.setdefault(one.dataset, {}).update(dict.fromkeys(t for c in compared if c for t in c.tacit))
                 labels.add(column.label)
@@ -107,7 +107,7 @@ def _agree(compared: Compared | None) -> bool:
 # --- what is left -----------------------------------------------------------------------------------------------------
 
 
-def _left(published: PublishedTable, moved: set[tuple[int, str]], table: Table, ours: Sequence[_Ours]) -> Left:
+def _left(published: PublishedTable, moved: set[tuple[int, str]], ours: Sequence[_Ours]) -> Left:
     staying = {
         (number, label)
         for number, row in enumerate(published.rows)

@@ -5,14 +5,14 @@ A file is one paper. The layout is described at the head of ``jem-iclr2020.toml`
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib.resources.abc import Traversable
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple
 
-from jembench.catalog import packages, validation
-from jembench.catalog.validation import Option
-from jembench.errors import PluginError, SpecError
+from jembench.catalog import packages
+from jembench.errors import PluginError
 
 ANY = "*"
 Direction = Literal["higher", "lower"]
@@ -54,12 +54,12 @@ class Claim:
     label: str = ""  # of the metric's values; "": its only one
     direction: Direction = "higher"
     model: str = ""  # a component's name, or a spec with options that the model must have
-    than: float | str = ""  # another's, or a number
+    than: str | float = ""  # another's, or a number
     than_metric: str = ""  # spec; "": the same
     than_label: str = ""  # of its values; "": ``label``
     alike: tuple[str, ...] = ()  # parts of the protocol that must be the same; (): all, or none of two metrics
     within: float = 0.0  # how far on the other side the value may lie
-    each: Mapping[str, tuple[Option, ...]] = field(default_factory=dict)  # option of the metrics -> values
+    each: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # option of the metrics -> values
     free: tuple[str, ...] = ()  # options of the metrics that may be anything, the same under both
     recipes: tuple[Recipes, ...] = (Recipes(),)
     measure: tuple[str, ...] = ()  # commands
@@ -93,32 +93,74 @@ def read(stem: str, file: Traversable) -> list[Claim]:
         PluginError: if the file is not of the layout; the message says where.
     """
     try:
-        fields = validation.read(_File, validation.parse(file.read_bytes(), str(file)), str(file))
-        return [_claim(stem, claim, fields.paper) for claim in fields.claim]
-    except SpecError as error:
-        raise PluginError(
-            f"The file of claims {file} cannot be used: {error} Correct it, or tell the author of its package."
-        ) from error
+        data = tomllib.loads(file.read_text(encoding="utf-8"))
+        _only(data, {"paper", "claim"}, "the file")
+        _only(data["paper"], set(Paper._fields), "paper")
+        paper = Paper(*(data["paper"][name] for name in Paper._fields))
+        return [_claim(stem, claim, paper) for claim in data["claim"]]
+    except KeyError as error:
+        problem = f"the field {error} is missing"
+    except (TypeError, ValueError, RecursionError) as error:
+        problem = str(error)
+    raise PluginError(
+        f"The file of claims {file} cannot be used: {problem}. Mend it, or tell the author of its package."
+    )
 
 
-class _File(NamedTuple):
-    paper: Paper
-    claim: tuple[Mapping[str, Any], ...]
+_WORDS = {"id", "text", "where"}
+_MEASURED = {
+    "metric",
+    "label",
+    "than",
+    "than_metric",
+    "than_label",
+    "alike",
+    "within",
+    "each",
+    "free",
+    "recipes",
+    "measure",
+    "not_on_digits",
+}
 
 
 def _claim(stem: str, claim: Mapping[str, Any], paper: Paper) -> Claim:
-    name = f"{stem}/{claim.get('id')}"
-    fields = dict(claim) | ({"id": name} if "id" in claim else {})
-    directions = [direction for direction in get_args(Direction) if direction in fields]
-    if len(directions) != ("unmeasured" not in fields):
-        raise SpecError(f"{name} must have one of higher and lower, or else unmeasured.")
-    for direction in directions:
-        model = fields.pop(direction)
-        fields |= {"direction": direction, "model": model, "than": fields.get("than", model)}
-        if claim.keys().isdisjoint({"than", "than_metric"}):
-            raise SpecError(f"{name} has neither than nor than_metric: nothing to be {direction} than.")
-        if missing := [key for key in ("metric", "measure") if key not in fields]:
-            raise SpecError(f"{name} lacks {', '.join(missing)}. Add it to the file.")
-    if isinstance(pairs := fields.get("recipes"), list):
-        fields["recipes"] = [dict(zip(Recipes._fields, pair, strict=False)) for pair in pairs]
-    return validation.read(Claim, fields, f"claim {name}", paper=paper)
+    words = {"id": f"{stem}/{claim['id']}", "text": claim["text"], "where": claim["where"]}
+    if "unmeasured" in claim:
+        _only(claim, {*_WORDS, "unmeasured"}, claim["id"])
+        return Claim(paper=paper, **words, unmeasured=claim["unmeasured"])
+    direction = _direction(claim)
+    _only(claim, {*_WORDS, *_MEASURED, direction}, claim["id"])
+    model, than = claim[direction], claim.get("than")
+    if than is None and "than_metric" not in claim:
+        raise ValueError(f"{claim['id']} has neither than nor than_metric: nothing to be {direction} than")
+    return Claim(
+        paper=paper,
+        **words,
+        metric=claim["metric"],
+        label=claim.get("label", ""),
+        direction=direction,
+        model=model,
+        than=model if than is None else than if isinstance(than, str) else float(than),
+        than_metric=claim.get("than_metric", ""),
+        than_label=claim.get("than_label", ""),
+        alike=tuple(claim.get("alike", ())),
+        within=float(claim.get("within", 0)),
+        each={option: tuple(map(str, values)) for option, values in claim.get("each", {}).items()},
+        free=tuple(claim.get("free", ())),
+        recipes=tuple(Recipes(*pair) for pair in claim.get("recipes", [[ANY, ANY]])),
+        measure=tuple(claim["measure"]),
+        not_on_digits=claim.get("not_on_digits", ""),
+    )
+
+
+def _direction(claim: Mapping[str, Any]) -> Direction:
+    if ("higher" in claim) == ("lower" in claim):
+        raise ValueError(f"{claim['id']} must have one of higher and lower")
+    return "higher" if "higher" in claim else "lower"
+
+
+def _only(table: Mapping[str, Any], known: set[str], where: str) -> None:
+    unknown = sorted(table.keys() - known)
+    if unknown:
+        raise ValueError(f"{', '.join(unknown)} is no field of {where}, which may hold {', '.join(sorted(known))}")

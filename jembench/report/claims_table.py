@@ -1,4 +1,4 @@
-"""The findings on the papers' claims as grids of texts and as records."""
+"""The findings on the papers' claims as tables of texts and as records."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from typing import Any, NamedTuple
 from jembench.report.claims import Paper
 from jembench.report.comparison import LEVEL, SEEDS
 from jembench.report.comparison_table import interval, numbers, of_contrast, p_text
-from jembench.report.findings import Findings
+from jembench.report.formats import Document
 from jembench.report.judging import Finding
-from jembench.report.text import ABSENT, Footnote, Footnotes, Grid, Heading, Text
+from jembench.report.record import grouped
+from jembench.report.text import ABSENT, Footnote, Footnotes, Heading, Table, Text
 
 FIELDS = (
     "claim",
@@ -45,30 +46,29 @@ FIELDS = (
 """The columns of the CSV, named as those of a comparison."""
 
 
-def findings(found: Sequence[Finding]) -> Findings:
-    """The claims for people, a grid for each paper, and for programs."""
-    notes = Footnotes()
-    measured: dict[Paper, list[Finding]] = {}
-    for finding in found:
-        if finding.verdict != "not measured":
-            measured.setdefault(finding.claim.paper, []).append(finding)
-    grids = [_grid(paper, of_paper, found, notes) for paper, of_paper in measured.items()]
-    if grids:
-        grids[-1] = replace(grids[-1], footnotes=(*grids[-1].footnotes, *_legend(found)))
-    grids += _not_measured([finding for finding in found if finding.verdict == "not measured"])
+def document(found: Sequence[Finding]) -> Document:
+    """The claims for people, a table for each paper, and for programs."""
     records = [_record(finding) for finding in found]
-    return Findings(
-        grids=tuple(grids), head={"schema": 1, "level": LEVEL}, name="claims", records=records, fields=FIELDS
-    )
+    content = {"schema": 1, "level": LEVEL, "claims": records}
+    return Document(tables=lambda: _tables(found), content=lambda: content, records=lambda: records, fields=FIELDS)
 
 
 # --- for people -------------------------------------------------------------------------------------------------------
 
 
-def _grid(paper: Paper, of_paper: Sequence[Finding], everything: Sequence[Finding], notes: Footnotes) -> Grid:
+def _tables(found: Sequence[Finding]) -> list[Table]:
+    notes = Footnotes()
+    measured = grouped((f for f in found if f.verdict != "not measured"), lambda finding: finding.claim.paper)
+    tables = [_table(of_paper[0].claim.paper, of_paper, found, notes) for of_paper in measured]
+    if tables:
+        tables[-1] = replace(tables[-1], footnotes=(*tables[-1].footnotes, *_legend(found)))
+    return [*tables, *_not_measured([finding for finding in found if finding.verdict == "not measured"])]
+
+
+def _table(paper: Paper, of_paper: Sequence[Finding], everything: Sequence[Finding], notes: Footnotes) -> Table:
     pairs = [finding.pair for finding in everything if finding.pair]
     several = _Several(len({pair.a.dataset for pair in pairs}) > 1, len({pair.a.recipe for pair in pairs}) > 1)
-    return Grid(
+    return Table(
         title=f"Claims · {paper.cite}",
         headings=(
             Heading("claim", identifies=True),
@@ -129,7 +129,7 @@ def _reason(finding: Finding) -> str:
     return f"measured under different protocols: {finding.reason}"
 
 
-def _not_measured(found: Sequence[Finding]) -> Iterator[Grid]:
+def _not_measured(found: Sequence[Finding]) -> Iterator[Table]:
     """What there is to do, and for which claims."""
     claims: dict[str, list[str]] = {}
     for finding in found:
@@ -138,7 +138,7 @@ def _not_measured(found: Sequence[Finding]) -> Iterator[Grid]:
         claims.setdefault(finding.reason, []).append(f"{claim.text} ({claim.paper.cite}, {claim.where}{part})")
     notes = tuple(Footnote("", f"{reason}: {'; '.join(texts)}.") for reason, texts in claims.items())
     if notes:
-        yield Grid(title=f"Claims that are not measured · {len(found)}", headings=(), rows=(), footnotes=notes)
+        yield Table(title=f"Claims that are not measured · {len(found)}", headings=(), rows=(), footnotes=notes)
 
 
 def _legend(found: Sequence[Finding]) -> Iterator[Footnote]:

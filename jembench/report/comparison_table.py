@@ -1,4 +1,4 @@
-"""A comparison of two models as a grid of texts and as records."""
+"""A comparison of two models as a table of texts and as records."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from jembench.report.comparison import HOPELESS, LEVEL, PILOT, SEEDS, Chance, Compared, Comparison, Contrast
-from jembench.report.findings import Findings
-from jembench.report.rounding import decimals_for, fixed
-from jembench.report.table import protocol_differences
-from jembench.report.text import ABSENT, Footnote, Footnotes, Grid, Heading, Text, detail
+from jembench.report.formats import Document
+from jembench.report.record import protocol_differences
+from jembench.report.text import ABSENT, Footnote, Footnotes, Heading, Table, Text, decimals_for, detail, fixed
 
 FIELDS = (
     "metric",
@@ -40,7 +39,7 @@ FIELDS = (
 """The columns of the CSV. ``images``: on other test images; ``training``: trained anew; ``p``: after Holm."""
 
 
-def findings(comparison: Comparison) -> Findings:
+def document(comparison: Comparison) -> Document:
     """The comparison for people and for programs."""
     a, b = comparison.pair
     head = {
@@ -53,16 +52,21 @@ def findings(comparison: Comparison) -> Findings:
         "only_b": comparison.only_b,
     }
     records = [_record(row, comparison) for row in comparison.rows]
-    return Findings(grids=(_grid(comparison),), head=head, name="rows", records=records, fields=FIELDS)
+    return Document(
+        tables=lambda: [_table(comparison)],
+        content=lambda: {**head, "rows": records},
+        records=lambda: records,
+        fields=FIELDS,
+    )
 
 
 # --- for people -------------------------------------------------------------------------------------------------------
 
 
-def _grid(comparison: Comparison) -> Grid:
+def _table(comparison: Comparison) -> Table:
     notes = Footnotes()
     labels = [row.label for row in comparison.rows]
-    return Grid(
+    return Table(
         title=_title(comparison),
         headings=(
             Heading("value", identifies=True),

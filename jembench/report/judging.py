@@ -25,8 +25,8 @@ from jembench.report.comparison import (
     protocols_of,
     sides,
 )
+from jembench.report.record import protocol_differences
 from jembench.report.select import Pair, Subject, canonical, subjects
-from jembench.report.table import protocol_differences
 from jembench.store.outcome import Cell
 
 Verdict = Literal["held", "not held", "inconclusive", "not measured", "not comparable"]

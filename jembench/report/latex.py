@@ -2,11 +2,8 @@ r"""Tables as LaTeX, with the rules of ``booktabs``: paste them behind ``\usepac
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-from jembench.report.layout import grids
-from jembench.report.table import Table
-from jembench.report.text import Footnote, Grid, Heading, Text
+from jembench.report.formats import Document
+from jembench.report.text import Footnote, Heading, Table, Text
 
 _ESCAPES = str.maketrans(
     {
@@ -35,30 +32,25 @@ _ESCAPES = str.maketrans(
 )
 
 
-def render(table: Table) -> str:
-    """A ``table`` environment for our results and for each published table, footnotes below the rules."""
-    return of_grids(grids(table))
+def render(document: Document) -> str:
+    """LaTeX, a ``table`` environment for each table, with the rules of ``booktabs``."""
+    return "\n\n".join(map(_table, document.tables())) + "\n"
 
 
-def of_grids(found: Iterable[Grid]) -> str:
-    """The same for grids of any kind."""
-    return "\n\n".join(map(_grid, found)) + "\n"
-
-
-def _grid(grid: Grid) -> str:
-    lines = [r"\begin{table}", r"\centering", rf"\caption{{{_escape(grid.title)}}}"]
-    if grid.rows:
-        alignment = "".join("l" if heading.identifies else "r" for heading in grid.headings)
+def _table(table: Table) -> str:
+    lines = [r"\begin{table}", r"\centering", rf"\caption{{{_escape(table.title)}}}"]
+    if table.rows:
+        alignment = "".join("l" if heading.identifies else "r" for heading in table.headings)
         lines += [
             rf"\begin{{tabular}}{{{alignment}}}",
             r"\toprule",
-            _line([_heading(heading) for heading in grid.headings]),
+            _line([_heading(heading) for heading in table.headings]),
             r"\midrule",
-            *(_line([_text(text) for text in row]) for row in grid.rows),
+            *(_line([_text(text) for text in row]) for row in table.rows),
             r"\bottomrule",
             r"\end{tabular}",
         ]
-    lines += [rf"\par\footnotesize {_footnote(footnote)}" for footnote in grid.footnotes]
+    lines += [rf"\par\footnotesize {_footnote(footnote)}" for footnote in table.footnotes]
     return "\n".join([*lines, r"\end{table}"])
 
 
@@ -67,8 +59,7 @@ def _line(texts: list[str]) -> str:
 
 
 def _heading(heading: Heading) -> str:
-    label = f"{heading.label} ({heading.detail})" if heading.detail else heading.label
-    return _escape(label) + _superscript(", ".join(heading.marks))
+    return _escape(heading.in_one_line) + _superscript(", ".join(heading.marks))
 
 
 def _text(text: Text) -> str:

@@ -3,40 +3,32 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 
-from jembench.report.layout import grids
-from jembench.report.table import Table
-from jembench.report.text import Footnote, Grid, Heading, Text
+from jembench.report.formats import Document
+from jembench.report.text import Footnote, Heading, Table, Text
 
 
-def render(table: Table) -> str:
-    """A heading, a table and a list of footnotes for our results and for each published table."""
-    return of_grids(grids(table))
+def render(document: Document) -> str:
+    """Markdown with tables, each below a heading and above its footnotes."""
+    return "\n\n".join(map(_table, document.tables())) + "\n"
 
 
-def of_grids(found: Iterable[Grid]) -> str:
-    """The same for grids of any kind."""
-    return "\n\n".join(map(_grid, found)) + "\n"
-
-
-def _grid(grid: Grid) -> str:
-    blocks = [f"### {_escape(grid.title)}"]
-    if grid.rows:
-        rule = ["---" if heading.identifies else "---:" for heading in grid.headings]
+def _table(table: Table) -> str:
+    blocks = [f"### {_escape(table.title)}"]
+    if table.rows:
+        rule = ["---" if heading.identifies else "---:" for heading in table.headings]
         lines = [
-            [_heading(heading) for heading in grid.headings],
+            [_heading(heading) for heading in table.headings],
             rule,
-            *([_text(t) for t in row] for row in grid.rows),
+            *([_text(t) for t in row] for row in table.rows),
         ]
         blocks.append("\n".join(f"| {' | '.join(line)} |" for line in lines))
-    blocks.append("\n".join(f"- {_footnote(footnote)}" for footnote in grid.footnotes))
+    blocks.append("\n".join(f"- {_footnote(footnote)}" for footnote in table.footnotes))
     return "\n\n".join(block for block in blocks if block)
 
 
 def _heading(heading: Heading) -> str:
-    label = f"{heading.label} ({heading.detail})" if heading.detail else heading.label
-    return _escape(label) + _superscript(", ".join(heading.marks))
+    return _escape(heading.in_one_line) + _superscript(", ".join(heading.marks))
 
 
 def _text(text: Text) -> str:

@@ -1,24 +1,24 @@
-"""Published tables as grids of texts, each with a footnote that says why its numbers do not stand beside ours."""
+"""Published tables as tables of texts, each with a footnote that says why its numbers do not stand beside ours."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from jembench.report.beside import Left
+from jembench.report.record import ModelRecords
 from jembench.report.references import PublishedRow, PublishedTable
-from jembench.report.rounding import plain
-from jembench.report.table import Table
-from jembench.report.text import ABSENT, Footnote, Footnotes, Grid, Heading, Text, detail, flat
+from jembench.report.text import ABSENT, Footnote, Footnotes, Heading, Table, Text, detail, flat, plain
 
 _ABOVE = "above"
 
 
-def of_published(left: Left, table: Table, notes: Footnotes) -> Grid:
+def of_published(left: Left, ours: Sequence[ModelRecords], notes: Footnotes) -> Table:
     """What is left of a published table, below ours."""
     published = left.table
     columns = [published.columns[index] for index in left.columns]
-    return Grid(
-        title=_title(left, {_bare(row.dataset) for row in table.rows}),
+    return Table(
+        title=_title(left, {_bare(row.dataset) for row in ours}),
         headings=(
             Heading("model", identifies=True),
             Heading("dataset", identifies=True),
@@ -27,7 +27,7 @@ def of_published(left: Left, table: Table, notes: Footnotes) -> Grid:
         ),
         rows=tuple(
             (
-                Text(label_of(row, table), marks=(notes.mark(row.note),) if row.note else ()),
+                Text(label_of(row, ours), marks=(notes.mark(row.note),) if row.note else ()),
                 Text(row.dataset),
                 *(_value(left, number, column.label) for column in columns),
                 Text(row.status, marks=(notes.mark(source_of(row, published)),)),
@@ -38,11 +38,11 @@ def of_published(left: Left, table: Table, notes: Footnotes) -> Grid:
     )
 
 
-def label_of(row: PublishedRow, table: Table) -> str:
+def label_of(row: PublishedRow, ours: Sequence[ModelRecords]) -> str:
     """The paper's name of the model, and ours where the paper's does not tell it: ``Wide-ResNet (baseline)``."""
-    ours = any(_bare(one.model) == _bare(row.model) for one in table.rows)
+    is_ours = any(_bare(one.model) == _bare(row.model) for one in ours)
     told = set(re.findall(r"\w+", row.model.lower())) <= set(re.findall(r"\w+", row.label.lower()))
-    return f"{row.label} ({row.model})" if ours and not told else row.label
+    return f"{row.label} ({row.model})" if is_ours and not told else row.label
 
 
 def source_of(row: PublishedRow, published: PublishedTable) -> str:

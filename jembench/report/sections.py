@@ -1,46 +1,188 @@
-"""What of a table is shown where: for each part of a suite a main table, and the pivot tables of its grids."""
+"""The results of a report: the records of all models, and what of them is shown where."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
+from jembench.catalog import spec
 from jembench.experiment.plan import Part
-from jembench.report.pivots import Pivot, pivots
-from jembench.report.places import Places
-from jembench.report.table import Table
+from jembench.experiment.sweep import compares_with_itself
+from jembench.report.grids import Pivot, Places, pivots
+from jembench.report.record import BUFFER, DIRECT, Column, ModelRecords, columns_of, mark_incomparable, record
+from jembench.report.references import PublishedTable
+from jembench.report.select import Subject, subjects
+from jembench.store.outcome import Cell
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Results:
+    """The records of a report, and the published numbers to be shown beside or below them."""
+
+    columns: tuple[Column, ...]
+    rows: tuple[ModelRecords, ...]
+    parts: tuple[Part, ...]  # which columns and rows belong together
+    published: tuple[PublishedTable, ...] = ()
+    recipe_names: Mapping[str, str] = field(default_factory=dict)  # the label of a variant's recipe -> the variant
+
+
+def build(
+    cells: Iterable[Cell],
+    *,
+    metrics: Sequence[str] = (),
+    parts: Sequence[Part] = (),
+    published: Sequence[PublishedTable] = (),
+    recipe_names: Mapping[str, str] | None = None,
+) -> Results:
+    """Summarise cells over their seeds.
+
+    Args:
+        cells: in the order in which their models shall appear.
+        metrics: canonical specs, in the order of the columns; metrics that only the cells name follow.
+        parts: what belongs together, each with metrics of its own, in place of ``metrics``.
+        published: the reference tables to show.
+        recipe_names: what to call a recipe, given by its label, where the table is for human eyes.
+    """
+    cells = list(cells)
+    parts = [_completed(part, cells) for part in parts] or [Part("", _and_those_of(metrics, cells), ())]
+    order = dict.fromkeys(metric for part in parts for metric in (*part.metrics, *_of_grids(part, cells)))
+    by_metric = _by_metric(cells)
+    columns = tuple(column for metric in order for column in columns_of(metric, by_metric.get(metric, ())))
+    rows = [_row(subject, columns, parts, cells) for subject in subjects(cells)]
+    return Results(
+        columns=columns,
+        rows=tuple(mark_incomparable(rows)),
+        parts=tuple(parts),
+        published=tuple(published),
+        recipe_names=recipe_names or {},
+    )
+
+
+def _by_metric(cells: Iterable[Cell]) -> dict[str, list[Cell]]:
+    found: dict[str, list[Cell]] = {}
+    for cell in cells:
+        found.setdefault(cell.metric, []).append(cell)
+    return found
+
+
+def _and_those_of(metrics: Sequence[str], cells: Sequence[Cell]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys([*metrics, *(cell.metric for cell in cells)]))
+
+
+def _completed(part: Part, cells: Sequence[Cell]) -> Part:
+    """The part with what the cells hold of its metrics under other options, where a fit has none under its own.
+
+    ``run --set ece.bins=15`` measures another metric than the suite's, in its place; what a grid of any suite has
+    measured stands there.
+    """
+    names, places = {spec.parse(metric).name for metric in part.metrics}, Places(part.grids)
+    as_asked = {(cell.fit.id, spec.parse(cell.metric).name) for cell in cells if cell.metric in part.metrics}
+    others = [
+        cell
+        for cell in cells
+        if (name := spec.parse(cell.metric).name) in names
+        and (cell.fit.id, name) not in as_asked
+        and not any(places.of(cell.metric))
+    ]
+    return part._replace(metrics=_and_those_of(part.metrics, others))
+
+
+def _of_grids(part: Part, cells: Sequence[Cell]) -> list[str]:
+    places = Places(part.grids)
+    asked_for = [] if part.rows is None else places.metrics
+    return [*asked_for, *(cell.metric for cell in cells if any(places.of(cell.metric)))]
+
+
+def _row(subject: Subject, columns: Sequence[Column], parts: Sequence[Part], cells: Sequence[Cell]) -> ModelRecords:
+    seeds = tuple(sorted(subject.seeds))
+    notes = (*_divergences(subject.cells, seeds), *_remarks(subject.cells, seeds), *_how_drawn(subject, cells))
+    of_model: dict[str, Any] = {
+        "model": subject.model,
+        "dataset": subject.dataset,
+        "recipe": subject.recipe,
+        "notes": notes,
+    }
+    row, by_metric = ModelRecords(seeds=seeds, **of_model), _by_metric(subject.cells)
+    asked = {metric for part in parts for metric in _asked(part, row)} | by_metric.keys()
+    records = {
+        column: record(by_metric.get(column.metric, []), column, seeds, **of_model)
+        for column in columns
+        if column.metric in asked
+    }
+    return replace(row, records=records)
+
+
+def _asked(part: Part, row: ModelRecords) -> list[str]:
+    """The metrics that a part asks for of a row, as they are planned."""
+    if part.rows is None:
+        return list(part.metrics)
+    if row.key not in part.rows:
+        return []
+    of_grids = (place.metric for grid in part.grids if grid.covers(row.dataset) for place in grid.places)
+    return [metric for metric in (*part.metrics, *of_grids) if not compares_with_itself(metric, row.dataset)]
+
+
+def _divergences(cells: Sequence[Cell], seeds: Sequence[int]) -> Iterator[str]:
+    """Which of these fits diverged, what was done about it, and what they were really trained with."""
+    provenance = {cell.fit.seed: cell.provenance for cell in cells}
+    for seed in seeds:
+        training = f"training of seed {seed}" if len(seeds) > 1 else "training"
+        repairs, stability = provenance[seed].get("interventions"), provenance[seed].get("stability") or {}
+        if repairs:
+            end = f"; it ended with {ended_with}" if (ended_with := stability.get("ended_with")) else ""
+            yield f"{training} diverged and was repaired {'; '.join(repairs)}{end}"
+        elif (iteration := stability.get("diverged_at")) is not None:
+            yield f"{training} diverged at iteration {iteration} ({stability['reason']}) and was not repaired"
+
+
+def _remarks(cells: Sequence[Cell], seeds: Sequence[int]) -> Iterator[str]:
+    """What a metric says of its own numbers: that they are of fewer images, or that something is wrong with them."""
+    for cell in cells:
+        of_seed = f" of seed {cell.fit.seed}" if len(seeds) > 1 else ""
+        if partial := cell.outcome.details.get("partial"):
+            yield f"{cell.metric}{of_seed}: {partial} so far; the same command goes on"
+        for sentence in cell.outcome.details.get("suspicious", ()):
+            yield f"{cell.metric}{of_seed} is suspicious: {sentence}"
+
+
+def _how_drawn(subject: Subject, cells: Sequence[Cell]) -> Iterator[str]:
+    """That a model's samples are drawn directly, where other models on its dataset have those of chains."""
+    if any(DIRECT.search(cell.outcome.protocol) for cell in subject.cells):
+        others = (cell.outcome.protocol for cell in cells if cell.fit.dataset == subject.dataset)
+        if any(map(BUFFER.search, others)):
+            yield "its samples are drawn directly; those of the others are the chains that training kept"
+
+
+# --- what is shown where ----------------------------------------------------------------------------------------------
 
 
 class Section(NamedTuple):
-    """What belongs together."""
+    """What belongs together: for each part of a suite a main table, and the pivot tables of its grids."""
 
     title: str
-    columns: tuple[int, ...]  # of the flat table; none: there is no main table
-    rows: tuple[int, ...]
+    columns: tuple[Column, ...]  # none: there is no main table
+    rows: tuple[ModelRecords, ...]
     pivots: tuple[Pivot, ...]
 
     @property
-    def shown(self) -> set[int]:
-        """The columns of the flat table that it shows."""
-        return {*self.columns, *(index for pivot in self.pivots for line in pivot.lines for index in line.known)}
+    def shown(self) -> set[Column]:
+        """The columns of the results that it shows."""
+        return {*self.columns, *(column for pivot in self.pivots for line in pivot.lines for column in line.known)}
 
 
-def sections(table: Table) -> list[Section]:
-    """The sections of a table, but for those of which nothing is known."""
-    found = [_section(part, table) for part in table.parts]
+def sections(results: Results) -> list[Section]:
+    """The sections of a report, but for those of which nothing is known."""
+    found = [_section(part, results) for part in results.parts]
     return [section for section in found if (section.rows and section.columns) or section.pivots]
 
 
-_NOTHING = ("not asked for", "not run")
-"""A row of which a part knows nothing else is another part's."""
-
-
-def _section(part: Part, table: Table) -> Section:
+def _section(part: Part, results: Results) -> Section:
     places = Places(part.grids)
-    mine = [index for index, row in enumerate(table.rows) if part.rows is None or row.key in part.rows]
+    mine = [row for row in results.rows if part.rows is None or row.key in part.rows]
     columns = [
-        index
-        for index, column in enumerate(table.columns)
-        if column.metric in part.metrics and not any(places.of(column.metric))
+        column for column in results.columns if column.metric in part.metrics and not any(places.of(column.metric))
     ]
-    rows = [row for row in mine if any(table.rows[row].entries[index].status not in _NOTHING for index in columns)]
-    return Section(part.title, tuple(columns), tuple(rows), tuple(pivots(places, table, mine)))
+    # a row of which a part knows nothing is another part's
+    rows = [row for row in mine if any(row.status(column) not in (None, "not run") for column in columns)]
+    return Section(part.title, tuple(columns), tuple(rows), tuple(pivots(places, results.columns, mine)))

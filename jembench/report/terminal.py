@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Literal
 
 from rich import box
@@ -11,9 +11,8 @@ from rich.console import Console
 from rich.table import Table as RichTable
 from rich.text import Text as RichText
 
-from jembench.report.layout import grids
-from jembench.report.table import Table
-from jembench.report.text import Footnote, Grid, Heading, Text
+from jembench.report.formats import Document
+from jembench.report.text import Footnote, Heading, Table, Text
 
 _SUPERSCRIPT = str.maketrans("0123456789,", "⁰¹²³⁴⁵⁶⁷⁸⁹˒")
 _NAMES_AT_MOST = 34  # of the terminal's columns, for what identifies a row
@@ -21,36 +20,38 @@ _NAMES_AT_MOST = 34  # of the terminal's columns, for what identifies a row
 Interval = Literal["beside", "below"]
 
 
-def show(table: Table, console: Console) -> None:
-    """Print our results, then the published numbers that do not stand beside them."""
-    show_grids(grids(table), console)
+def render(document: Document, *, width: int = 0) -> str:
+    """Tables for the terminal, in colours if it has them. 0: as wide as the terminal."""
+    console = Console(width=width or None)
+    with console.capture() as capture:
+        for table in document.tables():
+            _show(table, console)
+    return capture.get()
 
 
-def show_grids(found: Iterable[Grid], console: Console) -> None:
-    """Print grids one below the other."""
-    for grid in found:
+def _show(table: Table, console: Console) -> None:
+    console.print()
+    console.print(RichText(table.title, style="bold"))
+    console.print()
+    for block in _blocks(table, console):
+        console.print(block)
         console.print()
-        console.print(RichText(grid.title, style="bold"))
-        console.print()
-        for block in _blocks(grid, console):
-            console.print(block)
-            console.print()
-        for footnote in grid.footnotes:
-            console.print(_footnote(footnote), overflow="fold")
+    for footnote in table.footnotes:
+        console.print(_footnote(footnote), overflow="fold")
 
 
-def _blocks(grid: Grid, console: Console) -> list[RichTable]:
+def _blocks(table: Table, console: Console) -> list[RichTable]:
     """One table if it fits, with each interval beside its value or else below it; several tables if it does not."""
-    if not grid.rows:
+    if not table.rows:
         return []
-    names = [index for index, heading in enumerate(grid.headings) if heading.identifies]
-    numbers = [index for index in range(len(grid.headings)) if index not in names]
+    names = [index for index, heading in enumerate(table.headings) if heading.identifies]
+    numbers = [index for index in range(len(table.headings)) if index not in names]
 
     def fits(columns: Sequence[int], interval: Interval) -> bool:
         return sum(widths[interval][index] for index in columns) + _GAP * (len(columns) - 1) <= console.width
 
     intervals: tuple[Interval, ...] = ("beside", "below")
-    widths = {way: [_width(grid, index, way) for index in range(len(grid.headings))] for way in intervals}
+    widths = {way: [_width(table, index, way) for index in range(len(table.headings))] for way in intervals}
     # from one table to one a column; evenly filled, for six columns read better as 3 + 3 than as 5 + 1
     sizes = [-(-len(numbers) // count) for count in range(1, len(numbers) + 1)]
     ways: list[tuple[int, Interval]] = [(len(numbers), "beside"), *((size, "below") for size in sizes)]
@@ -58,32 +59,32 @@ def _blocks(grid: Grid, console: Console) -> list[RichTable]:
         tables = [names + numbers[start : start + size] for start in range(0, len(numbers), size)]
         if all(fits(columns, interval) for columns in tables):
             break
-    return [_rich(grid, columns, interval) for columns in tables]
+    return [_rich(table, columns, interval) for columns in tables]
 
 
 _GAP = 2
 """Between two columns of a table."""
 
 
-def _width(grid: Grid, index: int, interval: Interval) -> int:
-    """What a column of a grid takes, without its gaps."""
-    heading = grid.headings[index]
-    texts = [_heading(heading), *(_cell(row[index], interval, heading.identifies) for row in grid.rows)]
+def _width(table: Table, index: int, interval: Interval) -> int:
+    """What a column of a table takes, without its gaps."""
+    heading = table.headings[index]
+    texts = [_heading(heading), *(_cell(row[index], interval, heading.identifies) for row in table.rows)]
     width = max(cell_len(line) for text in texts for line in text.plain.splitlines() or [""])
     return min(width, _NAMES_AT_MOST) if heading.identifies else width
 
 
-def _rich(grid: Grid, columns: list[int], interval: Interval) -> RichTable:
-    table = RichTable(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, collapse_padding=True, header_style="")
+def _rich(table: Table, columns: list[int], interval: Interval) -> RichTable:
+    rich = RichTable(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, collapse_padding=True, header_style="")
     for index in columns:
-        heading = grid.headings[index]
+        heading = table.headings[index]
         if heading.identifies:
-            table.add_column(_heading(heading), overflow="fold", max_width=_NAMES_AT_MOST)
+            rich.add_column(_heading(heading), overflow="fold", max_width=_NAMES_AT_MOST)
         else:
-            table.add_column(_heading(heading), overflow="fold", justify="right")
-    for row in grid.rows:
-        table.add_row(*(_cell(row[index], interval, grid.headings[index].identifies) for index in columns))
-    return table
+            rich.add_column(_heading(heading), overflow="fold", justify="right")
+    for row in table.rows:
+        rich.add_row(*(_cell(row[index], interval, table.headings[index].identifies) for index in columns))
+    return rich
 
 
 def _heading(heading: Heading) -> RichText:

@@ -1,4 +1,7 @@
-"""What stands in a grid of short texts: headings, values with their intervals, numbered footnotes."""
+"""Tables of short texts, for people: headings, values with their intervals, numbered footnotes.
+
+A number shows two significant digits of its uncertainty.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +9,14 @@ import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from jembench.report.record import Record
 from jembench.report.references import Better
-from jembench.report.rounding import decimals_for, fixed
-from jembench.report.table import Entry
 
 DAGGER = "†"
 ABSENT = "—"
 _ARROWS = {"higher": "↑", "lower": "↓", "": ""}
+_WITHOUT_UNCERTAINTY = 4  # significant digits
+_MOST_DECIMALS = 6
 
 
 class Heading(NamedTuple):
@@ -23,9 +27,14 @@ class Heading(NamedTuple):
     identifies: bool = False
     marks: tuple[str, ...] = ()
 
+    @property
+    def in_one_line(self) -> str:
+        """The label and its detail."""
+        return f"{self.label} ({self.detail})" if self.detail else self.label
+
 
 class Text(NamedTuple):
-    """What stands in one place of a grid."""
+    """What stands in one place of a table."""
 
     value: str
     interval: str = ""
@@ -38,14 +47,14 @@ class Text(NamedTuple):
 
 
 class Footnote(NamedTuple):
-    """``mark`` is empty for what is true of the whole grid."""
+    """``mark`` is empty for what is true of the whole table."""
 
     mark: str
     text: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Grid:
+class Table:
     """Headings, rows of texts and the footnotes that they refer to."""
 
     title: str
@@ -82,22 +91,47 @@ def detail(unit: str, better: Better) -> str:
     return f"{unit} {_ARROWS[better]}".strip()
 
 
-def entry_text(entry: Entry, footnotes: Footnotes) -> Text:
-    """A value with the digits that its interval allows, or why there is none."""
-    if entry.status == "not asked for":
+def record_text(record: Record | None, footnotes: Footnotes) -> Text:
+    """A value with the digits that its interval allows, or why there is none; None: it is not asked for."""
+    if record is None:
         return Text(ABSENT)
-    marks = (footnotes.mark(entry.reason),) if entry.reason else ()
-    if entry.value is None:
-        return Text("N/A" if entry.status == "na" else entry.status, marks=marks)
-    if not math.isfinite(entry.value):
-        return Text("not finite", marks=(*marks, footnotes.mark(f"the value is {entry.value}")))
-    decimals = decimals_for(entry.value, entry.sd)
+    marks = (footnotes.mark(record.reason),) if record.reason else ()
+    if record.value is None:
+        return Text("N/A" if record.status == "na" else record.status, marks=marks)
+    if not math.isfinite(record.value):
+        return Text("not finite", marks=(*marks, footnotes.mark(f"the value is {record.value}")))
+    decimals = decimals_for(record.value, record.sd)
     interval = ""
-    if entry.low is not None and entry.high is not None:
-        of_interval = decimals_for(entry.value, (entry.high - entry.low) / 2)
-        interval = f"[{fixed(entry.low, of_interval)}, {fixed(entry.high, of_interval)}]"
-        decimals = min(max(decimals, of_interval), of_interval + 2) if entry.sd else of_interval
-    value = fixed(entry.value, decimals)
-    if entry.sd is not None:
-        value += f" ± {fixed(entry.sd, decimals)}"
-    return Text(value, interval, marks if entry.comparable else (DAGGER, *marks))
+    if record.low is not None and record.high is not None:
+        of_interval = decimals_for(record.value, (record.high - record.low) / 2)
+        interval = f"[{fixed(record.low, of_interval)}, {fixed(record.high, of_interval)}]"
+        decimals = min(max(decimals, of_interval), of_interval + 2) if record.sd else of_interval
+    value = fixed(record.value, decimals)
+    if record.sd is not None:
+        value += f" ± {fixed(record.sd, decimals)}"
+    return Text(value, interval, (DAGGER, *marks) if record.comparable is False else marks)
+
+
+# --- digits -----------------------------------------------------------------------------------------------------------
+
+
+def decimals_for(value: float, uncertainty: float | None) -> int:
+    """The decimals that show two significant digits of the uncertainty, or four of the value where none is known."""
+    if uncertainty is not None and math.isfinite(uncertainty) and uncertainty > 0:
+        return max(0, 1 - math.floor(math.log10(uncertainty)))
+    magnitude = math.floor(math.log10(abs(value))) if value and math.isfinite(value) else 0
+    return max(0, _WITHOUT_UNCERTAINTY - 1 - magnitude)
+
+
+def fixed(value: float, decimals: int) -> str:
+    """``value`` with so many decimals; in scientific notation where that would be a long row of digits."""
+    if not math.isfinite(value):
+        return "not finite"
+    if decimals > _MOST_DECIMALS or abs(value) >= 10**_MOST_DECIMALS:
+        return f"{value:.2e}"
+    return f"{round(value, decimals) or 0.0:.{decimals}f}"  # no "-0.0"
+
+
+def plain(value: float) -> str:
+    """A published number as it is printed, without digits of ours: 92.9, 300, 0.0001."""
+    return f"{value:.10g}" if math.isfinite(value) else "not finite"

@@ -30,10 +30,10 @@ def jembench(*arguments, cwd):
 
 @pytest.fixture(scope="module")
 def rows(tmp_path_factory):
-    """What ``jembench plugin list`` says, by distribution and name."""
+    """What ``jembench plugin list`` says, by distribution, kind and name."""
     done = jembench("plugin", "list", "--format", "json", cwd=tmp_path_factory.mktemp("elsewhere"))
     assert done.returncode == 0, done.stderr
-    return {(row["distribution"], row["name"]): row for row in json.loads(done.stdout)["components"]}
+    return {(row["distribution"], row["kind"], row["name"]): row for row in json.loads(done.stdout)["components"]}
 
 
 @pytest.mark.parametrize(
@@ -44,10 +44,12 @@ def rows(tmp_path_factory):
         ("stripes", "datasets", "jembench_example:stripes"),
         ("confidence", "metrics", "jembench_example:confidence"),
         ("jsonl", "trackers", "jembench_example:jsonl"),
+        ("confidence", "figures", "jembench_example:bars"),
+        ("sentences", "formats", "jembench_example:sentences"),
     ],
 )
 def test_each_component_is_a_row(rows, name, kind, target):
-    row = rows["jembench-example", name]
+    row = rows["jembench-example", kind, name]
     assert row == {
         "distribution": "jembench-example",
         "version": "1.2.3",

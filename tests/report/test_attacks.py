@@ -3,8 +3,8 @@
 import pytest
 
 from jembench.interfaces import Value
-from jembench.report import table
-from jembench.report.layout import grids
+from jembench.report.layout import tables
+from jembench.report.sections import build
 from jembench.store.outcome import Outcome
 
 BUDGET = "images=25,norm=l2,restarts=2,search=minimal,steps=10"
@@ -30,7 +30,7 @@ def pgd(cell):
 @pytest.fixture
 def shown():
     def show(*cells):
-        (grid,) = grids(table.build(cells))
+        (grid,) = tables(build(cells))
         return grid, {row[0].value: row[1].value for row in grid.rows}
 
     return show

@@ -9,10 +9,11 @@ import pytest
 
 from jembench.interfaces import Value
 from jembench.report import references
-from jembench.report.layout import grids
+from jembench.report.data import document
+from jembench.report.formats import render
+from jembench.report.layout import tables
 from jembench.report.references import PublishedRow
-from jembench.report.render import render
-from jembench.report.table import build
+from jembench.report.sections import build
 from jembench.store.outcome import Outcome
 
 TABLE1 = ["jem-iclr2020/table1"]
@@ -34,7 +35,7 @@ def _of_clean_images(protocols):
 
 
 def test_a_number_of_which_the_noise_is_not_known_does_not_stand_beside_ours(measured):
-    ours, published = grids(build([measured("accuracy", ACCURACY)], published=references.load(TABLE1)))
+    ours, published = tables(build([measured("accuracy", ACCURACY)], published=references.load(TABLE1)))
     assert texts(ours) == [["jem", "92.0"]]
     assert "not stated there: noise on test images" in reason(published)
 
@@ -63,7 +64,7 @@ def reason(grid):
 
 
 def test_a_number_under_the_same_protocol_stands_beside_ours(measured):
-    ours, published = grids(build([measured("accuracy", ACCURACY)], published=load(TABLE1)))
+    ours, published = tables(build([measured("accuracy", ACCURACY)], published=load(TABLE1)))
     assert texts(ours)[0] == ["jem", "92.0"]
     assert ["Wide-ResNet · published", "95.8"] in texts(ours)
     assert ["JEM · published", "92.9"] in texts(ours)
@@ -80,7 +81,7 @@ def test_a_number_under_the_same_protocol_stands_beside_ours(measured):
 
 
 def test_its_footnotes_are_the_source_and_what_is_not_stated_there(measured):
-    ours = grids(build([measured("accuracy", ACCURACY)], published=load(TABLE1)))[0]
+    ours = tables(build([measured("accuracy", ACCURACY)], published=load(TABLE1)))[0]
     notes = {note.mark: note.text for note in ours.footnotes}
     resnet = next(row[0] for row in ours.rows if row[0].value.startswith("Wide-ResNet"))
     assert [notes[mark] for mark in resnet.marks] == [
@@ -90,7 +91,7 @@ def test_its_footnotes_are_the_source_and_what_is_not_stated_there(measured):
 
 
 def test_what_is_second_hand_is_marked_as_quoted_beside_ours_too(measured):
-    ours, left = grids(build([measured("accuracy", ACCURACY)], published=load(["later-work/hybrid"])))
+    ours, left = tables(build([measured("accuracy", ACCURACY)], published=load(["later-work/hybrid"])))
     assert ["EGC · as quoted", "95.9"] in texts(ours)
     assert [heading.label for heading in left.headings][2:] == ["is", "fid", "standing"]
 
@@ -105,7 +106,7 @@ def test_what_is_second_hand_is_marked_as_quoted_beside_ours_too(measured):
     ],
 )
 def test_a_number_under_another_protocol_stays_below_with_the_reason(measured, protocol, expected):
-    ours, published = grids(build([measured("accuracy", protocol)], published=load(TABLE1)))
+    ours, published = tables(build([measured("accuracy", protocol)], published=load(TABLE1)))
     assert len(ours.rows) == 1
     assert len(published.rows) == 8
     assert reason(published) == f"{expected}. is, fid: not measured here."
@@ -113,20 +114,20 @@ def test_a_number_under_another_protocol_stays_below_with_the_reason(measured, p
 
 def test_ours_under_several_protocols_are_not_comparable_with_any(measured):
     cells = [measured("accuracy", ACCURACY), measured("accuracy", f"{ACCURACY},x=1", model="baseline")]
-    ours, published = grids(build(cells, published=load(TABLE1)))
+    ours, published = tables(build(cells, published=load(TABLE1)))
     assert len(ours.rows) == 2
     assert reason(published).startswith("ours are of several protocols. ")
 
 
 def test_another_unit_is_another_number(measured):
-    ours, _ = grids(build([measured("accuracy", ACCURACY, value=0.92, unit="")], published=load(TABLE1)))
+    ours, _ = tables(build([measured("accuracy", ACCURACY, value=0.92, unit="")], published=load(TABLE1)))
     assert len(ours.rows) == 1
 
 
 def test_the_inception_score_of_jem_is_of_a_selection(measured):
     protocol = "is:data=cifar10,features=inception-2015-12-05@67,images=10000,implementation=torch-fidelity,"
     cells = [measured("is", f"{protocol}pooling=one-buffer,selection=none,source=buffer,splits=10", unit="")]
-    published = grids(build(cells, published=load(["jem-iclr2020/table5"])))[1]
+    published = tables(build(cells, published=load(["jem-iclr2020/table5"])))[1]
     assert reason(published) == (
         "features inception, ours inception-2015-12-05; implementation du-mordatch or not stated, ours torch-fidelity; "
         "pooling five-buffers or not stated, ours one-buffer; selection model or not stated, ours none; "
@@ -136,7 +137,7 @@ def test_the_inception_score_of_jem_is_of_a_selection(measured):
 
 def test_a_value_that_stands_above_is_not_repeated_below(measured):
     scored = measured("is", "is:data=cifar10", value=8.0, unit="")
-    ours, left = grids(build([measured("accuracy", ACCURACY), scored], published=load(["later-work/hybrid"])))
+    ours, left = tables(build([measured("accuracy", ACCURACY), scored], published=load(["later-work/hybrid"])))
     assert ["JEM++ · as quoted", "93.7", "8.29"] in texts(ours)
     assert [heading.label for heading in left.headings][2:-1] == ["fid"]
 
@@ -160,7 +161,7 @@ def test_a_row_of_which_a_part_stands_above_says_so(measured):
             for model, dataset in (("a", "cifar10"), ("b", "svhn"))
         ),
     )
-    ours, left = grids(build([measured("accuracy", ACCURACY)], published=[table]))
+    ours, left = tables(build([measured("accuracy", ACCURACY)], published=[table]))
     assert texts(ours)[1:] == [["a · published", "90"]]
     assert texts(left) == [["a", "cifar10", "above", "8", "published"], ["b", "svhn", "90", "8", "published"]]
     assert "above: stands beside ours." in [note.text for note in left.footnotes]
@@ -168,14 +169,14 @@ def test_a_row_of_which_a_part_stands_above_says_so(measured):
 
 def test_part_of_a_column_above(measured):
     cifar100 = measured("accuracy", ACCURACY.replace("cifar10", "cifar100"), dataset="cifar100")
-    ours, left = grids(build([cifar100], published=load(["jem-iclr2020/accuracies"])))
+    ours, left = tables(build([cifar100], published=load(["jem-iclr2020/accuracies"])))
     assert [row[1] for row in texts(ours)] == ["92.0", "72.2", "74.2", "74.8"]
     assert {row[1] for row in texts(left)} == {"SVHN", "CIFAR-10"}
     assert reason(left) == "dataset SVHN or CIFAR-10, ours cifar100."
 
 
 def test_what_no_metric_gives(measured):
-    left = grids(build([measured("accuracy", ACCURACY)], published=load(["jem-iclr2020/steps"])))[1]
+    left = tables(build([measured("accuracy", ACCURACY)], published=load(["jem-iclr2020/steps"])))[1]
     assert reason(left) == "no metric here gives such a number."
 
 
@@ -184,18 +185,20 @@ def test_rows_of_several_datasets_and_recipes(measured):
         measured("accuracy", ACCURACY),
         measured("accuracy", ACCURACY.replace("cifar10", "digits"), dataset="digits"),
     ]
-    ours = grids(build(cells, published=load(TABLE1)))[0]
+    ours = tables(build(cells, published=load(TABLE1)))[0]
     assert [heading.label for heading in ours.headings] == ["model", "dataset", "accuracy"]
     assert texts(ours)[-1] == ["Wide-ResNet · published", "CIFAR-10", "95.8"]
 
 
 def test_programs_get_the_protocols_and_everything_as_it_was_published(measured):
     table = build([measured("accuracy", ACCURACY)], published=load(TABLE1))
-    (published,) = json.loads(render(table, "json"))["published"]
+    (published,) = json.loads(render(document(table), "json"))["published"]
     assert published["columns"][0] == {"label": "accuracy", "unit": "%", "better": "higher", "value": "accuracy"}
     assert published["rows"][5]["protocols"] == {
         "accuracy": "accuracy:data=cifar10,data_noise=0,images=10000,split=test"
     }
-    lines = [line for line in csv.DictReader(io.StringIO(render(table, "csv"))) if line["kind"] == "published"]
+    lines = [
+        line for line in csv.DictReader(io.StringIO(render(document(table), "csv"))) if line["kind"] == "published"
+    ]
     assert len(lines) == 6 + 7 + 7
     assert lines[0]["protocol"] == "accuracy:data=cifar10,data_noise=0,images=10000,split=test"

@@ -148,12 +148,12 @@ def test_a_file(tmp_path):
 @pytest.mark.parametrize(
     ("old", "new", "problem"),
     [
-        ('title = "A paper"\n', "", "lacks paper.title"),
+        ('title = "A paper"\n', "", "the field 'title' is missing"),
         ("than = 0.5\n", "", "one has neither than nor than_metric: nothing to be higher than"),
         ('higher = "jem"', 'higher = "jem"\nlower = "jem"', "one must have one of higher and lower"),
         ('higher = "jem"', "", "one must have one of higher and lower"),
-        ("than = 0.5", "than = 0.5\nthen = 1", "There is no key in claim mine/one named 'then'. Nearest: than"),
-        ('metric = "accuracy"\n', "", "one lacks metric. "),
+        ("than = 0.5", "than = 0.5\nthen = 1", "then is no field of one, which may hold alike, each, free, higher, id"),
+        ('metric = "accuracy"\n', "", "the field 'metric' is missing"),
         ("[paper]", "[paper", "Expected"),
     ],
 )
@@ -354,7 +354,7 @@ def test_values_that_were_not_measured_are_named_with_the_reason(store):
     assert judged.verdict == "held"
     assert (missing.verdict, missing.each) == ("not measured", ("celeba", "svhn"))
     assert missing.reason == "not by digits, which has no other images: `jembench run hybrid --dataset cifar10`"
-    notes = claims_table.findings([judged, missing]).grids[-1].footnotes
+    notes = claims_table.document([judged, missing]).tables()[-1].footnotes
     assert "only celeba, svhn" in notes[0].text
 
 
@@ -458,16 +458,16 @@ def test_every_claim_is_shown_once(store):
     store.accuracy("jem", 0.9)
     store.accuracy("baseline", 0.8)
     found = store.judge(*CLAIMS)
-    shown = claims_table.findings(found)
-    texts = [row[0].value for grid in shown.grids for row in grid.rows]
-    notes = " ".join(note.text for grid in shown.grids for note in grid.footnotes)
+    shown = claims_table.document(found)
+    texts = [row[0].value for grid in shown.tables() for row in grid.rows]
+    notes = " ".join(note.text for grid in shown.tables() for note in grid.footnotes)
     for finding in found:
         if finding.verdict == "not measured":
             assert notes.count(f"{finding.claim.text} ({finding.claim.paper.cite}") == 1
         else:
             assert texts.count(finding.claim.text) == 1
-    assert len(shown.records) == len(found)
-    assert all(set(record) == set(claims_table.FIELDS) for record in shown.records)
+    assert len(shown.records()) == len(found)
+    assert all(set(record) == set(claims_table.FIELDS) for record in shown.records())
 
 
 def test_a_claim_says_which_value_dataset_and_recipes_it_is_of(store):
@@ -475,7 +475,7 @@ def test_a_claim_says_which_value_dataset_and_recipes_it_is_of(store):
         store.accuracy("jem", 0.9, dataset=dataset, recipe="a+c=1")
         store.accuracy("jem", 0.8, dataset=dataset, recipe="a")
     asked = claim(than="jem", recipes=(Recipes("*+c=1", "*"),))
-    (grid,) = claims_table.findings(store.judge(asked)).grids
+    (grid,) = claims_table.document(store.judge(asked)).tables()
     assert [row[0].value for row in grid.rows] == [
         "One · digits · recipes a+c=1 and a",
         "One · svhn · recipes a+c=1 and a",

@@ -8,16 +8,15 @@ import json
 import re
 
 import pytest
-from rich.console import Console
 
 from jembench.experiment.plan import Part
 from jembench.experiment.sweep import Axis, Grid
 from jembench.interfaces import Value
-from jembench.report.layout import grids
+from jembench.report.data import document
+from jembench.report.formats import render
+from jembench.report.layout import tables
 from jembench.report.references import load
-from jembench.report.render import render
-from jembench.report.table import build
-from jembench.report.terminal import show
+from jembench.report.sections import build
 from jembench.store.outcome import Outcome
 
 SCORES, SETS = ("log-px", "max-py"), ("svhn", "interp", "celeba:root=/data")
@@ -67,7 +66,7 @@ def part(cells, *metrics, grids=(GRID,), title=""):
 
 
 def pivots(cells, *metrics, grid=GRID, **others):
-    return grids(build(cells, parts=[part(cells, *metrics, grids=[grid])], **others))
+    return tables(build(cells, parts=[part(cells, *metrics, grids=[grid])], **others))
 
 
 def texts(grid):
@@ -95,7 +94,7 @@ def test_the_main_table_is_as_it_was(full, cell):
         cell(model, dataset="cifar10", recipe="paper", accuracy=Value(92.0, 91.0, 93.0, 9))
         for model in ("jem", "baseline")
     ]
-    (alone,) = grids(build(accuracies))
+    (alone,) = tables(build(accuracies))
     main, pivot = pivots([*accuracies, *full], "accuracy")
     assert main == alone
     assert labels(pivot)[0] == "score"
@@ -131,11 +130,9 @@ def test_a_column_without_anything_has_one_footnote_with_the_remedy(ood):
     assert all(text.marks == () for row in pivot.rows for text in row)
     assert [note for note in pivot.footnotes if note.mark] == [("1", "CelebA is not there: fetch it.")]
     table = build(cells, parts=[part(cells)])
-    assert "celeba<sup>1</sup>" in render(table, "markdown")
-    assert r"celeba\textsuperscript{1}" in render(table, "latex")
-    console = Console(width=100, file=io.StringIO())
-    show(table, console)
-    assert "celeba¹" in console.file.getvalue()
+    assert "celeba<sup>1</sup>" in render(document(table), "markdown")
+    assert r"celeba\textsuperscript{1}" in render(document(table), "latex")
+    assert "celeba¹" in render(document(table), "table:width=100")
 
 
 def test_gaps_of_single_places_have_their_own_marks(ood):
@@ -190,7 +187,7 @@ def test_outliers_that_are_the_dataset_itself_have_no_place(ood):
 
 def test_a_grid_of_other_datasets_shows_none_of_these(full):
     others = Grid(title="Others", metric=GRID.metric, rows=GRID.rows, columns=GRID.columns, besides=("cifar10",))
-    assert [grid.title.split(" · ")[0] for grid in grids(build(full, parts=[part(full, grids=[GRID, others])]))] == [
+    assert [grid.title.split(" · ")[0] for grid in tables(build(full, parts=[part(full, grids=[GRID, others])]))] == [
         "Outliers"
     ]
 
@@ -198,11 +195,11 @@ def test_a_grid_of_other_datasets_shows_none_of_these(full):
 def test_data_stay_flat_and_hold_what_was_asked_for_and_no_more(full, ood):
     cells = [*full, *(ood("jem", score, set, dataset="svhn") for score in SCORES for set in SETS[1:])]
     table = build(cells, parts=[part(cells)])
-    jem, baseline, svhn = json.loads(render(table, "json"))["rows"]
+    jem, baseline, svhn = json.loads(render(document(table), "json"))["rows"]
     assert len(jem["values"]) == len(baseline["values"]) == 12
     assert len(svhn["values"]) == 8
     assert {value["status"] for value in svhn["values"]} == {"ok"}
-    lines = list(csv.DictReader(io.StringIO(render(table, "csv"))))
+    lines = list(csv.DictReader(io.StringIO(render(document(table), "csv"))))
     assert len(lines) == 12 + 12 + 8
     assert {(line["metric"], line["label"]) for line in lines} >= {("outlier_metrics:ood:set=svhn", "fpr95-in")}
 
@@ -221,7 +218,7 @@ def test_a_metric_of_one_grid_is_not_in_another_that_says_nothing_of_its_options
     top = Grid(title="Top", metric=metric, columns=(Axis(option="top", values=("0.1", "0.5")),))
     metrics = [place.metric for grid in (pooled, top) for place in grid.places]
     cells = [cell("jem", metric, score=Value(index, None, None, 9)) for index, metric in enumerate(metrics)]
-    found = grids(build(cells, parts=[part(cells, grids=[pooled, top])]))
+    found = tables(build(cells, parts=[part(cells, grids=[pooled, top])]))
     assert [labels(grid) for grid in found] == [["model", "one", "five"], ["model", "top 0.1", "top 0.5"]]
     assert texts(found[1]) == [["jem", "2.000", "3.000"]]
 
@@ -296,30 +293,28 @@ def test_a_suite_of_several_parts_has_a_table_for_each(full, cell):
         part(second, "ece", grids=[], title="Second"),
         part(full, title="Third"),
     ]
-    found = grids(build([*first, *second, *full], parts=parts))
+    found = tables(build([*first, *second, *full], parts=parts))
     assert [grid.title.split(" · ")[0] for grid in found] == ["First", "Second", "Outliers"]
     assert [labels(grid)[1:] for grid in found[:2]] == [["x"], ["x"]]
-    content = json.loads(render(build([*first, *second, *full], parts=parts), "json"))["rows"]
+    content = json.loads(render(document(build([*first, *second, *full], parts=parts)), "json"))["rows"]
     assert [len(row["values"]) for row in content] == [13, 1, 12]
 
 
 def test_a_variant_is_called_by_its_name_with_its_recipe_as_a_footnote(cell):
     cells = [cell(recipe=recipe, accuracy=Value(9.0, 8.0, 10.0, 9)) for recipe in ("digits", "digits+epochs=7")]
-    (grid,) = grids(build(cells, recipe_names={"digits+epochs=7": "longer"}))
+    (grid,) = tables(build(cells, recipe_names={"digits+epochs=7": "longer"}))
     assert texts(grid)[1][:2] == ["jem", "longer"]
     assert [note.text for note in grid.footnotes if note.mark] == ["recipe digits+epochs=7"]
-    assert "longer" not in render(build(cells, recipe_names={"digits+epochs=7": "longer"}), "json")
+    assert "longer" not in render(document(build(cells, recipe_names={"digits+epochs=7": "longer"})), "json")
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])
 def test_the_terminal_shows_every_pivot_whole(full, width):
     table = build(full, parts=[part(full)], published=load(["jem-iclr2020/table7-log-px"]))
-    console = Console(width=width, file=io.StringIO())
-    show(table, console)
-    text = console.file.getvalue()
+    text = render(document(table), f"table:width={width}")
     assert "…" not in text
     assert max(map(len, text.splitlines())) <= width
-    numbers = {cell.value for grid in grids(table) for row in grid.rows for cell in row if cell.value[0].isdigit()}
-    intervals = {cell.interval for grid in grids(table) for row in grid.rows for cell in row if cell.interval}
+    numbers = {cell.value for grid in tables(table) for row in grid.rows for cell in row if cell.value[0].isdigit()}
+    intervals = {cell.interval for grid in tables(table) for row in grid.rows for cell in row if cell.interval}
     assert len(intervals) == 12
     assert numbers | intervals <= set(re.findall(r"\[.*?\]|[\d.]+", text))

@@ -15,12 +15,12 @@ from rich.console import Console
 
 from jembench.interfaces import Value
 from jembench.report import terminal
-from jembench.report.layout import NOTHING, grids
+from jembench.report.data import document
+from jembench.report.formats import render
+from jembench.report.layout import NOTHING, tables
 from jembench.report.references import load
-from jembench.report.render import render
-from jembench.report.table import build
-from jembench.report.terminal import show
-from jembench.report.text import Grid, Heading, Text
+from jembench.report.sections import build
+from jembench.report.text import Heading, Table, Text
 from jembench.store.outcome import Outcome
 
 
@@ -30,9 +30,7 @@ def full(full_cells):
 
 
 def on_terminal(table, width):
-    console = Console(width=width, file=io.StringIO(), force_terminal=False)
-    show(table, console)
-    return console.file.getvalue()
+    return render(document(table), f"table:width={width}")
 
 
 def numbers(value):
@@ -45,7 +43,7 @@ def numbers(value):
 
 
 def test_json_holds_every_digit(full):
-    content = json.loads(render(full, "json"))
+    content = json.loads(render(document(full), "json"))
     (accuracy,) = [value for value in content["rows"][0]["values"] if value["label"] == "accuracy"]
     assert accuracy == {
         "metric": "accuracy",
@@ -70,15 +68,18 @@ def test_every_number_in_the_json_is_in_the_csv(cell, full_cells):
     again = [cell("jem", seed=seed, accuracy=Value(96 + 1 / seed, 1 / 7, None, 397)) for seed in (3, 4)]
     table = build([*full_cells, *again], published=load(["jem-iclr2020/table1"]))
     fields = {
-        part for line in csv.reader(io.StringIO(render(table, "csv"))) for field in line for part in field.split()
+        part
+        for line in csv.reader(io.StringIO(render(document(table), "csv")))
+        for field in line
+        for part in field.split()
     }
-    found = numbers(json.loads(render(table, "json")))
+    found = numbers(json.loads(render(document(table), "json")))
     assert len(found) > 50
     assert found <= fields
 
 
 def test_csv_has_a_line_a_value(full):
-    lines = list(csv.DictReader(io.StringIO(render(full, "csv"))))
+    lines = list(csv.DictReader(io.StringIO(render(document(full), "csv"))))
     ours = [line for line in lines if line["kind"] == "measured"]
     assert len(ours) == 18
     assert len(lines) - len(ours) == 6 + 7 + 7  # accuracies, IS, FID
@@ -90,7 +91,7 @@ def test_csv_has_a_line_a_value(full):
 
 @pytest.mark.parametrize("format", ["json", "csv"])
 def test_what_is_not_finite_is_a_string(cell, format):
-    text = render(build([cell(accuracy=Value(math.nan, -math.inf, math.inf, 1))]), format)
+    text = render(document(build([cell(accuracy=Value(math.nan, -math.inf, math.inf, 1))])), format)
     if format == "json":
         value = json.loads(text, parse_constant=pytest.fail)["rows"][0]["values"][0]
     else:
@@ -99,7 +100,7 @@ def test_what_is_not_finite_is_a_string(cell, format):
 
 
 def test_markdown_tables_are_whole(full):
-    text = render(full, "markdown")
+    text = render(document(full), "markdown")
     tables = [block.splitlines() for block in text.split("\n\n") if block.startswith("|")]
     assert [len(lines) for lines in tables] == [2 + 3, 2 + 8]
     for lines in tables:
@@ -112,13 +113,13 @@ def test_markdown_tables_are_whole(full):
 
 def test_markdown_escapes_what_would_be_markup(cell):
     outcome = Outcome(status="failed", reason="a*b_c`d<e>|~\\")
-    text = render(build([cell("x:net=a|b", outcome=outcome)]), "markdown")
+    text = render(document(build([cell("x:net=a|b", outcome=outcome)])), "markdown")
     assert r"a\*b\_c\`d\<e\>\|\~\\" in text
     assert r"x:net=a\|b" in text
 
 
 def test_latex_is_booktabs_and_escaped(full):
-    text = render(full, "latex")
+    text = render(document(full), "latex")
     assert text.count(r"\toprule") == text.count(r"\midrule") == text.count(r"\bottomrule") == 2
     for body in re.findall(r"\\midrule\n(.*?)\n\\bottomrule", text, re.DOTALL):
         assert len({len(re.findall(r"(?<!\\)&", line)) for line in body.splitlines()}) == 1
@@ -131,7 +132,7 @@ def test_latex_is_booktabs_and_escaped(full):
 
 def test_latex_escapes_every_special_character(cell):
     outcome = Outcome(status="failed", reason=r"\{}$&#%_^~<>|")
-    text = render(build([cell(outcome=outcome)]), "latex")
+    text = render(document(build([cell(outcome=outcome)])), "latex")
     assert (
         r"\textbackslash{}\{\}\$\&\#\%\_\textasciicircum{}\textasciitilde{}\textless{}\textgreater{}\textbar{}" in text
     )
@@ -149,7 +150,7 @@ def test_widths_are_those_of_rich_without_laying_a_table_out(way):
     for _ in range(20):
         headings = tuple(Heading(text(10), text(6), random.random() < 0.3, ("1",)) for _ in range(random.randint(1, 6)))
         rows = tuple(tuple(Text(text(50), text(12), ("1", "2")) for _ in headings) for _ in range(4))
-        grid = Grid(title="", headings=headings, rows=rows, footnotes=())
+        grid = Table(title="", headings=headings, rows=rows, footnotes=())
         columns = list(range(len(headings)))
         laid_out = console.measure(terminal._rich(grid, columns, way), options=console.options.update(max_width=10_000))
         widths = [terminal._width(grid, column, way) for column in columns]
@@ -169,7 +170,7 @@ def test_the_terminal_shows_everything_at_any_width(full, width):
     assert "…" not in text
     assert max(map(len, text.splitlines())) <= width
     flat = " ".join(text.split())
-    for grid in grids(full):
+    for grid in tables(full):
         assert " ".join(grid.title.split()) in flat
         for heading in grid.headings:
             assert heading.label in flat
@@ -200,28 +201,29 @@ def test_brackets_are_not_markup(cell):
 
 
 def test_notes_of_a_row_stand_below(cell):
-    table = build([cell(accuracy=Value(97.5, 95.4, 98.6, 397))])
-    table = replace(table, rows=tuple(replace(row, notes=("rolled back at 300",)) for row in table.rows))
-    assert "<sup>1</sup> rolled back at 300" in render(table, "markdown")
-    assert "¹ rolled back at 300" in on_terminal(table, 80)
-    assert json.loads(render(table, "json"))["rows"][0]["notes"] == ["rolled back at 300"]
-    assert "rolled back at 300" in render(table, "csv")
+    rolled_back = {"interventions": ["rolled back at 300"]}
+    table = build([replace(cell(accuracy=Value(97.5, 95.4, 98.6, 397)), provenance=rolled_back)])
+    note = "training diverged and was repaired rolled back at 300"
+    assert f"<sup>1</sup> {note}" in render(document(table), "markdown")
+    assert f"¹ {note}" in on_terminal(table, 80)
+    assert json.loads(render(document(table), "json"))["rows"][0]["notes"] == [note]
+    assert note in render(document(table), "csv")
 
 
 @pytest.mark.parametrize("format", ["markdown", "latex"])
 def test_no_rows_says_so(format):
-    assert "No results yet" in render(build([]), format)
+    assert "No results yet" in render(document(build([])), format)
 
 
 def test_no_rows_says_so_on_the_terminal_and_is_empty_as_data():
     assert NOTHING in on_terminal(build([]), 80)
-    assert json.loads(render(build([]), "json")) == {"schema": 1, "rows": [], "published": []}
-    assert len(render(build([]), "csv").splitlines()) == 1
+    assert json.loads(render(document(build([])), "json")) == {"schema": 1, "rows": [], "published": []}
+    assert len(render(document(build([])), "csv").splitlines()) == 1
 
 
 def test_a_report_loads_no_heavy_library():
     code = (
-        "import sys, jembench.report.render, jembench.report.terminal, jembench.report.references;"
+        "import sys, jembench.report.data, jembench.report.terminal, jembench.report.references;"
         "jembench.report.references.load(['jem-iclr2020/table1']);"
         "print(*{'numpy', 'torch', 'scipy', 'sklearn', 'matplotlib'} & sys.modules.keys())"
     )

@@ -10,24 +10,24 @@ from hypothesis import strategies as st
 from jembench.experiment.plan import Part
 from jembench.experiment.sweep import Axis, Grid
 from jembench.interfaces import Value
-from jembench.report import places
-from jembench.report.layout import NOTHING, grids
+from jembench.report import grids
+from jembench.report.layout import NOTHING, tables
 from jembench.report.references import load
-from jembench.report.table import build
+from jembench.report.sections import build
 from jembench.store.outcome import Outcome
 
 
 def entry(table, label, row=0):
-    (index,) = [index for index, column in enumerate(table.columns) if column.label == label]
-    return table.rows[row].entries[index]
+    (column,) = [column for column in table.columns if column.label == label]
+    return table.rows[row].records[column]
 
 
 def footnotes(table):
-    return {note.mark: note.text for grid in grids(table) for note in grid.footnotes if note.mark}
+    return {note.mark: note.text for grid in tables(table) for note in grid.footnotes if note.mark}
 
 
 def shown(table, row=0, column=1):
-    return grids(table)[0].rows[row][column]
+    return tables(table)[0].rows[row][column]
 
 
 def test_a_row_a_model_and_a_column_a_value_in_the_order_of_the_suite(full_cells):
@@ -36,13 +36,13 @@ def test_a_row_a_model_and_a_column_a_value_in_the_order_of_the_suite(full_cells
     assert [column.label for column in table.columns] == [
         *("iteration-time", "accuracy", "ece", "nll", "is-digits-cnn", "fid-digits-cnn")
     ]
-    assert all(len(row.entries) == len(table.columns) for row in table.rows)
+    assert all(tuple(row.records) == table.columns for row in table.rows)
 
 
 def test_places_are_looked_up_once_a_metric_and_not_once_a_cell(cell, monkeypatch):
     grid = Grid(title="", metric="ood", columns=(Axis(option="set", values=("interp", "uniform")),))
-    looked_up, extras = [], places._extras
-    monkeypatch.setattr(places, "_extras", lambda *both: (looked_up.append(both), extras(*both))[1])
+    looked_up, extras = [], grids._extras
+    monkeypatch.setattr(grids, "_extras", lambda *both: (looked_up.append(both), extras(*both))[1])
 
     def lookups(models):
         metrics = [place.metric for place in grid.places]
@@ -62,7 +62,7 @@ def test_a_metric_of_several_values_has_several_columns(cell):
     missing = Outcome(status="na", reason="needs samples")
     table = build([cell("jem", "prc", **prc), cell("baseline", "prc", outcome=missing)])
     assert [column.label for column in table.columns] == ["precision", "recall"]
-    assert [each.status for each in table.rows[1].entries] == ["na", "na"]
+    assert [each.status for each in table.rows[1].records.values()] == ["na", "na"]
 
 
 def test_a_value_shows_the_digits_that_its_interval_allows(cell):
@@ -88,13 +88,13 @@ def test_seeds_give_mean_and_standard_deviation_beside_the_mean_interval(cell):
     assert (found.low, found.high) == pytest.approx((95.0, 295 / 3))
     assert found.seeds == table.rows[0].seeds == (0, 1, 2)
     assert shown(table).in_one_line == "97.3 ± 1.5 [95.0, 98.3]"
-    assert "standard deviation over the seeds" in " ".join(note.text for note in grids(table)[0].footnotes)
+    assert "standard deviation over the seeds" in " ".join(note.text for note in tables(table)[0].footnotes)
 
 
 def test_one_seed_has_no_standard_deviation(cell):
     table = build([cell(accuracy=Value(97.5, 95.4, 98.6, 397))])
     assert entry(table, "accuracy").sd is None
-    assert "±" not in "".join(note.text for note in grids(table)[0].footnotes)
+    assert "±" not in "".join(note.text for note in tables(table)[0].footnotes)
 
 
 def test_an_interval_that_one_seed_lacks_is_absent(cell):
@@ -132,7 +132,8 @@ def test_what_has_no_value_says_why(full_cells):
 def test_a_failure_of_one_seed_outweighs_what_the_others_lack(cell):
     gaps = [Outcome(status="na", reason="needs samples"), Outcome(status="failed", reason="broken")]
     table = build([cell(seed=seed, outcome=outcome) for seed, outcome in enumerate(gaps)])
-    assert (table.rows[0].entries[0].status, table.rows[0].entries[0].reason) == ("failed", "broken")
+    (found,) = table.rows[0].records.values()
+    assert (found.status, found.reason) == ("failed", "broken")
 
 
 def test_a_metric_that_failed_with_a_value_that_is_not_finite_says_so(cell):
@@ -174,12 +175,12 @@ def test_differing_protocols_in_a_column_are_flagged(cell):
 
 def test_the_table_says_what_the_recipe_is(cell):
     value = Value(97.5, 95.4, 98.6, 397)
-    notes = [note.text for note in grids(build([cell(recipe="digits", accuracy=value)]))[0].footnotes]
+    notes = [note.text for note in tables(build([cell(recipe="digits", accuracy=value)]))[0].footnotes]
     (said,) = [text for text in notes if text.startswith("recipe digits: ")]
     assert "short clipped chains" in said
     assert "digits-paper" in said
     assert not any(
-        "recipe mine" in note.text for note in grids(build([cell(recipe="mine", accuracy=value)]))[0].footnotes
+        "recipe mine" in note.text for note in tables(build([cell(recipe="mine", accuracy=value)]))[0].footnotes
     )
 
 
@@ -187,8 +188,8 @@ def test_other_datasets_have_other_protocols_of_course(cell):
     value = Value(97.5, 95.4, 98.6, 397)
     table = build([cell(accuracy=value), cell(dataset="svhn", accuracy=value)])
     assert [row.dataset for row in table.rows] == ["digits", "svhn"]
-    assert all(each.comparable for row in table.rows for each in row.entries)
-    grid = grids(table)[0]
+    assert all(each.comparable for row in table.rows for each in row.records.values())
+    grid = tables(table)[0]
     assert [heading.label for heading in grid.headings] == ["model", "dataset", "accuracy"]
     assert "digits" not in grid.title.replace("recipe digits", "")
 
@@ -205,14 +206,14 @@ def test_seeds_under_different_protocols_are_not_averaged(cell):
 
 def test_two_variants_of_a_metric_are_told_apart(cell):
     cells = [cell("jem", f"ece:bins={bins}", ece=Value(bins / 10, None, None, 1)) for bins in (10, 15)]
-    headings = [heading.label for heading in grids(build(cells))[0].headings]
+    headings = [heading.label for heading in tables(build(cells))[0].headings]
     assert headings == ["model", "ece (ece:bins=10)", "ece (ece:bins=15)"]
 
 
 def test_a_value_under_another_name_is_not_blank(cell):
     small, large = Value(21, 19, 24, 1000), Value(38, 36, 40, 1000)
     table = build([cell("jem", "fid", fid_digits_cnn=small), cell("jem", "fid", dataset="cifar10", fid=large)])
-    assert [[each.status for each in row.entries] for row in table.rows] == [["ok", "na"], ["na", "ok"]]
+    assert [[each.status for each in row.records.values()] for row in table.rows] == [["ok", "na"], ["na", "ok"]]
     assert "fid gives fid-digits-cnn here, not fid" in footnotes(table).values()
 
 
@@ -224,23 +225,23 @@ def test_direct_samples_stand_beside_kept_chains_with_a_note(cell):
         return dataclasses.replace(found, outcome=dataclasses.replace(found.outcome, protocol=protocol))
 
     table = build([made("jem", "buffer"), made("glow", "direct"), made("gan", "direct")])
-    assert all(row.entries[0].comparable for row in table.rows)
+    assert all(next(iter(row.records.values())).comparable for row in table.rows)
     note = "its samples are drawn directly; those of the others are the chains that training kept"
     assert [row.notes for row in table.rows] == [(), (note,), (note,)]
     assert build([made("glow", "direct"), made("gan", "direct")]).rows[0].notes == ()
     new_chains = build([made("glow", "direct"), made("jem", "chains:steps=5")])
-    assert not any(row.entries[0].comparable for row in new_chains.rows)
+    assert not any(next(iter(row.records.values())).comparable for row in new_chains.rows)
 
 
 def test_no_rows_says_so():
-    (grid,) = grids(build([], metrics=["accuracy"]))
+    (grid,) = tables(build([], metrics=["accuracy"]))
     assert grid.rows == ()
     assert [note.text for note in grid.footnotes] == [NOTHING]
 
 
 def test_published_rows_are_marked(full_cells):
     table = build(full_cells, published=load(["jem-iclr2020/table1", "later-work/hybrid"]))
-    _, published, quoted = grids(table)
+    _, published, quoted = tables(table)
     assert "CIFAR-10" in published.title
     assert "not for comparison" in published.title
     rows = {row[0].value: row for row in published.rows}
@@ -254,7 +255,7 @@ def test_published_rows_are_marked(full_cells):
 def test_published_rows_of_our_dataset_may_be_compared(cell):
     value = {"accuracy": Value(92.0, 91.5, 92.5, 10000)}
     table = build([cell(dataset="cifar10:download=true", **value)], published=load(["jem-iclr2020/table1"]))
-    assert "not for comparison" not in grids(table)[1].title
+    assert "not for comparison" not in tables(table)[1].title
 
 
 def mended(cell, *what, seed=0, **stability):
@@ -269,7 +270,7 @@ def test_a_fit_that_was_mended_says_so_beside_its_numbers(cell):
     table = build([mended(cell, *what, diverged_at=8, reason="it broke", ended_with="20 sampling steps")])
     note = f"training diverged and was repaired {'; '.join(what)}; it ended with 20 sampling steps"
     assert table.rows[0].notes == (note,)
-    assert note in [footnote.text for footnote in grids(table)[0].footnotes]
+    assert note in [footnote.text for footnote in tables(table)[0].footnotes]
 
 
 def test_a_fit_that_diverged_and_was_only_watched_says_so(cell):
@@ -309,7 +310,7 @@ def test_what_is_suspicious_or_not_yet_whole_says_so_beside_the_numbers(cell):
     )
     table = build([made])
     assert table.rows[0].notes == notes
-    assert set(notes) <= {footnote.text for footnote in grids(table)[0].footnotes}
+    assert set(notes) <= {footnote.text for footnote in tables(table)[0].footnotes}
 
 
 def test_of_several_seeds_it_names_the_suspicious_one(cell):
@@ -330,6 +331,6 @@ def test_no_place_is_blank_and_every_mark_has_its_footnote(cell, results):
         value = {} if gap else {metric: result}
         cells.append(cell(model, metric, seed=seed, outcome=gap, **value))
     table = build(cells, metrics=["x", "w"])
-    texts = [text for row in grids(table)[0].rows for text in row]
+    texts = [text for row in tables(table)[0].rows for text in row]
     assert all(text.value and "nan" not in text.value for text in texts)
     assert {mark for text in texts for mark in text.marks} == footnotes(table).keys()

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from jembench.report.figures import attacked, names, style
 from jembench.report.figures.drawing import Drawing, Planned
 from jembench.report.figures.images import draw_sheet, sheet
-from jembench.report.figures.results import Arrays, Result, Subject
+from jembench.report.figures.results import Arrays, Result, needs
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -139,7 +139,8 @@ def _row(arrays: Arrays, place: int, column: int, factor: int) -> dict[str, Any]
 # --- from noise ---
 
 
-def _plan_distal(results: list[Result]) -> Iterator[Planned]:
+@needs({"images": "M C H W", "target": "M", "confidence": "M", "reached": "M", "steps": "M"})
+def distal(results: list[Result]) -> Iterator[Planned]:
     for result in results:
         title = f"noise made into images of a class{attacked.refinement(result)}: {names.title_of(result.fit)}"
         stem = names.stem(result.named("distal", ("resamples",)), [result.fit], result.limit)
@@ -197,12 +198,3 @@ def by_class(target: NDArray[np.int64]) -> tuple[NDArray[np.int64], list[str]]:
 def _end(arrays: Arrays, index: int) -> dict[str, Any]:
     fields = ("target", "confidence", "reached", "steps")
     return {field: arrays[field][index].item() for field in fields}
-
-
-SUBJECTS = (
-    Subject(
-        metric="distal",
-        shapes={"images": "M C H W", "target": "M", "confidence": "M", "reached": "M", "steps": "M"},
-        plan=_plan_distal,
-    ),
-)

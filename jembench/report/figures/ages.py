@@ -9,11 +9,12 @@ import numpy as np
 
 from jembench.report.figures import names, style
 from jembench.report.figures.drawing import Drawing, Planned
-from jembench.report.figures.results import Arrays, Result, Subject
+from jembench.report.figures.results import Arrays, Result, needs
 
 _PERCENTILES = {"p5": 5, "q1": 25, "median": 50, "q3": 75, "p95": 95}
 
 
+@needs({"ages": "N", "predicted": "N"})
 def plan(results: list[Result]) -> Iterator[Planned]:
     """A figure for each model."""
     for result in results:
@@ -53,6 +54,3 @@ def ages_by_class(title: str, arrays: Arrays) -> Drawing:
     axes.set_xlabel("class that the model sees")
     axes.set_ylabel("age of chains, steps")
     return Drawing(figure, rows)
-
-
-AGES = Subject(metric="chain-age", shapes={"ages": "N", "predicted": "N"}, plan=plan)

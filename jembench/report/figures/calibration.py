@@ -16,7 +16,7 @@ from jembench.metrics.binning import Reliability, reliability
 from jembench.report.figures import names, style
 from jembench.report.figures.drawing import Drawing, Planned
 from jembench.report.figures.grouping import grouped
-from jembench.report.figures.results import Result, Subject
+from jembench.report.figures.results import Result, needs
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -37,6 +37,7 @@ class Calibration(NamedTuple):
         return self.model if self.scaling == "none" else f"{self.model}, {self.scaling} scaling"
 
 
+@needs({"confidence": "N", "correct": "N"})
 def plan(results: list[Result]) -> Iterator[Planned]:
     """A diagram for each model, before and after scaling, and one that compares the models of a dataset."""
     for result in results:
@@ -154,6 +155,3 @@ def _rows(calibration: Calibration) -> list[dict[str, Any]]:
         {**of_all, **dict(zip(fields, values, strict=True))}
         for values in zip(*(column.tolist() for column in columns), strict=True)
     ]
-
-
-ECE = Subject(metric="ece", shapes={"confidence": "N", "correct": "N"}, plan=plan)

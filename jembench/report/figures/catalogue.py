@@ -5,37 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from jembench.errors import StoreError
-from jembench.report.figures import (
-    adversarial,
-    ages,
-    calibration,
-    density,
-    detection,
-    energies,
-    generation,
-    neighbours,
-    robustness,
-    samples,
-    seeds,
-)
+from jembench.catalog import registry
+from jembench.errors import JembenchError, StoreError
+from jembench.experiment.sweep import bare_name
+from jembench.report.figures import energies, seeds
 from jembench.report.figures.drawing import Planned
 from jembench.report.figures.results import Arrays, Result, load
 from jembench.store.outcome import Cell, FitKey
 from jembench.training.picture import History
-
-SUBJECTS = (
-    calibration.ECE,
-    detection.OOD,
-    samples.CLASSES,
-    samples.CONFIDENT,
-    density.DENSITY,
-    ages.AGES,
-    neighbours.NEIGHBOURS,
-    *generation.SUBJECTS,
-    *robustness.SUBJECTS,
-    *adversarial.SUBJECTS,
-)
 
 
 def figures(
@@ -59,7 +36,7 @@ def of_metrics(
     cells: Sequence[Cell], read: Callable[[Cell], Arrays], passed_over: Callable[[str], None]
 ) -> Iterator[Planned]:
     """The figures of what was measured alone, without those of how the models were trained."""
-    yield from _named_apart(_of_subjects(cells, read, passed_over))
+    yield from _named_apart(_of_metrics(cells, read, passed_over))
 
 
 def _named_apart(figures: Iterator[Planned]) -> Iterator[Planned]:
@@ -79,22 +56,30 @@ def _all(
     history_of: Callable[[FitKey], Path],
     passed_over: Callable[[str], None],
 ) -> Iterator[Planned]:
-    yield from _of_subjects(cells, read, passed_over)
+    yield from _of_metrics(cells, read, passed_over)
     yield from energies.plan(_histories(cells, history_of, passed_over))
     yield from seeds.plan(cells)
 
 
-def _of_subjects(
+def _of_metrics(
     cells: Sequence[Cell], read: Callable[[Cell], Arrays], passed_over: Callable[[str], None]
 ) -> Iterator[Planned]:
-    for subject in SUBJECTS:
+    for component in registry.components("figures"):
+        mine = [cell for cell in cells if bare_name(cell.metric) == component.name and cell.outcome.status == "ok"]
+        if not mine:
+            continue
+        try:
+            plan = registry.load(component)
+        except JembenchError as error:
+            passed_over(str(error))
+            continue
         results: list[Result] = []
-        for result in load(subject, cells, read):
+        for result in load(plan, mine, read):
             if isinstance(result, str):
                 passed_over(result)
             else:
                 results.append(result)
-        yield from subject.plan(results)
+        yield from plan(results)
 
 
 def _histories(

@@ -15,9 +15,21 @@ from numpy.typing import NDArray
 from jembench.report.figures import histograms, names, style
 from jembench.report.figures.drawing import Drawing, Planned
 from jembench.report.figures.images import Panel, grids
-from jembench.report.figures.results import Arrays, Result, Subject
+from jembench.report.figures.results import Arrays, Result, needs
 
 
+@needs(
+    {"log-px": "N", "images": "M C H W", "shown": "M", "top": "R S", "bottom": "R S"},
+    optional={
+        "labels": "N",
+        "confidence": "N",
+        "top-confidence": "R S",
+        "bottom-confidence": "R S",
+        "highest": "K L",
+        "random": "K L",
+        "lowest": "K L",
+    },
+)
 def plan(results: list[Result]) -> Iterator[Planned]:
     """For each model its extremes and, where there are labels, what is to be said of each class."""
     for result in results:
@@ -119,19 +131,3 @@ def _labels_in(grid: str, arrays: Arrays) -> NDArray[Any]:
     pictures = arrays[grid][arrays[grid] >= 0]
     labels: NDArray[Any] = arrays["labels"][arrays["shown"][pictures]]
     return labels
-
-
-DENSITY = Subject(
-    metric="log-density",
-    shapes={"log-px": "N", "images": "M C H W", "shown": "M", "top": "R S", "bottom": "R S"},
-    optional={
-        "labels": "N",
-        "confidence": "N",
-        "top-confidence": "R S",
-        "bottom-confidence": "R S",
-        "highest": "K L",
-        "random": "K L",
-        "lowest": "K L",
-    },
-    plan=plan,
-)

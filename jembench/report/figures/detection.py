@@ -13,7 +13,7 @@ from jembench.interfaces import Value
 from jembench.report.figures import histograms, names, style
 from jembench.report.figures.drawing import Drawing, Planned
 from jembench.report.figures.grouping import grouped
-from jembench.report.figures.results import Numbers, Result, Subject
+from jembench.report.figures.results import Numbers, Result, needs
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -26,6 +26,7 @@ _AXES = {
 }
 
 
+@needs({"inside": "N", "outside": "M"})
 def plan(results: list[Result]) -> Iterator[Planned]:
     """For each model and score the histograms of all sets; for all models the AUROC of all sets and scores."""
     for group in grouped(results, lambda result: (names.identity(result.fit), result.limit, _score(result))):
@@ -152,6 +153,3 @@ def _draw_points(axes: Axes, points: Sequence[tuple[int, Value]], shift: float, 
         elinewidth=0.8,
         label=model,
     )
-
-
-OOD = Subject(metric="ood", shapes={"inside": "N", "outside": "M"}, plan=plan)

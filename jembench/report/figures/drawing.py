@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from jembench.report.figures.style import styled
-from jembench.report.sheets import to_csv
+from jembench.report.formats import csv_text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -38,7 +38,7 @@ def render(planned: Planned, formats: Sequence[Format]) -> dict[str, bytes]:
     with styled():
         figure, rows = planned.draw()
         files = {f"{planned.stem}.{format}": _picture(figure, format) for format in formats}
-    return {**files, f"{planned.stem}.csv": to_csv(list(rows[0]), rows).encode()}
+    return {**files, f"{planned.stem}.csv": csv_text(list(rows[0]), rows).encode()}
 
 
 def _picture(figure: Figure, format: Format) -> bytes:

@@ -13,7 +13,7 @@ from jembench.interfaces import Value
 from jembench.report.figures import names, style
 from jembench.report.figures.drawing import Drawing, Planned
 from jembench.report.figures.grouping import grouped
-from jembench.report.figures.results import Result, Subject
+from jembench.report.figures.results import Result
 
 _NETWORKS = {"model": "the model's", "features": "the feature network's"}
 _POOLING = ("one-buffer", "five-buffers", "mean-of-five-buffers")
@@ -125,6 +125,3 @@ def curves(title: str, label: str, scale: Scale, points: Sequence[Point]) -> Dra
         for p in points
     ]
     return Drawing(figure, rows)
-
-
-SUBJECTS = tuple(Subject(metric=metric, plan=plan) for metric in ("is", "fid", "kid", "prc"))

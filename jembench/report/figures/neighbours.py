@@ -12,12 +12,21 @@ from numpy.typing import NDArray
 from jembench.report.figures import histograms, names, style
 from jembench.report.figures.drawing import Drawing, Planned
 from jembench.report.figures.images import draw_sheet, sheet
-from jembench.report.figures.results import Arrays, Result, Subject
+from jembench.report.figures.results import Arrays, Result, needs
 
 _PAIRS_IN_A_ROW = 4
 _PIXELS = "-pixels"
 
 
+@needs(
+    {
+        "images": "M C H W",
+        "neighbours": "M C H W",
+        "distance*": "N",
+        "nearest*": "N",
+        "test-distance*": "T",
+    }
+)
 def plan(results: list[Result]) -> Iterator[Planned]:
     """For each model and choice of samples the nearest pairs, and the distances of all."""
     for result in results:
@@ -78,16 +87,3 @@ def _sheet_of_pairs(arrays: Arrays) -> NDArray[np.uint8]:
     grid = np.full(lines * _PAIRS_IN_A_ROW, -1)
     grid[: len(both)] = np.arange(len(both))
     return sheet(both, grid.reshape(lines, _PAIRS_IN_A_ROW), gap=24)
-
-
-NEIGHBOURS = Subject(
-    metric="neighbours",
-    shapes={
-        "images": "M C H W",
-        "neighbours": "M C H W",
-        "distance*": "N",
-        "nearest*": "N",
-        "test-distance*": "T",
-    },
-    plan=plan,
-)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import Any
@@ -63,48 +63,53 @@ class Result:
             return {}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Subject:
-    """The figures of one metric.
+Plan = Callable[[list[Result]], Iterator[Planned]]
+"""The figures of a metric's results. The entry-point group ``jembench.figures`` names it by the metric."""
 
-    Arrays are named by patterns such as ``distance*``; their shapes have a letter for each axis, ``N C H W``, and the
-    same letter is the same length throughout.
-    """
+Shapes = Mapping[str, str]
+"""Arrays by patterns such as ``distance*``; a shape has a letter for each axis, ``N C H W``.
 
-    metric: str  # its name
-    plan: Callable[[list[Result]], Iterator[Planned]]
-    shapes: Mapping[str, str] = field(default_factory=dict)  # of the arrays that the figures need
-    optional: Mapping[str, str] = field(default_factory=dict)  # of those that they show if they are there
+The same letter is the same length throughout.
+"""
 
 
-def load(subject: Subject, cells: Iterable[Cell], read: Callable[[Cell], Arrays]) -> Iterator[Result | str]:
-    """The results that the figures of a subject are drawn from; in place of one that is damaged, a sentence about it.
+def needs(shapes: Shapes, optional: Shapes | None = None) -> Callable[[Plan], Plan]:
+    """State the arrays that figures need of each result, and those that they show where they are there."""
+
+    def stated(plan: Plan) -> Plan:
+        vars(plan).update(shapes=shapes, optional=optional or {})
+        return plan
+
+    return stated
+
+
+def load(plan: Plan, cells: Iterable[Cell], read: Callable[[Cell], Arrays]) -> Iterator[Result | str]:
+    """The results that figures are drawn from; in place of one that is damaged, a sentence about it.
 
     Args:
-        subject: says which metric and which arrays.
-        cells: of any metric.
+        plan: says which arrays it needs.
+        cells: of its metric.
         read: gives the arrays of a cell, or raises StoreError.
     """
+    shapes, optional = getattr(plan, "shapes", {}), getattr(plan, "optional", {})
     for cell in cells:
-        if spec.parse(cell.metric).name != subject.metric or cell.outcome.status != "ok":
-            continue
         try:
-            yield Result(cell, _checked(read(cell), subject, cell) if subject.shapes else {})
+            yield Result(cell, _checked(read(cell), shapes, optional, cell) if shapes else {})
         except StoreError as error:
             yield str(error)
 
 
-def _checked(arrays: Arrays, subject: Subject, cell: Cell) -> Arrays:
-    """Those of the arrays that a subject asks for, all of them finite.
+def _checked(arrays: Arrays, shapes: Shapes, optional: Shapes, cell: Cell) -> Arrays:
+    """Those of the arrays that figures ask for, all of them finite.
 
     Raises:
         StoreError: if one is not as it must be.
     """
     found: dict[str, NDArray[Any]] = {}
     sizes: dict[str, int] = {}
-    for pattern, letters in {**subject.shapes, **subject.optional}.items():
+    for pattern, letters in {**shapes, **optional}.items():
         matching = {name: array for name, array in arrays.items() if fnmatchcase(name, pattern)}
-        if not matching and pattern in subject.shapes:
+        if not matching and pattern in shapes:
             raise _broken(cell, f"there is no array {pattern}")
         for name, array in matching.items():
             _check(name, array, letters, sizes, cell)

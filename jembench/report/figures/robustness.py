@@ -18,7 +18,7 @@ from jembench.report.attacks import DEFENCE, RULE
 from jembench.report.figures import adversarial, attacked, names, style
 from jembench.report.figures.drawing import Drawing, Planned
 from jembench.report.figures.grouping import grouped
-from jembench.report.figures.results import Numbers, Result, Subject
+from jembench.report.figures.results import Numbers, Result, needs
 from jembench.stats import wilson
 
 if TYPE_CHECKING:
@@ -49,6 +49,20 @@ class Curve(NamedTuple):
     steps: Accuracy
 
 
+@needs(
+    {
+        "index": "N",
+        "label": "N",
+        "found": "N",
+        "distance-linf": "N",
+        "distance-l2": "N",
+        "predicted": "N",
+        "wrong": "N",
+        "image": "N C H W",
+        "adversarial": "N C H W",
+    },
+    optional={"*-as-it-is": "N"},
+)
 def plan(results: list[Result]) -> Iterator[Planned]:
     """A figure for each dataset, seed and budget with the curves of all models, and images for each model."""
     searched = [result for result in results if "eps" not in result.protocol]
@@ -200,21 +214,3 @@ def _rows(curve: Curve) -> list[dict[str, Any]]:
     fields = ("eps_255", "accuracy", "low", "high")
     points = zip(*(values.tolist() for values in curve.steps), strict=True)
     return [{**of_all, **dict(zip(fields, point, strict=True))} for point in points]
-
-
-_SHAPES = {
-    "index": "N",
-    "label": "N",
-    "found": "N",
-    "distance-linf": "N",
-    "distance-l2": "N",
-    "predicted": "N",
-    "wrong": "N",
-    "image": "N C H W",
-    "adversarial": "N C H W",
-}
-
-SUBJECTS = tuple(
-    Subject(metric=metric, shapes=_SHAPES, optional={"*-as-it-is": "N"}, plan=plan)
-    for metric in ("pgd", "boundary", "pointwise", "ensemble", "transfer")
-)

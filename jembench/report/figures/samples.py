@@ -13,17 +13,21 @@ import numpy as np
 from jembench.report.figures import names
 from jembench.report.figures.drawing import Drawing, Planned
 from jembench.report.figures.images import Panel, grids
-from jembench.report.figures.results import Arrays, Result, Subject
+from jembench.report.figures.results import Arrays, Result, needs
+
+_PICTURES = {"images": "M C H W", "shown": "M", "predicted": "N", "confidence": "N"}
 
 
-def _plan_classes(results: list[Result]) -> Iterator[Planned]:
+@needs({**_PICTURES, "grid": "K S"}, optional={"labels": "N"})
+def by_class(results: list[Result]) -> Iterator[Planned]:
     for result in results:
         title = f"{_source(result)}: {names.title_of(result.fit)}"
         stem = names.stem(result.named("samples"), [result.fit], result.limit)
         yield Planned(stem, partial(class_grid, title, result.arrays))
 
 
-def _plan_confident(results: list[Result]) -> Iterator[Planned]:
+@needs(_PICTURES)
+def confident(results: list[Result]) -> Iterator[Planned]:
     for result in results:
         stem = names.stem(result.named("confident"), [result.fit], result.limit)
         yield Planned(stem, partial(confident_grid, f"most confident: {names.title_of(result.fit)}", result.arrays))
@@ -54,11 +58,3 @@ def confident_grid(title: str, arrays: Arrays) -> Drawing:
     grid[:count] = np.arange(count)
     panel = Panel("", grid.reshape(side, side), arrays["confidence"])
     return grids(title, arrays, arrays["predicted"], [panel], columns=1)
-
-
-_PICTURES = {"images": "M C H W", "shown": "M", "predicted": "N", "confidence": "N"}
-
-CLASSES = Subject(
-    metric="class-samples", shapes={**_PICTURES, "grid": "K S"}, optional={"labels": "N"}, plan=_plan_classes
-)
-CONFIDENT = Subject(metric="confident-samples", shapes=_PICTURES, plan=_plan_confident)

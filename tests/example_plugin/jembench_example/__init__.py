@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING
 from jembench.plugin import SpecError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from jembench.interfaces import Dataset, DataSpec, Metric, Sampler, Tracker
+    from jembench.plugin import Document, Planned, Result
     from jembench_example.model import Linear
 
 
@@ -48,3 +51,21 @@ def jsonl(*, file: str) -> Tracker:
     from jembench_example.tracker import JsonLines
 
     return JsonLines(file)
+
+
+def sentences(document: Document, *, digits: int = 4) -> str:
+    """A sentence for each value: a report format."""
+    measured = [record for record in document.records() if record.get("value") is not None]
+    return "".join(
+        f"{record['label']} of {record['model']} is {record['value']:.{digits}g} {record['unit']}".rstrip() + ".\n"
+        for record in measured
+    )
+
+
+def bars(results: list[Result]) -> Iterator[Planned]:
+    """The confidence of each model as a bar: a figure for the metric of that name."""
+    from jembench.plugin import Planned
+    from jembench_example.figure import draw
+
+    values = {result.fit.model: result.values["confidence"].value for result in results}
+    yield Planned("confidence", lambda: draw(values))

@@ -1,0 +1,82 @@
+"""What a command shows, and the formats that render it.
+
+A format is a function from a :class:`Document` to text, with options if it likes. The entry-point group
+``jembench.formats`` names the formats; ``--format`` takes such a name or an import path.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from jembench.catalog import registry
+from jembench.report.text import Table
+from jembench.store.outcome import encode
+
+TERMINAL = "table"
+"""The format for people at a terminal: with it, commands print more than their results."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Document:
+    """The same results for people and for programs."""
+
+    tables: Callable[[], Sequence[Table]]  # short texts with footnotes
+    content: Callable[[], Mapping[str, Any]]  # in full precision, as a JSON object
+    records: Callable[[], Iterable[Mapping[str, Any]]]  # in full precision, each with all or some of the fields
+    fields: Sequence[str]  # of a record
+
+
+def render(document: Document, format: str) -> str:
+    """The whole text, with a line break at its end.
+
+    Args:
+        document: what is shown.
+        format: the spec of a format: ``markdown``, or ``package.module:function``.
+
+    Raises:
+        SpecError: if there is no such format.
+    """
+    text: str = registry.resolve("formats", format).make(document)
+    return text
+
+
+def to_json(document: Document) -> str:
+    """JSON in full precision."""
+    return json.dumps(encode(document.content()), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def to_csv(document: Document) -> str:
+    """CSV in full precision, a line for each value."""
+    return csv_text(document.fields, (encode(record) for record in document.records()))
+
+
+def csv_text(fields: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
+    """A line for each row, below the names of the fields; the items of a list have spaces between them.
+
+    It is safe to open in a spreadsheet: a text that would run as a formula (``=HYPERLINK(...)``) gets an apostrophe
+    before it.
+    """
+    stream = io.StringIO()
+    writer = csv.DictWriter(stream, fields, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows({key: _inert(value) for key, value in row.items()} for row in rows)
+    return stream.getvalue()
+
+
+def _inert(value: Any) -> Any:
+    if isinstance(value, list):
+        value = " ".join(map(str, value))
+    return f"'{value}" if isinstance(value, str) and value[:1] in tuple("=+-@") and not _is_number(value) else value
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,225 @@
+"""The grids of a suite: where a metric stands in them, and their pivot tables.
+
+A pivot table shows one value of a metric under every combination of some of its options. It has a row for each choice
+of its row options and each model, and a column for each choice of its column options. It holds no numbers, only which
+column of the results each place shows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from jembench.catalog import spec
+from jembench.catalog.spec import Spec
+from jembench.experiment.sweep import Axis, Grid, Place, combinations
+from jembench.report.record import Column, ModelRecords, Record
+
+
+class Placed(NamedTuple):
+    """A metric in a grid."""
+
+    grid: int  # which one
+    place: Place
+    extras: str  # options that the grid says nothing of: "resamples=0"
+
+
+class Places:
+    """The places of some grids, resolved once.
+
+    Raises:
+        SpecError: for a grid whose metric does not exist, or has no such option.
+    """
+
+    def __init__(self, grids: Iterable[Grid]) -> None:
+        self.grids = tuple(grids)
+        self._places = [
+            (index, place, spec.parse(place.metric)) for index, grid in enumerate(self.grids) for place in grid.places
+        ]
+        self._known: dict[str, list[Placed]] = {}
+
+    @property
+    def metrics(self) -> list[str]:
+        """Every metric of the grids, as the suite asks for it."""
+        return list(dict.fromkeys(place.metric for _, place, _ in self._places))
+
+    def of(self, metric: str) -> list[Placed]:
+        """Where a metric stands, given by its canonical spec.
+
+        One that is no grid's stands where it would without the options that the grid says nothing of.
+        """
+        if metric not in self._known:
+            found = list(self._of(metric))
+            self._known[metric] = [placed for placed in found if not placed.extras] or found
+        return self._known[metric]
+
+    def _of(self, metric: str) -> Iterator[Placed]:
+        asked = spec.parse(metric)
+        for index, place, parsed in self._places:
+            extras = _extras(asked, parsed)
+            if extras is not None and not _own_options(self.grids[index]) & extras.keys():
+                yield Placed(index, place, ",".join(f"{key}={value}" for key, value in extras.items()))
+
+
+def _extras(asked: Spec, placed: Spec) -> dict[str, str] | None:
+    """What a metric sets beyond that of a place; None if it is another."""
+    if asked.name != placed.name or not set(placed.arguments) <= set(asked.arguments):
+        return None
+    return dict(sorted(set(asked.arguments) - set(placed.arguments)))
+
+
+def _own_options(grid: Grid) -> set[str]:
+    return {axis.option for axis in (*grid.rows, *grid.columns)} | grid.fixed.keys()
+
+
+# --- pivot tables ---
+
+_Choice = tuple[str, ...]  # a value for each option of the rows, or of the columns
+_Where = Mapping[tuple[_Choice, _Choice], str]  # the metric in each row and column
+
+
+class Line(NamedTuple):
+    """One choice of the row options, for every model."""
+
+    values: tuple[str, ...]  # of the options that differ from line to line
+    columns: tuple[Column | None, ...]  # of the results, one a heading; None: nothing is known there
+
+    @property
+    def known(self) -> list[Column]:
+        """The columns of the results."""
+        return [column for column in self.columns if column is not None]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Pivot:
+    """One value of one grid."""
+
+    title: str
+    value: Column  # its label, unit and better direction
+    throughout: Mapping[str, str]  # row options that are the same in all of it
+    options: tuple[str, ...]  # those that differ from line to line
+    headings: tuple[str, ...]
+    lines: tuple[Line, ...]
+    rows: tuple[ModelRecords, ...]
+
+    def record(self, row: ModelRecords, column: Column | None) -> Record | None:
+        """What stands in a place of it; None if that is not asked for."""
+        if column is None:
+            return Record(status="not run")
+        if column.label == self.value.label or not row.has(column):
+            return row.records.get(column)
+        return Record(status="na", reason=f"{column.metric} gives {column.label} here, not {self.value.label}")
+
+
+def pivots(places: Places, columns: Sequence[Column], rows: Sequence[ModelRecords]) -> Iterator[Pivot]:
+    """The pivot tables of some grids, one for each value that is shown and of which something is known.
+
+    Args:
+        places: where metrics stand in the grids.
+        columns: of the results.
+        rows: the models that the grids are about.
+    """
+    for number, grid in enumerate(places.grids):
+        covered = [row for row in rows if grid.covers(row.dataset)]
+        for extras, where in _by_extras(places, columns, number).items():
+            title = f"{grid.title} · {extras}" if extras else grid.title
+            yield from _Content(grid, title, where, columns).pivots(covered)
+
+
+def _by_extras(places: Places, columns: Sequence[Column], number: int) -> dict[str, dict[tuple[_Choice, _Choice], str]]:
+    """The metrics in a grid by row and column; those that set more than it does apart from the rest."""
+    found: dict[str, dict[tuple[_Choice, _Choice], str]] = {}
+    for metric in dict.fromkeys(column.metric for column in columns):
+        for placed in places.of(metric):
+            if placed.grid == number:
+                found.setdefault(placed.extras, {})[placed.place.row, placed.place.column] = metric
+    return found
+
+
+class _Content:
+    """What the results hold of one grid."""
+
+    def __init__(self, grid: Grid, title: str, where: _Where, columns: Sequence[Column]) -> None:
+        self.grid, self.title = grid, title
+        metrics = set(where.values())
+        self.columns = [column for column in columns if column.metric in metrics]
+        self.where = {
+            place: [column for column in self.columns if column.metric == metric] for place, metric in where.items()
+        }
+
+    def pivots(self, rows: Sequence[ModelRecords]) -> Iterator[Pivot]:
+        """A table for each value; a model that has none of them is in the first."""
+        known = [row for row in rows if any(row.status(column) not in (None, "not run") for column in self.columns)]
+        values = self._values()
+        having = [[row for row in known if self._has(row, value.label)] for value in values]
+        having[0] = [row for row in known if row in having[0] or not any(row in others for others in having)]
+        for value, mine in zip(values, having, strict=True):
+            if mine:
+                yield self._pivot(value, mine)
+
+    def _values(self) -> list[Column]:
+        measured = {column.label: column for column in self.columns if column.label != column.metric}
+        if not self.grid.values:
+            return list(measured.values()) or [Column(self.grid.metric, self.grid.metric)]
+        labels = [label for value in self.grid.values for label in _answering(value, measured)]
+        return [measured.get(label, Column(self.grid.metric, label)) for label in labels]
+
+    def _has(self, row: ModelRecords, label: str) -> bool:
+        return any(column.label == label and row.has(column) for column in self.columns)
+
+    def _column(self, row: _Choice, column: _Choice, value: Column) -> Column | None:
+        """Where the value is; else where it is said why there is none."""
+        candidates = self.where.get((row, column), [])
+        labelled = [candidate for candidate in candidates if candidate.label == value.label]
+        return next(iter(labelled + candidates), None)
+
+    def _pivot(self, value: Column, rows: Sequence[ModelRecords]) -> Pivot:
+        axes = self.grid.rows
+        choices = [choice for choice in combinations(axes) if any(row == choice for row, _ in self.where)]
+        headings = [
+            heading
+            for heading in combinations(self.grid.columns)
+            if any(column == heading for _, column in self.where)
+            and any(self._is_asked_for(self._column(choice, heading, value), rows) for choice in choices)
+        ]
+        differing = [index for index, axis in enumerate(axes) if len(axis.values) > 1]
+        return Pivot(
+            title=self.title,
+            value=value,
+            throughout={axis.option: axis.values[0] for axis in axes if len(axis.values) == 1},
+            options=tuple(axes[index].option for index in differing),
+            headings=tuple(_heading(self.grid.columns, heading) for heading in headings),
+            lines=tuple(
+                Line(
+                    tuple(choice[index] for index in differing),
+                    tuple(self._column(choice, heading, value) for heading in headings),
+                )
+                for choice in choices
+            ),
+            rows=tuple(rows),
+        )
+
+    def _is_asked_for(self, column: Column | None, rows: Sequence[ModelRecords]) -> bool:
+        return column is None or any(column in row.records for row in rows)
+
+
+def _answering(value: str, labels: Mapping[str, Column]) -> list[str]:
+    """The labels that a grid means: ``is-digits-cnn`` is an ``is``, under a feature network of another name."""
+    return [label for label in labels if f"{label}-".startswith(f"{value}-")] or [value]
+
+
+def _heading(axes: Sequence[Axis], values: _Choice) -> str:
+    return " ".join(_named(axis, value) for axis, value in zip(axes, values, strict=True))
+
+
+def _named(axis: Axis, value: str) -> str:
+    """``interp`` says what it is; ``0.1`` is shown with the name of its option, ``celeba:root=/data`` without its own.
+
+    But for options that alone tell it from another value.
+    """
+    if not value[:1].isalpha() or value in ("true", "false", "none"):
+        return f"{axis.option} {value}"
+    names = [other.partition(":")[0] for other in axis.values]
+    name = value.partition(":")[0]
+    return name if names.count(name) == 1 else value
