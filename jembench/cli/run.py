@@ -11,13 +11,13 @@ import click
 from jembench.catalog.spec import split_list
 from jembench.cli import options, show
 from jembench.cli.output import plugins_aside
-from jembench.cli.progress import display
 from jembench.cli.show_plan import show_plan
 from jembench.experiment import suite as suites
 from jembench.experiment.plan import Plan, make_plan
 from jembench.report import references
 from jembench.report.references import PublishedTable
 from jembench.running import session
+from jembench.running.display import display
 from jembench.running.session import RunOptions
 from jembench.store.store import Store
 from jembench.training.launch import check

@@ -9,11 +9,11 @@ import click
 
 from jembench.cli import options, outputs, show
 from jembench.cli.output import plugins_aside
-from jembench.cli.progress import display
 from jembench.errors import SpecError
 from jembench.experiment.plan import plan_fit
 from jembench.files import sweep_beside
 from jembench.running import session
+from jembench.running.display import display
 from jembench.running.session import RunOptions
 from jembench.store.store import Store
 from jembench.training.launch import Placement, joined

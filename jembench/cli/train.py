@@ -9,9 +9,9 @@ import click
 
 from jembench.cli import options, show
 from jembench.cli.output import plugins_aside
-from jembench.cli.progress import display
 from jembench.experiment.plan import plan_fit
 from jembench.running import session
+from jembench.running.display import display
 from jembench.running.session import RunOptions
 from jembench.store.store import Store
 

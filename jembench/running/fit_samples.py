@@ -18,8 +18,8 @@ def generates_nothing(fit: FitPlan) -> SpecError:
     return SpecError(f"{fit.key.model} generates no images: {why}. Choose a model that does.")
 
 
-def samples_of(evaluation: FitEvaluation, fit: FitPlan, steps: int | None) -> Samples:
-    """The images that the model keeps or draws, or those of new chains of so many steps.
+def samples_of(evaluation: FitEvaluation, fit: FitPlan, steps: int | None, n: int | None = None) -> Samples:
+    """The images that the model keeps or draws; with ``steps``, the ends of n new chains of so many steps.
 
     Raises:
         SpecError: if the model does not generate, or has no chains.
@@ -30,7 +30,7 @@ def samples_of(evaluation: FitEvaluation, fit: FitPlan, steps: int | None) -> Sa
         return evaluation.samples()
     if evaluation.sampler is None:
         raise SpecError(f"{fit.key.model} draws its images directly, without a chain. Leave --steps out.")
-    return evaluation.samples(Source(chains="fresh", steps=steps))
+    return evaluation.samples(Source(chains="fresh", steps=steps, images=n))
 
 
 def write_samples(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, NamedTuple
 
 from jembench.catalog import registry
@@ -25,8 +25,13 @@ if TYPE_CHECKING:
     from jembench.interfaces import Dataset, Executor, Tracker
     from jembench.running.evaluation import FitEvaluation
 
-Display = Callable[[Sequence[FitPlan]], "AbstractContextManager[Tracker]"]
-"""From the fits that are worked on to the tracker that shows the progress."""
+Display = Callable[[Sequence[FitPlan]], "AbstractContextManager[Tracker | None]"]
+"""From the fits that are worked on to the tracker that shows the progress; None: it is not shown."""
+
+
+def silent(fits: Sequence[FitPlan]) -> AbstractContextManager[None]:
+    """The :data:`Display` that shows nothing."""
+    return nullcontext()
 
 
 class RunOptions(NamedTuple):

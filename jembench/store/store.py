@@ -167,6 +167,16 @@ class Store:
                 if record.status == "done" and dataclasses.replace(record.key, id=key.id, family=key.family) == key:
                     yield record
 
+    def trained(self) -> list[FitKey]:
+        """The fits that have been trained, without those whose record cannot be read."""
+        found = []
+        for folder in self._files("fits"):
+            with suppress(OSError, StoreError):
+                record = _fit_record(records.read(folder / "fit.json"))
+                if record.status == "done":
+                    found.append(record.key)
+        return found
+
     def is_trained(self, key: FitKey) -> bool:
         """Whether nothing of a fit is left to be trained."""
         record = self.read_fit(key)

@@ -10,9 +10,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from jembench.cli import progress
-from jembench.cli.progress import Bars, Lines
 from jembench.interfaces import Event
+from jembench.running import display as progress
+from jembench.running.display import Bars, Lines
 
 COMMAND = [sys.executable, "-c", "import sys; from jembench.cli.main import main; sys.exit(main())"]
 

@@ -1,0 +1,77 @@
+"""Metrics of one's own tensors: their examples, and the same numbers as a run gives."""
+
+import doctest
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from jembench import metrics
+from jembench.errors import Diverged, NotApplicable, SpecError
+from jembench.metrics import functional
+
+LOGITS = torch.randn(60, 4, generator=torch.Generator().manual_seed(0))
+LABELS = torch.arange(60) % 4
+
+
+def test_the_examples():
+    found = doctest.testmod(functional, extraglobs={"torch": torch})
+    assert found.attempted > 15
+    assert found.failed == 0
+
+
+def test_every_public_function_has_an_example():
+    assert all(">>>" in getattr(metrics, name).__doc__ for name in metrics.__all__)
+
+
+def test_arrays_and_tensors_give_the_same():
+    assert metrics.ece(LOGITS.numpy(), LABELS.numpy(), bins=5) == metrics.ece(LOGITS, LABELS, bins=5)
+
+
+def test_the_interval_does_not_depend_on_the_order():
+    order = torch.randperm(60, generator=torch.Generator().manual_seed(1))
+    assert metrics.nll(LOGITS[order], LABELS[order]) == pytest.approx(metrics.nll(LOGITS, LABELS))
+
+
+def test_scores_of_sets_that_overlap_have_an_interval_within_0_and_1():
+    value = metrics.auroc(LOGITS[:, 0] + 1, LOGITS[:, 1])
+    assert 0 < value.low < value.value < value.high < 1
+    pairs = (LOGITS[:, :1] + 1) > LOGITS[:, 1]
+    assert value.value == pytest.approx(pairs.double().mean().item())
+
+
+def test_separate_scores_have_wilsons_interval():
+    value = metrics.auroc(np.arange(10.0) + 10, np.arange(10.0))
+    assert (value.value, value.high) == (1.0, 1.0)
+    assert value.low == pytest.approx(0.722, abs=0.001)
+
+
+@pytest.mark.parametrize(
+    ("call", "error"),
+    [
+        (lambda: metrics.ece(LOGITS, LABELS[:5]), SpecError),
+        (lambda: metrics.ece(LOGITS, LABELS + 1), SpecError),
+        (lambda: metrics.ece(LOGITS, LABELS, bins=0), SpecError),
+        (lambda: metrics.nll(LOGITS * torch.inf, LABELS), Diverged),
+        (lambda: metrics.auroc([float("nan")], [0.0]), Diverged),
+        (lambda: metrics.auroc([], [0.0]), SpecError),
+        (lambda: metrics.fid(LOGITS[:2], LOGITS), NotApplicable),
+        (lambda: metrics.fid(LOGITS, LABELS), SpecError),
+        (lambda: metrics.fid(*[torch.zeros(9, 1, 8, 8).byte()] * 2, features="cnn"), NotApplicable),
+        (lambda: metrics.fid(*[torch.zeros(9, 1, 8, 8).byte()] * 2, features="nosuch"), SpecError),
+    ],
+)
+def test_what_does_not_fit_is_refused(call, error):
+    with pytest.raises(error):
+        call()
+
+
+def test_there_is_no_other_metric():
+    with pytest.raises(AttributeError, match="nosuch"):
+        _ = metrics.nosuch
+
+
+def test_no_module_has_the_name_of_a_function():
+    """Importing such a module would put it in the function's place."""
+    assert not {path.stem for path in Path(metrics.__path__[0]).glob("*.py")} & set(metrics.__all__)
