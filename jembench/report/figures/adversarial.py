@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from jembench.report.figures import attacked, names, style
+from jembench.report.figures import attacked, style
 from jembench.report.figures.drawing import Drawing, Planned
 from jembench.report.figures.images import draw_sheet, sheet
 from jembench.report.figures.results import Arrays, Result, needs
@@ -32,15 +31,14 @@ _TEXT = 6  # points, of what stands at an image
 def plan(result: Result) -> Iterator[Planned]:
     """The images of one model under one attack, if it classifies any of them rightly."""
     if attacked.rightly_classified(result.arrays).any():
-        figure = result.named(f"{attacked.name_of(result)}-images", ("resamples",))
-        stem = names.stem(figure, [result.fit], result.limit)
-        yield Planned(stem, partial(changes, _title_of(result), result.arrays, attacked.norms_of(result)))
+        name, norms = f"{attacked.name_of(result)}-images", attacked.norms_of(result)
+        yield result.figure(name, changes, _title_of(result), result.arrays, norms, without=("resamples",))
 
 
 def _title_of(result: Result) -> str:
     within = f" within {result.protocol['eps']}" if "eps" in result.protocol else ""
     norm = f" in {attacked.NORMS[result.protocol['norm']]}" if "norm" in result.protocol else ""
-    return f"{attacked.name_of(result)}{norm}{within}{attacked.refinement(result)}: {names.title_of(result.fit)}"
+    return f"{attacked.name_of(result)}{norm}{within}{attacked.refinement(result)}: {result.title}"
 
 
 def changes(title: str, arrays: Arrays, norms: Sequence[str]) -> Drawing:
@@ -141,10 +139,11 @@ def _row(arrays: Arrays, place: int, column: int, factor: int) -> dict[str, Any]
 
 @needs({"images": "M C H W", "target": "M", "confidence": "M", "reached": "M", "steps": "M"})
 def distal(results: list[Result]) -> Iterator[Planned]:
+    """For each model what noise was made into, class by class."""
     for result in results:
-        title = f"noise made into images of a class{attacked.refinement(result)}: {names.title_of(result.fit)}"
-        stem = names.stem(result.named("distal", ("resamples",)), [result.fit], result.limit)
-        yield Planned(stem, partial(ends, title, result.arrays, float(result.protocol["threshold"])))
+        title = f"noise made into images of a class{attacked.refinement(result)}: {result.title}"
+        threshold = float(result.protocol["threshold"])
+        yield result.figure("distal", ends, title, result.arrays, threshold, without=("resamples",))
 
 
 def ends(title: str, arrays: Arrays, threshold: float) -> Drawing:

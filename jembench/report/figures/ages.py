@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 
 import numpy as np
 
-from jembench.report.figures import names, style
+from jembench.report.figures import style
 from jembench.report.figures.drawing import Drawing, Planned
 from jembench.report.figures.results import Arrays, Result, needs
 
@@ -18,8 +17,7 @@ _PERCENTILES = {"p5": 5, "q1": 25, "median": 50, "q3": 75, "p95": 95}
 def plan(results: list[Result]) -> Iterator[Planned]:
     """A figure for each model."""
     for result in results:
-        stem = names.stem(result.named("chain-age"), [result.fit], result.limit)
-        yield Planned(stem, partial(ages_by_class, names.title_of(result.fit), result.arrays))
+        yield result.figure("chain-age", ages_by_class, result.title, result.arrays)
 
 
 def ages_by_class(title: str, arrays: Arrays) -> Drawing:

@@ -6,7 +6,6 @@ Guo et al. (2017), arXiv:1706.04599, Figure 1; Grathwohl et al. (2020), arXiv:19
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -15,8 +14,8 @@ from jembench.interfaces import Value
 from jembench.metrics.binning import Reliability, reliability
 from jembench.report.figures import names, style
 from jembench.report.figures.drawing import Drawing, Planned
-from jembench.report.figures.grouping import grouped
-from jembench.report.figures.results import Result, needs
+from jembench.report.figures.results import Result, figure_of, needs
+from jembench.report.record import grouped
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -41,12 +40,11 @@ class Calibration(NamedTuple):
 def plan(results: list[Result]) -> Iterator[Planned]:
     """A diagram for each model, before and after scaling, and one that compares the models of a dataset."""
     for result in results:
-        yield Planned(names.stem(result.named("reliability"), [result.fit], result.limit), partial(_diagram_of, result))
+        yield result.figure("reliability", _diagram_of, result)
     for group in grouped(results, _peers):
         if len(group) > 1:
-            figure = group[0].named("reliability-compared", without=("scaling",))
-            stem = names.stem(figure, [result.fit for result in group], group[0].limit)
-            yield Planned(stem, partial(_comparison_of, group))
+            name = group[0].named("reliability-compared", without=("scaling",))
+            yield figure_of(group, name, _comparison_of, group)
 
 
 def _peers(result: Result) -> tuple[object, ...]:

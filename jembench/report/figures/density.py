@@ -6,13 +6,12 @@ Grathwohl et al. (2020), arXiv:1912.03263, Figures 8, 10, 11 and 13.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from jembench.report.figures import histograms, names, style
+from jembench.report.figures import histograms, style
 from jembench.report.figures.drawing import Drawing, Planned
 from jembench.report.figures.images import Panel, grids
 from jembench.report.figures.results import Arrays, Result, needs
@@ -39,8 +38,7 @@ def plan(results: list[Result]) -> Iterator[Planned]:
         if "highest" in result.arrays:
             kinds["log-density-images"] = images_of_classes
         for figure, draw in kinds.items():
-            stem = names.stem(result.named(figure), [result.fit], result.limit)
-            yield Planned(stem, partial(draw, names.title_of(result.fit), result.arrays))
+            yield result.figure(figure, draw, result.title, result.arrays)
 
 
 def by_class(title: str, arrays: Arrays) -> Drawing:

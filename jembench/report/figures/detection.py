@@ -6,14 +6,13 @@ The histograms are those of Grathwohl et al. (2020), arXiv:1912.03263, Table 2.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from jembench.interfaces import Value
 from jembench.report.figures import histograms, names, style
 from jembench.report.figures.drawing import Drawing, Planned
-from jembench.report.figures.grouping import grouped
-from jembench.report.figures.results import Numbers, Result, needs
+from jembench.report.figures.results import Numbers, Result, figure_of, needs
+from jembench.report.record import grouped
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -30,15 +29,10 @@ _AXES = {
 def plan(results: list[Result]) -> Iterator[Planned]:
     """For each model and score the histograms of all sets; for all models the AUROC of all sets and scores."""
     for group in grouped(results, lambda result: (names.identity(result.fit), result.limit, _score(result))):
-        first = group[0]
-        yield Planned(
-            names.stem(f"ood-{_score(first)}", [first.fit], first.limit),
-            partial(_histograms_of, group),
-        )
+        yield figure_of(group[:1], f"ood-{_score(group[0])}", _histograms_of, group)
     ranked = [result for result in results if "auroc" in result.values]
     for group in grouped(ranked, lambda result: (result.fit.dataset, result.fit.seed, result.limit)):
-        fits = [result.fit for result in group]
-        yield Planned(names.stem("auroc", fits, group[0].limit), partial(_auroc_of, group))
+        yield figure_of(group, "auroc", _auroc_of, group)
 
 
 def _score(result: Result) -> str:
@@ -59,7 +53,7 @@ def _histograms_of(results: Sequence[Result]) -> Drawing:
         (name, result.arrays["inside"], result.arrays["outside"], result.values.get("auroc"))
         for name, result in zip(_sets(results), results, strict=True)
     ]
-    return score_histograms(f"{score}: {names.title_of(results[0].fit)}", _AXES.get(score, score), sets)
+    return score_histograms(f"{score}: {results[0].title}", _AXES.get(score, score), sets)
 
 
 def score_histograms(title: str, score: str, sets: Sequence[tuple[str, Numbers, Numbers, Value | None]]) -> Drawing:

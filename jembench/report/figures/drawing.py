@@ -13,14 +13,13 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Format = Literal["png", "svg"]
-Row = Mapping[str, Any]
 
 
 class Drawing(NamedTuple):
     """A figure, and a line of its CSV for each number that it shows; all lines have the same fields."""
 
     figure: Figure
-    rows: Sequence[Row]
+    rows: Sequence[Mapping[str, Any]]
 
 
 class Planned(NamedTuple):

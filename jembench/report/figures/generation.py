@@ -6,14 +6,13 @@ Tables 3 to 6 of the reproducibility report of Grathwohl et al. (2020), as curve
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import partial
 from typing import NamedTuple
 
 from jembench.interfaces import Value
 from jembench.report.figures import names, style
 from jembench.report.figures.drawing import Drawing, Planned
-from jembench.report.figures.grouping import grouped
 from jembench.report.figures.results import Result
+from jembench.report.record import grouped
 
 _NETWORKS = {"model": "the model's", "features": "the feature network's"}
 _POOLING = ("one-buffer", "five-buffers", "mean-of-five-buffers")
@@ -60,15 +59,14 @@ def _peers(result: Result, free: Sequence[str]) -> tuple[object, ...]:
 def _planned(scale: Scale, results: Sequence[Result], places: Sequence[tuple[str, float]]) -> Iterator[Planned]:
     if len({x for _, x in places}) < 2:
         return
-    fit, limit = results[0].fit, results[0].limit
     for label in dict.fromkeys(label for result in results for label in result.values):
         points = [
             Point(curve, x, result.values[label])
             for (curve, x), result in zip(places, results, strict=True)
             if label in result.values
         ]
-        stem = names.stem(results[0].named(f"{label}-{scale.name}", scale.options), [fit], limit)
-        yield Planned(stem, partial(curves, f"{label} of {names.title_of(fit)}", label, scale, points))
+        title = f"{label} of {results[0].title}"
+        yield results[0].figure(f"{label}-{scale.name}", curves, title, label, scale, points, without=scale.options)
 
 
 def _selection(result: Result) -> str:

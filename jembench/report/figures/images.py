@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jembench.report.figures import style
-from jembench.report.figures.drawing import Drawing, Row
+from jembench.report.figures.drawing import Drawing
 from jembench.report.figures.results import Arrays
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def draw_sheet(axes: Axes, picture: NDArray[np.uint8], labels: Sequence[str] = (
     axes.tick_params(length=0)
 
 
-def _rows(panel: Panel, shown: NDArray[np.int64], classes: NDArray[Any] | None) -> Iterator[Row]:
+def _rows(panel: Panel, shown: NDArray[np.int64], classes: NDArray[Any] | None) -> Iterator[dict[str, Any]]:
     for row, column in np.argwhere(panel.grid >= 0).tolist():
         index = int(shown[panel.grid[row, column]])
         yield {

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from jembench.report.figures import histograms, names, style
+from jembench.report.figures import histograms, style
 from jembench.report.figures.drawing import Drawing, Planned
 from jembench.report.figures.images import draw_sheet, sheet
 from jembench.report.figures.results import Arrays, Result, needs
@@ -30,9 +29,8 @@ _PIXELS = "-pixels"
 def plan(results: list[Result]) -> Iterator[Planned]:
     """For each model and choice of samples the nearest pairs, and the distances of all."""
     for result in results:
-        for figure, draw in {"neighbours": pairs, "neighbours-distances": distances}.items():
-            stem = names.stem(result.named(figure), [result.fit], result.limit)
-            yield Planned(stem, partial(draw, names.title_of(result.fit), result.arrays))
+        yield result.figure("neighbours", pairs, result.title, result.arrays)
+        yield result.figure("neighbours-distances", distances, result.title, result.arrays)
 
 
 def pairs(title: str, arrays: Arrays) -> Drawing:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from jembench.catalog import spec
 from jembench.errors import SpecError, StoreError
 from jembench.interfaces import Value
-from jembench.report.figures.drawing import Planned
+from jembench.report.figures import names
+from jembench.report.figures.drawing import Drawing, Planned
 from jembench.store.outcome import Cell, FitKey
 
 Arrays = Mapping[str, NDArray[Any]]
@@ -49,6 +50,17 @@ class Result:
         """The options of the metric that are not at their defaults."""
         return dict(spec.parse(self.cell.metric).arguments)
 
+    @property
+    def title(self) -> str:
+        """The trained model, in full."""
+        return names.title_of(self.fit)
+
+    def figure(
+        self, figure: str, draw: Callable[..., Drawing], *arguments: Any, without: Sequence[str] = ()
+    ) -> Planned:
+        """A figure of this result alone, named after the options of the metric as well."""
+        return figure_of([self], self.named(name, without), draw, *arguments)
+
     def named(self, figure: str, without: Sequence[str] = ()) -> str:
         """The figure's name with the options of the metric: ``reliability-bins=15``."""
         kept = [f"{key}={value}" for key, value in self.options.items() if key not in without]
@@ -61,6 +73,12 @@ class Result:
             return dict(spec.parse(self.cell.outcome.protocol).arguments)
         except SpecError:
             return {}
+
+
+def figure_of(results: Sequence[Result], name: str, draw: Callable[..., Drawing], *arguments: Any) -> Planned:
+    """A figure of several results on one dataset, to be drawn from the arguments."""
+    stem = names.stem(name, [result.fit for result in results], results[0].limit)
+    return Planned(stem, partial(draw, *arguments))
 
 
 Plan = Callable[[list[Result]], Iterator[Planned]]

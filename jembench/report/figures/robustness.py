@@ -8,7 +8,6 @@ Legend: N attacked images, K sizes at which an accuracy changes, C channels, H h
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -17,8 +16,8 @@ from numpy.typing import NDArray
 from jembench.report.attacks import DEFENCE, RULE
 from jembench.report.figures import adversarial, attacked, names, style
 from jembench.report.figures.drawing import Drawing, Planned
-from jembench.report.figures.grouping import grouped
-from jembench.report.figures.results import Numbers, Result, needs
+from jembench.report.figures.results import Numbers, Result, figure_of, needs
+from jembench.report.record import grouped
 from jembench.stats import wilson
 
 if TYPE_CHECKING:
@@ -68,9 +67,8 @@ def plan(results: list[Result]) -> Iterator[Planned]:
     searched = [result for result in results if "eps" not in result.protocol]
     for group in grouped(searched, _peers):
         first = group[0]
-        figure = first.named(f"{attacked.name_of(first)}-curves", (*_FREE, "resamples"))
-        stem = names.stem(figure, [result.fit for result in group], first.limit)
-        yield Planned(stem, partial(curves, _title_of(group), curves_of(group)))
+        name = first.named(f"{attacked.name_of(first)}-curves", (*_FREE, "resamples"))
+        yield figure_of(group, name, curves, _title_of(group), curves_of(group))
     for result in results:
         yield from adversarial.plan(result)
 

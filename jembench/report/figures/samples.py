@@ -6,11 +6,9 @@ Grathwohl et al. (2020), arXiv:1912.03263, Figures 2, 7, 9 and 12.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 
 import numpy as np
 
-from jembench.report.figures import names
 from jembench.report.figures.drawing import Drawing, Planned
 from jembench.report.figures.images import Panel, grids
 from jembench.report.figures.results import Arrays, Result, needs
@@ -20,17 +18,16 @@ _PICTURES = {"images": "M C H W", "shown": "M", "predicted": "N", "confidence": 
 
 @needs({**_PICTURES, "grid": "K S"}, optional={"labels": "N"})
 def by_class(results: list[Result]) -> Iterator[Planned]:
+    """For each model a row of samples for each class."""
     for result in results:
-        title = f"{_source(result)}: {names.title_of(result.fit)}"
-        stem = names.stem(result.named("samples"), [result.fit], result.limit)
-        yield Planned(stem, partial(class_grid, title, result.arrays))
+        yield result.figure("samples", class_grid, f"{_source(result)}: {result.title}", result.arrays)
 
 
 @needs(_PICTURES)
 def confident(results: list[Result]) -> Iterator[Planned]:
+    """For each model the samples that it is most confident of."""
     for result in results:
-        stem = names.stem(result.named("confident"), [result.fit], result.limit)
-        yield Planned(stem, partial(confident_grid, f"most confident: {names.title_of(result.fit)}", result.arrays))
+        yield result.figure("confident", confident_grid, f"most confident: {result.title}", result.arrays)
 
 
 def _source(result: Result) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from jembench.report.figures import names, style
 from jembench.report.figures.drawing import Drawing, Planned
-from jembench.report.figures.grouping import grouped
+from jembench.report.record import grouped
 from jembench.store.outcome import Cell
 
 if TYPE_CHECKING:
