@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from jembench.report.protocols import Compared, Difference, compare, in_words
+from jembench.report.protocols import Difference, Match, compare, in_words
 from jembench.report.record import Column
 from jembench.report.references import PublishedRow, PublishedTable
 from jembench.report.sections import Results
@@ -100,7 +100,7 @@ def _of_row(row: PublishedRow, published: PublishedTable, ours: Sequence[_Ours])
     return _Moved(found, labels)
 
 
-def _agree(compared: Compared | None) -> bool:
+def _agree(compared: Match | None) -> bool:
     return compared is not None and not compared.differences
 
 

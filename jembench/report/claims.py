@@ -5,14 +5,13 @@ A file is one paper. The layout is described at the head of ``jem-iclr2020.toml`
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from importlib.resources.abc import Traversable
 from typing import Any, Literal, NamedTuple
 
 from jembench.catalog import packages
-from jembench.errors import PluginError
+from jembench.report.references import from_toml, only
 
 ANY = "*"
 Direction = Literal["higher", "lower"]
@@ -92,75 +91,49 @@ def read(stem: str, file: Traversable) -> list[Claim]:
     Raises:
         PluginError: if the file is not of the layout; the message says where.
     """
-    try:
-        data = tomllib.loads(file.read_text(encoding="utf-8"))
-        _only(data, {"paper", "claim"}, "the file")
-        _only(data["paper"], set(Paper._fields), "paper")
-        paper = Paper(*(data["paper"][name] for name in Paper._fields))
-        return [_claim(stem, claim, paper) for claim in data["claim"]]
-    except KeyError as error:
-        problem = f"the field {error} is missing"
-    except (TypeError, ValueError, RecursionError) as error:
-        problem = str(error)
-    raise PluginError(
-        f"The file of claims {file} cannot be used: {problem}. Mend it, or tell the author of its package."
-    )
+    return from_toml(file, "file of claims", lambda data: _claims(stem, data))
 
 
-_WORDS = {"id", "text", "where"}
-_MEASURED = {
-    "metric",
-    "label",
-    "than",
-    "than_metric",
-    "than_label",
-    "alike",
-    "within",
-    "each",
-    "free",
-    "recipes",
-    "measure",
-    "not_on_digits",
-}
+def _claims(stem: str, data: Mapping[str, Any]) -> list[Claim]:
+    only(data, {"paper", "claim"}, "the file, which")
+    only(data["paper"], Paper._fields, "paper, which")
+    paper = Paper(*(data["paper"][name] for name in Paper._fields))
+    return [_claim(stem, claim, paper) for claim in data["claim"]]
+
+
+_OF_EVERY_CLAIM = {"id", "text", "where"}
+_DERIVED = {"paper", "direction", "model", "unmeasured"}  # fields of a claim that are no keys of the file
+_KEYS = {field.name for field in fields(Claim)} - _DERIVED
 
 
 def _claim(stem: str, claim: Mapping[str, Any], paper: Paper) -> Claim:
-    words = {"id": f"{stem}/{claim['id']}", "text": claim["text"], "where": claim["where"]}
+    name = f"{stem}/{claim['id']}"
     if "unmeasured" in claim:
-        _only(claim, {*_WORDS, "unmeasured"}, claim["id"])
-        return Claim(paper=paper, **words, unmeasured=claim["unmeasured"])
+        only(claim, {*_OF_EVERY_CLAIM, "unmeasured"}, f"{claim['id']}, which")
+        return Claim(**{**claim, "id": name, "paper": paper})
     direction = _direction(claim)
-    _only(claim, {*_WORDS, *_MEASURED, direction}, claim["id"])
-    model, than = claim[direction], claim.get("than")
-    if than is None and "than_metric" not in claim:
+    only(claim, {*_KEYS, direction}, f"{claim['id']}, which")
+    if "than" not in claim and "than_metric" not in claim:
         raise ValueError(f"{claim['id']} has neither than nor than_metric: nothing to be {direction} than")
-    return Claim(
-        paper=paper,
-        **words,
-        metric=claim["metric"],
-        label=claim.get("label", ""),
-        direction=direction,
-        model=model,
-        than=model if than is None else than if isinstance(than, str) else float(than),
-        than_metric=claim.get("than_metric", ""),
-        than_label=claim.get("than_label", ""),
-        alike=tuple(claim.get("alike", ())),
-        within=float(claim.get("within", 0)),
-        each={option: tuple(map(str, values)) for option, values in claim.get("each", {}).items()},
-        free=tuple(claim.get("free", ())),
-        recipes=tuple(Recipes(*pair) for pair in claim.get("recipes", [[ANY, ANY]])),
-        measure=tuple(claim["measure"]),
-        not_on_digits=claim.get("not_on_digits", ""),
-    )
+    for needed in ("text", "where", "metric", "measure"):
+        if needed not in claim:
+            raise KeyError(needed)
+    model, given = claim[direction], {key: _value(value) for key, value in claim.items() if key != direction}
+    recipes = tuple(Recipes(*pair) for pair in claim.get("recipes", [[ANY, ANY]]))
+    of_claim = {"id": name, "paper": paper, "direction": direction, "model": model, "recipes": recipes}
+    return Claim(**{"than": model, **given, **of_claim})
+
+
+def _value(value: Any) -> Any:
+    """A value of a claim as its field holds it."""
+    if isinstance(value, Mapping):
+        return {option: tuple(map(str, values)) for option, values in value.items()}
+    if isinstance(value, list):
+        return tuple(value)
+    return float(value) if isinstance(value, int) else value
 
 
 def _direction(claim: Mapping[str, Any]) -> Direction:
     if ("higher" in claim) == ("lower" in claim):
         raise ValueError(f"{claim['id']} must have one of higher and lower")
     return "higher" if "higher" in claim else "lower"
-
-
-def _only(table: Mapping[str, Any], known: set[str], where: str) -> None:
-    unknown = sorted(table.keys() - known)
-    if unknown:
-        raise ValueError(f"{', '.join(unknown)} is no field of {where}, which may hold {', '.join(sorted(known))}")

@@ -9,41 +9,18 @@ from typing import Any, NamedTuple
 
 from jembench.report.claims import Paper
 from jembench.report.comparison import LEVEL, SEEDS
-from jembench.report.comparison_table import interval, numbers, of_contrast, p_text
+from jembench.report.comparison_table import OF_DIFFERENCE, interval, numbers, of_contrast, p_text
 from jembench.report.formats import Document
 from jembench.report.judging import Finding
 from jembench.report.record import grouped
 from jembench.report.text import ABSENT, Footnote, Footnotes, Heading, Table, Text
 
 FIELDS = (
-    "claim",
-    "text",
-    "source",
-    "verdict",
-    "metric",
-    "label",
-    "direction",
-    "within",
-    "model_a",
-    "model_b",
-    "dataset",
-    "recipe_a",
-    "recipe_b",
-    "seeds",
-    "a",
-    "b",
-    "difference",
-    "images_low",
-    "images_high",
-    "images_p",
-    "images_test",
-    "training_low",
-    "training_high",
-    "training_p",
-    "p",
+    *("claim", "text", "source", "verdict", "metric", "label", "direction", "within"),
+    *OF_DIFFERENCE,
     "reason",
 )
-"""The columns of the CSV, named as those of a comparison."""
+"""The columns of the CSV."""
 
 
 def document(found: Sequence[Finding]) -> Document:

@@ -10,33 +10,15 @@ from jembench.report.formats import Document
 from jembench.report.record import protocol_differences
 from jembench.report.text import ABSENT, Footnote, Footnotes, Heading, Table, Text, decimals_for, detail, fixed
 
-FIELDS = (
-    "metric",
-    "label",
-    "unit",
-    "better",
-    "model_a",
-    "model_b",
-    "dataset",
-    "recipe_a",
-    "recipe_b",
-    "seeds",
-    "a",
-    "b",
-    "difference",
-    "images_low",
-    "images_high",
-    "images_p",
-    "images_test",
-    "training_low",
-    "training_high",
-    "training_p",
+OF_DIFFERENCE = (
+    *("model_a", "model_b", "dataset", "recipe_a", "recipe_b", "seeds", "a", "b", "difference"),
+    *("images_low", "images_high", "images_p", "images_test"),
+    *("training_low", "training_high", "training_p"),
     "p",
-    "verdict",
-    "reason",
-    "protocols",
 )
 """The columns of the CSV. ``images``: on other test images; ``training``: trained anew; ``p``: after Holm."""
+
+FIELDS = ("metric", "label", "unit", "better", *OF_DIFFERENCE, "verdict", "reason", "protocols")
 
 
 def document(comparison: Comparison) -> Document:

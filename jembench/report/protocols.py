@@ -66,14 +66,14 @@ def _plain(ours: str | None) -> str:
     return "none" if ours is None else ours.partition("@")[0]  # a checksum tells a reader nothing
 
 
-class Compared(NamedTuple):
+class Match(NamedTuple):
     """Two protocols of one metric side by side."""
 
     differences: tuple[Difference, ...]
     tacit: tuple[str, ...]  # parts of ours that are not stated there, and need not be
 
 
-def compare(published: str, ours: str) -> Compared | None:
+def compare(published: str, ours: str) -> Match | None:
     """A published protocol, of which a part is stated, against one of ours; None if the metric is another."""
     theirs, own = spec.parse(published), _parsed(ours)
     if own is None or own.name != theirs.name:
@@ -85,7 +85,7 @@ def compare(published: str, ours: str) -> Compared | None:
         if not (part in stated and part in known and _same(stated[part], known[part]))
         and not (part in TACIT and part not in stated)
     ]
-    return Compared(tuple(_telling(differences)), tuple(sorted(known.keys() & TACIT - stated.keys())))
+    return Match(tuple(_telling(differences)), tuple(sorted(known.keys() & TACIT - stated.keys())))
 
 
 def _parsed(protocol: str) -> Spec | None:

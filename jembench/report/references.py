@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.resources.abc import Traversable
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, TypeVar, get_args
 
 from jembench.catalog import packages
 from jembench.catalog.spec import Spec, format_value
@@ -19,6 +19,7 @@ from jembench.errors import PluginError, SpecError
 
 Standing = Literal["published", "as quoted"]
 Better = Literal["higher", "lower", ""]
+T = TypeVar("T")
 
 
 class PublishedColumn(NamedTuple):
@@ -84,21 +85,43 @@ def read(stem: str, file: Traversable) -> list[PublishedTable]:
     Raises:
         PluginError: if the file is not of the layout; the message says where.
     """
+    return from_toml(file, "reference file", lambda data: _tables(stem, data))
+
+
+def from_toml(file: Traversable, what: str, made_of: Callable[[dict[str, Any]], T]) -> T:
+    """What a function makes of a TOML file of a suite package.
+
+    Raises:
+        PluginError: if the file is not of the layout that the function reads; the message says where.
+    """
     try:
-        data = tomllib.loads(file.read_text(encoding="utf-8"))
-        paper = _only(data["paper"], {"title", "cite", "url", "status"})
-        return [_table(stem, table, paper) for table in data["table"]]
+        return made_of(tomllib.loads(file.read_text(encoding="utf-8")))
     except KeyError as error:
         problem = f"the field {error} is missing"
     except (TypeError, ValueError, RecursionError) as error:
         problem = str(error)
-    raise PluginError(
-        f"The reference file {file} cannot be used: {problem}. Mend it, or tell the author of its package."
-    )
+    raise PluginError(f"The {what} {file} cannot be used: {problem}. Correct it, or tell the author of its package.")
+
+
+def only(table: Mapping[str, Any], known: Collection[str], where: str = "a table that") -> Mapping[str, Any]:
+    """The table, if it has no other fields than those that are known.
+
+    Raises:
+        ValueError: if it has.
+    """
+    unknown = sorted(table.keys() - known)
+    if unknown:
+        raise ValueError(f"{', '.join(unknown)} is no field of {where} may hold {', '.join(sorted(known))}")
+    return table
+
+
+def _tables(stem: str, data: Mapping[str, Any]) -> list[PublishedTable]:
+    paper = only(data["paper"], {"title", "cite", "url", "status"})
+    return [_table(stem, table, paper) for table in data["table"]]
 
 
 def _table(stem: str, table: Mapping[str, Any], paper: Mapping[str, Any]) -> PublishedTable:
-    _only(table, {"name", "where", "dataset", "note", "protocol", "columns", "rows"})
+    only(table, {"name", "where", "dataset", "note", "protocol", "columns", "rows"})
     columns = tuple(_column(column, table) for column in table["columns"])
     return PublishedTable(
         id=f"{stem}/{table['name']}",
@@ -111,7 +134,7 @@ def _table(stem: str, table: Mapping[str, Any], paper: Mapping[str, Any]) -> Pub
 
 
 def _column(column: Mapping[str, Any], table: Mapping[str, Any]) -> PublishedColumn:
-    _only(column, {"label", "unit", "better", "protocol"})
+    only(column, {"label", "unit", "better", "protocol"})
     stated = _stated(column, table)
     value = "" if stated is None else stated.get("value", stated.get("metric", column["label"]))
     return PublishedColumn(column["label"], column.get("unit", ""), _one_of(Better, column.get("better", "")), value)
@@ -121,7 +144,7 @@ def _row(
     row: Mapping[str, Any], table: Mapping[str, Any], paper: Mapping[str, Any], columns: Sequence[PublishedColumn]
 ) -> PublishedRow:
     labels = [column.label for column in columns]
-    _only(row, {"model", "label", "dataset", "where", "cite", "note", "protocol", *labels})
+    only(row, {"model", "label", "dataset", "where", "cite", "note", "protocol", *labels})
     cite, where = row.get("cite", paper["cite"]), row.get("where", table["where"])
     dataset, printed = row.get("dataset", table["dataset"]), [label for label in labels if label in row]
     return PublishedRow(
@@ -138,7 +161,7 @@ def _row(
 
 def _protocols(row: Mapping[str, Any], table: Mapping[str, Any], dataset: str, labels: Sequence[str]) -> dict[str, str]:
     """What the table, the column and the row say together of the protocol of each value that is ours too."""
-    of_row = _only(row.get("protocol", {}), set(labels))
+    of_row = only(row.get("protocol", {}), set(labels))
     found = {}
     for column in table["columns"]:
         label, stated = column["label"], _stated(column, table)
@@ -162,13 +185,6 @@ def _text(key: str, value: Any) -> str:
     if not isinstance(value, str | int | float):
         raise ValueError(f"{key} of a protocol is {value!r}, and must be text, a number, true or false")
     return value if isinstance(value, str) else format_value(value)
-
-
-def _only(table: Mapping[str, Any], known: set[str]) -> Mapping[str, Any]:
-    unknown = sorted(table.keys() - known)
-    if unknown:
-        raise ValueError(f"{', '.join(unknown)} is no field of a table that may hold {', '.join(sorted(known))}")
-    return table
 
 
 def _one_of(choices: Any, value: Any) -> Any:

@@ -55,9 +55,7 @@ class Result:
         """The trained model, in full."""
         return names.title_of(self.fit)
 
-    def figure(
-        self, figure: str, draw: Callable[..., Drawing], *arguments: Any, without: Sequence[str] = ()
-    ) -> Planned:
+    def figure(self, name: str, draw: Callable[..., Drawing], *arguments: Any, without: Sequence[str] = ()) -> Planned:
         """A figure of this result alone, named after the options of the metric as well."""
         return figure_of([self], self.named(name, without), draw, *arguments)
 
