@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.resources
 from importlib.resources.abc import Traversable
 
 from jembench.catalog import registry
-from jembench.catalog.registry import Component, kept
+from jembench.catalog.registry import Catalogue, Component
 from jembench.errors import JembenchError, SpecError
 
 
-@kept
 def files(folder: str = "") -> dict[str, Traversable]:
     """The TOML files of every suite package, in its subfolder ``folder``, by the stem of their names.
 
@@ -19,9 +19,14 @@ def files(folder: str = "") -> dict[str, Traversable]:
     Raises:
         SpecError: if two packages bring a file of the same name.
     """
+    return _files(registry.catalogue(), folder)
+
+
+@functools.lru_cache(maxsize=100)
+def _files(catalogue: Catalogue, folder: str) -> dict[str, Traversable]:
     found: dict[str, Traversable] = {}
     origin: dict[str, str] = {}
-    for component in registry.components("suites"):
+    for component in catalogue.of("suites"):
         try:
             brought = files_of(component, folder)
         except JembenchError:

@@ -1,6 +1,8 @@
-"""Finding components through entry points without importing them, and loading one when it is used.
+"""Components: found through entry points without importing them, and loaded when they are used.
 
-Core's own components come through the same groups as everybody's: there is no built-in list.
+``resolve(kind, text).make(*context)`` leads from text to object, for a registered name and for an import path alike:
+``resolve("samplers", "pcd:steps=4")``, ``resolve("models", "mypackage.zoo:build:width=8")``. Import paths are subject
+to :mod:`jembench.catalog.trust`. Core's own components come through the same groups as those of plugins.
 """
 
 from __future__ import annotations
@@ -11,12 +13,12 @@ import importlib.metadata
 import importlib.util
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from functools import cache, cached_property, wraps
+from functools import cache, cached_property
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, ParamSpec, TypeVar, cast, get_args
+from typing import Any, Literal, NamedTuple, cast, get_args
 
 import entrypoints
 
@@ -46,6 +48,7 @@ _SHOWING = ("trackers", "formats", "figures")  # what nothing that has an identi
 
 _API_GROUP = "jembench.api"
 _FORMER_GROUP = "jembench.outliers"  # of API 1, now jembench.ood_sets
+_GROUPS: dict[str, Kind] = {**{f"jembench.{kind}": kind for kind in KINDS}, _FORMER_GROUP: "ood_sets"}
 
 
 class Component(NamedTuple):
@@ -82,21 +85,22 @@ class Unreadable(NamedTuple):
     problem: str
 
 
-class Catalogue(NamedTuple):
-    """Every component found, and the distributions that could not be read in the ordinary way."""
+@dataclass(frozen=True, eq=False)
+class Catalogue:
+    """Every component found, and the distributions that cannot be read. Each reading is a key for caches of its own."""
 
     components: tuple[Component, ...]
     unreadable: tuple[Unreadable, ...]
+
+    def of(self, kind: Kind) -> list[Component]:
+        """The components of one kind, sorted by name."""
+        return [component for component in self.components if component.kind == kind]
 
 
 @cache
 def catalogue() -> Catalogue:
     """Read the entry points of every installed distribution, once (``catalogue.cache_clear()`` forgets them)."""
-    problems: list[Unreadable] = []
-    try:
-        found = _by_entrypoints()
-    except (configparser.Error, UnicodeDecodeError, UserWarning, entrypoints.BadEntryPoint):
-        found, problems = _by_metadata()
+    found, problems = _installed()
     first: dict[tuple[int, str, str], Component] = {}  # of a distribution that is on sys.path twice
     for component in (*added, *found):
         if not component.distribution.startswith("~"):  # what an interrupted pip leaves behind is not installed
@@ -104,90 +108,42 @@ def catalogue() -> Catalogue:
     return Catalogue(tuple(first[key] for key in sorted(first)), tuple(problems))
 
 
-P = ParamSpec("P")
-T = TypeVar("T")
-
-
-def kept(function: Callable[P, T]) -> Callable[P, T]:
-    """A function whose answers are kept until the catalogue is read again. Arguments must be hashable."""
-    known: dict[tuple[Any, ...], T] = {}
-    read: Catalogue | None = None
-
-    @wraps(function)
-    def from_memory(*args: P.args, **kwargs: P.kwargs) -> T:
-        nonlocal read
-        if read is not catalogue():
-            read = catalogue()
-            known.clear()
-        arguments = (args, *kwargs.items())
-        if arguments not in known:
-            known[arguments] = function(*args, **kwargs)
-        return known[arguments]
-
-    return from_memory
-
-
-def _by_entrypoints() -> list[Component]:
-    """The ordinary way. It stops at the first distribution that the package ``entrypoints`` cannot parse."""
-    return [
-        _component(kind, entrypoints.EntryPoint.from_string(target, name), distribution.name, distribution.version, api)
-        for sections, distribution in entrypoints.iter_files_distros(_path())
-        for api in [_version(dict(sections).get(_API_GROUP, ()))]
-        for kind, name, target, api in _entries(sections, api)
-    ]
-
-
-def _entries(sections: Mapping[str, Mapping[str, str]], api: int) -> Iterator[tuple[Kind, str, str, int]]:
-    """The kind, name, target and API version of each component in the entry points of a distribution."""
-    for kind in KINDS:
-        if f"jembench.{kind}" in sections:
-            for name, target in sections[f"jembench.{kind}"].items():
-                yield kind, name, target, api
-    if _FORMER_GROUP in sections:
-        for name, target in sections[_FORMER_GROUP].items():
-            yield "ood_sets", name, target, 1
-
-
-def _path() -> list[str]:
-    """Where distributions are installed: not in the folder where the user stands, which is no installation."""
-    return [folder for folder in sys.path if folder]
-
-
-def _version(stated: Iterable[str]) -> int:
-    """The newest interface that a distribution says it was written for.
-
-    Raises:
-        UserWarning: if that is no number.
-    """
-    names = list(stated)
-    if not all(name.isdecimal() for name in names):
-        raise UserWarning(f"{', '.join(names)} in {_API_GROUP} is no whole number")
-    return max(map(int, names), default=1)
-
-
-def _by_metadata() -> tuple[list[Component], list[Unreadable]]:
-    """The careful way, one distribution at a time: finds all that can be read and says what cannot."""
+def _installed() -> tuple[list[Component], list[Unreadable]]:
+    """The components of all distributions, and what cannot be read of them."""
     found: list[Component] = []
     problems: list[Unreadable] = []
-    for distribution in importlib.metadata.distributions(path=_path()):
-        name, version = _name_and_version(distribution)
+    path = [folder for folder in sys.path if folder]  # the folder where the user stands is no installation
+    for distribution in importlib.metadata.distributions(path=path):
         parser = entrypoints.CaseSensitiveConfigParser(delimiters=("=",), interpolation=None)
         try:
-            parser.read_string(distribution.read_text("entry_points.txt") or "")
-        except (configparser.Error, UnicodeDecodeError) as error:
-            problems.append(Unreadable(name, " ".join(str(error).split())))
+            if text := distribution.read_text("entry_points.txt"):
+                parser.read_string(text)
+            api = _api(list(parser[_API_GROUP]) if _API_GROUP in parser else [])
+        except (configparser.Error, ValueError) as error:  # also of bytes that are no text
+            problems.append(Unreadable(_name_and_version(distribution)[0], " ".join(str(error).split())))
             continue
-        try:
-            stated = _version(dict(parser).get(_API_GROUP, ()))
-        except UserWarning as error:
-            problems.append(Unreadable(name, str(error)))
-            continue
-        for kind, key, value, api in _entries(parser, stated):
+        groups = [group for group in _GROUPS if group in parser]
+        name, version = _name_and_version(distribution) if groups else ("", "")
+        for group, (key, target) in ((each, entry) for each in groups for entry in parser[each].items()):
+            stated = 1 if group == _FORMER_GROUP else api
             try:
-                found.append(_component(kind, entrypoints.EntryPoint.from_string(value, key), name, version, api))
+                point = entrypoints.EntryPoint.from_string(target, key)
+                where = point.module_name, point.object_name or ""
+                found.append(Component(_GROUPS[group], key, _normalised(name), version, *where, stated))
             except entrypoints.BadEntryPoint:
-                problems.append(Unreadable(name, f"{key} = {value} in jembench.{kind} is not module:attribute"))
+                problems.append(Unreadable(name, f"{key} = {target} in {group} is not module:attribute"))
     return found, problems
+
+
+def _api(stated: Sequence[str]) -> int:
+    """The newest version of the plugin interface that a distribution says it was written for.
+
+    Raises:
+        ValueError: if that is not a number.
+    """
+    if not all(name.isdecimal() for name in stated):
+        raise ValueError(f"{', '.join(stated)} in {_API_GROUP} is no whole number")
+    return max(map(int, stated), default=1)
 
 
 def _name_and_version(distribution: importlib.metadata.Distribution) -> tuple[str, str]:
@@ -197,13 +153,6 @@ def _name_and_version(distribution: importlib.metadata.Distribution) -> tuple[st
     except (UnicodeDecodeError, FileNotFoundError):  # damaged, or a leftover of an interrupted installation
         known = {}
     return known.get("Name", "(without a name)"), known.get("Version", "")
-
-
-def _component(
-    kind: Kind, point: entrypoints.EntryPoint, distribution: str, version: str | None, api: int
-) -> Component:
-    module, attribute = point.module_name, point.object_name or ""
-    return Component(kind, point.name, _normalised(distribution), version or "", module, attribute, api)
 
 
 def _normalised(distribution: str) -> str:
@@ -217,7 +166,7 @@ added: list[Component] = []
 
 def components(kind: Kind) -> list[Component]:
     """The components of one kind, sorted by name."""
-    return [component for component in catalogue().components if component.kind == kind]
+    return catalogue().of(kind)
 
 
 def find(kind: Kind, name: str) -> Component:

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from jembench.catalog import packages, trust
-from jembench.catalog.registry import kept
 from jembench.catalog.validation import Option, Range, parse, read
 from jembench.errors import JembenchError, SpecError, unknown
 
@@ -316,7 +315,7 @@ def _claims() -> Mapping[tuple[str, str], list[str]]:
     return _claims_of(tuple(sorted(_files().items())))
 
 
-@kept
+@functools.lru_cache(maxsize=10)
 def _claims_of(files: tuple[tuple[str, Traversable], ...]) -> Mapping[tuple[str, str], list[str]]:
     found: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
     for name, file in files:

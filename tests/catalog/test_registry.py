@@ -160,6 +160,7 @@ def test_what_an_interrupted_pip_leaves_behind_is_not_installed(site):
 def test_an_egg_info_without_a_version(site):
     info = site.folder / "zoo.egg-info"
     info.mkdir()
+    (info / "PKG-INFO").write_text("Name: zoo\n")
     (info / "entry_points.txt").write_text(f"[jembench.models]\nlion = zoo:build\n{API_ENTRY}")
     assert str(registry.find("models", "lion")) == "zoo  [lion = zoo:build]"
 
