@@ -3,6 +3,8 @@
 import json
 import sys
 
+from jembench.interfaces import API
+
 
 def test_everything_is_listed_without_importing_it(jembench, zoo):
     done = jembench("list", "--format", "json")
@@ -15,7 +17,7 @@ def test_everything_is_listed_without_importing_it(jembench, zoo):
         "version": "1.0",
         "module": "zoo_cli_raises",
         "attribute": "build",
-        "api": 1,
+        "api": API,
         "target": "zoo_cli_raises:build",
     }
     assert rows["datasets", "digits"]["distribution"] == "jembench"
