@@ -121,6 +121,7 @@ def test_every_setting_that_is_not_neutral_is_part_of_the_identity():
     for name, corrections in (("digits", {"corrections": {"warm-up": "i / W"}}), ("digits-paper", {})):
         settings = recipes.load(name).settings
         assert settings["data"].pop("epoch") == "marginal"
+        assert settings["data"].pop("augmentation") == settings["schedule"].pop("name") == ""
         assert settings["guard"].pop("mode") == "repair"
         settings["guard"] |= {"gap": 3.0, "outlier": 10.0}
         assert recipes.load(name).identity == settings | corrections

@@ -41,9 +41,14 @@ Kind = Literal[
     "trackers",
     "formats",
     "figures",
+    "optimizers",
+    "schedules",
+    "augmentations",
+    "starts",
 ]
 KINDS: tuple[Kind, ...] = get_args(Kind)
-_SHOWING = ("trackers", "formats", "figures")  # what nothing that has an identity is made of
+_NO_OPTIONS = ("trackers", "formats", "figures", "optimizers", "schedules", "augmentations")
+"""Kinds that no option of another component names: those that show results, and the parts of a recipe."""
 
 
 _API_GROUP = "jembench.api"
@@ -186,6 +191,11 @@ def find(kind: Kind, name: str) -> Component:
     matches = [
         c for c in components(kind) if c.name == bare and _normalised(distribution) in ("", _normalised(c.distribution))
     ]
+    if not components(kind):
+        raise SpecError(
+            f"There is no {singular(kind)} named {name!r}: no {kind} are installed. If jembench was installed with -e "
+            "and its code has changed since, install it again: pip install -e ."
+        )
     if not matches:
         known = {f"{c.distribution}/{c.name}" if distribution else c.name for c in components(kind)}
         raise unknown(singular(kind), name, known, f"jembench list {kind}")
@@ -200,7 +210,8 @@ def find(kind: Kind, name: str) -> Component:
 
 def singular(kind: str) -> str:
     """What one of a kind is called in a sentence."""
-    return {"features": "feature network", "ood_sets": "OOD set"}.get(kind, kind.removesuffix("s"))
+    names = {"features": "feature network", "ood_sets": "OOD set", "starts": "start of chains"}
+    return names.get(kind, kind.removesuffix("s"))
 
 
 def load(component: Component) -> Any:
@@ -338,7 +349,7 @@ class Resolved:
         made_of = [self.component, *_led_to(map(str, self.bound.arguments.values()))]
         for component, spec in self._others():
             made_of += [component, *_led_to(value for _, value in spec.arguments)]
-        found = {component.target: _code_of(component) for component in made_of}
+        found = {component.target: code_of(component) for component in made_of}
         return {target: code for target, code in sorted(found.items()) if code}
 
     def check_size(self) -> None:
@@ -382,10 +393,11 @@ def _led_to(values: Iterable[str]) -> Iterator[Component]:
             yield find("models", name)  # of no kind yet
         else:
             named = (component for component in catalogue().components if component.name == name)
-            yield from (component for component in named if component.kind not in _SHOWING)
+            yield from (component for component in named if component.kind not in _NO_OPTIONS)
 
 
-def _code_of(component: Component) -> str:
+def code_of(component: Component) -> str:
+    """A hash of a component's code, if it has no version that tells of it; empty otherwise."""
     is_package = bool(component.distribution) and not component.distribution.endswith(".py")
     return code_identity.code(component.module, of_package=is_package)
 

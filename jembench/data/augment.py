@@ -5,6 +5,7 @@ Legend: B batch, C channels, H height, W width.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -20,6 +21,11 @@ class Augmentation:
 
     pad: int = 0  # reflected pixels on each side, of which a random crop keeps H x W
     flip: bool = False  # left to right, every other image
+    then: Callable[[Tensor, Generator], Tensor] | None = None  # uint8 (B, C, H, W) to the same; draws from it alone
+
+    def __call__(self, images: Tensor, generator: Generator) -> Tensor:
+        """The augmented images, see :func:`augment`."""
+        return augment(images, self, generator)
 
     def check(self, height: int, width: int) -> None:
         """Whether images of that size can be augmented.
@@ -63,7 +69,8 @@ def augment(
         rows = _reflect(rows + shift[:, :1], height)
         columns = _reflect(columns + shift[:, 1:], width)
     source = rows[:, :, None] * width + columns[:, None, :]
-    return images.flatten(2).gather(2, source.flatten(1)[:, None].expand(-1, images.shape[1], -1)).view_as(images)
+    moved = images.flatten(2).gather(2, source.flatten(1)[:, None].expand(-1, images.shape[1], -1)).view_as(images)
+    return moved if augmentation.then is None else augmentation.then(moved, generator)
 
 
 def add_noise(x: Float[Tensor, "B C H W"], std: float, generator: Generator) -> Float[Tensor, "B C H W"]:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from jembench.catalog.spec import incidental
 from jembench.data.folders import celeba as celeba
 from jembench.data.folders import imagefolder as imagefolder
 from jembench.interfaces import Dataset
+
+if TYPE_CHECKING:
+    from jembench.data.augment import Augmentation
 
 
 def digits() -> Dataset:
@@ -49,3 +54,10 @@ def svhn(*, root: str = "", download: bool = False) -> Dataset:
     from jembench.data import torchvision_sets
 
     return torchvision_sets.svhn(root, download=download)
+
+
+def crop_flip(*, pad: int = 0, flip: bool = False) -> Augmentation:
+    """A random crop of the image padded by ``pad`` reflected pixels, and a flip of every other image."""
+    from jembench.data.augment import Augmentation
+
+    return Augmentation(pad=pad, flip=flip)

@@ -44,7 +44,8 @@ class FitPlan:
     def components(self, *, sampled: bool) -> list[Component]:
         """What the fit is made of; its sampler only if it is ``sampled`` by it."""
         parts = [self.model, self.dataset, self.sampler if sampled else None]
-        return [component for part in parts if part for component in part.uses]
+        of_recipe = [component for component in self.recipe.components if component.distribution != "jembench"]
+        return [component for part in parts if part for component in part.uses] + of_recipe
 
     @cached_property
     def key(self) -> FitKey:
@@ -63,6 +64,9 @@ class FitPlan:
         """What makes it what it is, but for the seed."""
         recipe = self.recipe.identity
         recipe["chains"]["sampler"] = self.sampler.identity if self.sampler else None
+        codes = {component.target: registry.code_of(component) for component in self.recipe.components}
+        if codes := {target: code for target, code in codes.items() if code}:
+            recipe["code"] = codes
         return {
             "model": self.model.identity,
             "dataset": {"absent": str(self.dataset)} if self.absent else self.dataset.identity,

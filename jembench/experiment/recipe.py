@@ -14,9 +14,11 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from jembench.catalog import packages, trust
+from jembench.catalog import packages, registry, spec, trust
+from jembench.catalog.registry import Component, Kind
 from jembench.catalog.validation import Option, Range, parse, read
 from jembench.errors import JembenchError, SpecError, unknown
+from jembench.experiment import schedules
 
 Positive = Annotated[float, Range(above=0)]
 NotNegative = Annotated[float, Range(least=0)]
@@ -45,7 +47,7 @@ def added_later(neutral: Any) -> Any:
 class Optimizer:
     """Which optimiser, with the constants that it uses."""
 
-    name: Literal["adam", "sgd"]
+    name: str  # spec: adam, sgd, another registered optimiser, or an import path such as torch.optim:AdamW
     learning_rate: Positive
     betas: tuple[Decay, ...] = (0.9, 0.999)  # adam
     momentum: Decay = 0.0  # sgd
@@ -68,21 +70,23 @@ class Schedule:
     linear_from: Share = 1.0  # the share of the training after which the rate falls linearly to 0; 1: it never does
     cosine: bool = False  # from 1 at the first iteration to 0 after the last
 
-    def factor(self, iteration: int, iterations_per_epoch: int, iterations: int) -> float:
-        """What the learning rate is multiplied by in the iteration of that number, counted from 0.
+    name: str = added_later("")  # spec of a further schedule: a registered one, or an import path
 
-        Args:
-            iteration: 0 to ``iterations`` - 1.
-            iterations_per_epoch: what milestones are counted in.
-            iterations: all of them.
+    def make(self) -> schedules.Schedule:
+        """The product of all of them.
+
+        Raises:
+            SpecError: for a name or an option that does not exist.
         """
-        warmup = min(1.0, iteration / self.warmup_iterations) if self.warmup_iterations else 1.0
-        epoch = iteration / iterations_per_epoch
-        cosine = (1 + math.cos(math.pi * iteration / iterations)) / 2 if self.cosine else 1.0
-        left = 1 - iteration / iterations
-        linear = min(1.0, left / (1 - self.linear_from)) if self.linear_from < 1 else 1.0
-        steps = self.decay ** sum(epoch >= milestone for milestone in self.decay_epochs)
-        return float(warmup * steps * linear * cosine)
+        epochs = ",".join(map(repr, self.decay_epochs))
+        parts = [
+            schedules.warmup(iterations=self.warmup_iterations),
+            schedules.steps(decay=self.decay, epochs=epochs),
+            schedules.linear(start=self.linear_from),
+            *([schedules.cosine()] if self.cosine else []),
+            *([registry.resolve("schedules", self.name).make()] if self.name else []),
+        ]
+        return lambda *place: float(math.prod(part(*place) for part in parts))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -94,7 +98,8 @@ class TrainingData:
     stratified: bool = False  # the held-out images: the same share of each class
     pad: Count = 0  # reflected pixels, of which a random crop keeps the size
     flip: bool = False
-    augment_marginal: bool = True  # whether pad and flip are for the p(x) batch too
+    augmentation: str = added_later("")  # spec of a further augmentation: a registered one, or an import path
+    augment_marginal: bool = True  # whether all of these are for the p(x) batch too
     labelled: Count = 0  # images whose labels are used, the same share of each class; 0: all
     labelled_batch: Count = 0  # images of the p(y|x) batch; 0: batch_size
     shared: bool = False  # whether the images of the p(y|x) batch are those of the p(x) batch too
@@ -161,6 +166,20 @@ class Recipe:
     def label(self) -> str:
         """The name and what was overridden."""
         return "+".join((self.name, *self.overrides))
+
+    @property
+    def components(self) -> list[Component]:
+        """The optimiser, schedule and augmentation that its specs name; samplers are resolved by the plan.
+
+        Raises:
+            SpecError: if one does not exist, or is an import path that the user did not name.
+        """
+        named: dict[Kind, str] = {
+            "optimizers": self.optimizer.name,
+            "schedules": self.schedule.name,
+            "augmentations": self.data.augmentation,
+        }
+        return [registry.find(kind, spec.parse(text).name) for kind, text in named.items() if text]
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -361,6 +380,10 @@ def _parse(file: Traversable) -> dict[str, Any]:
 def _check(recipe: Recipe) -> None:
     """What no field can say by itself."""
     where = f"In recipe {recipe.name}"
+    try:
+        _ = recipe.components
+    except SpecError as error:
+        raise SpecError(f"{where}: {error}") from error
     if len(recipe.optimizer.betas) != 2:
         raise SpecError(f"{where}, optimizer.betas is {list(recipe.optimizer.betas)}; it must be two numbers.")
     if recipe.data.shared and (recipe.data.labelled or recipe.data.labelled_batch):

@@ -21,6 +21,13 @@ jembench.features ``factory(**options)``                     a :class:`FeatureNe
 jembench.importers ``factory(**options)``                    an :class:`Importer`
 jembench.executors ``factory(**options)``                    an :class:`Executor`
 jembench.trackers ``factory(**options)``                     a :class:`Tracker`
+jembench.optimizers ``factory(params, **constants, **options)`` a ``torch.optim.Optimizer``; the recipe's constants
+                                                             lr, betas, momentum, weight_decay and fused are given
+                                                             if the factory has parameters of these names
+jembench.schedules ``factory(**options)``                    (iteration, iterations per epoch, iterations) -> a factor
+                                                             of the learning rate
+jembench.augmentations ``factory(**options)``                (uint8 images (B, C, H, W), generator) -> such images
+jembench.starts   ``factory(data_spec, **options)``          a :class:`Start`
 jembench.suites   (a package, not called)                    its ``*.toml`` files
 =============== ============================================ =============================================
 
@@ -77,6 +84,7 @@ from jembench.interfaces.samplers import GradEnergy as GradEnergy
 from jembench.interfaces.samplers import NeedsTrainingData as NeedsTrainingData
 from jembench.interfaces.samplers import Sampler as Sampler
 from jembench.interfaces.samplers import Shardable as Shardable
+from jembench.interfaces.samplers import Start as Start
 from jembench.interfaces.samplers import StepInfo as StepInfo
 
 API = 2

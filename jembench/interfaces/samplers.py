@@ -68,6 +68,23 @@ class Sampler(Protocol):
 
 
 @runtime_checkable
+class Start(Protocol):
+    """Where chains begin. It works on the generator's device, and draws nothing but from the generator."""
+
+    def inform(self, train: Split) -> None:
+        """Look at the training images, if the start is made of them."""
+        ...
+
+    def draw(self, n: int, y: Tensor | None, generator: Generator) -> Tensor:
+        """n images, of the classes y (n,) if given: (n, C, H, W)."""
+        ...
+
+    def renew(self, x: Tensor, restart: Tensor, y: Tensor | None, generator: Generator) -> Tensor:
+        """The chains at x (B, C, H, W), those of ``restart``, bool (B,), started again."""
+        ...
+
+
+@runtime_checkable
 class NeedsTrainingData(Protocol):
     """A sampler that is given the training images before its first chain.
 

@@ -1,21 +1,24 @@
 """The samplers that core registers. Imports nothing heavy until one is made.
 
-Step sizes, noise and clip are in the units of ``DataSpec.bounds`` and of dE/dx there.
+Step sizes, noise and clip are in the units of ``DataSpec.bounds`` and of dE/dx there. ``start`` is the spec of where
+new chains begin (`jembench list starts`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
+from jembench.catalog import registry
 from jembench.catalog.limits import Size
 from jembench.catalog.spec import takes
 from jembench.errors import SpecError
 
 if TYPE_CHECKING:
-    from jembench.interfaces import DataSpec
+    from jembench.interfaces import DataSpec, Start
     from jembench.sampling.pcd import PersistentChains
     from jembench.sampling.sgld import Langevin, ShortRun
+    from jembench.sampling.starts import ClassGaussianStart, UniformStart
 
 
 def sgld(
@@ -26,17 +29,16 @@ def sgld(
     noise: float = 0.01,
     clip: float | None = None,
     bounded: bool = False,
-    start: Literal["uniform", "class-gaussian"] = "uniform",
+    start: str = "uniform",
 ) -> ShortRun:
     """Short-run SGLD: every chain starts anew, from uniform noise by default.
 
     ``clip`` clamps every element of the gradient to [-clip, clip]; ``bounded`` clamps the images after every step.
     """
     from jembench.sampling.sgld import ShortRun
-    from jembench.sampling.starts import STARTS
 
     langevin = _langevin("sgld", data, steps=steps, step_size=step_size, noise=noise, clip=clip, bounded=bounded)
-    return ShortRun(data, langevin, STARTS[start](data))
+    return ShortRun(data, langevin, _start(start, data))
 
 
 def least_buffer(options: Mapping[str, Any]) -> Size:
@@ -55,7 +57,7 @@ def pcd(
     bounded: bool = False,
     buffer: int = 10_000,
     reinit: float = 0.05,
-    start: Literal["uniform", "class-gaussian"] = "uniform",
+    start: str = "uniform",
 ) -> PersistentChains:
     """Persistent chains (SGLD) from a replay buffer; a share ``reinit`` restarts, from uniform noise by default.
 
@@ -63,11 +65,10 @@ def pcd(
     SADA-JEM (Yang, Su & Ji, 2023) has steps=10, noise=0, clip=1, bounded=true, start=class-gaussian.
     """
     from jembench.sampling.pcd import PersistentChains
-    from jembench.sampling.starts import STARTS
 
     _check_buffer("pcd", buffer, reinit)
     langevin = _langevin("pcd", data, steps=steps, step_size=step_size, noise=noise, clip=clip, bounded=bounded)
-    return PersistentChains(data, langevin, STARTS[start](data), buffer_size=buffer, reinit=reinit)
+    return PersistentChains(data, langevin, _start(start, data), buffer_size=buffer, reinit=reinit)
 
 
 @takes(least_buffer)
@@ -80,7 +81,7 @@ def proximal(
     clip: float = 1.0,
     buffer: int = 10_000,
     reinit: float = 0.05,
-    start: Literal["uniform", "class-gaussian"] = "class-gaussian",
+    start: str = "class-gaussian",
 ) -> PersistentChains:
     """JEM++'s proximal sampler: ``outer`` network passes, each followed by ``inner`` cheap steps (Yang & Ji, 2021).
 
@@ -92,13 +93,32 @@ def proximal(
     """
     from jembench.sampling.pcd import PersistentChains
     from jembench.sampling.sgld import Langevin
-    from jembench.sampling.starts import STARTS
 
     _at_least(1, "proximal", outer=outer, inner=inner)
     _above_0("proximal", step_size=step_size, clip=clip)
     _check_buffer("proximal", buffer, reinit)
     langevin = Langevin(steps=outer, step_size=inner * step_size, noise=0.0, clip=clip, bounds=data.bounds)
-    return PersistentChains(data, langevin, STARTS[start](data), buffer_size=buffer, reinit=reinit)
+    return PersistentChains(data, langevin, _start(start, data), buffer_size=buffer, reinit=reinit)
+
+
+def uniform_start(data: DataSpec) -> UniformStart:
+    """Independent pixels, uniform within the bounds."""
+    from jembench.sampling.starts import UniformStart
+
+    return UniformStart(data)
+
+
+def class_gaussian_start(data: DataSpec) -> ClassGaussianStart:
+    """Per class the Gaussian fitted to its training images (JEM++)."""
+    from jembench.sampling.starts import ClassGaussianStart
+
+    return ClassGaussianStart(data)
+
+
+def _start(spec: str, data: DataSpec) -> Start:
+    """The start of chains that a spec names."""
+    start: Start = registry.resolve("starts", spec).make(data)
+    return start
 
 
 def _langevin(

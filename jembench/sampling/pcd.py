@@ -8,10 +8,9 @@ import torch
 from torch import Generator, Tensor
 
 from jembench.errors import CheckpointError, SpecError
-from jembench.interfaces import ChainState, DataSpec
+from jembench.interfaces import ChainState, DataSpec, Start
 from jembench.sampling.replay import ReplayBuffer
 from jembench.sampling.sgld import Langevin, LangevinChains
-from jembench.sampling.starts import Start
 
 
 class PersistentChains(LangevinChains):

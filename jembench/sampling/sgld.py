@@ -13,8 +13,8 @@ from jaxtyping import Float
 from torch import Generator, Tensor
 
 from jembench.data.pixels import Bounds
-from jembench.interfaces import ChainState, DataSpec, GradEnergy, Split, StepInfo
-from jembench.sampling.starts import Start, UniformStart
+from jembench.interfaces import ChainState, DataSpec, GradEnergy, Split, Start, StepInfo
+from jembench.sampling.starts import UniformStart
 
 
 def langevin_step(

@@ -5,9 +5,6 @@ Legend: B chains, N training images of a class, C channels, H height, W width.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Protocol, runtime_checkable
-
 import torch
 from jaxtyping import Bool, Float, Int, UInt8
 from torch import Generator, Tensor
@@ -18,29 +15,6 @@ from jembench.interfaces import DataSpec, Split
 
 AT_ONCE = 256
 """This many training images are floats at a time on a CPU; on a GPU sixteen times as many, since calls take time."""
-
-
-@runtime_checkable
-class Start(Protocol):
-    """An initialiser of chains. It lies on the generator's device, and draws nothing but from the generator."""
-
-    def inform(self, train: Split) -> None:
-        """Look at the training images, if the start is made of them."""
-        ...
-
-    def draw(self, n: int, y: Int[Tensor, " n"] | None, generator: Generator) -> Float[Tensor, "n C H W"]:
-        """n images, of the classes y if given."""
-        ...
-
-    def renew(
-        self,
-        x: Float[Tensor, "B C H W"],
-        restart: Bool[Tensor, " B"],
-        y: Int[Tensor, " B"] | None,
-        generator: Generator,
-    ) -> Float[Tensor, "B C H W"]:
-        """The chains at x, those of ``restart`` begun anew."""
-        ...
 
 
 class UniformStart:
@@ -152,10 +126,6 @@ class ClassGaussianStart:
         if len(chains) == 0:
             return x
         return x.index_copy(0, chains, self.draw(len(chains), None if y is None else y[chains], generator))
-
-
-STARTS: dict[str, Callable[[DataSpec], Start]] = {"uniform": UniformStart, "class-gaussian": ClassGaussianStart}
-"""By the value of a sampler's option ``start``."""
 
 
 def draw_gaussian(

@@ -16,11 +16,12 @@ from torch import Generator, Tensor
 from torch.nn import functional as F
 
 from jembench import seeds, stopping
+from jembench.catalog import registry
 from jembench.data.augment import NONE, Augmentation
 from jembench.data.batches import ImageSource, IndexStream
 from jembench.data.holdout import holdout, labelled_only
 from jembench.errors import SpecError
-from jembench.experiment.recipe import Recipe, check_shares
+from jembench.experiment.recipe import Recipe, TrainingData, check_shares
 from jembench.interfaces import Batch, Buffered, DataSpec, Loss, Negatives, Shardable, Split
 from jembench.models import devices, predictions
 from jembench.models.energies import grad_energy
@@ -108,7 +109,8 @@ class Trainer:
         self.sources["labelled"] = (
             self.sources["marginal"] if labelled is train else ImageSource(labelled, data.bounds, device)
         )
-        self.augmentation = Augmentation(pad=recipe.data.pad, flip=recipe.data.flip)
+        self.augmentation = make_augmentation(recipe.data)
+        self.schedule = recipe.schedule.make()
         self.adjustment = Adjustment()
         self.iteration = 0
         self._seed()
@@ -203,7 +205,7 @@ class Trainer:
     @property
     def learning_rate(self) -> float:
         """What the next iteration will use."""
-        factor = self.recipe.schedule.factor(self.iteration, self.iterations_per_epoch, self.iterations)
+        factor = self.schedule(self.iteration, self.iterations_per_epoch, self.iterations)
         return self.recipe.optimizer.learning_rate * factor * self.adjustment.rate
 
     @property
@@ -414,3 +416,13 @@ class Trainer:
         else:
             purpose = f"{self._own_chains}/{self.adjustment.seeds}/from {self.iteration}"
             self.generators["chains"] = seeds.generator(self.seed, purpose, self.device)
+
+
+def make_augmentation(options: TrainingData) -> Augmentation:
+    """What the recipe does to training images: its own crop and flip, then the augmentation that it names.
+
+    Raises:
+        SpecError: for a name or an option that does not exist.
+    """
+    named = registry.resolve("augmentations", options.augmentation).make() if options.augmentation else None
+    return Augmentation(pad=options.pad, flip=options.flip, then=named)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -9,18 +11,51 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from jembench.catalog import registry, spec
+from jembench.errors import SpecError, unknown
 from jembench.experiment.recipe import Optimizer
 
 TINY = 1e-12
 
 
 def make_optimizer(model: nn.Module, options: Optimizer) -> torch.optim.Optimizer:
-    """The recipe's optimiser over all parameters of the model, each step one pass over the memory (fused)."""
-    rate, decay = options.learning_rate, options.weight_decay
-    if options.name == "sgd":
-        return torch.optim.SGD(model.parameters(), rate, momentum=options.momentum, weight_decay=decay, fused=True)
-    first, second = options.betas
-    return torch.optim.Adam(model.parameters(), rate, betas=(first, second), weight_decay=decay, fused=True)
+    """The recipe's optimiser over all parameters of the model, each step one pass over the memory where it can (fused).
+
+    It is called with those of the recipe's constants that its signature has, and with the options of its spec.
+
+    Raises:
+        SpecError: for an optimiser or an option that does not exist, or options that it refuses.
+    """
+    named = spec.parse(options.name)
+    factory = registry.load(registry.find("optimizers", named.name))
+    constants = {
+        "lr": options.learning_rate,
+        "betas": tuple(options.betas),
+        "momentum": options.momentum,
+        "weight_decay": options.weight_decay,
+        "fused": True,
+    }
+    accepted = inspect.signature(factory).parameters
+    given = {name: _value(text) for name, text in named.arguments}
+    for name in given:
+        if name not in accepted:
+            raise unknown(f"option of {named.name}", name, list(accepted)[1:], "jembench list optimizers")
+    arguments = {name: value for name, value in constants.items() if name in accepted} | given
+    try:
+        optimizer: torch.optim.Optimizer = factory(model.parameters(), **arguments)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise SpecError(
+            f"The optimizer {options.name} refuses its options: {error}. Change them with --set optimizer.name=..."
+        ) from error
+    return optimizer
+
+
+def _value(text: str) -> Any:
+    """The JSON value that a text is, or else the text."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
 
 
 def load_optimizer(optimizer: torch.optim.Optimizer, state: Mapping[str, Any]) -> None:

@@ -121,14 +121,14 @@ def test_every_shipped_recipe_can_be_read_and_its_sampler_made():
 
 def test_the_schedule_s_factor():
     schedule = recipes.Schedule(warmup_iterations=4, decay=0.5, decay_epochs=(1, 2.5))
-    factors = [schedule.factor(iteration, 10, 100) for iteration in (0, 1, 3, 4, 9, 10, 24, 25)]
+    factors = [schedule.make()(iteration, 10, 100) for iteration in (0, 1, 3, 4, 9, 10, 24, 25)]
     assert factors == [0, 0.25, 0.75, 1, 1, 0.5, 0.5, 0.25]  # i / 4, as in the code of JEM
 
 
 def test_a_rate_falls_linearly_to_0_after_a_share_of_the_training():
     schedule = recipes.Schedule(linear_from=0.5)
-    assert [schedule.factor(iteration, 10, 100) for iteration in (0, 50, 75, 99)] == pytest.approx([1, 1, 0.5, 0.02])
-    assert recipes.Schedule(linear_from=0).factor(25, 10, 100) == 0.75
+    assert [schedule.make()(iteration, 10, 100) for iteration in (0, 50, 75, 99)] == pytest.approx([1, 1, 0.5, 0.02])
+    assert recipes.Schedule(linear_from=0).make()(25, 10, 100) == 0.75
 
 
 def test_options_of_the_model_are_written_as_in_a_spec():
@@ -144,13 +144,13 @@ def test_shared_images_cannot_be_others(other):
 
 def test_a_cosine_falls_from_1_to_0_over_the_whole_budget_and_multiplies_the_rest():
     cosine = recipes.Schedule(cosine=True)
-    factors = [cosine.factor(iteration, 10, 120) for iteration in (0, 20, 30, 40, 60, 80, 90, 120)]
+    factors = [cosine.make()(iteration, 10, 120) for iteration in (0, 20, 30, 40, 60, 80, 90, 120)]
     root = 3**0.5 / 2, 0.5**0.5
     expected = [2, 1 + root[0], 1 + root[1], 1.5, 1, 0.5, 1 - root[1], 0]
     assert factors == pytest.approx([value / 2 for value in expected], abs=1e-12)
     together = recipes.Schedule(cosine=True, warmup_iterations=40, decay=0.5, decay_epochs=(2,))
-    assert together.factor(19, 10, 120) == pytest.approx(19 / 40 * cosine.factor(19, 10, 120))
-    assert together.factor(60, 10, 120) == pytest.approx(0.5 * 0.5)
+    assert together.make()(19, 10, 120) == pytest.approx(19 / 40 * cosine.make()(19, 10, 120))
+    assert together.make()(60, 10, 120) == pytest.approx(0.5 * 0.5)
 
 
 # --- names and files --------------------------------------------------------------------------------------------------
@@ -196,7 +196,7 @@ def test_a_file_that_is_no_toml(tmp_path, content):
         ("batch_size = 8", "batch_size = true", "In recipe mine, batch_size is True; it must be a whole number."),
         ("noise = 0", "noise = 0\nflip = 1", "In recipe mine, data.flip is 1; it must be true or false."),
         ('"Mine"', "5", "In recipe mine, title is 5; it must be text."),
-        ('"sgd"', '"lion"', "In recipe mine, optimizer.name is 'lion'; it must be one of adam, sgd."),
+        ('"sgd"', '"lion"', "In recipe mine: There is no optimizer named 'lion'. Known: adam, sgd."),
         ("[optimizer]", "optimizer = 3\n[other]", "There is no key in recipe mine named 'other'."),
         ('title = "Mine"', 'title = "Mine"\nschedule = 3', "In recipe mine, schedule is 3; it must be a table."),
         ('"Mine"', '"Mine"\ndefault_for = "x"', "In recipe mine, default_for is 'x'; it must be a list."),

@@ -46,6 +46,10 @@ def rows(tmp_path_factory):
         ("jsonl", "trackers", "jembench_example:jsonl"),
         ("confidence", "figures", "jembench_example:bars"),
         ("sentences", "formats", "jembench_example:sentences"),
+        ("sign-sgd", "optimizers", "jembench_example:sign_sgd"),
+        ("halving", "schedules", "jembench_example:halving"),
+        ("erase", "augmentations", "jembench_example:erase"),
+        ("grey", "starts", "jembench_example:grey"),
     ],
 )
 def test_each_component_is_a_row(rows, name, kind, target):

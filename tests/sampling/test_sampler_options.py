@@ -60,7 +60,11 @@ def test_the_proximal_sampler_is_that_of_jem_plus_plus_by_default():
         ("proximal:inner=0", "inner of proximal is 0; it must be at least 1."),
         ("proximal:step_size=-0.2", "step_size of proximal is -0.2; it must be greater than 0."),
         ("proximal:clip=0", "clip of proximal is 0.0; it must be greater than 0."),
-        ("pcd:start=gaussian", "start of pcd is 'gaussian'; it must be one of uniform, class-gaussian."),
+        (
+            "pcd:start=gaussian",
+            "There is no start of chains named 'gaussian'. Nearest: class-gaussian. Known: class-gaussian, uniform. "
+            "`jembench list starts` says what each one is.",
+        ),
         ("pcd:clip=high", "clip of pcd is 'high'; it must be a finite number, for example 0.1, 1e-4 or 8/255."),
     ],
 )

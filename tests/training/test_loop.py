@@ -96,7 +96,7 @@ def test_what_the_epochs_of_the_sources_come_to_on_the_50000_images_of_cifar10(t
     assert trainer.iterations == iterations
     if name == "sada":  # milestones are counted in the same epochs
         factors = [
-            recipe.schedule.factor(i, trainer.iterations_per_epoch, iterations) for i in (23_399, 23_400, 70_200)
+            recipe.schedule.make()(i, trainer.iterations_per_epoch, iterations) for i in (23_399, 23_400, 70_200)
         ]
         assert factors == pytest.approx([1, 0.2, 0.2**3])
 

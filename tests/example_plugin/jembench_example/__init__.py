@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING
 from jembench.plugin import SpecError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
-    from jembench.interfaces import Dataset, DataSpec, Metric, Sampler, Tracker
+    from torch import Generator, Tensor
+    from torch.optim import Optimizer
+
+    from jembench.interfaces import Dataset, DataSpec, Metric, Sampler, Start, Tracker
     from jembench.plugin import Document, Planned, Result
     from jembench_example.model import Linear
 
@@ -69,3 +72,29 @@ def bars(results: list[Result]) -> Iterator[Planned]:
 
     values = {result.fit.model: result.values["confidence"].value for result in results}
     yield Planned("confidence", lambda: draw(values))
+
+
+def sign_sgd(params: Iterable[Tensor], lr: float) -> Optimizer:
+    """Steps of one size along the sign of the gradient."""
+    from jembench_example.training import SignSGD
+
+    return SignSGD(params, lr)
+
+
+def halving(*, every: float = 1.0) -> Callable[[int, int, int], float]:
+    """Half the learning rate after each ``every`` epochs."""
+    return lambda iteration, per_epoch, total: 0.5 ** (iteration // (every * per_epoch))
+
+
+def erase(*, side: int = 2) -> Callable[[Tensor, Generator], Tensor]:
+    """A square of zeros at a random place of each image."""
+    from jembench_example.training import Erase
+
+    return Erase(side)
+
+
+def grey(data: DataSpec, *, level: float = 0.5) -> Start:
+    """Every chain starts at a grey image; 0 is the darkest level, 1 the brightest."""
+    from jembench_example.training import Grey
+
+    return Grey(data, level)

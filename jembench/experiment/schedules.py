@@ -1,0 +1,33 @@
+"""Learning-rate schedules: what the rate of an iteration is multiplied by. Imports no torch.
+
+A schedule is a function of the iteration (from 0), the iterations per epoch and all iterations. A recipe multiplies
+those of its fields and the one that ``schedule.name`` names.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+Schedule = Callable[[int, int, int], float]
+
+
+def warmup(*, iterations: int) -> Schedule:
+    """Linear warm-up: iteration i of W has i / W of the rate, the first one 0, as in the code of JEM and JEM++."""
+    return lambda i, per_epoch, total: min(1.0, i / iterations) if iterations else 1.0
+
+
+def steps(*, decay: float, epochs: str) -> Schedule:
+    """A factor ``decay`` at each milestone; ``epochs`` lists them, "60,90,120"."""
+    milestones = [float(epoch) for epoch in epochs.split(",") if epoch]
+    return lambda i, per_epoch, total: float(decay ** sum(i / per_epoch >= milestone for milestone in milestones))
+
+
+def linear(*, start: float = 0.0) -> Schedule:
+    """Linear decay to 0 at the end, from ``start``, a share of the training, on."""
+    return lambda i, per_epoch, total: min(1.0, (1 - i / total) / (1 - start)) if start < 1 else 1.0
+
+
+def cosine() -> Schedule:
+    """Half a cosine, from 1 at the first iteration to 0 after the last."""
+    return lambda i, per_epoch, total: (1 + math.cos(math.pi * i / total)) / 2
