@@ -1,3 +1,45 @@
-"""jembench: the benchmark harness for joint energy-based models and every other hybrid model."""
+"""jembench: the benchmark harness for joint energy-based models and every other hybrid model.
+
+The public API. Importing it imports neither torch nor numpy; what a function needs is imported when it is called.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from jembench import metrics as metrics
+    from jembench.api.results import Comparison as Comparison
+    from jembench.api.results import Results as Results
+    from jembench.api.runs import attack as attack
+    from jembench.api.runs import run as run
+    from jembench.api.runs import train as train
+    from jembench.api.stored import Fit as Fit
+    from jembench.api.stored import OpenStore as OpenStore
+    from jembench.api.stored import compare as compare
+    from jembench.api.stored import load as load
+    from jembench.api.stored import open_store as open_store
 
 __version__ = "0.1.0"
+
+_WHERE = {
+    **dict.fromkeys(("run", "attack", "train"), "jembench.api.runs"),
+    **dict.fromkeys(("open_store", "load", "compare", "OpenStore", "Fit"), "jembench.api.stored"),
+    **dict.fromkeys(("Results", "Comparison"), "jembench.api.results"),
+}
+"""The module of each public name."""
+
+__all__ = [*_WHERE, "metrics"]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "metrics":
+        return importlib.import_module("jembench.metrics")
+    if name in _WHERE:
+        return getattr(importlib.import_module(_WHERE[name]), name)
+    raise AttributeError(f"module 'jembench' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

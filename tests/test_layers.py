@@ -25,6 +25,7 @@ LAYERS = [
     {"training", "metrics"},
     {"running"},
     {"report"},
+    {"api"},
     {"plugin"},
     {"testing"},
     {"cli"},

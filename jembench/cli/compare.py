@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import click
 
 from jembench.catalog import spec
 from jembench.cli import options, show
-from jembench.cli.report import nothing, read
-from jembench.errors import SpecError, unknown
-from jembench.report.select import Pair, find_pair, matching, subjects
-from jembench.store.latest import asked, newest
-from jembench.store.outcome import Cell
+from jembench.report import select
+from jembench.store.latest import asked
 from jembench.store.store import Store
 
 EXAMPLES = options.examples(
@@ -67,42 +63,11 @@ def compare(
     from jembench.report.comparison_table import document
 
     place = Store(store)
-    cells = _cells(place, limit, seeds)
+    cells = select.measured(place, limit, None if seeds is None else options.seed_list(seeds))
     commands = [command.families for command in asked(place)]
-    pair = find_pair(subjects(cells), a, b, dataset=dataset, recipe=recipe, recipe_b=recipe_b, commands=commands)
+    pair = select.find_pair(
+        select.subjects(cells), a, b, dataset=dataset, recipe=recipe, recipe_b=recipe_b, commands=commands
+    )
     if metrics is not None:
-        pair = _only(pair, metrics)
+        pair = select.only(pair, spec.split_list(metrics))
     show.print_document(document(compared(pair, place.read_arrays, resamples)), format)
-
-
-def _cells(store: Store, limit: int | None, seeds: str | None) -> list[Cell]:
-    contents = read(store)
-    wanted = None if seeds is None else options.seed_list(seeds)
-    found = [
-        cell
-        for cell in newest(contents.cells, asked(store))
-        if cell.provenance.get("limit") == limit and (wanted is None or cell.fit.seed in wanted)
-    ]
-    if not found:
-        raise SpecError(nothing(store.root, None, limit, "such results" if contents.cells else "results"))
-    return found
-
-
-def _only(pair: Pair, metrics: str) -> Pair:
-    """The pair with some of its metrics.
-
-    Raises:
-        SpecError: for a metric that neither was measured by.
-    """
-    known = list(dict.fromkeys(cell.metric for subject in pair for cell in subject.cells))
-    wanted = {metric for text in spec.split_list(metrics) for metric in _matching(text, known)}
-    a, b = (subject._replace(cells=tuple(c for c in subject.cells if c.metric in wanted)) for subject in pair)
-    return Pair(a, b)
-
-
-def _matching(text: str, known: Sequence[str]) -> Iterable[str]:
-    found = matching("metrics", text, known)
-    if not found:
-        names = {spec.parse(metric).name for metric in known}
-        raise unknown("metric in the store, of these models,", text, names, "jembench list metrics")
-    return found

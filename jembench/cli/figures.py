@@ -13,10 +13,10 @@ import click
 
 from jembench.catalog import spec
 from jembench.cli import options, outputs
-from jembench.cli.report import nothing
 from jembench.errors import SpecError, printable
 from jembench.experiment import suite as suites
 from jembench.report.figures.drawing import Format
+from jembench.report.select import nothing
 from jembench.store.latest import asked, newest
 from jembench.store.outcome import Cell
 from jembench.store.store import Store

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import shlex
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 
 import click
@@ -13,10 +12,10 @@ from jembench.catalog import spec
 from jembench.cli import options, show
 from jembench.errors import SpecError, printable
 from jembench.experiment import suite as suites
-from jembench.experiment.plan import Part, parts_of, recipe_names
-from jembench.report import references
+from jembench.experiment.plan import parts_of, recipe_names
+from jembench.report import references, sections
 from jembench.report.formats import TERMINAL
-from jembench.report.grids import Places
+from jembench.report.select import nothing
 from jembench.store.latest import asked, newest
 from jembench.store.outcome import Cell
 from jembench.store.store import Contents, Store
@@ -69,16 +68,9 @@ def report(
     for note in _left_out(cells, limit):
         click.echo(note, err=True)
     if shown or format != TERMINAL:
-        parts = parts_of(chosen, [cell.fit for cell in shown]) if chosen else [_everything(shown)]
+        parts = parts_of(chosen, [cell.fit for cell in shown]) if chosen else [sections.everything(shown)]
         show.print_results(shown, parts, published, format, recipe_names(chosen) if chosen else {})
     return show.exit_code(ctx, shown)
-
-
-def _everything(cells: Sequence[Cell]) -> Part:
-    """One part of all metrics, in the grids of any suite of which there is more than one place."""
-    metrics = tuple(dict.fromkeys(cell.metric for cell in cells))
-    grids = (grid for grid in suites.all_grids() if sum(map(bool, map(Places([grid]).of, metrics))) > 1)
-    return Part("", metrics, tuple(grids))
 
 
 def _claims(store: Store, suite: str | None, limit: int | None, reference: str | None, format: str) -> int:
@@ -99,14 +91,6 @@ def read(store: Store) -> Contents:
     for problem in contents.problems:
         click.echo(f"Passed over: {printable(problem)}", err=True)
     return contents
-
-
-def nothing(store: Path, suite: str | None, limit: int | None, results: str) -> str:
-    """What there is to do about a store without the results that were asked for."""
-    place = "" if store == Path("runs") else f" --store {shlex.quote(str(store))}"
-    subset = "" if limit is None else f" --limit {limit}"
-    what = f"{store} holds no {results} yet" if store.is_dir() else f"There is no store {store} yet"
-    return f"{what}: `jembench run {suite or 'hybrid'}{subset}{place}` makes some."
 
 
 def _left_out(cells: Iterable[Cell], limit: int | None) -> Iterable[str]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.resources.abc import Traversable
+from pathlib import Path
 from typing import Any
 
 from jembench.catalog import packages, spec, trust
@@ -110,7 +112,7 @@ def names() -> list[str]:
 
 
 def load(name: str) -> Suite:
-    """The suite of that name.
+    """The suite of that name, or in that TOML file.
 
     Raises:
         SpecError: if there is none, or its file does not say what a suite must.
@@ -119,7 +121,10 @@ def load(name: str) -> Suite:
 
 
 def _load(name: str, including: tuple[str, ...]) -> Suite:
-    files = packages.files()
+    files: Mapping[str, Traversable] = packages.files()
+    file = Path(name) if name.endswith(".toml") and not including else None
+    if file and file.is_file():
+        name, files = file.stem, {**files, file.stem: file}
     if name not in files:
         raise unknown("suite", name, files, "jembench list suites")
     if name in including:
@@ -127,7 +132,10 @@ def _load(name: str, including: tuple[str, ...]) -> Suite:
         raise SpecError(f"The suite {circle}. Leave one of these out.")
     where = f"suite {name}"
     fields = parse(files[name].read_bytes(), str(files[name]))
-    trust.allow(trust.strings(fields))  # suites are installed
+    if file:
+        trust.refuse_code(trust.strings(fields), str(file))
+    else:
+        trust.allow(trust.strings(fields))  # it is installed
     included = tuple(_load(other, (*including, name)) for other in _included(fields, where))
     suite = read(Suite, _in_fields(fields, where), where, name=name, included=included)
     if not included:

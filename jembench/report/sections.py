@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from jembench.catalog import spec
+from jembench.experiment import suite as suites
 from jembench.experiment.plan import Part
 from jembench.experiment.sweep import compares_with_itself
 from jembench.report.grids import Pivot, Places, pivots
@@ -57,6 +58,13 @@ def build(
         published=tuple(published),
         recipe_names=recipe_names or {},
     )
+
+
+def everything(cells: Sequence[Cell]) -> Part:
+    """One part of all metrics of some cells, in the grids of any suite of which they fill more than one place."""
+    metrics = tuple(dict.fromkeys(cell.metric for cell in cells))
+    grids = (grid for grid in suites.all_grids() if sum(map(bool, map(Places([grid]).of, metrics))) > 1)
+    return Part("", metrics, tuple(grids))
 
 
 def _by_metric(cells: Iterable[Cell]) -> dict[str, list[Cell]]:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import shlex
+import warnings
 from collections.abc import Collection, Iterable, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 from jembench.catalog import registry, spec
 from jembench.catalog.registry import Kind
-from jembench.errors import JembenchError, SpecError, unknown
+from jembench.errors import Fallback, JembenchError, SpecError, unknown
 from jembench.experiment.sweep import bare_name
+from jembench.store.latest import asked, newest
 from jembench.store.outcome import Cell
+from jembench.store.store import Store
 
 
 class Subject(NamedTuple):
@@ -49,6 +54,54 @@ def subjects(cells: Iterable[Cell]) -> list[Subject]:
     for cell in cells:
         groups.setdefault((cell.fit.model, cell.fit.dataset, cell.fit.recipe), []).append(cell)
     return [Subject(*names, tuple(group)) for names, group in groups.items()]
+
+
+def measured(store: Store, limit: int | None, seeds: Iterable[int] | None = None) -> list[Cell]:
+    """The outcomes of a store that count, evaluated on ``limit`` test images, and of these seeds if some are given.
+
+    Raises:
+        SpecError: if there are none.
+    """
+    wanted = None if seeds is None else set(seeds)
+    contents = store.contents()
+    for problem in contents.problems:
+        warnings.warn(f"Passed over: {problem}", Fallback, stacklevel=2)
+    found = [
+        cell
+        for cell in newest(contents.cells, asked(store))
+        if cell.provenance.get("limit") == limit and (wanted is None or cell.fit.seed in wanted)
+    ]
+    if not found:
+        raise SpecError(nothing(store.root, None, limit, "such results" if contents.cells else "results"))
+    return found
+
+
+def nothing(store: Path, suite: str | None, limit: int | None, results: str) -> str:
+    """What to do about a store without the results that were asked for."""
+    place = "" if store == Path("runs") else f" --store {shlex.quote(str(store))}"
+    subset = "" if limit is None else f" --limit {limit}"
+    what = f"{store} holds no {results} yet" if store.is_dir() else f"There is no store {store} yet"
+    return f"{what}: `jembench run {suite or 'hybrid'}{subset}{place}` makes some."
+
+
+def only(pair: Pair, metrics: Iterable[str]) -> Pair:
+    """The pair with some of its metrics; a bare name means all its options.
+
+    Raises:
+        SpecError: for a metric that neither was measured by.
+    """
+    known = list(dict.fromkeys(cell.metric for subject in pair for cell in subject.cells))
+    wanted = {metric for text in metrics for metric in _measured_by(text, known)}
+    a, b = (subject._replace(cells=tuple(c for c in subject.cells if c.metric in wanted)) for subject in pair)
+    return Pair(a, b)
+
+
+def _measured_by(text: str, known: Sequence[str]) -> Iterable[str]:
+    found = matching("metrics", text, known)
+    if not found:
+        names = {spec.parse(metric).name for metric in known}
+        raise unknown("metric in the store, of these models,", text, names, "jembench list metrics")
+    return found
 
 
 def find_pair(

@@ -1,0 +1,240 @@
+"""Training, measuring and attacking models from Python: what ``jembench run``, ``attack`` and ``train`` do."""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from jembench.api.live import dataset_spec, model_spec
+from jembench.api.results import Results
+from jembench.api.stored import Fit, Location, OpenStore, opened
+from jembench.catalog.spec import format_value, split_list
+from jembench.errors import Fallback, SpecError
+from jembench.experiment import attack_plan
+from jembench.experiment import suite as suites
+from jembench.experiment.plan import Plan, make_plan, plan_fit
+from jembench.experiment.suite import Suite
+from jembench.report import references
+from jembench.running import session
+from jembench.running.display import display
+from jembench.running.session import RunOptions
+
+if TYPE_CHECKING:
+    from torch import nn
+
+Settings = Mapping[str, str | int | float | bool | None]
+"""Fields of the recipe (``epochs``, ``"optimizer.learning_rate"``) or options of metrics (``"ece.bins"``)."""
+
+
+def run(
+    suite: str | Path | Suite,
+    *,
+    models: Any = None,
+    metrics: str | Sequence[str] | None = None,
+    datasets: Any = None,
+    seeds: int | Iterable[int] | None = None,
+    recipe: str | None = None,
+    settings: Settings | None = None,
+    limit: int | None = None,
+    store: Location | OpenStore = "runs",
+    device: str = "auto",
+    max_hours: float | None = None,
+    skip_missing: bool = False,
+    progress: bool = True,
+) -> Results:
+    """Train and measure what a suite asks for, unless the store has it.
+
+    What is finished is kept: after an interrupt, the same call goes on from there.
+
+    Args:
+        suite: its name, a TOML file or a :class:`jembench.experiment.suite.Suite`.
+        models: in place of the suite's own: specs or modules (``torch.nn.Module``), one or several. A module that is
+            no :class:`jembench.interfaces.Trainable` is measured as it is.
+        metrics: specs in place of the suite's own and of its grids.
+        datasets: in place of the suite's own: specs, dataset objects (:class:`jembench.interfaces.Dataset`) or arrays
+            ``{"train": (images, labels), "test": (images, labels)}``, one or several.
+        seeds: in place of the suite's own.
+        recipe: a name or a TOML file; None: the suite's, or the default of the dataset.
+        settings: changes of the recipe and of metrics.
+        limit: evaluate on so many of the test images; None: on all.
+        store: the folder that keeps trained models and results.
+        device: cpu, cuda, cuda:1 ...; auto takes the first GPU there is.
+        max_hours: end after so many hours, with a warning and what is done.
+        skip_missing: begin although weights or images are missing: what needs them is N/A until they are there.
+        progress: show progress on stderr.
+
+    Raises:
+        SpecError: for a name, an option or a value that does not exist, before anything is computed.
+        Unavailable: if a dataset or weights are missing; with the remedy.
+        StoreError: if the store cannot be written.
+
+    Example:
+        >>> results = run("hybrid", models=model, datasets=arrays, metrics="accuracy", store=folder, progress=False)
+        >>> [(record.label, record.n) for record in results]
+        [('accuracy', 30)]
+    """
+    chosen = suite if isinstance(suite, Suite) else suites.load(str(suite))
+    chosen = chosen.choose(
+        models=None if models is None else [model_spec(model) for model in _several(models)],
+        metrics=None if metrics is None else _several(metrics),
+        datasets=None if datasets is None else [dataset_spec(data) for data in _several(datasets)],
+        seeds=None if seeds is None else _seeds(seeds),
+    )
+    published = references.load(list(chosen.references))
+    plan = make_plan(chosen, recipe=recipe, settings=_texts(settings), limit=limit)
+    how = RunOptions(device=device, devices=1, max_hours=max_hours, skip_missing=skip_missing)
+    return _carried_out(plan, store, how, progress, published)
+
+
+def attack(
+    name: str,
+    *,
+    models: Any = ("jem", "baseline"),
+    datasets: Any = "digits",
+    seeds: int | Iterable[int] = 0,
+    recipe: str | None = None,
+    settings: Settings | None = None,
+    budget: str | None = None,
+    limit: int | None = None,
+    store: Location | OpenStore | None = None,
+    device: str = "auto",
+    max_hours: float | None = None,
+    progress: bool = True,
+    **options: Any,
+) -> Results:
+    """Attack trained models; those that the store does not have are trained first.
+
+    Args:
+        name: pgd, boundary, pointwise, transfer, distal, ensemble, gradient-checks, or the name of a metric.
+        models: as for :func:`run`; or fits of a store (:class:`Fit`), which bring dataset, recipe, seed and store.
+        datasets: as for :func:`run`.
+        seeds: of the models.
+        recipe: as for :func:`run`.
+        settings: as for :func:`run`.
+        budget: what the attack may spend: quick, paper ...; None: quick on digits, else paper.
+        limit: as for :func:`run`.
+        store: as for :func:`run`; None: that of the fits, or ``runs``.
+        device: as for :func:`run`.
+        max_hours: as for :func:`run`.
+        progress: as for :func:`run`.
+        options: of the attack, as ``jembench list metrics`` shows them. ``norm``, ``eps`` (a share of a pixel's range:
+            ``"8/255"``), ``refine``, ``eot`` and ``smooth`` may be lists: every combination is one attack.
+
+    Raises:
+        SpecError: for a name or an option that does not exist.
+
+    Example:
+        >>> results = attack("pgd", models=fit, norm="l2", images=2, restarts=1, steps=2, progress=False)
+        >>> {record.unit for record in results if record.label == "pgd-l2@64/255"}
+        {'%'}
+    """
+    found = _several(models)
+    fits = [model for model in found if isinstance(model, Fit)]
+    if fits and len(fits) != len(found):
+        raise SpecError("models holds fits of a store beside other models. Attack them by two calls.")
+    given = {key: ",".join(map(str, _several(value))) for key, value in options.items() if value is not None}
+    how = RunOptions(device=device, devices=1, max_hours=max_hours)
+
+    def planned(specs: list[str], data: list[str], of_seeds: Sequence[int], by: str | None, changed: list[str]) -> Plan:
+        return attack_plan.plan_attack(
+            name,
+            given,
+            models=specs,
+            datasets=data,
+            seeds=of_seeds,
+            budget=budget,
+            recipe=by,
+            settings=changed,
+            limit=limit,
+        )
+
+    if not fits:
+        data = [dataset_spec(one) for one in _several(datasets)]
+        plan = planned([model_spec(one) for one in found], data, _seeds(seeds), recipe, _texts(settings))
+        return _carried_out(plan, "runs" if store is None else store, how, progress)
+    plans = [
+        _on(fit, planned([fit.plan.key.model], [fit.plan.dataset.bound.in_full], [fit.plan.seed], None, []))
+        for fit in fits
+    ]
+    place = OpenStore(fits[0].store.root) if store is None else store
+    return _carried_out(attack_plan.joined(plans), place, how, progress)
+
+
+def train(
+    model: str | nn.Module,
+    *,
+    dataset: Any = "digits",
+    recipe: str | None = None,
+    settings: Settings | None = None,
+    seed: int = 0,
+    store: Location | OpenStore = "runs",
+    device: str = "auto",
+    max_hours: float | None = None,
+    progress: bool = True,
+) -> Fit:
+    """Train one model unless the store has it, and load it; arguments as for :func:`run`.
+
+    Raises:
+        SpecError: for a name or an option that does not exist.
+        Diverged: if training diverged and no remedy helped.
+        OutOfTime: if ``max_hours`` were over first; the same call goes on from there.
+
+    Example:
+        >>> fit = train(name, dataset=data, recipe=recipe, store=store, progress=False)
+        >>> fit.model.training
+        False
+    """
+    place = opened(store)
+    plan = plan_fit(model_spec(model), dataset_spec(dataset), recipe, _texts(settings), seed)
+    session.train(plan, place.store, RunOptions(device=device, devices=1, max_hours=max_hours), _display(progress))
+    return place.load_planned(plan, device)
+
+
+def _on(fit: Fit, plan: Plan) -> Plan:
+    """A plan for one model, for a trained one with whatever recipe it has."""
+    names = (fit.plan.key.model, fit.plan.key.dataset, fit.plan.key.recipe)
+    return dataclasses.replace(
+        plan,
+        cells=[dataclasses.replace(cell, fit=fit.plan) for cell in plan.cells],
+        parts=tuple(part._replace(rows=frozenset({names})) for part in plan.parts),
+    )
+
+
+def _carried_out(
+    plan: Plan,
+    store: Location | OpenStore,
+    how: RunOptions,
+    progress: bool,
+    published: Sequence[references.PublishedTable] = (),
+) -> Results:
+    place = opened(store).store
+    done = session.carry_out(plan, place, how, _display(progress))
+    assert done is not None  # one process alone is of rank 0
+    if done.stopped:
+        warnings.warn(str(done.stopped), Fallback, stacklevel=3)
+    return Results(done.cells, plan.parts, published, plan.recipe_names)
+
+
+def _several(given: Any) -> list[Any]:
+    """One thing or several as a list; a text is a list of specs with commas between them."""
+    if isinstance(given, str):
+        return split_list(given)
+    return list(given) if isinstance(given, list | tuple) else [given]
+
+
+def _seeds(given: int | Iterable[int]) -> list[int]:
+    found = [given] if isinstance(given, int) else list(given)
+    if not all(type(seed) is int and 0 <= seed < 10**18 for seed in found):
+        raise SpecError(f"seeds is {given!r}; it must be whole numbers from 0 on, of 18 digits at most.")
+    return found
+
+
+def _texts(settings: Settings | None) -> list[str]:
+    return [f"{key}={format_value(value)}" for key, value in (settings or {}).items()]
+
+
+def _display(progress: bool) -> session.Display:
+    return display if progress else session.silent

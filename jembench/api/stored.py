@@ -1,0 +1,375 @@
+"""A store from Python: its results, its trained models, and comparisons of two of them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from jembench.api.live import as_tensor, dataset_spec, model_spec
+from jembench.api.results import Comparison, Results
+from jembench.errors import NotApplicable, SpecError
+from jembench.experiment.plan import FitPlan, plan_fit
+from jembench.report import select
+from jembench.running import session
+from jembench.store.latest import asked
+from jembench.store.outcome import FitKey
+from jembench.store.store import Store
+from jembench.training.launch import Placement, joined
+
+if TYPE_CHECKING:
+    import numpy as np
+    import torch
+    from torch import Tensor, nn
+
+    from jembench.experiment.recipe import Recipe
+    from jembench.interfaces import DataSpec, Sampler, Samples
+    from jembench.running.evaluation import FitEvaluation
+
+Location = str | os.PathLike[str]
+"""The folder of a store."""
+
+
+class Fit:
+    """A trained model of a store, ready for use.
+
+    Attributes:
+        model: the ``torch.nn.Module`` in evaluation mode, on ``device``. It takes float32 images (B, C, H, W) within
+            ``data.bounds``.
+        sampler: the sampler of its chains, as training left it; None if it was trained without.
+        data: what the images are.
+        device: where the model is.
+        plan: model, dataset, recipe and seed, with their identities.
+        folder: where its files are.
+    """
+
+    def __init__(self, plan: FitPlan, store: Store, evaluation: FitEvaluation) -> None:
+        self.plan = plan
+        self.store = store
+        self.folder: Path = store.fit_folder(plan.key)
+        self.model: nn.Module = evaluation.model
+        self.sampler: Sampler | None = evaluation.sampler
+        self.data: DataSpec = evaluation.data
+        self.device: torch.device = evaluation.device
+        self._evaluation = evaluation
+
+    @property
+    def recipe(self) -> Recipe:
+        """How it was trained."""
+        return self.plan.recipe
+
+    def __repr__(self) -> str:
+        return f"<Fit {self.plan}>"
+
+    def sample(self, n: int, steps: int | None = None) -> Samples:
+        """Images of the model, the same at each call.
+
+        Args:
+            n: how many.
+            steps: the length of new chains; None: n of the images that training kept, or that the model draws
+                without a chain, chosen at random.
+
+        Returns:
+            the images, uint8 (n, C, H, W) on the CPU, and the class of each if its chain was conditioned on one.
+
+        Raises:
+            SpecError: if the model generates no images or has no chains, or keeps fewer than n.
+
+        Example:
+            >>> fit.sample(4, steps=5).images.shape
+            torch.Size([4, 1, 4, 4])
+        """
+        from jembench.running import fit_samples
+
+        if n < 1 or (steps is not None and steps < 1):
+            raise SpecError(f"n is {n} and steps is {steps}; both must be at least 1.")
+        samples = fit_samples.samples_of(self._evaluation, self.plan, steps, n)
+        if len(samples.images) < n:
+            raise SpecError(f"{self.plan.key.model} keeps {len(samples.images)} images, fewer than {n}. Give steps=.")
+        if len(samples.images) == n:
+            return samples
+        import torch
+
+        chosen = torch.randperm(len(samples.images), generator=self._evaluation.generator("chosen samples"))[:n]
+        parts = (None if part is None else part[chosen] for part in (samples.labels, samples.ages))
+        labels, ages = parts
+        return samples._replace(images=samples.images[chosen], labels=labels, ages=ages)
+
+    def logits(self, x: Tensor | np.ndarray[Any, Any]) -> Tensor:
+        """The logits of p(y|x).
+
+        Args:
+            x: images (N, C, H, W): uint8 pixels, or floats within ``data.bounds``.
+
+        Returns:
+            float32 (N, K) on the CPU, without gradients; use ``model`` for those.
+
+        Raises:
+            SpecError: for images of another shape, or outside the bounds.
+            NotApplicable: if the model does not classify.
+
+        Example:
+            >>> fit.logits(images).shape
+            torch.Size([3, 3])
+        """
+        return self._read("logits", x, "does not classify")
+
+    def energy(self, x: Tensor | np.ndarray[Any, Any]) -> Tensor:
+        """The energy E(x) in nats, up to one constant of the model; arguments and errors as for :meth:`logits`.
+
+        It is -logsumexp of the logits of a JEM (Grathwohl et al., 2020, equation 6), and -log p(x) of a model with a
+        normalised density. Lower is likelier.
+
+        Returns:
+            float32 (N,) on the CPU.
+
+        Example:
+            >>> fit.energy(images).shape
+            torch.Size([3])
+        """
+        return self._read("energy", x, "has no energy")
+
+    def log_prob(self, x: Tensor | np.ndarray[Any, Any]) -> Tensor:
+        """The normalised log p(x) in nats per image; arguments as for :meth:`logits`.
+
+        Returns:
+            float32 (N,) on the CPU.
+
+        Raises:
+            NotApplicable: if the density of the model is not normalised, as that of an energy-based model.
+
+        Example:
+            >>> fit.log_prob(images)
+            Traceback (most recent call last):
+            jembench.errors.NotApplicable: ...
+        """
+        from jembench.interfaces import Density
+
+        if not isinstance(self.model, Density):
+            raise NotApplicable(
+                f"{self.plan.key.model} has no normalised density. -fit.energy(x) is log p(x) up to a constant."
+            )
+        return -self.energy(x)
+
+    def _read(self, quantity: Any, x: Tensor | np.ndarray[Any, Any], lacks: str) -> Tensor:
+        from jembench.models import predictions
+        from jembench.models.capabilities import capabilities
+
+        if quantity not in capabilities(self.model):
+            raise NotApplicable(f"{self.plan.key.model} {lacks}.")
+        return predictions.read(self.model, self._images(x), self.data, self.device, {quantity})[quantity]
+
+    def _images(self, x: Tensor | np.ndarray[Any, Any]) -> Tensor:
+        import torch
+
+        images = as_tensor(x)
+        if images.ndim != 4 or tuple(images.shape[1:]) != self.data.shape:
+            wanted = ", ".join(map(str, self.data.shape))
+            raise SpecError(f"The images have the shape {tuple(images.shape)}; it must be (N, {wanted}).")
+        if images.dtype == torch.uint8:
+            return images
+        low, high = self.data.bounds
+        if not images.is_floating_point() or not ((images >= low) & (images <= high)).all():
+            raise SpecError(f"The images are {images.dtype}; they must be uint8, or floats from {low:g} to {high:g}.")
+        return images.float()
+
+
+class OpenStore:
+    """A folder with trained models and results, as :func:`open_store` gives it."""
+
+    def __init__(self, root: Location) -> None:
+        self.store = Store(Path(root))
+
+    def __repr__(self) -> str:
+        return f"<jembench store {self.store.root}>"
+
+    @property
+    def fits(self) -> list[FitKey]:
+        """The trained models: model, dataset, recipe and seed of each.
+
+        Example:
+            >>> sorted({fit.seed for fit in store.fits})
+            [0, 1]
+        """
+        return self.store.trained()
+
+    def results(self, suite: str | None = None, *, limit: int | None = None) -> Results:
+        """The results of the store that count: those of the same names that were asked for last.
+
+        Args:
+            suite: the name of a suite, whose metrics alone are shown, with its published numbers.
+            limit: show what was evaluated on so many test images; None: on all.
+
+        Raises:
+            SpecError: if there is no such suite.
+            StoreError: if the store cannot be read.
+
+        Example:
+            >>> {"accuracy", "ece"} <= {record.label for record in store.results()}
+            True
+        """
+        return Results.of_store(self.store, suite, limit)
+
+    def load(
+        self,
+        model: str | nn.Module,
+        *,
+        dataset: Any = None,
+        recipe: str | None = None,
+        seed: int = 0,
+        device: str = "auto",
+    ) -> Fit:
+        """A trained model of the store, or one that was trained elsewhere.
+
+        Args:
+            model: its spec, or its name where that means one; a module is looked up by its content.
+            dataset: a spec, a dataset object or arrays; None: that of the trained model, if there is but one.
+            recipe: its label as tables show it (``digits+epochs=5``), or its TOML file, which need not be installed;
+                None: that of the trained model, if there is but one.
+            seed: of the fit.
+            device: cpu, cuda, cuda:1 ...; auto takes the first GPU there is.
+
+        Raises:
+            SpecError: if the store has no such model, or several; all are listed.
+            CheckpointError: if a file is damaged.
+
+        Example:
+            >>> fit = store.load(name, recipe=recipe, seed=0)
+            >>> fit.data.shape, fit.recipe.epochs
+            ((1, 4, 4), 4.0)
+        """
+        text = model_spec(model)
+        known = self._known(text, None if dataset is None else dataset_spec(dataset), recipe, seed)
+        plan = self._planned(text, dataset, recipe, seed, known)
+        if not plan.model.pretrained and not self.store.is_trained(plan.key):
+            raise self._missing(plan)
+        return self.load_planned(plan, device)
+
+    def load_planned(self, plan: FitPlan, device: str = "auto") -> Fit:
+        """The model of a plan, which the store has."""
+        data = plan.dataset.make()
+        with (
+            joined(Placement(), device, ()) as here,
+            session.open_fit(plan, data, self.store, here, session.silent) as evaluation,
+        ):
+            return Fit(plan, self.store, evaluation)
+
+    def _known(self, model: str, dataset: str | None, recipe: str | None, seed: int) -> list[FitKey]:
+        keys = [key for key in self.fits if key.seed == seed and _is_by(recipe, key)]
+        of_model = set(select.matching("models", model, [key.model for key in keys]))
+        of_data = None if dataset is None else set(select.matching("datasets", dataset, [key.dataset for key in keys]))
+        return [key for key in keys if key.model in of_model and (of_data is None or key.dataset in of_data)]
+
+    def _planned(self, model: str, dataset: Any, recipe: str | None, seed: int, known: Sequence[FitKey]) -> FitPlan:
+        """The plan of the one trained model that is meant; of what is named, if the store has none."""
+        if len(known) > 1:
+            raise SpecError(
+                f"More than one trained model is meant: {'; '.join(map(_shown, known))}. Give dataset=, recipe= or the "
+                "spec of the model in full."
+            )
+        key = known[0] if known else None
+        data = dataset_spec(dataset) if dataset is not None else key.dataset if key else "digits"
+        name, *settings = (key.recipe if key else recipe or "").split("+")
+        if recipe and recipe.endswith(".toml"):
+            name = recipe
+        return plan_fit(key.model if key else model, data, name or None, settings, seed)
+
+    def _missing(self, plan: FitPlan) -> SpecError:
+        names = "; ".join(map(_shown, self.fits)) or "none"
+        return SpecError(
+            f"The store {self.store.root} has no trained {plan}, by the code and the options of today. Its trained "
+            f"models: {names}. `jembench.train` or `jembench train` trains it."
+        )
+
+
+def _is_by(recipe: str | None, key: FitKey) -> bool:
+    """Whether a recipe, a label or a file, is that of a trained model."""
+    if recipe and recipe.endswith(".toml"):
+        return key.recipe.partition("+")[0] == Path(recipe).stem
+    return recipe in (None, key.recipe)
+
+
+def _shown(key: FitKey) -> str:
+    return f"{key.model} on {key.dataset}, recipe {key.recipe}, seed {key.seed}"
+
+
+def open_store(root: Location = "runs") -> OpenStore:
+    """A store, to read its results and to load its models. The folder need not exist yet.
+
+    Example:
+        >>> open_store("runs")
+        <jembench store runs>
+    """
+    return OpenStore(root)
+
+
+def load(model: str | nn.Module, *, store: Location | OpenStore = "runs", **which: Any) -> Fit:
+    """A trained model of a store; arguments and errors as for :meth:`OpenStore.load`.
+
+    Example:
+        >>> load(name, recipe=recipe, store=store).data.shape
+        (1, 4, 4)
+    """
+    return opened(store).load(model, **which)
+
+
+def compare(
+    a: str | nn.Module,
+    b: str | nn.Module,
+    *,
+    store: Location | OpenStore = "runs",
+    dataset: str | None = None,
+    recipe: str | None = None,
+    recipe_b: str | None = None,
+    metrics: Sequence[str] | None = None,
+    seeds: Iterable[int] | None = None,
+    limit: int | None = None,
+    resamples: int = 10_000,
+) -> Comparison:
+    """Two models of a store, image by image and seed by seed: the difference of each value and what it is worth.
+
+    Nothing is trained or evaluated. Two kinds of randomness are told apart: other test images (a paired bootstrap,
+    McNemar's test for accuracy) and training again with other seeds (Student's t). P values are adjusted by Holm.
+
+    Args:
+        a: a model as tables show it, or its name where that means one.
+        b: the other; the differences are a - b.
+        store: where both were measured.
+        dataset: that both were measured on; None: the one that they share.
+        recipe: the label of the recipe of both; None: whatever there is, the last asked for first.
+        recipe_b: that of b, where it is another.
+        metrics: compare these alone; a bare name means all its options.
+        seeds: compare these alone.
+        limit: compare what was evaluated on so many test images; None: on all.
+        resamples: of the bootstrap; no p value is below 1 / (resamples + 1).
+
+    Raises:
+        SpecError: if the store has no such models, or more than one pair is meant.
+
+    Example:
+        >>> [record["label"] for record in compare(name, other, store=store, resamples=100).records]
+        ['accuracy', 'ece']
+    """
+    from jembench.report.comparison import compare as compared
+
+    place = opened(store).store
+    cells = select.measured(place, limit, seeds)
+    commands = [command.families for command in asked(place)]
+    pair = select.find_pair(
+        select.subjects(cells),
+        model_spec(a),
+        model_spec(b),
+        dataset=dataset,
+        recipe=recipe,
+        recipe_b=recipe_b,
+        commands=commands,
+    )
+    if metrics is not None:
+        pair = select.only(pair, metrics)
+    return Comparison(compared(pair, place.read_arrays, resamples))
+
+
+def opened(store: Location | OpenStore) -> OpenStore:
+    """The store itself, or that in a folder."""
+    return store if isinstance(store, OpenStore) else OpenStore(store)

@@ -1,0 +1,312 @@
+"""The public API: what a script and a notebook call."""
+
+import doctest
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import jembench as jb
+from jembench.api import live, results, runs, stored
+from jembench.errors import NotApplicable, SpecError, Unavailable
+from jembench.interfaces import DataSpec, Split
+from jembench.running import fits
+
+TINY = str(Path(__file__).parents[1] / "zoo" / "tiny.toml")
+RUN = {"datasets": "zoo_of_tests:data", "recipe": TINY, "progress": False}
+MODELS = ["zoo_of_tests:jem", "zoo_of_tests:classifier"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A store with two models, each of two seeds, and what ``jembench.run`` returned."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(Path(TINY).parent)
+        patch.setattr("jembench.training.fit.draw_energies", lambda *arguments: None)
+        root = tmp_path_factory.mktemp("store")
+        found = jb.run("hybrid", models=MODELS, metrics="accuracy,ece", seeds=range(2), store=root, **RUN)
+        yield root, found
+
+
+@pytest.fixture
+def store(folder, zoo_of_tests):
+    return jb.open_store(folder[0])
+
+
+@pytest.fixture
+def fit(store):
+    return store.load("zoo_of_tests:jem", recipe=TINY)
+
+
+def net():
+    torch.manual_seed(0)
+    return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(16, 3))
+
+
+def arrays():
+    images = np.arange(30 * 16, dtype=np.uint8).reshape(30, 4, 4)
+    return {"train": (images, np.arange(30) % 3), "test": (images, np.arange(30) % 3)}
+
+
+# --- importing --------------------------------------------------------------------------------------------------------
+
+
+def test_importing_imports_nothing_heavy():
+    script = (
+        "import sys, jembench\n"
+        "print(*sorted({'torch', 'numpy', 'click', 'rich', 'pandas'} & sys.modules.keys()), *jembench.__all__)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == jb.__all__
+
+
+def test_every_public_name_exists_and_says_what_it_is():
+    assert all(getattr(jb, name).__doc__ for name in jb.__all__)
+    assert set(jb.__all__) <= set(dir(jb))
+    with pytest.raises(AttributeError, match="nosuch"):
+        _ = jb.nosuch
+
+
+# --- results ----------------------------------------------------------------------------------------------------------
+
+
+def test_records_are_tidy(folder):
+    _, found = folder
+    assert {(record.model, record.label) for record in found} == {(m, v) for m in MODELS for v in ("accuracy", "ece")}
+    assert all(record.seeds == (0, 1) and record.sd is not None and record.unit == "%" for record in found)
+
+
+def test_a_data_frame_over_seeds_and_of_each(folder):
+    _, found = folder
+    mean = found.to_dataframe().set_index(["model", "label"])["value"]
+    each = found.to_dataframe(per_seed=True)
+    assert sorted(each["seed"].unique()) == [0, 1]
+    assert each.groupby(["model", "label"])["value"].mean().to_dict() == pytest.approx(mean.to_dict())
+
+
+def test_without_pandas_the_remedy_is_said(folder, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(Unavailable, match=r"jembench\[pandas\]"):
+        folder[1].to_dataframe()
+
+
+def test_tables(folder):
+    _, found = folder
+    assert "zoo_of_tests:classifier" in str(found)
+    assert found.table("csv").startswith("kind,model,")
+    assert repr(found) == "<Results: 4 records of 2 models>"
+    with pytest.raises(SpecError, match="nosuch"):
+        found.table("nosuch")
+
+
+def test_a_notebook_shows_well_formed_html(folder):
+    class Reader(HTMLParser):
+        opened, cells = [], 0
+
+        def handle_starttag(self, tag, attributes):
+            if tag != "br":
+                self.opened.append(tag)
+            self.cells += tag == "td"
+
+        def handle_endtag(self, tag):
+            assert self.opened.pop() == tag
+
+    reader = Reader()
+    reader.feed(folder[1]._repr_html_())
+    assert reader.opened == []
+    assert reader.cells >= 6
+
+
+def test_a_finished_run_is_found_again(folder, zoo_of_tests, monkeypatch):
+    root, found = folder
+    monkeypatch.setattr(fits, "_train", None)
+    again = jb.run("hybrid", models=MODELS, metrics=["accuracy", "ece"], seeds=[0, 1], store=root, **RUN)
+    assert list(again) == list(found)
+    assert {record.label for record in jb.open_store(root).results()} >= {"accuracy", "ece"}
+
+
+def test_what_was_finished_before_an_interrupt_is_kept(folder, zoo_of_tests, monkeypatch, tmp_path):
+    def interrupted(*arguments, **options):
+        raise KeyboardInterrupt
+
+    call = {"models": MODELS, "metrics": "accuracy", "store": tmp_path, **RUN}
+    jb.run("hybrid", **{**call, "models": MODELS[0]})
+    with monkeypatch.context() as patch:
+        patch.setattr("jembench.training.loop.Trainer.iterate", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            jb.run("hybrid", **call)
+    assert [fit.model for fit in jb.open_store(tmp_path).fits] == MODELS[:1]
+    assert {record.status for record in jb.run("hybrid", **call)} == {"ok"}
+
+
+def test_a_suite_may_be_a_file(zoo_of_tests, tmp_path):
+    path = tmp_path / "own.toml"
+    path.write_text('title = "Own"\nmodels = ["jem"]\ndatasets = ["digits"]\nmetrics = ["accuracy"]\n')
+    (record,) = jb.run(path, models=MODELS[1], store=tmp_path / "store", **RUN)
+    assert (record.model, record.label) == (MODELS[1], "accuracy")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"suite": "nosuch"}, "nosuch"),
+        ({"models": "nosuch"}, "nosuch"),
+        ({"models": [object()]}, "torch.nn.Module"),
+        ({"seeds": [-1]}, "seeds"),
+        ({"settings": {"nosuch": 1}}, "nosuch"),
+        ({"datasets": {"test": np.zeros((2, 4, 4), np.uint8)}}, "train and test"),
+        ({"datasets": {**arrays(), "test": np.zeros((2, 4, 4))}}, "uint8"),
+        ({"datasets": {**arrays(), "test": np.zeros((2, 5, 4), np.uint8)}}, "different shapes"),
+        ({"datasets": {**arrays(), "test": (np.zeros((2, 4, 4), np.uint8), np.array([0]))}}, "labels of test"),
+    ],
+)
+def test_bad_arguments_are_refused_before_anything_is_done(arguments, message, zoo_of_tests, tmp_path):
+    given = {"suite": "hybrid", "store": tmp_path / "store", **RUN, **arguments}
+    with pytest.raises(SpecError, match=message):
+        jb.run(given.pop("suite"), **given)
+    assert not (tmp_path / "store").exists()
+
+
+# --- live objects -----------------------------------------------------------------------------------------------------
+
+
+def test_a_module_and_arrays_are_measured_as_they_are(tmp_path):
+    model, data = net().train(), arrays()
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    (record,) = jb.run("hybrid", models=model, datasets=data, metrics="accuracy", store=tmp_path, progress=False)
+    images, labels = data["test"]
+    with torch.no_grad():
+        predicted = model(torch.from_numpy(images[:, None]).float() / 127.5 - 1).argmax(1).numpy()
+    assert record.value == pytest.approx(100 * (predicted == labels).mean())
+    assert model.training
+    assert all(torch.equal(before[name], tensor) for name, tensor in model.state_dict().items())
+
+
+def test_other_weights_and_other_layers_are_other_models():
+    other = net()
+    with torch.no_grad():
+        other[1].bias[0] += 1
+    deeper = torch.nn.Sequential(*net(), torch.nn.Dropout(0.5))
+    names = [live.model_spec(model) for model in (net(), net(), other, deeper)]
+    assert names[0] == names[1]
+    assert len(set(names)) == 3
+
+
+def test_a_dataset_object(tmp_path):
+    class Two:
+        spec = DataSpec(name="two", shape=(1, 4, 4), num_classes=2)
+
+        def split(self, name):
+            return Split(torch.arange(64, dtype=torch.uint8).reshape(4, 1, 4, 4), torch.arange(4) % 2)
+
+    module = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(16, 2))
+    found = jb.run("hybrid", models=module, datasets=Two(), metrics="accuracy", store=tmp_path, progress=False)
+    assert found[0].dataset.startswith("two-")
+    assert found[0].n == 4
+
+
+def test_a_module_that_can_be_trained_is_trained(zoo_of_tests, tmp_path):
+    import zoo_of_tests as zoo
+
+    module = zoo.classifier(None)
+    fit = jb.train(module, dataset="zoo_of_tests:data", recipe=TINY, store=tmp_path, progress=False)
+    assert fit.plan.model.pretrained is None
+    assert not torch.equal(fit.model.net[1].weight, module.net[1].weight)
+
+
+# --- a trained model --------------------------------------------------------------------------------------------------
+
+
+def test_a_loaded_model(fit):
+    assert not fit.model.training
+    assert fit.sampler is not None
+    assert fit.recipe.epochs == 4
+    images = Split(*_test_split()).images
+    by_pixels, by_floats = fit.logits(images), fit.logits(images.float() / 127.5 - 1)
+    torch.testing.assert_close(by_pixels, by_floats)
+    torch.testing.assert_close(fit.energy(images), -by_pixels.logsumexp(1))
+    torch.testing.assert_close(fit.logits(images.numpy()), by_pixels)
+
+
+def _test_split():
+    import zoo_of_tests as zoo
+
+    return zoo.Shades().split("test")
+
+
+def test_samples_are_the_same_each_time(fit):
+    new = fit.sample(6, steps=2)
+    assert (new.images.shape, new.images.dtype) == ((6, 1, 4, 4), torch.uint8)
+    assert torch.equal(new.images, fit.sample(6, steps=2).images)
+    kept = fit.sample(6)
+    assert kept.source == "buffer"
+    assert torch.equal(kept.images, fit.sample(6).images)
+
+
+@pytest.mark.parametrize(
+    ("use", "error"),
+    [
+        (lambda fit: fit.logits(torch.zeros(2, 1, 5, 5)), SpecError),
+        (lambda fit: fit.logits(torch.full((2, 1, 4, 4), 2.0)), SpecError),
+        (lambda fit: fit.log_prob(torch.zeros(2, 1, 4, 4)), NotApplicable),
+        (lambda fit: fit.sample(10_000), SpecError),
+        (lambda fit: fit.sample(0), SpecError),
+    ],
+)
+def test_what_a_model_cannot_do_is_refused(fit, use, error):
+    with pytest.raises(error):
+        use(fit)
+
+
+@pytest.mark.parametrize("which", [{"model": "zoo_of_tests:jem", "seed": 7}, {"model": "baseline"}])
+def test_a_model_that_is_not_there(store, which):
+    with pytest.raises(SpecError, match=r"has no trained .* zoo_of_tests:jem on zoo_of_tests:data"):
+        store.load(**which)
+
+
+def test_attack_and_compare(fit, store):
+    found = jb.attack("pgd", models=fit, norm=["l2"], images=2, restarts=1, steps=2, progress=False)
+    assert {record.model for record in found} == {"zoo_of_tests:jem"}
+    assert all(record.status == "ok" for record in found)
+    compared = jb.compare(*MODELS, store=store, metrics=["accuracy"], resamples=100)
+    assert [record["label"] for record in compared.records] == ["accuracy"]
+    assert "accuracy" in compared._repr_html_()
+    assert len(compared.to_dataframe()) == 1
+
+
+# --- examples ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("module", [live, results, runs, stored], ids=lambda module: module.__name__)
+def test_the_examples(module, fit, store, folder, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names = {
+        "fit": fit,
+        "store": store,
+        "results": folder[1],
+        "images": _test_split()[0][:3],
+        "model": net(),
+        "arrays": arrays(),
+        "folder": tmp_path / "runs",
+        "name": MODELS[0],
+        "other": MODELS[1],
+        "data": RUN["datasets"],
+        "recipe": TINY,
+    }
+    found = doctest.testmod(module, extraglobs=names, optionflags=doctest.ELLIPSIS)
+    assert found.failed == 0
+
+
+def test_every_public_function_has_an_example():
+    public = [jb.run, jb.attack, jb.train, jb.compare, jb.load, jb.open_store]
+    methods = [
+        value
+        for one in (jb.Fit, jb.OpenStore)
+        for name, value in vars(one).items()
+        if not name.startswith("_") and callable(value) and name != "load_planned"
+    ]
+    assert all(">>>" in function.__doc__ for function in (*public, *methods))
