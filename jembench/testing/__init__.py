@@ -1,4 +1,4 @@
-"""The conformance kit: what every component must hold to, for plugins to test themselves by.
+"""The conformance kit: what every component promises, for plugins to test themselves.
 
 In a test of a plugin::
 
@@ -8,37 +8,28 @@ In a test of a plugin::
     def test_my_ebm(check):
         check()
 
-``jembench plugin check my-package`` runs the same for every component of a distribution.
+``jembench plugin check my-package`` runs the same checks for every component of a distribution.
+
+Every function here raises SpecError if there is no such component, and PluginError if it cannot be imported.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from jembench.interfaces import DataSpec
-from jembench.testing.checks import Check, CheckFailed, DoesNotApply, Result, expected_failures, perform
-
-__all__ = [
-    "DIGITS",
-    "Check",
-    "CheckFailed",
-    "DoesNotApply",
-    "Result",
-    "check_dataset",
-    "check_metric",
-    "check_model",
-    "check_recipe",
-    "check_reference",
-    "check_sampler",
-    "check_suite",
-    "expected_failures",
-    "parametrize",
-    "perform",
-]
+from jembench.testing.checks import Check as Check
+from jembench.testing.checks import CheckFailed as CheckFailed
+from jembench.testing.checks import DoesNotApply as DoesNotApply
+from jembench.testing.checks import Result as Result
+from jembench.testing.checks import checks_of
+from jembench.testing.checks import expected_failures as expected_failures
+from jembench.testing.checks import perform as perform
 
 DIGITS = DataSpec(name="digits", shape=(1, 8, 8), num_classes=10)
-"""What models and samplers are checked on unless told otherwise: the shape of scikit-learn's digits."""
+"""The default data for checks of models and samplers: the shape of scikit-learn's digits."""
 
 
 def check_model(spec: str, data: DataSpec = DIGITS) -> list[Check]:
@@ -46,91 +37,57 @@ def check_model(spec: str, data: DataSpec = DIGITS) -> list[Check]:
 
     Args:
         spec: ``my-ebm:hidden=8``, or an import path such as ``my_ebm:build``.
-        data: what the model is made for.
-
-    Raises:
-        SpecError: if there is no such model.
-        PluginError: if it cannot be imported.
+        data: the dataset that the model is made for.
     """
-    from jembench.testing import models
+    from jembench.testing.models import ModelSubject
 
-    return models.checks(spec, data)
+    return checks_of("models", spec, partial(ModelSubject, data=data))
 
 
 def check_sampler(spec: str, data: DataSpec = DIGITS) -> list[Check]:
-    """The checks of a sampler: shapes, randomness, what it keeps, and where its chains go on energies known exactly.
+    """The checks of a sampler: shapes, randomness, what it keeps, and its chains on energies in closed form."""
+    from jembench.testing.samplers import SamplerSubject
 
-    Raises:
-        SpecError: if there is no such sampler.
-        PluginError: if it cannot be imported.
-    """
-    from jembench.testing import samplers
-
-    return samplers.checks(spec, data)
+    return checks_of("samplers", spec, partial(SamplerSubject, data=data))
 
 
 def check_metric(spec: str) -> list[Check]:
-    """The checks of a metric: what it requires, its protocol, its values and arrays, on a model known exactly.
+    """The checks of a metric: what it requires, its protocol, its values and arrays, on a model in closed form."""
+    from jembench.testing.metrics import MetricSubject
 
-    Raises:
-        SpecError: if there is no such metric.
-        PluginError: if it cannot be imported.
-    """
-    from jembench.testing import metrics
-
-    return metrics.checks(spec)
+    return checks_of("metrics", spec, MetricSubject)
 
 
 def check_dataset(spec: str) -> list[Check]:
-    """The checks of a dataset: its spec, types, ranges, and that it is the same each time.
+    """The checks of a dataset: its spec, types, ranges, and that it is the same each time."""
+    from jembench.testing.datasets import DatasetSubject
 
-    Raises:
-        SpecError: if there is no such dataset.
-        PluginError: if it cannot be imported.
-    """
-    from jembench.testing import datasets
-
-    return datasets.checks(spec)
+    return checks_of("datasets", spec, DatasetSubject)
 
 
 def check_suite(name: str) -> list[Check]:
-    """The checks of a suite: that it can be read, planned and begun, and what it names exists.
-
-    Args:
-        name: that of its TOML file, which lies in a package that is installed.
-
-    Raises:
-        SpecError: if there is no such suite.
-    """
+    """The checks of an installed suite: it can be read and planned, and everything that it names exists."""
     from jembench.testing import suites
 
-    return suites.suite_checks(name)
+    return suites.checks("suites", name)
 
 
 def check_recipe(name: str) -> list[Check]:
-    """The checks of a recipe: that it can be read, and that no other one is in its place.
-
-    Raises:
-        SpecError: if there is no such recipe.
-    """
+    """The checks of an installed recipe: it can be read, and no other recipe takes its place."""
     from jembench.testing import suites
 
-    return suites.recipe_checks(name)
+    return suites.checks("recipes", name)
 
 
 def check_reference(name: str) -> list[Check]:
-    """The check of a file of published numbers: that it can be read.
-
-    Raises:
-        SpecError: if there is no such file.
-    """
+    """The check of an installed file of published numbers: it can be read."""
     from jembench.testing import suites
 
-    return suites.reference_checks(name)
+    return suites.checks("references", name)
 
 
 def parametrize(checks: Sequence[Check]) -> Callable[[Any], Any]:
-    """A pytest test for each check, by its name; those that are declared to fail must fail.
+    """A pytest test for each check, with the check's name; checks that are declared to fail must fail.
 
     The test function takes ``check`` and calls it.
     """

@@ -1,26 +1,141 @@
-"""Checks: what a component must hold to, one named check for each promise. Imports no torch and no pytest."""
+"""Checks: one function for each promise, registered in one table. Imports no torch and no pytest."""
 
 from __future__ import annotations
 
+import inspect
 import unittest
-from collections.abc import Callable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, ClassVar, Literal, NamedTuple, TypeVar
 
 from jembench.catalog import registry
 from jembench.catalog.registry import Kind, Resolved
-from jembench.errors import SpecError, unknown
+from jembench.errors import SpecError, Unavailable, unknown
 
 Factory = TypeVar("Factory", bound=Callable[..., Any])
 Status = Literal["passed", "failed", "skipped", "expected failure", "unexpected success"]
 
 
 class CheckFailed(AssertionError):
-    """A component does not hold to a promise. The text says which, what was found, and how to mend it."""
+    """A component does not keep a promise. The text says what was found, and how to fix it."""
 
 
 class DoesNotApply(unittest.SkipTest):
-    """A check that means nothing for this component: a test runner counts it as skipped."""
+    """A check that does not apply to this component: test runners count it as skipped."""
+
+
+# --- the table --------------------------------------------------------------------------------------------------------
+
+
+class Promise(NamedTuple):
+    """A promise of all components of a kind: its name, its sentence, and the function that checks a subject."""
+
+    name: str  # "each-image-alone"
+    text: str
+    remedy: str  # follows what was found in the message of a failure
+    check: Callable[[Any], None]
+
+    def check_of(self, spec: str, subject: Callable[[], Any], excuse: str = "") -> Check:
+        """The check of one component."""
+
+        def run() -> None:
+            try:
+                self.check(subject())
+            except CheckFailed as failure:
+                raise CheckFailed(f"{failure} {self.remedy}".strip()) from failure.__cause__
+
+        return Check(self.name, self.text, spec, run, excuse)
+
+
+PROMISES: dict[str, list[Promise]] = defaultdict(list)
+"""The promises of each kind, in the order in which they are checked."""
+
+
+def promise(*kinds: str) -> Callable[[Callable[[Any], None]], Callable[[Any], None]]:
+    """Register a function as the check of a promise of these kinds.
+
+    The function's name is that of the check, the first paragraph of its docstring the promise, the second the remedy.
+    """
+
+    def register(function: Callable[[Any], None]) -> Callable[[Any], None]:
+        text, _, remedy = inspect.cleandoc(function.__doc__ or "").partition("\n\n")
+        name = function.__name__.replace("_", "-")
+        for kind in kinds:
+            PROMISES[kind].append(Promise(name, " ".join(text.split()), " ".join(remedy.split()), function))
+        return function
+
+    return register
+
+
+def require(holds: bool, text: str) -> None:
+    """Fail the check with a text, unless it holds."""
+    if not holds:
+        raise CheckFailed(text)
+
+
+def only_if(applies: bool, reason: str) -> None:
+    """Skip the check for a reason, unless it applies."""
+    if not applies:
+        raise DoesNotApply(reason)
+
+
+def is_count(number: Any, least: int = 1) -> bool:
+    """Whether it is a whole number of at least ``least``."""
+    return isinstance(number, int) and not isinstance(number, bool) and number >= least
+
+
+@contextmanager
+def explained(failure: str, remedy: str = "") -> Iterator[None]:
+    """Fail the check if anything is raised inside, with the failure, the error and a remedy."""
+    try:
+        yield
+    except (CheckFailed, DoesNotApply):
+        raise
+    except Exception as error:
+        raise CheckFailed(f"{failure}: {type(error).__name__}: {error}. {remedy}".rstrip()) from error
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A component under test. Every check gets a subject of its own, so that no check disturbs another."""
+
+    resolved: Resolved
+    kind: ClassVar[str]
+    protocol: ClassVar[type]
+
+    @property
+    def context(self) -> tuple[Any, ...]:
+        """What the factory is called with beside the options."""
+        return ()
+
+    def build(self) -> Any:
+        """Call the factory."""
+        return self.resolved.make(*self.context)
+
+    def make(self) -> Any:
+        """A new component.
+
+        Raises:
+            DoesNotApply: if its files are missing, or it cannot be made, which the first check of its kind reports.
+        """
+        try:
+            made = self.build()
+        except Unavailable as error:
+            raise DoesNotApply(str(error)) from error
+        except Exception as error:
+            raise DoesNotApply(self.see_first) from error
+        only_if(isinstance(made, self.protocol), self.see_first)
+        return made
+
+    @property
+    def see_first(self) -> str:
+        """Refers to the first check of its kind."""
+        return f"See the check {PROMISES[self.kind][0].name}."
+
+
+# --- one check --------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +147,8 @@ class Check:
         DoesNotApply: when called, if the component makes no such promise.
     """
 
-    name: str  # "energy-of-each-image-alone"
-    promise: str  # one sentence: what holds for every component that passes
+    name: str
+    promise: str  # one sentence
     spec: str  # of the component, canonical
     run: Callable[[], None]
     excuse: str = ""  # why the component is declared to fail; empty: it must pass
@@ -46,7 +161,7 @@ class Check:
 
 
 class Result(NamedTuple):
-    """What became of a check."""
+    """The outcome of a check."""
 
     check: Check
     status: Status
@@ -54,12 +169,12 @@ class Result(NamedTuple):
 
     @property
     def is_fine(self) -> bool:
-        """Whether nothing is to be mended."""
+        """Whether nothing needs to be fixed."""
         return self.status not in ("failed", "unexpected success")
 
 
 def perform(check: Check) -> Result:
-    """Run a check, whatever comes of it."""
+    """Run a check and catch whatever it raises."""
     try:
         check()
     except DoesNotApply as reason:
@@ -70,19 +185,18 @@ def perform(check: Check) -> Result:
         message = str(error) if isinstance(error, CheckFailed) else f"{type(error).__name__}: {error}"
         return Result(check, "failed", message)
     if check.excuse:
-        return Result(
-            check, "unexpected success", f"It is declared to fail ({check.excuse}), but passes. Take that back."
-        )
+        message = f"It is declared to fail ({check.excuse}), but passes. Take that back."
+        return Result(check, "unexpected success", message)
     return Result(check, "passed", "")
 
 
 def expected_failures(reasons: Mapping[str, str]) -> Callable[[Factory], Factory]:
     """Declare at a factory which checks its component fails, and why.
 
-    A check that is declared to fail and passes counts as a failure: what was mended is to be taken back here.
+    A check that is declared to fail and passes counts as a failure, so that the declaration is removed after a fix.
 
     Args:
-        reasons: the name of each check, with one sentence that a user can judge it by.
+        reasons: the name of each check, with one sentence for users.
     """
 
     def mark(factory: Factory) -> Factory:
@@ -92,22 +206,13 @@ def expected_failures(reasons: Mapping[str, str]) -> Callable[[Factory], Factory
     return mark
 
 
-class Promise(NamedTuple):
-    """A check before there is a component: its name, its sentence, and the function that takes the component."""
-
-    name: str
-    promise: str
-    check: Callable[[Any], None]
-
-
-def checks_of(kind: Kind, spec: str, promises: Sequence[Promise], prepare: Callable[[Resolved], Any]) -> list[Check]:
+def checks_of(kind: Kind, spec: str, subject: Callable[[Resolved], Any]) -> list[Check]:
     """A check for every promise of a kind of component.
 
     Args:
         kind: of the component.
         spec: of the component.
-        promises: of the kind.
-        prepare: what a check gets, from the component: called anew for each check, so that none disturbs another.
+        subject: makes what a check gets, anew for each check.
 
     Raises:
         SpecError: if the component does not exist, or is declared to fail a check that does not.
@@ -115,17 +220,13 @@ def checks_of(kind: Kind, spec: str, promises: Sequence[Promise], prepare: Calla
     """
     resolved = registry.resolve(kind, spec)
     excuses: Mapping[str, str] = getattr(resolved.factory, "expected_failures", {})
-    names = [promise.name for promise in promises]
+    names = [promise.name for promise in PROMISES[kind]]
     for name, reason in excuses.items():
         if name not in names:
             raise unknown(f"check of {kind}", name, names, "jembench plugin check")
         if not reason.strip():
             raise SpecError(f"{spec} is declared to fail {name} without a reason. Say why in a sentence.")
     return [
-        Check(name, sentence, str(resolved), _bind(check, prepare, resolved), excuses.get(name, ""))
-        for name, sentence, check in promises
+        promise.check_of(str(resolved), lambda: subject(resolved), excuses.get(promise.name, ""))
+        for promise in PROMISES[kind]
     ]
-
-
-def _bind(check: Callable[[Any], None], prepare: Callable[[Resolved], Any], resolved: Resolved) -> Callable[[], None]:
-    return lambda: check(prepare(resolved))

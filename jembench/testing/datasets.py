@@ -1,4 +1,4 @@
-"""The checks of datasets.
+"""What every dataset promises.
 
 Legend: N images, C channels, H height, W width, K classes.
 """
@@ -7,300 +7,216 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any, NamedTuple, get_args
+from dataclasses import dataclass
+from typing import Any, get_args
 
 import torch
 from torch import Tensor
 
-from jembench.catalog.registry import Resolved
 from jembench.errors import Unavailable
 from jembench.interfaces import Dataset, DataSpec, Split, SplitName
-from jembench.testing.asking import fingerprint, promises, require, untouched_randomness
-from jembench.testing.checks import Check, CheckFailed, DoesNotApply, checks_of
+from jembench.testing.checks import DoesNotApply, Subject, explained, is_count, only_if, promise, require
+from jembench.testing.comparing import fingerprint, untouched_randomness
 
 SHARED = 0.01
-"""So many of the test images may be among the training images too."""
+"""The largest share of test images that may be among the training images."""
 
 
-def checks(spec: str) -> list[Check]:
-    """All checks of the dataset of that spec."""
-    return checks_of("datasets", spec, PROMISES, _Subject)
+@dataclass(frozen=True)
+class DatasetSubject(Subject):
+    """A dataset under test. Its methods skip the check for faults that another check reports."""
 
-
-class _Subject(NamedTuple):
-    resolved: Resolved
-
-    def make(self) -> Dataset:
-        """The dataset, newly made.
-
-        Raises:
-            DoesNotApply: if its images are not at hand, or it cannot be made, which one check alone tells.
-        """
-        try:
-            dataset: Dataset = self.resolved.make()
-        except Unavailable as error:
-            raise DoesNotApply(str(error)) from error
-        except Exception as error:
-            raise DoesNotApply(_NOT_MADE) from error
-        if not isinstance(dataset, Dataset):
-            raise DoesNotApply(_NOT_MADE)
-        return dataset
+    kind = "datasets"
+    protocol = Dataset
 
     @property
     def data(self) -> DataSpec:
-        """What it says of itself.
-
-        Raises:
-            DoesNotApply: if that is wrong, which one check alone tells.
-        """
-        data = self.make().spec
-        if _trouble_with(data):
-            raise DoesNotApply("See the check spec.")
+        """The spec of the dataset."""
+        data: DataSpec = self.make().spec
+        only_if(not fault_of(data), "See the check spec.")
         return data
 
-    def splits(self, dataset: Dataset | None = None) -> Iterator[tuple[SplitName, Split]]:
-        """The name of each part, and what it holds; of a dataset newly made if none is given.
-
-        Raises:
-            DoesNotApply: if its images are not at hand, or are no tensors.
-        """
+    def raw(self, dataset: Dataset | None = None) -> Iterator[tuple[SplitName, Split]]:
+        """The name of each part and its contents, of any type; of a new dataset by default."""
         dataset = dataset or self.make()
         for name in get_args(SplitName):
-            yield name, _split(dataset, name)
+            try:
+                yield name, Split(*dataset.split(name))
+            except Unavailable as error:
+                raise DoesNotApply(str(error)) from error
+            except Exception as error:
+                raise DoesNotApply(self.see_first) from error
+
+    def splits(self, dataset: Dataset | None = None) -> dict[SplitName, Split]:
+        """The parts, made of tensors; of a new dataset by default."""
+        splits = dict(self.raw(dataset))
+        for split in splits.values():
+            only_if(isinstance(split.images, Tensor), "See the check images.")
+            only_if(split.labels is None or isinstance(split.labels, Tensor), "See the check labels.")
+        return splits
+
+    def live(self) -> None:
+        """Use a new dataset."""
+        self.splits()
 
 
-def _split(dataset: Dataset, name: SplitName) -> Split:
-    """A part of tensors.
+@promise("datasets")
+def can_be_made(subject: DatasetSubject) -> None:
+    """The factory gives a dataset: with a spec, and with a pair of images and labels for train and for test.
 
-    Raises:
-        DoesNotApply: if it is not at hand, or is something else, which one check alone tells.
+    The factory is called with its options alone, and split with train or test; it gives Split(images, labels). Missing
+    files raise jembench.plugin.Unavailable with the remedy.
     """
-    split = _as_given(dataset, name)
-    for check, values in split._asdict().items():
-        if not isinstance(values, Tensor) and (check == "images" or values is not None):
-            raise DoesNotApply(f"See the check {check}.")
-    return split
+    with explained("It cannot be made, or its parts cannot be had"):
+        try:
+            dataset = subject.build()
+            missing = [part for part in ("spec", "split") if not hasattr(dataset, part)]
+            require(not missing, f"It has no {' and no '.join(missing)}: see jembench.interfaces.Dataset.")
+            for name in get_args(SplitName):
+                Split(*dataset.split(name))
+        except Unavailable as error:
+            raise DoesNotApply(str(error)) from error
 
 
-def _as_given(dataset: Dataset, name: SplitName) -> Split:
-    """A part, whatever is in it.
-
-    Raises:
-        DoesNotApply: if it is not at hand, or cannot be had, which one check alone tells.
-    """
-    try:
-        return Split(*dataset.split(name))
-    except Unavailable as error:
-        raise DoesNotApply(str(error)) from error
-    except Exception as error:
-        raise DoesNotApply(_NOT_MADE) from error
-
-
-_NOT_MADE = "See the check can-be-made."
-
-
-# --- what it says of itself -------------------------------------------------------------------------------------------
-
-
-def can_be_made(subject: _Subject) -> None:
-    """The factory gives a dataset: with a spec, and with a pair of images and labels for train and for test."""
-    try:
-        dataset = subject.resolved.make()
-        missing = [part for part in ("spec", "split") if not hasattr(dataset, part)]
-        require(not missing, f"It has no {' and no '.join(missing)}: see jembench.interfaces.Dataset.")
-        for name in get_args(SplitName):
-            Split(*dataset.split(name))
-    except Unavailable as error:
-        raise DoesNotApply(str(error)) from error
-    except CheckFailed:
-        raise
-    except Exception as error:
-        raise CheckFailed(
-            f"It cannot be made, or its parts cannot be had: {type(error).__name__}: {error}. The factory is called "
-            "with its options alone, and split with train or test; it gives Split(images, labels). What is not at hand "
-            "raises jembench.plugin.Unavailable with the remedy."
-        ) from error
-
-
-def spec(subject: _Subject) -> None:
+@promise("datasets")
+def spec(subject: DatasetSubject) -> None:
     """The spec gives a name, a shape, the number of classes and bounds that can be."""
-    trouble = _trouble_with(subject.make().spec)
-    require(not trouble, trouble)
+    fault = fault_of(subject.make().spec)
+    require(not fault, fault)
 
 
-def _trouble_with(data: Any) -> str:
-    """What is wrong with a spec, and how to mend it; empty if nothing is."""
+def fault_of(data: Any) -> str:
+    """What is wrong with a spec, and the remedy; empty if it is right."""
     if not isinstance(data, DataSpec):
         return f"spec is a {type(data).__name__}; it must be a jembench.interfaces.DataSpec."
     if not isinstance(data.name, str) or not data.name.strip():
         return f"The spec's name is {data.name!r}; results are filed under it, so there must be one."
-    if not isinstance(data.shape, tuple) or len(data.shape) != 3 or not all(_counts(size, 1) for size in data.shape):
+    if not isinstance(data.shape, tuple) or len(data.shape) != 3 or not all(map(is_count, data.shape)):
         return f"The spec's shape is {data.shape!r}; it must be a tuple (C, H, W) of three whole numbers of at least 1."
-    classes, names = data.num_classes, data.class_names
-    if not _counts(classes, 0):
+    classes, names, bounds = data.num_classes, data.class_names, data.bounds
+    if not is_count(classes, 0):
         return f"num_classes is {classes!r}; it must be a whole number, 0 for unlabelled images."
     if names and not len(set(names)) == len(names) == classes:
         return f"class_names has {len(set(names))} different names for {classes} classes. Name every class, or none."
-    bounds = data.bounds
-    if not (
-        isinstance(bounds, tuple) and len(bounds) == 2 and all(map(math.isfinite, bounds)) and bounds[0] < bounds[1]
-    ):
-        return (
-            f"The spec's bounds are {bounds!r}; they must be a tuple (low, high), what pixel 0 and pixel 255 become, "
-            "with low < high."
-        )
+    pair = isinstance(bounds, tuple) and len(bounds) == 2 and all(map(math.isfinite, bounds))
+    if not pair or bounds[0] >= bounds[1]:
+        return f"The spec's bounds are {bounds!r}; they must be a tuple (low, high) with low < high."
     return ""
 
 
-def _counts(number: Any, least: int) -> bool:
-    return isinstance(number, int) and not isinstance(number, bool) and number >= least
+@promise("datasets")
+def images(subject: DatasetSubject) -> None:
+    """Both parts hold images, uint8 (N, C, H, W), of the spec's shape.
 
-
-# --- images and labels ------------------------------------------------------------------------------------------------
-
-
-def images(subject: _Subject) -> None:
-    """Both parts hold images, uint8 (N, C, H, W), of the spec's shape."""
-    shape, dataset = subject.data.shape, subject.make()
-    for name in get_args(SplitName):
-        images = _as_given(dataset, name).images
-        require(
-            isinstance(images, Tensor),
-            f"The {name} images are a {type(images).__name__}, not a tensor. Give torch.from_numpy(...) of an array.",
+    Give torch.from_numpy(...) of an array, torch.uint8 (N, C, H, W) with (C, H, W) as in the spec, and N at least 1.
+    """
+    shape = subject.data.shape
+    for name, (images, _) in subject.raw():
+        require(isinstance(images, Tensor), f"The {name} images are a {type(images).__name__}, not a tensor.")
+        right = (
+            images.dtype == torch.uint8 and images.ndim == 4 and tuple(images.shape[1:]) == shape and len(images) > 0
         )
-        require(
-            images.dtype == torch.uint8 and images.ndim == 4 and tuple(images.shape[1:]) == shape and len(images) > 0,
-            f"The {name} images are {images.dtype} {tuple(images.shape)}; they must be torch.uint8 (N, C, H, W) with "
-            f"(C, H, W) = {shape} as in the spec, and one at least.",
-        )
+        require(right, f"The {name} images are {images.dtype} {tuple(images.shape)}, and the spec's shape is {shape}.")
 
 
-def contiguous(subject: _Subject) -> None:
-    """Images and labels lie in memory without gaps."""
-    for name, (images, labels) in subject.splits():
-        require(
-            images.is_contiguous() and (labels is None or labels.is_contiguous()),
-            f"The {name} images or labels are a view with gaps, which every pass over them pays for. "
-            "Give them out .contiguous().",
-        )
+@promise("datasets")
+def contiguous(subject: DatasetSubject) -> None:
+    """Images and labels lie in memory without gaps.
+
+    Every pass over a view with gaps is slow: give them out .contiguous().
+    """
+    for name, (images, labels) in subject.splits().items():
+        without_gaps = images.is_contiguous() and (labels is None or labels.is_contiguous())
+        require(without_gaps, f"The {name} images or labels are a view with gaps.")
 
 
-def labels(subject: _Subject) -> None:
-    """Every image has a label, int64 in 0..K-1; unlabelled images have none at all."""
-    classes, dataset = subject.data.num_classes, subject.make()
-    for name in get_args(SplitName):
-        images, labels = _as_given(dataset, name)
-        require(
-            labels is None or isinstance(labels, Tensor),
-            f"The {name} labels are a {type(labels).__name__}, not a tensor. Give torch.tensor(...) of them, int64.",
-        )
-        if labels is None or classes == 0:
-            found = "no labels" if labels is None else "labels"
-            require(
-                labels is None and classes == 0,
-                f"The {name} part has {found}, and num_classes is {classes}. It is 0 for images without labels alone, "
-                "whose labels are None.",
-            )
+@promise("datasets")
+def labels(subject: DatasetSubject) -> None:
+    """Every image has a label, int64 in 0..K-1; unlabelled images have none at all.
+
+    Give torch.tensor(...) of the labels, int64 (N,) from 0 to num_classes - 1; or None, and num_classes = 0.
+    """
+    classes = subject.data.num_classes
+    for name, (images, labels) in subject.raw():
+        if labels is None:
+            require(classes == 0, f"The {name} part has no labels, and num_classes is {classes}.")
             continue
-        require(
-            labels.dtype == torch.int64 and tuple(labels.shape) == (len(images),),
-            f"The {name} labels are {labels.dtype} {tuple(labels.shape)}; for {len(images)} images they must be "
-            f"torch.int64 ({len(images)},).",
-        )
+        require(isinstance(labels, Tensor), f"The {name} labels are a {type(labels).__name__}, not a tensor.")
+        require(classes > 0, f"The {name} part has labels, and num_classes is {classes}.")
+        found = f"The {name} labels are {labels.dtype} {tuple(labels.shape)} for {len(images)} images."
+        require(labels.dtype == torch.int64 and tuple(labels.shape) == (len(images),), found)
         low, high = int(labels.min()), int(labels.max())
-        require(
-            low >= 0 and high < classes,
-            f"The {name} labels go from {low} to {high}; of {classes} classes they must be from 0 to {classes - 1}.",
-        )
+        require(low >= 0 and high < classes, f"The {name} labels go from {low} to {high} with {classes} classes.")
 
 
-def every_class_in_train(subject: _Subject) -> None:
-    """Training images are of every class."""
-    dataset = subject.make()
-    labels = _split(dataset, "train").labels
+@promise("datasets")
+def every_class_in_train(subject: DatasetSubject) -> None:
+    """Training images are of every class.
+
+    Count the classes that there are, and number the labels from 0 without a gap.
+    """
+    labels = subject.splits()["train"].labels
     if labels is None:
         raise DoesNotApply("The images have no labels.")
     missing = sorted(set(range(subject.data.num_classes)) - set(labels.tolist()))
-    require(
-        not missing,
-        f"No training image is of class {', '.join(map(str, missing))}. Count the classes that there are, and number "
-        "the labels from 0 without a gap.",
-    )
+    require(not missing, f"No training image is of class {', '.join(map(str, missing))}.")
 
 
-# --- the same each time -----------------------------------------------------------------------------------------------
+@promise("datasets")
+def test_apart_from_train(subject: DatasetSubject) -> None:
+    """At most 1 % of the test images are among the training images.
+
+    Split the images into two parts that share none: a model could learn them by heart.
+    """
+    train, test = (split.images.numpy() for split in subject.splits().values())
+    known = {image.tobytes() for image in train}
+    shared = sum(image.tobytes() in known for image in test)
+    require(shared <= SHARED * len(test), f"{shared} of {len(test)} test images are training images as well.")
 
 
-def same_each_time(subject: _Subject) -> None:
-    """Every call, of every dataset of this spec, gives the same images in order."""
+@promise("datasets")
+def same_each_time(subject: DatasetSubject) -> None:
+    """Every call, of every dataset of this spec, gives the same images in order.
+
+    Draw whatever is random, the order of the images too, from a generator with a fixed seed; sort the files that you
+    read.
+    """
     first, second = subject.make(), subject.make()
-    before = {name: _content(split) for name, split in subject.splits(first)}
-    for which, dataset in {"at another call": first, "in a dataset newly made": second}.items():
-        for name, split in subject.splits(dataset):
-            require(
-                _content(split) == before[name],
-                f"The {name} part is another one {which}. Draw whatever is random in it, the order of the images "
-                "too, from a generator with a fixed seed; sort the files that you read.",
-            )
+    before = _contents(subject, first)
+    for when, dataset in {"at another call": first, "in a new dataset": second}.items():
+        after = _contents(subject, dataset)
+        different = [name for name in before if after[name] != before[name]]
+        require(not different, f"The {' and '.join(different)} images or labels are different {when}.")
 
 
-def _content(split: Split) -> tuple[str, str]:
-    return fingerprint(split.images), "" if split.labels is None else fingerprint(split.labels)
+def _contents(subject: DatasetSubject, dataset: Dataset) -> dict[SplitName, list[str]]:
+    splits = subject.splits(dataset).items()
+    return {name: [fingerprint(values) for values in split if values is not None] for name, split in splits}
 
 
-def handed_out_once(subject: _Subject) -> None:
-    """Changing what was handed out does not change what the next call gives."""
-    dataset, newly_made = subject.make(), subject.make()
-    for name, split in subject.splits(dataset):
-        both = [dataset, newly_made]
-        before = [_content(_split(each, name)) for each in both]
+@promise("datasets")
+def handed_out_once(subject: DatasetSubject) -> None:
+    """Changing what was handed out does not change what the next call gives.
+
+    Give out a .clone() of what is kept.
+    """
+    datasets = subject.make(), subject.make()
+    for name, split in subject.splits(datasets[0]).items():
+        before = [_contents(subject, dataset) for dataset in datasets]
         _change_first(split, 1)
-        after = [_content(_split(each, name)) for each in both]
-        _change_first(split, -1)  # what is shared is shared with all who come after
-        require(
-            after == before,
-            f"Whoever changes the {name} images or labels in place changes what the next call gives. Give out a "
-            ".clone() of what is kept.",
-        )
+        after = [_contents(subject, dataset) for dataset in datasets]
+        _change_first(split, -1)  # shared tensors are as before for other users
+        require(after == before, f"Changing the {name} images or labels in place changes what the next call gives.")
 
 
 def _change_first(split: Split, by: int) -> None:
-    """Change the first image, and its label, in place."""
     for values in split:
         if values is not None:
             values[:1].add_(by)
 
 
-def global_randomness(subject: _Subject) -> None:
+@promise("datasets")
+def global_randomness(subject: DatasetSubject) -> None:
     """The global generators of random numbers are left alone."""
-    with untouched_randomness("The dataset"):
-        for _ in subject.splits():
-            pass
-
-
-def test_apart_from_train(subject: _Subject) -> None:
-    """At most 1 % of the test images are among the training images."""
-    dataset = subject.make()
-    train = {image.tobytes() for image in _split(dataset, "train").images.numpy()}
-    test = _split(dataset, "test").images.numpy()
-    known = sum(image.tobytes() in train for image in test)
-    require(
-        known <= SHARED * len(test),
-        f"{known} of {len(test)} test images are training images as well, pixel by pixel: what is measured on them "
-        "would be learned by heart. Split the images into two parts that share none.",
-    )
-
-
-PROMISES = promises(
-    can_be_made,
-    spec,
-    images,
-    contiguous,
-    labels,
-    every_class_in_train,
-    test_apart_from_train,
-    same_each_time,
-    handed_out_once,
-    global_randomness,
-)
-"""What every dataset promises."""
+    with untouched_randomness("It"):
+        subject.live()

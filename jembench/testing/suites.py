@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
 from jembench.catalog import packages, registry
@@ -14,43 +14,24 @@ from jembench.experiment.recipe import Recipe
 from jembench.experiment.suite import Suite
 from jembench.report import references
 from jembench.running.outlook import look_ahead
-from jembench.testing.asking import promises, require
-from jembench.testing.checks import Check, CheckFailed, DoesNotApply, Promise
+from jembench.testing.checks import PROMISES, Check, CheckFailed, DoesNotApply, only_if, promise, require
 
 
-def suite_checks(name: str) -> list[Check]:
-    """All checks of the suite of that name."""
-    return _checks(SUITE, name, suites.names(), "suite")
-
-
-def recipe_checks(name: str) -> list[Check]:
-    """All checks of the recipe of that name."""
-    return _checks(RECIPE, name, recipes.names(), "recipe")
-
-
-def reference_checks(name: str) -> list[Check]:
-    """All checks of the file of published numbers of that name."""
-    return _checks(REFERENCE, name, packages.files("reference"), "reference")
-
-
-def _checks(promised: Sequence[Promise], name: str, known: Collection[str], kind: str) -> list[Check]:
-    if name not in known:
-        raise unknown(kind, name, known, f"jembench list {kind}s")
-    return [Check(promise.name, promise.promise, name, _bind(promise.check, name)) for promise in promised]
-
-
-def _bind(check: Callable[[str], None], name: str) -> Callable[[], None]:
-    return lambda: check(name)
+def checks(kind: str, name: str) -> list[Check]:
+    """All checks of the suite, the recipe or the file of published numbers of that name."""
+    known: dict[str, Collection[str]] = {
+        "suites": suites.names(),
+        "recipes": recipes.names(),
+        "references": packages.files("reference"),
+    }
+    if name not in known[kind]:
+        raise unknown(kind.removesuffix("s"), name, known[kind], f"jembench list {kind}")
+    return [promise.check_of(name, lambda: name) for promise in PROMISES[kind]]
 
 
 @contextmanager
-def _told() -> Iterator[None]:
-    """What a user of the file would be told is why the check fails.
-
-    Raises:
-        CheckFailed: for what is wrong with the file.
-        DoesNotApply: for what is not at hand here.
-    """
+def _reported() -> Iterator[None]:
+    """Fail the check with the message that users would see, or skip it if files are missing."""
     try:
         yield
     except Unavailable as missing:
@@ -61,11 +42,7 @@ def _told() -> Iterator[None]:
 
 @contextmanager
 def _given(check: str) -> Iterator[None]:
-    """What is wrong already is the business of another check.
-
-    Raises:
-        DoesNotApply: for what fails there.
-    """
+    """Skip the check for errors that another check reports."""
     try:
         yield
     except JembenchError as error:
@@ -75,40 +52,45 @@ def _given(check: str) -> Iterator[None]:
 # --- suites -----------------------------------------------------------------------------------------------------------
 
 
+@promise("suites")
 def can_be_read(name: str) -> None:
     """Its file says all that a suite must, and nothing that a suite does not know."""
-    with _told():
+    with _reported():
         suites.load(name)
 
 
+@promise("suites")
 def title(name: str) -> None:
     """It has a title, which its tables are headed by."""
     require(bool(_suite(name).title.strip()), 'The title is empty. Say in a line what is compared: title = "...".')
 
 
+@promise("suites")
 def names_what_exists(name: str) -> None:
     """Every model, dataset, metric and recipe that it names exists, and has the options that it is given."""
     suite = _suite(name)
-    with _told():
+    with _reported():
         make_plan(suite)
 
 
+@promise("suites")
 def published_numbers(name: str) -> None:
     """Every table of published numbers that it names exists."""
     named = _suite(name).references
-    if not named:
-        raise DoesNotApply("It names no published numbers.")
-    with _told():
+    only_if(bool(named), "It names no published numbers.")
+    with _reported():
         references.load(named)
 
 
+@promise("suites")
 def can_begin(name: str) -> None:
     """Every model can be made for its datasets and trained by its recipes."""
     plan = _plan(name)
-    with _told():
+    with _reported():
         look_ahead(plan)
 
 
+@promise("suites")
 def no_metric_in_vain(name: str) -> None:
     """Every metric can be computed for one of the models at least."""
     plan = _plan(name)
@@ -135,49 +117,48 @@ def _plan(name: str) -> Plan:
         return make_plan(suite)
 
 
-SUITE = promises(can_be_read, title, names_what_exists, published_numbers, can_begin, no_metric_in_vain)
-"""What every suite promises."""
-
-
 # --- recipes ----------------------------------------------------------------------------------------------------------
 
 
+@promise("recipes")
 def recipe_can_be_read(name: str) -> None:
     """Its file says all that a recipe must, and nothing that a recipe does not know."""
-    with _told():
+    with _reported():
         recipes.load(name)
 
 
+@promise("recipes")
 def recipe_title(name: str) -> None:
     """It has a title, which `jembench list recipes` shows."""
     require(bool(_recipe(name).title.strip()), 'The title is empty. Say in a line what it is for: title = "...".')
 
 
+@promise("recipes")
 def sampler_exists(name: str) -> None:
     """The sampler that it names exists, and has the options that it is given."""
     sampler = _recipe(name).chains.sampler
-    if not sampler:
-        raise DoesNotApply("It names no sampler, being for models that are trained without chains.")
-    with _told():
+    only_if(bool(sampler), "It names no sampler, being for models that are trained without chains.")
+    with _reported():
         registry.resolve("samplers", sampler)
 
 
+@promise("recipes")
 def made_for_what_exists(name: str) -> None:
     """The models and datasets that it says it is made for exist."""
     recipe = _recipe(name)
-    if not recipe.models and not recipe.default_for:
-        raise DoesNotApply("It is used only where it is asked for by name.")
-    with _told():
+    only_if(bool(recipe.models or recipe.default_for), "It is used only where it is asked for by name.")
+    with _reported():
         for model in recipe.models:
             registry.load(registry.find("models", model))
         for dataset in recipe.default_for:
             registry.load(registry.find("datasets", dataset))
 
 
+@promise("recipes")
 def the_only_default(name: str) -> None:
     """No other recipe says that it is made for the same models and datasets."""
     recipe = _recipe(name)
-    with _told():
+    with _reported():
         for model in recipe.models:
             for dataset in recipe.default_for or ("",):
                 recipes.made_for(model, dataset)
@@ -190,18 +171,11 @@ def _recipe(name: str) -> Recipe:
         return recipes.load(name)
 
 
-RECIPE = promises(recipe_can_be_read, recipe_title, sampler_exists, made_for_what_exists, the_only_default)
-"""What every recipe promises."""
-
-
 # --- published numbers ------------------------------------------------------------------------------------------------
 
 
+@promise("references")
 def reference_can_be_read(name: str) -> None:
     """Its file has the layout of published numbers."""
-    with _told():
+    with _reported():
         references.read(name, packages.files("reference")[name])
-
-
-REFERENCE = promises(reference_can_be_read)
-"""What every file of published numbers promises."""

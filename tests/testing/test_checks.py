@@ -6,7 +6,8 @@ import pytest
 
 from jembench.errors import SpecError
 from jembench.testing import Check, CheckFailed, DoesNotApply, check_model, expected_failures, parametrize, perform
-from jembench.testing.checks import Promise, checks_of
+from jembench.testing import checks as framework
+from jembench.testing.checks import Promise, checks_of, promise
 
 
 def passes(component=None):
@@ -60,7 +61,7 @@ def test_a_check_called_raises_what_it_finds():
         Check("name", "It holds.", "spec", fails)()
 
 
-PROMISES = [Promise("kept", "It is kept.", passes), Promise("broken", "It is broken.", fails)]
+PROMISES = [Promise("kept", "It is kept.", "", passes), Promise("broken", "It is broken.", "Write it anew.", fails)]
 
 
 @pytest.fixture
@@ -69,12 +70,13 @@ def component(monkeypatch):
     module = type(sys)("module_of_a_test")
     module.build = lambda data: None
     monkeypatch.setitem(sys.modules, module.__name__, module)
+    monkeypatch.setitem(framework.PROMISES, "models", PROMISES)
     return module
 
 
 def checks(seen=None):
     prepare = seen.append if seen is not None else lambda resolved: None
-    return checks_of("models", "module_of_a_test:build", PROMISES, prepare)
+    return checks_of("models", "module_of_a_test:build", prepare)
 
 
 def test_a_check_for_every_promise_of_a_kind(component):
@@ -83,6 +85,23 @@ def test_a_check_for_every_promise_of_a_kind(component):
     assert [check.promise for check in found] == ["It is kept.", "It is broken."]
     assert {check.spec for check in found} == {"module_of_a_test:build"}
     assert [perform(check).status for check in found] == ["passed", "failed"]
+    assert perform(found[1]).message == "It is wrong. Mend it. Write it anew."
+
+
+def test_the_docstring_of_a_check_has_the_promise_and_the_remedy(monkeypatch):
+    monkeypatch.setattr(framework, "PROMISES", {"models": [], "samplers": []})
+
+    @promise("models", "samplers")
+    def each_image_alone(subject):
+        """Images do not
+        mix.
+
+        Take running
+        statistics.
+        """
+
+    expected = Promise("each-image-alone", "Images do not mix.", "Take running statistics.", each_image_alone)
+    assert {"models": [expected], "samplers": [expected]} == framework.PROMISES
 
 
 def test_every_check_prepares_its_own_component(component):

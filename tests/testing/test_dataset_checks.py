@@ -8,7 +8,7 @@ import torch
 from jembench.errors import Unavailable
 from jembench.interfaces import DataSpec, Split
 from jembench.testing import check_dataset, perform
-from jembench.testing.datasets import PROMISES
+from jembench.testing.checks import PROMISES
 
 SIZES = {"train": 60, "test": 30}
 
@@ -266,7 +266,7 @@ def test_what_cannot_be_asked_because_of_a_fault_is_skipped_with_the_check_that_
 
 
 def test_every_check_has_a_fault_that_it_catches():
-    assert {promise.name for promise in PROMISES} == set(FAULTS.values())
+    assert {promise.name for promise in PROMISES["datasets"]} == set(FAULTS.values())
 
 
 def test_what_is_handed_out_is_as_it_was_after_the_check():

@@ -10,7 +10,7 @@ from jembench.data.pixels import to_float
 from jembench.interfaces import DataSpec
 from jembench.models.capabilities import capabilities
 from jembench.testing import stage
-from jembench.testing.asking import same
+from jembench.testing.comparing import same
 from jembench.testing.exact import SPREAD, ByChains, DrawnImages, Exposing, Mixture
 
 DATA = DataSpec(name="toy", shape=(1, 3, 4), num_classes=5, bounds=(0.0, 1.0))

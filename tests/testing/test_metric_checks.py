@@ -11,7 +11,7 @@ from jembench.data.pixels import to_float
 from jembench.errors import NotApplicable
 from jembench.interfaces import Measurement, Resampling, Value
 from jembench.testing import check_metric, perform
-from jembench.testing.metrics import PROMISES
+from jembench.testing.checks import PROMISES
 
 
 class Toy:
@@ -294,7 +294,7 @@ def test_a_planted_fault_fails_its_check_and_no_other(fault):
 
 
 def test_every_check_has_a_fault_that_it_catches():
-    assert {promise.name for promise in PROMISES} == set(FAULTS.values())
+    assert {promise.name for promise in PROMISES["metrics"]} == set(FAULTS.values())
 
 
 def test_what_cannot_be_measured_here_is_skipped_with_the_remedy():

@@ -8,7 +8,7 @@ import torch
 
 from jembench.interfaces import DataSpec
 from jembench.testing import DIGITS, check_model, perform
-from jembench.testing.models import PROMISES
+from jembench.testing.checks import PROMISES
 
 COLOURS = DataSpec(name="colours", shape=(3, 4, 6), num_classes=3, bounds=(0.0, 1.0))
 
@@ -120,7 +120,7 @@ def test_the_correct_models_are_asked_everything():
         for name, result in results(f"sound_models:{model}").items()
         if result.status == "passed"
     }
-    assert asked | NEED_A_GPU == {promise.name for promise in PROMISES}
+    assert asked | NEED_A_GPU == {promise.name for promise in PROMISES["models"]}
 
 
 @pytest.mark.parametrize(("check", "model", "words"), FAULTS)
@@ -131,7 +131,7 @@ def test_one_check_tells_the_fault_and_what_to_do(check, model, words):
 
 
 def test_every_check_has_a_fault():
-    assert {check for check, _, _ in FAULTS} | NEED_A_GPU == {promise.name for promise in PROMISES}
+    assert {check for check, _, _ in FAULTS} | NEED_A_GPU == {promise.name for promise in PROMISES["models"]}
 
 
 @pytest.mark.gpu
@@ -194,7 +194,7 @@ def test_a_declared_fault_that_is_none_is_told():
 
 
 def test_names_and_promises_can_be_read():
-    for promise in PROMISES:
+    for promise in PROMISES["models"]:
         assert promise.name == promise.name.lower()
-        assert promise.promise.endswith(".")
-    assert len({promise.name for promise in PROMISES}) == len(PROMISES)
+        assert promise.text.endswith(".")
+    assert len({promise.name for promise in PROMISES["models"]}) == len(PROMISES["models"])

@@ -4,7 +4,7 @@ import pytest
 
 from jembench.interfaces import DataSpec
 from jembench.testing import DIGITS, check_sampler, perform
-from jembench.testing.samplers import PROMISES
+from jembench.testing.checks import PROMISES
 
 FAULTS = {
     "WithoutKept": "all-parts",
@@ -94,4 +94,4 @@ def test_a_planted_fault_fails_its_check_and_no_other(fault):
 
 
 def test_every_check_has_a_fault_that_it_catches():
-    assert {promise.name for promise in PROMISES} == set(FAULTS.values())
+    assert {promise.name for promise in PROMISES["samplers"]} == set(FAULTS.values())

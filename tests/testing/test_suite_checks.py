@@ -6,7 +6,7 @@ from jembench.catalog import packages
 from jembench.errors import SpecError
 from jembench.experiment import recipe, suite
 from jembench.testing import check_recipe, check_reference, check_suite, perform
-from jembench.testing.suites import RECIPE, REFERENCE, SUITE
+from jembench.testing.checks import PROMISES
 
 FILES = {
     ("", "zoo"): """
@@ -112,7 +112,9 @@ def test_a_planted_fault_fails_its_check_and_no_other(results, which, check, old
 
 
 def test_every_check_has_a_fault_that_it_catches():
-    assert {promise.name for promise in (*SUITE, *RECIPE, *REFERENCE)} == {check for _, check, _, _ in FAULTS}
+    assert {promise.name for kind in ("suites", "recipes", "references") for promise in PROMISES[kind]} == {
+        check for _, check, _, _ in FAULTS
+    }
 
 
 def test_what_follows_from_a_fault_says_whose_business_it_is(results):

@@ -1,9 +1,9 @@
-"""What the checks of several kinds of components share: how a promise is asked for, and an eye on global randomness."""
+"""Comparing values bit for bit, and watching the global random generators."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -11,26 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from jembench.testing.checks import CheckFailed, Promise
+from jembench.testing.checks import require
 
 _SEED = 20_191_206
-
-
-def promises(*functions: Callable[[Any], None]) -> tuple[Promise, ...]:
-    """A promise for each function: its name is the check's, its docstring the promise."""
-    return tuple(
-        Promise(function.__name__.replace("_", "-"), function.__doc__ or "", function) for function in functions
-    )
-
-
-def require(holds: bool, text: str) -> None:
-    """Fail the check unless it holds.
-
-    Raises:
-        CheckFailed: with the text, which says what was found and how to mend it.
-    """
-    if not holds:
-        raise CheckFailed(text)
 
 
 def same(a: Any, b: Any) -> bool:
@@ -47,7 +30,7 @@ def same(a: Any, b: Any) -> bool:
 
 
 def fingerprint(values: Tensor | np.ndarray[Any, Any]) -> str:
-    """What depends on the type, the shape and every bit of a tensor or an array of numbers."""
+    """A hash of the type, the shape and every bit of a tensor or an array."""
     header = f"{values.dtype}{tuple(values.shape)}".encode()
     if isinstance(values, Tensor):
         values = values.detach().cpu().flatten().view(torch.uint8).numpy()  # numpy has not all types of torch
@@ -56,9 +39,9 @@ def fingerprint(values: Tensor | np.ndarray[Any, Any]) -> str:
 
 @contextmanager
 def known_randomness() -> Iterator[None]:
-    """The global generators as at every other time this is entered; afterwards they are as they were.
+    """Seed the global generators, and put them back afterwards.
 
-    So a component that draws from them is the same each time all the same, and fails the one check that is about that.
+    So a component that draws from them is still the same each time, and fails only the check of global randomness.
     """
     before = global_states()
     np.random.seed(_SEED)  # noqa: NPY002 - the global generator is what is watched
@@ -71,28 +54,21 @@ def known_randomness() -> Iterator[None]:
 
 
 @contextmanager
-def untouched_randomness(who: str) -> Iterator[None]:
-    """The global generators are to be left alone meanwhile.
-
-    Raises:
-        CheckFailed: naming the generators that were drawn from or seeded.
-    """
+def untouched_randomness(name: str) -> Iterator[None]:
+    """Fail the check, naming the generators, if global generators are drawn from or seeded."""
     with known_randomness():
         before = global_states()
         yield
         changed = [name for name, state in global_states().items() if not same(state, before[name])]
     require(
         not changed,
-        f"{who} draws from or seeds the global generator of {' and '.join(changed)}: then all other random numbers of "
-        "a run depend on it. Draw from a generator of your own, made from the one that is handed in.",
+        f"{name} draws from or seeds the global generator of {' and '.join(changed)}: then all other random numbers of "
+        "a run depend on it. Draw from a generator of your own, or from the one that is passed in.",
     )
 
 
 def global_states() -> dict[str, Any]:
-    """Where each global generator of random numbers stands, by its name.
-
-    Not Python's own: type checkers at run time draw from it. A component that does so is not the same twice.
-    """
+    """The state of each global generator by its name, but not of Python's: runtime type checkers draw from that."""
     return {
         "numpy.random": np.random.get_state(),  # noqa: NPY002
         "torch": torch.get_rng_state(),

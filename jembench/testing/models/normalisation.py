@@ -1,4 +1,4 @@
-"""Whether a density is one: that it integrates to 1, on which bits per dimension rest.
+"""Densities integrate to 1, as bits per dimension assume.
 
 Images of one or two pixels are few enough for an integral over all of them:
 
@@ -8,7 +8,7 @@ with m the middle of the bounds and h half of their range. In steps of t the mid
 hundreds of ranges away is reached as well, where heavy tails have their mass. The trapezoidal rule converges faster
 than any power of the step where p is smooth.
 
-A mistake of its own is a probability of each of the 256 levels in place of a density. It adds up to 1 over the levels,
+A special mistake is a probability of each of the 256 levels in place of a density. It adds up to 1 over the levels,
 and as far as it has an integral at all, that is w^D, with w the width of a level's bin.
 
 Legend: N points of the integral, D pixels.
@@ -25,24 +25,24 @@ from torch import Tensor
 
 from jembench.data.dequantisation import level_width
 from jembench.interfaces import DataSpec
-from jembench.testing.checks import CheckFailed, DoesNotApply
-from jembench.testing.model_checks import densities
-from jembench.testing.model_checks.subject import Subject, needs
+from jembench.testing.checks import DoesNotApply, only_if, promise, require
+from jembench.testing.models import consistency
+from jembench.testing.models.subject import ModelSubject, needs
 
 SHAPES = ((1, 1, 2), (1, 1, 1))
-"""Two pixels are preferred: between them a flow has a determinant that is worth the name."""
+"""Two pixels are preferred: for one pixel the determinant of a flow is trivial."""
 
 POINTS = 81
 """In each dimension; every other one is left out to see whether they are enough."""
 
 BATCH = POINTS**2
-"""Images that a model is asked about at a time."""
+"""Images in a batch."""
 
 NARROW, FAR = 0.05, 10.0
 """r and the largest t: points are 0.0125 h apart in the middle, and go out to 550 h."""
 
 RIM = 2
-"""So many points at each end should not count for anything."""
+"""Points at each end, which should contribute nothing."""
 
 LEVELS = 256
 """Of 8-bit pixels."""
@@ -54,7 +54,8 @@ PRECISION = 0.005
 """How far apart two ways to compute an integral may be if one of them is to be believed."""
 
 
-def density_integrates_to_1(subject: Subject) -> None:
+@promise("models")
+def density_integrates_to_1(subject: ModelSubject) -> None:
     """Over all images of one or two pixels exp(log_prob(x)) integrates to 1, or over those within the bounds."""
     needs(subject.model, "log_prob")
     model, data = _for_few_pixels(subject)
@@ -67,12 +68,12 @@ def density_integrates_to_1(subject: Subject) -> None:
             _refuse_masses(total, data)
         raise
     _refuse_masses(found / level_width(data.bounds) ** data.dimensions, data)
-    if not _is_one(found):
-        raise CheckFailed(
-            f"Made for {data.shape}, exp(log_prob(x)) integrates to {found:.4g} over all images, and not to 1: it is "
-            "no density, and its bits per dimension mean nothing. Add what is missing: the log-determinant of every "
-            "step from x on, that of scaling the pixels too, and the constant of the prior; leave out other factors."
-        )
+    require(
+        _is_one(found),
+        f"Made for {data.shape}, exp(log_prob(x)) integrates to {found:.4g} over all images, and not to 1: it is "
+        "no density, and its bits per dimension mean nothing. Add what is missing: the log-determinant of every "
+        "step from x on, that of scaling the pixels too, and the constant of the prior; leave out other factors.",
+    )
 
 
 class _Made(NamedTuple):
@@ -80,23 +81,17 @@ class _Made(NamedTuple):
     data: DataSpec
 
 
-def _for_few_pixels(subject: Subject) -> _Made:
-    """The model for the fewest pixels that it can be made for.
-
-    Raises:
-        DoesNotApply: if these are too many, or its densities have faults that another check tells.
-    """
+def _for_few_pixels(subject: ModelSubject) -> _Made:
+    """The model for one or two pixels; skips the check if it cannot be made, or another check reports its densities."""
     for shape in SHAPES:
         few = dataclasses.replace(subject, data=dataclasses.replace(subject.data, shape=shape))
         try:
             with torch.no_grad():
                 found = few.shaken.log_prob(few.x)
-        except Exception:  # a refusal, or a fault that shapes-from-data tells
+        except Exception:  # a refusal, or a fault that shapes-from-data reports
             continue
-        if found.shape != (len(few.x),):
-            raise DoesNotApply("It has not one number for each image: see the check log-prob-shape.")
-        if not densities.lie_within_their_classes(few):
-            raise DoesNotApply("See the check density-within-its-classes.")
+        only_if(found.shape == (len(few.x),), "It has not one number for each image: see the check log-prob-shape.")
+        only_if(consistency.lie_within_their_classes(few), "See the check density-within-its-classes.")
         return _Made(few.shaken, few.data)
     raise DoesNotApply("It cannot be made for images of one or two pixels, over which its density could be integrated.")
 
@@ -115,21 +110,17 @@ def _over_levels(model: Any, data: DataSpec) -> Iterator[float]:
 
 
 def _refuse_masses(total: float, data: DataSpec) -> None:
-    """Fail the check if what adds up to this over all levels are their probabilities.
-
-    Raises:
-        CheckFailed: that says how to make densities of them.
-    """
+    """Fail the check if ``total`` shows that log_prob gives probabilities of levels."""
     width = level_width(data.bounds)
     same_as_densities = _is_one(width**data.dimensions)
-    if _is_one(total) and not same_as_densities:
-        raise CheckFailed(
-            f"Made for {data.shape}, exp(log_prob(x)) integrates to width^{data.dimensions}, where the width of a "
-            f"level's bin is (high - low) / 255 of data.bounds, {width:.3g}: it is the probability mass of the "
-            f"{LEVELS} levels of a pixel, or a density in units of them, and no density of x. A density is that "
-            "divided by the width of the bin, once for each of the D pixels of all channels: subtract D log(width) "
-            "from log_prob."
-        )
+    require(
+        same_as_densities or not _is_one(total),
+        f"Made for {data.shape}, exp(log_prob(x)) integrates to width^{data.dimensions}, where the width of a "
+        f"level's bin is (high - low) / 255 of data.bounds, {width:.3g}: it is the probability mass of the "
+        f"{LEVELS} levels of a pixel, or a density in units of them, and no density of x. A density is that "
+        "divided by the width of the bin, once for each of the D pixels of all channels: subtract D log(width) "
+        "from log_prob.",
+    )
 
 
 def _between(low: float, high: float, n: int, model: Any, data: DataSpec) -> float:
@@ -140,11 +131,7 @@ def _between(low: float, high: float, n: int, model: Any, data: DataSpec) -> flo
 
 
 def _everywhere(model: Any, data: DataSpec) -> float:
-    """The integral over all of R^D.
-
-    Raises:
-        DoesNotApply: if it cannot be had from so few points.
-    """
+    """The integral over all of R^D; skips the check if the points are too few."""
     low, high = data.bounds
     t = torch.linspace(-FAR, FAR, POINTS, dtype=torch.float64)
     scale = NARROW * (high - low) / 2

@@ -1,4 +1,4 @@
-"""What the checks of metrics begin with: what the metric measures on the stage, and what it leaves changed there."""
+"""A metric under test: what it measures on a model in closed form, and what it changes there."""
 
 from __future__ import annotations
 
@@ -9,13 +9,12 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from jembench.catalog.registry import Resolved
 from jembench.errors import Unavailable
 from jembench.interfaces import Measurement, Metric
 from jembench.running.evaluation import FitEvaluation
 from jembench.testing import stage
-from jembench.testing.asking import fingerprint, global_states, known_randomness, same
-from jembench.testing.checks import DoesNotApply
+from jembench.testing.checks import DoesNotApply, Subject
+from jembench.testing.comparing import fingerprint, global_states, known_randomness, same
 
 GLOBAL = ("numpy.random", "torch")
 MODEL = ("mode", "parameters", "buffers", "gradients")
@@ -24,51 +23,33 @@ SHARED = ("test images", "logits", "energies", "samples")
 
 
 class Run(NamedTuple):
-    """What came of a metric's computation."""
+    """The outcome of a metric's computation."""
 
     measurement: Measurement | None
     error: Exception | None
-    disturbed: tuple[str, ...] = ()  # of the names above, what is not as it was before
+    disturbed: tuple[str, ...] = ()  # the names above that have changed
 
 
 @dataclass(frozen=True)
-class Subject:
-    """A metric of some spec."""
+class MetricSubject(Subject):
+    """The metric of a spec."""
 
-    resolved: Resolved
-
-    def make(self) -> Metric:
-        """The metric, newly made.
-
-        Raises:
-            DoesNotApply: if it is no metric at all.
-        """
-        metric: Metric = self.resolved.make()
-        if not isinstance(metric, Metric):
-            raise DoesNotApply("It lacks parts of a metric: see the check all-parts.")
-        return metric
+    kind = "metrics"
+    protocol = Metric
 
     @property
     def run(self) -> Run:
-        """What the metric measures on the stage. It is computed once, for all checks."""
+        """What the metric measures, computed once for all checks."""
         return _observed(self.resolved.factory, tuple(sorted(self.resolved.bound.arguments.items())))
 
     @property
     def measurement(self) -> Measurement:
-        """What the metric measures on the stage.
-
-        Raises:
-            DoesNotApply: if it measures nothing there.
-        """
+        """What the metric measures; skips the check if it measures nothing."""
         return measured(self.run)
 
 
 def measured(run: Run) -> Measurement:
-    """What a metric measured.
-
-    Raises:
-        DoesNotApply: if it measured nothing.
-    """
+    """What a metric measured; skips the check if it measured nothing."""
     if isinstance(run.error, Unavailable):
         raise DoesNotApply(str(run.error))
     if not isinstance(run.measurement, Measurement) or not run.measurement.values:
@@ -77,17 +58,17 @@ def measured(run: Run) -> Measurement:
 
 
 def compute(metric: Metric, evaluation: FitEvaluation) -> Run:
-    """Let the metric measure. Global randomness is the same each time, so that one check alone is about it."""
+    """Run the metric, with the same global randomness each time."""
     with known_randomness():
         try:
             return Run(metric.compute(evaluation), None)
-        except Exception as error:  # what it means, the checks say
+        except Exception as error:  # the checks say what it means
             return Run(None, error)
 
 
 @cache
 def _observed(factory: Callable[..., Metric], arguments: tuple[tuple[str, Any], ...]) -> Run:
-    """What comes of the computation, and what it leaves changed."""
+    """Run the metric, and find what it changes."""
     evaluation = stage.trained()
     with known_randomness():
         before = _state(evaluation)
@@ -100,7 +81,7 @@ def _observed(factory: Callable[..., Metric], arguments: tuple[tuple[str, Any], 
 
 
 def _state(evaluation: FitEvaluation) -> dict[str, Any]:
-    """By name, what a metric is to leave as it is."""
+    """Everything that a metric must not change, by name."""
     assert evaluation.sampler is not None
     parameters, buffers = dict(evaluation.model.named_parameters()), dict(evaluation.model.named_buffers())
     images, labels = evaluation.test()

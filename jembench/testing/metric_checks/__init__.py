@@ -1,1 +1,0 @@
-"""The checks of metrics, by what they are about."""

@@ -1,0 +1,193 @@
+"""What a metric says about itself, and about a model.
+
+Legend: N images, R resamples.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import traceback
+from collections.abc import Iterator
+from numbers import Integral, Real
+from typing import Any, get_args
+
+import numpy as np
+
+from jembench.errors import Unavailable
+from jembench.interfaces import Capability, Costly, Measurement, Quantity, Resampled, Value
+from jembench.store.outcome import encode
+from jembench.testing import stage
+from jembench.testing.checks import CheckFailed, DoesNotApply, explained, is_count, only_if, promise, require
+from jembench.testing.metrics.subject import MetricSubject, Run, compute, measured
+
+CLOSE = 1e-6
+"""Relative: sums of the same numbers in another order are as close."""
+
+
+@promise("metrics")
+def all_parts(subject: MetricSubject) -> None:
+    """It has every part of jembench.interfaces.Metric: a name, what it requires, and a computation."""
+    metric = subject.build()
+    missing = [part for part in ("name", "requires", "compute") if not hasattr(metric, part)]
+    require(not missing, f"The metric has no {', '.join(missing)}: see jembench.interfaces.Metric.")
+
+
+@promise("metrics")
+def needs_are_capabilities(subject: MetricSubject) -> None:
+    """It has a name, and requires and reads what there is."""
+    metric = subject.make()
+    named = isinstance(metric.name, str) and bool(metric.name.strip())
+    require(named, f"The metric's name is {metric.name!r}; it must say what is measured.")
+    for part, known in {"requires": get_args(Capability), "reads": get_args(Quantity)}.items():
+        said: Any = getattr(metric, part, frozenset())
+        right = isinstance(said, frozenset) and said <= set(known)
+        require(right, f"{part} is {said!r}; it must be a frozenset of some of {', '.join(known)}.")
+
+
+@promise("metrics")
+def passes_are_counted(subject: MetricSubject) -> None:
+    """A metric that says what it costs says a whole number of network passes."""
+    metric = subject.make()
+    only_if(isinstance(metric, Costly), "The metric does not say what it costs.")
+    for images in (1, 1000):
+        count = metric.passes(images)
+        require(is_count(count), f"passes({images}) is {count!r}; it must be a whole number of at least 1. Round it.")
+
+
+@promise("metrics")
+def computes(subject: MetricSubject) -> None:
+    """It measures something of a model that can do everything.
+
+    It must give a Measurement with a value at least. What cannot be measured raises Unavailable, with the remedy.
+    """
+    metric, run = subject.make(), subject.run
+    _raise_error_of(run, "")
+    found = run.measurement
+    kind = "no values" if isinstance(found, Measurement) else type(found).__name__
+    require(isinstance(found, Measurement) and len(found.values) > 0, f"{metric.name} gives {kind}.")
+
+
+@promise("metrics")
+def needs_are_all(subject: MetricSubject) -> None:
+    """A model that can do what the metric requires, and nothing else, is enough for it.
+
+    Name everything that it needs in requires, or leave out what is missing.
+    """
+    measured(subject.run)
+    metric = subject.make()
+    needs = " and ".join(sorted(metric.requires)) or "nothing"
+    run = compute(metric, stage.able(metric.requires & set(get_args(Capability))))
+    _raise_error_of(run, f"It requires {needs}, and of a model that can do this alone it measures nothing. ")
+
+
+def _raise_error_of(run: Run, text: str) -> None:
+    """Fail the check with the error of a computation, or skip it if files are missing."""
+    if isinstance(run.error, Unavailable):
+        raise DoesNotApply(str(run.error))
+    if run.error is not None:
+        place = traceback.extract_tb(run.error.__traceback__)[-1]
+        error = f"{type(run.error).__name__}: {run.error} ({place.filename}:{place.lineno})."
+        raise CheckFailed(text + error) from run.error
+
+
+@promise("metrics")
+def protocol_is_said(subject: MetricSubject) -> None:
+    """The protocol is a text.
+
+    It must name the metric, the data and everything else that decides what the number means.
+    """
+    protocol = subject.measurement.protocol
+    require(isinstance(protocol, str) and bool(protocol.strip()), f"The protocol is {protocol!r}.")
+
+
+@promise("metrics")
+def values_are_numbers(subject: MetricSubject) -> None:
+    """Every value is a finite number with its unit, and with the number of observations.
+
+    n says of how many images, samples or timings a value is. Leave out what cannot be known, or raise Unavailable; a
+    model that gives NaN has diverged (jembench.plugin.Diverged).
+    """
+    for label, value in _values(subject):
+        require(_is_finite(value.value), f"{label} is {value.value!r}, not a finite number.")
+        n: Any = value.n  # numpy's whole numbers count as well
+        require(isinstance(n, Integral) and int(n) > 0, f"{label} has n = {n!r}.")
+        require(isinstance(value.unit, str), f"{label} has the unit {value.unit!r}; it must be a text.")
+        right = value.better in ("higher", "lower", "")
+        require(right, f'{label} is better when {value.better!r}; it must be "higher", "lower" or "".')
+
+
+@promise("metrics")
+def intervals_hold_their_values(subject: MetricSubject) -> None:
+    """low <= value <= high, or both are None: an interval that is not known is not one of no width.
+
+    Both ends are known, or both are None. Of a share that is 0 or 1, Wilson's interval has a width
+    (jembench.plugin.wilson).
+    """
+    for label, (value, low, high, *_) in _values(subject):
+        if low is None and high is None:
+            continue
+        found = f"{label} is {value}, with an interval from {low} to {high}."
+        require(_is_finite(low) and _is_finite(high), found)
+        assert low is not None
+        assert high is not None
+        require(low <= value <= high and low < high, found)
+
+
+def _is_finite(number: Any) -> bool:
+    return isinstance(number, Real) and math.isfinite(number)
+
+
+def _values(subject: MetricSubject) -> Iterator[tuple[str, Value]]:
+    for label, value in subject.measurement.values.items():
+        require(isinstance(label, str) and bool(label), f"A value's label is {label!r}; it must be a text.")
+        require(isinstance(value, Value), f"{label} is a {type(value).__name__}, not a jembench.interfaces.Value.")
+        yield label, value
+
+
+@promise("metrics")
+def details_are_json(subject: MetricSubject) -> None:
+    """The details come back from a file as they were written.
+
+    Use plain numbers, texts and lists of them: float(...), .tolist().
+    """
+    details = subject.measurement.details
+    with explained("The details cannot be written as JSON"):
+        again = json.loads(json.dumps(encode(details), allow_nan=False))
+    require(again == encode(details), "The details do not come back from JSON as they were written.")
+
+
+@promise("metrics")
+def arrays_are_numbers(subject: MetricSubject) -> None:
+    """Arrays are plain numpy arrays of finite numbers.
+
+    .cpu().numpy() makes an array of booleans, whole numbers or floats. Give a mask for missing numbers, or leave them
+    out; where NaN or infinity have a meaning, declare it.
+    """
+    for label, array in subject.measurement.arrays.items():
+        right = isinstance(array, np.ndarray) and array.dtype.kind in "biuf"
+        kind = f"{type(array).__name__} of {getattr(array, 'dtype', 'no type')}"
+        require(right, f"The array {label} is a {kind}.")
+        wild = int((~np.isfinite(array)).sum())
+        require(wild == 0, f"The array {label} holds {wild} numbers that are NaN or infinite.")
+
+
+@promise("metrics")
+def resamplings_give_the_values(subject: MetricSubject) -> None:
+    """From the arrays alone, resamplings give the very values, of the images as they are.
+
+    Compute the value by the same formula. A statistic gives (R,) for index matrices (R, N).
+    """
+    metric, measurement = subject.make(), subject.measurement
+    only_if(isinstance(metric, Resampled), "The metric has no resamplings.")
+    for label, resampling in metric.resamplings(measurement.arrays).items():
+        labels = ", ".join(measurement.values)
+        require(label in measurement.values, f"resamplings names {label!r}, and the values are {labels}.")
+        as_they_are = np.stack([np.arange(max(resampling.sizes))] * 2)
+        found = resampling.statistic(*(as_they_are[:, :size] for size in resampling.sizes))
+        right = isinstance(found, np.ndarray) and found.shape == (2,)
+        require(right, f"The statistic of {label} gives the shape {np.shape(found)} for two resamples.")
+        value, (low, high) = measurement.values[label].value, resampling.within
+        close = bool(np.allclose(found, value, rtol=CLOSE, atol=CLOSE))
+        require(close, f"{label} is {value}, and from the arrays of the same images its statistic is {found[0]}.")
+        require(low <= value <= high, f"{label} is {value}, outside of the range that its resampling gives.")

@@ -1,0 +1,94 @@
+"""How a model is made: from its spec and the data alone."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+
+from jembench.catalog import registry
+from jembench.catalog.spec import Spec, format_value, keyword_parameters
+from jembench.errors import SpecError
+from jembench.interfaces import DataSpec, Trainable
+from jembench.models.capabilities import capabilities
+from jembench.testing.checks import CheckFailed, DoesNotApply, explained, only_if, promise, require
+from jembench.testing.models.outputs import out_of_bounds, wrong_shape
+from jembench.testing.models.subject import ModelSubject
+
+OTHER = DataSpec(name="other", shape=(3, 16, 16), num_classes=4, bounds=(0.0, 1.0))
+"""Other size, colours, classes and bounds than the data that models are checked on."""
+
+
+@promise("models")
+def can_be_made(subject: ModelSubject) -> None:
+    """The factory gives a torch.nn.Module for the data that it is called with."""
+    data = subject.data
+    remedy = "The factory is called with the DataSpec and the options of the spec."
+    with explained(f"It cannot be made for {data.name}, {data.shape}", remedy):
+        subject.build()
+
+
+@promise("models")
+def has_a_capability(subject: ModelSubject) -> None:
+    """The model has at least one of logits, energy, log_prob and sample, or is trained with chains."""
+    require(
+        bool(capabilities(subject.model)),
+        "Nothing can be measured of it. Give it a method logits(x), energy(x, y=None), log_prob(x, y=None) or "
+        "sample(n, y=None, *, generator); jembench.interfaces says what each one is.",
+    )
+
+
+@promise("models")
+def trained_here_or_elsewhere(subject: ModelSubject) -> None:
+    """The model has chains and training_loss, or its factory says that it was trained elsewhere."""
+    require(
+        isinstance(subject.model, Trainable) or subject.resolved.pretrained is not None,
+        "It cannot be trained: it lacks training_loss, or the attribute chains that says which samples this needs. "
+        "Add both, or mark the factory of a model that was trained elsewhere: @jembench.plugin.pretrained().",
+    )
+
+
+@promise("models")
+def options_typed(subject: ModelSubject) -> None:
+    """Every option is keyword-only with a type that its default is of: written out in full, the spec means the same."""
+    bound, factory = subject.resolved.bound, subject.resolved.factory
+    first, *options = inspect.signature(factory).parameters.values()
+    for parameter in options:
+        require(
+            parameter.kind is parameter.KEYWORD_ONLY,
+            f"The factory's parameter {parameter.name} is not keyword-only, so no spec can set it. Write "
+            f"({first.name}, *, {parameter.name}: int = 8).",
+        )
+    keyword_parameters(factory)
+    written = Spec(bound.name, tuple((key, format_value(value)) for key, value in sorted(bound.arguments.items())))
+    try:
+        again = registry.resolve("models", str(written)).bound.arguments
+    except SpecError as error:
+        raise CheckFailed(f"{error} That is its default: give it one of the type that it is annotated with.") from error
+    for key, value in bound.arguments.items():
+        require(
+            (type(again[key]), again[key]) == (type(value), value),
+            f"The option {key} is {value!r}, which written into a spec is read back as {again[key]!r}. Give it a "
+            "default of the type that it is annotated with.",
+        )
+
+
+@promise("models")
+def shapes_from_data(subject: ModelSubject) -> None:
+    """Made for images of another size, with other colours, classes and bounds, the model fits those."""
+    outputs = subject.outputs(subject.model)
+    only_if(subject.resolved.pretrained is None, "It was trained elsewhere, for images of one shape.")
+    other = dataclasses.replace(subject, data=OTHER)
+    made_for = f"{OTHER.shape} and {OTHER.num_classes} classes"
+    sizes = "Take sizes from data.shape and data.num_classes"
+    with explained(f"It cannot be made for {made_for}", f"{sizes}, or raise SpecError for what it is not made for."):
+        try:
+            model = other.build()
+        except SpecError as refusal:
+            raise DoesNotApply(f"It refuses {OTHER.shape}: {refusal}") from refusal
+    with explained(f"On {made_for} it fails", f"{sizes}."):
+        others = other.outputs(model)
+    for name, answer in others.items():
+        for fault in (wrong_shape, out_of_bounds):
+            found = fault(name, answer, OTHER)
+            if found and not fault(name, outputs[name], subject.data):  # otherwise another check reports it
+                raise CheckFailed(f"Made for {OTHER.shape}, {OTHER.num_classes} classes and other bounds, {found}")

@@ -1,0 +1,253 @@
+"""A model under test: how it is made, the images that it is given, and everything that can be computed with it.
+
+Legend: B batch, N samples, C channels, H height, W width, K classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any
+
+import torch
+from torch import Generator, Tensor, nn
+
+from jembench import seeds
+from jembench.interfaces import Batch, DataSpec, Density, Energy, Loss, Negatives, Trainable
+from jembench.models.adapters.classifier import as_classifier
+from jembench.models.capabilities import capabilities
+from jembench.testing.checks import DoesNotApply, Subject, only_if, require
+
+IMAGES = 5
+"""B and N: different from likely numbers of channels, pixels and classes."""
+
+BATCH = 32
+"""Training images: enough for models that set parameters by the statistics of their first batch."""
+
+Answers = Mapping[str, Tensor]
+"""Outputs of a model by the call that gave them: ``energy(x, y)``."""
+
+Questions = Mapping[str, Callable[[Tensor, Tensor], Tensor]]
+"""Calls of a model for images and their labels, which a call may ignore."""
+
+
+@dataclass(frozen=True)
+class ModelSubject(Subject):
+    """The model of a spec for some data."""
+
+    data: DataSpec
+    kind = "models"
+    protocol = nn.Module
+
+    @property
+    def context(self) -> tuple[DataSpec]:
+        """The data that the model is made for."""
+        return (self.data,)
+
+    def build(self, seed: int = 0) -> Any:
+        """The model in evaluation mode, its weights drawn under a seed."""
+        with seeds.initialising(seed):
+            model = super().build()
+            require(
+                isinstance(model, nn.Module), f"The factory gives a {type(model).__name__}. Return a torch.nn.Module."
+            )
+            if not capabilities(model) and not isinstance(model, Trainable):
+                model = as_classifier(model, self.data, str(self.resolved))
+        return model.eval()
+
+    @cached_property
+    def model(self) -> Any:
+        """The model, made once for this check."""
+        return self.make()
+
+    @cached_property
+    def shaken(self) -> Any:
+        """Another, with parameters moved a little: a last layer that begins at zero hides the layers before it."""
+        model, generator = self.make(), seeds.generator(0, "testing/shaken")
+        with torch.no_grad():
+            for parameter in filter(lambda parameter: parameter.requires_grad, model.parameters()):
+                parameter.add_(0.01 * torch.randn(parameter.shape, generator=generator))
+        return model
+
+    def needs_classes(self) -> None:
+        """Skip the check for a model that cannot be made, or for fewer than two classes."""
+        _ = self.model
+        only_if(self.data.num_classes >= 2, f"{self.data.name} has no classes to be told apart.")
+
+    # --- images and labels --------------------------------------------------------------------------------------------
+
+    @property
+    def x(self) -> Tensor:
+        """Images within the bounds, none of them at the edge: (B, C, H, W)."""
+        return self.images("images")
+
+    @property
+    def y(self) -> Tensor:
+        """Labels of the images: int64 (B,)."""
+        return self.labels(IMAGES)
+
+    def labels(self, n: int) -> Tensor:
+        """Labels that take turns: int64 (n,)."""
+        return torch.arange(n) % max(self.data.num_classes, 1)
+
+    def images(self, purpose: str, n: int = IMAGES) -> Tensor:
+        """Different images for each purpose: (n, C, H, W)."""
+        low, high = self.data.bounds
+        uniform = torch.rand(n, *self.data.shape, generator=seeds.generator(0, f"testing/{purpose}"))
+        return low + (high - low) * (0.1 + 0.8 * uniform)
+
+    # --- outputs ------------------------------------------------------------------------------------------------------
+
+    def questions(self, model: Any) -> Questions:
+        """Every call that the model takes for images, and for their labels if it takes them."""
+        calls: dict[str, Callable[[Tensor, Tensor], Tensor]] = {}
+        for name in ("logits", "energy", "log_prob"):
+            if has(model, name):
+                calls[f"{name}(x)"] = partial(_without_labels, getattr(model, name))
+            if has(model, name) and self.takes_labels(name):
+                calls[f"{name}(x, y)"] = getattr(model, name)
+        return calls
+
+    def answers(self, model: Any, x: Tensor | None = None, y: Tensor | None = None) -> Answers:
+        """The outputs for images, without gradients."""
+        x, y = self.x if x is None else x, self.y if y is None else y
+        with torch.no_grad():
+            return {name: ask(x.clone(), y.clone()) for name, ask in self.questions(model).items()}
+
+    def drawn(self, model: Any, seed: int = 0) -> Answers:
+        """Images that the model draws without a chain, if it does; with labels too, if it takes them."""
+        if not has(model, "sample"):
+            return {}
+        with torch.no_grad():
+            images = {"sample(n)": model.sample(IMAGES, generator=sampling(seed))}
+            if self.takes_labels("sample"):
+                images["sample(n, y)"] = model.sample(IMAGES, self.y, generator=sampling(seed))
+        return images
+
+    def outputs(self, model: Any) -> Answers:
+        """All outputs: those for images, and samples."""
+        return {**self.answers(model), **self.drawn(model)}
+
+    def everything(self, model: Any) -> dict[str, Callable[[], Any]]:
+        """Every call for images, with images and labels, and one for samples."""
+        calls: dict[str, Callable[[], Any]] = {
+            name: partial(ask, self.x, self.y) for name, ask in self.questions(model).items()
+        }
+        if has(model, "sample"):
+            calls["sample(n)"] = lambda: model.sample(IMAGES, generator=sampling())
+        return calls
+
+    def takes_labels(self, method: str) -> bool:
+        """Whether energy, log_prob or sample can be called with labels; any error counts as a refusal."""
+        return method in self._by_class
+
+    @cached_property
+    def _by_class(self) -> frozenset[str]:
+        if not self.data.num_classes:
+            return frozenset()
+        model = self.make()
+        return frozenset(method for method in ("energy", "log_prob", "sample") if self._answers_by_class(model, method))
+
+    def _answers_by_class(self, model: Any, method: str) -> bool:
+        try:
+            with torch.no_grad():
+                self.ask_by_class(model, method)
+        except Exception:  # a refusal, or a fault that labels-taken-or-refused reports
+            return False
+        return True
+
+    def ask_by_class(self, model: Any, method: str) -> Tensor:
+        """Call energy, log_prob or sample with labels."""
+        by_class = getattr(model, method)
+        answer: Tensor = (
+            by_class(IMAGES, self.y, generator=sampling()) if method == "sample" else by_class(self.x, self.y)
+        )
+        return answer
+
+    def each_class(self, method: str, model: Any) -> Tensor:
+        """Energy or log_prob of every image with every class: (B, K)."""
+        only_if(self.takes_labels(method), f"It has no {method}(x, y).")
+        classes = [torch.full((IMAGES,), k) for k in range(self.data.num_classes)]
+        with torch.no_grad():
+            return torch.stack([getattr(model, method)(self.x, y) for y in classes], dim=1)
+
+    def energies(self, model: Any, x: Tensor) -> Tensor:
+        """E(x), or -log p(x) of a model that has a density alone: (B,), with gradients."""
+        if isinstance(model, Energy):
+            energies = model.energy(x)
+        elif isinstance(model, Density):
+            energies = -model.log_prob(x)
+        else:
+            raise DoesNotApply("It has neither an energy nor a density.")
+        only_if(
+            energies.shape == (len(x),), "It has not one energy for each image: see energy-shape or log-prob-shape."
+        )
+        return energies
+
+    def gradient(self, model: Any) -> Tensor:
+        """dE/dx: (B, C, H, W)."""
+        x = self.x.requires_grad_()
+        (gradient,) = torch.autograd.grad(self.energies(model, x).sum(), x)
+        return gradient
+
+    # --- training -----------------------------------------------------------------------------------------------------
+
+    @property
+    def trained(self) -> Any:
+        """The model in training mode."""
+        only_if(isinstance(self.model, Trainable), "It is finished: it has no training_loss.")
+        return self.model.train()
+
+    @property
+    def batch(self) -> Batch:
+        """A batch of training."""
+        return Batch(self.images("batch", BATCH), self.images("labelled batch", BATCH), self.labels(BATCH))
+
+    def negatives(self, model: Any) -> Negatives | None:
+        """Samples such as the model's loss asks for."""
+        if model.chains == "none":
+            return None
+        return Negatives(self.images("negatives", BATCH), self.labels(BATCH) if model.chains == "conditional" else None)
+
+    def loss(self, model: Any, batch: Batch | None = None, negatives: Negatives | None = None) -> Loss:
+        """The training loss, under a seed; of the subject's own batch and negatives by default."""
+        with seeds.initialising(0):
+            loss: Loss = model.training_loss(batch or self.batch, negatives or self.negatives(model))
+        return loss
+
+
+def _without_labels(method: Callable[..., Tensor], x: Tensor, y: Tensor) -> Tensor:
+    return method(x)
+
+
+def sampling(seed: int = 0) -> Generator:
+    """A generator for samples."""
+    return seeds.generator(seed, "testing/samples")
+
+
+def has(model: Any, method: str) -> bool:
+    """Whether a model has the method; None in its place removes an inherited one."""
+    return getattr(model, method, None) is not None
+
+
+def needs(model: Any, *methods: str) -> Any:
+    """The model, if it has the methods; skips the check otherwise."""
+    for method in methods:
+        only_if(has(model, method), f"It has no {method}.")
+    return model
+
+
+def close(a: Tensor, b: Tensor, tolerance: float = 2e-5) -> bool:
+    """Whether two outputs differ by rounding only, relative to the largest value."""
+    if a.shape != b.shape:
+        return False
+    scale = max(1.0, float(b.abs().max())) if b.numel() else 1.0
+    return bool(((a - b).abs() <= tolerance * scale).all())
+
+
+def distance(a: Tensor, b: Tensor) -> str:
+    """How far apart two outputs are, for a message."""
+    if a.shape != b.shape:
+        return f"shapes {tuple(a.shape)} and {tuple(b.shape)}"
+    return f"{float((a - b).abs().max()):.2g}"

@@ -1,1 +1,0 @@
-"""The checks of samplers, by what they are about."""
