@@ -18,28 +18,27 @@ from jembench.testing.models.subject import ModelSubject, distance, needs
 
 @promise("models")
 def weights_by_seed(subject: ModelSubject) -> None:
-    """Made twice under the same seed, the model has the same weights."""
+    """Made twice under the same seed, the model has the same weights.
+
+    Draw weights from torch's global generator, which is seeded when a model is made: not from numpy's or Python's,
+    the clock or a generator of its own that goes on.
+    """
     first, second = subject.model.state_dict(), subject.make().state_dict()
     different = [name for name in first if not same(first[name], second.get(name))]
-    require(
-        not different and len(first) == len(second),
-        f"Made twice under one seed, it differs in {', '.join(different[:3]) or 'what it has'}. Draw weights from "
-        "torch's global generator, which is seeded when a model is made: not from numpy's or Python's, the clock "
-        "or a generator of its own that goes on.",
-    )
+    found = f"Made twice under one seed, it differs in {', '.join(different[:3]) or 'what it has'}."
+    require(not different and len(first) == len(second), found)
 
 
 @promise("models")
 def making_sets_no_seed(subject: ModelSubject) -> None:
-    """Making the model seeds no global generator: torch's or numpy's."""
+    """Making the model seeds no global generator: torch's or numpy's.
+
+    Leave that out: the model is made under the seed of the run, and would be the same under every one.
+    """
     _ = subject.model
     first, second = (_generators_after_making(subject, seed) for seed in (1, 2))
     seeded = [name for name in first if same(first[name], second[name])]
-    require(
-        not seeded,
-        f"Making it seeds the global generator of {' and '.join(seeded)}. Leave that out: the model is made under "
-        "the seed of the run, and would be the same under every one.",
-    )
+    require(not seeded, f"Making it seeds the global generator of {' and '.join(seeded)}.")
 
 
 def _generators_after_making(subject: ModelSubject, seed: int) -> dict[str, Any]:
@@ -52,31 +51,29 @@ def _generators_after_making(subject: ModelSubject, seed: int) -> dict[str, Any]
 
 @promise("models")
 def same_answer_twice(subject: ModelSubject) -> None:
-    """In evaluation mode two calls with the same images give the same answers, bit for bit."""
+    """In evaluation mode two calls with the same images give the same answers, bit for bit.
+
+    Switch dropout and noise off in evaluation mode, or draw the noise from a generator that is seeded at every
+    call.
+    """
     first, second = subject.answers(subject.model), subject.answers(subject.model)
     for name, answer in first.items():
-        require(
-            same(answer, second[name]),
-            f"{name}, asked twice, differs by {distance(answer, second[name])}. Switch dropout and noise off in "
-            "evaluation mode, or draw the noise from a generator that is seeded at every call.",
-        )
+        found = f"{name}, asked twice, differs by {distance(answer, second[name])}."
+        require(same(answer, second[name]), found)
 
 
 @promise("models")
 def samples_by_generator(subject: ModelSubject) -> None:
-    """sample gives the same images under equal generators, and others under others."""
+    """sample gives the same images under equal generators, and others under others.
+
+    Pass the generator to every function that draws: torch.randn(..., generator=generator).
+    """
     model = needs(subject.model, "sample")
     first, again, other = (subject.drawn(model, seed) for seed in (0, 0, 1))
     for name, images in first.items():
-        require(
-            same(images, again[name]),
-            f"{name} under two equal generators gives images that differ by {distance(images, again[name])}. Pass the "
-            "generator to every function that draws: torch.randn(..., generator=generator).",
-        )
-        require(
-            not same(images, other[name]),
-            f"{name} gives the same images under another generator. Draw from the generator that is passed in.",
-        )
+        found = f"{name} under two equal generators gives images that differ by {distance(images, again[name])}."
+        require(same(images, again[name]), found)
+        require(not same(images, other[name]), f"{name} gives the same images under another generator.")
 
 
 @promise("models")
@@ -89,7 +86,10 @@ def global_chance_left_alone(subject: ModelSubject) -> None:
 
 @promise("models")
 def mode_left_alone(subject: ModelSubject) -> None:
-    """No method changes the mode of a module, in training or in evaluation."""
+    """No method changes the mode of a module, in training or in evaluation.
+
+    Call neither train() nor eval() in it: the caller chose the mode.
+    """
     for training in (False, True):
         model = subject.model.train(training)
         calls = subject.everything(model)
@@ -99,16 +99,16 @@ def mode_left_alone(subject: ModelSubject) -> None:
             before = {part: module.training for part, module in model.named_modules()}
             call()
             changed = [part or "the model" for part, module in model.named_modules() if module.training != before[part]]
-            require(
-                not changed,
-                f"{name} puts {', '.join(changed[:3])} into {'evaluation' if training else 'training'} mode. "
-                "Call neither train() nor eval() in it: the caller chose the mode.",
-            )
+            mode = "evaluation" if training else "training"
+            require(not changed, f"{name} puts {', '.join(changed[:3])} into {mode} mode.")
 
 
 @promise("models")
 def images_left_alone(subject: ModelSubject) -> None:
-    """No method changes the images or labels that it is given."""
+    """No method changes the images or labels that it is given.
+
+    Write x = x + 1 in place of x += 1, and ask for gradients of x.detach().requires_grad_().
+    """
     for name, ask in subject.questions(subject.model).items():
         x, y = subject.x, subject.y
         with torch.no_grad():
@@ -123,41 +123,35 @@ def images_left_alone(subject: ModelSubject) -> None:
 
 def _check_unchanged(method: str, inputs: dict[str, tuple[Tensor, Tensor]]) -> None:
     for name, (after, before) in inputs.items():
-        require(
-            same(after, before) and not after.requires_grad,
-            f"{method} changes {name} in place. Write x = x + 1 in place of x += 1, and ask for gradients of "
-            "x.detach().requires_grad_().",
-        )
+        require(same(after, before) and not after.requires_grad, f"{method} changes {name} in place.")
 
 
 @promise("models")
 def state_left_alone(subject: ModelSubject) -> None:
-    """In evaluation mode no answer and no sample changes a parameter or a buffer."""
+    """In evaluation mode no answer and no sample changes a parameter or a buffer.
+
+    Update buffers only if self.training: otherwise results would depend on earlier calls.
+    """
     before = copy.deepcopy(subject.model.state_dict())
     for name, ask in subject.everything(subject.model).items():
         with torch.no_grad():
             ask()
         changed = [key for key, value in subject.model.state_dict().items() if not same(value, before[key])]
-        require(
-            not changed,
-            f"{name} changes {', '.join(changed[:3])} in evaluation mode, so results would depend on earlier calls. "
-            "Update buffers if self.training alone.",
-        )
+        require(not changed, f"{name} changes {', '.join(changed[:3])} in evaluation mode.")
 
 
 @promise("models")
 def no_gradients_left(subject: ModelSubject) -> None:
-    """No method leaves gradients in the parameters, or changes which of them are trained."""
+    """No method leaves gradients in the parameters, or changes which of them are trained.
+
+    The next step of training would add them to its own: use torch.autograd.grad(energy.sum(), x) in place of
+    backward(). Put requires_grad back: jembench.plugin.frozen.
+    """
     parameters = list(subject.model.parameters())
     before = [parameter.requires_grad for parameter in parameters]
     for name, ask in subject.everything(subject.model).items():
         ask()
-        require(
-            all(parameter.grad is None for parameter in parameters),
-            f"{name} leaves gradients in the parameters, which the next step of training would add to its own. Use "
-            "torch.autograd.grad(energy.sum(), x) in place of backward().",
-        )
-        require(
-            [parameter.requires_grad for parameter in parameters] == before,
-            f"{name} changes requires_grad of parameters. Put it back: jembench.plugin.frozen.",
-        )
+        left = any(parameter.grad is not None for parameter in parameters)
+        require(not left, f"{name} leaves gradients in the parameters.")
+        after = [parameter.requires_grad for parameter in parameters]
+        require(after == before, f"{name} changes requires_grad of parameters.")

@@ -20,23 +20,28 @@ AGREEMENT = 0.03
 
 @promise("models")
 def answers_depend_on_the_class(subject: ModelSubject) -> None:
-    """Where there is energy(x, y) or log_prob(x, y), it is not the same whatever y is."""
+    """Where there is energy(x, y) or log_prob(x, y), it is not the same whatever y is.
+
+    Let it depend on y; a model without classes raises jembench.plugin.SpecError for labels, and its chains and
+    samples are then of p(x).
+    """
     subject.needs_classes()
     methods = [method for method in ("energy", "log_prob") if subject.takes_labels(method)]
     only_if(len(methods) > 0, "It has no energies or densities by class.")
     for method in methods:
         by_class = subject.each_class(method, subject.shaken)
+        equal = bool((by_class == by_class[:, :1]).all())
         require(
-            not (bool((by_class == by_class[:, :1]).all())),
-            f"{method}(x, y) is the same for all {subject.data.num_classes} classes, with weights moved off their "
-            "beginning too. Let it depend on y; a model without classes raises jembench.plugin.SpecError for "
-            "labels, and its chains and samples are then of p(x).",
+            not equal, f"{method}(x, y) is the same for all {subject.data.num_classes} classes, with other weights too."
         )
 
 
 @promise("models")
 def samples_depend_on_the_class(subject: ModelSubject) -> None:
-    """Where there is sample(n, y), equal generators do not give the same images whatever y is."""
+    """Where there is sample(n, y), equal generators do not give the same images whatever y is.
+
+    Draw images of the classes y; a model without classes raises jembench.plugin.SpecError for labels.
+    """
     subject.needs_classes()
     only_if(bool(subject.takes_labels("sample")), "It has no sample(n, y).")
 
@@ -48,36 +53,34 @@ def samples_depend_on_the_class(subject: ModelSubject) -> None:
     first = draw(0)
     low, high = subject.data.bounds
     only_if(not (bool(((first == low) | (first == high)).all())), "Its samples are clamped everywhere, as it begins.")
-    require(
-        not all(same(first, draw(k)) for k in range(1, subject.data.num_classes)),
-        f"sample(n, y) gives the same images for each of the {subject.data.num_classes} classes under equal "
-        "generators, with weights moved off their beginning too. Draw images of the classes y; a model without "
-        "classes raises jembench.plugin.SpecError for labels.",
+    classes = range(1, subject.data.num_classes)
+    found = (
+        f"sample(n, y) gives the same images for each of the {subject.data.num_classes} classes under equal generators."
     )
+    require(not all(same(first, draw(k)) for k in classes), found)
 
 
 @promise("models")
 def energy_has_a_gradient(subject: ModelSubject) -> None:
-    """dE/dx, or -d log p(x)/dx, exists, is finite, and is not zero everywhere."""
+    """dE/dx, or -d log p(x)/dx, exists, is finite, and is not zero everywhere.
+
+    Leave out detach, no_grad, item and rounding on the way from x to the energy, and clamps or saturated layers;
+    look for square roots and logarithms of 0, and for where().
+    """
     _needs_energy(subject.model)
     for model in (subject.model, subject.shaken):
-        remedy = "Leave out detach, no_grad, item and rounding on the way from x to the energy."
-        with explained("The energy cannot be differentiated by the image", remedy):
+        with explained("The energy cannot be differentiated by the image"):
             gradient = subject.gradient(model)
-        require(
-            bool(gradient.isfinite().all()),
-            "dE/dx is not finite. Look for square roots and logarithms of 0, and for where().",
-        )
-    require(
-        bool(gradient.any()),
-        "dE/dx is zero everywhere, with weights moved off their beginning too: no chain would move. See that the "
-        "energy depends on x, and that no clamp or saturated layer is in between.",
-    )
+        require(bool(gradient.isfinite().all()), "dE/dx is not finite.")
+    require(bool(gradient.any()), "dE/dx is zero everywhere, with other weights too: no chain would move.")
 
 
 @promise("models")
 def gradient_is_of_the_energy(subject: ModelSubject) -> None:
-    """dE/dx is how the energy changes: along a direction it agrees with a finite difference."""
+    """dE/dx is how the energy changes: along a direction it agrees with a finite difference.
+
+    Something on the way from x to the energy is detached, rounded, or has a backward pass of its own.
+    """
     model = _needs_energy(subject.shaken)
     try:
         gradient = subject.gradient(model)
@@ -87,13 +90,10 @@ def gradient_is_of_the_energy(subject: ModelSubject) -> None:
     slopes = (gradient * direction).flatten(1).sum(dim=1)
     with torch.no_grad():
         differences = [_slopes(subject, model, step * direction) / step for step in STEPS]
-    off = min(float((found - slopes).norm()) for found in differences)
-    require(
-        off <= AGREEMENT * float(slopes.norm()),
-        f"Along a direction dE/dx is {float(slopes[0]):.3g} for the first image, and the energy changes by "
-        f"{float(differences[2][0]):.3g}. Something on the way from x to the energy is detached, rounded, or has "
-        "a backward pass of its own.",
-    )
+    off = min(float((difference - slopes).norm()) for difference in differences)
+    expected, found = float(slopes[0]), float(differences[2][0])
+    message = f"Along a direction dE/dx is {expected:.3g} for the first image, and the energy changes by {found:.3g}."
+    require(off <= AGREEMENT * float(slopes.norm()), message)
 
 
 def _needs_energy(model: Any) -> Any:

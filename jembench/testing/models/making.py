@@ -20,72 +20,77 @@ OTHER = DataSpec(name="other", shape=(3, 16, 16), num_classes=4, bounds=(0.0, 1.
 
 @promise("models")
 def can_be_made(subject: ModelSubject) -> None:
-    """The factory gives a torch.nn.Module for the data that it is called with."""
+    """The factory gives a torch.nn.Module for the data that it is called with.
+
+    The factory is called with the DataSpec and the options of the spec.
+    """
     data = subject.data
-    remedy = "The factory is called with the DataSpec and the options of the spec."
-    with explained(f"It cannot be made for {data.name}, {data.shape}", remedy):
+    with explained(f"It cannot be made for {data.name}, {data.shape}"):
         subject.build()
 
 
 @promise("models")
 def has_a_capability(subject: ModelSubject) -> None:
-    """The model has at least one of logits, energy, log_prob and sample, or is trained with chains."""
-    require(
-        bool(capabilities(subject.model)),
-        "Nothing can be measured of it. Give it a method logits(x), energy(x, y=None), log_prob(x, y=None) or "
-        "sample(n, y=None, *, generator); jembench.interfaces says what each one is.",
-    )
+    """The model has at least one of logits, energy, log_prob and sample, or is trained with chains.
+
+    Give it a method logits(x), energy(x, y=None), log_prob(x, y=None) or sample(n, y=None, *, generator);
+    jembench.interfaces says what each one is.
+    """
+    require(bool(capabilities(subject.model)), "Nothing can be measured of it.")
 
 
 @promise("models")
 def trained_here_or_elsewhere(subject: ModelSubject) -> None:
-    """The model has chains and training_loss, or its factory says that it was trained elsewhere."""
-    require(
-        isinstance(subject.model, Trainable) or subject.resolved.pretrained is not None,
-        "It cannot be trained: it lacks training_loss, or the attribute chains that says which samples this needs. "
-        "Add both, or mark the factory of a model that was trained elsewhere: @jembench.plugin.pretrained().",
-    )
+    """The model has chains and training_loss, or its factory says that it was trained elsewhere.
+
+    Add training_loss and the attribute chains, which says which samples it needs, or mark the factory of a model
+    that was trained elsewhere: @jembench.plugin.pretrained().
+    """
+    trained = isinstance(subject.model, Trainable) or subject.resolved.pretrained is not None
+    require(trained, "It cannot be trained: it lacks training_loss or chains.")
 
 
 @promise("models")
 def options_typed(subject: ModelSubject) -> None:
-    """Every option is keyword-only with a type that its default is of: written out in full, the spec means the same."""
+    """Every option is keyword-only with a type that its default is of: written out in full, the spec means the same.
+
+    Give each option a default of the type that it is annotated with.
+    """
     bound, factory = subject.resolved.bound, subject.resolved.factory
     first, *options = inspect.signature(factory).parameters.values()
     for parameter in options:
+        example = f"Write ({first.name}, *, {parameter.name}: int = 8)."
+        keyword = parameter.kind is parameter.KEYWORD_ONLY
         require(
-            parameter.kind is parameter.KEYWORD_ONLY,
-            f"The factory's parameter {parameter.name} is not keyword-only, so no spec can set it. Write "
-            f"({first.name}, *, {parameter.name}: int = 8).",
+            keyword, f"The factory's parameter {parameter.name} is not keyword-only, so no spec can set it. {example}"
         )
     keyword_parameters(factory)
     written = Spec(bound.name, tuple((key, format_value(value)) for key, value in sorted(bound.arguments.items())))
     try:
         again = registry.resolve("models", str(written)).bound.arguments
     except SpecError as error:
-        raise CheckFailed(f"{error} That is its default: give it one of the type that it is annotated with.") from error
+        raise CheckFailed(f"{error} That is its default.") from error
     for key, value in bound.arguments.items():
-        require(
-            (type(again[key]), again[key]) == (type(value), value),
-            f"The option {key} is {value!r}, which written into a spec is read back as {again[key]!r}. Give it a "
-            "default of the type that it is annotated with.",
-        )
+        found = f"The option {key} is {value!r}, which written into a spec is read back as {again[key]!r}."
+        require((type(again[key]), again[key]) == (type(value), value), found)
 
 
 @promise("models")
 def shapes_from_data(subject: ModelSubject) -> None:
-    """Made for images of another size, with other colours, classes and bounds, the model fits those."""
+    """Made for images of another size, with other colours, classes and bounds, the model fits those.
+
+    Take sizes from data.shape and data.num_classes, or raise SpecError for what it is not made for.
+    """
     outputs = subject.outputs(subject.model)
     only_if(subject.resolved.pretrained is None, "It was trained elsewhere, for images of one shape.")
     other = dataclasses.replace(subject, data=OTHER)
     made_for = f"{OTHER.shape} and {OTHER.num_classes} classes"
-    sizes = "Take sizes from data.shape and data.num_classes"
-    with explained(f"It cannot be made for {made_for}", f"{sizes}, or raise SpecError for what it is not made for."):
+    with explained(f"It cannot be made for {made_for}"):
         try:
             model = other.build()
         except SpecError as refusal:
             raise DoesNotApply(f"It refuses {OTHER.shape}: {refusal}") from refusal
-    with explained(f"On {made_for} it fails", f"{sizes}."):
+    with explained(f"On {made_for} it fails"):
         others = other.outputs(model)
     for name, answer in others.items():
         for fault in (wrong_shape, out_of_bounds):

@@ -81,12 +81,14 @@ def samples_within_bounds(subject: ModelSubject) -> None:
 
 @promise("models")
 def labels_taken_or_refused(subject: ModelSubject) -> None:
-    """energy, log_prob and sample take y, which may be None; a model without classes refuses labels by a SpecError."""
+    """energy, log_prob and sample take y, which may be None; a model without classes refuses labels by a SpecError.
+
+    Let it take y=None, and raise jembench.plugin.SpecError for labels where it knows no classes.
+    """
     methods = [method for method in ("energy", "log_prob", "sample") if has(subject.model, method)]
     only_if(bool(methods), "It has nothing that could be asked by class.")
-    remedy = "Let it take y=None, and raise jembench.plugin.SpecError for labels where it knows no classes."
     for method in methods:
-        with explained(f"{method} with labels, or with y=None, fails", remedy), torch.no_grad():
+        with explained(f"{method} with labels, or with y=None, fails"), torch.no_grad():
             try:
                 if method != "sample":  # how samplers ask for E(x)
                     getattr(subject.model, method)(subject.x, None)
@@ -98,56 +100,59 @@ def labels_taken_or_refused(subject: ModelSubject) -> None:
 
 @promise("models")
 def answers_are_float32(subject: ModelSubject) -> None:
-    """Every answer, and every sample, is float32."""
+    """Every answer, and every sample, is float32.
+
+    Return float32, in which results are stored and compared.
+    """
     for name, answer in subject.outputs(subject.model).items():
-        right = answer.dtype == torch.float32
-        require(right, f"{name} is {answer.dtype}. Return float32: what is stored and compared is that.")
+        require(answer.dtype == torch.float32, f"{name} is {answer.dtype}.")
 
 
 @promise("models")
 def answers_are_finite(subject: ModelSubject) -> None:
-    """Every answer to images within the bounds, and every sample, is a finite number."""
+    """Every answer to images within the bounds, and every sample, is a finite number.
+
+    Look for logarithms of 0, divisions by 0 and exponentials of large numbers; use logsumexp.
+    """
     for name, answer in subject.outputs(subject.model).items():
         bad = int((~answer.isfinite()).sum())
-        require(
-            not bad,
-            f"{bad} of {answer.numel()} values of {name} are not finite, with weights as they begin. Look for "
-            "logarithms of 0, divisions by 0 and exponentials of large numbers; use logsumexp.",
-        )
+        require(not bad, f"{bad} of {answer.numel()} values of {name} are not finite, with initial weights.")
 
 
 @promise("models")
 def one_image(subject: ModelSubject) -> None:
-    """A batch of one image is answered as any other."""
+    """A batch of one image is answered as any other.
+
+    Name the dimensions that are squeezed or reduced, and keep the first: squeeze(1) in place of squeeze().
+    """
     for name, ask in subject.questions(subject.model).items():
-        remedy = "Name the dimensions that are squeezed or reduced."
-        with explained(f"{name} fails for a single image", remedy), torch.no_grad():
+        with explained(f"{name} fails for a single image"), torch.no_grad():
             answer = ask(subject.x[:1], subject.y[:1])
-        require(
-            len(answer.shape) > 0 and len(answer) == 1,
-            f"{name} of a single image has the shape {tuple(answer.shape)}. Keep the first dimension: squeeze(1) "
-            "in place of squeeze().",
-        )
+        found = f"{name} of a single image has the shape {tuple(answer.shape)}."
+        require(len(answer.shape) > 0 and len(answer) == 1, found)
 
 
 @promise("models")
 def each_image_alone(subject: ModelSubject) -> None:
-    """In evaluation mode the answer to an image does not depend on what else is in the batch, nor on its order."""
+    """In evaluation mode the answer to an image does not depend on what else is in the batch, nor on its order.
+
+    Compute nothing over the batch in evaluation mode: batch norm takes its running statistics there.
+    """
     together = subject.answers(subject.model)
     parts = (torch.tensor([4, 2]), torch.tensor([0, 1, 3]))
     halves = [subject.answers(subject.model, subject.x[part], subject.y[part]) for part in parts]
     for name, answer in together.items():
         apart, expected = torch.cat([half[name] for half in halves]), answer[torch.cat(parts)]
-        require(
-            close(apart, expected),
-            f"{name} of the same images, in other batches, differs by {distance(apart, expected)}. Compute "
-            "nothing over the batch in evaluation mode: batch norm takes its running statistics there.",
-        )
+        found = f"{name} of the same images, in other batches, differs by {distance(apart, expected)}."
+        require(close(apart, expected), found)
 
 
 @promise("models")
 def any_memory_layout(subject: ModelSubject) -> None:
-    """The answer does not depend on how images lie in memory: channels last, or cropped from larger ones."""
+    """The answer does not depend on how images lie in memory: channels last, or cropped from larger ones.
+
+    Use flatten or reshape in place of view. Address dimensions by their index, never by strides.
+    """
     x = subject.x
     layouts = {
         "channels-last": x.contiguous(memory_format=torch.channels_last),
@@ -156,27 +161,22 @@ def any_memory_layout(subject: ModelSubject) -> None:
     expected = subject.answers(subject.model)
     for layout, images in layouts.items():
         for name, ask in subject.questions(subject.model).items():
-            remedy = "Use flatten or reshape in place of view."
-            with explained(f"{name} fails on {layout} images", remedy), torch.no_grad():
+            with explained(f"{name} fails on {layout} images"), torch.no_grad():
                 answer = ask(images, subject.y)
-            require(
-                close(answer, expected[name]),
-                f"{name} of {layout} images differs by {distance(answer, expected[name])}. Address dimensions by "
-                "their index, never by strides.",
-            )
+            found = f"{name} of {layout} images differs by {distance(answer, expected[name])}."
+            require(close(answer, expected[name]), found)
 
 
 @promise("models")
 def follows_its_device(subject: ModelSubject) -> None:
-    """Moved to a GPU, the model answers there, for images there, and draws samples by a generator there."""
+    """Moved to a GPU, the model answers there, for images there, and draws samples by a generator there.
+
+    Register tensors as buffers, and make new ones on the device of the images or of the generator.
+    """
     only_if(torch.cuda.is_available(), "There is no GPU here.")
     model = subject.model.to("cuda")
     found = {name: ask(subject.x.cuda(), subject.y.cuda()) for name, ask in subject.questions(model).items()}
     if has(model, "sample"):
         found["sample(n)"] = model.sample(IMAGES, generator=torch.Generator("cuda"))
     for name, answer in found.items():
-        require(
-            answer.device.type == "cuda",
-            f"{name} is on {answer.device}, and the images are on a GPU. Register tensors as buffers, and make new "
-            "ones on the device of the images or of the generator.",
-        )
+        require(answer.device.type == "cuda", f"{name} is on {answer.device}, and the images are on a GPU.")

@@ -22,20 +22,20 @@ LOSSES = 3
 
 @promise("models")
 def saved_and_loaded(subject: ModelSubject) -> None:
-    """Its state, saved and loaded into a model of another seed, gives the same answers, samples and losses."""
+    """Its state, saved and loaded into a model of another seed, gives the same answers, samples and losses.
+
+    Something that counts is neither a parameter nor a buffer: register_buffer makes it a part of the state. Hold
+    tensors in it alone, each once, with shapes that follow from the spec and the data.
+    """
     model = _used(subject)
     loaded = subject.build(seed=1)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.safetensors"
-        remedy = "Hold tensors in it alone, each once, with shapes that follow from the spec and the data."
-        with explained("Its state_dict cannot be written and loaded", remedy):
+        with explained("Its state_dict cannot be written and loaded"):
             checkpoint.write(path, dict(model.state_dict()))
             checkpoint.load_weights(loaded, checkpoint.read(path))
-    _check_same(subject.outputs(model), subject.outputs(loaded), f"after it was saved and loaded. {_HIDDEN}")
+    _check_same(subject.outputs(model), subject.outputs(loaded), "after it was saved and loaded")
     _check_same_loss(subject, model, loaded)
-
-
-_HIDDEN = "Something that counts is neither a parameter nor a buffer: register_buffer makes it a part of the state."
 
 
 def _check_same_loss(subject: ModelSubject, model: Any, loaded: Any) -> None:
@@ -45,11 +45,8 @@ def _check_same_loss(subject: ModelSubject, model: Any, loaded: Any) -> None:
     alike = _used(dataclasses.replace(subject))
     uninterrupted, as_well, resumed = (_loss(subject, each) for each in (model, alike, loaded))
     only_if(same(uninterrupted, as_well), "Its loss differs each time: see the check loss-by-seed.")
-    require(
-        same(uninterrupted, resumed),
-        f"After {LOSSES} losses the next one is {uninterrupted:.6g}, and after saving and loading {resumed:.6g}: a "
-        f"training that is interrupted becomes another one. {_HIDDEN}",
-    )
+    found = f"After {LOSSES} losses the next is {uninterrupted.tolist()}, and after loading {resumed.tolist()}"
+    require(same(uninterrupted, resumed), f"{found}: a training that is interrupted becomes another one.")
 
 
 def _loss(subject: ModelSubject, model: Any) -> Tensor:
@@ -59,20 +56,21 @@ def _loss(subject: ModelSubject, model: Any) -> Tensor:
 
 @promise("models")
 def deep_copy(subject: ModelSubject) -> None:
-    """A deep copy gives the same answers, and training it leaves the original as it was."""
+    """A deep copy gives the same answers, and training it leaves the original as it was.
+
+    Keep no generators, files, locks or tensors with a history on the model, and define no __deepcopy__ that leaves
+    something out or hands out what is there.
+    """
     model = subject.model
-    with explained("It cannot be copied", "Keep no generators, files, locks or tensors with a history on the model."):
+    with explained("It cannot be copied"):
         twin = copy.deepcopy(model)
-    remedy = "in a deep copy. Define no __deepcopy__ that leaves something out."
-    _check_same(subject.outputs(model), subject.outputs(twin), remedy)
+    _check_same(subject.outputs(model), subject.outputs(twin), "in a deep copy")
     state = {name: value.clone() for name, value in model.state_dict().items()}
     for value in twin.state_dict().values():
         value.fill_(1)
     shared = [name for name, value in model.state_dict().items() if not same(value, state[name])]
     require(
-        not shared,
-        f"Changing a deep copy changes the original, in {', '.join(shared[:3])}. The two share tensors: "
-        "define no __deepcopy__ that hands out what is there.",
+        not shared, f"Changing a deep copy changes the original, in {', '.join(shared[:3])}. The two share tensors."
     )
 
 
@@ -87,4 +85,4 @@ def _used(subject: ModelSubject) -> Any:
 
 def _check_same(expected: Answers, found: Answers, when: str) -> None:
     for name, answer in expected.items():
-        require(same(answer, found[name]), f"{name} differs by {distance(answer, found[name])} {when}")
+        require(same(answer, found[name]), f"{name} differs by {distance(answer, found[name])} {when}.")

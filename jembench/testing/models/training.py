@@ -30,126 +30,120 @@ UNPAIRED = 0.01
 
 @promise("models")
 def chains_are_known(subject: ModelSubject) -> None:
-    """``chains`` is none, marginal or conditional."""
+    """``chains`` is none, marginal or conditional.
+
+    It says which samples the loss needs.
+    """
     chains, known = subject.trained.chains, get_args(Chains)
-    require(
-        chains in known, f"chains is {chains!r}. Set it to one of {', '.join(known)}: which samples the loss needs."
-    )
+    require(chains in known, f"chains is {chains!r}; it must be one of {', '.join(known)}.")
 
 
 @promise("models")
 def passes_are_counted(subject: ModelSubject) -> None:
-    """passes_per_loss, if the model has it, is a whole number of at least 1."""
+    """passes_per_loss, if the model has it, is a whole number of at least 1.
+
+    It says how often the loss takes each image through the network, forward and back.
+    """
     count = getattr(subject.trained, "passes_per_loss", None)
     only_if(count is not None, "It does not say how often its loss passes through the network: once.")
-    require(
-        is_count(count),
-        f"passes_per_loss is {count!r}; it must be a whole number of at least 1: how often the loss takes each "
-        "image through the network, forward and back.",
-    )
+    require(is_count(count), f"passes_per_loss is {count!r}; it must be a whole number of at least 1.")
 
 
 @promise("models")
 def loss_is_a_number(subject: ModelSubject) -> None:
-    """training_loss gives a Loss whose total is one finite number with a gradient."""
+    """training_loss gives a Loss whose total is one finite number with a gradient.
+
+    Return jembench.interfaces.Loss(total, parts). Make it one finite number, a mean over the batch; leave out
+    detach and no_grad on the way to it.
+    """
     loss = subject.loss(subject.trained)
-    require(
-        isinstance(loss, Loss),
-        f"training_loss gives a {type(loss).__name__}. Return jembench.interfaces.Loss(total, parts).",
-    )
-    require(
-        loss.total.shape == () and bool(loss.total.isfinite()),
-        f"The total of the loss is {loss.total}. Make it one finite number: a mean over the batch.",
-    )
-    require(
-        loss.total.requires_grad,
-        "The total of the loss has no gradient. Leave out detach and no_grad on the way to it.",
-    )
+    require(isinstance(loss, Loss), f"training_loss gives a {type(loss).__name__}.")
+    require(loss.total.shape == () and bool(loss.total.isfinite()), f"The total of the loss is {loss.total}.")
+    require(loss.total.requires_grad, "The total of the loss has no gradient.")
 
 
 @promise("models")
 def parts_are_numbers(subject: ModelSubject) -> None:
-    """The parts of the loss are numbers to be logged: scalars by name, detached."""
+    """The parts of the loss are numbers to be logged: scalars by name, detached.
+
+    Give at least one, {'nll': total.detach()}, and log its mean, detached: part.mean().detach().
+    """
     parts = subject.loss(subject.trained).parts
-    require(
-        isinstance(parts, Mapping) and len(parts) > 0,
-        "The loss has no parts to be logged. Give at least one: {'nll': total.detach()}.",
-    )
+    require(isinstance(parts, Mapping) and len(parts) > 0, "The loss has no parts to be logged.")
     for name, part in parts.items():
-        require(
-            isinstance(part, Tensor) and part.shape == () and not part.requires_grad,
-            f"The part {name!r} of the loss is {part!r}. Log its mean, detached: part.mean().detach().",
-        )
+        scalar = isinstance(part, Tensor) and part.shape == () and not part.requires_grad
+        require(scalar, f"The part {name!r} of the loss is {part!r}.")
 
 
 @promise("models")
 def energies_of_the_loss(subject: ModelSubject) -> None:
-    """The energies of a loss, if it gives any, are of data and of samples, a number each, with gradients."""
+    """The energies of a loss, if it gives any, are of data and of samples, a number each, with gradients.
+
+    Return them as (B,), finite and attached: the recipe's penalty of large energies acts through them.
+    """
     for name, energies in _energies(subject.loss(subject.trained))._asdict().items():
-        require(
-            energies.ndim == 1 and bool(energies.isfinite().all()) and energies.requires_grad,
-            f"The energies of the {name} have the shape {tuple(energies.shape)}"
-            f"{'' if energies.requires_grad else ' and no gradients'}. Return them as (B,), finite and attached: "
-            "the recipe's penalty of large energies acts through them.",
-        )
+        right = energies.ndim == 1 and bool(energies.isfinite().all()) and energies.requires_grad
+        gradients = "" if energies.requires_grad else " and no gradients"
+        require(right, f"The energies of the {name} have the shape {tuple(energies.shape)}{gradients}.")
 
 
 @promise("models")
 def loss_pulls_energies_apart(subject: ModelSubject) -> None:
-    """The loss falls with the energies of the data against those of the samples, if it gives any."""
+    """The loss falls with the energies of the data against those of the samples, if it gives any.
+
+    Lower energy = likelier: it is mean E(data) - mean E(samples), to be minimised, and made of Energies(data,
+    samples).
+    """
     loss = subject.loss(subject.trained)
     energies = _energies(loss)
     with explained("The loss cannot be differentiated by its energies", "Leave them attached."):
         data, samples = torch.autograd.grad(loss.total, energies, allow_unused=True)
-    require(
-        data is not None and samples is not None and float(data.mean()) > float(samples.mean()),
-        "A lower energy of the data, or a higher one of the samples, does not lower the loss. Lower energy = "
-        "likelier: it is mean E(data) - mean E(samples), to be minimised, and made of Energies(data, samples).",
-    )
+    apart = data is not None and samples is not None and float(data.mean()) > float(samples.mean())
+    require(apart, "A lower energy of the data, or a higher one of the samples, does not lower the loss.")
 
 
 @promise("models")
 def every_parameter_is_trained(subject: ModelSubject) -> None:
-    """training_loss gives every parameter that is to be trained a finite gradient."""
+    """training_loss gives every parameter that is to be trained a finite gradient.
+
+    Use it in the loss without detach, or say that it is not trained: parameter.requires_grad_(False), or a buffer.
+    """
     model = subject.trained
     torch.autograd.backward(subject.loss(model).total)
     trained = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
     without = [name for name, parameter in trained.items() if parameter.grad is None]
-    require(
-        bool(trained) and not without,
-        f"No gradient reaches {', '.join(without[:3]) or 'any parameter'}. Use it in the loss without detach, or "
-        "say that it is not trained: parameter.requires_grad_(False), or a buffer.",
-    )
+    found = f"No gradient reaches {', '.join(without[:3]) or 'any parameter'}."
+    require(bool(trained) and not without, found)
     wild = [name for name, parameter in trained.items() if not bool(parameter.grad.isfinite().all())]
     require(not wild, f"The gradient of {', '.join(wild[:3])} is not finite, at the first step already.")
 
 
 @promise("models")
 def loss_by_seed(subject: ModelSubject) -> None:
-    """The randomness in training_loss, as of dropout, comes from torch alone: the same seed, the same loss."""
+    """The randomness in training_loss, as of dropout, comes from torch alone: the same seed, the same loss.
+
+    Draw noise from torch's generator, or from one that the model's state determines.
+    """
     first = subject.trained
     second = subject.make().train()
     second.load_state_dict(first.state_dict())
     with untouched_randomness("training_loss"):
         losses = [subject.loss(model).total.detach() for model in (first, second)]
-    require(
-        same(*losses),
-        f"Two models made alike have the losses {losses[0]:.6g} and {losses[1]:.6g} under the same seed. Draw "
-        "noise from torch's generator, or from one that the model's state determines.",
-    )
+    found = f"Two models made alike have the losses {losses[0].tolist()} and {losses[1].tolist()} under the same seed."
+    require(same(*losses), found)
 
 
 @promise("models")
 def labels_belong_to_x_labelled(subject: ModelSubject) -> None:
-    """The loss pairs the labels of a batch with x_labelled, which they are of, and not with x."""
+    """The loss pairs the labels of a batch with x_labelled, which they are of, and not with x.
+
+    batch.x is another draw of the data, of unknown classes: write logits(batch.x_labelled) wherever
+    batch.y_labelled is.
+    """
     subject.needs_classes()
     with_x, with_labelled = _changes_by_rolling_labels(subject)
-    require(
-        with_x <= 0 or with_labelled >= UNPAIRED * with_x,
-        f"If the labels change places among the images, the loss changes by {with_x:.2g} on account of x, and by "
-        f"{with_labelled:.2g} on account of x_labelled. batch.x is another draw of the data, of unknown classes: "
-        "write logits(batch.x_labelled) wherever batch.y_labelled is.",
-    )
+    found = f"Other labels change the loss by {with_x:.2g} through x, and by {with_labelled:.2g} through x_labelled."
+    require(with_x <= 0 or with_labelled >= UNPAIRED * with_x, found)
 
 
 def _changes_by_rolling_labels(subject: ModelSubject) -> list[float]:
@@ -179,16 +173,17 @@ def _repeated(images: Tensor) -> Tensor:
 
 @promise("models")
 def training_lowers_the_loss(subject: ModelSubject) -> None:
-    """A few steps of gradient descent on one batch lower its loss, if they are small enough."""
+    """A few steps of gradient descent on one batch lower its loss, if they are small enough.
+
+    The loss is minimised: see to its sign, and that its gradient reaches what it depends on.
+    """
     _ = subject.trained
     for rate in RATES:
         totals = _totals(subject, rate)
         if any(total < totals[0] for total in totals[-3:]):
             return
-    raise CheckFailed(
-        f"After {STEPS} steps of Adam on one batch the loss is {totals[-1]:.4g}, and it was {totals[0]:.4g}, at every "
-        "learning rate tried. The loss is minimised: see to its sign, and that its gradient reaches what it depends on."
-    )
+    last, first = totals[-1], totals[0]
+    raise CheckFailed(f"{STEPS} steps of Adam on one batch take the loss from {first:.4g} to {last:.4g} at every rate.")
 
 
 def _energies(loss: Loss) -> Energies:
