@@ -24,7 +24,7 @@ EXAMPLES = options.examples(
 @click.argument("b")
 @click.option("--dataset", metavar="SPEC", help="The dataset. By default the one that both were measured on.")
 @click.option("--recipe", metavar="LABEL", help="The recipe of both, as `jembench report` names it.")
-@click.option("--recipe-b", metavar="LABEL", help="The recipe of B, where it is another than that of A.")
+@click.option("--recipe-b", metavar="LABEL", help="The recipe of B, if it differs from that of A.")
 @click.option(
     "--metrics", metavar="LIST", help="Only these: accuracy,ood:set=interp; a bare name means all its options."
 )
@@ -36,7 +36,7 @@ EXAMPLES = options.examples(
     metavar="R",
     default=10_000,
     show_default=True,
-    help="Of the bootstrap. No p value is below 1 / (R + 1).",
+    help="Resamples of the bootstrap. No p value is below 1 / (R + 1).",
 )
 @options.store
 @options.report_format

@@ -60,8 +60,8 @@ def figures(
 ) -> int:
     """Draw what a store holds, each figure with its numbers as CSV.
 
-    Draws all that the store has figures for, or the metrics of SUITE. No model is asked anything: a figure that is
-    missing is of a metric that was not run.
+    Draws all that the store has figures for, or the metrics of SUITE. No model is run: a missing figure is of a metric
+    that was not measured.
     """
     wanted = _formats(formats)
     place = Store(store)
@@ -81,7 +81,7 @@ def figures(
 
 
 def draw(cells: Sequence[Cell], store: Store, folder: Path, formats: Sequence[Format]) -> Iterable[Path]:
-    """Draw what was measured of some cells, and give the files; what cannot be drawn is told on stderr.
+    """Draw what was measured of some cells, and give the files; what cannot be drawn is named on stderr.
 
     Raises:
         StoreError: if they cannot be written.
@@ -95,7 +95,7 @@ def draw(cells: Sequence[Cell], store: Store, folder: Path, formats: Sequence[Fo
 
 @dataclass
 class _PassedOver:
-    """Tells, in a line each, what could not be read or drawn."""
+    """Prints a line for each thing that could not be read or drawn."""
 
     debug: bool
     count: int = 0

@@ -32,7 +32,7 @@ COMMANDS = {
     "sample": LazyCommand(
         "jembench.cli.sample:sample", "Draw images from a trained model as a PNG: a row for each class."
     ),
-    "report": LazyCommand("jembench.cli.report:report", "Print the table of a store again."),
+    "report": LazyCommand("jembench.cli.report:report", "Print the results of a store."),
     "compare": LazyCommand(
         "jembench.cli.compare:compare", "Compare two models of a store, image by image and seed by seed."
     ),

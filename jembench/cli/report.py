@@ -31,7 +31,7 @@ EXAMPLES = options.examples(
 @click.command("report", epilog=EXAMPLES)
 @click.argument("suite", metavar="[SUITE]", required=False)
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Show what `run --limit N` has evaluated.")
-@click.option("--claims", is_flag=True, help="Say which claims of the papers hold for what the store has.")
+@click.option("--claims", is_flag=True, help="Say which claims of the papers hold for the results of the store.")
 @options.store
 @options.reference
 @options.report_format
@@ -45,7 +45,7 @@ def report(
     reference: str | None,
     format: str,
 ) -> int:
-    """Print the table of a store again.
+    """Print the results of a store.
 
     Shows all that the store holds, or the metrics of SUITE with the published numbers.
     """
@@ -86,7 +86,7 @@ def _claims(store: Store, suite: str | None, limit: int | None, reference: str |
 
 
 def read(store: Store) -> Contents:
-    """What a store holds; what cannot be read is told on stderr."""
+    """What a store holds; what cannot be read is named on stderr."""
     contents = store.contents()
     for problem in contents.problems:
         click.echo(f"Passed over: {printable(problem)}", err=True)

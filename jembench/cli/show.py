@@ -18,7 +18,7 @@ from jembench.store.outcome import Cell
 from jembench.store.store import Store
 
 PICTURES = 3
-"""So many are named one by one."""
+"""Up to this number, pictures are listed one by one."""
 
 
 # --- results ----------------------------------------------------------------------------------------------------------

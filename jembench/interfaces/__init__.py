@@ -20,6 +20,8 @@ jembench.metrics  ``factory(**options)``                     a :class:`Metric`
 jembench.features ``factory(**options)``                     a :class:`FeatureNetwork`
 jembench.importers ``factory(**options)``                    an :class:`Importer`
 jembench.executors ``factory(**options)``                    an :class:`Executor`
+jembench.formats ``render(document, **options)``             text of a ``jembench.plugin.Document``
+jembench.figures ``plan(results)``                           figures of the metric of that name
 jembench.trackers ``factory(**options)``                     a :class:`Tracker`
 jembench.optimizers ``factory(params, **constants, **options)`` a ``torch.optim.Optimizer``; the recipe's constants
                                                              lr, betas, momentum, weight_decay and fused are given

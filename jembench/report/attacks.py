@@ -1,7 +1,7 @@
 """Attacks in a table: a row for each defence of a model, and in the title what all of them have in common.
 
-A defence is what stands between an attacker and a model's answer, such as steps of the model's own chain. It is set by
-options of the metric, so the results have columns for each; here it becomes part of the row's name.
+A defence changes what the attacked model answers, for example by steps of the model's own chain. It is set by options
+of the metric, so the results have columns for each; here it becomes part of the row's name.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from jembench.report.record import Column, ModelRecords, Record, mark_incomparab
 DEFENCE = ("refine", "smooth", "data_noise", "eot", "grad")
 """The options that make a defence, and parts of its protocol. At 0, nothing is there."""
 
-_HOW = ("eot", "grad")  # of a defence, told in a row's name only where it differs between rows
+_HOW = ("eot", "grad")  # of a defence, named in a row only where it differs between rows
 RULE = ("sure", "verified")
 """The parts of a protocol that say how many random answers must be wrong; every defence has them."""
 
@@ -116,9 +116,9 @@ def _names(defences: Sequence[Parts]) -> list[str]:
     """What tells each defence from the others."""
     if len(defences) == 1:
         return [""]
-    told = {name for name in _HOW if len({d[name] for d in defences if name in d}) > 1}
+    differing = {name for name in _HOW if len({d[name] for d in defences if name in d}) > 1}
     return [
-        "".join(f", {_named(name, defence)}" for name in defence if name not in _HOW or name in told)
+        "".join(f", {_named(name, defence)}" for name in defence if name not in _HOW or name in differing)
         for defence in defences
     ]
 

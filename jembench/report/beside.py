@@ -24,7 +24,7 @@ class Beside(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Left:
-    """What stays in a published table: the values that no column of ours means the same by."""
+    """The rest of a published table: the values that correspond to no column of ours."""
 
     table: PublishedTable
     rows: tuple[PublishedRow, ...]
@@ -41,7 +41,7 @@ class Placement(NamedTuple):
 
 
 class _Ours(NamedTuple):
-    """What we measured in one column on one dataset, under one protocol or several."""
+    """Our protocols in one column on one dataset."""
 
     column: Column
     dataset: str

@@ -1,4 +1,4 @@
-"""What the papers claim, from the TOML files in ``claims/`` of every suite package.
+"""The claims of papers, from the TOML files in ``claims/`` of every suite package.
 
 A file is one paper. The layout is described at the head of ``jem-iclr2020.toml``.
 """
@@ -34,7 +34,7 @@ class Recipes(NamedTuple):
 
 
 class Paper(NamedTuple):
-    """Who claims it."""
+    """The source of a claim."""
 
     title: str
     cite: str  # authors, venue
@@ -43,7 +43,7 @@ class Paper(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Claim:
-    """That one value is higher, or lower, than another."""
+    """The claim that one value is higher, or lower, than another."""
 
     id: str  # "jem-iclr2020/calibrated"
     paper: Paper

@@ -1,9 +1,8 @@
-"""Two trained models side by side: how far apart they are, and whether chance alone could do that.
+"""Compare two trained models: the difference of each value, its intervals and its p values.
 
-Two kinds of chance are kept apart. *Other test images*: both models are given the same resamples of the images, their
-values averaged over the seeds that both have. *Training anew*: Student's t over the differences of those seeds. A
-difference counts where neither kind is likely to have made it: its p value is the larger of the two, adjusted by Holm
-for how many values are compared.
+Two sources of randomness are kept apart. *Test images*: a bootstrap in which both models see the same resamples of the
+images, their values averaged over the seeds that both have. *Training*: Student's t over the differences of those
+seeds. The p value of a difference is the larger of the two, adjusted by Holm for the number of values compared.
 
 Legend: N images, R resamples.
 """
@@ -36,11 +35,11 @@ LEVEL = 0.05
 """A p value below it counts."""
 
 SEEDS = 3
-"""From so many seeds on it is judged what training anew would change; two leave one degree of freedom."""
+"""The fewest seeds from which a difference is tested over training; two leave one degree of freedom."""
 
 RESAMPLES = 10_000
 PILOT = 1_000
-"""So many resamples are enough for a p value above ``HOPELESS``, which no more of them would bring below the level."""
+"""The size of a first bootstrap. It suffices for a p value above ``HOPELESS``; more would not bring it to the level."""
 HOPELESS = 0.2
 
 Test = Literal["McNemar", "paired bootstrap", "bootstrap", "paired t"]
@@ -61,7 +60,7 @@ class Side(NamedTuple):
 
 
 class Chance(NamedTuple):
-    """How far one kind of chance moves a difference: its 95 % interval, and the p value of there being none."""
+    """A difference under one source of randomness: its 95 % interval, and its p value under no difference."""
 
     low: float
     high: float
@@ -120,7 +119,7 @@ class Comparison(NamedTuple):
 
 
 def compare(pair: Pair, read: Read, resamples: int = RESAMPLES) -> Comparison:
-    """Compare whatever was measured on both models, under the same options of a metric."""
+    """Compare every value that both models have under the same options of a metric."""
     ours, theirs = sides(pair.a), sides(pair.b)
     rows = [_row(side, theirs[place], read, resamples) for place, side in ours.items() if place in theirs]
     only_a = {side.metric: None for place, side in ours.items() if place not in theirs}
@@ -129,7 +128,7 @@ def compare(pair: Pair, read: Read, resamples: int = RESAMPLES) -> Comparison:
 
 
 def sides(subject: Subject) -> dict[tuple[str, str], Side]:
-    """All that a model has values of, by metric and label."""
+    """All values of a model, by metric and label."""
     found: dict[tuple[str, str], dict[int, Cell]] = {}
     for cell in subject.cells:
         if cell.outcome.status == "ok":
@@ -178,7 +177,7 @@ def _judged(rows: Sequence[Compared]) -> Iterable[Compared]:
 
 
 def adjust(p_values: Iterable[float | None]) -> list[float | None]:
-    """The p values after Holm; what has none stays as it is, and is not counted."""
+    """The p values after Holm. None stays None and is not counted."""
     given = list(p_values)
     adjusted = iter(paired.holm([p for p in given if p is not None]))
     return [None if p is None else next(adjusted) for p in given]
@@ -200,7 +199,7 @@ def contrast(a: Side, b: Side | float, read: Read, *, margin: float = 0.0, resam
         a: of at least one seed that ``b`` has too.
         b: of the same images.
         read: gives a cell's per-example values.
-        margin: the p values are those of there being a difference of minus so much.
+        margin: the p values test a difference of minus this.
         resamples: R.
     """
     seeds = tuple(sorted(a.cells)) if isinstance(b, float) else common_seeds(a, b)

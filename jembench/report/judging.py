@@ -1,4 +1,4 @@
-"""Whether the claims of the papers hold for the models of a store."""
+"""Test the claims of papers on the models of a store."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Verdict = Literal["held", "not held", "inconclusive", "not measured", "not compa
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Finding:
-    """What a store says of one claim: of one value, on one dataset, by one recipe."""
+    """The verdict on one claim for one value, dataset and recipe."""
 
     claim: Claim
     verdict: Verdict
@@ -58,7 +58,7 @@ class Question(NamedTuple):
 def judge(
     claims: Sequence[Claim], cells: Iterable[Cell], read: Read, *, store: str = "", resamples: int = RESAMPLES
 ) -> list[Finding]:
-    """Every claim, for each dataset, recipe and value that the store has of it; or why it has none.
+    """Judge every claim for each dataset, recipe and value in the store, or say why it has none.
 
     Args:
         claims: in the order of the findings.

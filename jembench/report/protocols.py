@@ -10,7 +10,7 @@ from jembench.catalog.spec import Spec
 from jembench.errors import SpecError
 
 TACIT = frozenset({"content", "data_content", "outliers"})
-"""Parts of our ids that papers pass over, and that a published number may leave open and still stand beside ours.
+"""Parts of our protocol ids that a published number may leave out and still stand beside ours.
 
 The outliers themselves and their number, which are never the same images but of the same kind; the content of the files
 of a data set. All else must be stated, and be the same.
@@ -18,7 +18,7 @@ of a data set. All else must be stated, and be the same.
 
 
 class Difference(NamedTuple):
-    """A part of the protocol that is another."""
+    """A part of the protocol that differs."""
 
     part: str
     published: str | None  # None: not stated there

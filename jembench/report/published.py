@@ -41,8 +41,8 @@ def of_published(left: Left, ours: Sequence[ModelRecords], notes: Footnotes) -> 
 def label_of(row: PublishedRow, ours: Sequence[ModelRecords]) -> str:
     """The paper's name of the model, and ours where the paper's does not tell it: ``Wide-ResNet (baseline)``."""
     is_ours = any(_bare(one.model) == _bare(row.model) for one in ours)
-    told = set(re.findall(r"\w+", row.model.lower())) <= set(re.findall(r"\w+", row.label.lower()))
-    return f"{row.label} ({row.model})" if is_ours and not told else row.label
+    says_it = set(re.findall(r"\w+", row.model.lower())) <= set(re.findall(r"\w+", row.label.lower()))
+    return f"{row.label} ({row.model})" if is_ours and not says_it else row.label
 
 
 def source_of(row: PublishedRow, published: PublishedTable) -> str:

@@ -1,4 +1,4 @@
-"""Which trained models of a store are meant by a name. Imports no torch."""
+"""Find the trained models of a store by name. Imports no torch."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Subject(NamedTuple):
 
     @property
     def seeds(self) -> set[int]:
-        """Of which anything was measured."""
+        """The seeds with any result."""
         return {cell.fit.seed for cell in self.cells}
 
 
@@ -114,9 +114,9 @@ def find_pair(
     recipe_b: str | None = None,
     commands: Sequence[Collection[str]] = (),
 ) -> Pair:
-    """The two that are meant: on the same dataset and, unless told otherwise, by the same recipe where there is one.
+    """Find two models on the same dataset and, if no recipe is given, trained by the same recipe where there is one.
 
-    Of several recipes on one dataset, the one that the last command asked for.
+    Of several recipes on one dataset, it takes the one that the last command asked for.
 
     Args:
         known: what the store has.
@@ -194,7 +194,7 @@ def _listed(found: Iterable[Subject]) -> str:
 
 
 def matching(kind: Kind, text: str, specs: Iterable[str]) -> list[str]:
-    """Those of some canonical specs that ``text`` means: the very same, or all of that name if it has no options."""
+    """The canonical specs that ``text`` means: the same spec, or all of that name if it has no options."""
     names = list(dict.fromkeys(specs))
     found = [name for name in names if name in (text, canonical(kind, text))]
     bare = not spec.parse(text).arguments

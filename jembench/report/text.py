@@ -124,7 +124,7 @@ def decimals_for(value: float, uncertainty: float | None) -> int:
 
 
 def fixed(value: float, decimals: int) -> str:
-    """``value`` with so many decimals; in scientific notation where that would be a long row of digits."""
+    """``value`` with that number of decimals, or in scientific notation if that would be many digits."""
     if not math.isfinite(value):
         return "not finite"
     if decimals > _MOST_DECIMALS or abs(value) >= 10**_MOST_DECIMALS:

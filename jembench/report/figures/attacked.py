@@ -29,19 +29,19 @@ def norms_of(result: Result) -> tuple[str, ...]:
     return tuple(NORMS) if norm is None else (norm,)
 
 
-def refinement(result: Result, told: Collection[str] = DEFENCE) -> str:
-    """``, 10 steps, 5 chains, bpda``: the steps of the chain or the noise, and what else is to be told; or nothing."""
+def refinement(result: Result, named: Collection[str] = DEFENCE) -> str:
+    """``, 10 steps, 5 chains, bpda``: the steps of the chain or the noise, and the other parts that are named."""
     parts = result.protocol
     steps = [counted(parts["refine"], "step")] if parts.get("refine", "0") != "0" else []
     noise = [
         f"{name} {parts[part]}" for part, name in (("smooth", "smoothed"), ("data_noise", "noise")) if part in parts
     ]
-    return "".join(f", {part}" for part in (*steps, *noise, *chains(result, told)))
+    return "".join(f", {part}" for part in (*steps, *noise, *chains(result, named)))
 
 
-def chains(result: Result, told: Collection[str] = DEFENCE) -> list[str]:
-    """How many chains or noisy copies an answer is the mean of, and how their gradient is found, as ``told`` asks."""
-    known = {part: result.protocol[part] for part in ("eot", "grad") if part in told and part in result.protocol}
+def chains(result: Result, named: Collection[str] = DEFENCE) -> list[str]:
+    """The number of chains or noisy copies and the kind of gradient, of the parts that are named."""
+    known = {part: result.protocol[part] for part in ("eot", "grad") if part in named and part in result.protocol}
     what = "chain" if result.protocol.get("refine", "0") != "0" else "copy"
     return [counted(value, what) if part == "eot" else value for part, value in known.items()]
 

@@ -21,13 +21,13 @@ def figures(
     history_of: Callable[[FitKey], Path],
     passed_over: Callable[[str], None],
 ) -> Iterator[Planned]:
-    """Every figure of the cells, each under a name of its own.
+    """Every figure of the cells, each under a unique name.
 
     Args:
-        cells: of any metrics; those of metrics without figures are of no effect.
+        cells: of any metrics; those of metrics without figures are ignored.
         read: gives the arrays of a cell, or raises StoreError.
         history_of: gives the file of a training's losses, or raises StoreError.
-        passed_over: is told of what is damaged, a sentence each.
+        passed_over: called with a sentence for each result that is damaged.
     """
     yield from _named_apart(_all(cells, read, history_of, passed_over))
 
@@ -35,7 +35,7 @@ def figures(
 def of_metrics(
     cells: Sequence[Cell], read: Callable[[Cell], Arrays], passed_over: Callable[[str], None]
 ) -> Iterator[Planned]:
-    """The figures of what was measured alone, without those of how the models were trained."""
+    """The figures of the metrics alone, without those of training."""
     yield from _named_apart(_of_metrics(cells, read, passed_over))
 
 

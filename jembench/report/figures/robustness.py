@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _FREE = ("norm", *DEFENCE, *RULE)  # what may differ between the curves of a figure
 FEW = 5
-"""Curves are drawn a little beyond where they come below so many percent."""
+"""Curves end a little beyond the size at which they fall below this accuracy in %."""
 
 _TITLES = {"transfer": "images made against the model without chains, shown to the model with them"}
 
@@ -109,7 +109,7 @@ def curves_of(results: Sequence[Result]) -> list[Curve]:
     figure's title has them where they are.
     """
     models = list(dict.fromkeys(names.model_of(result.fit) for result in results))
-    told = _differing(_refined(results))
+    named = _differing(_refined(results))
 
     def place(result: Result) -> tuple[object, ...]:
         steps, chains = (int(result.protocol.get(part, "0")) for part in ("refine", "eot"))
@@ -118,7 +118,7 @@ def curves_of(results: Sequence[Result]) -> list[Curve]:
     ordered = sorted(results, key=place)
     of_models = [
         Curve(
-            names.model_of(result.fit) + attacked.refinement(result, told),
+            names.model_of(result.fit) + attacked.refinement(result, named),
             norm,
             len(result.arrays["found"]),
             accuracy_over(result.arrays[f"distance-{norm}"], result.arrays["found"]),
@@ -184,7 +184,7 @@ def curves(title: str, found: Sequence[Curve]) -> Drawing:
 
 
 def _end(steps: Accuracy) -> float:
-    """Where hardly an image stands any more; one that stands alone, far beyond, is in the CSV."""
+    """The size at which few images are still classified rightly. The last ones, far beyond, are in the CSV."""
     few = steps.eps[steps.accuracy <= FEW]
     return float(few[0] if len(few) else steps.eps[-1])
 

@@ -1,7 +1,7 @@
 """The one style of all figures: sizes, colours, lines and the settings of matplotlib.
 
 The colours are those of Okabe & Ito (2008), "Color Universal Design", which people with any kind of colour vision tell
-apart. What a colour tells, a line style, a marker or a hatch tells as well, for print in grey.
+apart. Line styles, markers and hatches repeat what colours say, for print in grey.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def new_figure(width: float, height: float, title: str) -> Figure:
 
 
 def wrapped(text: str, width: float) -> str:
-    """A text in lines of at most so many inches."""
+    """A text in lines of at most ``width`` inches."""
     return textwrap.fill(text, int(width * _LETTERS), break_on_hyphens=False)
 
 
@@ -124,7 +124,7 @@ def legend_below(figure: Figure, axes: Axes, columns: int) -> None:
 
 
 def panels(figure: Figure, count: int, columns: int, **options: Any) -> list[Axes]:
-    """So many axes in rows of ``columns``; the last row may be shorter."""
+    """``count`` axes in rows of ``columns``; the last row may be shorter."""
     rows = -(-count // columns)
     grid = figure.subplots(rows, columns, squeeze=False, **options).ravel()
     for unused in grid[count:]:
