@@ -29,15 +29,15 @@ from jembench.sampling.factories import least_buffer as least_buffer
 
 if TYPE_CHECKING:
     from jembench import seeds as seeds
-    from jembench.attacks.threat import Norm as Norm
+    from jembench.attacks.eps import Norm as Norm
     from jembench.attacks.threat import in_unit_ball as in_unit_ball
     from jembench.attacks.threat import project as project
     from jembench.attacks.threat import steepest as steepest
     from jembench.data import dequantisation as dequantisation
     from jembench.data.pixels import Bounds as Bounds
-    from jembench.metrics.protocol import bootstrap_rng as bootstrap_rng
+    from jembench.metrics.estimates import Estimate as Estimate
+    from jembench.metrics.estimates import values_of as values_of
     from jembench.metrics.protocol import protocol_id as protocol_id
-    from jembench.metrics.resampled import bootstrapped as bootstrapped
     from jembench.models.adapters import foreign as foreign
     from jembench.models.densities import ByBayes as ByBayes
     from jembench.models.energies import LogitModel as LogitModel
@@ -67,15 +67,15 @@ if TYPE_CHECKING:
 
 _LATE = {
     "seeds": "jembench.seeds",
-    "Norm": "jembench.attacks.threat:Norm",
+    "Norm": "jembench.attacks.eps:Norm",
     "in_unit_ball": "jembench.attacks.threat:in_unit_ball",
     "project": "jembench.attacks.threat:project",
     "steepest": "jembench.attacks.threat:steepest",
     "dequantisation": "jembench.data.dequantisation",
     "Bounds": "jembench.data.pixels:Bounds",
-    "bootstrap_rng": "jembench.metrics.protocol:bootstrap_rng",
+    "Estimate": "jembench.metrics.estimates:Estimate",
+    "values_of": "jembench.metrics.estimates:values_of",
     "protocol_id": "jembench.metrics.protocol:protocol_id",
-    "bootstrapped": "jembench.metrics.resampled:bootstrapped",
     "foreign": "jembench.models.adapters.foreign",
     "ByBayes": "jembench.models.densities:ByBayes",
     "LogitModel": "jembench.models.energies:LogitModel",

@@ -13,8 +13,9 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from jembench.attacks.eps import largest_distance
 from jembench.attacks.target import LOOKS, Target
-from jembench.attacks.threat import largest_distance, steepest
+from jembench.attacks.threat import steepest
 from jembench.data.pixels import to_float, to_uint8
 
 STRIDE = 0.01

@@ -18,10 +18,11 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from jembench.attacks import decision
+from jembench.attacks.eps import Norm
 from jembench.attacks.foolbox_bridge import TargetModule, seeded
 from jembench.attacks.starts import Start
 from jembench.attacks.target import Target
-from jembench.attacks.threat import Norm, distance, project
+from jembench.attacks.threat import distance, project
 from jembench.errors import Unavailable
 
 Member = Literal["apgd-ce", "apgd-dlr", "boundary"]

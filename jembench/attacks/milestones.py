@@ -13,8 +13,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from jembench.attacks.eps import Norm
 from jembench.attacks.target import Target
-from jembench.attacks.threat import Norm, distance
+from jembench.attacks.threat import distance
 
 
 class Closest(NamedTuple):

@@ -1,6 +1,4 @@
-"""What an attacker may do: how large a change is, and how large it may be. All images here are in [0, 1].
-
-A distance, or an eps, is in these units of a pixel's range whatever ``DataSpec.bounds`` are: 8/255 is eight levels.
+"""Changes of images: how large they are, and how large they may be. All images here are in [0, 1].
 
 Legend: B images, C channels, H height, W width.
 """
@@ -8,58 +6,12 @@ Legend: B images, C channels, H height, W width.
 from __future__ import annotations
 
 import math
-from typing import Literal
 
 import torch
 from jaxtyping import Float
 from torch import Generator, Tensor
 
-from jembench.errors import SpecError
-
-Norm = Literal["linf", "l2"]
-
-
-def parse_eps(text: str) -> float:
-    """``8/255``, ``0.5`` or ``.03`` as a number above 0.
-
-    Raises:
-        SpecError: if it is none.
-    """
-    try:
-        numerator, _, denominator = text.replace(" ", "").partition("/")
-        eps = float(numerator) / float(denominator or 1)
-    except (ValueError, ZeroDivisionError):
-        eps = math.nan
-    if not 0 < eps < math.inf:
-        raise SpecError(f"eps is {text!r}; it must be a number above 0 in units of a pixel's range: 8/255 or 0.5.")
-    return eps
-
-
-def largest_distance(norm: Norm, dimensions: int) -> float:
-    """How far apart two images of so many pixels times channels can be: from black to white."""
-    return 1.0 if norm == "linf" else math.sqrt(dimensions)
-
-
-def rounding(norm: Norm, dimensions: int) -> float:
-    """The most that float32 adds to the distance of two images: each pixel of both is rounded by 2^-25 at most.
-
-    In L-inf it is 1.5e-5 levels of 255.
-    """
-    return 2**-24 * largest_distance(norm, dimensions)
-
-
-def check_eps(text: str, norm: Norm, dimensions: int) -> None:
-    """Whether an attack of that size is less than free to choose any image.
-
-    Raises:
-        SpecError: if no two images are so far apart.
-    """
-    largest = largest_distance(norm, dimensions)
-    if parse_eps(text) > largest:
-        raise SpecError(
-            f"eps is {text}, and no two images of {dimensions} numbers in [0, 1] are farther apart than {largest:.4g} "
-            f"in {norm}. Sizes are in units of a pixel's range: write 8/255 for eight levels of 255."
-        )
+from jembench.attacks.eps import Norm, rounding
 
 
 def distance(x: Float[Tensor, "B C H W"], other: Float[Tensor, "B C H W"], norm: Norm) -> Float[Tensor, " B"]:

@@ -11,8 +11,9 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from jembench.attacks.eps import largest_distance
 from jembench.attacks.target import Target
-from jembench.attacks.threat import distance, largest_distance
+from jembench.attacks.threat import distance
 
 LOOKS = 10
 """How often the class of an adversarial image is asked for, where the model uses chance."""

@@ -45,6 +45,7 @@ Kind = Literal[
     "schedules",
     "augmentations",
     "starts",
+    "scores",
 ]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 _NO_OPTIONS = ("trackers", "formats", "figures", "optimizers", "schedules", "augmentations")

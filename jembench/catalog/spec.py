@@ -150,11 +150,11 @@ def added_later(**neutral: Scalar) -> Callable[[Factory], Factory]:
     """Mark options of a factory that it did not always have, each with the value at which it changes nothing.
 
     At that value an option is no part of the identity, so that what was trained before it existed is found again. The
-    value stays as it was when the option was added, whatever becomes of the default.
+    value stays as it was when the option was added, whatever becomes of the default. Marks of a base class are kept.
     """
 
     def mark(factory: Factory) -> Factory:
-        factory.neutral_options = neutral  # type: ignore[attr-defined]
+        factory.neutral_options = {**getattr(factory, "neutral_options", {}), **neutral}  # type: ignore[attr-defined]
         return factory
 
     return mark
@@ -284,14 +284,17 @@ def _typed_default(parameter: inspect.Parameter) -> Scalar:
 
 
 def keyword_parameters(factory: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
-    """The keyword-only parameters of a factory, their annotations resolved; those of a function are read once."""
-    return _known_parameters(factory) if inspect.isfunction(factory) else _keyword_parameters(factory)
+    """The keyword-only parameters of a factory, their annotations resolved; of a function or class, read once."""
+    known = inspect.isfunction(factory) or inspect.isclass(factory)
+    return _known_parameters(factory) if known else _keyword_parameters(factory)
 
 
 def _keyword_parameters(factory: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
-    namespace = vars(sys.modules.get(factory.__module__, typing))
+    owners = reversed(inspect.getmro(factory)) if inspect.isclass(factory) else [factory]
+    modules = (sys.modules.get(owner.__module__, typing) for owner in owners)
+    namespace = {name: value for module in modules for name, value in vars(module).items()}
     parameters = {}
-    for name, parameter in inspect.signature(factory).parameters.items():
+    for name, parameter in _own_first(factory, inspect.signature(factory).parameters):
         if parameter.kind is not parameter.KEYWORD_ONLY:
             continue
         annotation = parameter.annotation
@@ -303,8 +306,18 @@ def _keyword_parameters(factory: Callable[..., Any]) -> Mapping[str, inspect.Par
                     f"{factory.__module__}: cannot read the type {annotation!r} of option {name!r} ({error}). "
                     "Options are int, float, bool, str, Literal[...] or one of these | None."
                 ) from error
-        parameters[name] = parameter.replace(annotation=annotation)
+        is_annotated = get_origin(annotation) is typing.Annotated
+        parameters[name] = parameter.replace(annotation=get_args(annotation)[0] if is_annotated else annotation)
     return parameters
+
+
+def _own_first(
+    factory: Callable[..., Any], parameters: Mapping[str, inspect.Parameter]
+) -> list[tuple[str, inspect.Parameter]]:
+    """The parameters in their order; of a dataclass, its own fields before those of its bases."""
+    owners = inspect.getmro(factory) if inspect.isclass(factory) else ()
+    order = list(dict.fromkeys(name for owner in owners for name in vars(owner).get("__annotations__", ())))
+    return sorted(parameters.items(), key=lambda one: order.index(one[0]) if one[0] in order else -1)
 
 
 _known_parameters = functools.lru_cache(maxsize=1_000)(_keyword_parameters)

@@ -18,6 +18,7 @@ jembench.datasets ``factory(**options)``                     a :class:`Dataset`
 jembench.ood_sets ``factory(**options)``                     an :class:`OODSet`
 jembench.metrics  ``factory(**options)``                     a :class:`Metric`
 jembench.features ``factory(**options)``                     a :class:`FeatureNetwork`
+jembench.scores   ``factory(**options)``                     an :class:`OODScore`
 jembench.importers ``factory(**options)``                    an :class:`Importer`
 jembench.executors ``factory(**options)``                    an :class:`Executor`
 jembench.formats ``render(document, **options)``             text of a ``jembench.plugin.Document``
@@ -58,6 +59,7 @@ from jembench.interfaces.metrics import FeatureNetwork as FeatureNetwork
 from jembench.interfaces.metrics import Features as Features
 from jembench.interfaces.metrics import Measurement as Measurement
 from jembench.interfaces.metrics import Metric as Metric
+from jembench.interfaces.metrics import OODScore as OODScore
 from jembench.interfaces.metrics import Resampled as Resampled
 from jembench.interfaces.metrics import Resampling as Resampling
 from jembench.interfaces.metrics import Value as Value

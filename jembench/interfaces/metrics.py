@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from jembench.interfaces.data import Dataset
-    from jembench.interfaces.evaluation import Evaluation, Planned
+    from jembench.interfaces.evaluation import Evaluation, Planned, Quantity
     from jembench.interfaces.models import Capability
 
 
@@ -74,6 +74,22 @@ class Checked(Protocol):
             Unavailable: with the remedy, if a file or a package is missing.
             SpecError: if an option does not fit the dataset.
         """
+        ...
+
+
+@runtime_checkable
+class OODScore(Protocol):
+    """A score of each image, higher for images that the model takes to be in-distribution; for the metric ``ood``.
+
+    ``requires`` and ``reads`` are as for a :class:`Metric`. A score may also be :class:`Checked`.
+    """
+
+    @property
+    def requires(self) -> frozenset[Capability]: ...
+    @property
+    def reads(self) -> frozenset[Quantity]: ...
+    def scores(self, evaluation: Evaluation, images: str, noise: float) -> Tensor:
+        """The score of each image, float (N,); ``images`` and ``noise`` as for :meth:`Evaluation.read`."""
         ...
 
 

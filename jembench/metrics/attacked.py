@@ -5,10 +5,10 @@ Legend: N attacked images, C channels, H height, W width, R resamples.
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -16,21 +16,20 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from jembench import seeds
+from jembench.attacks.eps import Norm, largest_distance, parse_eps, rounding
 from jembench.attacks.target import Target
-from jembench.attacks.threat import Norm, largest_distance, rounding
 from jembench.attacks.verify import LOOKS, verify
 from jembench.catalog.spec import Scalar, stable_hash
 from jembench.data.pixels import content_hash, to_float
 from jembench.errors import OutOfTime
-from jembench.interfaces import Evaluation, Planned, Resampling, Value
+from jembench.interfaces import Evaluation, Measurement, Resampling
+from jembench.metrics.attacks import Attack
+from jembench.metrics.base import Bootstrapped
 from jembench.metrics.defence import Defence
-from jembench.metrics.labelled import check_labels, no_labels
-from jembench.metrics.protocol import value_of
-from jembench.metrics.resampled import bootstrapped
-from jembench.stats import Interval, mean_of, wilson
+from jembench.metrics.estimates import Arrays, Estimate, mean, share, values_of
+from jembench.metrics.labelled import no_labels
+from jembench.metrics.protocol import protocol_id
 from jembench.stopping import Stopped
-
-Arrays = Mapping[str, NDArray[Any]]
 
 LEVELS = 255
 """Distances are shown in levels of 8-bit images, as the paper's figures have them, in both norms."""
@@ -79,18 +78,8 @@ class Attacked(NamedTuple):
         return len(self.arrays["index"])
 
 
-def check_attack(planned: Planned, defence: Defence) -> None:
-    """Whether there will be classes to be changed, and chains to refine by.
-
-    Raises:
-        NotApplicable: if not.
-    """
-    check_labels(planned)
-    defence.check(planned)
-
-
 def choose(evaluation: Evaluation, count: int) -> Chosen:
-    """So many of the test images: one seeded draw, the same for all models, of which fewer are the first ones.
+    """``count`` of the test images: one seeded draw, the same for all models, of which fewer are the first ones.
 
     Raises:
         NotApplicable: if the dataset has no labels.
@@ -181,8 +170,37 @@ def verified(target: Target, shard: Shard, adversarial: Tensor, claimed: Tensor)
 # --- numbers ----------------------------------------------------------------------------------------------------------
 
 
-def distance_resamplings(name: str, arrays: Arrays, norms: Sequence[Norm]) -> Iterator[tuple[str, Resampling]]:
-    """By label, the median distance in levels and the accuracy in % at each eps of the curve, as statistics of images.
+def measured(
+    metric: Attack, evaluation: Evaluation, found: Attacked, details: Mapping[str, Any], *, searched: bool = True
+) -> Measurement:
+    """The measurement of an attack.
+
+    Args:
+        metric: the attack.
+        evaluation: the model.
+        found: what the attack has given.
+        details: what a reader must know beside.
+        searched: whether the attack searched against random answers, by a rule of its own.
+    """
+    module = importlib.import_module(metric.computed_by)
+    resamples = metric.resamples if isinstance(metric, Bootstrapped) else 0
+    return Measurement(
+        protocol=protocol_id(
+            metric.name,
+            evaluation,
+            images=found.images,
+            **metric.options,
+            **metric.defence.identity,
+            **metric.defence.rule(searched=searched),
+        ),
+        values=values_of(module.estimates(metric, found.arrays), evaluation, metric.name, resamples),
+        arrays=found.arrays,
+        details={**details, **found.details},
+    )
+
+
+def distance_estimates(name: str, arrays: Arrays, norms: Sequence[Norm]) -> Iterator[tuple[str, Estimate]]:
+    """By label, the median distance in levels and the accuracy in % at each eps of the curve.
 
     An image of which nothing was found counts with the largest distance that there is.
     """
@@ -190,41 +208,28 @@ def distance_resamplings(name: str, arrays: Arrays, norms: Sequence[Norm]) -> It
     for norm in norms:
         levels = LEVELS * arrays[f"distance-{norm}"]
         highest = LEVELS * largest_distance(norm, dimensions)
-        yield f"{name}-{norm}", Resampling(_median_of(levels), (len(levels),), (0.0, highest))
+        median = Resampling(_median_of(levels), (len(levels),), (0.0, highest))
+        yield f"{name}-{norm}", Estimate(median, "1/255", "higher")
         for eps in CURVE[norm]:
-            standing = withstands(arrays, norm, float(Fraction(eps)))
-            yield f"{name}-{norm}@{eps}", Resampling(mean_of(100.0 * standing), (len(standing),), (0.0, 100.0))
-            if (often := arrays.get("wrong-as-it-is")) is not None:
-                yield expected(f"{name}-{norm}@{eps}", np.where(standing, often, arrays["wrong"]))
+            standing = withstands(arrays, norm, parse_eps(eps))
+            wrong = np.where(standing, arrays.get("wrong-as-it-is", 0.0), arrays["wrong"])
+            yield from accuracies(f"{name}-{norm}@{eps}", arrays, standing, wrong)
 
 
-def distance_values(
-    name: str, arrays: Arrays, norms: Sequence[Norm], rng: np.random.Generator, resamples: int
-) -> dict[str, Value]:
-    """What :func:`distance_resamplings` names, with intervals: bootstrap for medians, Wilson's for accuracies."""
-    values: dict[str, Value] = {}
-    for label, resampling in distance_resamplings(name, arrays, norms):
-        norm, at, eps = label.removeprefix(f"{name}-").partition("@")
-        if label.endswith(EXPECTED):
-            values[label] = bootstrapped(resampling, rng, resamples, "%", "higher")
-        elif at:
-            values[label] = share(withstands(arrays, _norm(norm), float(Fraction(eps))), "higher")
-        else:
-            values[label] = bootstrapped(resampling, rng, resamples, "1/255", "higher")
-    return values
-
-
-EXPECTED = "-expected"
-
-
-def expected(label: str, often: NDArray[np.float64]) -> tuple[str, Resampling]:
-    """The mean share of right answers in %, of a model whose answers are random, with its label.
+def accuracies(
+    label: str, arrays: Arrays, standing: NDArray[np.bool_], wrong: NDArray[np.float64]
+) -> Iterator[tuple[str, Estimate]]:
+    """The share of images that withstand an attack; of a model whose answers are random, its expected accuracy too.
 
     Args:
-        label: of the accuracy by the rule for random answers, which this one stands beside.
-        often: (N,) how often the answer to each attacked image is wrong, 0 to 1.
+        label: of the share, which follows the rule for random answers.
+        arrays: what is known of each image.
+        standing: (N,) whether it withstands the attack.
+        wrong: (N,) the share of wrong answers to it, 0 to 1.
     """
-    return label + EXPECTED, Resampling(mean_of(100 * (1 - often)), (len(often),), (0.0, 100.0))
+    yield label, share(standing, "higher")
+    if "wrong-as-it-is" in arrays:
+        yield f"{label}-expected", mean(100 * (1 - wrong), "%", "higher", (0.0, 100.0))
 
 
 def withstands(arrays: Arrays, norm: Norm, eps: float) -> NDArray[np.bool_]:
@@ -237,13 +242,6 @@ def withstands(arrays: Arrays, norm: Norm, eps: float) -> NDArray[np.bool_]:
     return standing
 
 
-def share(which: NDArray[np.bool_], better: Literal["higher", "lower", ""]) -> Value:
-    """The share of images in %, with Wilson's interval."""
-    hits, n = int(which.sum()), len(which)
-    low, high = wilson(hits, n)
-    return value_of(100 * hits / n, Interval(100 * low, 100 * high), n, "%", better)
-
-
 def found_details(arrays: Arrays) -> dict[str, Any]:
     """What a reader must know of an attack beside its distances."""
     at_0 = arrays["found"] & (arrays["distance-linf"] == 0)
@@ -252,10 +250,6 @@ def found_details(arrays: Arrays) -> dict[str, Any]:
         "not-found": int((~arrays["found"]).sum()),
         "unverified": int(arrays["unverified"].sum()),
     }
-
-
-def _norm(text: str) -> Norm:
-    return "linf" if text == "linf" else "l2"
 
 
 def _median_of(values: NDArray[np.float64]) -> Callable[[NDArray[np.int64]], NDArray[Any]]:

@@ -8,26 +8,24 @@ Legend: N chains, K classes, R resamples, U different ages.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import kruskal
 
 from jembench.errors import NotApplicable
-from jembench.interfaces import Capability, Evaluation, Measurement, Planned, Resampling
+from jembench.interfaces import Evaluation, Measurement, Resampling
 from jembench.metrics.classified import classified
-from jembench.metrics.protocol import bootstrap_rng, protocol_id, require_at_least
-from jembench.metrics.resampled import bootstrapped
+from jembench.metrics.estimates import Arrays, Estimate, values_of
+from jembench.metrics.generative import ChainAge
+from jembench.metrics.protocol import protocol_id
 from jembench.metrics.sample_protocol import ALL_KEPT
 from jembench.stats import Indices, Statistic, multiplicities
 
-Arrays = Mapping[str, NDArray[Any]]
 
-
-def _no_ages() -> NotApplicable:
+def no_ages() -> NotApplicable:
+    """The error for a model without ages of chains."""
     return NotApplicable("The model keeps no chains, or not their ages: only a replay buffer does.")
 
 
@@ -56,58 +54,30 @@ def epsilon_squared(ages: NDArray[np.int64], classes: NDArray[np.int64]) -> Stat
     return statistic
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ChainAge:
-    """The median age of the kept chains, in sampling steps, and how much of it the class that the model sees explains.
+def compute(metric: ChainAge, evaluation: Evaluation) -> Measurement:
+    """Measure the kept chains."""
+    samples = evaluation.samples(ALL_KEPT.wanted)
+    if samples.ages is None:
+        raise no_ages()
+    seen = classified(evaluation.read("logits", samples.images), "samples")
+    arrays = {"ages": samples.ages.cpu().numpy(), "predicted": seen.predicted, "confidence": seen.confidence}
+    order = np.lexsort((arrays["predicted"], arrays["ages"]))  # then no resample depends on the order of the chains
+    in_order = {name: array[order] for name, array in arrays.items()}
+    n = len(order)
+    return Measurement(
+        protocol=protocol_id(metric.name, evaluation, data_noise=0, **ALL_KEPT.parts(n, n, samples.source)),
+        values=values_of(estimates(metric, in_order), evaluation, metric.name, metric.resamples),
+        arrays=arrays,
+        details=_by_class(arrays["ages"], arrays["predicted"], evaluation.data.num_classes),
+    )
 
-    ``age-dependence`` is epsilon squared, 0 to 1. The details give, class by class, the number of chains, their median
-    age, and how many of the youngest and of the oldest tenth are of it (with all that are as old as the last of them);
-    and the p-value of Kruskal and Wallis's test that the class does not depend on the age.
-    """
 
-    resamples: int = 1000
-    name: ClassVar[str] = "chain-age"
-    requires: ClassVar[frozenset[Capability]] = frozenset({"logits", "samples"})
-
-    def __post_init__(self) -> None:
-        require_at_least(0, self.name, resamples=self.resamples)
-
-    def check(self, planned: Planned) -> None:
-        """Whether chains will be kept."""
-        if planned.kept == 0:
-            raise _no_ages()
-
-    def compute(self, evaluation: Evaluation) -> Measurement:
-        samples = evaluation.samples(ALL_KEPT.wanted)
-        if samples.ages is None:
-            raise _no_ages()
-        seen = classified(evaluation.read("logits", samples.images), "samples")
-        arrays = {
-            "ages": samples.ages.cpu().numpy(),
-            "predicted": seen.predicted,
-            "confidence": seen.confidence,
-        }
-        order = np.lexsort((arrays["predicted"], arrays["ages"]))
-        resamplings = self.resamplings({name: array[order] for name, array in arrays.items()})
-        rng = bootstrap_rng(evaluation, self.name)
-        n = len(order)
-        return Measurement(
-            protocol=protocol_id(self.name, evaluation, data_noise=0, **ALL_KEPT.parts(n, n, samples.source)),
-            values={
-                label: bootstrapped(resampling, rng, self.resamples, "steps" if label == self.name else "")
-                for label, resampling in resamplings.items()
-            },
-            arrays=arrays,
-            details=_by_class(arrays["ages"], arrays["predicted"], evaluation.data.num_classes),
-        )
-
-    def resamplings(self, arrays: Arrays) -> Mapping[str, Resampling]:
-        """The statistics behind the values, of chains."""
-        ages, size = arrays["ages"], len(arrays["ages"])
-        return {
-            self.name: Resampling(lambda indices: np.median(ages[indices], axis=1), (size,), (0.0, np.inf)),
-            "age-dependence": Resampling(epsilon_squared(ages, arrays["predicted"]), (size,), (0.0, 1.0)),
-        }
+def estimates(metric: ChainAge, arrays: Arrays) -> dict[str, Estimate]:
+    """The values, of chains."""
+    ages, size = arrays["ages"], len(arrays["ages"])
+    median = Resampling(lambda indices: np.median(ages[indices], axis=1), (size,), (0.0, np.inf))
+    dependence = Resampling(epsilon_squared(ages, arrays["predicted"]), (size,), (0.0, 1.0))
+    return {metric.name: Estimate(median, "steps"), "age-dependence": Estimate(dependence)}
 
 
 def _by_class(ages: NDArray[np.int64], classes: NDArray[np.int64], num_classes: int) -> dict[str, Any]:

@@ -1,13 +1,12 @@
-"""Accuracy, negative log-likelihood and Brier score of p(y|x) on the test images.
+"""Accuracy, proper scores and calibration errors of p(y|x) on the test images.
 
-Legend: N examples, K classes. Everything is computed in float64 from the model's float32 logits.
+Legend: N examples, K classes, M bins. Everything is computed in float64 from the model's float32 logits.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -16,10 +15,13 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from jembench.catalog.spec import Scalar
-from jembench.interfaces import Capability, Evaluation, Measurement, Planned, Quantity, Resampling
-from jembench.metrics.labelled import Scaling, check_labels, label_of, labelled_logits
-from jembench.metrics.protocol import bootstrap_rng, protocol_id, require_at_least, require_noise, value_of
-from jembench.stats import Interval, interval_of, mean_of, wilson
+from jembench.interfaces import Evaluation, Measurement, Resampling
+from jembench.metrics.binning import adaptive_error, binned_error
+from jembench.metrics.estimates import Arrays, Estimate, mean, share, values_of
+from jembench.metrics.labelled import labelled_logits
+from jembench.metrics.predictive import ECE, Predictive, Scaled
+from jembench.metrics.protocol import protocol_id
+from jembench.stats import Statistic
 
 
 def is_correct(logits: Float[Tensor, "N K"], labels: Int[Tensor, " N"]) -> Bool[Tensor, " N"]:
@@ -42,82 +44,105 @@ def brier_score(logits: Float[Tensor, "N K"], labels: Int[Tensor, " N"]) -> Floa
     return (probabilities - target).square().sum(dim=1)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Accuracy:
-    """The share of test images whose most probable class is the label, in %, with Wilson's interval."""
+class Predictions(NamedTuple):
+    """What top-label calibration sees of a classifier."""
 
-    data_noise: float = 0.0  # standard deviation on [-1, 1]
-    name: ClassVar[str] = "accuracy"
-    requires: ClassVar[frozenset[Capability]] = frozenset({"logits"})
-    reads: ClassVar[frozenset[Quantity]] = frozenset({"logits"})
-
-    def __post_init__(self) -> None:
-        require_noise(self.name, self.data_noise)
-
-    def check(self, planned: Planned) -> None:
-        """Whether there are labels."""
-        check_labels(planned)
-
-    def compute(self, evaluation: Evaluation) -> Measurement:
-        seen = labelled_logits(evaluation, data_noise=self.data_noise)
-        correct = is_correct(seen.logits, seen.labels).numpy()
-        n, hits = len(correct), int(correct.sum())
-        low, high = wilson(hits, n)
-        return Measurement(
-            protocol=classification_protocol(self.name, evaluation, n, self.data_noise),
-            values={self.name: value_of(100 * hits / n, Interval(100 * low, 100 * high), n, "%", "higher")},
-            arrays={"correct": correct},
-        )
-
-    def resamplings(self, arrays: Mapping[str, NDArray[Any]]) -> Mapping[str, Resampling]:
-        """The share in % of resampled images."""
-        return {self.name: Resampling(mean_of(100.0 * arrays["correct"]), (len(arrays["correct"]),), (0.0, 100.0))}
+    confidence: NDArray[np.float64]  # (N,) the largest p(k|x)
+    correct: NDArray[np.bool_]  # (N,)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class MeanScore:
-    """The mean of a score of each test image, lower is better, with a bootstrap interval."""
+def predictions(logits: Float[Tensor, "N K"], labels: Int[Tensor, " N"]) -> Predictions:
+    """The confidence of each prediction, by a softmax in float64, and whether it was right."""
+    confidence, predicted = logits.double().softmax(dim=1).max(dim=1)
+    return Predictions(confidence.numpy(), (predicted == labels).numpy())
 
-    name: str
-    unit: str
-    score: Callable[[Tensor, Tensor], Tensor]  # logits (N, K), labels (N,) -> (N,), >= 0
-    highest: float
-    scaling: Scaling
-    resamples: int
-    data_noise: float = 0.0
-    requires: ClassVar[frozenset[Capability]] = frozenset({"logits"})
-    reads: ClassVar[frozenset[Quantity]] = frozenset({"logits"})
 
-    def __post_init__(self) -> None:
-        require_at_least(0, self.name, resamples=self.resamples)
-        require_noise(self.name, self.data_noise)
+class Formula(NamedTuple):
+    """How a metric is computed."""
 
-    @property
-    def _label(self) -> str:
-        return label_of(self.name, self.scaling)
+    arrays: Callable[[Tensor, Tensor], Arrays]  # logits (N, K), labels (N,) -> what is kept of each image
+    estimate: Callable[[Any, Arrays], Estimate]  # of the metric and these arrays
 
-    def check(self, planned: Planned) -> None:
-        """Whether there will be labels, and images to fit a temperature on."""
-        check_labels(planned, self.scaling)
 
-    def compute(self, evaluation: Evaluation) -> Measurement:
-        seen = labelled_logits(evaluation, self.scaling, self.data_noise)
-        scores: NDArray[Any] = self.score(seen.logits, seen.labels).numpy()
-        in_order = np.sort(scores)  # then neither the mean nor the resamples depend on the order of the images
-        mean, n = float(in_order.mean()), len(scores)
-        (resampling,) = self.resamplings({self.name: in_order}).values()
-        interval = interval_of(mean, resampling, rng=bootstrap_rng(evaluation, self.name), resamples=self.resamples)
-        return Measurement(
-            protocol=classification_protocol(self.name, evaluation, n, self.data_noise, **seen.identity),
-            values={self._label: value_of(mean, interval, n, self.unit, "lower")},
-            arrays={self.name: scores},
-            details=seen.details,
-        )
+def _mean_score(name: str, score: Callable[[Tensor, Tensor], Tensor], unit: str, highest: float) -> Formula:
+    return Formula(
+        lambda logits, labels: {name: score(logits, labels).numpy()},
+        lambda metric, arrays: mean(arrays[name], unit, "lower", (0.0, highest)),
+    )
 
-    def resamplings(self, arrays: Mapping[str, NDArray[Any]]) -> Mapping[str, Resampling]:
-        """The mean score of resampled images."""
-        scores = arrays[self.name]
-        return {self._label: Resampling(mean_of(scores), (len(scores),), (0.0, self.highest))}
+
+def _calibration_error(
+    arrays: Callable[[Tensor, Tensor], Arrays], error: Callable[[Arrays, int], Statistic]
+) -> Formula:
+    """From a calibration error in 0..1, as a statistic of what is kept, to one in %."""
+
+    def estimate(metric: ECE, kept: Arrays) -> Estimate:
+        in_unit, n = error(kept, metric.bins), len(next(iter(kept.values())))
+        return Estimate(Resampling(lambda indices: 100 * in_unit(indices), (n,), (0.0, 100.0)), "%", "lower")
+
+    return Formula(arrays, estimate)
+
+
+def _top_label(logits: Tensor, labels: Tensor) -> Arrays:
+    return predictions(logits, labels)._asdict()
+
+
+def _all_classes(logits: Tensor, labels: Tensor) -> Arrays:
+    return {"probabilities": logits.softmax(dim=1).numpy(), "labels": labels.numpy()}
+
+
+def _classwise_error(arrays: Arrays, bins: int) -> Statistic:
+    probabilities, labels = arrays["probabilities"], arrays["labels"]
+    return binned_error(probabilities, labels[:, None] == np.arange(probabilities.shape[1]), bins)
+
+
+FORMULAS: Mapping[str, Formula] = {
+    "accuracy": Formula(
+        lambda logits, labels: {"correct": is_correct(logits, labels).numpy()},
+        lambda metric, arrays: share(arrays["correct"], "higher"),
+    ),
+    "nll": _mean_score("nll", negative_log_likelihood, "nats", float("inf")),
+    "brier": _mean_score("brier", brier_score, "", 2.0),
+    # Guo et al. (2017), arXiv:1706.04599, equation 3; M = 20 in Grathwohl et al. (2020), arXiv:1912.03263, section 5.2
+    "ece": _calibration_error(_top_label, lambda kept, bins: binned_error(kept["confidence"], kept["correct"], bins)),
+    # Nguyen & O'Connor (2015), arXiv:1508.05154, section 3.2; Nixon et al. (2019), arXiv:1904.01685: in bins of equal
+    # mass none is empty, and each weighs the same
+    "adaptive-ece": _calibration_error(
+        _top_label, lambda kept, bins: adaptive_error(kept["confidence"], kept["correct"], bins)
+    ),
+    # Kull et al. (2019), arXiv:1910.12656, definition 2
+    "classwise-ece": _calibration_error(_all_classes, _classwise_error),
+}
+"""By the name of the metric."""
+
+
+def compute(metric: Predictive, evaluation: Evaluation) -> Measurement:
+    """Measure the test images."""
+    scaling = metric.scaling if isinstance(metric, Scaled) else "none"
+    seen = labelled_logits(evaluation, scaling, metric.data_noise)
+    arrays = FORMULAS[metric.name].arrays(seen.logits, seen.labels)
+    bins = {"bins": metric.bins} if isinstance(metric, ECE) else {}
+    resamples = metric.resamples if isinstance(metric, Scaled) else 0
+    return Measurement(
+        protocol=classification_protocol(
+            metric.name, evaluation, len(seen.labels), metric.data_noise, **bins, **seen.identity
+        ),
+        values=values_of(estimates(metric, _in_order(arrays)), evaluation, metric.name, resamples),
+        arrays=arrays,
+        details=seen.details,
+    )
+
+
+def estimates(metric: Predictive, arrays: Arrays) -> dict[str, Estimate]:
+    """The value; one after scaling has a label of its own, so that both can stand in one table."""
+    scaled = isinstance(metric, Scaled) and metric.scaling != "none"
+    return {f"{metric.name}-scaled" if scaled else metric.name: FORMULAS[metric.name].estimate(metric, arrays)}
+
+
+def _in_order(arrays: Arrays) -> Arrays:
+    """The examples sorted: then neither values nor resamples depend on the order of the images."""
+    order = np.lexsort([column for array in arrays.values() for column in np.atleast_2d(array.T)])
+    return {name: array[order] for name, array in arrays.items()}
 
 
 def classification_protocol(
@@ -125,29 +150,3 @@ def classification_protocol(
 ) -> str:
     """The protocol id of a measurement on n test images, shown to the model with that noise."""
     return protocol_id(metric, evaluation, split="test", images=n, data_noise=f"{data_noise:g}", **parts)
-
-
-def nll(*, scaling: Scaling, resamples: int, data_noise: float = 0.0) -> MeanScore:
-    """The mean negative log-likelihood."""
-    return MeanScore(
-        name="nll",
-        unit="nats",
-        score=negative_log_likelihood,
-        highest=float("inf"),
-        scaling=scaling,
-        resamples=resamples,
-        data_noise=data_noise,
-    )
-
-
-def brier(*, scaling: Scaling, resamples: int, data_noise: float = 0.0) -> MeanScore:
-    """The mean Brier score."""
-    return MeanScore(
-        name="brier",
-        unit="",
-        score=brier_score,
-        highest=2.0,
-        scaling=scaling,
-        resamples=resamples,
-        data_noise=data_noise,
-    )

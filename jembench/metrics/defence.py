@@ -4,27 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from jembench import seeds
-from jembench.attacks import verify
-from jembench.attacks.refinement import Refined
-from jembench.attacks.target import AGAIN, SURE, Target
 from jembench.catalog.spec import Scalar
-from jembench.data.pixels import noise_to_model
 from jembench.errors import SpecError
-from jembench.interfaces import Capability, Evaluation, Planned
-from jembench.metrics.protocol import require_noise
-from jembench.sampling.chain import require_chains
+from jembench.interfaces import Capability
 
-RULE: Mapping[str, Scalar] = {
-    "sure": f"{int(SURE * AGAIN) + 1}/{AGAIN}",
-    "verified": f"{verify.LOOKS // 2 + 1}/{verify.LOOKS}",
-}
-"""How many random answers must be wrong for an image to count as broken: in the search, and when it is looked at again.
-
-An image that is wrong half of the time withstands, so the accuracy that is expected of one answer stands beside.
-"""
+if TYPE_CHECKING:
+    from jembench.attacks.target import Target
+    from jembench.interfaces import Evaluation, Planned
 
 SECOND_ORDER = 4
 """Network passes for the gradient through one step of a chain, in place of one."""
@@ -46,15 +34,10 @@ class Defence:
     smooth: float = 0.0
 
     def __post_init__(self) -> None:
-        if self.refine < 0 or self.eot < 1:
-            raise SpecError(
-                f"An attack has refine={self.refine} and eot={self.eot}; it must be at least 0 steps and 1 chain."
-            )
-        require_noise("an attack", self.data_noise)
-        if self.smooth < 0 or (self.smooth and (self.refine or self.data_noise)):
+        if self.smooth and (self.refine or self.data_noise):
             raise SpecError(
                 f"An attack has smooth={self.smooth:g}, refine={self.refine} and data_noise={self.data_noise:g}; smooth"
-                " must be at least 0, and stands alone."
+                " stands alone."
             )
 
     @property
@@ -73,8 +56,18 @@ class Defence:
         return {"refine": self.refine, "eot": self.eot, **of_chains, **noise, **smooth}
 
     def rule(self, *, searched: bool = True) -> Mapping[str, Scalar]:
-        """For the protocol, where answers are random: how many must be wrong for an image to count as broken."""
-        return {name: share for name, share in RULE.items() if self.is_random and (searched or name == "verified")}
+        """For the protocol, where answers are random: how many must be wrong for an image to count as broken.
+
+        In the search, and when it is looked at again. An image that is wrong half of the time withstands, so the
+        accuracy that is expected of one answer stands beside.
+        """
+        from jembench.attacks.target import AGAIN, SURE
+        from jembench.attacks.verify import LOOKS
+
+        if not self.is_random:
+            return {}
+        verified: dict[str, Scalar] = {"verified": f"{LOOKS // 2 + 1}/{LOOKS}"}
+        return {"sure": f"{int(SURE * AGAIN) + 1}/{AGAIN}", **verified} if searched else verified
 
     @property
     def is_random(self) -> bool:
@@ -94,6 +87,8 @@ class Defence:
         Raises:
             NotApplicable: if there are to be, and the model is trained without.
         """
+        from jembench.sampling.chain import require_chains
+
         if self.refine:
             require_chains(planned.sampler)
 
@@ -103,6 +98,12 @@ class Defence:
         Raises:
             NotApplicable: if images are to be refined, and the model was trained without chains.
         """
+        from jembench import seeds
+        from jembench.attacks.refinement import Refined
+        from jembench.attacks.target import Target
+        from jembench.data.pixels import noise_to_model
+        from jembench.sampling.chain import require_chains
+
         if not self.is_random:
             return Target(evaluation.model, evaluation.data)
         low, high = evaluation.data.bounds

@@ -8,8 +8,7 @@ Legend: N generated images, M reference images, D features, R resamples.
 from __future__ import annotations
 
 from contextlib import nullcontext
-from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -17,16 +16,18 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
 
-from jembench.interfaces import Capability, Evaluation, FeatureNetwork, Measurement, Planned
-from jembench.metrics.generation import Reference, foreseen, generated, reference_pool, require_images
-from jembench.metrics.protocol import bootstrap_rng, require_at_least, value_of
-from jembench.metrics.sample_protocol import ALL_KEPT, SampleProtocol
+from jembench.interfaces import Evaluation, Measurement, Resampling
+from jembench.metrics.estimates import Estimate
+from jembench.metrics.generation import Generated, Scored, compare
+from jembench.metrics.generative import FID
 from jembench.models.devices import one_thread
-from jembench.stats import Indices, Statistic, bootstrap_interval, multiplicities
+from jembench.stats import Indices, Statistic, multiplicities
 
 _RESAMPLES = 200
+"""With Inception's 2,048 features a resample takes about half a minute on two busy cores: by default there is none."""
+
 _SMALL = 512
-"""Up to so many features, threads cost more than they save, and much more on a busy machine."""
+"""Up to this number of features, threads cost more than they save, and much more on a busy machine."""
 
 
 class Moments(NamedTuple):
@@ -82,63 +83,16 @@ def resampled_fid(generated: Float[Tensor, "N D"], reference: Float[Tensor, "M D
     return distances
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class FrechetDistance:
-    """FID of a model's samples against a part of the dataset, lower is better, with a bootstrap interval.
+def compute(metric: FID, evaluation: Evaluation) -> Measurement:
+    """Measure generated images."""
 
-    The interval resamples generated and reference images. With Inception's 2,048 features a resample takes about half
-    a minute on two busy cores: there the interval is left out unless a number of resamples is asked for.
-
-    Args:
-        resamples: of the bootstrap; None: 200 for up to 512 features, else none.
-    """
-
-    features: str = "auto"
-    samples: SampleProtocol = ALL_KEPT
-    reference: Reference = "train"
-    resamples: int | None = None
-    name: ClassVar[str] = "fid"
-
-    def __post_init__(self) -> None:
-        if self.resamples is not None:
-            require_at_least(0, self.name, resamples=self.resamples)
-
-    @property
-    def requires(self) -> frozenset[Capability]:
-        """What a model must be able to do."""
-        return self.samples.requires
-
-    def check(self, planned: Planned) -> None:
-        """Whether there will be enough images."""
-        n, network = seen = foreseen(planned, self.features, self.samples)
-        self._require(n, planned.count(self.reference), seen.dimensions, network)
-
-    def _require(self, n: int | None, real: int, dimensions: int, network: FeatureNetwork) -> None:
-        because = f"as many as {network.identity} has features, or the fitted Gaussian is degenerate"
-        require_images(n, dimensions, "generated images", self.name, because)
-        require_images(real, dimensions, f"{self.reference} images", self.name, because)
-
-    def compute(self, evaluation: Evaluation) -> Measurement:
-        sample = generated(evaluation, self.features, self.samples)
-        real = reference_pool(evaluation, self.features, self.reference)
-        dimensions = real.shape[1]
-        self._require(sample.n, len(real), dimensions, sample.network)
-        distance = fid(sample.features.pool, real)
-        interval = bootstrap_interval(
-            distance,
-            resampled_fid(sample.features.pool, real),
-            sample.n,
-            len(real),
-            rng=bootstrap_rng(evaluation, self.name),
-            resamples=self._resamples(dimensions),
-            within=(0.0, np.inf),
-        )
-        return Measurement(
-            protocol=sample.protocol(self.name, evaluation, reference=self.reference, reference_images=len(real)),
-            values={sample.label("fid"): value_of(distance, interval, sample.n, "", "lower")},
+    def distance(sample: Generated, real: Tensor) -> Scored:
+        pool, n, m = sample.features.pool, sample.n, len(real)
+        default = _RESAMPLES if real.shape[1] <= _SMALL else 0
+        resampling = Resampling(resampled_fid(pool, real), (n, m), (0.0, np.inf))
+        return Scored(
+            {"fid": Estimate(resampling, "", "lower", n, fid(pool, real))},
+            default if metric.resamples is None else metric.resamples,
         )
 
-    def _resamples(self, dimensions: int) -> int:
-        if self.resamples is not None:
-            return self.resamples
-        return _RESAMPLES if dimensions <= _SMALL else 0
+    return compare(metric, evaluation, distance)

@@ -6,8 +6,8 @@ Legend: N generated images, M reference images, D features, K logits, C channels
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Literal, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -17,13 +17,14 @@ from torch import Tensor
 
 from jembench.catalog.spec import Scalar
 from jembench.errors import Diverged, NotApplicable
-from jembench.interfaces import Evaluation, FeatureNetwork, Features, Planned
+from jembench.interfaces import Evaluation, FeatureNetwork, Features, Measurement, Planned
 from jembench.metrics.classified import require_finite
+from jembench.metrics.estimates import Estimate, values_of
+from jembench.metrics.generative import FeatureMetric, Reference, ReferenceMetric
 from jembench.metrics.protocol import protocol_id
 from jembench.metrics.sample_protocol import SampleProtocol
 from jembench.metrics.selection import selected
 
-Reference = Literal["train", "test"]
 _INCEPTION_FROM_HEIGHT = 32
 
 
@@ -114,6 +115,70 @@ def foreseen(planned: Planned, features: str, asked: SampleProtocol) -> Foreseen
         classes = planned.data.num_classes
         require_images(n, classes, "selected images", "per_class=true", f"one of each of {classes} classes")
     return Foreseen(n, network)
+
+
+class Scored(NamedTuple):
+    """What a metric finds by comparing generated images with real ones."""
+
+    estimates: Mapping[str, Estimate]  # by label
+    resamples: int
+    parts: Mapping[str, Scalar] = {}  # of the protocol
+    details: Mapping[str, Any] = {}
+
+
+def check(metric: FeatureMetric, planned: Planned) -> None:
+    """Whether there will be enough images.
+
+    Raises:
+        NotApplicable: if not.
+        Unavailable: if the feature network cannot be had.
+    """
+    n, network = seen = foreseen(planned, metric.features, metric)
+    real = planned.count(metric.reference) if isinstance(metric, ReferenceMetric) else None
+    _require(metric, n, real, network, seen.dimensions)
+
+
+def _require(metric: FeatureMetric, n: int | None, real: int | None, network: FeatureNetwork, dimensions: int) -> None:
+    least, because = metric.least(network, dimensions)
+    require_images(n, least, "generated images", metric.name, because)
+    if isinstance(metric, ReferenceMetric):
+        require_images(real, least, f"{metric.reference} images", metric.name, because)
+
+
+def score(
+    metric: FeatureMetric, evaluation: Evaluation, compute: Callable[[Generated], Scored], implementation: str
+) -> Measurement:
+    """Score generated images by themselves."""
+    sample = generated(evaluation, metric.features, metric)
+    _require(metric, sample.n, None, sample.network, sample.features.pool.shape[1])
+    return _measurement(metric, evaluation, sample, compute(sample), implementation)
+
+
+def compare(
+    metric: ReferenceMetric, evaluation: Evaluation, compute: Callable[[Generated, Tensor], Scored]
+) -> Measurement:
+    """Score generated images by the pooled features of real ones (M, D)."""
+    sample = generated(evaluation, metric.features, metric)
+    real = reference_pool(evaluation, metric.features, metric.reference)
+    _require(metric, sample.n, len(real), sample.network, real.shape[1])
+    scored = compute(sample, real)
+    parts = {"reference": metric.reference, "reference_images": len(real), **scored.parts}
+    return _measurement(metric, evaluation, sample, scored._replace(parts=parts))
+
+
+def _measurement(
+    metric: FeatureMetric,
+    evaluation: Evaluation,
+    sample: Generated,
+    scored: Scored,
+    implementation: str = "torch-fidelity",
+) -> Measurement:
+    values = values_of(scored.estimates, evaluation, metric.name, scored.resamples)
+    return Measurement(
+        protocol=sample.protocol(metric.name, evaluation, implementation, **scored.parts),
+        values={sample.label(label): value for label, value in values.items()},
+        details=scored.details,
+    )
 
 
 def _logits(evaluation: Evaluation, samples: Tensor) -> Tensor:

@@ -8,21 +8,18 @@ Legend: N images, K logits, S splits, R resamples.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
 
-from jembench.interfaces import Capability, Evaluation, Measurement, Planned
-from jembench.metrics.generation import foreseen, generated, require_images
-from jembench.metrics.protocol import bootstrap_rng, require_at_least, value_of
-from jembench.metrics.sample_protocol import ALL_KEPT, SampleProtocol
-from jembench.stats import Indices, Statistic, bootstrap_interval, multiplicities
-
-Implementation = Literal["torch-fidelity", "barratt-sharma"]
+from jembench.interfaces import Evaluation, Measurement, Resampling
+from jembench.metrics.estimates import Estimate
+from jembench.metrics.generation import Generated, Scored, score
+from jembench.metrics.generative import IS
+from jembench.stats import Indices, Statistic, multiplicities
 
 
 class Score(NamedTuple):
@@ -81,49 +78,20 @@ def _score(means: NDArray[np.float64]) -> NDArray[np.float64]:
     return scores
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class InceptionScore:
-    """IS of a model's samples, higher is better, with a bootstrap interval."""
+def compute(metric: IS, evaluation: Evaluation) -> Measurement:
+    """Measure generated images."""
+    even = metric.implementation == "barratt-sharma"
 
-    features: str = "auto"
-    samples: SampleProtocol = ALL_KEPT
-    splits: int = 10
-    resamples: int = 200
-    implementation: Implementation = "torch-fidelity"
-    name: ClassVar[str] = "is"
-
-    def __post_init__(self) -> None:
-        require_at_least(1, self.name, splits=self.splits)
-        require_at_least(0, self.name, resamples=self.resamples)
-
-    @property
-    def requires(self) -> frozenset[Capability]:
-        """What a model must be able to do."""
-        return self.samples.requires
-
-    def check(self, planned: Planned) -> None:
-        """Whether there will be enough images."""
-        self._require(foreseen(planned, self.features, self.samples).n)
-
-    def _require(self, n: int | None) -> None:
-        require_images(n, self.splits, "generated images", self.name, "one in each split")
-
-    def compute(self, evaluation: Evaluation) -> Measurement:
-        sample = generated(evaluation, self.features, self.samples)
-        self._require(sample.n)
-        logits = sample.features.logits
-        even = self.implementation == "barratt-sharma"
-        score = in_order(logits[sample.places.argsort()], self.splits) if even else inception_score(logits, self.splits)
-        interval = bootstrap_interval(
-            score.mean,
-            resampled_score(logits, self.splits, even=even),
-            sample.n,
-            rng=bootstrap_rng(evaluation, self.name),
-            resamples=self.resamples,
-            within=(1.0, float(logits.shape[1])),
+    def scored(sample: Generated) -> Scored:
+        logits, splits = sample.features.logits, metric.splits
+        found = in_order(logits[sample.places.argsort()], splits) if even else inception_score(logits, splits)
+        within = (1.0, float(logits.shape[1]))
+        resampling = Resampling(resampled_score(logits, splits, even=even), (sample.n,), within)
+        return Scored(
+            {"is": Estimate(resampling, "", "higher", value=found.mean)},
+            metric.resamples,
+            {"splits": splits},
+            {"std_over_splits": found.std},
         )
-        return Measurement(
-            protocol=sample.protocol(self.name, evaluation, self.implementation, splits=self.splits),
-            values={sample.label("is"): value_of(score.mean, interval, sample.n, "", "higher")},
-            details={"std_over_splits": score.std},
-        )
+
+    return score(metric, evaluation, scored, metric.implementation)

@@ -8,19 +8,18 @@ Legend: N generated images, M reference images, D features, R resamples.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
 
-from jembench.interfaces import Capability, Evaluation, Measurement, Planned
-from jembench.metrics.generation import Reference, foreseen, generated, reference_pool, require_images
-from jembench.metrics.protocol import bootstrap_rng, require_at_least, value_of
-from jembench.metrics.sample_protocol import ALL_KEPT, SampleProtocol
-from jembench.stats import Indices, Statistic, bootstrap_interval, multiplicities
+from jembench.interfaces import Evaluation, Measurement, Resampling
+from jembench.metrics.estimates import Estimate
+from jembench.metrics.generation import Generated, Scored, compare
+from jembench.metrics.generative import KID
+from jembench.stats import Indices, Statistic, multiplicities
 
 Matrix = NDArray[Any]
 
@@ -99,67 +98,21 @@ def standardised(generated: Float[Tensor, "N D"], reference: Float[Tensor, "M D"
     return Scaled((generated - mean) / deviation, (reference - mean) / deviation)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class KernelDistance:
-    """KID of a model's samples against a part of the dataset, lower is better, with a bootstrap interval.
+def compute(metric: KID, evaluation: Evaluation) -> Measurement:
+    """Measure generated images."""
 
-    Inception's features are taken as they are, as everywhere; those of other networks, whose scale is arbitrary and
-    would rule the cubic kernel, are standardised, and the protocol says so.
-    """
-
-    features: str = "auto"
-    samples: SampleProtocol = ALL_KEPT
-    reference: Reference = "train"
-    subsets: int = 100
-    subset_size: int = 1000
-    resamples: int = 200
-    name: ClassVar[str] = "kid"
-
-    def __post_init__(self) -> None:
-        require_at_least(1, self.name, subsets=self.subsets)
-        require_at_least(2, self.name, subset_size=self.subset_size)
-        require_at_least(0, self.name, resamples=self.resamples)
-
-    @property
-    def requires(self) -> frozenset[Capability]:
-        """What a model must be able to do."""
-        return self.samples.requires
-
-    def check(self, planned: Planned) -> None:
-        """Whether there will be enough images."""
-        self._require(foreseen(planned, self.features, self.samples).n, planned.count(self.reference))
-
-    def _require(self, n: int | None, real: int) -> None:
-        require_images(n, 2, "generated images", self.name, "to compare them with one another")
-        require_images(real, 2, f"{self.reference} images", self.name, "to compare them with one another")
-
-    def compute(self, evaluation: Evaluation) -> Measurement:
-        sample = generated(evaluation, self.features, self.samples)
-        images, real = sample.features.pool, reference_pool(evaluation, self.features, self.reference)
-        self._require(sample.n, len(real))
+    def distance(sample: Generated, real: Tensor) -> Scored:
+        images, n, m = sample.features.pool, sample.n, len(real)
         standardise = sample.network.name != ""
         if standardise:
             images, real = standardised(images, real)
-        subset_size = min(self.subset_size, sample.n, len(real))
-        distance = kid(images, real, self.subsets, subset_size)
-        interval = bootstrap_interval(
-            distance.mean,
-            resampled_kid(images, real),
-            sample.n,
-            len(real),
-            rng=bootstrap_rng(evaluation, self.name),
-            resamples=self.resamples,
+        subset_size = min(metric.subset_size, n, m)
+        found = kid(images, real, metric.subsets, subset_size)
+        return Scored(
+            {"kid": Estimate(Resampling(resampled_kid(images, real), (n, m)), "", "lower", n, found.mean)},
+            metric.resamples,
+            {"subsets": metric.subsets, "subset_size": subset_size, "standardised": standardise},
+            {"std_over_subsets": found.std},
         )
-        return Measurement(
-            protocol=sample.protocol(
-                self.name,
-                evaluation,
-                reference=self.reference,
-                reference_images=len(real),
-                subsets=self.subsets,
-                subset_size=subset_size,
-                standardised=standardise,
-            ),
-            values={sample.label("kid"): value_of(distance.mean, interval, sample.n, "", "lower")},
-            details={"std_over_subsets": distance.std},
-        )
+
+    return compare(metric, evaluation, distance)

@@ -14,9 +14,8 @@ from jembench.catalog.spec import Scalar
 from jembench.errors import NotApplicable
 from jembench.interfaces import DataSpec, Evaluation, Planned
 from jembench.metrics.classified import require_finite
+from jembench.metrics.predictive import Scaling
 from jembench.metrics.temperature import fit_temperature
-
-Scaling = Literal["none", "temperature"]
 
 
 class LabelledLogits(NamedTuple):
@@ -28,25 +27,18 @@ class LabelledLogits(NamedTuple):
     details: Mapping[str, Any] = {}
 
 
-def label_of(metric: str, scaling: Scaling) -> str:
-    """The label of a value, so that one before scaling and one after it can stand in one table."""
-    return metric if scaling == "none" else f"{metric}-scaled"
-
-
-def check_labels(planned: Planned, scaling: Scaling = "none") -> None:
-    """Whether there will be labels, and images to fit a temperature on.
+def check_labels(planned: Planned) -> None:
+    """Whether there will be labels.
 
     Raises:
         NotApplicable: if not.
     """
     if not planned.labelled:
         raise no_labels(planned.data)
-    if scaling == "temperature":
-        planned.count("validation")
 
 
 def no_labels(data: DataSpec) -> NotApplicable:
-    """The error of asking an unlabelled dataset for classes."""
+    """The error for a dataset without labels."""
     return NotApplicable(f"The dataset {data.name} has no labels, so there is nothing to classify.")
 
 

@@ -5,9 +5,7 @@ Legend: N test images, K classes, n images at an end, R resamples.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -16,16 +14,13 @@ from sklearn.metrics import roc_auc_score
 from torch import Tensor
 
 from jembench.errors import Diverged
-from jembench.interfaces import Capability, Classifier, Evaluation, Measurement, Quantity, Resampling, Value
+from jembench.interfaces import Classifier, Evaluation, Measurement, Resampling
 from jembench.metrics.classification import classification_protocol
 from jembench.metrics.classified import classified
+from jembench.metrics.densities import LogDensity
+from jembench.metrics.estimates import Arrays, Estimate, among_highest, effective_classes, share, values_of
 from jembench.metrics.pictures import first_of_classes, in_rows, pictures, places, random_of_classes
-from jembench.metrics.protocol import bootstrap_rng, require_at_least, value_of
-from jembench.metrics.resampled import bootstrapped, highest_of
-from jembench.metrics.shares import class_resampling, share, share_resampling
-from jembench.stats import interval_of, ranking
-
-Arrays = Mapping[str, NDArray[Any]]
+from jembench.stats import ranking
 
 END = 100
 """Images at either end, but never more than a quarter of all."""
@@ -54,79 +49,52 @@ def log_density(energies: Float[Tensor, " N"], what: str = "test images") -> NDA
     return density
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class LogDensity:
-    """The spread of log p(x) over the test images, in nats, and how its highest differ from its lowest.
+def compute(metric: LogDensity, evaluation: Evaluation) -> Measurement:
+    """Measure the test images."""
+    arrays = _per_image(evaluation)
+    arrays |= _shown(arrays, evaluation)
+    n = len(arrays["log-px"])
+    order = _order(arrays)  # then no resample depends on the order of the images
+    in_order = {name: array[order] if name in _PER_IMAGE else array for name, array in arrays.items()}
+    found = estimates(metric, in_order) | _detection(in_order)
+    return Measurement(
+        protocol=classification_protocol(metric.name, evaluation, n, top=size_of_end(n)),
+        values=values_of(found, evaluation, metric.name, metric.resamples),
+        arrays=arrays,
+        details=_details(arrays, evaluation),
+    )
 
-    The two ends are the 100 images of the highest and of the lowest log p(x), or a quarter of the images each if that
-    is fewer. ``classes-top`` is the effective number of classes, by label, at the upper end; ``accuracy-top`` and
-    ``accuracy-bottom`` the share of images classified rightly at each end, in %; ``auroc-correct`` how well log p(x)
-    tells images that are classified rightly (the positive class) from the others. A model that does not classify, or a
-    dataset without labels, leaves out what needs them.
+
+def estimates(metric: LogDensity, arrays: Arrays) -> dict[str, Estimate]:
+    """The values, of test images, each resample with two ends of its own.
+
+    Not ``auroc-correct``: which images are classified rightly differs from model to model, and so would the samples to
+    draw from.
     """
-
-    resamples: int = 1000
-    name: ClassVar[str] = "log-density"
-    requires: ClassVar[frozenset[Capability]] = frozenset({"energy"})
-    reads: ClassVar[frozenset[Quantity]] = frozenset({"energy", "logits"})
-
-    def __post_init__(self) -> None:
-        require_at_least(0, self.name, resamples=self.resamples)
-
-    def compute(self, evaluation: Evaluation) -> Measurement:
-        arrays = _per_image(evaluation)
-        arrays |= _shown(arrays, evaluation)
-        n = len(arrays["log-px"])
-        return Measurement(
-            protocol=classification_protocol(self.name, evaluation, n, top=size_of_end(n)),
-            values=self._values(arrays, evaluation),
-            arrays=arrays,
-            details=_details(arrays, evaluation),
-        )
-
-    def resamplings(self, arrays: Arrays) -> Mapping[str, Resampling]:
-        """The statistics behind the values, of test images, each resample with two ends of its own.
-
-        Not of ``auroc-correct``: which images are classified rightly differs from model to model, and so would the
-        samples to draw from.
-        """
-        log_px = arrays["log-px"]
-        n = len(log_px)
-        found = {"log-px-spread": Resampling(lambda indices: log_px[indices].std(axis=1), (n,), (0.0, np.inf))}
-        if "labels" not in arrays:
-            return found
-        order = _order(arrays)
-        top, bottom = (highest_of(ranked, size_of_end(n)) for ranked in (order, order[::-1]))
-        classes = class_resampling(arrays["labels"], len(arrays["highest"]))
-        found["classes-top"] = classes._replace(statistic=lambda indices: classes.statistic(top(indices)))
-        if "predicted" in arrays:
-            right = share_resampling(arrays["predicted"] == arrays["labels"])
-            found["accuracy-top"] = right._replace(statistic=lambda indices: right.statistic(top(indices)))
-            found["accuracy-bottom"] = right._replace(statistic=lambda indices: right.statistic(bottom(indices)))
+    log_px = arrays["log-px"]
+    n = len(log_px)
+    spread = Resampling(lambda indices: log_px[indices].std(axis=1), (n,), (0.0, np.inf))
+    found = {"log-px-spread": Estimate(spread, "nats")}
+    if "labels" not in arrays:
         return found
+    order, end = _order(arrays), size_of_end(n)
+    classes = effective_classes(arrays["labels"], len(arrays["highest"]))
+    found["classes-top"] = among_highest(classes, order, end)
+    if "predicted" in arrays:
+        right = share(arrays["predicted"] == arrays["labels"], "higher")
+        found["accuracy-top"] = among_highest(right, order, end)
+        found["accuracy-bottom"] = among_highest(right, order[::-1], end)
+    return found
 
-    def _values(self, arrays: Arrays, evaluation: Evaluation) -> dict[str, Value]:
-        rng = bootstrap_rng(evaluation, self.name)
-        order = _order(arrays)  # then no resample depends on the order of the images
-        in_order = {name: array[order] if name in _PER_IMAGE else array for name, array in arrays.items()}
-        resamplings = self.resamplings(in_order)
-        n = size_of_end(len(arrays["log-px"]))
-        values = {"log-px-spread": bootstrapped(resamplings["log-px-spread"], rng, self.resamples, "nats")}
-        if "classes-top" in resamplings:
-            values["classes-top"] = bootstrapped(resamplings["classes-top"], rng, self.resamples, n=n)
-        if "accuracy-top" in resamplings:
-            right = in_order["predicted"] == in_order["labels"]
-            values |= {"accuracy-top": share(right[:n], "higher"), "accuracy-bottom": share(right[-n:], "higher")}
-            if 0 < right.sum() < len(right):
-                values["auroc-correct"] = self._detection(in_order["log-px"], right, rng)
-        return values
 
-    def _detection(self, log_px: NDArray[np.float64], right: NDArray[np.bool_], rng: np.random.Generator) -> Value:
-        """The AUROC of log p(x) for images that are classified rightly."""
-        auroc = float(roc_auc_score(right, log_px))
-        resampling = ranking.auroc_resampling(log_px[right], log_px[~right])
-        interval = interval_of(auroc, resampling, rng=rng, resamples=self.resamples)
-        return value_of(auroc, interval, min(resampling.sizes), "", "higher")
+def _detection(arrays: Arrays) -> dict[str, Estimate]:
+    """The AUROC of log p(x) for images that are classified rightly, where some are and some are not."""
+    right = arrays["predicted"] == arrays["labels"] if {"predicted", "labels"} <= arrays.keys() else np.zeros(0, bool)
+    if not 0 < right.sum() < len(right):
+        return {}
+    log_px = arrays["log-px"]
+    resampling = ranking.auroc_resampling(log_px[right], log_px[~right])
+    return {"auroc-correct": Estimate(resampling, "", "higher", value=float(roc_auc_score(right, log_px)))}
 
 
 def _per_image(evaluation: Evaluation) -> dict[str, NDArray[Any]]:

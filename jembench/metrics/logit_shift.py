@@ -8,17 +8,15 @@ Legend: N test images, K classes.
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 from jaxtyping import Float
 from torch import Tensor
 
-from jembench.errors import SpecError
-from jembench.interfaces import Capability, Evaluation, Measurement, Quantity
+from jembench.interfaces import Evaluation, Measurement, Value
 from jembench.metrics.classified import require_finite
-from jembench.metrics.protocol import protocol_id, value_of
+from jembench.metrics.densities import LogitShift
+from jembench.metrics.protocol import protocol_id
 from jembench.models.energies import marginal_energy
 
 
@@ -37,31 +35,19 @@ def shift_errors(logits: Float[Tensor, "N K"], by: float) -> ShiftErrors:
     return ShiftErrors((py_shifted - py).abs().amax(dim=1), (log_px_shifted - log_px - by).abs())
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class LogitShift:
-    """The largest change of p(y|x), and the largest error of the shift of log p(x), on the test images; 0 is exact."""
-
-    by: float = 10.0
-    name: ClassVar[str] = "logit-shift"
-    requires: ClassVar[frozenset[Capability]] = frozenset({"logits"})
-    reads: ClassVar[frozenset[Quantity]] = frozenset({"logits"})
-
-    def __post_init__(self) -> None:
-        if not math.isfinite(self.by) or self.by == 0:
-            raise SpecError(f"by of {self.name} is {self.by}; it must be a number other than 0.")
-
-    def compute(self, evaluation: Evaluation) -> Measurement:
-        logits = evaluation.logits().cpu().float()
-        require_finite(logits, "test images")
-        errors = shift_errors(logits, self.by)
-        n = len(logits)
-        return Measurement(
-            protocol=protocol_id(
-                self.name, evaluation, split="test", images=n, data_noise=0, by=self.by, precision="float32"
-            ),
-            values={
-                "py-change": value_of(float(errors.py.max()), None, n, "", "lower"),
-                "log-px-error": value_of(float(errors.log_px.max()), None, n, "nats", "lower"),
-            },
-            arrays={"py-change": errors.py.numpy(), "log-px-error": errors.log_px.numpy()},
-        )
+def compute(metric: LogitShift, evaluation: Evaluation) -> Measurement:
+    """Measure the test images."""
+    logits = evaluation.logits().cpu().float()
+    require_finite(logits, "test images")
+    errors = shift_errors(logits, metric.by)
+    n = len(logits)
+    return Measurement(
+        protocol=protocol_id(
+            metric.name, evaluation, split="test", images=n, data_noise=0, by=metric.by, precision="float32"
+        ),
+        values={
+            "py-change": Value(float(errors.py.max()), None, None, n, "", "lower"),
+            "log-px-error": Value(float(errors.log_px.max()), None, None, n, "nats", "lower"),
+        },
+        arrays={"py-change": errors.py.numpy(), "log-px-error": errors.log_px.numpy()},
+    )

@@ -9,9 +9,7 @@ Legend: N generated images, M test images, T training images, D features or pixe
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -20,13 +18,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from jembench.errors import NotApplicable
-from jembench.interfaces import Capability, Evaluation, Measurement, Planned, Resampling, Value
-from jembench.metrics.generation import Generated, foreseen, generated, pool_of, require_images
-from jembench.metrics.protocol import bootstrap_rng, require_at_least, value_of
-from jembench.metrics.sample_protocol import ALL_KEPT, SampleProtocol
-from jembench.stats import Indices, Interval, Statistic, bootstrap_interval, wilson
-
-Arrays = Mapping[str, NDArray[Any]]
+from jembench.interfaces import Evaluation, Measurement, Resampling, Value
+from jembench.metrics.estimates import Arrays, Estimate, values_of
+from jembench.metrics.generation import Generated, generated, pool_of, require_images
+from jembench.metrics.generative import Neighbours
+from jembench.stats import Indices, Statistic, wilson
 
 PERCENTILE = 1
 """Of the test images' distances: as many of them count as memorised, and as many samples that are as fresh."""
@@ -95,103 +91,74 @@ def median_ratio(distance: NDArray[np.float64], of_test: NDArray[np.float64]) ->
     return ratios
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Neighbours:
-    """The share of samples that are suspiciously near to a training image, and how near samples are on the whole.
+def require_test_images(n: int) -> None:
+    """Refuse fewer than 100 test images.
 
-    ``memorised`` is in %, lower is better: 1 is expected of samples as fresh as test images, 100 of copies. The
-    interval is Wilson's, widened to the bootstrap's over samples and test images, which knows that the threshold is an
-    estimate. ``nearest-ratio`` is the ratio of the median distances: near 0 for copies, above 1 for images that are
-    unlike the dataset.
+    Raises:
+        NotApplicable: if there are fewer.
     """
-
-    features: str = "auto"
-    samples: SampleProtocol = ALL_KEPT
-    resamples: int = 200
-    name: ClassVar[str] = "neighbours"
-
-    def __post_init__(self) -> None:
-        require_at_least(0, self.name, resamples=self.resamples)
-
-    @property
-    def requires(self) -> frozenset[Capability]:
-        """What a model must be able to do."""
-        return self.samples.requires
-
-    def check(self, planned: Planned) -> None:
-        """Whether there will be enough images."""
-        foreseen(planned, self.features, self.samples)
-        self._require(planned.count("test"))
-
-    def _require(self, test: int) -> None:
-        require_images(test, 100 // PERCENTILE, "test images", self.name, "whose nearest 1 % set its threshold")
-
-    def compute(self, evaluation: Evaluation) -> Measurement:
-        sample = generated(evaluation, self.features, self.samples)
-        train, test = evaluation.images("train"), evaluation.test().images
-        self._require(len(test))
-        arrays = self._distances(evaluation, sample, train, test)
-        closest = np.argsort(arrays[sample.label("distance")], kind="stable")[:SHOWN]
-        shown = train[torch.from_numpy(arrays[sample.label("nearest")][closest])]
-        return Measurement(
-            protocol=sample.protocol(
-                self.name,
-                evaluation,
-                implementation="jembench",
-                percentile=PERCENTILE,
-                test_images=len(test),
-                train_images=len(train),
-            ),
-            values=self._values(evaluation, arrays),
-            arrays={**arrays, "images": sample.images[torch.from_numpy(closest)].numpy(), "neighbours": shown.numpy()},
-        )
-
-    def _distances(self, evaluation: Evaluation, sample: Generated, train: Tensor, test: Tensor) -> Arrays:
-        """Of features and of pixels: distances of samples and test images, and which training image is nearest."""
-        device = evaluation.device if evaluation.device.type == "cuda" else torch.device("cpu")
-        pools = (pool_of(evaluation, self.features, images, "images") for images in (train, test))
-        spaces = {
-            sample.label(""): (sample.features.pool, *pools),
-            "-pixels": (sample.images.flatten(1), train.flatten(1), test.flatten(1)),
-        }
-        arrays: dict[str, NDArray[Any]] = {}
-        for space, (images, of_train, of_test) in spaces.items():
-            found = nearest(images, of_train, device)
-            arrays[f"distance{space}"], arrays[f"nearest{space}"] = found.distance.numpy(), found.which.numpy()
-            arrays[f"test-distance{space}"] = nearest(of_test, of_train, device).distance.numpy()
-            if np.median(arrays[f"test-distance{space}"]) == 0:
-                raise NotApplicable(
-                    "More than half of the test images are copies of training images, so they say nothing of how near "
-                    "an image is that was not seen. Choose a dataset whose test images are others."
-                )
-        return arrays
-
-    def resamplings(self, arrays: Arrays) -> Mapping[str, Resampling]:
-        """The statistics behind the values, of samples and of test images."""
-        found: dict[str, Resampling] = {}
-        for space in [name.removeprefix("test-distance") for name in arrays if name.startswith("test-distance")]:
-            distance, of_test = arrays[f"distance{space}"], arrays[f"test-distance{space}"]
-            sizes = (len(distance), len(of_test))
-            found[f"memorised{space}"] = Resampling(memorised(distance, of_test), sizes, (0.0, 100.0))
-            found[f"nearest-ratio{space}"] = Resampling(median_ratio(distance, of_test), sizes, (0.0, np.inf))
-        return found
-
-    def _values(self, evaluation: Evaluation, arrays: Arrays) -> Mapping[str, Value]:
-        rng = bootstrap_rng(evaluation, self.name)
-        values: dict[str, Value] = {}
-        for label, (statistic, sizes, within) in self.resamplings(arrays).items():
-            estimate = float(statistic(*(np.arange(size)[None] for size in sizes))[0])
-            interval = bootstrap_interval(estimate, statistic, *sizes, rng=rng, resamples=self.resamples, within=within)
-            if label.startswith("memorised"):
-                widened = _at_least_wilsons(estimate, sizes[0], interval)
-                values[label] = value_of(estimate, widened, sizes[0], "%", "lower")
-            else:
-                values[label] = value_of(estimate, interval, sizes[0])
-        return values
+    require_images(n, 100 // PERCENTILE, "test images", "neighbours", "whose nearest 1 % set its threshold")
 
 
-def _at_least_wilsons(share: float, n: int, bootstrapped: Interval | None) -> Interval:
-    """Both intervals of a share in %, in one: the bootstrap's of a share of 0 or 100 would have no width."""
-    ends = [100 * end for end in wilson(round(share * n / 100), n)]
-    ends += [share, *(bootstrapped or ())]  # the share itself lies within, up to rounding
-    return Interval(min(ends), max(ends))
+def compute(metric: Neighbours, evaluation: Evaluation) -> Measurement:
+    """Measure generated images."""
+    sample = generated(evaluation, metric.features, metric)
+    train, test = evaluation.images("train"), evaluation.test().images
+    require_test_images(len(test))
+    arrays = _distances(metric, evaluation, sample, train, test)
+    closest = np.argsort(arrays[sample.label("distance")], kind="stable")[:SHOWN]
+    shown = train[torch.from_numpy(arrays[sample.label("nearest")][closest])]
+    values = values_of(estimates(metric, arrays), evaluation, metric.name, metric.resamples)
+    return Measurement(
+        protocol=sample.protocol(
+            metric.name,
+            evaluation,
+            implementation="jembench",
+            percentile=PERCENTILE,
+            test_images=len(test),
+            train_images=len(train),
+        ),
+        values={label: _at_least_wilsons(value) if value.unit == "%" else value for label, value in values.items()},
+        arrays={**arrays, "images": sample.images[torch.from_numpy(closest)].numpy(), "neighbours": shown.numpy()},
+    )
+
+
+def estimates(metric: Neighbours, arrays: Arrays) -> dict[str, Estimate]:
+    """The values, of samples and of test images, in each space."""
+    found: dict[str, Estimate] = {}
+    for space in [name.removeprefix("test-distance") for name in arrays if name.startswith("test-distance")]:
+        distance, of_test = arrays[f"distance{space}"], arrays[f"test-distance{space}"]
+        sizes = (len(distance), len(of_test))
+        share, ratio = memorised(distance, of_test), median_ratio(distance, of_test)
+        found[f"memorised{space}"] = Estimate(Resampling(share, sizes, (0.0, 100.0)), "%", "lower", len(distance))
+        found[f"nearest-ratio{space}"] = Estimate(Resampling(ratio, sizes, (0.0, np.inf)), n=len(distance))
+    return found
+
+
+def _distances(metric: Neighbours, evaluation: Evaluation, sample: Generated, train: Tensor, test: Tensor) -> Arrays:
+    """Of features and of pixels: distances of samples and test images, and which training image is nearest."""
+    device = evaluation.device if evaluation.device.type == "cuda" else torch.device("cpu")
+    pools = (pool_of(evaluation, metric.features, images, "images") for images in (train, test))
+    spaces = {
+        sample.label(""): (sample.features.pool, *pools),
+        "-pixels": (sample.images.flatten(1), train.flatten(1), test.flatten(1)),
+    }
+    arrays: dict[str, NDArray[Any]] = {}
+    for space, (images, of_train, of_test) in spaces.items():
+        found = nearest(images, of_train, device)
+        arrays[f"distance{space}"], arrays[f"nearest{space}"] = found.distance.numpy(), found.which.numpy()
+        arrays[f"test-distance{space}"] = nearest(of_test, of_train, device).distance.numpy()
+        if np.median(arrays[f"test-distance{space}"]) == 0:
+            raise NotApplicable(
+                "More than half of the test images are copies of training images, so they say nothing of how near "
+                "an image is that was not seen. Choose a dataset whose test images are others."
+            )
+    return arrays
+
+
+def _at_least_wilsons(value: Value) -> Value:
+    """Wilson's interval of a share in %, widened to the bootstrap's, which knows that the threshold is an estimate."""
+    ends = [100 * end for end in wilson(round(value.value * value.n / 100), value.n)]
+    ends += [value.value]  # the share itself lies within, up to rounding
+    ends += [end for end in (value.low, value.high) if end is not None]
+    return value._replace(low=min(ends), high=max(ends))

@@ -8,8 +8,7 @@ Legend: N generated images, M reference images, D features, R resamples.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -17,11 +16,11 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
 
-from jembench.interfaces import Capability, Evaluation, Measurement, Planned, Value
-from jembench.metrics.generation import Reference, foreseen, generated, reference_pool, require_images
-from jembench.metrics.protocol import bootstrap_rng, require_at_least, value_of
-from jembench.metrics.sample_protocol import ALL_KEPT, SampleProtocol
-from jembench.stats import Indices, Statistic, bootstrap_interval, multiplicities
+from jembench.interfaces import Evaluation, Measurement, Resampling
+from jembench.metrics.estimates import Estimate
+from jembench.metrics.generation import Generated, Scored, compare
+from jembench.metrics.generative import PRC
+from jembench.stats import Indices, Statistic, multiplicities
 
 Matrix = NDArray[Any]
 
@@ -94,65 +93,22 @@ def _radii(nearest: _Nearest, drawn: NDArray[np.bool_], neighbours: int) -> Matr
     return nearest.distance[np.arange(len(position)), position]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class PrecisionAndRecall:
-    """Precision and recall of a model's samples against a part of the dataset, in %, with bootstrap intervals."""
+def compute(metric: PRC, evaluation: Evaluation) -> Measurement:
+    """Measure generated images."""
 
-    features: str = "auto"
-    samples: SampleProtocol = ALL_KEPT
-    reference: Reference = "train"
-    neighbours: int = 3
-    resamples: int = 200
-    name: ClassVar[str] = "prc"
+    def coverage(value: float, judged: Tensor, manifold: Tensor) -> Estimate:
+        inside = resampled_coverage(judged, manifold, metric.neighbours)
+        sizes = (len(judged), len(manifold))
+        resampling = Resampling(lambda *drawn: 100 * inside(*drawn), sizes, (0.0, 100.0))
+        return Estimate(resampling, "%", "higher", len(judged), 100 * value)
 
-    def __post_init__(self) -> None:
-        require_at_least(1, self.name, neighbours=self.neighbours)
-        require_at_least(0, self.name, resamples=self.resamples)
+    def both(sample: Generated, real: Tensor) -> Scored:
+        images = sample.features.pool
+        found = precision_recall(images, real, metric.neighbours)
+        estimates = {
+            "precision": coverage(found.precision, images, real),
+            "recall": coverage(found.recall, real, images),
+        }
+        return Scored(estimates, metric.resamples, {"neighbours": metric.neighbours})
 
-    @property
-    def requires(self) -> frozenset[Capability]:
-        """What a model must be able to do."""
-        return self.samples.requires
-
-    def check(self, planned: Planned) -> None:
-        """Whether there will be enough images."""
-        self._require(foreseen(planned, self.features, self.samples).n, planned.count(self.reference))
-
-    def _require(self, n: int | None, real: int) -> None:
-        because = f"each with {self.neighbours} neighbours"
-        require_images(n, self.neighbours + 1, "generated images", self.name, because)
-        require_images(real, self.neighbours + 1, f"{self.reference} images", self.name, because)
-
-    def compute(self, evaluation: Evaluation) -> Measurement:
-        sample = generated(evaluation, self.features, self.samples)
-        images, real = sample.features.pool, reference_pool(evaluation, self.features, self.reference)
-        self._require(sample.n, len(real))
-        found = precision_recall(images, real, self.neighbours)
-        rng = bootstrap_rng(evaluation, self.name)
-
-        def value(share: float, judged: Tensor, manifold: Tensor) -> Value:
-            coverage = resampled_coverage(judged, manifold, self.neighbours)
-            interval = bootstrap_interval(
-                100 * share,
-                lambda *drawn: 100 * coverage(*drawn),
-                len(judged),
-                len(manifold),
-                rng=rng,
-                resamples=self.resamples,
-                within=(0.0, 100.0),
-            )
-            return value_of(100 * share, interval, len(judged), "%", "higher")
-
-        return Measurement(
-            protocol=sample.protocol(
-                self.name,
-                evaluation,
-                reference=self.reference,
-                reference_images=len(real),
-                neighbours=self.neighbours,
-            ),
-            values={
-                sample.label("precision"): value(found.precision, images, real),
-                sample.label("recall"): value(found.recall, real, images),
-            },
-        )
+    return compare(metric, evaluation, both)

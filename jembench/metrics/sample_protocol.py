@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import functools
-import inspect
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, get_type_hints
+from typing import Literal
 
 from jembench.catalog.spec import Scalar, format_value
 from jembench.errors import NotApplicable, SpecError
-from jembench.interfaces import Capability, Metric, Source
+from jembench.interfaces import Capability, Source
 
 _POOLING = {"one": "one-buffer", "five": "five-buffers", "mean": "mean-of-five-buffers"}
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class SampleProtocol:
     """Where the images come from, and which of them are kept.
 
@@ -118,25 +115,3 @@ def _check_selection(asked: SampleProtocol) -> None:
 
 ALL_KEPT = SampleProtocol()
 """Every image that the model keeps, or draws without a chain."""
-
-
-def of_samples(factory: Callable[..., Metric]) -> Callable[..., Metric]:
-    """Give a metric's factory the options of :class:`SampleProtocol`, in place of its parameter ``samples``.
-
-    Options are what a factory's signature says. This one is put together of both, so that each stands in one place.
-    """
-    types = get_type_hints(SampleProtocol)
-    shared = {
-        name: parameter.replace(annotation=types[name])
-        for name, parameter in inspect.signature(SampleProtocol).parameters.items()
-    }
-
-    @functools.wraps(factory)
-    def make(**options: Any) -> Metric:
-        chosen = {name: options.pop(name) for name in shared if name in options}
-        return factory(samples=SampleProtocol(**chosen), **options)
-
-    own = inspect.signature(factory)
-    parameters = [parameter for name, parameter in own.parameters.items() if name != "samples"]
-    make.__signature__ = own.replace(parameters=[*parameters, *shared.values()])  # type: ignore[attr-defined]
-    return make

@@ -5,7 +5,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jembench.attacks.threat import distance, in_unit_ball, largest_distance, parse_eps, project, starts, steepest
+from jembench.attacks.eps import largest_distance, parse_eps
+from jembench.attacks.threat import distance, in_unit_ball, project, starts, steepest
 from jembench.errors import SpecError
 
 

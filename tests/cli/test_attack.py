@@ -99,7 +99,7 @@ def test_the_budget_follows_from_the_dataset(jembench):
         (["accuracy", "--norm", "l2"], "There is no option of accuracy named 'norm'"),
         (["pgd", "--norm", "l1"], "norm of pgd is 'l1'; it must be one of linf, l2"),
         (["pgd", "--eps", "8/0"], "eps is '8/0'; it must be a number above 0"),
-        (["pgd", "--refine", "-1"], "refine=-1"),
+        (["pgd", "--refine", "-1"], "refine of pgd is -1"),
     ],
 )
 def test_what_cannot_be_is_told_before_anything_is_trained(jembench, arguments, text):

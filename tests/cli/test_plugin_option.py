@@ -16,7 +16,7 @@ SOURCE = '''
 print("a file that talks")
 
 from torch import nn
-from jembench.metrics.factories import accuracy
+from jembench.metrics.predictive import Accuracy
 
 def build(data, *, width: int = 4):
     """A network of one's own."""
@@ -25,7 +25,7 @@ def build(data, *, width: int = 4):
 
 def right():
     """How often it is right."""
-    return accuracy()
+    return Accuracy()
 
 def paint(n, *, generator):
     import torch
@@ -178,7 +178,7 @@ def test_an_imported_model_s_edited_network_is_measured_anew(jembench, run_after
 
 def test_an_edited_metric_is_computed_anew(run_after):
     assert run_after("zoo_of_tests:classifier") == [1, 1]
-    assert run_after("zoo_of_tests:classifier", "    return accuracy()", "    return  accuracy()") == [1, 2]
+    assert run_after("zoo_of_tests:classifier", "    return Accuracy()", "    return  Accuracy()") == [1, 2]
 
 
 # --- on other commands ------------------------------------------------------------------------------------------------

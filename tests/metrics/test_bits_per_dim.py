@@ -9,7 +9,7 @@ import torch
 from jembench.data.dequantisation import bits_per_dim
 from jembench.errors import Diverged
 from jembench.interfaces import DataSpec
-from jembench.metrics.factories import bits_per_dim as make
+from jembench.metrics.densities import BitsPerDim
 
 
 @pytest.mark.parametrize("bounds", [(-1.0, 1.0), (0.0, 1.0), (0.0, 255.0)])
@@ -23,7 +23,7 @@ def test_uniform_noise_costs_eight_bits_whatever_the_units(bounds):
 def test_the_mean_over_the_test_images_with_an_interval(fake):
     values = torch.tensor([100.0, 120.0, 90.0, 130.0, 110.0] * 20)
     evaluation = fake.Evaluation(test_energies=values)
-    measured = make(resamples=200).compute(evaluation)
+    measured = BitsPerDim(resamples=200).compute(evaluation)
     expected = bits_per_dim(-values.double(), evaluation.data).numpy()
     value = measured.values["bits-per-dim"]
     assert value.value == pytest.approx(expected.mean())
@@ -35,4 +35,4 @@ def test_the_mean_over_the_test_images_with_an_interval(fake):
 
 def test_a_density_that_is_not_finite_is_no_number(fake):
     with pytest.raises(Diverged, match="log p\\(x\\) of 1 of 3 test images is not finite"):
-        make().compute(fake.Evaluation(test_energies=torch.tensor([1.0, math.inf, 2.0])))
+        BitsPerDim().compute(fake.Evaluation(test_energies=torch.tensor([1.0, math.inf, 2.0])))

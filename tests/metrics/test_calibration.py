@@ -9,12 +9,12 @@ from torch.nn import functional as F
 from torchmetrics.classification import MulticlassCalibrationError
 
 from jembench.errors import Diverged, NotApplicable, SpecError
-from jembench.metrics import factories
 from jembench.metrics.binning import binned_error
-from jembench.metrics.calibration import predictions
+from jembench.metrics.classification import predictions
+from jembench.metrics.predictive import ECE, NLL, AdaptiveECE, Brier, ClasswiseECE
 
-ERRORS = {"ece": factories.ece, "adaptive-ece": factories.adaptive_ece, "classwise-ece": factories.classwise_ece}
-SCALED = ERRORS | {"nll": factories.nll, "brier": factories.brier}
+ERRORS = {"ece": ECE, "adaptive-ece": AdaptiveECE, "classwise-ece": ClasswiseECE}
+SCALED = ERRORS | {"nll": NLL, "brier": Brier}
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def test_ece_agrees_with_torchmetrics(bins, evaluation):
     probabilities = evaluation.test_logits.double().softmax(1)
     oracle = MulticlassCalibrationError(num_classes=3, n_bins=bins, norm="l1").set_dtype(torch.float64)
     expected = 100 * oracle(probabilities, evaluation.labels).item()
-    found = factories.ece(bins=bins).compute(evaluation).values["ece"]
+    found = ECE(bins=bins).compute(evaluation).values["ece"]
     assert found.value == pytest.approx(expected, abs=1e-4)  # torchmetrics sums in float32
 
 
@@ -63,21 +63,21 @@ def test_the_classwise_error_is_the_mean_of_the_binary_ones(bins, evaluation):
         p, is_k = probabilities[:, k], labels == k
         where = np.minimum((p * bins).astype(int), bins - 1)
         expected += sum(abs((is_k - p)[where == b].sum()) for b in range(bins)) / 300 / 3
-    found = factories.classwise_ece(bins=bins).compute(evaluation).values["classwise-ece"]
+    found = ClasswiseECE(bins=bins).compute(evaluation).values["classwise-ece"]
     assert found.value == pytest.approx(100 * expected, abs=1e-9)
 
 
 def test_with_one_bin_the_classwise_error_is_that_of_the_class_frequencies(evaluation):
     probabilities = evaluation.test_logits.double().softmax(1).mean(0)
     frequencies = F.one_hot(evaluation.labels, 3).double().mean(0)
-    found = factories.classwise_ece(bins=1).compute(evaluation).values["classwise-ece"].value
+    found = ClasswiseECE(bins=1).compute(evaluation).values["classwise-ece"].value
     assert found == pytest.approx(100 * (probabilities - frequencies).abs().mean().item(), abs=1e-9)
 
 
 def test_of_two_classes_the_classwise_error_is_that_of_either(fake):
     generator = torch.Generator().manual_seed(0)
     logits, labels = torch.randn(300, 2, generator=generator), torch.randint(2, (300,), generator=generator)
-    found = factories.classwise_ece().compute(fake.Evaluation(test_logits=logits, labels=labels))
+    found = ClasswiseECE().compute(fake.Evaluation(test_logits=logits, labels=labels))
     for k in range(2):
         p = logits.double().softmax(1)[:, k].numpy()
         of_class = binned_error(p, (labels == k).numpy(), 20)
@@ -99,16 +99,16 @@ def test_scaling_mends_a_model_that_is_too_sure(name, evaluation):
 
 
 def test_scaling_changes_no_answer_and_no_test_label_has_a_part_in_it(evaluation):
-    ece = factories.ece(scaling="temperature")
+    ece = ECE(scaling="temperature")
     first = ece.compute(evaluation)
-    assert np.array_equal(first.arrays["correct"], factories.ece().compute(evaluation).arrays["correct"])
+    assert np.array_equal(first.arrays["correct"], ECE().compute(evaluation).arrays["correct"])
     other = dataclasses.replace(evaluation, labels=(evaluation.labels + 1) % 3)
     assert ece.compute(other).details == first.details
 
 
 @pytest.mark.parametrize("name", ["nll", "brier"])
 def test_proper_scores_gain_by_scaling_too(name, evaluation):
-    factory = getattr(factories, name)
+    factory = SCALED[name]
     scaled = factory(scaling="temperature").compute(evaluation).values[f"{name}-scaled"]
     assert scaled.value < factory().compute(evaluation).values[name].value
 
@@ -127,7 +127,7 @@ def test_where_the_validation_images_need_no_scaling_it_changes_nothing(name, ev
 def test_validation_logits_that_are_not_finite_are_refused(evaluation):
     evaluation.readings["logits", "validation"][[1, 4], 0] = torch.inf
     with pytest.raises(Diverged, match="logits of 2 of 200 validation images of toy are not finite"):
-        factories.ece(scaling="temperature").compute(evaluation)
+        ECE(scaling="temperature").compute(evaluation)
 
 
 def test_without_validation_images_there_is_no_temperature(evaluation):
@@ -137,7 +137,7 @@ def test_without_validation_images_there_is_no_temperature(evaluation):
 
     bare = Without(test_logits=evaluation.test_logits, labels=evaluation.labels, readings=evaluation.readings)
     with pytest.raises(NotApplicable, match="No image was held out"):
-        factories.ece(scaling="temperature").compute(bare)
+        ECE(scaling="temperature").compute(bare)
 
 
 # --- what holds of all ------------------------------------------------------------------------------------------------
@@ -186,7 +186,7 @@ def test_the_protocol_names_the_bins(name, evaluation):
 
 
 def test_the_arrays_of_ece_are_those_of_a_reliability_diagram(evaluation):
-    arrays = factories.ece().compute(evaluation).arrays
+    arrays = ECE().compute(evaluation).arrays
     probabilities = evaluation.test_logits.double().softmax(1)
     assert arrays["confidence"] == pytest.approx(probabilities.amax(1).numpy(), abs=1e-12)
     assert np.array_equal(arrays["correct"], (probabilities.argmax(1) == evaluation.labels).numpy())

@@ -6,9 +6,9 @@ from scipy.special import bdtr
 from scipy.stats import norm as normal
 
 from jembench.errors import SpecError
-from jembench.metrics import attack_factories
 from jembench.metrics.attacked import choose
-from jembench.metrics.certified import CertifiedRobustness
+from jembench.metrics.attacks import Certified
+from jembench.metrics.certified import radius as radius_of
 
 
 @pytest.fixture
@@ -19,7 +19,7 @@ def evaluation(fake):
 
 def test_of_a_linear_classifier_the_radius_is_the_distance_to_its_hyperplane(evaluation):
     """Cohen et al. (2019), Proposition 4: smoothing leaves a linear classifier as it is, and the radius is exact."""
-    metric = attack_factories.certified(sigma=0.1, budget="quick", images=40, copies=2000)
+    metric = Certified(sigma=0.1, budget="quick", images=40, copies=2000)
     found = metric.compute(evaluation)
     chosen = choose(evaluation, 40)
     exact = evaluation.model.exact(chosen.images / 255, "l2").numpy()
@@ -39,8 +39,8 @@ def test_of_a_linear_classifier_the_radius_is_the_distance_to_its_hyperplane(eva
 
 def test_the_probability_is_the_exact_lower_bound_of_clopper_and_pearson():
     """At it, so many answers or more have the probability alpha; at half of all it abstains."""
-    metric = CertifiedRobustness(sigma=2.0, copies=100, alpha=0.01)
-    some, half, every = metric.radius(torch.tensor([80, 50, 100])).tolist()
+    metric = Certified(sigma=2.0, copies=100, alpha=0.01)
+    some, half, every = radius_of(metric, torch.tensor([80, 50, 100])).tolist()
     assert 1 - bdtr(79, 100, normal.cdf(some / 2)) == pytest.approx(0.01)
     assert half == 0
     assert normal.cdf(every / 2) == pytest.approx(0.01 ** (1 / 100))
@@ -49,7 +49,7 @@ def test_the_probability_is_the_exact_lower_bound_of_clopper_and_pearson():
 def test_other_images_and_shards_change_nothing(evaluation, monkeypatch):
     from jembench.metrics import attacked
 
-    metric = attack_factories.certified(sigma=0.1, images=12, copies=50)
+    metric = Certified(sigma=0.1, images=12, copies=50)
     whole = metric.compute(evaluation).arrays["radius"]
     monkeypatch.setattr(attacked, "SHARD", 5)
     evaluation.memory.clear()
@@ -59,4 +59,4 @@ def test_other_images_and_shards_change_nothing(evaluation, monkeypatch):
 @pytest.mark.parametrize("options", [{"sigma": 0.0}, {"alpha": 1.0}, {"copies": 0}])
 def test_what_it_cannot_be(options):
     with pytest.raises(SpecError, match="must be"):
-        attack_factories.certified(**options)
+        Certified(**options)

@@ -9,8 +9,8 @@ from scipy.stats import kruskal
 
 from jembench.errors import Diverged, NotApplicable, SpecError
 from jembench.interfaces import KEPT, Samples
-from jembench.metrics import factories
 from jembench.metrics.chain_age import epsilon_squared
+from jembench.metrics.generative import ChainAge
 
 
 class Model:
@@ -45,7 +45,7 @@ def of_resample(ages, classes):
 def test_values_and_details_are_scipys_and_numpys(evaluation):
     samples = evaluation.by_source[KEPT]
     ages, classes = samples.ages.numpy(), samples.images[:, 0, 0, :3].argmax(1).numpy()
-    found = factories.chain_age().compute(evaluation)
+    found = ChainAge().compute(evaluation)
     assert found.values["chain-age"].value == np.median(ages)
     assert found.values["chain-age"].unit == "steps"
     assert found.values["age-dependence"].value == pytest.approx(of_resample(ages, classes), abs=1e-12)
@@ -69,7 +69,7 @@ def test_the_ends_hold_a_tenth_and_all_that_are_as_old(fake):
     ages = torch.tensor([5, 5, 5, *range(10, 27)])
     classes = torch.tensor([0, 0, 1, *[1] * 14, 2, 2, 2])
     evaluation = fake.Evaluation(model=Model(), by_source={KEPT: Samples(of_classes(classes), None, "buffer", ages)})
-    details = factories.chain_age(resamples=0).compute(evaluation).details
+    details = ChainAge(resamples=0).compute(evaluation).details
     assert details["youngest-tenth"] == [2, 1, 0]
     assert details["oldest-tenth"] == [0, 0, 2]
 
@@ -104,7 +104,7 @@ def test_the_effect_size_where_it_is_known(ages, classes, expected):
 @pytest.mark.parametrize(("ages", "classes"), [([3] * 6, [0, 1, 2] * 2), ([1, 2, 3, 4, 5, 6], [1] * 6)])
 def test_where_nothing_can_be_tested_there_is_no_p_value(fake, ages, classes):
     samples = Samples(of_classes(torch.tensor(classes)), None, "buffer", torch.tensor(ages))
-    found = factories.chain_age().compute(fake.Evaluation(model=Model(), by_source={KEPT: samples}))
+    found = ChainAge().compute(fake.Evaluation(model=Model(), by_source={KEPT: samples}))
     assert found.details["p-value"] is None
     assert found.values["age-dependence"][:3] == (0, None, None)
     if classes == [1] * 6:
@@ -112,18 +112,18 @@ def test_where_nothing_can_be_tested_there_is_no_p_value(fake, ages, classes):
 
 
 def test_no_value_depends_on_the_order_of_the_chains(evaluation):
-    expected = factories.chain_age(resamples=50).compute(evaluation)
+    expected = ChainAge(resamples=50).compute(evaluation)
     images, _, source, ages = evaluation.by_source[KEPT]
     order = torch.randperm(120, generator=torch.Generator().manual_seed(1))
     evaluation.by_source[KEPT] = Samples(images[order], None, source, ages[order])
-    found = factories.chain_age(resamples=50).compute(evaluation)
+    found = ChainAge(resamples=50).compute(evaluation)
     assert found.details == expected.details
     for label, value in found.values.items():
         assert value[:4] == pytest.approx(expected.values[label][:4], abs=1e-12)
 
 
 def test_the_resampled_statistics_of_all_chains_are_the_values(evaluation):
-    metric = factories.chain_age()
+    metric = ChainAge()
     found = metric.compute(evaluation)
     for label, resampling in metric.resamplings(found.arrays).items():
         assert resampling.statistic(np.arange(120)[None])[0] == pytest.approx(found.values[label].value)
@@ -132,7 +132,7 @@ def test_the_resampled_statistics_of_all_chains_are_the_values(evaluation):
 def test_a_model_without_kept_chains_has_no_ages(evaluation):
     evaluation.by_source[KEPT] = evaluation.by_source[KEPT]._replace(ages=None)
     with pytest.raises(NotApplicable, match="keeps no chains"):
-        factories.chain_age().compute(evaluation)
+        ChainAge().compute(evaluation)
 
 
 def test_logits_that_are_not_finite_are_never_classified(evaluation):
@@ -142,9 +142,9 @@ def test_logits_that_are_not_finite_are_never_classified(evaluation):
 
     evaluation.model = Broken()
     with pytest.raises(Diverged, match="of 120 samples are not finite"):
-        factories.chain_age().compute(evaluation)
+        ChainAge().compute(evaluation)
 
 
 def test_impossible_options():
     with pytest.raises(SpecError, match="resamples of chain-age"):
-        factories.chain_age(resamples=-1)
+        ChainAge(resamples=-1)

@@ -9,7 +9,7 @@ from scipy.stats import entropy
 
 from jembench.errors import Diverged, SpecError, Unavailable
 from jembench.interfaces import KEPT, Samples, Source
-from jembench.metrics import factories
+from jembench.metrics.generative import ClassSamples
 from jembench.stats import wilson
 
 FRESH = Source(chains="fresh", steps=5, images=60, conditional=True)
@@ -43,7 +43,7 @@ def by_hand(evaluation):
 
 def test_samples_of_chains_on_px_are_counted_by_the_class_that_the_model_sees(evaluation):
     predicted, confidence = by_hand(evaluation)
-    found = factories.class_samples().compute(evaluation)
+    found = ClassSamples().compute(evaluation)
     assert found.values.keys() == {"classes-kept", "confident-kept"}
     assert found.values["classes-kept"].value == pytest.approx(np.exp(entropy(np.bincount(predicted, minlength=3))))
     hits = int((confidence > 0.9).sum())
@@ -65,7 +65,7 @@ def test_the_likeliest_samples_are_counted_by_class(fake):
 
     images = fake.images(60, 3)
     evaluation = fake.Evaluation(model=Density(), by_source={KEPT: Samples(images, None, "buffer")})
-    found = factories.class_samples(resamples=50).compute(evaluation)
+    found = ClassSamples(resamples=50).compute(evaluation)
     predicted, _ = by_hand(evaluation)
     first = images.flatten(1)[:, 0].numpy()
     top = np.lexsort((predicted, -first.astype(int)))[:15]
@@ -78,13 +78,13 @@ def test_the_likeliest_samples_are_counted_by_class(fake):
 
 def metric_of(found, label):
     """The statistic of the samples themselves, in the order in which they were kept."""
-    resampling = factories.class_samples().resamplings(found.arrays)[label]
+    resampling = ClassSamples().resamplings(found.arrays)[label]
     return resampling.statistic(np.arange(resampling.sizes[0])[None])[0]
 
 
 def test_samples_of_chains_on_a_class_are_compared_with_it(evaluation):
     predicted, _ = by_hand(evaluation)
-    found = factories.class_samples(source="fresh", steps=5, images=60, conditional=True).compute(evaluation)
+    found = ClassSamples(source="fresh", steps=5, images=60, conditional=True).compute(evaluation)
     assert found.values.keys() == {"agreement-fresh"}
     hits = int((predicted == np.arange(60) % 3).sum())
     agreement = found.values["agreement-fresh"]
@@ -97,7 +97,7 @@ def test_samples_of_chains_on_a_class_are_compared_with_it(evaluation):
     "options", [{}, {"source": "fresh", "steps": 5, "images": 60, "conditional": True}], ids=["marginal", "conditional"]
 )
 def test_a_row_holds_different_samples_of_its_class(evaluation, options):
-    arrays = factories.class_samples(**options).compute(evaluation).arrays
+    arrays = ClassSamples(**options).compute(evaluation).arrays
     classes = arrays.get("labels", arrays["predicted"])
     samples = evaluation.by_source[KEPT].images.numpy()
     assert arrays["grid"].shape == (3, 10)
@@ -111,7 +111,7 @@ def test_a_row_holds_different_samples_of_its_class(evaluation, options):
 
 def test_which_are_shown_is_a_matter_of_chance_not_of_confidence(evaluation):
     """Over many seeds, the samples shown are as confident as all of their class."""
-    metric, shown = factories.class_samples(resamples=0), []
+    metric, shown = ClassSamples(resamples=0), []
     for seed in range(60):
         arrays = metric.compute(dataclasses.replace(evaluation, seed=1000 * seed)).arrays
         shown.append(arrays["shown"])
@@ -127,10 +127,10 @@ def test_which_are_shown_is_a_matter_of_chance_not_of_confidence(evaluation):
 
 
 def test_no_value_depends_on_the_order_of_the_samples(evaluation):
-    expected = factories.class_samples(resamples=50).compute(evaluation)
+    expected = ClassSamples(resamples=50).compute(evaluation)
     order = torch.randperm(60, generator=torch.Generator().manual_seed(0))
     evaluation.by_source[KEPT] = Samples(evaluation.by_source[KEPT].images[order], None, "buffer")
-    found = factories.class_samples(resamples=50).compute(evaluation)
+    found = ClassSamples(resamples=50).compute(evaluation)
     assert found.values == expected.values
     shown = [measured.arrays["images"][measured.arrays["grid"][:, 0]] for measured in (found, expected)]
     assert np.array_equal(*shown)
@@ -138,7 +138,7 @@ def test_no_value_depends_on_the_order_of_the_samples(evaluation):
 
 @pytest.mark.parametrize("options", [{}, {"source": "fresh", "steps": 5, "images": 60, "conditional": True}])
 def test_the_resampled_statistics_of_all_samples_are_the_values(evaluation, options):
-    metric = factories.class_samples(**options)
+    metric = ClassSamples(**options)
     found = metric.compute(evaluation)
     resamplings = metric.resamplings(found.arrays)
     assert resamplings.keys() == found.values.keys()
@@ -147,8 +147,8 @@ def test_the_resampled_statistics_of_all_samples_are_the_values(evaluation, opti
 
 
 def test_the_protocol_says_where_the_samples_come_from(evaluation):
-    kept = factories.class_samples().compute(evaluation).protocol
-    fresh = factories.class_samples(source="fresh", steps=5, images=60, conditional=True).compute(evaluation).protocol
+    kept = ClassSamples().compute(evaluation).protocol
+    fresh = ClassSamples(source="fresh", steps=5, images=60, conditional=True).compute(evaluation).protocol
     assert "confident=0.9" in kept
     assert "images=60" in kept
     assert "source=buffer" in kept
@@ -157,14 +157,14 @@ def test_the_protocol_says_where_the_samples_come_from(evaluation):
 
 def test_options_that_contradict_one_another_are_refused():
     with pytest.raises(SpecError, match="Add source=fresh"):
-        factories.class_samples(conditional=True)
+        ClassSamples(conditional=True)
     with pytest.raises(SpecError, match="resamples of class-samples is -1"):
-        factories.class_samples(resamples=-1)
+        ClassSamples(resamples=-1)
 
 
 def test_samples_that_cannot_be_had_are_told(evaluation):
     with pytest.raises(Unavailable, match="no samples from"):
-        factories.class_samples(source="fresh").compute(evaluation)
+        ClassSamples(source="fresh").compute(evaluation)
 
 
 def test_logits_that_are_not_finite_are_never_counted(evaluation):
@@ -176,4 +176,4 @@ def test_logits_that_are_not_finite_are_never_counted(evaluation):
 
     evaluation.model = Broken()
     with pytest.raises(Diverged, match="The logits of 1 of 60 samples are not finite"):
-        factories.class_samples().compute(evaluation)
+        ClassSamples().compute(evaluation)

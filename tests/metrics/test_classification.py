@@ -9,11 +9,11 @@ import sklearn.metrics
 import torch
 
 from jembench.errors import Diverged, SpecError, Unavailable
-from jembench.metrics import factories
 from jembench.metrics.classification import brier_score, is_correct, negative_log_likelihood
+from jembench.metrics.predictive import ECE, NLL, Accuracy, AdaptiveECE, Brier, ClasswiseECE
 from jembench.stats import wilson
 
-METRICS = {"accuracy": factories.accuracy(), "nll": factories.nll(), "brier": factories.brier()}
+METRICS = {"accuracy": Accuracy(), "nll": NLL(), "brier": Brier()}
 
 
 @pytest.fixture
@@ -29,14 +29,14 @@ def value(metric, evaluation):
     return METRICS[metric].compute(evaluation).values[metric]
 
 
-@pytest.mark.parametrize("make", ["accuracy", "nll", "brier", "ece", "adaptive_ece", "classwise_ece"])
+@pytest.mark.parametrize("make", [Accuracy, NLL, Brier, ECE, AdaptiveECE, ClasswiseECE])
 def test_noise_is_asked_for_and_told(make, evaluation):
-    clean, noisy = (getattr(factories, make)(**options).compute(evaluation) for options in ({}, {"data_noise": 0.03}))
+    clean, noisy = (make(**options).compute(evaluation) for options in ({}, {"data_noise": 0.03}))
     assert evaluation.noises == [0.0, 0.03]
     assert ",data_noise=0," in clean.protocol
     assert noisy.protocol == clean.protocol.replace(",data_noise=0,", ",data_noise=0.03,")
     with pytest.raises(SpecError, match=r"data_noise of .* is -1; it must be at least 0"):
-        getattr(factories, make)(data_noise=-1.0)
+        make(data_noise=-1.0)
 
 
 def test_values_agree_with_scikit_learn(evaluation):
@@ -140,10 +140,10 @@ def test_values_of_resampled_images_follow_from_the_arrays(metric, evaluation):
 
 
 def test_without_resamples_the_interval_is_absent(evaluation):
-    found = factories.nll(resamples=0).compute(evaluation).values["nll"]
+    found = NLL(resamples=0).compute(evaluation).values["nll"]
     assert (found.low, found.high) == (None, None)
 
 
 def test_a_negative_number_of_resamples_is_refused():
     with pytest.raises(SpecError, match="resamples of brier is -1; it must be at least 0"):
-        factories.brier(resamples=-1)
+        Brier(resamples=-1)

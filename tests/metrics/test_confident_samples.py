@@ -8,7 +8,7 @@ import torch
 from scipy.stats import entropy
 
 from jembench.errors import Diverged, SpecError, Unavailable
-from jembench.metrics import factories
+from jembench.metrics.generative import ConfidentSamples
 
 
 class Model:
@@ -34,7 +34,7 @@ def by_hand(evaluation, scale=4.0):
 
 def test_the_surest_64_are_found_in_their_order(evaluation):
     predicted, confidence = by_hand(evaluation)
-    found = factories.confident_samples().compute(evaluation)
+    found = ConfidentSamples().compute(evaluation)
     surest = np.argsort(-confidence)[:64]
     assert np.array_equal(found.arrays["shown"], surest)
     assert np.array_equal(found.arrays["images"], evaluation.sampled.numpy()[surest])
@@ -54,7 +54,7 @@ def test_confidences_that_round_to_one_are_told_apart(evaluation):
     evaluation.model = Model(scale=200.0)
     pixels = evaluation.sampled.flatten(1)[:, :3].double().sort(dim=1, descending=True).values
     margin = (pixels[:, 0] - pixels[:, 1]).numpy()
-    found = factories.confident_samples(resamples=0).compute(evaluation).arrays
+    found = ConfidentSamples(resamples=0).compute(evaluation).arrays
     assert (found["confidence"] == 1).sum() > 64
     assert sorted(margin[found["shown"]]) == sorted(margin)[-64:]
 
@@ -64,21 +64,21 @@ def test_nothing_depends_on_the_order_of_the_samples_even_where_all_are_equally_
     evaluation.sampled[:, :, 0, 1] = 255 * (torch.arange(200) % 2)[:, None]
     order = torch.randperm(200, generator=torch.Generator().manual_seed(0))
     shuffled = dataclasses.replace(evaluation, sampled=evaluation.sampled[order])
-    expected, found = (factories.confident_samples(resamples=50).compute(each) for each in (evaluation, shuffled))
+    expected, found = (ConfidentSamples(resamples=50).compute(each) for each in (evaluation, shuffled))
     assert len(np.unique(expected.arrays["log-odds"])) == 2
     assert found.values == expected.values
     assert np.array_equal(found.arrays["images"], expected.arrays["images"])
 
 
 def test_the_resampled_statistics_of_all_samples_are_the_values(evaluation):
-    metric = factories.confident_samples()
+    metric = ConfidentSamples()
     found = metric.compute(evaluation)
     for label, resampling in metric.resamplings(found.arrays).items():
         assert resampling.statistic(np.arange(200)[None])[0] == pytest.approx(found.values[label].value)
 
 
 def test_a_resample_has_64_surest_samples_of_its_own(evaluation):
-    metric = factories.confident_samples()
+    metric = ConfidentSamples()
     arrays = metric.compute(evaluation).arrays
     least = np.argsort(arrays["log-odds"])[:20]
     drawn = np.resize(least, 200)[None]
@@ -89,15 +89,15 @@ def test_a_resample_has_64_surest_samples_of_its_own(evaluation):
 def test_too_few_samples_are_refused(evaluation):
     evaluation.sampled = evaluation.sampled[:63]
     with pytest.raises(Unavailable, match=r"needs at least 64 samples.*there are 63"):
-        factories.confident_samples().compute(evaluation)
+        ConfidentSamples().compute(evaluation)
 
 
 def test_logits_that_are_not_finite_are_never_ranked(evaluation):
     evaluation.model = Model(scale=float("inf"))
     with pytest.raises(Diverged, match="of 200 samples are not finite"):
-        factories.confident_samples().compute(evaluation)
+        ConfidentSamples().compute(evaluation)
 
 
 def test_impossible_options():
     with pytest.raises(SpecError, match="resamples of confident-samples"):
-        factories.confident_samples(resamples=-1)
+        ConfidentSamples(resamples=-1)

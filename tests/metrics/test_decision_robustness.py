@@ -3,11 +3,12 @@ import pytest
 from hyperplane import DATA, Linear, grey
 
 from jembench.errors import SpecError
-from jembench.metrics import attack_factories, attacked
+from jembench.metrics import attacked
 from jembench.metrics.attacked import choose
+from jembench.metrics.attacks import Boundary, Pointwise
 from jembench.metrics.budgets import BUDGETS
 
-FACTORIES = [attack_factories.boundary, attack_factories.pointwise]
+FACTORIES = [Boundary, Pointwise]
 
 
 @pytest.fixture
@@ -47,7 +48,7 @@ def test_an_image_without_a_start_counts_with_the_largest_distance(evaluation, m
 
 
 def test_the_gradient_of_refinement_is_no_part_of_the_protocol():
-    metric = attack_factories.boundary(refine=2)
+    metric = Boundary(refine=2)
     assert metric.defence.identity == {"refine": 2, "eot": BUDGETS["paper"].eot}
     assert metric.requires == {"logits", "energy", "samples"}
     assert metric.passes(10) == 10 * 25_000 * 5 * 3
@@ -63,11 +64,11 @@ def test_resamplings_give_the_values(evaluation, make):
 
 def test_what_it_cannot_be():
     with pytest.raises(SpecError, match="queries of boundary is 0; it must be at least 1"):
-        attack_factories.boundary(queries=0)
+        Boundary(queries=0)
 
 
 def test_shards_do_not_matter_to_the_boundary_attack(evaluation, monkeypatch):
-    metric = attack_factories.boundary(images=20, queries=100)
+    metric = Boundary(images=20, queries=100)
     whole = metric.compute(evaluation).arrays
     monkeypatch.setattr(attacked, "SHARD", 7)
     evaluation.memory.clear()

@@ -10,8 +10,7 @@ from jembench.attacks.target import Target
 from jembench.data.pixels import to_float
 from jembench.errors import Diverged, NotApplicable, SpecError
 from jembench.interfaces import DataSpec
-from jembench.metrics.defence import Defence
-from jembench.metrics.distal import DistalAdversarials
+from jembench.metrics.attacks import Distal
 from jembench.models.energies import LogitModel
 from jembench.stats import wilson
 
@@ -37,7 +36,7 @@ def evaluation(fake):
 
 
 def measured(evaluation, **options):
-    return DistalAdversarials(**{"images": M, "steps": 40, "resamples": 50, **options}).compute(evaluation)
+    return Distal(**{"images": M, "steps": 40, "resamples": 50, **options}).compute(evaluation)
 
 
 def test_the_share_and_the_steps_are_those_of_the_ascents(evaluation):
@@ -147,7 +146,7 @@ def test_time_that_is_up_leaves_a_part(evaluation):
 
 
 def test_resamplings_give_the_values(evaluation):
-    metric = DistalAdversarials(images=M, steps=14, resamples=50)
+    metric = Distal(images=M, steps=14, resamples=50)
     found = metric.compute(evaluation)
     resamplings = metric.resamplings(found.arrays)
     assert resamplings.keys() == found.values.keys() == {"distal", "distal-steps", "distal-log-px"}
@@ -157,7 +156,7 @@ def test_resamplings_give_the_values(evaluation):
 
 
 def test_protocol_and_cost(evaluation):
-    metric = DistalAdversarials(images=M, steps=9, defence=Defence(refine=2, eot=3))
+    metric = Distal(images=M, steps=9, refine=2, eot=3)
     assert metric.passes(10_000) == M * 10 * metric.defence.passes
     assert metric.requires == {"logits", "energy", "samples"}
     assert measured(evaluation).protocol == (
@@ -167,9 +166,9 @@ def test_protocol_and_cost(evaluation):
 
 def test_errors_of_use(evaluation):
     with pytest.raises(SpecError, match=r"threshold of distal is 90\.0; it must be a probability between 0 and 1"):
-        DistalAdversarials(threshold=90.0)
+        Distal(threshold=90.0)
     with pytest.raises(SpecError, match="steps of distal is 0"):
-        DistalAdversarials(steps=0)
+        Distal(steps=0)
     evaluation.data = DataSpec(name="toy", shape=(1, 4, 4), num_classes=0)
     with pytest.raises(NotApplicable, match="toy has no classes"):
         measured(evaluation)

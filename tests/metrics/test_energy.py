@@ -9,7 +9,7 @@ import torch
 
 from jembench.data.pixels import to_float
 from jembench.errors import Diverged
-from jembench.metrics import factories
+from jembench.metrics.densities import EnergyGap
 
 
 class Quadratic:
@@ -27,7 +27,7 @@ def evaluation(fake):
 
 
 def test_the_means_and_their_difference(evaluation):
-    measurement = factories.energy_gap().compute(evaluation)
+    measurement = EnergyGap().compute(evaluation)
     data = evaluation.test_energies.double().mean().item()
     drawn = Quadratic().energy(to_float(evaluation.sampled, (-1, 1))).double().mean().item()
     assert measurement.details == pytest.approx({"energy-data": data, "energy-samples": drawn})
@@ -37,7 +37,7 @@ def test_the_means_and_their_difference(evaluation):
 
 
 def test_the_interval_of_the_gap_is_that_of_two_independent_means(evaluation):
-    measurement = factories.energy_gap(resamples=4000).compute(evaluation)
+    measurement = EnergyGap(resamples=4000).compute(evaluation)
     gap = measurement.values["energy-gap"]
     variances = [array.var(ddof=1) / len(array) for array in measurement.arrays.values()]
     half = 1.96 * math.sqrt(sum(variances))
@@ -46,35 +46,35 @@ def test_the_interval_of_the_gap_is_that_of_two_independent_means(evaluation):
 
 
 def test_the_unknown_constant_of_the_energy_cancels(evaluation, monkeypatch):
-    before = factories.energy_gap().compute(evaluation).values["energy-gap"]
+    before = EnergyGap().compute(evaluation).values["energy-gap"]
     pure = Quadratic.energy
     monkeypatch.setattr(Quadratic, "energy", lambda self, x, y=None: pure(self, x) + 64)
     shifted = dataclasses.replace(evaluation, test_energies=evaluation.test_energies + 64)
-    after = factories.energy_gap().compute(shifted).values["energy-gap"]
+    after = EnergyGap().compute(shifted).values["energy-gap"]
     assert after[:3] == pytest.approx(before[:3], abs=1e-4)
 
 
 def test_values_do_not_depend_on_the_order(evaluation):
-    before = factories.energy_gap().compute(evaluation)
+    before = EnergyGap().compute(evaluation)
     permuted = dataclasses.replace(evaluation, sampled=evaluation.sampled.flip(0))
-    after = factories.energy_gap().compute(permuted)
+    after = EnergyGap().compute(permuted)
     assert (after.values, after.protocol) == (before.values, before.protocol)
 
 
 def test_energies_that_are_not_finite_are_refused_and_counted(evaluation):
     evaluation.test_energies[:3] = torch.nan
     with pytest.raises(Diverged, match="energies of 3 of 70 test images are not finite"):
-        factories.energy_gap().compute(evaluation)
+        EnergyGap().compute(evaluation)
 
 
 def test_the_protocol_names_where_the_samples_came_from(evaluation):
-    assert factories.energy_gap().compute(evaluation).protocol == (
+    assert EnergyGap().compute(evaluation).protocol == (
         "energy-gap:data=toy,data_noise=0,images=70,samples=50,source=direct,split=test"
     )
 
 
 def test_the_gap_follows_from_the_arrays(evaluation):
-    metric = factories.energy_gap()
+    metric = EnergyGap()
     measurement = metric.compute(evaluation)
     statistic, sizes, _ = metric.resamplings(measurement.arrays)["energy-gap"]
     assert sizes == (70, 50)

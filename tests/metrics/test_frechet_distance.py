@@ -5,9 +5,9 @@ import pytest
 import scipy.linalg
 import torch
 
-from jembench.metrics import factories
 from jembench.metrics import frechet_distance as frechet_distance_module
 from jembench.metrics.frechet_distance import Moments, fid, frechet_distance, resampled_fid, weighted_moments
+from jembench.metrics.generative import FID
 
 
 def features(n, seed, dimensions=12, scale=1.0, shift=0.0):
@@ -88,7 +88,7 @@ def test_a_set_has_no_distance_from_itself():
 def test_resampling_large_matrices_must_be_asked_for(dimensions, has_interval, generation, fake, monkeypatch):
     monkeypatch.setattr(frechet_distance_module, "_SMALL", 4)
     generation.network = fake.Features(dimensions=dimensions)
-    by_default = factories.fid().compute(generation).values["fid-pixels"]
+    by_default = FID().compute(generation).values["fid-pixels"]
     assert (by_default.low is not None) == has_interval
-    asked = factories.fid(resamples=10).compute(generation).values["fid-pixels"]
+    asked = FID(resamples=10).compute(generation).values["fid-pixels"]
     assert asked.low <= asked.value <= asked.high

@@ -11,14 +11,15 @@ from torch_fidelity.metric_isc import isc_features_to_metric
 
 from jembench.errors import Diverged, SpecError, Unavailable
 from jembench.interfaces import DataSpec, Samples, Source
-from jembench.metrics import factories
 from jembench.metrics.generation import canonical_order
+from jembench.metrics.generative import FID, IS, KID, PRC
 
+FACTORIES = {"fid": FID, "is": IS, "kid": KID, "prc": PRC}
 METRICS = {
-    "is": factories.inception_score(resamples=20),
-    "fid": factories.fid(resamples=20),
-    "kid": factories.kid(subsets=5, subset_size=30, resamples=20),
-    "prc": factories.prc(resamples=20),
+    "is": IS(resamples=20),
+    "fid": FID(resamples=20),
+    "kid": KID(subsets=5, subset_size=30, resamples=20),
+    "prc": PRC(resamples=20),
 }
 LABELS = {"is": ["is"], "fid": ["fid"], "kid": ["kid"], "prc": ["precision", "recall"]}
 
@@ -68,7 +69,7 @@ def test_the_protocol_says_what_the_number_means(metric, parts, generation):
 
 
 def test_the_reference_can_be_the_test_split(generation):
-    against_test = factories.fid(reference="test", resamples=20).compute(generation)
+    against_test = FID(reference="test", resamples=20).compute(generation)
     assert "reference=test,reference_images=40" in against_test.protocol
     assert against_test.values != METRICS["fid"].compute(generation).values
 
@@ -82,7 +83,7 @@ def test_the_feature_network_goes_by_the_size_of_the_images(height, spec, genera
 
 @pytest.mark.parametrize("metric", METRICS)
 def test_a_feature_network_can_be_asked_for(metric, generation):
-    factory = {"is": factories.inception_score, **vars(factories)}[metric]
+    factory = FACTORIES[metric]
     factory(features="inception:weights=/some/file", resamples=0).compute(generation)
     assert generation.specs_asked == {"inception:weights=/some/file"}
 
@@ -105,7 +106,7 @@ def test_too_few_images_are_refused(metric, n, message, generation):
 def test_too_few_reference_images_are_refused(generation, fake):
     generation.dataset.splits["test"] = generation.dataset.splits["test"]._replace(images=fake.images(7, 4))
     with pytest.raises(Unavailable, match="fid needs at least 8 test images"):
-        factories.fid(reference="test").compute(generation)
+        FID(reference="test").compute(generation)
 
 
 @pytest.mark.parametrize("metric", METRICS)
@@ -124,7 +125,7 @@ def test_features_that_are_not_finite_are_refused(metric, generation, monkeypatc
 
 @pytest.mark.parametrize("metric", METRICS)
 def test_without_resamples_the_interval_is_absent(metric, generation):
-    factory = {"is": factories.inception_score, **vars(factories)}[metric]
+    factory = FACTORIES[metric]
     values = factory(resamples=0).compute(generation).values.values()
     assert {(value.low, value.high) for value in values} == {(None, None)}
 
@@ -132,11 +133,11 @@ def test_without_resamples_the_interval_is_absent(metric, generation):
 @pytest.mark.parametrize(
     ("factory", "options", "message"),
     [
-        (factories.inception_score, {"splits": 0}, "splits of is is 0; it must be at least 1"),
-        (factories.fid, {"resamples": -1}, "resamples of fid is -1"),
-        (factories.kid, {"subset_size": 1}, "subset_size of kid is 1; it must be at least 2"),
-        (factories.kid, {"subsets": 0}, "subsets of kid is 0"),
-        (factories.prc, {"neighbours": 0}, "neighbours of prc is 0"),
+        (IS, {"splits": 0}, "splits of is is 0; it must be at least 1"),
+        (FID, {"resamples": -1}, "resamples of fid is -1"),
+        (KID, {"subset_size": 1}, "subset_size of kid is 1; it must be at least 2"),
+        (KID, {"subsets": 0}, "subsets of kid is 0"),
+        (PRC, {"neighbours": 0}, "neighbours of prc is 0"),
     ],
 )
 def test_options_without_meaning_are_refused(factory, options, message):
@@ -166,7 +167,7 @@ def test_the_scores_are_those_of_torch_fidelity_on_the_images_selected(selection
     kept = most_confident(logits, 20)
     kept = kept[torch.from_numpy(canonical_order(generation.sampled[kept]))]
     options = {"selection": selection, "top": 1 / 3, "resamples": 0}
-    score = factories.inception_score(splits=2, **options).compute(generation)
+    score = IS(splits=2, **options).compute(generation)
     expected = isc_features_to_metric(features.logits[kept].double(), splits=2)["inception_score_mean"]
     assert score.values["is-pixels"].value == pytest.approx(expected, rel=1e-12)
     assert score.values["is-pixels"].n == 20
@@ -174,7 +175,7 @@ def test_the_scores_are_those_of_torch_fidelity_on_the_images_selected(selection
         score.protocol
     )
     assert score.protocol.endswith("splits=2,top=20/60")
-    distance = factories.fid(**options).compute(generation).values["fid-pixels"].value
+    distance = FID(**options).compute(generation).values["fid-pixels"].value
     real = generation.network.features(generation.dataset.split("train").images).pool
     statistics = (fid_features_to_statistics(x.double()) for x in (features.pool[kept], real))
     expected = fid_statistics_to_metric(*statistics, verbose=False)["frechet_inception_distance"]
@@ -192,7 +193,7 @@ def test_nothing_depends_on_the_order_of_samples_among_which_some_are_selected(
     generation.sampled = fake.images(200, 3)
     generation.sampled[:, 0, 0, :3] //= 64
     generation.sampled[:, 0, 3, 1:] //= 64
-    factory = {"is": factories.inception_score, **vars(factories)}[metric]
+    factory = FACTORIES[metric]
     metric = factory(selection=selection, top=60, per_class=per_class, resamples=5)
     order = torch.randperm(200, generator=torch.Generator().manual_seed(0))
     permuted = dataclasses.replace(generation, sampled=generation.sampled[order])
@@ -209,7 +210,7 @@ def test_images_sorted_by_class_score_as_any_others(generation, fake):
     ten.view(200, 16)[torch.arange(200), 6 + torch.arange(200) // 20] = 255
     generation.sampled = ten
     logits = generation.network.features(ten).logits
-    metric = factories.inception_score(resamples=0)
+    metric = IS(resamples=0)
     in_order = isc_features_to_metric(logits, splits=10, shuffle=False)["inception_score_mean"]
     assert in_order == pytest.approx(1, abs=1e-3)
     by_class = metric.compute(generation).values["is-pixels"].value
@@ -222,19 +223,19 @@ def test_new_chains_and_pooled_buffers_are_scored_where_asked_for(generation, fa
     fresh, five = Source(chains="fresh", steps=5, images=40), Source(pooling="five")
     generation.by_source[fresh] = Samples(fake.images(40, 7), None, "chains:steps=5")
     generation.by_source[five] = Samples(fake.images(300, 8), None, "buffer")
-    found = factories.fid(source="fresh", steps=5, images=40, resamples=0).compute(generation)
+    found = FID(source="fresh", steps=5, images=40, resamples=0).compute(generation)
     assert "images=40" in found.protocol
     assert "source=chains:steps=5" in found.protocol
     assert found.values["fid-pixels"].n == 40
-    found = factories.fid(pooling="five", resamples=0).compute(generation)
+    found = FID(pooling="five", resamples=0).compute(generation)
     assert {"images=300", "pooling=five-buffers", "source=buffer"} <= set(found.protocol.split(",")[1:])
 
 
 def test_too_few_selected_images_are_refused(generation):
     with pytest.raises(Unavailable, match="fid needs at least 8 generated images"):
-        factories.fid(selection="features", top=7).compute(generation)
+        FID(selection="features", top=7).compute(generation)
     with pytest.raises(Unavailable, match="The 61 most confident images cannot be kept of 60"):
-        factories.fid(selection="features", top=61).compute(generation)
+        FID(selection="features", top=61).compute(generation)
 
 
 def test_a_model_whose_logits_are_not_finite_selects_nothing(generation):
@@ -243,6 +244,6 @@ def test_a_model_whose_logits_are_not_finite_selects_nothing(generation):
             return super().logits(x) / (torch.arange(len(x)) != 3)[:, None]
 
     generation.model = Broken()
-    factories.fid(resamples=0).compute(generation)
+    FID(resamples=0).compute(generation)
     with pytest.raises(Diverged, match="logits of 1 of 60 samples are not finite"):
-        factories.fid(selection="model", top=0.5).compute(generation)
+        FID(selection="model", top=0.5).compute(generation)

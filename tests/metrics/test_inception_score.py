@@ -6,7 +6,7 @@ import torch
 from scipy.stats import entropy
 from torch_fidelity.metric_isc import isc_features_to_metric
 
-from jembench.metrics import factories
+from jembench.metrics.generative import IS
 from jembench.metrics.inception_score import in_order, inception_score, resampled_score
 
 
@@ -79,7 +79,7 @@ def test_the_second_implementation_takes_the_images_in_the_order_of_the_buffer(f
 
     def score(implementation, order):
         evaluation = fake.Evaluation(sampled=images[order])
-        found = factories.inception_score(splits=3, implementation=implementation, resamples=20).compute(evaluation)
+        found = IS(splits=3, implementation=implementation, resamples=20).compute(evaluation)
         assert f"implementation={implementation}" in found.protocol
         (value,) = found.values.values()
         return value.value

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from jembench.metrics import factories, kernel_distance
+from jembench.metrics import kernel_distance
+from jembench.metrics.generative import KID
 from jembench.metrics.kernel_distance import kid, resampled_kid, standardised
 
 
@@ -67,7 +68,7 @@ def test_only_a_network_other_than_inception_is_standardised(generation, fake):
             found = super().features(images)
             return found._replace(pool=16 * found.pool)
 
-    metric = factories.kid(subsets=3, subset_size=40, resamples=0)
+    metric = KID(subsets=3, subset_size=40, resamples=0)
 
     def value(network):
         generation.network = network

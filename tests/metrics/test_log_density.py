@@ -10,7 +10,7 @@ from sklearn.metrics import roc_auc_score
 
 from jembench.errors import Diverged, SpecError
 from jembench.interfaces import DataSpec
-from jembench.metrics import factories
+from jembench.metrics.densities import LogDensity
 from jembench.metrics.log_density import size_of_end
 from jembench.stats import wilson
 
@@ -55,7 +55,7 @@ def test_values_are_those_of_sorted_images(evaluation):
     right = labels == predicted
     order = np.argsort(-log_px)
     top, bottom = order[:15], order[-15:]
-    values = factories.log_density().compute(evaluation).values
+    values = LogDensity().compute(evaluation).values
     assert values["log-px-spread"].value == pytest.approx(np.std(log_px), abs=1e-9)
     assert values["classes-top"].value == pytest.approx(np.exp(entropy(np.bincount(labels[top], minlength=3))))
     assert values["auroc-correct"].value == pytest.approx(roc_auc_score(right, log_px), abs=1e-12)
@@ -71,7 +71,7 @@ def test_values_are_those_of_sorted_images(evaluation):
 
 
 def test_arrays_are_in_the_order_of_the_test_images(evaluation):
-    arrays = factories.log_density().compute(evaluation).arrays
+    arrays = LogDensity().compute(evaluation).arrays
     probabilities = evaluation.test_logits.double().softmax(1)
     assert np.array_equal(arrays["log-px"], -evaluation.test_energies.double().numpy())
     assert np.array_equal(arrays["labels"], evaluation.labels.numpy())
@@ -82,7 +82,7 @@ def test_arrays_are_in_the_order_of_the_test_images(evaluation):
 
 
 def test_sheets_show_the_ends_in_their_order(evaluation):
-    arrays = factories.log_density().compute(evaluation).arrays
+    arrays = LogDensity().compute(evaluation).arrays
     for grid, scores in (
         ("top", -arrays["log-px"]),
         ("bottom", arrays["log-px"]),
@@ -99,13 +99,13 @@ def test_sheets_show_the_ends_in_their_order(evaluation):
 def test_confidences_that_round_to_one_are_told_apart(evaluation):
     evaluation.test_logits *= 60
     ranked = evaluation.test_logits.double().sort(dim=1, descending=True).values
-    arrays = factories.log_density(resamples=0).compute(evaluation).arrays
+    arrays = LogDensity(resamples=0).compute(evaluation).arrays
     assert (arrays["confidence"] == 1).sum() > 15
     assert np.array_equal(shown(arrays, "top-confidence"), np.argsort(-(ranked[:, 0] - ranked[:, 1]).numpy())[:15])
 
 
 def test_every_class_shows_its_highest_lowest_and_random_ones(evaluation):
-    arrays = factories.log_density().compute(evaluation).arrays
+    arrays = LogDensity().compute(evaluation).arrays
     for number in range(3):
         members = np.flatnonzero(arrays["labels"] == number)
         ordered = members[np.argsort(-arrays["log-px"][members])]
@@ -117,7 +117,7 @@ def test_every_class_shows_its_highest_lowest_and_random_ones(evaluation):
 
 
 def test_the_details_are_the_make_up_of_both_ends(evaluation):
-    found = factories.log_density().compute(evaluation)
+    found = LogDensity().compute(evaluation)
     labels = found.arrays["labels"]
     assert found.details["top"] == 15
     assert found.details["counts-top"] == np.bincount(labels[shown(found.arrays, "top")], minlength=3).tolist()
@@ -135,7 +135,7 @@ def test_nothing_depends_on_the_order_of_the_images(evaluation, spacing):
         labels=evaluation.labels[order],
         sets={"test": evaluation.sets["test"][order]},
     )
-    expected, found = (factories.log_density(resamples=50).compute(each) for each in (evaluation, shuffled))
+    expected, found = (LogDensity(resamples=50).compute(each) for each in (evaluation, shuffled))
     assert found.details == expected.details
     for label, value in found.values.items():
         assert value[:4] == pytest.approx(expected.values[label][:4], abs=1e-9)
@@ -149,7 +149,7 @@ def test_nothing_depends_on_the_order_of_the_images(evaluation, spacing):
 @pytest.mark.parametrize("spacing", [1.0, 1000.0], ids=["different", "with many ties"])
 def test_the_resampled_statistics_of_all_images_are_the_values(evaluation, spacing):
     evaluation.test_energies = (evaluation.test_energies / spacing).round(decimals=0 if spacing > 1 else 6)
-    metric = factories.log_density()
+    metric = LogDensity()
     found = metric.compute(evaluation)
     resamplings = metric.resamplings(found.arrays)
     assert resamplings.keys() == found.values.keys() - {"auroc-correct"}
@@ -159,7 +159,7 @@ def test_the_resampled_statistics_of_all_images_are_the_values(evaluation, spaci
 
 
 def test_a_resample_has_ends_of_its_own(evaluation):
-    metric = factories.log_density()
+    metric = LogDensity()
     arrays = metric.compute(evaluation).arrays
     indices = np.random.default_rng(0).integers(N, size=(8, N))
     resamplings = metric.resamplings(arrays)
@@ -171,7 +171,7 @@ def test_a_resample_has_ends_of_its_own(evaluation):
             labels=evaluation.labels[row],
             sets={"test": evaluation.sets["test"][row]},
         )
-        values = factories.log_density(resamples=0).compute(again).values
+        values = LogDensity(resamples=0).compute(again).values
         for label, resampling in resamplings.items():
             assert resampling.statistic(indices)[number] == pytest.approx(values[label].value)
 
@@ -182,7 +182,7 @@ def test_an_end_is_100_images_and_never_more_than_a_quarter(n, expected):
 
 
 def test_the_protocol_says_how_large_an_end_is(evaluation):
-    protocol = factories.log_density().compute(evaluation).protocol
+    protocol = LogDensity().compute(evaluation).protocol
     assert protocol.startswith("log-density:")
     assert {"top=15", "images=60", "split=test"} <= set(protocol.partition(":")[2].split(","))
 
@@ -190,7 +190,7 @@ def test_the_protocol_says_how_large_an_end_is(evaluation):
 def test_without_labels_only_the_spread_and_the_ends_are_left(evaluation):
     evaluation.labels, evaluation.data = None, DataSpec(name="bare", shape=(1, 4, 4), num_classes=0)
     evaluation.model = None
-    found = factories.log_density().compute(evaluation)
+    found = LogDensity().compute(evaluation)
     assert found.values.keys() == {"log-px-spread"}
     assert found.arrays.keys() == {"log-px", "images", "shown", "top", "bottom"}
     assert found.details == {"top": 15}
@@ -198,7 +198,7 @@ def test_without_labels_only_the_spread_and_the_ends_are_left(evaluation):
 
 def test_a_density_that_does_not_classify_has_ends_by_label(evaluation):
     evaluation.model = None
-    found = factories.log_density().compute(evaluation)
+    found = LogDensity().compute(evaluation)
     assert found.values.keys() == {"log-px-spread", "classes-top"}
     assert not {"predicted", "confidence", "log-odds", "top-confidence"} & found.arrays.keys()
     assert {"labels", "highest", "random", "lowest"} <= found.arrays.keys()
@@ -208,7 +208,7 @@ def test_a_density_that_does_not_classify_has_ends_by_label(evaluation):
 def test_where_all_are_right_or_none_is_nothing_is_to_be_detected(evaluation, wrong):
     predicted = evaluation.test_logits.argmax(1)
     evaluation.labels = (predicted + 1) % 3 if wrong else predicted
-    found = factories.log_density().compute(evaluation)
+    found = LogDensity().compute(evaluation)
     assert "auroc-correct" not in found.values
     assert "all images are classified rightly, or none is" in found.details["auroc-correct"]
     assert found.values["accuracy-top"].value == (0 if wrong else 100)
@@ -218,7 +218,7 @@ def test_one_image_classified_wrongly_gives_a_value_without_an_interval(evaluati
     evaluation.labels = evaluation.test_logits.argmax(1)
     worst = int(evaluation.test_energies.argmax())
     evaluation.labels[worst] = (evaluation.labels[worst] + 1) % 3
-    found = factories.log_density().compute(evaluation).values["auroc-correct"]
+    found = LogDensity().compute(evaluation).values["auroc-correct"]
     assert found[:4] == (1.0, None, None, 1)
 
 
@@ -226,15 +226,15 @@ def test_one_image_classified_wrongly_gives_a_value_without_an_interval(evaluati
 def test_an_energy_that_is_not_finite_is_never_ranked(evaluation, wrong):
     evaluation.test_energies[7] = wrong
     with pytest.raises(Diverged, match=r"log p\(x\) of 1 of 60 test images is not finite"):
-        factories.log_density().compute(evaluation)
+        LogDensity().compute(evaluation)
 
 
 def test_logits_that_are_not_finite_are_never_ranked(evaluation):
     evaluation.test_logits[7, 0] = float("nan")
     with pytest.raises(Diverged, match="The logits of 1 of 60 test images are not finite"):
-        factories.log_density().compute(evaluation)
+        LogDensity().compute(evaluation)
 
 
 def test_impossible_options():
     with pytest.raises(SpecError, match="resamples of log-density"):
-        factories.log_density(resamples=-1)
+        LogDensity(resamples=-1)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from scipy.special import logsumexp
 
 from jembench.errors import Diverged, SpecError
-from jembench.metrics import factories
+from jembench.metrics.densities import LogitShift
 from jembench.metrics.logit_shift import shift_errors
 
 
@@ -20,7 +20,7 @@ def random_logits(scale, seed=0):
 @pytest.mark.parametrize("by", [10.0, -0.3])
 def test_errors_are_those_of_rounding(fake, scale, by):
     logits = random_logits(scale)
-    found = factories.logit_shift(by=by).compute(fake.Evaluation(test_logits=logits))
+    found = LogitShift(by=by).compute(fake.Evaluation(test_logits=logits))
     # each logit and each log-sum-exp is rounded by half a unit in the last place of the largest number there is
     unit = float(np.spacing(np.float32(logits.abs().max() + abs(by) + 2)))
     assert found.values["py-change"].value <= 2 * unit
@@ -50,7 +50,7 @@ def test_in_float64_p_of_y_is_kept_to_the_last_digits(seed, by):
 def test_a_shift_that_float32_cannot_hold_is_seen(fake):
     """Of a constant of 1e9, float32 keeps steps of 64: the logits are lost in it, and the check must say so."""
     logits = random_logits(30.0)
-    found = factories.logit_shift(by=1e9).compute(fake.Evaluation(test_logits=logits))
+    found = LogitShift(by=1e9).compute(fake.Evaluation(test_logits=logits))
     shifted = (logits.numpy() + np.float32(1e9)).astype(np.float64)
     expected = abs(logsumexp(shifted, axis=1) - logsumexp(logits.double().numpy(), axis=1) - 1e9)
     assert found.arrays["log-px-error"] == pytest.approx(expected, abs=64)
@@ -61,11 +61,11 @@ def test_a_shift_that_float32_cannot_hold_is_seen(fake):
 @pytest.mark.parametrize("by", [0.0, float("nan"), float("inf")])
 def test_a_constant_that_shifts_nothing_is_refused(by):
     with pytest.raises(SpecError, match=r"by of logit-shift is .*; it must be a number other than 0"):
-        factories.logit_shift(by=by)
+        LogitShift(by=by)
 
 
 def test_logits_that_are_not_finite_are_told(fake):
     logits = random_logits(1.0)
     logits[3, 2] = float("inf")
     with pytest.raises(Diverged, match="The logits of 1 of 200 test images are not finite"):
-        factories.logit_shift().compute(fake.Evaluation(test_logits=logits))
+        LogitShift().compute(fake.Evaluation(test_logits=logits))

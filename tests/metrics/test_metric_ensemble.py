@@ -3,8 +3,8 @@ import pytest
 from hyperplane import DATA, Linear, grey
 
 from jembench.errors import SpecError
-from jembench.metrics import attack_factories
 from jembench.metrics.attacked import choose
+from jembench.metrics.attacks import Ensemble
 
 
 @pytest.fixture
@@ -14,7 +14,7 @@ def evaluation(fake):
 
 
 def test_the_worst_case_of_each_image(evaluation):
-    metric = attack_factories.ensemble(eps="2/255", images=40, restarts=1, steps=10, queries=50)
+    metric = Ensemble(eps="2/255", images=40, restarts=1, steps=10, queries=50)
     found = metric.compute(evaluation)
     chosen = choose(evaluation, 40)
     exact = evaluation.model.exact(chosen.images / 255, "linf").numpy()
@@ -36,6 +36,6 @@ def test_the_worst_case_of_each_image(evaluation):
 
 def test_it_needs_a_size():
     with pytest.raises(SpecError, match="eps is 'large'"):
-        attack_factories.ensemble(eps="large")
+        Ensemble(eps="large")
     with pytest.raises(TypeError):
-        attack_factories.ensemble()
+        Ensemble()

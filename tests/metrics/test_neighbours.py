@@ -9,13 +9,13 @@ from sklearn.neighbors import NearestNeighbors
 
 from jembench import stats
 from jembench.errors import Diverged, SpecError, Unavailable
-from jembench.interfaces import Resampled, Samples, Source
-from jembench.metrics import factories
+from jembench.interfaces import Resampled, Samples, Source, Value
 from jembench.metrics import neighbours as module
+from jembench.metrics.generative import Neighbours
 from jembench.metrics.neighbours import memorised, nearest
 
 CPU = torch.device("cpu")
-METRIC = factories.neighbours(resamples=50)
+METRIC = Neighbours(resamples=50)
 
 
 @pytest.fixture
@@ -142,7 +142,7 @@ def test_only_inception_gives_the_plain_label(evaluation, fake):
 
 
 def test_without_resamples_the_interval_of_a_share_is_wilsons(evaluation):
-    values = factories.neighbours(resamples=0).compute(evaluation).values
+    values = Neighbours(resamples=0).compute(evaluation).values
     share = values["memorised-net"]
     low, high = stats.wilson(round(1.5 * share.value), 150)
     assert (share.low, share.high) == pytest.approx((100 * low, 100 * high))
@@ -158,9 +158,9 @@ def test_of_fresh_samples_the_interval_nearly_always_holds_one_percent():
         statistic = memorised(distance, of_test)
         share = float(statistic(np.arange(5000)[None], np.arange(400)[None])[0])
         interval = stats.bootstrap_interval(share, statistic, 5000, 400, rng=rng, resamples=100, within=(0.0, 100.0))
-        low, high = module._at_least_wilsons(share, 5000, interval)
+        low, high = module._at_least_wilsons(Value(share, *interval, 5000))[1:3]
         held += low <= 1 <= high
-        low, high = module._at_least_wilsons(share, 5000, None)
+        low, high = module._at_least_wilsons(Value(share, None, None, 5000))[1:3]
         alone += low <= 1 <= high
     assert held >= 180
     assert alone < 100
@@ -169,7 +169,7 @@ def test_of_fresh_samples_the_interval_nearly_always_holds_one_percent():
 def test_other_images_can_be_asked_for(evaluation, fake):
     fresh = Source(chains="fresh", steps=5)
     evaluation.by_source[fresh] = Samples(fake.images(40, 5), None, "chains:steps=5")
-    found = factories.neighbours(source="fresh", steps=5, selection="features", top=20).compute(evaluation)
+    found = Neighbours(source="fresh", steps=5, selection="features", top=20).compute(evaluation)
     assert found.values["memorised-net"].n == 20
     assert "selection=features" in found.protocol
 
@@ -198,4 +198,4 @@ def test_features_that_are_not_finite_are_refused(evaluation, monkeypatch):
 
 def test_options_without_meaning_are_refused():
     with pytest.raises(SpecError, match="resamples of neighbours is -1"):
-        factories.neighbours(resamples=-1)
+        Neighbours(resamples=-1)

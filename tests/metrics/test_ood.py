@@ -1,15 +1,17 @@
-"""Six scores that tell test images from patches, checked against scikit-learn and by hand."""
+"""Scores that tell test images from patches, checked against scikit-learn and by hand."""
 
 import numpy as np
 import pytest
 import torch
 from sklearn.metrics import average_precision_score, roc_auc_score, roc_curve
 
+from jembench.catalog import registry
 from jembench.errors import Diverged, SpecError, Unavailable
-from jembench.metrics.ood import SCORES, OutOfDistribution
+from jembench.metrics.ood import OutOfDistribution
 from jembench.stats import wilson
 
 SHAPE = (1, 4, 4)
+SCORES = [component.name for component in registry.components("scores") if component.distribution == "jembench"]
 
 
 def pictures(n, seed):
@@ -147,6 +149,22 @@ def test_the_protocol_says_which_images_they_were(evaluation):
     assert "steps=7" in OutOfDistribution(set="patches", score="refinement", steps=7).compute(evaluation).protocol
     evaluation.sets["patches"] = pictures(30, 3)
     assert OutOfDistribution(set="patches").compute(evaluation).protocol != first
+
+
+def test_a_score_may_be_of_a_user_with_options_of_its_own(evaluation):
+    """The steps of its spec count, those of the metric only where it has an option of that name and sets none."""
+    path = "outlier_metrics:shifted_energy"
+    found = OutOfDistribution(set="patches", score=f"{path}:by=2.0").compute(evaluation)
+    assert np.allclose(found.arrays["inside"], 2 - evaluation.readings["energy", "test"].double().numpy())
+    assert f'score="{path}:by=2.0"' in found.protocol or f"score={path}:by=2.0" in found.protocol
+    metric = OutOfDistribution(set="patches", score="refinement:steps=3", steps=7)
+    assert metric.protocol_parts == {"score": "refinement:steps=3"}
+    assert metric.scorer.steps == 3
+
+
+def test_a_score_that_does_not_exist_is_told_with_its_neighbours():
+    with pytest.raises(SpecError, match=r"(?s)log-pxy.*log-px"):
+        _ = OutOfDistribution(set="patches", score="log-pxy").requires
 
 
 def test_a_set_that_is_missing_is_told_before_anything_is_scored(evaluation):

@@ -8,8 +8,9 @@ from jembench.attacks.threat import distance
 from jembench.data.pixels import to_float
 from jembench.errors import NotApplicable, OutOfTime, SpecError
 from jembench.interfaces import Costly
-from jembench.metrics import attack_factories, attacked
+from jembench.metrics import attacked
 from jembench.metrics.attacked import choose
+from jembench.metrics.attacks import PGD
 from jembench.stats import wilson
 
 
@@ -33,7 +34,7 @@ def evaluation(fake):
 
 @pytest.mark.parametrize("norm", ["linf", "l2"])
 def test_median_and_curve_are_those_of_the_exact_distances(evaluation, norm):
-    found = attack_factories.pgd(norm=norm, images=120, restarts=2).compute(evaluation)
+    found = PGD(norm=norm, images=120, restarts=2).compute(evaluation)
     chosen = choose(evaluation, 120)
     right = evaluation.model.classes(chosen.images) == chosen.labels
     distances = np.where(right, evaluation.model.exact(chosen.images / 255, norm), 0.0)
@@ -50,7 +51,7 @@ def test_median_and_curve_are_those_of_the_exact_distances(evaluation, norm):
 
 
 def test_the_arrays_say_it_again(evaluation):
-    metric = attack_factories.pgd(images=60, restarts=1)
+    metric = PGD(images=60, restarts=1)
     found = metric.compute(evaluation)
     arrays = found.arrays
     original = arrays["image"].astype(np.float64) / 255
@@ -69,7 +70,7 @@ def test_the_arrays_say_it_again(evaluation):
 
 
 def test_misclassified_images_count_as_broken_and_are_told(evaluation):
-    found = attack_factories.pgd(images=130, restarts=1).compute(evaluation)
+    found = PGD(images=130, restarts=1).compute(evaluation)
     assert found.details["misclassified"] == 13
     assert (found.arrays["distance-linf"] == 0).sum() == 13
     assert found.values["pgd-linf@4/255"].value <= 90
@@ -77,7 +78,7 @@ def test_misclassified_images_count_as_broken_and_are_told(evaluation):
 
 def test_of_random_answers_the_expected_accuracy_stands_beside_that_by_the_rule(evaluation):
     """One noisy copy of a linear classifier is right with the probability Phi(distance / sigma)."""
-    metric = attack_factories.pgd(norm="l2", images=40, restarts=2, steps=8, smooth=0.2, eot=1, eps="16/255")
+    metric = PGD(norm="l2", images=40, restarts=2, steps=8, smooth=0.2, eot=1, eps="16/255")
     found = metric.compute(evaluation)
     arrays = found.arrays
     assert "eot=1" in found.protocol
@@ -99,16 +100,16 @@ def test_of_random_answers_the_expected_accuracy_stands_beside_that_by_the_rule(
 
 
 def test_of_a_search_the_expected_accuracy_is_of_the_nearest_images(evaluation):
-    found = attack_factories.pgd(norm="l2", images=20, restarts=1, steps=5, smooth=0.05, eot=2).compute(evaluation)
+    found = PGD(norm="l2", images=20, restarts=1, steps=5, smooth=0.05, eot=2).compute(evaluation)
     arrays = found.arrays
     within = arrays["found"] & (arrays["distance-l2"] <= 64 / 255)
     often = np.where(within, arrays["wrong"], arrays["wrong-as-it-is"])
     assert found.values["pgd-l2@64/255-expected"].value == pytest.approx(100 * (1 - often).mean())
-    assert not any("expected" in label for label in attack_factories.pgd(images=5).compute(evaluation).values)
+    assert not any("expected" in label for label in PGD(images=5).compute(evaluation).values)
 
 
 def test_an_eps_of_its_own(evaluation):
-    found = attack_factories.pgd(images=130, restarts=2, eps="8/255").compute(evaluation)
+    found = PGD(images=130, restarts=2, eps="8/255").compute(evaluation)
     chosen = choose(evaluation, 130)
     right = evaluation.model.classes(chosen.images) == chosen.labels
     standing = float((right & (evaluation.model.exact(chosen.images / 255, "linf") > 8 / 255)).double().mean())
@@ -128,7 +129,7 @@ def test_fewer_images_are_the_first_of_more_and_the_same_for_every_model(evaluat
 
 
 def test_the_size_of_a_shard_changes_nothing(evaluation, monkeypatch):
-    metric = attack_factories.pgd(images=20, restarts=3, steps=10)
+    metric = PGD(images=20, restarts=3, steps=10)
     whole = metric.compute(evaluation)
     monkeypatch.setattr(attacked, "SHARD", 7)
     evaluation.memory.clear()
@@ -138,19 +139,19 @@ def test_the_size_of_a_shard_changes_nothing(evaluation, monkeypatch):
 
 
 def test_shards_are_remembered_and_told(evaluation):
-    metric = attack_factories.pgd(images=120, restarts=1)
+    metric = PGD(images=120, restarts=1)
     metric.compute(evaluation)
     assert evaluation.told == [(50, 120), (100, 120), (120, 120)]
     seen = evaluation.model.seen
     again = metric.compute(evaluation)
     assert evaluation.model.seen == seen
     assert again.values == metric.compute(evaluation).values
-    attack_factories.pgd(images=120, restarts=2).compute(evaluation)
+    PGD(images=120, restarts=2).compute(evaluation)
     assert evaluation.model.seen > seen  # another attack has other shards
 
 
 def test_when_the_time_is_up_there_is_a_number_of_what_is_done(evaluation):
-    metric = attack_factories.pgd(images=120, restarts=1)
+    metric = PGD(images=120, restarts=1)
     evaluation.shards_left = 2
     some = metric.compute(evaluation)
     assert some.details["partial"] == "100 of 120 images"
@@ -167,22 +168,22 @@ def test_when_the_time_is_up_there_is_a_number_of_what_is_done(evaluation):
 def test_no_time_at_all(evaluation):
     evaluation.shards_left = 0
     with pytest.raises(OutOfTime, match="before an image was attacked"):
-        attack_factories.pgd(images=10).compute(evaluation)
+        PGD(images=10).compute(evaluation)
 
 
 def test_images_without_classes_cannot_change_them(fake):
     unlabelled = fake.Evaluation(sets={"test": fake.images(5, 0)}, model=Linear(), data=DATA)
     with pytest.raises(NotApplicable, match="has no labels"):
-        attack_factories.pgd().compute(unlabelled)
+        PGD().compute(unlabelled)
 
 
 def test_a_model_without_chains_cannot_be_refined(evaluation):
     with pytest.raises(NotApplicable, match="trained without chains"):
-        attack_factories.pgd(refine=1, images=10).compute(evaluation)
+        PGD(refine=1, images=10).compute(evaluation)
 
 
 def test_what_it_needs_and_what_it_costs():
-    plain, refined = attack_factories.pgd(), attack_factories.pgd(refine=10, grad="bpda")
+    plain, refined = PGD(), PGD(refine=10, grad="bpda")
     assert plain.requires == {"logits"}
     assert refined.requires == {"logits", "energy", "samples"}
     assert isinstance(plain, Costly)
@@ -197,18 +198,18 @@ def test_what_it_needs_and_what_it_costs():
         ({"images": 0}, "images of pgd is 0; it must be at least 1"),
         ({"steps": 0}, "steps of pgd is 0"),
         ({"eps": "-1"}, "eps is '-1'"),
-        ({"refine": -1}, "refine=-1"),
-        ({"refine": 1, "eot": 0}, "eot=0"),
+        ({"refine": -1}, "refine of pgd is -1; it must be at least 0"),
+        ({"refine": 1, "eot": 0}, "eot of pgd is 0; it must be at least 1"),
     ],
 )
 def test_what_it_cannot_be(options, text):
     with pytest.raises(SpecError, match=text):
-        attack_factories.pgd(**options)
+        PGD(**options)
 
 
 def test_protocols_tell_attacks_apart(evaluation):
     metrics = [
-        attack_factories.pgd(images=10, restarts=1, **options)
+        PGD(images=10, restarts=1, **options)
         for options in ({}, {"norm": "l2"}, {"eps": "8/255"}, {"steps": 20}, {"budget": "quick"})
     ]
     protocols = [metric.compute(evaluation).protocol for metric in metrics]

@@ -4,11 +4,11 @@ import pytest
 
 from jembench.errors import NotApplicable
 from jembench.interfaces import Stability
-from jembench.metrics import factories
+from jembench.metrics.training import StabilityOfTraining
 
 
 def measured(fake, *stability):
-    return factories.stability().compute(fake.Evaluation(stability=Stability("random-starts@1", *stability)))
+    return StabilityOfTraining().compute(fake.Evaluation(stability=Stability("random-starts@1", *stability)))
 
 
 def test_a_training_that_never_diverged_was_stable_for_all_its_iterations(fake):
@@ -29,4 +29,4 @@ def test_the_first_divergence_and_each_kind_of_remedy_are_counted(fake):
 
 def test_where_nobody_looked_there_is_no_number(fake):
     with pytest.raises(NotApplicable, match=r"guard\.mode=off"):
-        factories.stability().compute(fake.Evaluation())
+        StabilityOfTraining().compute(fake.Evaluation())

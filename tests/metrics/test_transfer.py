@@ -10,14 +10,14 @@ from torch import Tensor, nn
 from jembench.data.pixels import to_float
 from jembench.errors import NotApplicable, OutOfTime, SpecError
 from jembench.interfaces import ChainState, StepInfo
+from jembench.metrics import robustness, transfer
 from jembench.metrics.attacked import withstands
-from jembench.metrics.robustness import PGDRobustness
-from jembench.metrics.transfer import Transfer
+from jembench.metrics.attacks import PGD, Transfer
 from jembench.models.energies import LogitModel
 from jembench.stats import wilson
 
 N = 60
-BUDGET = {"images": N, "restarts": 2, "steps": 10, "tolerance": 0.02}
+BUDGET = {"images": N, "restarts": 2, "steps": 10}
 
 
 @dataclass
@@ -75,7 +75,7 @@ def margins(evaluation, images) -> np.ndarray:
 @pytest.mark.parametrize("norm", ["linf", "l2"])
 def test_a_chain_towards_one_class_refines_its_images_back_and_no_others(evaluation, norm):
     """The images found are just behind the hyperplane: a small shift takes all those of one class back."""
-    source = PGDRobustness(norm=norm, **BUDGET).attack(evaluation).arrays
+    source = robustness.attack(PGD(norm=norm, **BUDGET), evaluation).arrays
     overshoot = np.abs(margins(evaluation, source["adversarial"])).max()
     clean = np.abs(margins(evaluation, source["image"] / 255)).min()
     assert 3 * overshoot < clean
@@ -136,7 +136,7 @@ def test_there_is_no_share_where_no_image_can_be_shown(evaluation):
 
 
 def test_the_images_of_the_attack_itself_are_not_made_twice(evaluation):
-    PGDRobustness(**BUDGET).compute(evaluation)
+    PGD(**BUDGET).compute(evaluation)
     before = set(evaluation.memory)
     assert before
     Transfer(refine=2, **BUDGET).compute(evaluation)
@@ -178,14 +178,12 @@ def test_time_that_is_up_leaves_a_part_which_the_next_run_completes(evaluation):
 
 def test_part_of_the_source_stays_a_part(evaluation, monkeypatch):
     """Even if there should be time again for the rest."""
-    whole = PGDRobustness.attack
-    monkeypatch.setattr(
-        PGDRobustness,
-        "attack",
-        lambda self, evaluation: (lambda found: found._replace(arrays={k: a[:20] for k, a in found.arrays.items()}))(
-            whole(self, evaluation)
-        ),
-    )
+
+    def part(metric, evaluation):
+        found = robustness.attack(metric, evaluation)
+        return found._replace(arrays={name: array[:20] for name, array in found.arrays.items()})
+
+    monkeypatch.setattr(transfer, "attack", part)
     measured = Transfer(refine=1, **BUDGET).compute(evaluation)
     assert measured.details["partial"] == f"20 of {N} images"
     assert len(measured.arrays["found"]) == 20
@@ -194,9 +192,9 @@ def test_part_of_the_source_stays_a_part(evaluation, monkeypatch):
 def test_protocol_and_cost_have_nothing_of_a_gradient_through_the_chain(evaluation):
     metric = Transfer(norm="l2", refine=3, eot=2, **BUDGET)
     assert metric.compute(evaluation).protocol == (
-        f"transfer:data=toy,eot=2,images={N},norm=l2,refine=3,restarts=2,steps=10,tolerance=0.02,verified=6/10"
+        f"transfer:data=toy,eot=2,images={N},norm=l2,refine=3,restarts=2,steps=10,tolerance=0.01,verified=6/10"
     )
-    made = PGDRobustness(norm="l2", **BUDGET).passes(1000)
+    made = PGD(norm="l2", **BUDGET).passes(1000)
     assert metric.passes(1000) - made == N * 21 * 2 * 4
     assert metric.requires == {"logits", "energy", "samples"}
 

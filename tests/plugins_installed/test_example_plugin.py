@@ -126,7 +126,7 @@ def test_a_model_of_another_distribution_is_trained_with_its_sampler(tmp_path):
         f"jembench-jem {importlib.metadata.version('jembench-jem')} [jem = jembench_jem:jem]",
     ]
     confidence = "jembench-example 1.2.3 [confidence = jembench_example:confidence]"
-    accuracy = f"jembench {importlib.metadata.version('jembench')} [accuracy = jembench.metrics.factories:accuracy]"
+    accuracy = f"jembench {importlib.metadata.version('jembench')} [accuracy = jembench.metrics.predictive:Accuracy]"
     assert plugins == {"accuracy": sorted([*made_by, accuracy]), "confidence": sorted([*made_by, confidence])}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from jembench.attacks.threat import Norm
+from jembench.attacks.eps import Norm
 from jembench.data.pixels import to_float
 from jembench.interfaces import DataSpec, Split
 

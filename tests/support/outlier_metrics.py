@@ -1,6 +1,8 @@
-"""Metrics as far as planning and reports can tell: their options. Nothing here computes anything."""
+"""Metrics as far as planning and reports can tell: their options; and a score for out-of-distribution detection."""
 
 from typing import Literal
+
+from jembench.metrics.ood_scores import OfPrediction
 
 
 def ood(*, set: str, score: Literal["log-px", "max-py", "grad-norm"] = "log-px", images: int | None = None):
@@ -9,3 +11,8 @@ def ood(*, set: str, score: Literal["log-px", "max-py", "grad-norm"] = "log-px",
 
 def inception(*, selection: Literal["none", "model"] = "none", top: float = 1.0, pooling: str = "one"):
     """A score of generated images."""
+
+
+def shifted_energy(*, by: float = 0.0):
+    """A user's score: minus the energy, and a constant."""
+    return OfPrediction("energy", "energy", lambda energy: by - energy)

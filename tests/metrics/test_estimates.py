@@ -1,4 +1,4 @@
-"""Shares in %, and how many classes a set of images is made of."""
+"""Values as statistics of images: shares in %, numbers of classes, and their intervals."""
 
 import numpy as np
 import pytest
@@ -7,9 +7,10 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.stats import entropy
 
-from jembench.metrics.resampled import bootstrapped, highest_of
-from jembench.metrics.shares import class_resampling, effective_classes, share, share_resampling
+from jembench.metrics.estimates import among_highest, effective_classes, highest_of, hill_number, mean, share, value_of
 from jembench.stats import wilson
+
+RNG = np.random.default_rng(0)
 
 COUNTS = arrays(np.int64, st.tuples(st.integers(1, 4), st.integers(2, 8)), elements=st.integers(0, 50)).filter(
     lambda counts: counts.sum(axis=1).all()
@@ -18,7 +19,7 @@ COUNTS = arrays(np.int64, st.tuples(st.integers(1, 4), st.integers(2, 8)), eleme
 
 @given(COUNTS)
 def test_the_effective_number_of_classes_is_exp_of_the_entropy(counts):
-    found = effective_classes(counts)
+    found = hill_number(counts)
     assert found == pytest.approx(np.exp(entropy(counts, axis=1)), abs=1e-12)
     assert ((found > 1 - 1e-12) & (found < counts.shape[1] + 1e-12)).all()
 
@@ -27,21 +28,29 @@ def test_the_effective_number_of_classes_is_exp_of_the_entropy(counts):
     ("counts", "expected"), [([7, 0, 0, 0], 1), ([5, 5, 0, 0], 2), ([9, 9, 9, 9], 4), ([1, 1, 2, 0], 2 * 2**0.5)]
 )
 def test_classes_of_equal_size_count_fully_and_rare_ones_less(counts, expected):
-    assert effective_classes(np.array([counts])) == pytest.approx([expected])
+    assert hill_number(np.array([counts])) == pytest.approx([expected])
 
 
 def test_resampled_classes_are_those_that_were_drawn():
     classes = np.array([2, 0, 0, 1])
     indices = np.array([[0, 0, 0, 0], [0, 1, 2, 3], [1, 2, 0, 0]])
     expected = [1, np.exp(entropy([2, 1, 1])), 2]
-    assert class_resampling(classes, 3).statistic(indices) == pytest.approx(expected)
+    assert effective_classes(classes, 3).resampling.statistic(indices) == pytest.approx(expected)
 
 
 def test_a_share_is_in_percent_with_wilsons_interval():
     flags = np.arange(40) < 30
     found, (low, high) = share(flags, "higher"), wilson(30, 40)
-    assert found == pytest.approx((75.0, 100 * low, 100 * high, 40, "%", "higher"))
-    assert share_resampling(flags).statistic(np.array([np.arange(40), np.zeros(40, int)])).tolist() == [75, 100]
+    assert value_of(found, RNG, 0) == pytest.approx((75.0, 100 * low, 100 * high, 40, "%", "higher"))
+    drawn = np.array([np.arange(40), np.zeros(40, int)])
+    assert found.resampling.statistic(drawn).tolist() == [75, 100]
+
+
+def test_a_share_of_the_highest_is_that_of_those_flags_alone():
+    flags = np.arange(40) < 30
+    top = among_highest(share(flags), np.arange(40), 32)
+    assert value_of(top, RNG, 0)[:1] + value_of(top, RNG, 0)[3:4] == (100 * 30 / 32, 32)
+    assert top.resampling.statistic(np.arange(40)[None]) == pytest.approx([100 * 30 / 32])
 
 
 @given(
@@ -59,9 +68,14 @@ def test_the_highest_of_each_resample(scores, n, seed):
 
 
 def test_a_bootstrapped_value_is_the_statistic_of_all():
-    resampling = class_resampling(np.repeat([0, 1, 2], [50, 30, 20]), 4)
-    found = bootstrapped(resampling, np.random.default_rng(0), 500, "classes", n=7)
-    assert found.value == pytest.approx(np.exp(entropy([5, 3, 2])))
-    assert 1 < found.low < found.value < found.high < 4
-    assert (found.n, found.unit) == (7, "classes")
-    assert bootstrapped(resampling, np.random.default_rng(0), 0)[1:4] == (None, None, 100)
+    found = effective_classes(np.repeat([0, 1, 2], [50, 30, 20]), 4)._replace(unit="classes", n=7)
+    value = value_of(found, np.random.default_rng(0), 500)
+    assert value.value == pytest.approx(np.exp(entropy([5, 3, 2])))
+    assert 1 < value.low < value.value < value.high < 4
+    assert (value.n, value.unit) == (7, "classes")
+    assert value_of(found._replace(n=None), RNG, 0)[1:4] == (None, None, 100)
+
+
+@pytest.mark.parametrize("observations", [[2.0, 2.0, 2.0], [2.0]])
+def test_resamples_that_agree_tell_nothing_of_an_interval(observations):
+    assert value_of(mean(np.array(observations)), RNG, 200)[:3] == (2.0, None, None)

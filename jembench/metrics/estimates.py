@@ -1,0 +1,118 @@
+"""Values of metrics as statistics of what was kept of each image: one formula gives value, interval and comparison.
+
+Legend: N images, K classes, R resamples, n how many are the highest.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.special import entr
+
+from jembench.interfaces import Evaluation, Resampling, Value
+from jembench.metrics.base import Better
+from jembench.stats import Indices, interval_of, mean_of, multiplicities, wilson
+
+Arrays = Mapping[str, NDArray[Any]]
+
+
+class Estimate(NamedTuple):
+    """A value and the statistic behind it."""
+
+    resampling: Resampling
+    unit: str = ""
+    better: Better = ""
+    n: int | None = None  # None: the size of the smallest sample
+    value: float | None = None  # as a library computes it; None: the statistic of the images themselves
+    flags: NDArray[np.bool_] | None = None  # the value is the share of these; the interval is Wilson's
+
+
+def mean(
+    values: NDArray[Any], unit: str = "", better: Better = "", within: tuple[float, float] = (-math.inf, math.inf)
+) -> Estimate:
+    """The mean of a number of each image (N,)."""
+    return Estimate(Resampling(mean_of(values), (len(values),), within), unit, better)
+
+
+def share(flags: NDArray[np.bool_], better: Better = "") -> Estimate:
+    """The share of images whose flag (N,) is set, in %, with Wilson's interval."""
+    return mean(100.0 * flags, "%", better, (0.0, 100.0))._replace(flags=flags)
+
+
+def effective_classes(classes: NDArray[np.int64], num_classes: int) -> Estimate:
+    """exp(H) of the shares of the classes (N,), 1 to K: as many classes of equal size are as diverse.
+
+    The Hill number of order 1. Jost (2006), Oikos 113(2), 363-375.
+    """
+    return Estimate(
+        Resampling(
+            lambda indices: hill_number(multiplicities(classes[indices], num_classes)),
+            (len(classes),),
+            (1.0, float(num_classes)),
+        )
+    )
+
+
+def hill_number(counts: NDArray[np.int64]) -> NDArray[np.float64]:
+    """exp(H) of the shares of counts: (R, K) -> (R,)."""
+    shares = counts / counts.sum(axis=1, keepdims=True)
+    numbers: NDArray[np.float64] = np.exp(entr(shares).sum(axis=1))
+    return numbers
+
+
+def among_highest(estimate: Estimate, order: NDArray[np.int64], n: int) -> Estimate:
+    """The same statistic of the n highest images of each resample.
+
+    Args:
+        estimate: of all N images.
+        order: (N,) the images from the highest to the lowest.
+        n: at most N.
+    """
+    highest, statistic = highest_of(order, n), estimate.resampling.statistic
+    resampling = estimate.resampling._replace(statistic=lambda indices: statistic(highest(indices)))
+    flags = None if estimate.flags is None else estimate.flags[order[:n]]
+    return estimate._replace(resampling=resampling, n=n, flags=flags)
+
+
+def highest_of(order: NDArray[np.int64], n: int) -> Callable[[Indices], Indices]:
+    """Which n images are the highest of each resample: (R, N) -> (R, n), in no particular order."""
+    rank = np.empty_like(order)
+    rank[order] = np.arange(len(order))
+    return lambda indices: order[np.partition(rank[indices], n - 1, axis=1)[:, :n]]
+
+
+def values_of(
+    estimates: Mapping[str, Estimate], evaluation: Evaluation, purpose: str, resamples: int = 0
+) -> dict[str, Value]:
+    """Values with their intervals; ``purpose`` names the random numbers that the resamples are drawn with."""
+    rng = bootstrap_rng(evaluation, purpose)
+    return {label: value_of(estimate, rng, resamples) for label, estimate in estimates.items()}
+
+
+def value_of(estimate: Estimate, rng: np.random.Generator, resamples: int) -> Value:
+    """A value with its interval: Wilson's of a share, else the bootstrap's.
+
+    Resamples that all agree, such as those of equal numbers, say nothing of an interval: it is None.
+    """
+    resampling, unit, better, n, value, flags = estimate
+    if flags is not None:
+        hits, n = int(flags.sum()), len(flags)
+        within = wilson(hits, n)
+        return Value(100 * hits / n, 100 * within.low, 100 * within.high, n, unit, better)
+    if value is None:
+        value = float(resampling.statistic(*(np.arange(size)[None] for size in resampling.sizes))[0])
+    interval = interval_of(value, resampling, rng=rng, resamples=resamples)
+    low, high = (None, None) if interval is None or interval.low == interval.high else interval
+    return Value(value, low, high, min(resampling.sizes) if n is None else n, unit, better)
+
+
+def bootstrap_rng(evaluation: Evaluation, purpose: str) -> np.random.Generator:
+    """The numpy generator of a metric's resamples, derived from the fit's seed."""
+    generator = evaluation.generator(f"bootstrap {purpose}")
+    seed = torch.randint(2**62, (), generator=generator, device=generator.device)
+    return np.random.default_rng(int(seed))

@@ -1,0 +1,222 @@
+"""Metrics of the images that a model generates."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+
+from jembench.catalog.spec import added_later
+from jembench.catalog.validation import Range
+from jembench.interfaces import Capability
+from jembench.metrics.base import MOST, Bootstrapped, Comparable, Count, Metric, Resamples
+from jembench.metrics.sample_protocol import ALL_KEPT, SampleProtocol
+
+if TYPE_CHECKING:
+    from jembench.interfaces import FeatureNetwork, Planned
+
+Reference = Literal["train", "test"]
+Implementation = Literal["torch-fidelity", "barratt-sharma"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FeatureMetric(SampleProtocol, Metric):
+    """A metric of features of generated images, computed by torch-fidelity or by us."""
+
+    features: str = "auto"
+
+    def __post_init__(self) -> None:
+        SampleProtocol.__post_init__(self)
+        Metric.__post_init__(self)
+
+    def least(self, network: FeatureNetwork, dimensions: int) -> tuple[int, str]:
+        """How many images are needed of each kind, and why.
+
+        Args:
+            network: the feature network.
+            dimensions: the number of its pooled features; 0: not known.
+        """
+        raise NotImplementedError
+
+    def check(self, planned: Planned) -> None:
+        """Whether there will be enough images."""
+        from jembench.metrics.generation import check
+
+        check(self, planned)
+
+
+@added_later(implementation="torch-fidelity")
+@dataclass(frozen=True, kw_only=True)
+class IS(FeatureMetric):
+    """Inception score of the model's samples, by torch-fidelity.
+
+    ``features`` is a feature network, for example ``inception:weights=/a/file.pth``; ``auto`` is Inception for images
+    of 32 pixels and more, and ``cnn``, trained on the dataset itself, for smaller ones.
+    ``implementation=barratt-sharma`` cuts the images into splits in their own order, where torch-fidelity shuffles them
+    first. The options from ``source`` to ``top`` say which images are scored; all metrics of samples have them.
+    """
+
+    splits: Count = 10
+    resamples: Resamples = 200
+    implementation: Implementation = "torch-fidelity"
+    name: ClassVar[str] = "is"
+    computed_by: ClassVar[str] = "jembench.metrics.inception_score"
+
+    def least(self, network: FeatureNetwork, dimensions: int) -> tuple[int, str]:
+        """An image for each split."""
+        return self.splits, "one in each split"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReferenceMetric(FeatureMetric):
+    """A metric that compares generated images with a part of the dataset."""
+
+    reference: Reference = "train"
+
+
+@dataclass(frozen=True, kw_only=True)
+class FID(ReferenceMetric):
+    """Fréchet distance between features of the model's samples and of the dataset, by torch-fidelity.
+
+    ``features``: as for ``is``. ``resamples`` is 200 by default, and 0 for Inception: each takes half a minute.
+    """
+
+    resamples: Annotated[int | None, Range(least=0, most=MOST)] = None
+    name: ClassVar[str] = "fid"
+    computed_by: ClassVar[str] = "jembench.metrics.frechet_distance"
+
+    def least(self, network: FeatureNetwork, dimensions: int) -> tuple[int, str]:
+        """As many images as the network has features."""
+        because = f"as many as {network.identity} has features, or the fitted Gaussian is degenerate"
+        return dimensions, because
+
+
+@dataclass(frozen=True, kw_only=True)
+class KID(ReferenceMetric):
+    """Kernel distance between features of the model's samples and of the dataset, by torch-fidelity.
+
+    ``features``: as for ``is``. Inception's features are taken as they are; those of other networks, whose scale is
+    arbitrary and would rule the cubic kernel, are standardised, and the protocol says so.
+    """
+
+    subsets: Count = 100
+    subset_size: Annotated[int, Range(least=2, most=MOST)] = 1000
+    resamples: Resamples = 200
+    name: ClassVar[str] = "kid"
+    computed_by: ClassVar[str] = "jembench.metrics.kernel_distance"
+
+    def least(self, network: FeatureNetwork, dimensions: int) -> tuple[int, str]:
+        """A pair."""
+        return 2, "to compare them with one another"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PRC(ReferenceMetric):
+    """Precision and recall of the model's samples among features of the dataset, by torch-fidelity, in %.
+
+    ``features``: as for ``is``.
+    """
+
+    neighbours: Count = 3
+    resamples: Resamples = 200
+    name: ClassVar[str] = "prc"
+    computed_by: ClassVar[str] = "jembench.metrics.precision_recall"
+
+    def least(self, network: FeatureNetwork, dimensions: int) -> tuple[int, str]:
+        """An image and its neighbours."""
+        return self.neighbours + 1, f"each with {self.neighbours} neighbours"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Neighbours(FeatureMetric, Comparable):
+    """Memorisation: how near the model's samples are to training images, compared with test images.
+
+    ``memorised`` is the share of samples, in %, that are as near to a training image as the nearest 1 % of test images:
+    1 is expected of samples as fresh as test images, 100 of copies. ``nearest-ratio`` is the ratio of the median
+    distances: near 0 for copies, above 1 for images that are unlike the dataset. ``features``: as for ``is``;
+    distances between pixels are beside those between features.
+    """
+
+    resamples: Resamples = 200
+    name: ClassVar[str] = "neighbours"
+    computed_by: ClassVar[str] = "jembench.metrics.neighbours"
+
+    def check(self, planned: Planned) -> None:
+        """Whether there will be enough images."""
+        from jembench.metrics import generation, neighbours
+
+        generation.foreseen(planned, self.features, self)
+        neighbours.require_test_images(planned.count("test"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassSamples(Bootstrapped, Comparable):
+    """Random samples of each class, and what the model itself takes its samples for.
+
+    Of chains on E(x, y), ``agreement`` is the share of samples that the model classifies as the class they were drawn
+    for. Of chains on E(x), ``classes`` is the effective number of classes among them, and ``confident`` the share of
+    samples whose max p(y|x) is above .9; ``classes-densest``, of a model with an energy, is the effective number of
+    classes among the 100 samples of the highest log p(x), or a quarter of them if that is fewer. The labels end with
+    where the samples come from: ``classes-fresh``.
+
+    ``source=fresh`` runs new chains: ``images`` of them, of ``steps`` steps, on E(x, y) if ``conditional``.
+    """
+
+    source: Literal["kept", "fresh"] = "kept"
+    steps: int | None = None
+    images: int | None = None
+    conditional: bool | None = None
+    name: ClassVar[str] = "class-samples"
+    computed_by: ClassVar[str] = "jembench.metrics.class_samples"
+    requires: ClassVar[frozenset[Capability]] = frozenset({"logits", "samples"})
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _ = self.samples  # which checks them
+
+    @property
+    def samples(self) -> SampleProtocol:
+        """Which images are classified."""
+        return SampleProtocol(source=self.source, steps=self.steps, images=self.images, conditional=self.conditional)
+
+    def check(self, planned: Planned) -> None:
+        """Whether there will be such samples."""
+        planned.samples(self.samples.wanted)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConfidentSamples(Bootstrapped, Comparable):
+    """The 64 samples that the model is surest of: their mean confidence and how many classes they are of.
+
+    The intervals are over the samples: each resample has 64 most confident ones of its own.
+    """
+
+    name: ClassVar[str] = "confident-samples"
+    computed_by: ClassVar[str] = "jembench.metrics.confident_samples"
+    requires: ClassVar[frozenset[Capability]] = frozenset({"logits", "samples"})
+
+    def check(self, planned: Planned) -> None:
+        """Whether there will be enough samples."""
+        from jembench.metrics.confident_samples import require
+
+        require(planned.samples(ALL_KEPT.wanted))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChainAge(Bootstrapped, Comparable):
+    """Median age of the chains in the replay buffer, in steps, and how much of it their classes explain.
+
+    ``age-dependence`` is epsilon squared, 0 to 1. The details give, class by class, the number of chains, their median
+    age, and how many of the youngest and of the oldest tenth are of it (with all that are as old as the last of them);
+    and the p-value of Kruskal and Wallis's test that the class does not depend on the age.
+    """
+
+    name: ClassVar[str] = "chain-age"
+    computed_by: ClassVar[str] = "jembench.metrics.chain_age"
+    requires: ClassVar[frozenset[Capability]] = frozenset({"logits", "samples"})
+
+    def check(self, planned: Planned) -> None:
+        """Whether chains will be kept."""
+        from jembench.metrics.chain_age import no_ages
+
+        if planned.kept == 0:
+            raise no_ages()
