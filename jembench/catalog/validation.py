@@ -58,6 +58,10 @@ Option = Annotated[str, "option of a spec"]
 """The value of an option in a spec: text, or a number or a boolean that becomes text."""
 
 
+Printed = Annotated[float, "as printed"]
+"""A number that may be nan."""
+
+
 class Format(NamedTuple):
     """How strictly a kind of file is read, and the end of its errors."""
 
@@ -207,6 +211,8 @@ def _reader(hint: Any, is_json: bool) -> Reader:
     """The function that checks and converts a value of a type."""
     if hint == Option:
         return _option
+    if hint == Printed:
+        return functools.partial(_scalar, float, True)
     origin, arguments = get_origin(hint), get_args(hint)
     if origin is Annotated:
         return _constrained(arguments[0], arguments[1:], is_json)
@@ -269,6 +275,6 @@ def _scalar(kind: Any, is_json: bool, value: Any) -> Any:
         with suppress(OverflowError):
             return float(value)
     wrong = type(value) is not kind or (kind is int and not -(2**63) <= value < 2**63)
-    if wrong or (kind is float and not math.isfinite(value)):
+    if wrong or (kind is float and not is_json and not math.isfinite(value)):
         raise _wrong(value, "a number" if is_json and kind is float else _NAMES[kind])
     return value

@@ -6,12 +6,13 @@ A file is one paper. The layout is described at the head of ``jem-iclr2020.toml`
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from importlib.resources.abc import Traversable
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
-from jembench.catalog import packages
-from jembench.report.references import from_toml, only
+from jembench.catalog import packages, validation
+from jembench.catalog.validation import Option
+from jembench.errors import PluginError, SpecError
 
 ANY = "*"
 Direction = Literal["higher", "lower"]
@@ -53,12 +54,12 @@ class Claim:
     label: str = ""  # of the metric's values; "": its only one
     direction: Direction = "higher"
     model: str = ""  # a component's name, or a spec with options that the model must have
-    than: str | float = ""  # another's, or a number
+    than: float | str = ""  # another's, or a number
     than_metric: str = ""  # spec; "": the same
     than_label: str = ""  # of its values; "": ``label``
     alike: tuple[str, ...] = ()  # parts of the protocol that must be the same; (): all, or none of two metrics
     within: float = 0.0  # how far on the other side the value may lie
-    each: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # option of the metrics -> values
+    each: Mapping[str, tuple[Option, ...]] = field(default_factory=dict)  # option of the metrics -> values
     free: tuple[str, ...] = ()  # options of the metrics that may be anything, the same under both
     recipes: tuple[Recipes, ...] = (Recipes(),)
     measure: tuple[str, ...] = ()  # commands
@@ -91,49 +92,33 @@ def read(stem: str, file: Traversable) -> list[Claim]:
     Raises:
         PluginError: if the file is not of the layout; the message says where.
     """
-    return from_toml(file, "file of claims", lambda data: _claims(stem, data))
+    try:
+        fields = validation.read(_File, validation.parse(file.read_bytes(), str(file)), str(file))
+        return [_claim(stem, claim, fields.paper) for claim in fields.claim]
+    except SpecError as error:
+        raise PluginError(
+            f"The file of claims {file} cannot be used: {error} Correct it, or tell the author of its package."
+        ) from error
 
 
-def _claims(stem: str, data: Mapping[str, Any]) -> list[Claim]:
-    only(data, {"paper", "claim"}, "the file, which")
-    only(data["paper"], Paper._fields, "paper, which")
-    paper = Paper(*(data["paper"][name] for name in Paper._fields))
-    return [_claim(stem, claim, paper) for claim in data["claim"]]
-
-
-_OF_EVERY_CLAIM = {"id", "text", "where"}
-_DERIVED = {"paper", "direction", "model", "unmeasured"}  # fields of a claim that are no keys of the file
-_KEYS = {field.name for field in fields(Claim)} - _DERIVED
+class _File(NamedTuple):
+    paper: Paper
+    claim: tuple[Mapping[str, Any], ...]
 
 
 def _claim(stem: str, claim: Mapping[str, Any], paper: Paper) -> Claim:
-    name = f"{stem}/{claim['id']}"
-    if "unmeasured" in claim:
-        only(claim, {*_OF_EVERY_CLAIM, "unmeasured"}, f"{claim['id']}, which")
-        return Claim(**{**claim, "id": name, "paper": paper})
-    direction = _direction(claim)
-    only(claim, {*_KEYS, direction}, f"{claim['id']}, which")
-    if "than" not in claim and "than_metric" not in claim:
-        raise ValueError(f"{claim['id']} has neither than nor than_metric: nothing to be {direction} than")
-    for needed in ("text", "where", "metric", "measure"):
-        if needed not in claim:
-            raise KeyError(needed)
-    model, given = claim[direction], {key: _value(value) for key, value in claim.items() if key != direction}
-    recipes = tuple(Recipes(*pair) for pair in claim.get("recipes", [[ANY, ANY]]))
-    of_claim = {"id": name, "paper": paper, "direction": direction, "model": model, "recipes": recipes}
-    return Claim(**{"than": model, **given, **of_claim})
-
-
-def _value(value: Any) -> Any:
-    """A value of a claim as its field holds it."""
-    if isinstance(value, Mapping):
-        return {option: tuple(map(str, values)) for option, values in value.items()}
-    if isinstance(value, list):
-        return tuple(value)
-    return float(value) if isinstance(value, int) else value
-
-
-def _direction(claim: Mapping[str, Any]) -> Direction:
-    if ("higher" in claim) == ("lower" in claim):
-        raise ValueError(f"{claim['id']} must have one of higher and lower")
-    return "higher" if "higher" in claim else "lower"
+    name = f"{stem}/{claim.get('id')}"
+    fields = dict(claim) | ({"id": name} if "id" in claim else {})
+    directions = [direction for direction in get_args(Direction) if direction in fields]
+    if len(directions) != ("unmeasured" not in fields):
+        raise SpecError(f"{name} must have one of higher and lower, or else unmeasured.")
+    for direction in directions:
+        model = fields.pop(direction)
+        fields |= {"direction": direction, "model": model, "than": fields.get("than", model)}
+        if claim.keys().isdisjoint({"than", "than_metric"}):
+            raise SpecError(f"{name} has neither than nor than_metric: nothing to be {direction} than.")
+        if missing := [key for key in ("metric", "measure") if key not in fields]:
+            raise SpecError(f"{name} lacks {', '.join(missing)}. Add it to the file.")
+    if isinstance(pairs := fields.get("recipes"), list):
+        fields["recipes"] = [dict(zip(Recipes._fields, pair, strict=False)) for pair in pairs]
+    return validation.read(Claim, fields, f"claim {name}", paper=paper)

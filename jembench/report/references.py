@@ -7,19 +7,18 @@ described at the head of ``jem-iclr2020.toml``.
 from __future__ import annotations
 
 import re
-import tomllib
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.resources.abc import Traversable
-from typing import Any, Literal, NamedTuple, TypeVar, get_args
+from typing import Any, Literal, NamedTuple
 
-from jembench.catalog import packages
-from jembench.catalog.spec import Spec, format_value
-from jembench.errors import PluginError, SpecError
+from jembench.catalog import packages, validation
+from jembench.catalog.spec import Spec
+from jembench.catalog.validation import Option, Printed
+from jembench.errors import PluginError, SpecError, unknown
 
 Standing = Literal["published", "as quoted"]
 Better = Literal["higher", "lower", ""]
-T = TypeVar("T")
 
 
 class PublishedColumn(NamedTuple):
@@ -85,109 +84,109 @@ def read(stem: str, file: Traversable) -> list[PublishedTable]:
     Raises:
         PluginError: if the file is not of the layout; the message says where.
     """
-    return from_toml(file, "reference file", lambda data: _tables(stem, data))
-
-
-def from_toml(file: Traversable, what: str, made_of: Callable[[dict[str, Any]], T]) -> T:
-    """What a function makes of a TOML file of a suite package.
-
-    Raises:
-        PluginError: if the file is not of the layout that the function reads; the message says where.
-    """
     try:
-        return made_of(tomllib.loads(file.read_text(encoding="utf-8")))
-    except KeyError as error:
-        problem = f"the field {error} is missing"
-    except (TypeError, ValueError, RecursionError) as error:
-        problem = str(error)
-    raise PluginError(f"The {what} {file} cannot be used: {problem}. Correct it, or tell the author of its package.")
+        written = validation.read(_File, validation.parse(file.read_bytes(), str(file)), str(file))
+        return [_table(stem, table, written.paper) for table in written.table]
+    except SpecError as error:
+        raise PluginError(
+            f"The reference file {file} cannot be used: {error} Correct it, or tell the author of its package."
+        ) from error
 
 
-def only(table: Mapping[str, Any], known: Collection[str], where: str = "a table that") -> Mapping[str, Any]:
-    """The table, if it has no other fields than those that are known.
-
-    Raises:
-        ValueError: if it has.
-    """
-    unknown = sorted(table.keys() - known)
-    if unknown:
-        raise ValueError(f"{', '.join(unknown)} is no field of {where} may hold {', '.join(sorted(known))}")
-    return table
+class _Paper(NamedTuple):
+    title: str
+    cite: str
+    url: str
+    status: Standing
 
 
-def _tables(stem: str, data: Mapping[str, Any]) -> list[PublishedTable]:
-    paper = only(data["paper"], {"title", "cite", "url", "status"})
-    return [_table(stem, table, paper) for table in data["table"]]
+class _Column(NamedTuple):
+    label: str
+    unit: str = ""
+    better: Better = ""
+    protocol: Mapping[str, Option] | None = None  # None: no metric of ours gives it
 
 
-def _table(stem: str, table: Mapping[str, Any], paper: Mapping[str, Any]) -> PublishedTable:
-    only(table, {"name", "where", "dataset", "note", "protocol", "columns", "rows"})
-    columns = tuple(_column(column, table) for column in table["columns"])
+class _Table(NamedTuple):
+    name: str
+    where: str
+    dataset: str
+    columns: tuple[_Column, ...]
+    rows: tuple[Mapping[str, Any], ...]
+    note: str = ""
+    protocol: Mapping[str, Option] | None = None
+
+
+class _Row(NamedTuple):
+    """A row: its values stand beside the other fields, each under the label of its column."""
+
+    model: str
+    label: str
+    values: Mapping[str, Printed]
+    where: str
+    dataset: str
+    cite: str
+    protocol: Mapping[str, Mapping[str, Option]]
+    note: str = ""
+
+
+class _File(NamedTuple):
+    paper: _Paper
+    table: tuple[_Table, ...]
+
+
+def _table(stem: str, table: _Table, paper: _Paper) -> PublishedTable:
+    stated = {column.label: _stated(column, table) for column in table.columns}
     return PublishedTable(
-        id=f"{stem}/{table['name']}",
-        title=paper["title"],
-        url=paper["url"],
-        note=table.get("note", ""),
-        columns=columns,
-        rows=tuple(_row(row, table, paper, columns) for row in table["rows"]),
+        id=f"{stem}/{table.name}",
+        title=paper.title,
+        url=paper.url,
+        note=table.note,
+        columns=tuple(_column(column, stated[column.label]) for column in table.columns),
+        rows=tuple(_row(row, stated, table, paper) for row in table.rows),
     )
 
 
-def _column(column: Mapping[str, Any], table: Mapping[str, Any]) -> PublishedColumn:
-    only(column, {"label", "unit", "better", "protocol"})
-    stated = _stated(column, table)
-    value = "" if stated is None else stated.get("value", stated.get("metric", column["label"]))
-    return PublishedColumn(column["label"], column.get("unit", ""), _one_of(Better, column.get("better", "")), value)
+def _stated(column: _Column, table: _Table) -> dict[str, str] | None:
+    """The protocol of a column, as far as it is that of all its values; None if no metric of ours gives them."""
+    if column.protocol is None and table.protocol is None:
+        return None
+    return {**(table.protocol or {}), **(column.protocol or {})}
+
+
+def _column(column: _Column, stated: Mapping[str, str] | None) -> PublishedColumn:
+    value = "" if stated is None else stated.get("value", stated.get("metric", column.label))
+    return PublishedColumn(column.label, column.unit, column.better, value)
 
 
 def _row(
-    row: Mapping[str, Any], table: Mapping[str, Any], paper: Mapping[str, Any], columns: Sequence[PublishedColumn]
+    written: Mapping[str, Any], stated: Mapping[str, Mapping[str, str] | None], table: _Table, paper: _Paper
 ) -> PublishedRow:
-    labels = [column.label for column in columns]
-    only(row, {"model", "label", "dataset", "where", "cite", "note", "protocol", *labels})
-    cite, where = row.get("cite", paper["cite"]), row.get("where", table["where"])
-    dataset, printed = row.get("dataset", table["dataset"]), [label for label in labels if label in row]
+    usual = {"where": table.where, "dataset": table.dataset, "cite": paper.cite, "protocol": {}}
+    fields = {key: value for key, value in written.items() if key not in stated}
+    values = {label: written[label] for label in stated if label in written}
+    row = validation.read(_Row, {**usual, **fields, "values": values}, f"a row of {table.name}")
+    if other := sorted(row.protocol.keys() - stated.keys()):
+        raise unknown(f"label with a protocol in a row of {table.name}", other[0], stated, "")
     return PublishedRow(
-        model=row["model"],
-        label=row["label"],
-        dataset=dataset,
-        values={label: float(row[label]) for label in printed},
-        source=f"{cite}, {where}" if where else cite,
-        status=_one_of(Standing, paper["status"]),
-        note=row.get("note", ""),
-        protocols=_protocols(row, table, dataset, printed),
+        model=row.model,
+        label=row.label,
+        dataset=row.dataset,
+        values=row.values,
+        source=f"{row.cite}, {row.where}" if row.where else row.cite,
+        status=paper.status,
+        note=row.note,
+        protocols={
+            label: _protocol(label, row, of_column)
+            for label, of_column in stated.items()
+            if label in values and of_column is not None
+        },
     )
 
 
-def _protocols(row: Mapping[str, Any], table: Mapping[str, Any], dataset: str, labels: Sequence[str]) -> dict[str, str]:
-    """What the table, the column and the row say together of the protocol of each value that is ours too."""
-    of_row = only(row.get("protocol", {}), set(labels))
-    found = {}
-    for column in table["columns"]:
-        label, stated = column["label"], _stated(column, table)
-        if label not in labels or stated is None:
-            continue
-        parts = {"data": re.sub(r"[^a-z0-9]", "", dataset.lower()), **stated, **of_row.get(label, {})}
-        metric = parts.pop("metric", label)
-        parts.pop("value", None)
-        found[label] = str(Spec(metric, tuple(sorted((key, _text(key, value)) for key, value in parts.items()))))
-    return found
-
-
-def _stated(column: Mapping[str, Any], table: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The protocol of a column, as far as it is that of all its values; None if no metric of ours gives them."""
-    if "protocol" not in column and "protocol" not in table:
-        return None
-    return {**table.get("protocol", {}), **column.get("protocol", {})}
-
-
-def _text(key: str, value: Any) -> str:
-    if not isinstance(value, str | int | float):
-        raise ValueError(f"{key} of a protocol is {value!r}, and must be text, a number, true or false")
-    return value if isinstance(value, str) else format_value(value)
-
-
-def _one_of(choices: Any, value: Any) -> Any:
-    if value not in get_args(choices):
-        raise ValueError(f"{value!r} is not one of {', '.join(map(repr, get_args(choices)))}")
-    return value
+def _protocol(label: str, row: _Row, of_column: Mapping[str, str]) -> str:
+    """What the table, the column and the row say together of the protocol of a value that is ours too."""
+    parts = {"data": re.sub(r"[^a-z0-9]", "", row.dataset.lower()), **of_column, **row.protocol.get(label, {})}
+    metric = parts.pop("metric", label)
+    parts.pop("value", None)
+    return str(Spec(metric, tuple(sorted(parts.items()))))

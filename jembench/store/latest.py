@@ -1,7 +1,7 @@
-"""Which of the results that go by the same names count: those that were asked for last.
+"""Which of several results with the same names is shown: the one that was asked for last.
 
-A name can come to mean another thing: code is edited, a default changes. The former results stay in the store, and come
-back with what gave them. What each command asks for is a line of ``asked.jsonl`` in the store. Imports no torch.
+A name can change its meaning: code is edited, a default changes. The former results stay in the store and count again
+once the former code is back. What each command asks for is a line of ``asked.jsonl`` in the store. Imports no torch.
 """
 
 from __future__ import annotations
@@ -11,17 +11,19 @@ import datetime
 import hashlib
 import json
 import warnings
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from jembench.errors import Fallback, StoreError
 from jembench.files import append_line
 from jembench.store.outcome import Cell
+from jembench.store.records import Record
 from jembench.store.store import Store
 
 DATASET = "dataset_id"
-"""The key in a cell's provenance of the hash of its dataset's identity, in which the place of its files is no part."""
+"""The key in a cell's provenance of the hash of its dataset's identity. It does not depend on where the files lie."""
 
 LOG = "asked.jsonl"
 """The file of a store that says what was asked for."""
@@ -35,37 +37,76 @@ class Asked(NamedTuple):
     metrics: frozenset[str]  # Resolved.id
 
 
-def newest(cells: Sequence[Cell], log: Iterable[Asked] = ()) -> list[Cell]:
-    """Those that count, in their order.
+class _Line(NamedTuple):
+    """A line of the log."""
 
-    Never of two codes in one row: of the fits of one name, those of another family than the last are all out of date.
+    time: str
+    families: tuple[str, ...]
+    metrics: tuple[str, ...]
+
+
+def newest(cells: Sequence[Cell], log: Iterable[Asked] = ()) -> list[Cell]:
+    """The cells that count, in their order.
+
+    Of the fits of one name only the family that was asked for or measured last counts, so that results of two versions
+    of some code never stand in one row.
 
     Args:
         cells: of one store.
         log: what was asked for, the oldest first.
     """
     cells = _of_one_name(cells)
-    latest = {(asked.families, asked.metrics): asked for asked in log}
-    by_family: dict[str, list[Asked]] = {}
-    for asked in latest.values():
+    by_family: defaultdict[str, list[Asked]] = defaultdict(list)
+    for asked in {asked[1:]: asked for asked in log}.values():
         for family in asked.families:
-            by_family.setdefault(family, []).append(asked)
-    families: dict[tuple[object, ...], _Rank] = {}
-    results: dict[tuple[object, ...], _Rank] = {}
+            by_family[family].append(asked)
+
+    def fit_rank(cell: Cell) -> _Rank:
+        return _rank(cell, by_family[cell.fit.family])
+
+    def rank(cell: Cell) -> _Rank:
+        metric = cell.provenance.get("metric_id")  # version 0.1 did not write it
+        asked = by_family[cell.fit.family]
+        return _rank(cell, [one for one in asked if metric is None or str(metric) in one.metrics])
+
+    backwards = cells[::-1]  # of equal ranks the last counts
+    families = {_names(cell): cell.fit.family for cell in _highest(backwards, _names, fit_rank).values()}
+    results = {cell.id for cell in _highest(backwards, _result, rank).values()}
+    return [cell for cell in cells if cell.id in results and families[_names(cell)] == cell.fit.family]
+
+
+_Rank = tuple[str, str]
+"""When a result was asked for or measured, the later of the two; and when it was measured."""
+
+
+def _rank(cell: Cell, log: Iterable[Asked]) -> _Rank:
+    measured = str(cell.provenance.get("asked_for") or _time(cell))  # asked_for: of version 0.1
+    return max([measured, *(asked.time for asked in log)]), measured
+
+
+def _time(cell: Cell) -> str:
+    return str(cell.provenance.get("time", ""))
+
+
+def _names(cell: Cell) -> tuple[str, str, str]:
+    return cell.fit.model, cell.fit.dataset, cell.fit.recipe
+
+
+def _result(cell: Cell) -> tuple[object, ...]:
+    return *_names(cell), cell.fit.family, cell.fit.seed, cell.metric, cell.provenance.get("limit")
+
+
+Key = TypeVar("Key")
+
+
+def _highest(cells: Iterable[Cell], key: Callable[[Cell], Key], rank: Callable[[Cell], Any]) -> dict[Key, Cell]:
+    """The cell of the highest rank for each key; of equal ranks the first."""
+    found: dict[Key, tuple[Any, Cell]] = {}
     for cell in cells:
-        fit, log_of_fit = cell.fit, by_family.get(cell.fit.family, [])
-        names = (fit.model, fit.dataset, fit.recipe)
-        _rank(families, names, fit.family, cell, log_of_fit)
-        of_cell = [asked for asked in log_of_fit if _is_for(asked, cell)]
-        _rank(
-            results, (*names, fit.family, fit.seed, cell.metric, cell.provenance.get("limit")), cell.id, cell, of_cell
-        )
-    kept = {rank.what for rank in results.values()}
-    return [
-        cell
-        for cell in cells
-        if cell.id in kept and families[cell.fit.model, cell.fit.dataset, cell.fit.recipe].what == cell.fit.family
-    ]
+        known, own = found.get(key(cell)), rank(cell)
+        if known is None or own > known[0]:
+            found[key(cell)] = own, cell
+    return {each: cell for each, (_, cell) in found.items()}
 
 
 def _of_one_name(cells: Sequence[Cell]) -> list[Cell]:
@@ -73,8 +114,8 @@ def _of_one_name(cells: Sequence[Cell]) -> list[Cell]:
 
     Files may have been moved, or lie in several places.
     """
-    fits = _last(cells, lambda cell: cell.fit.id)
-    datasets = _last((cell for cell in cells if cell.provenance.get(DATASET)), _dataset)
+    fits = _highest(cells, lambda cell: cell.fit.id, _time)
+    datasets = _highest((cell for cell in cells if cell.provenance.get(DATASET)), _dataset, _time)
 
     def named(cell: Cell) -> Cell:
         fit = fits[cell.fit.id].fit
@@ -87,38 +128,6 @@ def _of_one_name(cells: Sequence[Cell]) -> list[Cell]:
 
 def _dataset(cell: Cell) -> str:
     return str(cell.provenance.get(DATASET, ""))
-
-
-def _last(cells: Iterable[Cell], key: Callable[[Cell], str]) -> Mapping[str, Cell]:
-    """For each key, the cell that was measured last; of those without a time, the first."""
-    found: dict[str, Cell] = {}
-    for cell in cells:
-        known = found.setdefault(key(cell), cell)
-        if cell.fit != known.fit and str(cell.provenance.get("time", "")) > str(known.provenance.get("time", "")):
-            found[key(cell)] = cell
-    return found
-
-
-class _Rank(NamedTuple):
-    asked: str  # when it was asked for or measured, the later of the two
-    measured: str
-    what: str
-
-
-def _rank(
-    found: dict[tuple[object, ...], _Rank], names: tuple[object, ...], what: str, cell: Cell, log: list[Asked]
-) -> None:
-    """Keep ``what`` under its names if nothing there is later."""
-    measured = str(cell.provenance.get("asked_for") or cell.provenance.get("time", ""))  # asked_for: of version 0.1
-    rank = _Rank(max([measured, *(asked.time for asked in log)]), measured, what)
-    if names not in found or rank[:2] >= found[names][:2]:
-        found[names] = rank
-
-
-def _is_for(asked: Asked, cell: Cell) -> bool:
-    """Whether a command asked for this cell's metric; a cell of version 0.1 does not say which code of it gave it."""
-    metric = cell.provenance.get("metric_id")
-    return metric is None or str(metric) in asked.metrics
 
 
 # --- the log ----------------------------------------------------------------------------------------------------------
@@ -161,20 +170,15 @@ def _measured_since(store: Store) -> bool:
 
 def _parsed(line: bytes) -> Asked | None:
     try:
-        found = json.loads(line)
-        if found.pop("digest") != _digest(found):
+        written = json.loads(line)
+        if written.pop("digest") != _digest(written):
             return None
-        datetime.datetime.fromisoformat(found["time"])
-        return Asked(found["time"], _texts(found["families"]), _texts(found["metrics"]))
-    except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
+        found = Record(written, LOG).read(_Line)
+        datetime.datetime.fromisoformat(found.time)
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError, StoreError):
         return None
+    return Asked(found.time, frozenset(found.families), frozenset(found.metrics))
 
 
 def _digest(line: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(line).encode()).hexdigest()[:16]
-
-
-def _texts(found: list[str]) -> frozenset[str]:
-    if not isinstance(found, list) or not all(isinstance(text, str) for text in found):
-        raise TypeError
-    return frozenset(found)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from jembench.errors import CheckpointError, SpecError, StoreError
 from jembench.files import digest, read_bytes
@@ -69,10 +69,10 @@ class _Check:
     def finding(self, path: Path, status: Status, reason: str = "") -> Finding:
         return Finding(str(path.relative_to(self.store.root)), status, reason)
 
-    def _tried(self, path: Path, check: Callable[[], bool]) -> Finding:
-        """What ``check`` finds, which says whether there was a digest, or raises."""
+    def _tried(self, path: Path, check: Callable[..., bool], *arguments: Any) -> Finding:
+        """The finding of ``check``, which says whether there was a digest, or raises."""
         try:
-            return self.finding(path, "ok" if check() else "no digest")
+            return self.finding(path, "ok" if check(*arguments) else "no digest")
         except (OSError, StoreError, CheckpointError) as error:
             return self.finding(path, "damaged", str(error))
 
@@ -82,7 +82,7 @@ class _Check:
         seen: set[str] = set()
         for path in _list(self.store.root / "cells"):
             if path.suffix == ".json":
-                yield self._tried(path, lambda path=path: self._cell(path, seen))  # type: ignore[misc]
+                yield self._tried(path, self._cell, path, seen)
             else:
                 yield self.finding(path, "stray", "it is no cell")
 
@@ -99,7 +99,7 @@ class _Check:
     def arrays(self) -> Iterator[Finding]:
         for path in sorted({*_list(self.store.root / "arrays"), *self.known_arrays}):
             if path in self.known_arrays:
-                yield self._tried(path, lambda path=path: self._arrays(self.known_arrays[path]))  # type: ignore[misc]
+                yield self._tried(path, self._arrays, self.known_arrays[path])
             else:
                 yield self.finding(path, "stray", "no cell that can be read was written with it")
 
@@ -132,12 +132,15 @@ class _Check:
     def _of_fit(self, path: Path, fit_id: str, record: FitRecord | None) -> Finding:
         written = record.files.get(path.name) if record else None
         if path.name == "interventions.json":
-            return self._tried(path, lambda: records.read(path).is_sealed)
+            return self._tried(path, _has_digest, path)
         if path.name == HISTORY:
-            return self._tried(path, lambda: _same(written, digest(path)))
+            return self._tried(path, self._history, path, written)
         if path.suffix != ".safetensors":
             return self.finding(path, "stray", "it is no file of a training")
-        return self._tried(path, lambda: self._tensors_of_fit(path, fit_id, written))
+        return self._tried(path, self._tensors_of_fit, path, fit_id, written)
+
+    def _history(self, path: Path, written: str | None) -> bool:
+        return _same(written, digest(path))
 
     def _tensors_of_fit(self, path: Path, fit_id: str, written: str | None) -> bool:
         seal = _checked(path)
@@ -154,15 +157,13 @@ class _Check:
                 yield self.finding(folder, "stray", "no model in the store has these weights")
                 continue
             for path in _list(folder):
-                yield self._tried(path, lambda path=path: _checked(path).is_sealed)  # type: ignore[misc]
+                yield self._tried(path, _has_digest, path)
 
     def features(self) -> Iterator[Finding]:
         for folder in _list(self.store.root / "features"):
             for path in _list(folder):
-                if path.suffix == ".json":
-                    yield self._tried(path, lambda path=path: records.read(path).is_sealed)  # type: ignore[misc]
-                elif path.suffix == ".safetensors":
-                    yield self._tried(path, lambda path=path: _checked(path).is_sealed)  # type: ignore[misc]
+                if path.suffix in (".json", ".safetensors"):
+                    yield self._tried(path, _has_digest, path)
                 else:
                     yield self.finding(path, "stray", "it is no file of features")
 
@@ -176,6 +177,10 @@ class _Check:
         if torn := lines - len(asked(self.store)):
             raise StoreError(f"{torn} of {lines} lines cannot be read.")
         return True
+
+
+def _has_digest(path: Path) -> bool:
+    return records.read(path).is_sealed if path.suffix == ".json" else _checked(path).is_sealed
 
 
 def _checked(path: Path) -> tensors.Seal:

@@ -148,12 +148,12 @@ def test_a_file(tmp_path):
 @pytest.mark.parametrize(
     ("old", "new", "problem"),
     [
-        ('title = "A paper"\n', "", "the field 'title' is missing"),
+        ('title = "A paper"\n', "", "lacks paper.title"),
         ("than = 0.5\n", "", "one has neither than nor than_metric: nothing to be higher than"),
         ('higher = "jem"', 'higher = "jem"\nlower = "jem"', "one must have one of higher and lower"),
         ('higher = "jem"', "", "one must have one of higher and lower"),
-        ("than = 0.5", "than = 0.5\nthen = 1", "then is no field of one, which may hold alike, each, free, higher, id"),
-        ('metric = "accuracy"\n', "", "the field 'metric' is missing"),
+        ("than = 0.5", "than = 0.5\nthen = 1", "There is no key in claim mine/one named 'then'. Nearest: than"),
+        ('metric = "accuracy"\n', "", "one lacks metric. "),
         ("[paper]", "[paper", "Expected"),
     ],
 )

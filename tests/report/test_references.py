@@ -173,15 +173,27 @@ rows = [{ model = "m", label = "M", ece = 1.5 }]
 @pytest.mark.parametrize(
     ("old", "new", "problem"),
     [
-        ('cite = "A"', "", "the field 'cite' is missing"),
-        ('status = "published"', 'status = "rumour"', "'rumour' is not one of 'published', 'as quoted'"),
-        ("ece = 1.5", "fid = 1.5", "fid is no field"),
-        ("ece = 1.5", 'ece = "a"', "could not convert"),
-        ("ece = 1.5", "ece = []", "must be a string or a real number"),
-        ('better = "lower"', 'better = "less"', "'less' is not one of"),
+        ('cite = "A"', "", "lacks paper.cite"),
+        (
+            'status = "published"',
+            'status = "rumour"',
+            "paper.status is 'rumour'; it must be one of published, as quoted",
+        ),
+        ("ece = 1.5", "fid = 1.5", "There is no key in a row of one named 'fid'"),
+        ("ece = 1.5", 'ece = "a"', "values.ece is 'a'; it must be a number"),
+        ("ece = 1.5", "ece = []", "values.ece is []; it must be a number"),
+        (
+            'better = "lower"',
+            'better = "less"',
+            "table[0].columns[0].better is 'less'; it must be one of higher, lower",
+        ),
         ("[[table]]", "[[table]", "line 7"),
-        ("ece = 1.5", "ece = 1.5, protocol = { fid = {} }", "fid is no field of a table that may hold ece"),
-        ("[[table]]", "[[table]]\nprotocol = { bins = [] }", "bins of a protocol is []"),
+        (
+            "ece = 1.5",
+            "ece = 1.5, protocol = { fid = {} }",
+            "There is no label with a protocol in a row of one named 'fid'",
+        ),
+        ("[[table]]", "[[table]]\nprotocol = { bins = [] }", "table[0].protocol.bins is []; it must be text"),
     ],
 )
 def test_a_file_that_cannot_be_used_says_why(tmp_path: Path, monkeypatch, old, new, problem):
