@@ -1,4 +1,4 @@
-"""Errors meant for the user: one paragraph that says what was wrong, where, and how to mend it.
+"""Errors for users: one paragraph that says what was wrong, where, and how to fix it.
 
 The command line prints them without a traceback (``--debug`` shows it). Everything else that is raised is a bug.
 """
@@ -11,17 +11,17 @@ from collections.abc import Iterable
 
 
 class JembenchError(Exception):
-    """The base of every error that a user can mend. ``exit_code`` is what the command line exits with."""
+    """The base of all errors that a user can fix. ``exit_code`` is the exit code of the command line."""
 
     exit_code = 2
 
 
 class SpecError(JembenchError):
-    """A spec string, an option or a recipe field that does not say what can be done."""
+    """A spec string, an option or a field of a file that is wrong."""
 
 
 class PluginError(JembenchError):
-    """A plugin that cannot be imported, or does not give what its entry point promises."""
+    """A plugin that cannot be imported, or whose entry point is not what it must be."""
 
 
 class Incompatible(PluginError):
@@ -33,7 +33,7 @@ class Unavailable(JembenchError):
 
 
 class NotApplicable(Unavailable):
-    """What was asked means nothing here, and nothing outside the program can change that: it is not tried again."""
+    """A question that has no answer for this model or dataset, whatever is installed. It is not tried again."""
 
 
 class StoreError(JembenchError):
@@ -55,35 +55,34 @@ class Diverged(JembenchError):
 
 
 class OutOfTime(JembenchError):
-    """``--max-hours`` are over. Nothing is wrong: the same command goes on."""
+    """The time of ``--max-hours`` is up. The same command continues the work."""
 
     exit_code = 3
 
 
 class ProcessLost(JembenchError):
-    """Of the processes that train together, one has failed or gone. The same command goes on."""
+    """One of the processes that train together has failed. The same command continues the work."""
 
     exit_code = 1
 
 
 class Fallback(UserWarning):
-    """Something was done in another way than usual. Said once; the results are the same."""
+    """A warning that something was done in another way than usual. The results are the same."""
 
 
 _UNSAFE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def printable(text: str) -> str:
-    """Text for a terminal: what would move the cursor, or turn the direction of reading, is shown as an escape.
+    """Text that is safe for a terminal, with escapes for characters that move the cursor or change the direction.
 
-    So is half a character, which no terminal can show. Line breaks and tabs stay. Texts out of files may have been
-    written by anybody.
+    Half characters (surrogates) are escaped too; line breaks and tabs stay. Texts from files may come from anywhere.
     """
     return _UNSAFE.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
 
 
 def unknown(kind: str, asked: str, known: Iterable[str], list_command: str) -> SpecError:
-    """The error for a name that nothing answers to: the nearest three names and the command that lists all, if any."""
+    """The error for an unknown name, with the nearest three names and the command that lists all, if there is one."""
     names = sorted(known)
     nearest = difflib.get_close_matches(asked.lower(), names, n=3, cutoff=0.3)
     hint = f" Nearest: {', '.join(nearest)}." if nearest else ""

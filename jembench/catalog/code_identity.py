@@ -66,7 +66,7 @@ def _file(module: str) -> Path | None:
     if origin is None:
         try:
             spec = importlib.util.find_spec(module)
-        except (Exception, SystemExit):  # of the package that holds it: whoever uses it will say so
+        except (Exception, SystemExit):  # of the package that holds it; its use raises the error again
             return None
         origin = spec.origin if spec and spec.has_location else None
     path = Path(origin or "")
@@ -116,7 +116,7 @@ def _package_folder(module: str, file: Path) -> Path | None:
 
 @functools.lru_cache(maxsize=1000)
 def _digest(source: bytes) -> str:
-    with suppress(tokenize.TokenError, SyntaxError):  # which nobody can import
+    with suppress(tokenize.TokenError, SyntaxError):  # which cannot be imported
         source = _bare(source)
     return hashlib.sha256(source).hexdigest()
 

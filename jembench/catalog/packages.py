@@ -30,7 +30,7 @@ def _files(catalogue: Catalogue, folder: str) -> dict[str, Traversable]:
         try:
             brought = files_of(component, folder)
         except JembenchError:
-            continue  # `jembench plugin list` shows it; what other packages bring is not its business
+            continue  # `jembench plugin list` shows it
         for name, file in brought.items():
             if name in found:
                 raise SpecError(

@@ -40,7 +40,9 @@ def add(path: Path) -> None:
         sys.modules.pop(path.stem, None)
         if isinstance(error, JembenchError):
             raise
-        raise PluginError(f"The plugin {path} cannot be imported: {type(error).__name__}: {error}. Mend it.") from error
+        raise PluginError(
+            f"The plugin {path} cannot be imported: {type(error).__name__}: {error}. Correct the file."
+        ) from error
     forget([path.name])
     trust.plugin_modules.add(path.stem)
     registry.added.extend(found)

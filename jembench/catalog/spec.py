@@ -134,9 +134,9 @@ Factory = TypeVar("Factory", bound=Callable[..., Any])
 
 
 def incidental(*options: str) -> Callable[[Factory], Factory]:
-    """Mark options of a factory that say how a component is got, not what it is: a folder, a download.
+    """Mark options of a factory that say where a component comes from, not what it is: a folder, a download.
 
-    The same component got in another way is still the same: results are found again.
+    The same component from another place is still the same: its results are found again.
     """
 
     def mark(factory: Factory) -> Factory:

@@ -162,7 +162,7 @@ def celeba_root(root: str) -> Path:
     missing = [name for name in (_FACES, _PARTITION) if not (folder / name).exists()]
     if missing:
         raise Unavailable(
-            f"CelebA is not at hand: {' and '.join(missing)} not found in {folder}. Fetch the aligned and cropped "
+            f"CelebA is not available: {' and '.join(missing)} not found in {folder}. Fetch the aligned and cropped "
             "images and the evaluation partition from https://mmlab.ie.cuhk.edu.hk/projects/CelebA.html, unpack "
             "them into a folder named celeba, and name the folder that holds it: celeba:root=... or JEMBENCH_DATA=..."
         )

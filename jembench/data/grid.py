@@ -15,7 +15,7 @@ from torch import Generator, Tensor
 from jembench.files import write_atomically
 
 SMALLEST = 32
-"""Images with a shorter side are enlarged by a whole factor, pixel by pixel, to at least so many pixels."""
+"""Images with a shorter side are enlarged by a whole factor, pixel by pixel, to at least this many pixels."""
 
 
 def by_class(classes: Int[Tensor, " N"], num_classes: int, columns: int, generator: Generator) -> Int[Tensor, "K M"]:

@@ -26,7 +26,7 @@ def holdout(split: Split, size: int, seed: int = 1234, *, stratified: bool = Fal
     """Shuffle with numpy's ``RandomState(seed)`` and hold the first ``size`` images out; 0: none.
 
     With the default seed these are the very images that the reference implementation of JEM (wgrathwohl/JEM) holds
-    out. It pays no heed to labels; ``stratified`` holds the same share of every class out, to within one image, which
+    out. Labels do not matter; ``stratified`` holds the same share of every class out, to within one image, which
     matters where a class would otherwise be left with a handful.
 
     Raises:
@@ -49,7 +49,7 @@ def labelled_only(split: Split, size: int, generator: Generator) -> Split:
     """``size`` images at random, the same share of each class; 0: the split itself.
 
     Raises:
-        JembenchError: if there are not so many.
+        JembenchError: if there are fewer.
     """
     n = len(split.images)
     if size == 0:

@@ -28,7 +28,7 @@ from jembench.files import data_folder
 from jembench.interfaces import DataSpec, Split, SplitName
 
 DOWNLOAD_TIMEOUT = 30.0
-"""Seconds without a byte after which a download is given up: some proxies accept a connection and never answer."""
+"""Seconds without a byte after which a download fails: some proxies accept a connection and never answer."""
 
 _CIFAR10 = "airplane automobile bird cat deer dog frog horse ship truck"
 _CIFAR100 = """
@@ -58,7 +58,7 @@ class _Source(NamedTuple):
     train_size: int
     test_size: int
     urls: tuple[str, ...]
-    by_hand: str  # what to do with what is behind the URLs
+    by_hand: str  # what to do with the downloaded files: "unpack it"
     files: tuple[_File, ...]
     read: Callable[[Path, SplitName, bool], Split]  # (root, split, download)
 
@@ -128,7 +128,7 @@ def _load(source: _Source, root: Path, download: bool, name: SplitName) -> Split
     if damaged := _damaged(source, root):
         raise Unavailable(
             f"{source.title} is damaged: {', '.join(damaged)} in {root} does not have the published checksum. "
-            f"To mend it, {_remedy(source)}"
+            f"To fix it, {_remedy(source)}"
         )
     return source.read(root, name, False)
 
@@ -140,7 +140,7 @@ def _require_files(source: _Source, root: Path) -> None:
         missing = list(folders)  # nothing is there: the folder says it shorter than its files
     if missing:
         raise Unavailable(
-            f"{source.title} is not at hand: {', '.join(missing)} not found in {root}. To get it, {_remedy(source)} "
+            f"{source.title} is not available: {', '.join(missing)} not found in {root}. To get it, {_remedy(source)} "
             f"If you have it elsewhere, name its folder: --dataset {source.name}:root=... or JEMBENCH_DATA=..."
         )
 

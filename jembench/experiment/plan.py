@@ -84,7 +84,7 @@ class FitPlan:
         return other
 
     def check_shares(self, processes: int) -> None:
-        """Whether the training, if there is any, can be shared out among so many processes.
+        """Whether the training, if there is any, can be shared out among a number of processes.
 
         Raises:
             SpecError: if a batch is no multiple of their number.

@@ -31,7 +31,7 @@ Remedy = Literal["seed", "steps", "rate", "energy_l2"]
 """What is tried against divergence; see :mod:`jembench.training.guard`."""
 
 GuardMode = Literal["off", "watch", "repair"]
-"""off: nobody looks. watch: the first divergence is recorded and training goes on unchanged. repair: the ladder."""
+"""off: no checks. watch: the first divergence is recorded, and training goes on. repair: the ladder is applied."""
 
 
 def added_later(neutral: Any) -> Any:
@@ -268,7 +268,7 @@ def _loaded(name: str, content: bytes, where: str, overrides: tuple[str, ...]) -
 
 
 def check_shares(recipe: Recipe, processes: int) -> None:
-    """Whether the recipe's batches, which are those of all processes together, can be shared out among so many.
+    """Whether the recipe's batches, which are those of all processes together, can be shared out evenly.
 
     Raises:
         SpecError: if a batch is no multiple of the number of processes.
@@ -346,7 +346,7 @@ def _claims_of(files: tuple[tuple[str, Traversable], ...]) -> Mapping[tuple[str,
 
 
 def _made_for(fields: Mapping[str, Any]) -> tuple[list[str], list[str]]:
-    """The models and the datasets of a recipe file; what is no list is told of when the recipe is loaded."""
+    """The models and the datasets of a recipe file. A value that is no list is an error when the recipe is loaded."""
     lists = (value if isinstance(value, list) else [] for value in (fields.get("models"), fields.get("default_for")))
     models, datasets = ([name for name in names if isinstance(name, str)] for names in lists)
     return models, datasets

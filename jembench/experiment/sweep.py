@@ -114,7 +114,7 @@ def bare_name(text: str) -> str:
 
 
 def compares_with_itself(metric: str, dataset: str) -> bool:
-    """Whether the outliers that a metric asks for are the dataset's own test images: nothing is to be told apart.
+    """Whether a metric's OOD set is the dataset's own test images, so that there is nothing to tell apart.
 
     Two folders of images are two data sets, although the names in their specs are the same.
     """
@@ -131,7 +131,7 @@ def _paths(text: str, name: str) -> list[str]:
     known = [component for component in registry.components("datasets") if component.name == name]
     try:
         options = {option for component in known for option in registry.load(component).content_options}
-    except (JembenchError, AttributeError):  # not made of files, or not to be had any more
+    except (JembenchError, AttributeError):  # not made of files, or no longer installed
         return []
     return [value for key, value in spec.parse(text).arguments if key in options]
 

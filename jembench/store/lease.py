@@ -1,7 +1,7 @@
-"""Leases: a file that says who works on something, so that two processes on one store never do the same work.
+"""Leases: files that keep two processes on one store from doing the same work.
 
-Whoever works holds a lock on the file as well. The system frees it the moment the process ends, however it ends, so
-on one machine the lock alone decides. Another machine may not see it and goes by the time of the last sign of life.
+The holder keeps a lock on its file. The system frees it the moment the process ends, however it ends, so on one machine
+the lock alone decides. Another machine may not see the lock: there the time of the holder's last heartbeat decides.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 from jembench.files import cannot_write
 
 LIFETIME = 120.0
-"""Seconds without a sign of life after which another machine may take a lease over; four signs are due in them."""
+"""Seconds without a heartbeat after which another machine may take a lease over. There are four beats in them."""
 
 
 @contextmanager
@@ -69,7 +69,7 @@ def _acquire(path: Path, lifetime: float) -> FileIO | None:
 
 
 def _release(path: Path, held: FileIO) -> None:
-    with suppress(OSError), _guarded(path):  # a store that somebody removed meanwhile needs no release
+    with suppress(OSError), _guarded(path):  # a store that was removed meanwhile needs no release
         if _is_mine(held) and os.path.samestat(os.fstat(held.fileno()), path.stat()):
             path.unlink()
     held.close()
@@ -77,7 +77,7 @@ def _release(path: Path, held: FileIO) -> None:
 
 @contextmanager
 def _guarded(path: Path) -> Iterator[float]:
-    """Nobody else acquires or releases meanwhile. Gives the time by the clock of the store's file system."""
+    """Exclude other processes from acquiring and releasing. Gives the time by the clock of the store's file system."""
     with (path.parent / ".guard").open("w") as guard:
         fcntl.flock(guard, fcntl.LOCK_EX)
         os.utime(guard.fileno())
@@ -113,6 +113,6 @@ def _is_mine(held: FileIO) -> bool:
 
 def _renew(held: FileIO, lifetime: float, stopped: threading.Event) -> None:
     while not stopped.wait(lifetime / 4):
-        with suppress(OSError):  # a sign of life that fails is made up for by the next
+        with suppress(OSError):  # the next heartbeat makes up for one that failed
             if _is_mine(held):
                 os.utime(held.fileno())

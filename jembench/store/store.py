@@ -3,9 +3,9 @@
     fits/<slug>-<hash>/     fit.json, model.safetensors, sampler.safetensors, checkpoint-*.safetensors, history.csv
     cells/<slug>-<hash>.json one outcome
     arrays/<slug>-<hash>.npz its per-example values
-    readings/               what trained models said of images, so that they need not be asked again
+    readings/               predictions of trained models, which are computed once
     features/               feature networks made by us
-    leases/                 who works on what
+    leases/                 which process works on which fit
 
 What a process did not finish is simply not there, so running the same command again goes on.
 """
@@ -155,7 +155,7 @@ class Store:
     def namesakes(self, keys: Iterable[FitKey]) -> dict[FitKey, list[FitRecord]]:
         """For each fit, the finished ones of the same model, dataset, recipe and seed by name, whatever their ids."""
         folders: dict[str, list[Path]] = {}
-        with suppress(StoreError):  # of a place where there cannot be a store: whoever writes there says so
+        with suppress(StoreError):  # where there cannot be a store, writing raises the error
             for folder in self._files("fits"):
                 folders.setdefault(folder.name.rpartition("-")[0], []).append(folder)
         return {key: list(self._of_the_same_names(key, folders.get(slug(_fit_name(key)), ()))) for key in keys}
@@ -300,7 +300,7 @@ class Store:
     def _place(self, folder: str, name: str, identity: str, ending: str, *, listed: bool = False) -> Path:
         """Where something lies: the identity alone decides, for the same thing may have gone by another name.
 
-        ``listed``: a former listing of the folder will do, for whoever writes changes the folder each time.
+        ``listed``: a former listing of the folder is enough, because each write changes the folder.
         """
         path = self.root / folder / f"{file_name(name, identity)}{ending}"
         if path.exists():

@@ -99,7 +99,7 @@ def nothing_downloaded(monkeypatch, tmp_path):
     ("metrics", "text"),
     [
         ("accuracy,fid:features=inception", "fid: Inception's weights are not at hand"),
-        ("accuracy,ood:set=svhn", "ood: SVHN is not at hand"),
+        ("accuracy,ood:set=svhn", "ood: SVHN is not available"),
     ],
 )
 def test_weights_and_images_that_are_missing_are_refused_before_training(run, nothing_downloaded, metrics, text, dry):
@@ -137,7 +137,7 @@ def test_a_plan_is_printed_without_its_dataset(jembench, nothing_downloaded, tmp
     assert "117,150 iterations" in done.out  # 150 epochs of 781 batches of 64
     assert "not known" in done.out
     assert done.out.count("to do: accuracy, nll") == 2
-    for text in ("CIFAR-10 is not at hand", "cifar10:download=true", f"There is no folder {tmp_path / 'mine'}"):
+    for text in ("CIFAR-10 is not available", "cifar10:download=true", f"There is no folder {tmp_path / 'mine'}"):
         assert text in done.err
         assert text in done.out
 

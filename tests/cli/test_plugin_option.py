@@ -251,7 +251,7 @@ def test_a_broken_file_is_one_paragraph(jembench, command):
     done = jembench(*command, *PLUGIN)
     assert (done.code, done.out) == (2, "")
     assert done.err == (
-        "Error: The plugin my_file.py cannot be imported: ZeroDivisionError: division by zero. Mend it.\n"
+        "Error: The plugin my_file.py cannot be imported: ZeroDivisionError: division by zero. Correct the file.\n"
     )
 
 

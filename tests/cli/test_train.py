@@ -124,7 +124,7 @@ def test_data_that_are_missing_are_told_before_anything_is_written(jembench, mon
     monkeypatch.setenv("JEMBENCH_DATA", str(tmp_path))
     done = jembench("train", "jem", "--dataset", "svhn")
     assert (done.code, done.out) == (2, "")
-    assert done.err.startswith("Error: SVHN is not at hand")
+    assert done.err.startswith("Error: SVHN is not available")
     assert done.err.count("\n") == 1
     assert list(Path.cwd().iterdir()) == []
 

@@ -167,7 +167,7 @@ def test_missing_files_are_named_with_the_folder_and_the_remedy(factory: Callabl
 def test_one_missing_file_is_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_cifar10(tmp_path, monkeypatch)
     (tmp_path / "cifar-10-batches-py" / "data_batch_3").unlink()
-    with pytest.raises(Unavailable, match=r"not at hand: cifar-10-batches-py/data_batch_3 not found"):
+    with pytest.raises(Unavailable, match=r"not available: cifar-10-batches-py/data_batch_3 not found"):
         cifar10(root=str(tmp_path))
 
 
@@ -280,7 +280,7 @@ def test_an_archive_with_a_wrong_checksum_is_refused(
 
 
 def test_where_nothing_is_there_the_folder_is_named_and_not_each_file(tmp_path):
-    with pytest.raises(Unavailable, match=r"CIFAR-10 is not at hand: cifar-10-batches-py not found in"):
+    with pytest.raises(Unavailable, match=r"CIFAR-10 is not available: cifar-10-batches-py not found in"):
         cifar10(root=str(tmp_path))
-    with pytest.raises(Unavailable, match=r"SVHN is not at hand: train_32x32.mat, test_32x32.mat not found in"):
+    with pytest.raises(Unavailable, match=r"SVHN is not available: train_32x32.mat, test_32x32.mat not found in"):
         svhn(root=str(tmp_path))

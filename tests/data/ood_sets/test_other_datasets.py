@@ -106,5 +106,5 @@ def test_a_name_that_nothing_has_names_what_there_is():
 
 def test_a_dataset_that_is_not_at_hand_says_so_when_it_is_drawn(tmp_path):
     outliers = resolve(f"svhn:root={tmp_path}").make()
-    with pytest.raises(Unavailable, match="SVHN is not at hand"):
+    with pytest.raises(Unavailable, match="SVHN is not available"):
         outliers.draw(Split(random(3, 3, 8, 8), None), HERE)
