@@ -39,7 +39,7 @@ REFUSED = {
     "recipe file": (["hybrid", "--recipe", "mine.toml"], ["no recipe file mine.toml"]),
     "field": (["hybrid", "--set", "epohcs=1"], ["no key in recipe digits named 'epohcs'", "Nearest: epochs"]),
     "field of a table": (["hybrid", "--set", "optimizer.rate=1"], ["optimizer of recipe digits named 'rate'"]),
-    "value": (["hybrid", "--set", "epochs=abc"], ["epochs of recipe digits is 'abc'", "must be a finite number"]),
+    "value": (["hybrid", "--set", "epochs=abc"], ["In recipe digits, epochs is 'abc'", "must be a finite number"]),
     "no value": (["hybrid", "--set", "epochs"], ["'epochs' does not say what to set", "--set epochs=5"]),
     "padding": (["hybrid", "--set", "data.pad=100000"], ["Images of 8x8 cannot be padded", "--set data.pad=7"]),
     "validation": (["hybrid", "--set", "data.validation=1400"], ["Cannot hold 1400 of 1400", "from 0 to 1399"]),
@@ -63,7 +63,7 @@ REFUSED = {
     "hours": (["hybrid", "--max-hours", "nan"], ["nan is not a number of hours"]),
     "endless hours": (["hybrid", "--max-hours", "inf"], ["inf is not a number of hours"]),
     "executor": (["hybrid", "--executor", "locale"], ["no executor named 'locale'", "Nearest: local."]),
-    "format": (["hybrid", "--format", "xml"], ["'xml' is not one of 'table', 'json'"]),
+    "format": (["hybrid", "--format", "xml"], ["There is no format named 'xml'"]),
     "option": (["hybrid", "--model", "jem"], ["No such option", "--model", "--models"]),
     "plan as CSV": (["hybrid", "--dry-run", "--format", "csv"], ["--format table or json"]),
 }

@@ -104,7 +104,7 @@ def test_a_model_that_cannot_be_trained(train):
         ([], "Missing argument 'MODEL'. `jembench train --help`"),
         (["jemm"], "Nearest: jem, igebm, jem-factored."),
         (["jem", "--dataset", "digit"], "Nearest: digits."),
-        (["jem", "--set", "epochs=many"], "epochs of recipe digits is 'many'"),
+        (["jem", "--set", "epochs=many"], "In recipe digits, epochs is 'many'"),
         (["jem", "--set", "ece.bins=15"], "There is no key in recipe digits named 'ece'."),
         (["jem", "--seed", "-1"], "-1 is not in the range x>=0"),
         (["jem", "--device", "cuda:99"], "There is no device cuda:99"),

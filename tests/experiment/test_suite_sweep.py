@@ -172,11 +172,11 @@ def test_suites_that_include_each_other(installed):
         ('include = ["nowhere"]', "There is no suite named 'nowhere'."),
         ('include = "few"', "include of suite both is 'few'; it must be a list of suites' names."),
         ('include = ["few"]\nmetrics = ["nll"]', "suite both includes others, and has metrics of its own."),
-        (FEW + GRID.replace("columns", "colums"), "There is no key in grid of suite both named 'colums'."),
-        (FEW + GRID + 'vlaues = ["fpr95"]', "There is no key in grid of suite both named 'vlaues'. Nearest: values"),
+        (FEW + GRID.replace("columns", "colums"), "There is no key in grid[0] of suite both named 'colums'."),
+        (FEW + GRID + 'vlaues = ["fpr95"]', "There is no key in grid[0] of suite both named 'vlaues'. Nearest: values"),
         (FEW + '[[variant]]\nname = "v"', "suite both lacks metrics."),
-        (FEW + "metrics = []\n[[variant]]\nsettings = []", "variant of suite both lacks name."),
-        (FEW + "metrics = []\nrecipe = 3", "recipe of suite both is 3; it must be a table."),
+        (FEW + "metrics = []\n[[variant]]\nsettings = []", "suite both lacks variant[0].name."),
+        (FEW + "metrics = []\nrecipe = 3", "In suite both, recipe is 3; it must be a table."),
     ],
 )
 def test_a_union_a_grid_and_a_variant_are_read_strictly(installed, text, expected):
