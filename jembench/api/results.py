@@ -143,7 +143,7 @@ class Comparison(Shown):
         return _dataframe(self.records)
 
 
-def _records(shown: sections.Results) -> list[Record]:
+def _records(shown: sections.Report) -> list[Record]:
     return [record for row in shown.rows for record in row.records.values()]
 
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from jembench.report.protocols import Difference, Match, compare, in_words
 from jembench.report.record import Column
 from jembench.report.references import PublishedRow, PublishedTable
-from jembench.report.sections import Results
+from jembench.report.sections import Report
 
 
 class Beside(NamedTuple):
@@ -48,17 +48,17 @@ class _Ours(NamedTuple):
     protocols: tuple[str, ...]
 
 
-def place(results: Results, shown: Collection[Column]) -> Placement:
+def place(report: Report, shown: Collection[Column]) -> Placement:
     """Sort the published numbers of a report into those beside ours and those that stay where they are.
 
     Args:
-        results: ours, with the published tables.
+        report: ours, with the published tables.
         shown: the columns of ours beside which a number can stand.
     """
-    ours = _ours(results, shown)
+    ours = _ours(report, shown)
     beside: list[Beside] = []
     left: list[Left] = []
-    for published in results.published:
+    for published in report.published:
         moved: set[tuple[int, str]] = set()
         for number, row in enumerate(published.rows):
             found = _of_row(row, published, ours)
@@ -69,10 +69,10 @@ def place(results: Results, shown: Collection[Column]) -> Placement:
     return Placement(tuple(beside), tuple(left))
 
 
-def _ours(results: Results, shown: Collection[Column]) -> list[_Ours]:
+def _ours(report: Report, shown: Collection[Column]) -> list[_Ours]:
     found: dict[tuple[Column, str], dict[str, None]] = {}
-    for column in (column for column in results.columns if column in shown):
-        for row in results.rows:
+    for column in (column for column in report.columns if column in shown):
+        for row in report.rows:
             if row.status(column) == "ok":
                 found.setdefault((column, row.dataset), {})[row.records[column].protocol] = None
     return [_Ours(column, dataset, tuple(protocols)) for (column, dataset), protocols in found.items()]

@@ -11,34 +11,34 @@ from jembench.report.formats import Document
 from jembench.report.layout import tables
 from jembench.report.record import ModelRecords, Record
 from jembench.report.references import PublishedTable
-from jembench.report.sections import Results
+from jembench.report.sections import Report
 
 SCHEMA = 1
 """The version of both layouts."""
 
 
-def document(results: Results) -> Document:
+def document(report: Report) -> Document:
     """The results, ours first, then the published numbers."""
     return Document(
-        tables=partial(tables, results),
-        content=partial(_content, results),
-        records=partial(_records, results),
+        tables=partial(tables, report),
+        content=partial(_content, report),
+        records=partial(_records, report),
         fields=_FIELDS,
     )
 
 
-def _records(results: Results) -> Iterator[dict[str, Any]]:
-    ours = (record for row in results.rows for record in row.records.values())
-    published = (record for table in results.published for record in records_of(table))
+def _records(report: Report) -> Iterator[dict[str, Any]]:
+    ours = (record for row in report.rows for record in row.records.values())
+    published = (record for table in report.published for record in records_of(table))
     for record in (*ours, *published):
         yield {**_fields(record, _FIELDS), "notes": "; ".join(record.notes)}
 
 
-def _content(results: Results) -> dict[str, Any]:
+def _content(report: Report) -> dict[str, Any]:
     published = [
-        {**asdict(table), "columns": [column._asdict() for column in table.columns]} for table in results.published
+        {**asdict(table), "columns": [column._asdict() for column in table.columns]} for table in report.published
     ]
-    return {"schema": SCHEMA, "rows": [_row(row) for row in results.rows], "published": published}
+    return {"schema": SCHEMA, "rows": [_row(row) for row in report.rows], "published": published}
 
 
 _FIELDS = tuple(field.name for field in fields(Record))

@@ -16,17 +16,17 @@ from jembench.report.grids import Pivot
 from jembench.report.protocols import named
 from jembench.report.published import label_of, of_published, source_of
 from jembench.report.record import Column, ModelRecords, Record, protocol_differences
-from jembench.report.sections import Results, Section, sections
+from jembench.report.sections import Report, Section, sections
 from jembench.report.text import ABSENT, DAGGER, Footnote, Footnotes, Heading, Table, Text, detail, plain, record_text
 
 NOTHING = "No results yet."
 
 
-def tables(results: Results) -> list[Table]:
+def tables(report: Report) -> list[Table]:
     """Our results, section by section, then what is left of each published table; footnotes are numbered through."""
-    notes, found = Footnotes(), sections(results)
-    placed = place(results, {column for section in found for column in section.shown})
-    layout = _Layout(results, placed.beside, notes)
+    notes, found = Footnotes(), sections(report)
+    placed = place(report, {column for section in found for column in section.shown})
+    layout = _Layout(report, placed.beside, notes)
     ours = [
         table
         for section in found
@@ -34,7 +34,7 @@ def tables(results: Results) -> list[Table]:
     ]
     if not ours:
         ours = [Table(title="Results", headings=(), rows=(), footnotes=(Footnote("", NOTHING),))]
-    return [*_each_said_once(ours), *(of_published(left, results.rows, notes) for left in placed.left)]
+    return [*_each_said_once(ours), *(of_published(left, report.rows, notes) for left in placed.left)]
 
 
 def _each_said_once(tables: Iterable[Table]) -> Iterator[Table]:
@@ -49,13 +49,13 @@ class _Layout:
     """What the tables of one report share.
 
     Args:
-        results: ours.
+        report: ours.
         beside: published rows that may stand below ours.
         notes: numbered through the whole report.
     """
 
-    def __init__(self, results: Results, beside: Sequence[Beside], notes: Footnotes) -> None:
-        self.results, self.beside, self.notes = results, beside, notes
+    def __init__(self, report: Report, beside: Sequence[Beside], notes: Footnotes) -> None:
+        self.report, self.beside, self.notes = report, beside, notes
 
     def tables(self, section: Section, title: str) -> Iterator[Table]:
         """The main table of a section, by that title, if there is one, then its pivot tables."""
@@ -67,7 +67,7 @@ class _Layout:
     # --- the main table ---
 
     def _main(self, section: Section, title: str) -> Table:
-        columns, places, rows = attacks.lines(self.results.rows, section.rows, section.columns)
+        columns, places, rows = attacks.lines(self.report.rows, section.rows, section.columns)
         context = self._context(section.rows)
         ours = [
             (*self._names(row, context), *(record_text(row.records.get(column), self.notes) for column in columns))
@@ -143,7 +143,7 @@ class _Layout:
         yield Text(row.model, marks=tuple(self.notes.mark(note) for note in row.notes))
         for name in context.differing:
             text = _CONTEXT[name](row)
-            short = self.results.recipe_names.get(text) if name == "recipe" else None
+            short = self.report.recipe_names.get(text) if name == "recipe" else None
             yield Text(text) if short is None else Text(short, marks=(self.notes.mark(f"recipe {text}"),))
 
     def _context(self, rows: Sequence[ModelRecords]) -> _Context:
@@ -177,7 +177,7 @@ class _Layout:
         if one.tacit:
             source += f"; not stated there: {', '.join(map(named, one.tacit))}"
         notes = [one.row.note, source] if one.row.note else [source]
-        label = label_of(one.row, self.results.rows)
+        label = label_of(one.row, self.report.rows)
         return Text(f"{label} · {one.row.status}", marks=tuple(map(self.notes.mark, notes)))
 
     def _differing_protocols(

@@ -18,7 +18,7 @@ from jembench.store.outcome import Cell
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Results:
+class Report:
     """The records of a report, and the published numbers to be shown beside or below them."""
 
     columns: tuple[Column, ...]
@@ -35,7 +35,7 @@ def build(
     parts: Sequence[Part] = (),
     published: Sequence[PublishedTable] = (),
     recipe_names: Mapping[str, str] | None = None,
-) -> Results:
+) -> Report:
     """Summarise cells over their seeds.
 
     Args:
@@ -51,7 +51,7 @@ def build(
     by_metric = _by_metric(cells)
     columns = tuple(column for metric in order for column in columns_of(metric, by_metric.get(metric, ())))
     rows = [_row(subject, columns, parts, cells) for subject in subjects(cells)]
-    return Results(
+    return Report(
         columns=columns,
         rows=tuple(mark_incomparable(rows)),
         parts=tuple(parts),
@@ -179,18 +179,18 @@ class Section(NamedTuple):
         return {*self.columns, *(column for pivot in self.pivots for line in pivot.lines for column in line.known)}
 
 
-def sections(results: Results) -> list[Section]:
+def sections(report: Report) -> list[Section]:
     """The sections of a report, but for those of which nothing is known."""
-    found = [_section(part, results) for part in results.parts]
+    found = [_section(part, report) for part in report.parts]
     return [section for section in found if (section.rows and section.columns) or section.pivots]
 
 
-def _section(part: Part, results: Results) -> Section:
+def _section(part: Part, report: Report) -> Section:
     places = Places(part.grids)
-    mine = [row for row in results.rows if part.rows is None or row.key in part.rows]
+    mine = [row for row in report.rows if part.rows is None or row.key in part.rows]
     columns = [
-        column for column in results.columns if column.metric in part.metrics and not any(places.of(column.metric))
+        column for column in report.columns if column.metric in part.metrics and not any(places.of(column.metric))
     ]
     # a row of which a part knows nothing is another part's
     rows = [row for row in mine if any(row.status(column) not in (None, "not run") for column in columns)]
-    return Section(part.title, tuple(columns), tuple(rows), tuple(pivots(places, results.columns, mine)))
+    return Section(part.title, tuple(columns), tuple(rows), tuple(pivots(places, report.columns, mine)))
