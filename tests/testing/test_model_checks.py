@@ -90,9 +90,14 @@ def results(spec, data=DIGITS):
     return {check.name: perform(check) for check in check_model(spec, data)}
 
 
-def results_of_faulty(model):
+def result(name, spec, data=DIGITS):
+    """The result of one check."""
+    return next(perform(check) for check in check_model(spec, data) if check.name == name)
+
+
+def faulty(model):
     module = next(each for each in (faulty_losses, faulty_densities, faulty_models) if hasattr(each, model))
-    return results(f"{module.__name__}:{model}")
+    return f"{module.__name__}:{model}"
 
 
 @pytest.mark.parametrize("data", [DIGITS, COLOURS], ids=lambda data: data.name)
@@ -125,7 +130,7 @@ def test_the_correct_models_are_asked_everything():
 
 @pytest.mark.parametrize(("check", "model", "words"), FAULTS)
 def test_one_check_tells_the_fault_and_what_to_do(check, model, words):
-    found = results_of_faulty(model)
+    found = results(faulty(model))
     assert {name: r.message for name, r in found.items() if r.status == "failed"}.keys() == {check}
     assert words in found[check].message
 
@@ -137,35 +142,33 @@ def test_every_check_has_a_fault():
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 def test_a_tensor_that_stays_behind_is_told_on_a_gpu():
-    assert {
-        name for name, result in results_of_faulty("StaysBehind").items() if result.status == "failed"
-    } == NEED_A_GPU
+    assert {name for name, result in results(faulty("StaysBehind")).items() if result.status == "failed"} == NEED_A_GPU
 
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 def test_a_model_without_fault_follows_its_device():
-    assert results("sound_models:Mixture")["follows-its-device"].status == "passed"
+    assert result("follows-its-device", "sound_models:Mixture").status == "passed"
 
 
 @pytest.mark.parametrize("model", ["Mixture", "HeavyTailed", "finished"])
 def test_a_density_over_all_of_space_is_integrated_as_well_as_one_within_the_bounds(model):
-    assert results(f"sound_models:{model}")["density-integrates-to-1"].status == "passed"
+    assert result("density-integrates-to-1", f"sound_models:{model}").status == "passed"
 
 
 def normalisation_of(model, bounds):
     data = DataSpec(name="grey", shape=(1, 4, 4), num_classes=0, bounds=bounds)
-    return results(f"faulty_densities:{model}", data)["density-integrates-to-1"]
+    return result("density-integrates-to-1", f"faulty_densities:{model}", data)
 
 
 @pytest.mark.parametrize("bounds", [(-1.0, 1.0), (0.0, 1.0)], ids=str)
 @pytest.mark.parametrize("model", ["MassOfLevels", "LevelsAround", "LevelsBetween"])
 def test_masses_are_told_with_the_width_of_a_bin(model, bounds):
-    result = normalisation_of(model, bounds)
+    found = normalisation_of(model, bounds)
     width = (bounds[1] - bounds[0]) / 255
-    assert result.status == "failed"
-    assert "integrates to width^2, where the width of a level's bin is (high - low) / 255" in result.message
-    assert f"data.bounds, {width:.3g}: it is the probability mass" in result.message
+    assert found.status == "failed"
+    assert "integrates to width^2, where the width of a level's bin is (high - low) / 255" in found.message
+    assert f"data.bounds, {width:.3g}: it is the probability mass" in found.message
 
 
 @pytest.mark.parametrize("model", ["MassOfLevels", "LevelsAround", "LevelsBetween"])
@@ -174,23 +177,23 @@ def test_where_bins_have_width_1_masses_are_densities(model):
 
 
 def test_a_density_that_is_constant_within_its_bins_is_no_mass():
-    result = results("sound_models:DiscretisedLogistic")["density-integrates-to-1"]
-    assert result.status == "skipped"
-    assert "not smooth enough to be integrated numerically" in result.message
+    found = result("density-integrates-to-1", "sound_models:DiscretisedLogistic")
+    assert found.status == "skipped"
+    assert "not smooth enough to be integrated numerically" in found.message
 
 
 def test_a_finished_model_need_not_be_trained():
-    result = results("sound_models:finished")["loss-is-a-number"]
-    assert (result.status, result.message) == ("skipped", "It is finished: it has no training_loss.")
+    found = result("loss-is-a-number", "sound_models:finished")
+    assert (found.status, found.message) == ("skipped", "It is finished: it has no training_loss.")
 
 
 def test_a_declared_fault_is_an_expected_failure():
-    result = results_of_faulty("excused")["samples-within-bounds"]
-    assert (result.status, result.message) == ("expected failure", "It is drawn on a larger canvas on purpose.")
+    found = result("samples-within-bounds", faulty("excused"))
+    assert (found.status, found.message) == ("expected failure", "It is drawn on a larger canvas on purpose.")
 
 
 def test_a_declared_fault_that_is_none_is_told():
-    assert results_of_faulty("excused_for_nothing")["samples-within-bounds"].status == "unexpected success"
+    assert result("samples-within-bounds", faulty("excused_for_nothing")).status == "unexpected success"
 
 
 def test_names_and_promises_can_be_read():
