@@ -1,5 +1,6 @@
 """The guides say what is there, and what they show runs."""
 
+import operator
 import re
 import shlex
 import tomllib
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
+import jembench
 from jembench import __version__
 from jembench.catalog import registry
 from jembench.cli.main import COMMANDS, cli
@@ -64,8 +66,15 @@ def test_every_component_is_in_a_guide(kind):
     assert [name for name in own if f"`{name}`" not in text] == []
 
 
+def test_the_functions_that_the_readme_calls_exist():
+    called = {name for block in blocks(README, "python") for name in re.findall(r"\bjb\.([\w.]+)\(", block)}
+    assert called >= {"run", "load", "metrics.ece"}
+    for name in called:
+        assert callable(operator.attrgetter(name)(jembench)), name
+
+
 def test_the_model_of_the_readme_can_be_trained(tmp_path, monkeypatch):
-    (source,) = blocks(README, "python")
+    source, *_ = blocks(README, "python")
     (tmp_path / "my_ebm_of_readme.py").write_text(source)
     monkeypatch.syspath_prepend(tmp_path)
     data = registry.resolve("datasets", "digits").make()

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import click
 
-from jembench.catalog import registry, trust
+from jembench.catalog import trust
 from jembench.catalog.spec import Spec
 from jembench.cli import options, outputs, suggest
 from jembench.cli.output import plugins_aside
@@ -17,6 +17,7 @@ from jembench.files import digest, sweep_beside
 
 if TYPE_CHECKING:
     from jembench.interfaces import Import
+    from jembench.models.adapters.imported import Imported
 
 SHOWN = 5
 """Names of what is not used, of however many."""
@@ -58,10 +59,12 @@ def import_(
     numbers must all fit: what does not is listed, and nothing is written. No code in the file is run. The model that is
     written is measured like any other, as imported:file=FILE.safetensors.
     """
+    from jembench.models.adapters import imported
+
     target = _target(file, output, force)
     sweep_beside(target)
     with plugins_aside():
-        done = _carry_over(importer, file, model, dataset, target)
+        done = imported.import_file(importer, file, model, dataset, target)
     for line in _told(done, target):
         click.echo(printable(line))
     click.echo(f"    next  {_next(ctx, done.found, target, dataset)}")
@@ -92,26 +95,7 @@ def _made_of(file: Path, target: Path) -> bool:
         return False
 
 
-class _Done(NamedTuple):
-    found: Import
-    parameters: int
-
-
-def _carry_over(importer: str, file: Path, model: str | None, dataset: str, target: Path) -> _Done:
-    from jembench.data.datasets import unread
-    from jembench.models.adapters import imported
-
-    data = unread(registry.resolve("datasets", dataset)).spec
-    reader = registry.resolve("importers", importer)
-    found = reader.make().read(file, data, model)
-    trust.refuse_code([found.model, found.chains.sampler if found.chains else ""], str(file))
-    made = imported.fit_together(found, data, file)
-    source = {"importer": str(reader.component), "file": file.name, "sha256": digest(file)}
-    imported.write(target, found, data, source)
-    return _Done(found, sum(parameter.numel() for parameter in made.parameters()))
-
-
-def _told(done: _Done, target: Path) -> list[str]:
+def _told(done: Imported, target: Path) -> list[str]:
     found = done.found
     lines = [f"   model  {found.model}, {done.parameters:,} parameters, every name and shape fits"]
     if found.chains:

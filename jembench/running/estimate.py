@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,7 +18,11 @@ from torch import Tensor
 
 from jembench import seeds
 from jembench.attacks.target import Target
-from jembench.experiment.plan import FitPlan
+from jembench.catalog import registry
+from jembench.data.datasets import unread
+from jembench.errors import JembenchError, SpecError
+from jembench.experiment import recipe as recipes
+from jembench.experiment.plan import PRETRAINED, FitPlan, plan_fit
 from jembench.experiment.recipe import Recipe
 from jembench.interfaces import Dataset, Split
 from jembench.models import devices, predictions
@@ -218,3 +222,82 @@ def _of_process(name: str) -> int:
         return 0
     (line,) = [line for line in _STATUS.read_text().splitlines() if line.startswith(name)]
     return int(line.split()[1]) * 1024
+
+
+# --- recipes side by side ---------------------------------------------------------------------------------------------
+
+PLAIN = ("compute.precision=float32", "compute.layout=contiguous", "compute.compile=off")
+
+
+class Row(NamedTuple):
+    """What one training would cost."""
+
+    recipe: str
+    model: str
+    seconds: float  # an iteration
+    iterations: int
+    hours: float
+    memory: int  # bytes, 0: not known
+    timed: str  # from what the time is known
+
+
+def compare_recipes(
+    model: str,
+    dataset: str,
+    recipe: str | None,
+    settings: Sequence[str],
+    against: Sequence[str] | None,
+    device: torch.device,
+    say: Callable[[str], None],
+) -> list[Row]:
+    """What a training would cost, the same in float32, and the same model trained by other recipes.
+
+    Args:
+        model: its spec.
+        dataset: its spec; its files need not be there.
+        recipe: its name or file; None: the default.
+        settings: changes of the recipe, ``key=value``.
+        against: names of other recipes; None: all for the same models, and for any dataset or this one.
+        device: where the model would be trained.
+        say: gets a sentence for each estimate as it comes.
+
+    Raises:
+        SpecError: if the model was trained elsewhere, or a recipe that was named cannot be used.
+    """
+    asked = plan_fit(model, dataset, recipe, settings)
+    if asked.model.pretrained:
+        raise SpecError(f"{asked.key.model} was trained elsewhere: there is no training to estimate.")
+    data, plain = unread(asked.dataset), plan_fit(model, dataset, recipe, (*settings, *PLAIN))
+    rows = [_estimated(asked.key.recipe, asked, data, device, say)]
+    rows.append(_estimated("the same in float32", plain, data, device, say))
+    for name in other_recipes(asked) if against is None else against:
+        try:
+            rows.append(_estimated(name, plan_fit(model, dataset, name), data, device, say))
+        except JembenchError as error:
+            if against is not None:
+                raise
+            say(f"{name} is left out: {error}")
+    return rows
+
+
+def _estimated(name: str, fit: FitPlan, data: Dataset, device: torch.device, say: Callable[[str], None]) -> Row:
+    say(f"timing {name} ...")
+    for found in estimates(fit, data, device):
+        say(f"{name}: about {found.hours:.3g} hours, from {found.how}")
+    return Row(name, fit.key.model, found.seconds, found.iterations, found.hours, found.memory, found.how)
+
+
+def other_recipes(asked: FitPlan) -> list[str]:
+    """Recipes for the same models, and for any dataset or this one.
+
+    One that is nobody's default is for the dataset that its name begins with, if there is one of that name.
+    """
+    dataset = asked.dataset.component.name
+    elsewhere = {component.name for component in registry.components("datasets")} - {dataset}
+    known = [recipes.load(name) for name in recipes.names() if name not in (asked.recipe.name, PRETRAINED)]
+    return [
+        other.name
+        for other in known
+        if other.models == asked.recipe.models
+        and (dataset in other.default_for if other.default_for else other.name.partition("-")[0] not in elsewhere)
+    ]

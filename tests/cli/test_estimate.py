@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from jembench.cli.estimate import _others
 from jembench.experiment.plan import plan_fit
+from jembench.running.estimate import other_recipes
 
 
 @pytest.fixture
@@ -67,13 +67,13 @@ def test_recipes_that_do_not_fit_are_left_out_unless_asked_for(estimate):
     ],
 )
 def test_others_are_recipes_for_the_same_models_and_this_dataset(model, dataset, some, none_of):
-    found = set(_others(plan_fit(model, dataset)))
+    found = set(other_recipes(plan_fit(model, dataset)))
     assert some <= found
     assert not none_of & found
 
 
 def test_a_model_with_one_recipe_has_nothing_to_be_compared_with():
-    assert _others(plan_fit("glow", "cifar10")) == []
+    assert other_recipes(plan_fit("glow", "cifar10")) == []
 
 
 def test_a_model_that_cannot_be_trained(estimate, zoo_of_tests):

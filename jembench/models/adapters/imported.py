@@ -9,17 +9,50 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from torch import Tensor, nn
 
-from jembench.catalog import registry
+from jembench.catalog import registry, trust
+from jembench.data.datasets import unread
 from jembench.errors import CheckpointError, SpecError
+from jembench.files import digest
 from jembench.interfaces import DataSpec, Import, Sampler, SavedChains
 from jembench.models.adapters import header as headers
 from jembench.models.adapters.header import Header
 from jembench.store import tensors
 from jembench.store.checkpoint import misfits
+
+
+class Imported(NamedTuple):
+    """What :func:`import_file` has written."""
+
+    found: Import
+    parameters: int  # numbers in the weights
+
+
+def import_file(importer: str, file: Path, model: str | None, dataset: str, target: Path) -> Imported:
+    """Write a model file from the weights in a file that was made elsewhere.
+
+    Args:
+        importer: the spec of what reads the file.
+        file: what is read; no code in it is run.
+        model: the spec of the model that the weights are of; None: the file says it.
+        dataset: the spec of the dataset that it was trained on.
+        target: the file to write.
+
+    Raises:
+        CheckpointError: if the file is damaged or something does not fit; all of it is listed.
+        SpecError: if a name does not exist, or the file names code that the user did not.
+        StoreError: if the target cannot be written.
+    """
+    data = unread(registry.resolve("datasets", dataset)).spec
+    reader = registry.resolve("importers", importer)
+    found = reader.make().read(file, data, model)
+    trust.refuse_code([found.model, found.chains.sampler if found.chains else ""], str(file))
+    made = fit_together(found, data, file)
+    write(target, found, data, {"importer": str(reader.component), "file": file.name, "sha256": digest(file)})
+    return Imported(found, sum(parameter.numel() for parameter in made.parameters()))
 
 
 def fit_together(found: Import, data: DataSpec, where: Path) -> nn.Module:
