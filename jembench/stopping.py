@@ -41,7 +41,7 @@ def received() -> int:
 
 
 def hear(number: int) -> None:
-    """Take note of a signal that another process of the team received; 0 is none."""
+    """Take note of a signal that another process of the group received; 0 is none."""
     global _received
     _received = _received or number
 

@@ -29,6 +29,7 @@ LAYERS = [
     {"plugin"},
     {"testing"},
     {"cli"},
+    {"__main__"},
 ]
 """From the bottom up."""
 

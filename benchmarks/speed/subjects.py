@@ -18,7 +18,7 @@ from turns import Spread, Turn, spread, take_turns
 
 from jembench.experiment import recipe
 from jembench.training.fit import _Run
-from jembench.training.processes import InStep
+from jembench.training.processes import Controller
 
 
 class Row(NamedTuple):
@@ -124,8 +124,8 @@ def guard(session: Session) -> list[Row]:
     setting = session.setting
     trainer = setting.trainer(setting.model("jem"), "log_every=1", "checkpoint_every=1")
     every = recipe.load("paper").log_every
-    with tempfile.TemporaryDirectory() as folder, InStep(trainer, trainer.team) as together:
-        run = _Run(trainer, together, Path(folder), lambda _: None)
+    with tempfile.TemporaryDirectory() as folder, Controller(trainer, trainer.group) as call_all:
+        run = _Run(trainer, call_all, Path(folder), lambda _: None)
 
         def window() -> None:
             run.iterate()

@@ -111,9 +111,9 @@ def carry_out(
     place, how = Store(store), RunOptions(**options)
     show.twins(plan.fits, place, how)
     if dry_run:
-        company = session.place(plan.fits, how)
-        device = check(company, how.device)
-        if not company.rank:
+        processes = session.place(plan.fits, how)
+        device = check(processes, how.device)
+        if not processes.rank:
             show_plan(plan, place, format, device, skip_missing=how.skip_missing)
         return 0
     with plugins_aside():

@@ -34,7 +34,7 @@ from jembench.training import snapshots
 from jembench.training.chains import make_sampler
 from jembench.training.fit import train
 from jembench.training.loop import Trainer
-from jembench.training.processes import ALONE, Team
+from jembench.training.processes import SINGLE, ProcessGroup
 
 
 def make_model(fit: FitPlan, dataset: Dataset) -> Any:
@@ -89,17 +89,17 @@ def _check_trainable(model: nn.Module, name: str) -> None:
         )
 
 
-def make_trainer(fit: FitPlan, dataset: Dataset, device: torch.device, team: Team) -> Trainer:
+def make_trainer(fit: FitPlan, dataset: Dataset, device: torch.device, group: ProcessGroup) -> Trainer:
     """What trains the fit, at its start.
 
     Raises:
-        SpecError: if the dataset has no labels, or the training cannot be shared out in the team.
+        SpecError: if the dataset has no labels, or the training cannot be shared out in the group.
         PluginError: if the model fails on images of the dataset's shape.
     """
     model = make_model(fit, dataset)
     train, data = dataset.split("train"), dataset.spec
     try:
-        return Trainer(model, data, train, fit.recipe, seed=fit.seed, device=device, team=team)
+        return Trainer(model, data, train, fit.recipe, seed=fit.seed, device=device, group=group)
     except torch.OutOfMemoryError:
         raise
     except RuntimeError as error:  # of the network's first pass
@@ -133,14 +133,14 @@ def load_or_train(
     report: Report,
     limit: int | None = None,
     until: float | None = None,
-    team: Team = ALONE,
+    group: ProcessGroup = SINGLE,
 ) -> FitEvaluation:
     """The fit's model, loaded from the store or trained now on the bank's dataset and device, ready for evaluation.
 
     Raises:
         Diverged: if training diverged and no remedy helped; this is recorded in the store.
         OutOfTime: if ``until`` came first.
-        ProcessLost: if a process of the team failed or has gone.
+        ProcessLost: if a process of the group failed or has gone.
         StoreError: if the store cannot be written.
     """
     store.check_fit(fit.key)
@@ -148,7 +148,7 @@ def load_or_train(
         (store.fit_folder(fit.key) / "fit.json").unlink(missing_ok=True)  # it must not vouch for those that follow
     if not store.is_trained(fit.key):
         work = _keep if fit.model.pretrained else _train
-        work(fit, bank.dataset, store, bank.device, report, until, team)
+        work(fit, bank.dataset, store, bank.device, report, until, group)
         stopping.check()
     return _load(fit, bank, store, limit, until)
 
@@ -160,14 +160,14 @@ def _train(
     device: torch.device,
     report: Report,
     until: float | None,
-    team: Team,
+    group: ProcessGroup,
 ) -> None:
     report(Event(kind="training"))
-    trainer = make_trainer(fit, dataset, device, team)
-    team.broadcast(fit.key.id)
+    trainer = make_trainer(fit, dataset, device, group)
+    group.broadcast(fit.key.id)
     folder = store.fit_folder(fit.key)
     start = time.perf_counter()
-    blank = _blank_record(fit, trainer.model, device, team.size)
+    blank = _blank_record(fit, trainer.model, device, group.size)
     try:
         fitted = train(trainer, folder, report, until=until)
     except Diverged as error:

@@ -16,7 +16,7 @@ from jembench.models.capabilities import capabilities, not_applicable
 from jembench.running.fits import is_sampled, make_model, make_trainer, sampler_of
 from jembench.running.planned import PlannedData, PlannedFit
 from jembench.training import snapshots
-from jembench.training.processes import ALONE, Team
+from jembench.training.processes import SINGLE, ProcessGroup
 
 
 class Ready(NamedTuple):
@@ -66,12 +66,12 @@ class Outlook(NamedTuple):
             )
 
 
-def look_ahead(plan: Plan, team: Team = ALONE, *, dry: bool = False) -> Outlook:
+def look_ahead(plan: Plan, group: ProcessGroup = SINGLE, *, dry: bool = False) -> Outlook:
     """Read every dataset, build every model and ask every metric once: what cannot work is known before training.
 
     Args:
         plan: the cells that are to be computed.
-        team: that will train.
+        group: that will train.
         dry: whether nothing may be downloaded, and a missing dataset is recorded instead of raised.
 
     Raises:
@@ -88,7 +88,7 @@ def look_ahead(plan: Plan, team: Team = ALONE, *, dry: bool = False) -> Outlook:
         cells = {fit.key.id: plan.cells_of(fit) for fit in fits}
         limit = cells[fits[0].key.id][0].limit
         if data := here.find(fits[0], limit):
-            family = _look_at(fits[0], data, team)
+            family = _look_at(fits[0], data, group)
             found |= {fit.key.id: family.ready(fit, cells[fit.key.id]) for fit in fits}
     return Outlook({fit.key.id: found[fit.key.id] for fit in plan.fits if fit.key.id in found}, here.absent)
 
@@ -184,12 +184,12 @@ def _judge(cell: CellPlan, planned: PlannedFit) -> _Verdict:
     return _Verdict(cost=metric.passes(planned.count("test")) if isinstance(metric, Costly) else None)
 
 
-def _look_at(fit: FitPlan, data: PlannedData, team: Team) -> _Family:
+def _look_at(fit: FitPlan, data: PlannedData, group: ProcessGroup) -> _Family:
     if fit.model.pretrained:
         model = make_model(fit, data.dataset)
         sampler = sampler_of(model, fit, data.dataset, data.dataset.split("train"))
         return _Family(PlannedFit(model=model, sampler=sampler, of=data, pretrained=True), 0, 0, {})
-    trainer = make_trainer(fit, data.dataset, torch.device("cpu"), team)
+    trainer = make_trainer(fit, data.dataset, torch.device("cpu"), group)
     planned = PlannedFit(
         model=trainer.model,
         sampler=trainer.sampler,

@@ -77,12 +77,12 @@ def place(fits: Iterable[FitPlan], how: RunOptions) -> Placement:
     Raises:
         SpecError: if the fits cannot be trained by so many processes, or not by that executor.
     """
-    company = placement(how.devices)
+    processes = placement(how.devices)
     for fit in fits:
-        fit.check_shares(company.size)
-    if company.size > 1 and how.executor != "local":
+        fit.check_shares(processes.size)
+    if processes.size > 1 and how.executor != "local":
         raise SpecError(f"--devices trains here, and the executor {how.executor} elsewhere. Leave one of them out.")
-    return company
+    return processes
 
 
 def carry_out(
@@ -104,16 +104,16 @@ def carry_out(
         JembenchError: if something is missing, or the store cannot be written. What goes wrong in one cell is its
             outcome.
     """
-    company = place(plan.fits, how)
+    processes = place(plan.fits, how)
     runner: Executor = registry.resolve("executors", how.executor).make()
-    if not company.rank:
+    if not processes.rank:
         store.sweep()
-    cells = [] if company.rank else outcomes(plan, store)
+    cells = [] if processes.rank else outcomes(plan, store)
     pending, stopped = unfinished(plan, cells), None
-    if company.started or pending:
+    if processes.started or pending:
         cells.clear()  # there may be tens of thousands, and training takes long
-        stopped = _work(plan, Plan(plan.suite, pending), store, runner, how, company, display, arguments)
-    if company.rank:
+        stopped = _work(plan, Plan(plan.suite, pending), store, runner, how, processes, display, arguments)
+    if processes.rank:
         return None
     # after the work: a command that finds everything done has nothing to add to what this one says
     mark_latest(store, {fit.key.family for fit in plan.fits}, {cell.metric.id for cell in plan.cells})
@@ -126,21 +126,21 @@ def _work(
     store: Store,
     runner: Executor,
     how: RunOptions,
-    company: Placement,
+    processes: Placement,
     display: Display,
     arguments: Sequence[str],
 ) -> OutOfTime | Stopped | None:
     """Do what is pending; gives the error if the time was over first, or a signal asked to end."""
     from jembench.running import work
 
-    with joined(company, how.device, arguments) as here:
-        if company.rank:
-            work.assist(plan.fits, here.device, here.team)
+    with joined(processes, how.device, arguments) as here:
+        if processes.rank:
+            work.serve_fits(plan.fits, here.device, here.group)
             return None
         until, skip = how.until, how.skip_missing
         try:
             with display(pending.fits) as shown:
-                work.carry_out(pending, store, runner, here.device, shown, until, here.team, skip_missing=skip)
+                work.carry_out(pending, store, runner, here.device, shown, until, here.group, skip_missing=skip)
         except (OutOfTime, Stopped) as error:
             return error
     return None
@@ -152,13 +152,13 @@ def train(fit: FitPlan, store: Store, how: RunOptions, display: Display, argumen
     Returns:
         whether the store has it: False in a process of a rank above 0.
     """
-    company = place([fit], how)
-    if company.started or not store.is_trained(fit.key):
-        with joined(company, how.device, arguments) as here:
-            if company.rank:
+    processes = place([fit], how)
+    if processes.started or not store.is_trained(fit.key):
+        with joined(processes, how.device, arguments) as here:
+            if processes.rank:
                 from jembench.running import work
 
-                work.assist([fit], here.device, here.team)
+                work.serve_fits([fit], here.device, here.group)
                 return False
             with open_fit(fit, fit.dataset.make(), store, here, display, how.until):
                 pass
@@ -188,5 +188,5 @@ def open_fit(
             report = Events(shown).of(fit.key)
             with fits.waiting_lease(store, fit, report):
                 bank = FeatureBank(dataset, store.features, here.device)
-                evaluation = fits.load_or_train(fit, bank, store, report, until=until, team=here.team)
+                evaluation = fits.load_or_train(fit, bank, store, report, until=until, group=here.group)
         yield evaluation

@@ -27,7 +27,7 @@ from jembench.running.outlook import Ready, look_ahead
 from jembench.store.latest import DATASET
 from jembench.store.outcome import Cell, Outcome
 from jembench.store.store import Store
-from jembench.training.processes import ALONE, Team, follow
+from jembench.training.processes import SINGLE, ProcessGroup, serve
 
 SAMPLES = "samples.png"
 """The picture of a fit's own images, in its folder."""
@@ -40,17 +40,17 @@ def carry_out(
     device: torch.device,
     display: Tracker | None = None,
     until: float | None = None,
-    team: Team = ALONE,
+    group: ProcessGroup = SINGLE,
     *,
     skip_missing: bool = False,
 ) -> None:
     """Do what is pending. One cell's or fit's failure is recorded and stops no other.
 
-    In a team, this is what the process of rank 0 does; the others :func:`assist`.
+    In a group, this is what the process of rank 0 does; the others :func:`serve_fits`.
 
     Raises:
         OutOfTime: if ``until``, a value of ``time.monotonic()``, came while a model was trained or attacked.
-        ProcessLost: if a process of the team failed or has gone.
+        ProcessLost: if a process of the group failed or has gone.
         StoreError: if the store cannot be written.
         Unavailable: if something is missing; with ``skip_missing``, if it is a dataset.
         SpecError: as :func:`look_ahead`.
@@ -60,30 +60,30 @@ def carry_out(
         return
     events = Events(display)
     needed = Plan(plan.suite, cells)
-    outlook = look_ahead(needed, team)
+    outlook = look_ahead(needed, group)
     outlook.check(needed, skip_missing=skip_missing)
     store.check_writable()
     banks: dict[str, FeatureBank] = {}
     jobs = []
     for ready in outlook.fits.values():
         bank = banks.setdefault(ready.fit.key.dataset, FeatureBank(ready.dataset, store.features, device))
-        jobs.append(_Job(ready, needed, store, bank, events.of(ready.fit.key), until, team))
+        jobs.append(_Job(ready, needed, store, bank, events.of(ready.fit.key), until, group))
     executor.run(jobs)
 
 
-def assist(fits: Sequence[FitPlan], device: torch.device, team: Team) -> None:
+def serve_fits(fits: Sequence[FitPlan], device: torch.device, group: ProcessGroup) -> None:
     """Train with rank 0 whichever of the fits it trains, until it needs no more help. Nothing is read or written.
 
     Raises:
-        ProcessLost: if a process of the team failed or has gone.
+        ProcessLost: if a process of the group failed or has gone.
     """
     known = {fit.key.id: fit for fit in fits}
     with stopping.deferred():  # rank 0 learns of a signal after some iterations, and ends the work of all
-        while fit_id := team.broadcast(""):
+        while fit_id := group.broadcast(""):
             dataset = known[fit_id].dataset.make()
-            trainer = make_trainer(known[fit_id], dataset, device, team)
+            trainer = make_trainer(known[fit_id], dataset, device, group)
             with devices.threads_for(dataset.spec, device):
-                follow(trainer, team)
+                serve(trainer, group)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,7 +96,7 @@ class _Job:
     bank: FeatureBank
     report: Report
     until: float | None
-    team: Team
+    group: ProcessGroup
 
     def __call__(self) -> bool:
         fit = self.ready.fit
@@ -120,7 +120,9 @@ class _Job:
             return
         try:
             limit, metrics = cells[0].limit, [cell.metric.make() for cell in cells]
-            evaluation = load_or_train(self.ready.fit, self.bank, self.store, self.report, limit, self.until, self.team)
+            evaluation = load_or_train(
+                self.ready.fit, self.bank, self.store, self.report, limit, self.until, self.group
+            )
             evaluation.wanted = frozenset().union(*(getattr(metric, "reads", frozenset()) for metric in metrics))
         except (StoreError, OutOfTime, ProcessLost):
             raise

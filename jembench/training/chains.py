@@ -8,7 +8,7 @@ from jembench.catalog import registry
 from jembench.errors import SpecError
 from jembench.experiment.recipe import Recipe
 from jembench.interfaces import DataSpec, NeedsTrainingData, Sampler, Shardable, Split
-from jembench.training.processes import Team
+from jembench.training.processes import ProcessGroup
 
 
 def make_sampler(model: Any, data: DataSpec, recipe: Recipe, train: Split) -> Sampler | None:
@@ -30,17 +30,17 @@ def make_sampler(model: Any, data: DataSpec, recipe: Recipe, train: Split) -> Sa
     return sampler
 
 
-def share(sampler: Sampler | None, recipe: Recipe, team: Team) -> None:
-    """Leave each process of the team its part of the chains.
+def share(sampler: Sampler | None, recipe: Recipe, group: ProcessGroup) -> None:
+    """Leave each process of the group its part of the chains.
 
     Raises:
         SpecError: if they cannot be shared out.
     """
-    if team.size == 1 or sampler is None or not sampler.state_dict():
+    if group.size == 1 or sampler is None or not sampler.state_dict():
         return
     if not isinstance(sampler, Shardable):
         raise SpecError(
             f"The sampler {recipe.chains.sampler} cannot share its chains out among processes "
             "(jembench.interfaces.Shared). Train with one process, or choose another sampler."
         )
-    sampler.share(team.rank, team.size)
+    sampler.share(group.rank, group.size)

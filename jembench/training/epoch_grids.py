@@ -35,7 +35,7 @@ def draw(folder: Path, epoch: int, trainer: Trainer, state: Mapping[str, Tensor]
         folder: the fit's.
         epoch: that has ended.
         trainer: where training stands.
-        state: that of its sampler, in a team of all processes' samplers as one; finite.
+        state: that of its sampler, in a group of all processes' samplers as one; finite.
 
     Raises:
         StoreError: if the file cannot be written.

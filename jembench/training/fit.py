@@ -26,7 +26,7 @@ from jembench.training.generations import Generations
 from jembench.training.guard import Divergence, Intervention, Starts
 from jembench.training.loop import Trainer
 from jembench.training.picture import draw_energies
-from jembench.training.processes import InStep
+from jembench.training.processes import Controller
 
 ANSWER = 2.0
 """Seconds of iterations after which training looks whether a signal asked it to end."""
@@ -52,7 +52,7 @@ def train(
     images, the last. On divergence the guard goes back to a good state and tries the recipe's remedies in turn, or only
     records it, if it is to watch.
 
-    In a team this is what rank 0 does; the others :func:`~jembench.training.processes.follow`.
+    In a group this is what rank 0 does; the others :func:`~jembench.training.processes.serve`.
 
     Args:
         trainer: at its start.
@@ -66,8 +66,8 @@ def train(
         OutOfTime: if ``until`` has come, or a signal that asks to end; a checkpoint of that moment is on disk.
         StoreError: if a file cannot be written. The previous checkpoint is kept.
     """
-    with stopping.deferred(), InStep(trainer, trainer.team) as together:
-        run = _Run(trainer, together, folder, report)
+    with stopping.deferred(), Controller(trainer, trainer.group) as call_all:
+        run = _Run(trainer, call_all, folder, report)
         run.resume()
         while trainer.iteration < trainer.iterations:
             before = trainer.iteration - run.done
@@ -77,15 +77,15 @@ def train(
             snapshot, picture = snapshots.due(trainer, before), epoch_grids.due(trainer, before)
             due = trainer.iteration % trainer.recipe.checkpoint_every == 0 or trainer.iteration == trainer.iterations
             stop = bool(stopping.received()) or (until is not None and time.monotonic() >= until)
-            finite = not (due or stop or snapshot or picture) or together("is_finite")
+            finite = not (due or stop or snapshot or picture) or call_all("is_finite")
             if run.looks and not wrong and not finite:
                 wrong = "a weight or a stored chain was not finite"
             if wrong and run.repair(wrong):
                 continue
             if snapshot and finite:  # before any checkpoint, after which it would not be taken again
-                snapshots.keep(folder, snapshot, trainer, together("chains"))
+                snapshots.keep(folder, snapshot, trainer, call_all("chains"))
             if picture and finite:
-                epoch_grids.draw(folder, picture, trainer, together("chains"))
+                epoch_grids.draw(folder, picture, trainer, call_all("chains"))
             if due:
                 run.history[-1] |= run.choose()
             if due or stop:
@@ -109,9 +109,9 @@ class _Window:
 class _Run:
     """A trainer on its way, and what is remembered of the way."""
 
-    def __init__(self, trainer: Trainer, together: InStep, folder: Path, report: Callable[[Event], None]) -> None:
+    def __init__(self, trainer: Trainer, call_all: Controller, folder: Path, report: Callable[[Event], None]) -> None:
         self.trainer = trainer
-        self.together = together
+        self.call_all = call_all
         self.folder = folder
         self.report = report
         self.generations = Generations(folder)
@@ -139,7 +139,7 @@ class _Run:
             (self.folder / _INTERVENTIONS).unlink(missing_ok=True)
             state = self._state()
             self.generations.write_start(state)
-            self.together("load_state_dict", state["trainer"])  # one start for all, however the model initialises
+            self.call_all("load_state_dict", state["trainer"])  # one start for all, however the model initialises
             return
         if state["best"]:
             for path in chosen:
@@ -151,13 +151,13 @@ class _Run:
 
     def _take(self, state: Mapping[str, Any]) -> None:
         """Go on from a state, with whatever remedy it does not know of yet."""
-        self.together("load_state_dict", state["trainer"])
+        self.call_all("load_state_dict", state["trainer"])
         if window := state.get("window"):
             self.window = _Window(**{**window, "starts": window["starts"] and Starts(*window["starts"])})
         else:
             self.window = None
         if self.trainer.adjustment.seeds < len(self.interventions):
-            self.together("adjust", guard.adjustment(self.interventions))
+            self.call_all("adjust", guard.adjustment(self.interventions))
         self.best = state["best"]
         if self.best and checkpoint.age_of(self.folder / _MODEL) != self.best["iteration"]:
             self.best = None  # the model on disk was chosen on the way to divergence, or just before a kill
@@ -225,14 +225,14 @@ class _Run:
         n = min(trainer.recipe.log_every, trainer.iterations - trainer.iteration + len(window.rows))
         while len(window.rows) < n:
             start = time.perf_counter()
-            rows, window.starts, heard = self.together("window", min(n - len(window.rows), self.pace))
+            rows, window.starts, heard = self.call_all("window", min(n - len(window.rows), self.pace))
             seconds = time.perf_counter() - start
             window.rows += rows
             window.seconds += seconds
             self.pace = max(1, int(ANSWER * len(rows) / seconds))
             stopping.hear(heard)
             if stopping.received() and len(window.rows) < n:
-                if not self.ladder or (not guard.verdict(window.rows, None) and self.together("is_finite")):
+                if not self.ladder or (not guard.verdict(window.rows, None) and self.call_all("is_finite")):
                     self.save()
                 return False
         return True
@@ -282,7 +282,7 @@ class _Run:
         accuracy = validation.accuracy if validation else None
         if self.best is None or accuracy is None or accuracy >= self.best["accuracy"]:
             self.best = {"iteration": trainer.iteration, "accuracy": accuracy}
-            checkpoint.write(self.folder / _SAMPLER, self.together("chains"))
+            checkpoint.write(self.folder / _SAMPLER, self.call_all("chains"))
             checkpoint.write(self.folder / _MODEL, trainer.weights(), age=trainer.iteration)
         return {f"validation_{name}": value for name, value in validation._asdict().items()} if validation else {}
 
@@ -315,7 +315,7 @@ class _Run:
         )
 
     def _state(self) -> dict[str, Any]:
-        state = {"trainer": self.together("state_dict"), "history": self.history, "best": self.best}
+        state = {"trainer": self.call_all("state_dict"), "history": self.history, "best": self.best}
         state["unrepaired"] = self.unrepaired._asdict() if self.unrepaired else None
         return state | {"window": asdict(self.window) if self.window else None}
 

@@ -1,13 +1,15 @@
-"""How the processes of a team come about: who starts them, and how they find one another.
+"""Starting and joining the processes that train one model together.
 
 The same command line runs in every process. It was started by torchrun, by Slurm's ``srun``, or by hand with
 ``--devices N``: then the process that is there starts the others. Lightning Fabric knows how each launcher numbers its
 processes, gives each one its device and joins them.
 
-The others are started here and not by Fabric, whose launcher repeats ``sys.argv`` of whatever program this is, lets
-them write to stdout, and kills the first process without a word if another one dies.
+The others are started here, not by Fabric or torchrun. Fabric's launcher repeats ``sys.argv`` of whatever program this
+is, lets them write to stdout, and kills the first process without a message if another one dies. torchrun puts every
+process, rank 0 too, into a session without the terminal; after SIGTERM it exits with 1 and a traceback instead of 3;
+and when it is killed itself, its workers go on training.
 
-Imports nothing heavy: Fabric and torch are imported once there is a team to be made.
+Imports nothing heavy: Fabric and torch are imported once there is a group to join.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ from jembench.stopping import Stopped
 if TYPE_CHECKING:
     import torch
 
-    from jembench.training.processes import Team
+    from jembench.training.processes import ProcessGroup
 
 RANK = "JEMBENCH_RANK"
 """The environment variable by which a process that was started here knows which it is."""
@@ -51,9 +53,9 @@ class Placement(NamedTuple):
 
 
 class Joined(NamedTuple):
-    """The team, and the device of this process."""
+    """The group, and the device of this process."""
 
-    team: Team
+    group: ProcessGroup
     device: torch.device
 
 
@@ -114,11 +116,11 @@ def _launched(devices: int | None, environment: Mapping[str, str]) -> Placement 
 
 @contextmanager
 def joined(place: Placement, device: str, arguments: Sequence[str]) -> Iterator[Joined]:
-    """Be one of the team until the end of the context. A process that nobody has started starts the others.
+    """Join the group for the duration of the context. A process that no launcher started starts the others.
 
     Args:
         place: where this process stands.
-        device: what ``--device`` says: in a team a kind of device, of which every process has its own.
+        device: what ``--device`` says: in a group a kind of device, of which every process has its own.
         arguments: the command line to be repeated, without the program.
 
     Raises:
@@ -128,31 +130,31 @@ def joined(place: Placement, device: str, arguments: Sequence[str]) -> Iterator[
     """
     found = check(place, device)
     if place.size == 1:
-        from jembench.training.processes import ALONE
+        from jembench.training.processes import SINGLE
 
-        yield Joined(ALONE, found)
+        yield Joined(SINGLE, found)
         return
-    with _process_kept(), _company(place, arguments):
+    with _process_kept(), _other_processes(place, arguments):
         own = _join(place, found.type)
-        from jembench.training.processes import Processes
+        from jembench.training.processes import DistributedGroup
 
-        team = Processes()
+        group = DistributedGroup()
         try:
-            yield Joined(team, own)
+            yield Joined(group, own)
         except ProcessLost:
             raise
         except (Exception, Stopped):
             if place.rank == 0:
-                team.leave()
+                group.leave()
             raise
-        team.leave()
+        group.leave()
 
 
 def check(place: Placement, device: str) -> torch.device:
     """Find out whether the processes can have what they need, before any is started.
 
     Returns:
-        the device; in a team, of what kind each process has one.
+        the device; in a group, of what kind each process has one.
 
     Raises:
         Unavailable: if Lightning Fabric or a device is missing.
@@ -195,7 +197,7 @@ def _check_kind(device: str, found: torch.device, place: Placement) -> None:
 
 @contextmanager
 def _process_kept() -> Iterator[None]:
-    """Joining a team sets environment variables and the number of threads: afterwards both are as before."""
+    """Joining a group sets environment variables and the number of threads: afterwards both are as before."""
     import torch
 
     environment, threads = dict(os.environ), torch.get_num_threads()
@@ -233,7 +235,7 @@ def _join(place: Placement, kind: str) -> torch.device:
 
 
 @contextmanager
-def _company(place: Placement, arguments: Sequence[str]) -> Iterator[None]:
+def _other_processes(place: Placement, arguments: Sequence[str]) -> Iterator[None]:
     """Start the other processes, if nobody has; see to it that none of them outlives another one.
 
     A launcher that is not ours sees to that itself.
@@ -272,7 +274,7 @@ def _addresses(place: Placement) -> dict[str, str]:
 def _start(rank: int, arguments: Sequence[str]) -> subprocess.Popen[bytes]:
     """Another process of the same command. An interrupt from the keyboard reaches the first process alone."""
     return subprocess.Popen(
-        [sys.executable, "-P", "-m", "jembench.cli.main", *arguments],
+        [sys.executable, "-P", "-m", "jembench", *arguments],
         env={**os.environ, RANK: str(rank), "LOCAL_RANK": str(rank)},
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,

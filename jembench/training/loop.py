@@ -39,7 +39,7 @@ from jembench.store.checkpoint import load_weights
 from jembench.training.chains import make_sampler, share
 from jembench.training.guard import HIGHEST, HIGHEST_DATA, Adjustment, Starts
 from jembench.training.optimizers import WeightAverage, load_optimizer, make_optimizer, sam_perturbation
-from jembench.training.processes import ALONE, Team
+from jembench.training.processes import SINGLE, ProcessGroup
 
 
 class Validation(NamedTuple):
@@ -63,10 +63,10 @@ class Trainer:
     Nothing else is remembered between two iterations: a trainer that loads another's ``state_dict`` goes on exactly
     as that one would have (bit for bit on the CPU).
 
-    In a team, all processes draw the same batches, augmentation and noise included, and each keeps its part; the chains
-    of each are its own, and so are the masks of dropout. ``window``, ``chains``, ``is_finite``, ``state_dict`` and
-    ``load_state_dict`` are then called in all processes at once, and what the first of them gives is of the whole team
-    in the process of rank 0.
+    In a group, all processes draw the same batches, augmentation and noise included, and each keeps its part. Chains
+    and the masks of dropout are each process's own. ``window``, ``chains``, ``is_finite``, ``state_dict`` and
+    ``load_state_dict`` are then called in all processes at once, and the results of the first four in rank 0 are
+    those of the whole group.
 
     Args:
         model: an ``nn.Module`` that is :class:`~jembench.interfaces.Trainable`.
@@ -75,7 +75,7 @@ class Trainer:
         recipe: how to train.
         seed: the root of all randomness.
         device: where to train.
-        team: with whom.
+        group: the processes that train together.
 
     Raises:
         SpecError: if there are no labels, or batches and chains cannot be shared out evenly.
@@ -90,10 +90,10 @@ class Trainer:
         *,
         seed: int,
         device: torch.device,
-        team: Team = ALONE,
+        group: ProcessGroup = SINGLE,
     ) -> None:
-        check_shares(recipe, team.size)
-        self.team = team
+        check_shares(recipe, group.size)
+        self.group = group
         self.model = model.to(device)
         self.data = data
         self.recipe = recipe
@@ -104,7 +104,7 @@ class Trainer:
             raise SpecError(f"The dataset {data.name} has no labels, and training needs them.")
         labelled = labelled_only(train, recipe.data.labelled, seeds.generator(seed, "labels"))
         self.sampler = make_sampler(model, data, recipe, train)
-        share(self.sampler, recipe, team)
+        share(self.sampler, recipe, group)
         self.sources = {"marginal": ImageSource(train, data.bounds, device)}
         self.sources["labelled"] = (
             self.sources["marginal"] if labelled is train else ImageSource(labelled, data.bounds, device)
@@ -130,7 +130,7 @@ class Trainer:
         sampler: object = self.sampler
         if isinstance(sampler, Buffered):
             of_classes = self.model.chains == "conditional"
-            chains = (self.labelled_batch if of_classes else self.recipe.batch_size) // self.team.size
+            chains = (self.labelled_batch if of_classes else self.recipe.batch_size) // self.group.size
             sampler.check_batch(chains, conditional=of_classes or self.recipe.chains.conditional)
 
     def _seed(self) -> None:
@@ -147,12 +147,12 @@ class Trainer:
     @property
     def _own_chains(self) -> str:
         """What the chains' generator is for: another one in each process."""
-        return f"chains@{self.team.rank}" if self.team.rank else "chains"
+        return f"chains@{self.group.rank}" if self.group.rank else "chains"
 
     @property
     def _own_chance(self) -> str:
         """What the global generators are for in the next iteration: another one in each process and after remedies."""
-        return f"network@{self.team.rank}/{self.adjustment.seeds}/{self.iteration}"
+        return f"network@{self.group.rank}/{self.adjustment.seeds}/{self.iteration}"
 
     def _prepare(self) -> None:
         """Make the two functions that take the time: dE/dx for the chains, and the loss."""
@@ -228,11 +228,11 @@ class Trainer:
         names = list(rows[0])
         values = torch.stack([torch.stack([row[name] for name in names]) for row in rows])
         highest = {name: values[:, names.index(name)].clone() for name in (HIGHEST, HIGHEST_DATA) if name in names}
-        self.team.average_([values])
+        self.group.average_([values])
         heard = torch.tensor(stopping.received(), device=self.device)
-        self.team.highest_(heard)
+        self.group.highest_(heard)
         for name, column in highest.items():
-            self.team.highest_(column)
+            self.group.highest_(column)
             values[:, names.index(name)] = column
         each = [dict(zip(names, row, strict=True)) for row in values.double().tolist()]
         return Window(each, None if starts is None else Starts(float(starts.max()), float(starts.mean())), int(heard))
@@ -282,9 +282,9 @@ class Trainer:
         gradients = [weight.grad for weight in self.model.parameters() if weight.grad is not None]
         running = ("running_mean", "running_var")
         seen = [buffer for name, buffer in self.model.named_buffers() if name.endswith(running)]
-        self.team.average_([*gradients, *seen])
+        self.group.average_([*gradients, *seen])
         if self.iteration == 0:  # a network may set itself by its first images, and each process has others
-            self.team.share_([*self.model.parameters(), *self.model.buffers()])
+            self.group.share_([*self.model.parameters(), *self.model.buffers()])
 
     def _batch(self) -> Batch:
         options, generator, augmentation = self.recipe.data, self.generators["images"], self.augmentation
@@ -292,7 +292,7 @@ class Trainer:
         if options.shared:
             labelled = self.sources["labelled"].draw(indices["labelled"], augmentation, options.noise, generator)
             assert labelled.y is not None
-            mine = self.team.part(len(labelled.x))
+            mine = self.group.part(len(labelled.x))
             x = labelled.x[mine]
             return Batch(x, x, labelled.y[mine])
         marginal = self.sources["marginal"].draw(
@@ -300,7 +300,7 @@ class Trainer:
         )
         labelled = self.sources["labelled"].draw(indices["labelled"], augmentation, options.noise, generator)
         assert labelled.y is not None
-        mine, mine_labelled = self.team.part(len(marginal.x)), self.team.part(len(labelled.x))
+        mine, mine_labelled = self.group.part(len(marginal.x)), self.group.part(len(labelled.x))
         return Batch(marginal.x[mine], labelled.x[mine_labelled], labelled.y[mine_labelled])
 
     def _negatives(self, batch: Batch) -> Negatives | None:
@@ -367,14 +367,14 @@ class Trainer:
         """Whether every parameter, buffer and stored chain is a finite number."""
         kept = self.sampler.state_dict() if self.sampler else {}
         tensors = [*self.model.state_dict().values(), *kept.values()]
-        return all(self.team.gather(all(bool(tensor.isfinite().all()) for tensor in tensors)))
+        return all(self.group.gather(all(bool(tensor.isfinite().all()) for tensor in tensors)))
 
     def chains(self) -> dict[str, Tensor]:
-        """The state of the sampler, and in a team of all processes' samplers as one."""
+        """The state of the sampler, and in a group of all processes' samplers as one."""
         state = self.sampler.state_dict() if self.sampler else {}
-        if self.team.size == 1 or not state:
+        if self.group.size == 1 or not state:
             return state
-        parts = self.team.gather(state)
+        parts = self.group.gather(state)
         return cast(Shardable, self.sampler).whole(parts) if parts else {}
 
     def state_dict(self) -> dict[str, Any]:
@@ -388,7 +388,7 @@ class Trainer:
             "streams": {name: stream.state_dict() for name, stream in self.streams.items()},
             "generators": {
                 "images": self.generators["images"].get_state(),
-                "chains": self.team.gather(self.generators["chains"].get_state()),  # of each process
+                "chains": self.group.gather(self.generators["chains"].get_state()),  # of each process
             },
             "adjustment": list(self.adjustment),
         }
@@ -411,8 +411,8 @@ class Trainer:
         self.iteration = state["iteration"]
         self.generators["images"].set_state(state["generators"]["images"].cpu())
         chains = state["generators"]["chains"]
-        if len(chains) == self.team.size:
-            self.generators["chains"].set_state(chains[self.team.rank].cpu())
+        if len(chains) == self.group.size:
+            self.generators["chains"].set_state(chains[self.group.rank].cpu())
         else:
             purpose = f"{self._own_chains}/{self.adjustment.seeds}/from {self.iteration}"
             self.generators["chains"] = seeds.generator(self.seed, purpose, self.device)

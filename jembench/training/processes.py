@@ -7,8 +7,8 @@ The average is one all-reduce of all gradients in one piece, after the backward 
 overlap it with that pass, but wraps ``forward``, and these models are called through ``training_loss``; beside the
 twenty passes of the chains there is little to be won.
 
-Rank 0 alone reads and writes files, validates and decides. The others wait for its orders, and have no end of
-patience: an evaluation may lie between two fits.
+Rank 0 alone reads and writes files, validates and decides. The others serve: they wait for its commands, without a time
+limit, since an evaluation may lie between two fits.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from jembench.errors import ProcessLost
 
 T = TypeVar("T")
 
-PATIENCE = timedelta(days=3650)
-"""How long an order is waited for. A process that ends breaks its connections, which ends the waiting at once."""
+COMMAND_TIMEOUT = timedelta(days=3650)
+"""How long a process waits for a command. One that ends closes its connections, which ends the waiting at once."""
 
-MUSTER = timedelta(seconds=60)
-"""How long the processes wait for one another after one has failed in the middle of an order."""
+BARRIER_TIMEOUT = timedelta(seconds=60)
+"""How long the processes wait for one another after one has failed in the middle of a command."""
 
 
-class Team:
-    """A process on its own, for which there is nothing to be done; :class:`Processes` has company."""
+class ProcessGroup:
+    """The processes that train one model; this one is a single process, whose methods do nothing."""
 
     rank = 0
     size = 1
@@ -56,14 +56,14 @@ class Team:
         """Replace each tensor by that of rank 0."""
 
     def gather(self, value: T) -> list[T]:
-        """What every process has, in the order of their ranks, for rank 0; nothing for the others."""
+        """The values of all processes, in the order of their ranks, in rank 0; an empty list in the others."""
         return [value]
 
     def broadcast(self, value: Any) -> Any:
-        """What rank 0 has, waited for as long as it takes."""
+        """The value of rank 0, in every process."""
         return value
 
-    def regroup(self, error: Exception) -> None:
+    def meet_after(self, error: Exception) -> None:
         """Meet the others after an error that should have met all of them.
 
         Raises:
@@ -71,11 +71,11 @@ class Team:
         """
 
 
-ALONE = Team()
+SINGLE = ProcessGroup()
 """One process."""
 
 
-class Processes(Team):
+class DistributedGroup(ProcessGroup):
     """The processes of ``torch.distributed``'s default group, which must have been initialised.
 
     Tensors that are gathered or broadcast arrive on the CPU.
@@ -88,8 +88,8 @@ class Processes(Team):
         self.rank = dist.get_rank()
         self.size = dist.get_world_size()
         with self._all_present():
-            self._orders: Any = dist.new_group(backend="gloo", timeout=PATIENCE)
-            self._muster: Any = dist.new_group(backend="gloo", timeout=MUSTER)
+            self._commands: Any = dist.new_group(backend="gloo", timeout=COMMAND_TIMEOUT)
+            self._barrier: Any = dist.new_group(backend="gloo", timeout=BARRIER_TIMEOUT)
 
     def average_(self, tensors: Sequence[Tensor]) -> None:
         if not tensors:
@@ -114,13 +114,13 @@ class Processes(Team):
     def gather(self, value: T) -> list[T]:
         values: list[Any] | None = [None] * self.size if self.rank == 0 else None
         with self._all_present():
-            dist.gather_object(_on_cpu(value), values, group=self._orders)
+            dist.gather_object(_on_cpu(value), values, group=self._commands)
         return values or []
 
     def broadcast(self, value: Any) -> Any:
         values = [_on_cpu(value) if self.rank == 0 else value]
         with self._all_present():
-            dist.broadcast_object_list(values, group=self._orders)
+            dist.broadcast_object_list(values, group=self._commands)
         return value if self.rank == 0 else values[0]
 
     def leave(self) -> None:
@@ -128,12 +128,12 @@ class Processes(Team):
         if self.rank == 0:
             self.broadcast(None)
         with self._all_present():
-            dist.barrier(self._muster)  # so that nobody hangs up before all have heard it
+            dist.barrier(self._barrier)  # so that no process closes its connections before all have received it
         dist.destroy_process_group()
 
-    def regroup(self, error: Exception) -> None:
+    def meet_after(self, error: Exception) -> None:
         try:
-            dist.barrier(self._muster)
+            dist.barrier(self._barrier)
         except RuntimeError:
             raise ProcessLost(
                 f"Process {self.rank + 1} of {self.size} that train together failed, and the others did not "
@@ -152,48 +152,48 @@ class Processes(Team):
             ) from error
 
 
-class InStep:
-    """Rank 0's hand on something that every process has one of: what it calls is called in all of them.
+class Controller:
+    """Calls methods of an object in every process at once. Used by rank 0.
 
-    The others are in :func:`follow` meanwhile; the end of the context lets them go. An error that a call meets in every
-    process leaves the team as it was.
+    The other processes are in :func:`serve` meanwhile, until the context ends. After an error that a call raised in
+    every process, the group can go on.
     """
 
-    def __init__(self, target: Any, team: Team) -> None:
+    def __init__(self, target: Any, group: ProcessGroup) -> None:
         self._target = target
-        self._team = team
+        self._group = group
         self._calling = False
 
     def __call__(self, method: str, *arguments: Any) -> Any:
-        """Call a method in every process; gives what it gives in this one."""
-        self._team.broadcast((method, arguments))
+        """Call a method in every process and return the result of this one."""
+        self._group.broadcast((method, arguments))
         self._calling = True
         result = getattr(self._target, method)(*arguments)
         self._calling = False
         return result
 
-    def __enter__(self) -> InStep:
+    def __enter__(self) -> Controller:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
         if isinstance(error, ProcessLost) or not isinstance(error, Exception | None):
             return
         if self._calling and error is not None:
-            self._team.regroup(error)
+            self._group.meet_after(error)
         else:
-            self._team.broadcast(None)
+            self._group.broadcast(None)
 
 
-def follow(target: Any, team: Team) -> None:
-    """Do what rank 0 does with its own of ``target`` in :class:`InStep`, until it is done or has failed."""
-    while order := team.broadcast(None):
-        method, arguments = order
+def serve(target: Any, group: ProcessGroup) -> None:
+    """Call on ``target`` what rank 0 calls on its own object with :class:`Controller`, until its context ends."""
+    while command := group.broadcast(None):
+        method, arguments = command
         try:
             getattr(target, method)(*arguments)
         except ProcessLost:
             raise
         except Exception as error:
-            team.regroup(error)
+            group.meet_after(error)
             return
 
 

@@ -54,7 +54,7 @@ def keep(folder: Path, number: int, trainer: Trainer, state: Mapping[str, Tensor
         folder: the fit's.
         number: 1 to 5.
         trainer: where training stands.
-        state: that of its sampler, in a team of all processes' samplers as one; finite.
+        state: that of its sampler, in a group of all processes' samplers as one; finite.
 
     Raises:
         StoreError: if the file cannot be written.
@@ -70,9 +70,9 @@ def kept(trainer: Trainer, state: Mapping[str, Tensor]) -> ChainState | None:
     """The chains that outlive an iteration, those of all processes."""
     if trainer.sampler is None or not state:
         return None
-    if trainer.team.size == 1:
+    if trainer.group.size == 1:
         return trainer.sampler.kept()
-    # of a team, each process has a part of the chains and a sampler that can hold no more
+    # of a group, each process has a part of the chains and a sampler that can hold no more
     whole: Sampler = registry.resolve("samplers", trainer.recipe.chains.sampler).make(trainer.data)
     whole.load_state_dict(state)
     return whole.kept()

@@ -6,7 +6,7 @@ from torch import nn
 
 from jembench import seeds
 from jembench.training.guard import Adjustment
-from jembench.training.processes import Team
+from jembench.training.processes import ProcessGroup
 
 
 class Noisy(nn.Module):
@@ -30,7 +30,7 @@ class Masked(nn.Dropout):
         return x
 
 
-class Second(Team):
+class Second(ProcessGroup):
     """The second of two processes that never speak; here it sees the images of both."""
 
     rank = 1
@@ -97,7 +97,7 @@ def test_each_iteration_seed_and_remedy_has_other_masks_and_the_same_ones_again(
 
 def test_each_process_of_a_team_has_other_masks(make_trainer, toy_models):
     trainers = [make_trainer(toy_models["classifier"], net=net(Masked)) for _ in range(2)]
-    trainers[1].team = Second()
+    trainers[1].group = Second()
     found = []
     for trainer in trainers:
         with seeds.initialising(0):  # processes begin alike

@@ -16,13 +16,13 @@ from jembench.store import checkpoint
 from jembench.training import snapshots
 from jembench.training.chains import share
 from jembench.training.fit import train
-from jembench.training.processes import ALONE, InStep, Team, follow
+from jembench.training.processes import SINGLE, Controller, ProcessGroup, serve
 
 HERE = Path(__file__).parent
 JEM = {"batch_size": 10, "data.validation": 10}
 
 
-class Half(Team):
+class Half(ProcessGroup):
     """The second of two processes that never speak."""
 
     rank = 1
@@ -32,7 +32,7 @@ class Half(Team):
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """Where the two processes have been."""
-    folder = tmp_path_factory.mktemp("team")
+    folder = tmp_path_factory.mktemp("group")
     command = [sys.executable, HERE / "two_processes.py"]
     both = [subprocess.Popen([*command, str(rank), folder], stderr=subprocess.PIPE, text=True) for rank in (0, 1)]
     errors = [process.communicate(timeout=120)[1] for process in both]
@@ -73,25 +73,25 @@ def test_rank_0_gathers_from_all_in_their_order_and_is_heard_by_all(ranks):
 
 @pytest.mark.parametrize(("rank", "expected"), [(0, slice(0, 3)), (1, slice(3, 6))])
 def test_parts_are_consecutive(rank, expected):
-    team = Half()
-    team.rank = rank
-    assert team.part(6) == expected
-    assert ALONE.part(6) == slice(0, 6)
+    group = Half()
+    group.rank = rank
+    assert group.part(6) == expected
+    assert SINGLE.part(6) == slice(0, 6)
 
 
 def test_a_call_in_step_is_a_call_for_one_alone():
     done = []
-    with InStep(done, ALONE) as call:
+    with Controller(done, SINGLE) as call:
         call("append", 3)
         assert call("copy") == [3]
 
 
 def test_who_follows_does_what_it_is_told_until_the_end():
     orders = iter([("append", (1,)), ("extend", ([2, 3],)), None])
-    team = Half()
-    team.broadcast = lambda value: next(orders)
+    group = Half()
+    group.broadcast = lambda value: next(orders)
     done = []
-    follow(done, team)
+    serve(done, group)
     assert done == [1, 2, 3]
 
 
@@ -186,7 +186,7 @@ def test_a_sampler_with_a_memory_that_it_cannot_share_is_told(alone):
     recipe = alone.make_trainer().recipe
     with pytest.raises(SpecError, match=r"pcd:steps=3.* cannot share its chains out among processes"):
         share(Miser(), recipe, Half())
-    share(Miser(), recipe, ALONE)
+    share(Miser(), recipe, SINGLE)
 
 
 def test_short_runs_need_no_sharing(alone):

@@ -11,7 +11,7 @@ from jembench.interfaces import Samples
 from jembench.store import checkpoint
 from jembench.training import snapshots
 from jembench.training.fit import train
-from jembench.training.processes import Team
+from jembench.training.processes import ProcessGroup
 
 pytestmark = pytest.mark.usefixtures("pictures")
 
@@ -86,7 +86,7 @@ def test_without_chains_that_are_kept_there_are_none(model, settings, make_train
     assert ages(tmp_path) == {}
 
 
-# --- killed, gone back on, in a team ----------------------------------------------------------------------------------
+# --- killed, gone back on, in a group ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("stop", [20, 28, 32, 48, 52])
@@ -123,14 +123,14 @@ def test_chains_that_are_not_finite_are_never_kept(make_trainer, tmp_path):
 
 
 def test_in_a_team_the_chains_of_all_are_kept(make_trainer, tmp_path, toy_models):
-    class First(Team):
+    class First(ProcessGroup):
         size = 2
 
     trainer = make_trainer(toy_models["factored"], batch_size=10, **{"data.validation": 10})
     trainer.iterate()
     whole = {name: value.clone() for name, value in trainer.sampler.state_dict().items()}
     everything = to_uint8(trainer.sampler.kept().x, trainer.data.bounds)
-    trainer.team = First()
+    trainer.group = First()
     trainer.sampler.share(0, 2)
     snapshots.keep(tmp_path, 5, trainer, whole)
     (kept,) = snapshots.read(tmp_path)

@@ -42,11 +42,11 @@ class Centred(torch.nn.Module):
         return x - self.shift
 
 
-def make_trainer(company=processes.ALONE, model=Toy, layers=(), **overrides):
+def make_trainer(group=processes.SINGLE, model=Toy, layers=(), **overrides):
     with seeds.initialising(0):
         made = model(net(*layers))
     recipe = toy_recipe(**overrides)
-    return Trainer(made, DATA, toy_images(), recipe, seed=0, device=torch.device("cpu"), team=company)
+    return Trainer(made, DATA, toy_images(), recipe, seed=0, device=torch.device("cpu"), group=group)
 
 
 def state(trainer):
@@ -61,7 +61,7 @@ def after(trainer, iterations):
 
 def with_given_negatives(trainer, x):
     """All processes' negatives are the rows of ``x``, and each takes its part."""
-    trainer._negatives = lambda batch: Negatives(x[trainer.team.part(len(x))], None)
+    trainer._negatives = lambda batch: Negatives(x[trainer.group.part(len(x))], None)
     return trainer
 
 
@@ -111,41 +111,41 @@ def stop_at(iteration):
 
 def together(trainer, folder, **options):
     """One fit: what rank 0 does, and what the other does."""
-    if trainer.team.rank:
-        return processes.follow(trainer, trainer.team)
+    if trainer.group.rank:
+        return processes.serve(trainer, trainer.group)
     return train(trainer, folder, **options)
 
 
 def main(rank, folder):
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{folder / 'meeting'}", rank=rank, world_size=2)
-    processes.MUSTER = timedelta(seconds=1)
-    company = processes.Processes()
+    processes.BARRIER_TIMEOUT = timedelta(seconds=1)
+    group = processes.DistributedGroup()
     found = {}
 
-    found["gathered"] = company.gather({"rank": torch.tensor(rank)})
-    found["told"] = company.broadcast({"from": torch.tensor(rank)})
+    found["gathered"] = group.gather({"rank": torch.tensor(rank)})
+    found["told"] = group.broadcast({"from": torch.tensor(rank)})
 
-    found["classifier"] = after(make_trainer(company, ToyClassifier, **SGD), 12)
-    found["sharpness"] = after(make_trainer(company, ToyClassifier, **SGD, **{"optimizer.sharpness": 0.5}), 12)
-    found["batch norm"] = after(make_trainer(company, layers=[torch.nn.BatchNorm1d(3)], **JEM), 5)
+    found["classifier"] = after(make_trainer(group, ToyClassifier, **SGD), 12)
+    found["sharpness"] = after(make_trainer(group, ToyClassifier, **SGD, **{"optimizer.sharpness": 0.5}), 12)
+    found["batch norm"] = after(make_trainer(group, layers=[torch.nn.BatchNorm1d(3)], **JEM), 5)
 
-    found["set by the first batch"] = after(make_trainer(company, ToyClassifier, layers=[Centred()], **SGD), 3)
+    found["set by the first batch"] = after(make_trainer(group, ToyClassifier, layers=[Centred()], **SGD), 3)
 
-    found["window"] = with_given_negatives(make_trainer(company, **SGD), given_negatives()).window(4)
+    found["window"] = with_given_negatives(make_trainer(group, **SGD), given_negatives()).window(4)
 
     for name, model in {"marginal": Toy, "conditional": ToyFactored}.items():
-        trainer = make_trainer(company, model, **JEM)
+        trainer = make_trainer(group, model, **JEM)
         after(trainer, 5)
         found[f"{name} part"] = trainer.sampler.state_dict()
         found[f"{name} classes"] = trainer.sampler.kept().y
         found[f"{name} whole"] = trainer.chains()
 
-    trainer = make_trainer(company, **JEM)
+    trainer = make_trainer(group, **JEM)
     together(trainer, folder / "straight")
     found["straight"] = state(trainer)
     for stop in (8, 16):
-        trainer = make_trainer(company, **JEM)
+        trainer = make_trainer(group, **JEM)
         if rank:
             together(trainer, None)
         else:
@@ -153,24 +153,24 @@ def main(rank, folder):
                 together(trainer, folder / "stopped", report=stop_at(stop))
             except Bug:
                 found["stopped"] = trainer.iteration
-    trainer = make_trainer(company, **JEM)
+    trainer = make_trainer(group, **JEM)
     together(trainer, folder / "stopped")
     found["resumed"] = state(trainer)
 
-    trainer = make_trainer(company, **JEM)
+    trainer = make_trainer(group, **JEM)
     fitted = together(is_nan(trainer, 13) if rank else trainer, folder / "diverged")
     found["diverged"] = state(trainer)
     found["adjustment"] = trainer.adjustment
     found["interventions"] = fitted and fitted.interventions
 
     try:
-        together(fails(make_trainer(company, **JEM), 6), folder / "bug everywhere")
+        together(fails(make_trainer(group, **JEM), 6), folder / "bug everywhere")
     except Bug as error:
         found["bug everywhere"] = str(error)
-    found["after the bug"] = company.gather(rank)
+    found["after the bug"] = group.gather(rank)
 
     try:
-        trainer = make_trainer(company, **JEM)
+        trainer = make_trainer(group, **JEM)
         together(fails(trainer, 6) if rank else trainer, folder / "bug in one")
     except ProcessLost as error:
         found["bug in one"] = str(error)
