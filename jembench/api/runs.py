@@ -59,11 +59,11 @@ def run(
         seeds: in place of the suite's own.
         recipe: a name or a TOML file; None: the suite's, or the default of the dataset.
         settings: changes of the recipe and of metrics.
-        limit: evaluate on so many of the test images; None: on all.
+        limit: number of test images to evaluate on; None: all.
         store: the folder that keeps trained models and results.
         device: cpu, cuda, cuda:1 ...; auto takes the first GPU there is.
-        max_hours: end after so many hours, with a warning and what is done.
-        skip_missing: begin although weights or images are missing: what needs them is N/A until they are there.
+        max_hours: stop after this many hours, with a warning, and return what is done.
+        skip_missing: start even if weights or images are missing; results that need them are N/A.
         progress: show progress on stderr.
 
     Raises:

@@ -195,11 +195,11 @@ class OpenStore:
         return self.store.trained()
 
     def results(self, suite: str | None = None, *, limit: int | None = None) -> Results:
-        """The results of the store that count: those of the same names that were asked for last.
+        """The current results of the store: of those with the same names, the most recently requested ones.
 
         Args:
             suite: the name of a suite, whose metrics alone are shown, with its published numbers.
-            limit: show what was evaluated on so many test images; None: on all.
+            limit: show the results on this number of test images; None: on all.
 
         Raises:
             SpecError: if there is no such suite.
@@ -327,9 +327,9 @@ def compare(
     limit: int | None = None,
     resamples: int = 10_000,
 ) -> Comparison:
-    """Two models of a store, image by image and seed by seed: the difference of each value and what it is worth.
+    """Two models of a store, image by image and seed by seed: the difference of each value and its significance.
 
-    Nothing is trained or evaluated. Two kinds of randomness are told apart: other test images (a paired bootstrap,
+    Nothing is trained or evaluated. Two sources of randomness are kept apart: other test images (a paired bootstrap,
     McNemar's test for accuracy) and training again with other seeds (Student's t). P values are adjusted by Holm.
 
     Args:
@@ -341,7 +341,7 @@ def compare(
         recipe_b: that of b, where it is another.
         metrics: compare these alone; a bare name means all its options.
         seeds: compare these alone.
-        limit: compare what was evaluated on so many test images; None: on all.
+        limit: compare the results on this number of test images; None: on all.
         resamples: of the bootstrap; no p value is below 1 / (resamples + 1).
 
     Raises:

@@ -1,4 +1,4 @@
-"""Attacks that see nothing of a model but its class: boundary and pointwise, by foolbox.
+"""Attacks that see only the predicted class of a model: boundary and pointwise, by foolbox.
 
 Legend: N images, C channels, H height, W width, K classes.
 """
@@ -21,30 +21,30 @@ from jembench.attacks.threat import distance
 
 Attack = Literal["boundary", "pointwise"]
 
-_APART = 0.97  # of each image, those are kept to fall back on that came so much nearer than the last
+_APART = 0.97  # an image is kept to fall back on if its distance is at most this share of the last one's
 
 
 class _OutOfQueries(Exception):
-    """No image has any left."""
+    """No image has any queries left."""
 
 
 class _Watched:
-    """What foolbox asks in place of the model: it counts the answers of each image and keeps the nearest adversarial.
+    """Wraps the model for foolbox: counts the queries of each image and keeps the nearest adversarial image.
 
-    Once the nearest is known to be adversarial it is not asked for again. So chance cannot take back a start, which
-    foolbox would end the whole batch for, and an image that is finished costs nothing while others go on. Where the
-    model uses chance, a wrong answer counts when most of some further ones are wrong. An image without answers left is
-    told that it failed.
+    An image that is known to be adversarial is not queried again. So randomness cannot invalidate a start, which would
+    make foolbox end the whole batch, and a finished image costs nothing while others continue. For a stochastic model,
+    a wrong prediction counts only if most of some further predictions are wrong. An image without queries left is
+    reported as correctly classified.
     """
 
     def __init__(self, target: Target, x: Tensor, y: Tensor, start: Tensor, limit: int) -> None:
         self._target, self._x, self._y, self._limit = target, x, y, limit
-        self._most = 1 + LOOKS if target.stochastic else 1  # answers that one image shown may cost
+        self._most = 1 + LOOKS if target.stochastic else 1  # queries that one image may cost
         self._asked = torch.zeros_like(y)
         self.way = AttackTrace(target, x, y, "l2", Closest(start, distance(x, start, "l2")), apart=_APART)
 
     def logits_in_parts(self, x: Float[Tensor, "N C H W"]) -> Float[Tensor, "N K"]:
-        """1 for the own class of each image, or for another one."""
+        """One-hot logits: the true class, or another one if the image is adversarial."""
         wrong = (x == self.way.best.adversarial).flatten(1).all(dim=1)
         able = self._asked + self._most <= self._limit
         if not bool(wrong.all() | able.any()):
@@ -72,24 +72,24 @@ def attack(
     queries: int,
     seed: int,
 ) -> Closest:
-    """The nearest image of another class, in L2, that the attack shows the model within so many queries of each image.
+    """The nearest adversarial image in L2 that the attack finds within ``queries`` queries per image.
 
-    Boundary: Brendel et al. (2018), arXiv:1712.04248. Its random directions are shared by all images, so that what
-    becomes of one depends on no other. Pointwise: Schott et al. (2019), arXiv:1805.09190, which sets pixels back one
-    after the other and so finds few changed pixels rather than a small L2; their order is drawn for all images in turn.
+    Boundary: Brendel et al. (2018), arXiv:1712.04248. All images share its random directions, so the result of one
+    image does not depend on the others. Pointwise: Schott et al. (2019), arXiv:1805.09190, which resets pixels one by
+    one and so finds few changed pixels rather than a small L2 distance; their order is drawn for all images in turn.
 
-    Misclassified images are at 0; one without a start, or with a start that is not of another class, is at no distance
-    (inf).
+    The distance is 0 for a misclassified image, and infinite for an image that has no start or whose start is not of
+    another class.
 
     Args:
         name: the attack.
         target: the model.
         x: images in [0, 1].
         y: their classes.
-        start: where each begins.
-        queries: answers that it may ask for, an image. Looking at the image and its start before, and at what was found
-            afterwards where the model uses chance, is not counted.
-        seed: of its chance.
+        start: the start of each image.
+        queries: the limit of queries per image. The checks of the image and its start before the attack, and of the
+            result of a stochastic model afterwards, are not counted.
+        seed: the random seed.
     """
     wrong = target.misclassified(x, y)
     best = Closest(x.clone(), torch.where(wrong, 0.0, torch.inf).double())

@@ -75,7 +75,7 @@ def ascend(
 
 
 def confidence(target: Target, x: Float[Tensor, "N C H W"], y: Int[Tensor, " N"], looks: int) -> Float[Tensor, " N"]:
-    """p(y|x), in float64; the mean over so many answers, if the model uses chance."""
+    """p(y|x), in float64; for a stochastic model, the mean of ``looks`` evaluations."""
     answers = [target.probabilities(x).gather(1, y[:, None]) for _ in range(looks if target.stochastic else 1)]
     return torch.stack(answers).double().mean(dim=0).squeeze(1)
 

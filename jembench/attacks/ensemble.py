@@ -1,4 +1,4 @@
-"""Several strong attacks of one size, one after the other, each on the images that still stand.
+"""Several strong attacks of one size, one after the other, each on the images that are not broken yet.
 
 In the spirit of AutoAttack (Croce & Hein, 2020, arXiv:2003.01690): automatic PGD on cross-entropy and on the difference
 of logits ratio, by the Adversarial Robustness Toolbox, then the boundary attack, by foolbox.
@@ -32,7 +32,7 @@ _LOSSES: Mapping[Member, str] = {"apgd-ce": "cross_entropy", "apgd-dlr": "differ
 
 
 class Broken(NamedTuple):
-    """What became of each image."""
+    """The result for each image."""
 
     adversarial: Tensor  # (N, C, H, W)
     by: Tensor  # int64 (N,): the place in MEMBERS of the attack that broke it first; -1: misclassified; -2: it stands
@@ -57,13 +57,13 @@ def attack(
         target: the model.
         x: images in [0, 1].
         y: their classes.
-        start: where the boundary attack begins.
-        norm: of the change.
+        start: the start of the boundary attack.
+        norm: the norm of the perturbation.
         eps: its largest size.
-        steps: of each restart of automatic PGD.
-        restarts: of automatic PGD.
-        queries: of the boundary attack, an image.
-        seed: of all chance.
+        steps: the steps per restart of automatic PGD.
+        restarts: the restarts of automatic PGD.
+        queries: the queries per image of the boundary attack.
+        seed: the random seed.
 
     Raises:
         Unavailable: if the Adversarial Robustness Toolbox is not installed.
@@ -127,5 +127,5 @@ def toolbox() -> tuple[Any, Any]:
             f"The Adversarial Robustness Toolbox cannot be imported ({error}). The ensemble needs it for automatic "
             "PGD: `pip install 'jembench[ensemble]'` installs it."
         ) from error
-    logging.getLogger("art").setLevel(logging.ERROR)  # it says of every model that its loss is another one
+    logging.getLogger("art").setLevel(logging.ERROR)  # it warns about the loss of every model
     return AutoProjectedGradientDescent, PyTorchClassifier

@@ -27,7 +27,7 @@ def parse_eps(text: str) -> float:
 
 
 def largest_distance(norm: Norm, dimensions: int) -> float:
-    """How far apart two images of so many pixels times channels can be: from black to white."""
+    """The largest distance of two images with ``dimensions`` values (pixels times channels): black to white."""
     return 1.0 if norm == "linf" else math.sqrt(dimensions)
 
 

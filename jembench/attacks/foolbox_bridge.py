@@ -83,7 +83,7 @@ def seeded(seed: int) -> Iterator[None]:
 
 @contextmanager
 def _without_git() -> Iterator[None]:
-    """Foolbox's zoo fails at import where there is no git, unless this is set. Nobody here asks for its zoo."""
+    """Without git, foolbox's model zoo fails at import unless this variable is set. The zoo is not used."""
     name = "GIT_PYTHON_REFRESH"
     before = os.environ.get(name)
     os.environ.setdefault(name, "quiet")

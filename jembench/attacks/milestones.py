@@ -1,7 +1,7 @@
-"""How near an attack has come, and the images on its way, to fall back on where the nearest was found by luck.
+"""The nearest adversarial images of an attack, and earlier ones to fall back on if the nearest was found by luck.
 
-An attack on a model that uses chance asks it hundreds of times, and ends where an answer is wrong by luck. Whoever
-looks at such an image again finds it classified rightly, and would count it as withstood.
+An attack queries a stochastic model hundreds of times, and may end at an image that was misclassified by luck. Such an
+image is classified correctly when it is evaluated again, and would count as robust.
 
 Legend: N images, B some of them, C channels, H height, W width.
 """
@@ -26,15 +26,15 @@ class Closest(NamedTuple):
 
 
 class Milestone(NamedTuple):
-    """Adversarial images that were passed at one time."""
+    """Adversarial images found at one point of the attack."""
 
-    rows: Tensor  # int64 (B,): of which images
+    rows: Tensor  # int64 (B,): the indices of the images
     images: Tensor  # (B, C, H, W)
     distances: Tensor  # float64 (B,)
 
 
 class AttackTrace:
-    """The way of an attack from where it begins to the nearest images.
+    """The adversarial images of an attack, from its start to the nearest ones.
 
     Args:
         target: the model.
@@ -70,7 +70,7 @@ class AttackTrace:
             self._passed.append(Milestone(rows[apart], images[apart], far[apart]))
 
     def nearest(self) -> Closest:
-        """Of each image; where the model uses chance, the nearest by which it is surely deceived when asked again."""
+        """The nearest adversarial images; for a stochastic model, the nearest that surely deceive it again."""
         if not self._target.stochastic:
             return self.best
         held = Closest(self._begin.adversarial.clone(), self._begin.distance.clone())

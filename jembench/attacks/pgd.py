@@ -30,7 +30,7 @@ FIRST: Mapping[Norm, float] = {"linf": 8 / 255, "l2": 0.5}
 
 
 class Hits(NamedTuple):
-    """What became of each image."""
+    """The result for each image."""
 
     adversarial: Tensor  # (N, C, H, W): the first image of another class; else, of random answers, the most often wrong
     restart: Tensor  # int64 (N,): the restart that found it
@@ -42,9 +42,9 @@ class PGD:
     """The attack and its budget.
 
     Args:
-        norm: of the change.
-        steps: of each restart.
-        tolerance: how near, relative to it, the smallest eps is found.
+        norm: the norm of the perturbation.
+        steps: the steps per restart.
+        tolerance: the relative accuracy of the smallest eps.
     """
 
     norm: Norm
@@ -62,15 +62,15 @@ class PGD:
         """Attack every image from all its restarts at once, within its own eps. The first success ends an image.
 
         A step makes the host wait for the device four times: for whether the logits are finite, for the rows that
-        succeed, for the first of them of each image, and for the rows that are left. Where the model uses chance,
-        eight times at most: it is asked again about the rows that succeed.
+        succeed, for the first of them of each image, and for the rows that are left. A stochastic model is evaluated
+        again on the rows that succeed, which makes eight times at most.
 
         Args:
             target: the model.
             x: images in [0, 1].
             y: their classes.
-            eps: of each image.
-            starts: where each restart begins, in units of eps from the image.
+            eps: the eps of each image.
+            starts: the start of each restart relative to the image, in units of eps.
         """
         restarts = starts.shape[1]
         image = torch.arange(len(x), device=x.device).repeat_interleave(restarts)
@@ -110,7 +110,7 @@ class PGD:
     ) -> Closest:
         """An image of another class within eps of each image, if one is found. Misclassified ones are at 0.
 
-        Where the model's answers are random and none is found, it is the end of a restart that is wrong most often.
+        If none is found for a stochastic model, it is the end of the restart that is misclassified most often.
         """
         way, tried = self._begin(target, x, y), x.clone()
         for some in (starts[:, :1], starts[:, 1:]):  # most images need no second restart
@@ -156,7 +156,7 @@ class PGD:
         return way.nearest()
 
     def _begin(self, target: Target, x: Tensor, y: Tensor) -> AttackTrace:
-        misclassified = target.surely_deceived(x, y)  # others are attacked, or luck would let them stand
+        misclassified = target.surely_deceived(x, y)  # others are attacked, or luck would count them as robust
         return AttackTrace(target, x, y, self.norm, Closest(x, torch.where(misclassified, 0.0, torch.inf).double()))
 
     def _descend(

@@ -97,7 +97,7 @@ class Refined(nn.Module):
     def step(
         self, x: Float[Tensor, "B C H W"], taken: int, generator: Generator, *, differentiable: bool = False
     ) -> Float[Tensor, "B C H W"]:
-        """One step of chains that have taken so many; differentiable towards x, if that is asked for."""
+        """One step of chains that have taken ``taken`` steps; differentiable with respect to x on request."""
 
         def gradient(at: Tensor, _: Tensor | None) -> tuple[Tensor, Tensor]:
             with torch.enable_grad():

@@ -1,4 +1,4 @@
-"""Where a decision-based attack begins: at an image that already has another class.
+"""The start of a decision-based attack: an image that already has another class.
 
 Legend: N attacked images, M images of the pool, C channels, H height, W width, K classes.
 """
@@ -13,7 +13,7 @@ from torch import Tensor
 
 from jembench.attacks.target import Target
 
-_BLOCK = 16  # images of a class that are classified together: mostly the first is right
+_BLOCK = 16  # images of a class that are classified together: usually the first is correct
 
 
 class Start(NamedTuple):
@@ -32,10 +32,9 @@ def of_runner_up(
 ) -> Start:
     """A correctly classified image of the class that is ranked second for the image under attack.
 
-    That is the start of Grathwohl et al. (2020), Appendix G, which does not say which one of them: it is the first in
-    the order of the pool, so the same for the same pool. Where no image of that class is classified rightly, the class
-    ranked third follows, and so on. An image's own class is passed over wherever it is ranked, as a model that uses
-    chance may now and then rank another one first.
+    This is the start of Grathwohl et al. (2020), Appendix G. They do not say which image of that class they use; here
+    it is the first in the pool. If no image of that class is classified correctly, the class ranked third is used, and
+    so on. The image's own class is skipped at any rank: a stochastic model may sometimes rank another class first.
 
     Args:
         target: the model.
@@ -61,7 +60,7 @@ def of_runner_up(
 
 
 def _first_right(target: Target, pool: Tensor, labels: Tensor, label: int) -> int | None:
-    """The place of the first image of a class that the model gets right, by most answers if it uses chance."""
+    """The index of the first correctly classified image of a class; for a stochastic model, by most predictions."""
     for places in torch.split((labels == label).nonzero().flatten(), _BLOCK):
         right = places[~target.misclassified(pool[places], labels[places])]
         if len(right):

@@ -1,6 +1,6 @@
-"""What an attack sees of a classifier: its class and the gradient of its loss, on images of [0, 1].
+"""What an attack sees of a classifier: its class and the gradient of its loss, on images in [0, 1].
 
-The model's own bounds stand here and nowhere else in attacks, so that no eps is off by a factor of two.
+Only this module of the attacks knows the model's own bounds, so that no eps is off by a factor of two.
 
 Legend: B images, C channels, H height, W width, K classes.
 """
@@ -20,32 +20,32 @@ from jembench.models import predictions
 from jembench.models.execution import at_least_float32, frozen, mode
 
 LOOKS = 3
-"""How often a classifier that uses chance is asked, before it counts as deceived: most answers must be wrong."""
+"""Number of predictions of a stochastic classifier; it counts as deceived if most of them are wrong."""
 
 AGAIN, SURE = 10, 0.8
-"""How often it is asked before it counts as surely deceived, and the share of answers of which more must be wrong.
+"""Number of predictions before a stochastic classifier counts as surely deceived, and the share that must be wrong.
 
-It is above one half, since such an image was picked among many for its wrong answers.
+The share is above one half, since the image was selected among many for its wrong predictions.
 """
 
 
 @runtime_checkable
 class Stochastic(Protocol):
-    """A model whose logits are a mean over chance."""
+    """A model whose logits are a mean over random draws."""
 
     @property
     def copies(self) -> int:
-        """Of an image, which pass through the network side by side."""
+        """Copies of one image that pass through the network together."""
         ...
 
     @property
     def passes(self) -> int:
-        """Through the network, for the logits of one image."""
+        """Network passes for the logits of one image."""
         ...
 
 
 class LossGradient(NamedTuple):
-    """What one pass forward and backward tells."""
+    """The result of one forward and backward pass."""
 
     gradient: Tensor  # (B, C, H, W) of the cross-entropy, towards the image in [0, 1]
     wrong: Tensor  # bool (B,)
@@ -66,7 +66,7 @@ class Target:
         self.data = data
         self.stochastic = isinstance(model, Stochastic)
         self.passes = 0
-        """Network passes so far: an image once forward, with or without the way back."""
+        """Network passes so far: one per image and forward pass, with or without a backward pass."""
         self._passes_an_image = model.passes if isinstance(model, Stochastic) else 1
         self._parts = predictions.Parts(model.copies if isinstance(model, Stochastic) else 1)
 
@@ -94,7 +94,7 @@ class Target:
         return LossGradient(*map(torch.cat, zip(*parts, strict=True)))
 
     def _slope(self, x: Tensor, y: Tensor) -> LossGradient:
-        # The way back may pass through the network again, through the steps of a chain.
+        # The backward pass may run the network again, through the steps of a chain.
         with frozen(self.model), mode(self.model, train=False), torch.enable_grad():
             x = x.detach().requires_grad_()
             logits = self.logits(x)
@@ -106,7 +106,7 @@ class Target:
         return torch.cat(self._parts(len(x), x.device, lambda part: self.logits(x[part])))
 
     def classes(self, x: Float[Tensor, "B C H W"]) -> Int[Tensor, " B"]:
-        """The class of each image; another answer each time, if the model uses chance."""
+        """The predicted class of each image; it may vary between calls if the model is stochastic."""
         with torch.no_grad():
             return self.logits_in_parts(x).argmax(dim=1)
 
@@ -116,19 +116,19 @@ class Target:
             return self.logits_in_parts(x).softmax(dim=1)
 
     def wrong_share(self, x: Float[Tensor, "B C H W"], y: Int[Tensor, " B"], looks: int) -> Float[Tensor, " B"]:
-        """How often the class is wrong of so many answers; of one, if the model uses no chance."""
+        """The share of ``looks`` predictions that are wrong; of one prediction if the model is deterministic."""
         looks = looks if self.stochastic else 1
         answers = [self.classes(x) != y for _ in range(looks)]
         return torch.stack(answers).double().mean(dim=0)
 
     def misclassified(self, x: Float[Tensor, "B C H W"], y: Int[Tensor, " B"]) -> Bool[Tensor, " B"]:
-        """Whether the class is wrong, by most of ``LOOKS`` answers where the model uses chance."""
+        """Whether the class is wrong; for a stochastic model, in most of ``LOOKS`` predictions."""
         return self.wrong_share(x, y, LOOKS) > 0.5
 
     def surely_deceived(self, x: Float[Tensor, "B C H W"], y: Int[Tensor, " B"]) -> Bool[Tensor, " B"]:
-        """Whether the class is wrong, by more than ``SURE`` of ``AGAIN`` answers where the model uses chance.
+        """Whether the class is wrong; for a stochastic model, in more than a share ``SURE`` of ``AGAIN`` predictions.
 
-        Who cannot come to so many any more is asked no further.
+        An image that can no longer reach that share is not evaluated again.
         """
         if not self.stochastic:
             return self.classes(x) != y
@@ -144,7 +144,7 @@ class Target:
     def confirmed(
         self, wrong: Bool[Tensor, " B"], x: Float[Tensor, "B C H W"], y: Int[Tensor, " B"]
     ) -> Bool[Tensor, " B"]:
-        """Of images whose class was wrong once, those of which it is wrong by most answers."""
+        """Those images, among the once misclassified ones, whose class is wrong in most predictions."""
         if not self.stochastic or not bool(wrong.any()):
             return wrong
         sure = wrong.clone()
@@ -154,8 +154,8 @@ class Target:
     def surely(
         self, wrong: Bool[Tensor, " B"], x: Float[Tensor, "B C H W"], y: Int[Tensor, " B"]
     ) -> Bool[Tensor, " B"]:
-        """Of images whose class was wrong once, those by which the model is surely deceived."""
-        sure = self.confirmed(wrong, x, y)  # most are weeded out by few answers
+        """Those images, among the once misclassified ones, that surely deceive the model."""
+        sure = self.confirmed(wrong, x, y)  # a few predictions discard most of them
         if self.stochastic and bool(sure.any()):
             sure[sure.clone()] = self.surely_deceived(x[sure], y[sure])
         return sure

@@ -1,4 +1,4 @@
-"""Adversarial images are believed when they are looked at again, by code that had no part in making them.
+"""Verification of adversarial images by code that is independent of the attacks.
 
 Legend: N images, C channels, H height, W width.
 """
@@ -16,13 +16,13 @@ from jembench.attacks.target import Target
 from jembench.attacks.threat import distance
 
 LOOKS = 10
-"""How often the class of an adversarial image is asked for, where the model uses chance."""
+"""Number of predictions per adversarial image if the model is stochastic."""
 
 
 class Verified(NamedTuple):
-    """What is true of the images that an attack gives."""
+    """The verified properties of the images that an attack returns."""
 
-    found: Tensor  # bool (N,): the model takes it for another class, most times
+    found: Tensor  # bool (N,): most predictions are of another class
     linf: Tensor  # float64 (N,): how far it is from the image; the largest possible distance where none was found
     l2: Tensor  # the same in L2
     predicted: Tensor  # int64 (N,): the class that it is given, the first time

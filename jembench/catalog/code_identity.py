@@ -1,9 +1,9 @@
-"""The code of users, which changes without a version of it changing.
+"""Hashes of user code, which changes without a new version.
 
-What is installed has a version: a file that the RECORD of a distribution lists, wherever that lies, unless it is
-installed with ``pip install -e``; the standard library; jembench itself. A file of one's own has none to be relied on:
-its code is part of what a component is, so that nothing is shown as the result of code that did not give it. Of what is
-looked at, nothing is imported but the packages that hold it.
+Installed code has a version: the files that the RECORD of a distribution lists (unless it is installed with
+``pip install -e``), the standard library, and jembench itself. Other files have no reliable version, so a hash of their
+code is part of a component's identity: no result is attributed to code that did not produce it. A module is hashed
+without being imported; only the packages that contain it are.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from weakref import WeakKeyDictionary
 
 
 def code(module: str, *, of_package: bool = False) -> str:
-    """A hash of a module's code without comments and blank lines; empty for what is installed.
+    """A hash of a module's code without comments and blank lines; empty for an installed one.
 
-    Of a module that is imported it is that of the code that runs, whatever becomes of the file meanwhile.
+    For an imported module it is the hash of the code that runs, even if the file has changed since.
 
     Args:
-        module: its full name.
-        of_package: whether all modules of its package count, not it alone.
+        module: the full name of the module.
+        of_package: whether to hash all modules of its package.
     """
     if loaded := sys.modules.get(module):
         known = _as_loaded.setdefault(loaded, {})

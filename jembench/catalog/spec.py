@@ -147,10 +147,10 @@ def incidental(*options: str) -> Callable[[Factory], Factory]:
 
 
 def added_later(**neutral: Scalar) -> Callable[[Factory], Factory]:
-    """Mark options of a factory that it did not always have, each with the value at which it changes nothing.
+    """Mark options that were added to a factory later, each with the value at which it has no effect.
 
-    At that value an option is no part of the identity, so that what was trained before it existed is found again. The
-    value stays as it was when the option was added, whatever becomes of the default. Marks of a base class are kept.
+    At that value an option is not part of the identity, so that models trained before it existed are still found. The
+    value must not change, even if the default does. Marks of a base class are kept.
     """
 
     def mark(factory: Factory) -> Factory:

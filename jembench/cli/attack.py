@@ -37,44 +37,57 @@ EXAMPLES = options.examples(
 
 @click.command("attack", epilog=EXAMPLES)
 @click.argument("attack", metavar="ATTACK")
-@click.option("--models", metavar="SPECS", default="jem,baseline", show_default=True, help="Whom to attack.")
-@click.option("--norm", metavar="LIST", help="Of the change: linf, l2 or both.")
+@click.option("--models", metavar="SPECS", default="jem,baseline", show_default=True, help="Models to attack.")
+@click.option("--norm", metavar="LIST", help="Norm of the perturbation: linf, l2 or both.")
 @click.option(
     "--eps",
     metavar="LIST",
-    help="Sizes of a change, of a pixel's range: 2/255,8/255. By default the smallest of each image is searched.",
+    help="Sizes of the perturbation, relative to the pixel range: 2/255,8/255. By default the smallest one is searched "
+    "for each image.",
 )
-@click.option("--refine", metavar="LIST", help="Steps of the model's own chain from each image (JEM-k): 0,1,10.")
-@click.option("--eot", metavar="LIST", help="Chains whose mean answer counts: 5, or 1,5,10 for a study of it.")
+@click.option("--refine", metavar="LIST", help="Steps of the model's own chain before it classifies (JEM-k): 0,1,10.")
+@click.option("--eot", metavar="LIST", help="Chains over which the logits are averaged: 5, or a sweep such as 1,5,10.")
 @click.option(
     "--grad",
     type=click.Choice(["through", "bpda"]),
-    help="The gradient of refinement: through the chain, in second order, or straight past it.",
+    help="How gradients pass the refinement chain: through it (second order), or around it (BPDA).",
 )
 @click.option(
     "--data-noise",
     type=click.FloatRange(min=0),
     metavar="STD",
-    help="Of Gaussian noise on each image before its chain, on [-1, 1]: 0.03 in the reference code.",
+    help="Standard deviation of the Gaussian noise added to each image before its chain, for pixels in [-1, 1]. The "
+    "reference code uses 0.03.",
 )
 @click.option(
     "--smooth",
     metavar="LIST",
-    help="Randomised smoothing: of the noise on the copies whose mean answer counts, on [0, 1]: 0,0.25.",
+    help="Standard deviations of the noise of randomised smoothing, for pixels in [0, 1]: 0,0.25.",
 )
 @click.option(
     "--budget",
     type=click.Choice(list(BUDGETS)),
-    help="What an attack may spend. By default quick on digits, else paper; the options below replace parts of it.",
+    help="Budget of the attack. By default quick on digits, else paper. The options below override parts of it.",
 )
-@click.option("--images", type=click.IntRange(min=1), metavar="N", help="How many are attacked.")
-@click.option("--restarts", type=click.IntRange(min=1), metavar="R", help="Of PGD, for each image.")
-@click.option("--steps", type=click.IntRange(min=1), metavar="S", help="Of each restart.")
-@click.option("--query-limit", "queries", type=click.IntRange(min=1), metavar="Q", help="Of boundary and pointwise.")
+@click.option("--images", type=click.IntRange(min=1), metavar="N", help="Number of images to attack.")
+@click.option("--restarts", type=click.IntRange(min=1), metavar="R", help="Restarts of PGD per image.")
+@click.option("--steps", type=click.IntRange(min=1), metavar="S", help="Steps per restart.")
 @click.option(
-    "--dataset", metavar="SPECS", default="digits", show_default=True, envvar="JEMBENCH_DATASET", help="Of the models."
+    "--query-limit",
+    "queries",
+    type=click.IntRange(min=1),
+    metavar="Q",
+    help="Queries per image of boundary and pointwise.",
 )
-@click.option("--seeds", metavar="LIST", default="0", show_default=True, help="Of the models: 0,1,2.")
+@click.option(
+    "--dataset",
+    metavar="SPECS",
+    default="digits",
+    show_default=True,
+    envvar="JEMBENCH_DATASET",
+    help="Datasets of the models.",
+)
+@click.option("--seeds", metavar="LIST", default="0", show_default=True, help="Seeds of the models: 0,1,2.")
 @options.recipe
 @options.recipe_settings
 @options.run_options
@@ -92,10 +105,10 @@ def attack(
     limit: int | None,
     **given: Any,
 ) -> int:
-    """Attack trained models, and print and draw how they stand it.
+    """Attack trained models, and print and draw how robust they are.
 
     ATTACK is pgd, boundary, pointwise, transfer, distal, ensemble or gradient-checks. Models that the store does not
-    have are trained first. What is done is kept shard by shard: the same command again goes on where it was stopped.
+    have are trained first. Results are saved shard by shard: the same command resumes a stopped attack.
     """
     how = {name: given.pop(name) for name in (*RunOptions._fields, "store", "dry_run", "format")}
     with plugins_aside():

@@ -22,14 +22,14 @@ EXAMPLES = options.examples(
 @click.command("compare", epilog=EXAMPLES)
 @click.argument("a")
 @click.argument("b")
-@click.option("--dataset", metavar="SPEC", help="The dataset. By default the one that both were measured on.")
-@click.option("--recipe", metavar="LABEL", help="The recipe of both, as `jembench report` names it.")
-@click.option("--recipe-b", metavar="LABEL", help="The recipe of B, if it differs from that of A.")
+@click.option("--dataset", metavar="SPEC", help="Dataset. By default the one on which both were evaluated.")
+@click.option("--recipe", metavar="LABEL", help="Recipe of both models, as `jembench report` names it.")
+@click.option("--recipe-b", metavar="LABEL", help="Recipe of B, if it differs from that of A.")
 @click.option(
-    "--metrics", metavar="LIST", help="Only these: accuracy,ood:set=interp; a bare name means all its options."
+    "--metrics", metavar="LIST", help="Metrics to compare: accuracy,ood:set=interp. A bare name covers all its options."
 )
-@click.option("--seeds", metavar="LIST", help="Only these seeds: 0,1,2. By default all that both have.")
-@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Compare what `run --limit N` has evaluated.")
+@click.option("--seeds", metavar="LIST", help="Seeds to compare: 0,1,2. By default all that both models have.")
+@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Compare the results of `run --limit N`.")
 @click.option(
     "--resamples",
     type=click.IntRange(min=1),
@@ -55,9 +55,9 @@ def compare(
 ) -> None:
     """Compare two models of a store, image by image and seed by seed.
 
-    Nothing is trained or evaluated. A and B are models as `jembench report` shows them; a bare name will do where it
-    means one model. Of several recipes, the one that was asked for last is taken. Every value that both have under
-    one protocol gets the interval of its difference and a verdict.
+    Nothing is trained or evaluated. A and B are models as `jembench report` shows them; a bare name is enough if it is
+    unambiguous. If there are several recipes, the most recently requested one is used. Every value that both models
+    have under one protocol gets a confidence interval of the difference and a verdict.
     """
     from jembench.report.comparison import compare as compared
     from jembench.report.comparison_table import document

@@ -33,7 +33,7 @@ ENOUGH_SPACE = 2**30  # bytes: some fits of a wide residual network with their s
 
 
 class Finding(NamedTuple):
-    """One line of the report. ``missing`` is what jembench works without, ``broken`` what must be mended."""
+    """One line of the report. jembench works without what is ``missing``; what is ``broken`` must be fixed."""
 
     area: str
     mark: Literal["ok", "missing", "broken"]
@@ -45,9 +45,9 @@ class Finding(NamedTuple):
 @options.store
 @options.listing_format
 def doctor(store: Path, format: str) -> int:
-    """Say what works on this machine, and what to do about the rest.
+    """Report what works on this machine, and how to fix the rest.
 
-    Exits with 1 if something is broken. Optional things that are missing are no failure.
+    The exit code is 1 if something is broken. Missing optional parts are no failure.
     """
     findings = [*_versions(), *_devices(), *_datasets(), *_weights(), *_plugins(), *check_store(store)]
     if format == "json":
@@ -77,7 +77,7 @@ def check_library(distribution: str, module: str) -> Finding:
 def _devices() -> Iterator[Finding]:
     try:
         import torch
-    except Exception:  # told among the versions
+    except Exception:  # reported among the versions
         return
     capability = torch.backends.cpu.get_cpu_capability()
     yield Finding("devices", "ok", f"CPU: {os.cpu_count()} cores, {torch.get_num_threads()} threads, {capability}")
@@ -96,7 +96,7 @@ def _datasets() -> Iterator[Finding]:
         required = [str(option) for option in described.options if option.required]
         if required:
             yield Finding("data", "ok", f"{component.name}: to be given {', '.join(required)}")
-        elif not described.problem:  # else told among the plugins
+        elif not described.problem:  # otherwise reported among the plugins
             yield check_dataset(component)
 
 
@@ -118,7 +118,7 @@ def check_dataset(component: registry.Component) -> Finding:
 def _weights() -> Iterator[Finding]:
     try:
         from jembench.metrics.inception_features import cached_path
-    except ImportError:  # told among the versions
+    except ImportError:  # reported among the versions
         return
     path = cached_path()
     if path.is_file():

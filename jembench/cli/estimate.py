@@ -28,8 +28,7 @@ EXAMPLES = options.examples(
 @click.option(
     "--against",
     metavar="RECIPES",
-    help="Other recipes to compare with: fast,sada. By default all that are for the same models, and for any dataset "
-    "or this one.",
+    help="Other recipes to compare with: fast,sada. By default all recipes that fit the model and the dataset.",
 )
 @options.device
 @options.listing_format
@@ -42,13 +41,13 @@ def estimate(
     device: str,
     format: str,
 ) -> None:
-    """Run a few iterations and say what the whole training would take.
+    """Run a few iterations and estimate the time and memory of the whole training.
 
-    A first answer comes after seconds; better ones follow. Where whole batches take too long, some of their images are
-    timed, and the last column says so.
+    A first estimate appears after seconds; better ones follow. If whole batches take too long, only some of their
+    images are timed, and the last column says so.
 
-    It is said for this machine, for the recipe that is asked for and for others. The images are random, so the
-    dataset need not be there. The second row is the same recipe without mixed precision, channels-last layout and
+    The estimates are for this machine, for the given recipe and for others. The images are random, so the dataset
+    need not be available. The second row is the same recipe without mixed precision, channels-last layout and
     compilation.
     """
     from jembench.models import devices

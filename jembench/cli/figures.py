@@ -31,12 +31,12 @@ EXAMPLES = options.examples(
 
 @click.command("figures", epilog=EXAMPLES)
 @click.argument("suite", metavar="[SUITE]", required=False)
-@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Draw what `run --limit N` has evaluated.")
+@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Draw the results of `run --limit N`.")
 @click.option(
     "--output",
     type=click.Path(path_type=Path),
     metavar="FOLDER",
-    help="Where to write. By default figures/ in the store.",
+    help="Output folder. By default figures/ in the store.",
 )
 @options.force
 @click.option(
@@ -45,7 +45,7 @@ EXAMPLES = options.examples(
     default="png,svg",
     show_default=True,
     metavar="LIST",
-    help="The formats of the pictures: png, svg or both.",
+    help="Image formats: png, svg or both.",
 )
 @options.store
 @click.pass_context
@@ -58,10 +58,10 @@ def figures(
     formats: str,
     store: Path,
 ) -> int:
-    """Draw what a store holds, each figure with its numbers as CSV.
+    """Draw the results of a store, each figure with its numbers as CSV.
 
-    Draws all that the store has figures for, or the metrics of SUITE. No model is run: a missing figure is of a metric
-    that was not measured.
+    Draws every figure that the store has results for, or those of the metrics of SUITE. No model is run: if a figure is
+    missing, its metric was not evaluated.
     """
     wanted = _formats(formats)
     place = Store(store)
@@ -81,7 +81,7 @@ def figures(
 
 
 def draw(cells: Sequence[Cell], store: Store, folder: Path, formats: Sequence[Format]) -> Iterable[Path]:
-    """Draw what was measured of some cells, and give the files; what cannot be drawn is named on stderr.
+    """Draw the results of some cells and return the files; figures that cannot be drawn are named on stderr.
 
     Raises:
         StoreError: if they cannot be written.

@@ -33,14 +33,14 @@ EXAMPLES = options.examples(
 @click.command("import", epilog=EXAMPLES)
 @click.argument("importer", metavar="IMPORTER")
 @click.argument("file", metavar="FILE", type=click.Path(path_type=Path))
-@click.option("--model", metavar="SPEC", help="The model that the weights are of, where the file does not say it.")
+@click.option("--model", metavar="SPEC", help="Model that the weights belong to, if the file does not name it.")
 @options.dataset
 @click.option(
     "--output",
     type=click.Path(path_type=Path),
     metavar="FILE.safetensors",
-    help="What to write. By default a file beside the other one, with the ending .safetensors. A file that exists is "
-    "kept, unless it was imported from the same FILE.",
+    help="Output file. By default FILE with the extension .safetensors. An existing file is kept, unless it was "
+    "imported from the same FILE.",
 )
 @options.force
 @click.pass_context
@@ -53,11 +53,11 @@ def import_(
     output: Path | None,
     force: bool,
 ) -> None:
-    """Make a model of weights that were trained elsewhere.
+    """Import weights that were trained elsewhere.
 
-    IMPORTER says what kind of FILE it is; `jembench list importers` says what there is. Names, shapes and kinds of
-    numbers must all fit: what does not is listed, and nothing is written. No code in the file is run. The model that is
-    written is measured like any other, as imported:file=FILE.safetensors.
+    IMPORTER is the format of FILE; `jembench list importers` lists them. All names, shapes and dtypes must match:
+    mismatches are listed, and then nothing is written. No code in the file is run. The imported model is evaluated like
+    any other, as imported:file=FILE.safetensors.
     """
     from jembench.models.adapters import imported
 

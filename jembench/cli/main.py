@@ -1,4 +1,4 @@
-"""The entry point: which commands there are, and how errors are told."""
+"""The entry point: the commands, and how errors are reported."""
 
 from __future__ import annotations
 
@@ -23,38 +23,36 @@ from jembench.stopping import Stopped, listening
 
 COMMANDS = {
     "run": LazyCommand("jembench.cli.run:run", "Train and evaluate models on a suite and print the table."),
-    "attack": LazyCommand("jembench.cli.attack:attack", "Attack trained models, and print and draw how they stand it."),
-    "train": LazyCommand("jembench.cli.train:train", "Train one model and print the folder that it lies in."),
-    "estimate": LazyCommand(
-        "jembench.cli.estimate:estimate", "Run a few iterations and say what the whole training would take."
+    "attack": LazyCommand(
+        "jembench.cli.attack:attack", "Attack trained models, and print and draw how robust they are."
     ),
-    "import": LazyCommand("jembench.cli.import_:import_", "Make a model of weights that were trained elsewhere."),
+    "train": LazyCommand("jembench.cli.train:train", "Train one model and print its folder."),
+    "estimate": LazyCommand(
+        "jembench.cli.estimate:estimate", "Run a few iterations and estimate the time and memory of the whole training."
+    ),
+    "import": LazyCommand("jembench.cli.import_:import_", "Import weights that were trained elsewhere."),
     "sample": LazyCommand(
-        "jembench.cli.sample:sample", "Draw images from a trained model as a PNG: a row for each class."
+        "jembench.cli.sample:sample", "Draw images from a trained model as a PNG: one row per class."
     ),
     "report": LazyCommand("jembench.cli.report:report", "Print the results of a store."),
     "compare": LazyCommand(
         "jembench.cli.compare:compare", "Compare two models of a store, image by image and seed by seed."
     ),
     "figures": LazyCommand(
-        "jembench.cli.figures:figures", "Draw what a store holds, each figure with its numbers as CSV."
+        "jembench.cli.figures:figures", "Draw the results of a store, each figure with its numbers as CSV."
     ),
     "list": LazyCommand("jembench.cli.list_:list_", "List what is installed: models, datasets, suites and more."),
-    "plugin": LazyCommand("jembench.cli.plugin:plugin", "Look after plugins."),
-    "store": LazyCommand(
-        "jembench.cli.store:store", "Look after a store: check that it holds what was written into it."
-    ),
-    "doctor": LazyCommand(
-        "jembench.cli.doctor:doctor", "Say what works on this machine, and what to do about the rest."
-    ),
+    "plugin": LazyCommand("jembench.cli.plugin:plugin", "List, check and create plugins."),
+    "store": LazyCommand("jembench.cli.store:store", "Check the integrity of a store."),
+    "doctor": LazyCommand("jembench.cli.doctor:doctor", "Report what works on this machine, and how to fix the rest."),
 }
 
 
 @dataclass
 class Settings:
-    """What the options of ``jembench`` itself say."""
+    """The values of the options of ``jembench`` itself."""
 
-    arguments: Sequence[str] = ()  # the whole command line, to be repeated in other processes
+    arguments: Sequence[str] = ()  # the whole command line, repeated in other processes
     debug: bool = False
 
 
@@ -62,7 +60,7 @@ class Settings:
     cls=LazyGroup,
     late=COMMANDS,
     epilog="Every option has an environment variable, for example JEMBENCH_RUN_MODELS for --models of run. "
-    "What several commands share is set by JEMBENCH_STORE, JEMBENCH_DATASET, JEMBENCH_DEVICE, JEMBENCH_DEVICES, "
+    "The options that several commands share have JEMBENCH_STORE, JEMBENCH_DATASET, JEMBENCH_DEVICE, JEMBENCH_DEVICES, "
     "JEMBENCH_RECIPE, JEMBENCH_SET and JEMBENCH_PLUGIN.",
 )
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
@@ -94,7 +92,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _tell(str(error), OutOfTime.exit_code, settings)
     except click.UsageError as error:
         return _tell(_usage(error), error.exit_code, settings)
-    except BrokenPipeError:  # nobody reads on, as in `jembench list | head`
+    except BrokenPipeError:  # the reader has closed the pipe, as in `jembench list | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except OSError as error:
@@ -121,15 +119,15 @@ def _bug(error: Exception, settings: Settings) -> int:
 
 
 def _note(show: Callable[..., None]) -> Callable[..., None]:
-    """Our own warnings are one plain line, and each is told once; but those of a training for each of them."""
-    told: set[str] = set()
+    """Show each of our own warnings once, on one line; "Not compiled" once for every training."""
+    shown: set[str] = set()
 
     def show_warning(message: Warning, category: type[Warning], *place: Any) -> None:
         if issubclass(category, Fallback):
             text = str(message)
-            if text not in told or text.startswith("Not compiled"):
+            if text not in shown or text.startswith("Not compiled"):
                 click.echo(f"Note: {printable(text)}", err=True)
-            told.add(text)
+            shown.add(text)
         else:
             show(message, category, *place)
 

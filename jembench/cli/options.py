@@ -25,7 +25,7 @@ store = click.option(
     default="runs",
     show_default=True,
     envvar="JEMBENCH_STORE",
-    help="The folder that keeps trained models and results.",
+    help="Folder of trained models and results.",
 )
 
 dataset = click.option(
@@ -34,14 +34,14 @@ dataset = click.option(
     default="digits",
     show_default=True,
     envvar="JEMBENCH_DATASET",
-    help="The dataset; `jembench list datasets` says what there is.",
+    help="Dataset; `jembench list datasets` lists them.",
 )
 
 recipe = click.option(
     "--recipe",
     metavar="NAME",
     envvar="JEMBENCH_RECIPE",
-    help="How to train: a TOML file, or a name of `jembench list recipes`. By default the one made for the dataset.",
+    help="Training recipe: a TOML file, or a name of `jembench list recipes`. By default the one for the dataset.",
 )
 
 device = click.option(
@@ -50,7 +50,7 @@ device = click.option(
     default="auto",
     show_default=True,
     envvar="JEMBENCH_DEVICE",
-    help="cpu, cuda, cuda:1 ...; auto takes the first GPU there is, else the CPU.",
+    help="Device: cpu, cuda, cuda:1 ...; auto selects the first GPU, or the CPU if there is none.",
 )
 
 devices = click.option(
@@ -58,12 +58,12 @@ devices = click.option(
     type=click.IntRange(min=1),
     metavar="N",
     envvar="JEMBENCH_DEVICES",
-    help="Train each model on N GPUs at once, or in N processes of the CPU; under torchrun or srun in all of theirs.",
+    help="Train each model on N GPUs, or in N processes on the CPU. Under torchrun or srun, use all their processes.",
 )
 
 
 DIGITS = 18
-"""What a seed may have at most: PyTorch's are of 64 bits."""
+"""The most digits of a seed: PyTorch's seeds have 64 bits."""
 
 
 class _Hours(click.FloatRange):
@@ -80,11 +80,11 @@ max_hours = click.option(
     "--max-hours",
     type=_Hours(min=0, min_open=True),
     metavar="H",
-    help="Stop training, or an attack, cleanly after so long (exit code 3); the same command goes on from there.",
+    help="Stop training, or an attack, cleanly after H hours (exit code 3). The same command resumes it.",
 )
 
 seed = click.option(
-    "--seed", type=click.IntRange(min=0), metavar="N", default=0, show_default=True, help="The root of all chance."
+    "--seed", type=click.IntRange(min=0), metavar="N", default=0, show_default=True, help="Random seed."
 )
 
 
@@ -99,14 +99,14 @@ report_format = click.option(
     default="table",
     show_default=True,
     callback=_known_format,
-    help="How results are printed: table, json, markdown, latex, csv, or another of `jembench list formats`. "
-    "Progress goes to stderr.",
+    help="Output format: table, json, markdown, latex, csv, or another of `jembench list formats`. Progress is "
+    "printed to stderr.",
 )
 
 reference = click.option(
     "--reference",
     metavar="NAMES",
-    help="Published tables in place of the suite's own: jem-iclr2020/table1,later-work/hybrid; none for none.",
+    help="Published tables to show instead of the suite's own: jem-iclr2020/table1,later-work/hybrid, or none.",
 )
 
 listing_format = click.option(
@@ -114,34 +114,33 @@ listing_format = click.option(
     type=click.Choice(["table", "json"]),
     default="table",
     show_default=True,
-    help="How rows are printed; json goes to stdout alone.",
+    help="Output format.",
 )
 
 
-limit = click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Evaluate on N of the test images only.")
+limit = click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Evaluate on only N of the test images.")
 
-force = click.option("--force", is_flag=True, help="Write over files that jembench did not write.")
+force = click.option("--force", is_flag=True, help="Overwrite files that jembench did not write.")
 
-executor = click.option(
-    "--executor", metavar="NAME", default="local", show_default=True, help="Where the work is done."
-)
+executor = click.option("--executor", metavar="NAME", default="local", show_default=True, help="Where the work runs.")
 
 skip_missing = click.option(
     "--skip-missing",
     is_flag=True,
-    help="Begin although weights, other images or an extra are missing: what needs them is N/A until they are there.",
+    help="Start even if weights, other images or an extra are missing. Results that need them are N/A until they are "
+    "available.",
 )
 
 dry_run = click.option(
     "--dry-run",
     is_flag=True,
-    help="Print what would be done and what it costs, and do nothing. Exits with 2, after the plan, if something is "
-    "missing to carry it out.",
+    help="Print what would be done and its cost, and do nothing. The exit code is 2 if the plan needs something that "
+    "is missing.",
 )
 
 
 def run_options(command: Command) -> Command:
-    """The options of carrying out a plan and showing what comes of it."""
+    """The options for carrying out a plan and showing its results."""
     for option in reversed((limit, device, devices, max_hours, store, executor, skip_missing, dry_run, report_format)):
         command = option(command)
     return command
@@ -169,7 +168,7 @@ plugin = click.option(
     is_eager=True,
     expose_value=False,
     callback=_add_plugins,
-    help="A Python file with models, metrics or more of yours, to be named as FILE:build. May be repeated.",
+    help="Python file with your own models, metrics or other components, named as FILE:build. May be repeated.",
 )
 
 

@@ -11,12 +11,8 @@ from jembench.cli.groups import LazyCommand, LazyGroup
 from jembench.cli.output import print_json, print_table
 
 COMMANDS = {
-    "list": LazyCommand(
-        "jembench.cli.plugin:plugin_list", "Import every component, one row each, and say which ones work."
-    ),
-    "check": LazyCommand(
-        "jembench.cli.plugin_check:check", "Check that components keep what every one of their kind promises."
-    ),
+    "list": LazyCommand("jembench.cli.plugin:plugin_list", "Import every component and report which ones work."),
+    "check": LazyCommand("jembench.cli.plugin_check:check", "Run the conformance checks of components."),
     "new": LazyCommand(
         "jembench.cli.plugin_new:new", "Write a new plugin distribution: model, sampler, metric, dataset or suite."
     ),
@@ -25,13 +21,13 @@ COMMANDS = {
 
 @click.group(cls=LazyGroup, late=COMMANDS)
 def plugin() -> None:
-    """Look after plugins."""
+    """List, check and create plugins."""
 
 
 @click.command("list")
 @options.listing_format
 def plugin_list(format: str) -> None:
-    """Import every component, one row each, and say which ones work."""
+    """Import every component and report which ones work."""
     found = registry.catalogue()
     described = [describe(component) for component in found.components]
     if format == "json":

@@ -29,10 +29,10 @@ CHECKS: dict[Checked, Callable[[str], list[Check]]] = {
     "recipes": testing.check_recipe,
     "references": testing.check_reference,
 }
-"""The kinds that have checks. Of any other it is checked that it can be imported."""
+"""The kinds that have checks. Components of other kinds are only imported."""
 
 FOLDERS: dict[Checked, str] = {"suites": "", "recipes": "recipes", "references": "reference"}
-"""Where the files of a suite package lie."""
+"""The folders of a suite package that hold its files."""
 
 EXAMPLES = options.examples(
     "jembench plugin check jembench-jem",
@@ -42,7 +42,7 @@ EXAMPLES = options.examples(
 
 
 class Row(NamedTuple):
-    """What became of one check of one component."""
+    """The result of one check of one component."""
 
     kind: Checked
     component: str
@@ -55,13 +55,15 @@ class Row(NamedTuple):
 
 @click.command("check", epilog=EXAMPLES)
 @click.argument("subjects", metavar="PACKAGE...", nargs=-1, required=True)
-@click.option("--kind", type=click.Choice(list(CHECKS)), help="Check single components of this kind, by their specs.")
+@click.option(
+    "--kind", type=click.Choice(list(CHECKS)), help="Check single components of this kind, named by their specs."
+)
 @options.listing_format
 def check(subjects: tuple[str, ...], kind: Checked | None, format: str) -> int:
     """Check every model, sampler, metric, dataset, suite and recipe of a distribution.
 
-    With --kind, PACKAGE is a spec in its place, or the name of a suite or a recipe. Exits with 1 if a check fails that
-    is not declared to, or passes although it is declared to fail.
+    With --kind, PACKAGE is a spec instead, or the name of a suite or a recipe. The exit code is 1 if a check fails
+    unexpectedly, or passes although it is declared to fail.
     """
     look = partial(_check, kind) if kind else _check_all
     with plugins_aside():

@@ -21,12 +21,15 @@ EXAMPLES = options.examples(
 @click.argument("kind", metavar="KIND", type=click.Choice(list(scaffold.KINDS)))
 @click.argument("name", metavar="NAME")
 @click.option(
-    "--folder", type=click.Path(path_type=Path), metavar="PATH", help="Where to; by default NAME, where you stand."
+    "--folder",
+    type=click.Path(path_type=Path),
+    metavar="PATH",
+    help="Output folder. By default NAME in the current folder.",
 )
 def new(kind: str, name: str, folder: Path | None) -> None:
     """Write a complete distribution: a small component that works, its tests and its packaging.
 
-    KIND is model, sampler, metric, dataset or suite. NAME is that of the component and of the distribution: my-ebm.
+    KIND is model, sampler, metric, dataset or suite. NAME names the component and the distribution: my-ebm.
     """
     folder = folder or Path(name)
     for path in scaffold.write(kind, name, folder):

@@ -30,8 +30,8 @@ EXAMPLES = options.examples(
 
 @click.command("report", epilog=EXAMPLES)
 @click.argument("suite", metavar="[SUITE]", required=False)
-@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Show what `run --limit N` has evaluated.")
-@click.option("--claims", is_flag=True, help="Say which claims of the papers hold for the results of the store.")
+@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Show the results of `run --limit N`.")
+@click.option("--claims", is_flag=True, help="Test which claims of the papers hold for the results in the store.")
 @options.store
 @options.reference
 @options.report_format
@@ -47,7 +47,7 @@ def report(
 ) -> int:
     """Print the results of a store.
 
-    Shows all that the store holds, or the metrics of SUITE with the published numbers.
+    Shows all results, or those of the metrics of SUITE with the published numbers.
     """
     if claims:
         return _claims(Store(store), suite, limit, reference, format)

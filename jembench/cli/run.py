@@ -36,18 +36,18 @@ EXAMPLES = options.examples(
 @click.option(
     "--models",
     metavar="SPECS",
-    help="Models in place of the suite's own: jem,baseline:norm=batch. A model of yours is mypackage.zoo:build.",
+    help="Models instead of the suite's own: jem,baseline:norm=batch. Name your own as mypackage.zoo:build.",
 )
 @click.option(
-    "--metrics", metavar="SPECS", help="Metrics in place of the suite's own and of its grids: accuracy,ece:bins=15."
+    "--metrics", metavar="SPECS", help="Metrics instead of the suite's own and its grids: accuracy,ece:bins=15."
 )
 @click.option(
     "--dataset",
     metavar="SPECS",
     envvar="JEMBENCH_DATASET",
-    help="Datasets in place of the suite's own: digits,cifar10:root=/data.",
+    help="Datasets instead of the suite's own: digits,cifar10:root=/data.",
 )
-@click.option("--seeds", metavar="LIST", help="Seeds in place of the suite's own: 0,1,2.")
+@click.option("--seeds", metavar="LIST", help="Seeds instead of the suite's own: 0,1,2.")
 @options.recipe
 @options.settings(
     "Change a field of the recipe (epochs=5, optimizer.learning_rate=1e-3) or an option of a metric (ece.bins=15)."
@@ -71,8 +71,8 @@ def run(
 ) -> int:
     """Train and evaluate models on a suite and print the table.
 
-    `jembench list` shows the suites, models, metrics and datasets that there are. Finished work is kept in the store:
-    the same command again goes on where it was stopped, or prints the table.
+    `jembench list` shows the available suites, models, metrics and datasets. Finished work is kept in the store: the
+    same command resumes a stopped run, or prints the table of a finished one.
     """
     with plugins_aside():
         chosen = suites.load(suite).choose(
@@ -100,13 +100,13 @@ def carry_out(
     format: str,
     **options: Any,
 ) -> int:
-    """Do what of a plan is not done yet and print its results; with ``dry_run``, print what would be done.
+    """Carry out the unfinished part of a plan and print its results; with ``dry_run``, print what would be done.
 
     Returns:
         the exit code.
 
     Raises:
-        OutOfTime: after the results that there are, if the time was over.
+        OutOfTime: if the time ran out, after the available results are printed.
     """
     place, how = Store(store), RunOptions(**options)
     show.twins(plan.fits, place, how)

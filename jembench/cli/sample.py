@@ -41,17 +41,17 @@ _SOURCES = {"buffer": "from the chains that training kept", "direct": "drawn dir
     "--steps",
     type=click.IntRange(min=1),
     metavar="K",
-    help="Run new chains of K steps from the sampler's start, in place of the images that training kept.",
+    help="Run new chains of K steps instead of showing the images kept by training.",
 )
 @click.option(
-    "--columns", type=click.IntRange(min=1), metavar="N", default=10, show_default=True, help="Images in a row."
+    "--columns", type=click.IntRange(min=1), metavar="N", default=10, show_default=True, help="Images per row."
 )
 @click.option(
     "--output",
     type=click.Path(path_type=Path),
     default="samples.png",
     show_default=True,
-    help="Where the picture, a PNG, is written.",
+    help="Output file (PNG).",
 )
 @options.force
 @options.device
@@ -69,10 +69,10 @@ def sample(
     device: str,
     store: Path,
 ) -> None:
-    """Draw images from a trained model as a PNG: a row for each class.
+    """Draw images from a trained model as a PNG: one row per class.
 
-    MODEL is the one that `run` and `train` make of the same options; if the store does not have it yet, it is
-    trained first. Which of its images are shown is chosen at random.
+    MODEL is the model that `run` and `train` train with the same options. If it is not in the store, it is trained
+    first. The images shown are chosen at random.
     """
     from jembench.running import fit_samples
 
@@ -93,7 +93,7 @@ def sample(
 
 
 def _check_model(fit: FitPlan, data: Dataset, steps: int | None) -> None:
-    """Find out before training what the model cannot do after it."""
+    """Check before training that the model can generate the images."""
     from jembench.models.capabilities import capabilities
     from jembench.running import fit_samples
     from jembench.running.fits import make_model

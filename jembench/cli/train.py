@@ -49,10 +49,10 @@ def train(
     max_hours: float | None,
     store: Path,
 ) -> None:
-    """Train one model and print the folder that it lies in.
+    """Train one model and print its folder.
 
-    A training that was stopped goes on from its last checkpoint; one that is finished is not repeated. `run` and
-    `sample` find the model there when they are given the same options.
+    A stopped training resumes from its last checkpoint; a finished one is not repeated. `run` and `sample` find the
+    model if they are given the same options.
     """
     place, how = Store(store), RunOptions(device, devices, max_hours)
     with plugins_aside():

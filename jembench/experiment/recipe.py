@@ -156,7 +156,7 @@ class Recipe:
     compute: Compute = Compute()
     guard: Guard = Guard()
     model: Mapping[str, Option] = field(default_factory=dict)  # options of the model where its spec leaves them out
-    default_for: tuple[str, ...] = ()  # datasets that use this recipe unless told otherwise
+    default_for: tuple[str, ...] = ()  # datasets that use this recipe by default
     models: tuple[
         str, ...
     ] = ()  # the models that it is made for, which use it there; none: all that have none of theirs

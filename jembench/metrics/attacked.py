@@ -41,7 +41,7 @@ CURVE: Mapping[Norm, tuple[str, ...]] = {
 """Where the curve of accuracy over eps is shown in tables; figures show all of it."""
 
 SHARD, SHARD_REFINED = 50, 25
-"""Images that are attacked together; what a kill can cost. Results do not depend on it but for chance in refinement."""
+"""Images that are attacked together: the most work lost by a kill. Only the randomness of refinement depends on it."""
 
 _VERSION = 2  # of the attacks: a higher one makes what was remembered unknown
 _RANGE = (0.0, 1.0)
@@ -61,7 +61,7 @@ class Shard:
     """Images that are attacked together, on the device."""
 
     number: int
-    index: Tensor  # int64 (N,) in the test images: what chance of an image follows from
+    index: Tensor  # int64 (N,) in the test images; seeds the randomness of each image
     x: Tensor  # float32 (N, C, H, W) in [0, 1]
     y: Tensor  # int64 (N,)
 

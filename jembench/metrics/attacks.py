@@ -319,7 +319,7 @@ class Setting(NamedTuple):
 class GradientChecks(SearchAttack, SmoothedAttack, Bootstrapped):
     """Whether attacks by gradients can be believed: sanity checks in %, all of them 0 at best.
 
-    A check that fails is told as suspicious, with the reason. Of the paper's 300 images the first 100 are looked at.
+    A failed check is reported as suspicious, with the reason. The first 100 of the paper's 300 images are used.
     Each is a share of the images in %, or a rise in points:
 
     - ``unlimited``: images that PGD does not break though it may go any distance, where there are images of all

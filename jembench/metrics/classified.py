@@ -21,7 +21,7 @@ class Classified(NamedTuple):
 
     predicted: NDArray[np.int64]  # (N,) the class of the largest logit
     confidence: NDArray[np.float64]  # (N,) its p(y|x)
-    log_odds: NDArray[np.float64]  # (N,) log(p / (1 - p)) of the same, told apart where p rounds to 1
+    log_odds: NDArray[np.float64]  # (N,) log(p / (1 - p)) of the same, distinct even where p rounds to 1
 
     def arrays(self) -> dict[str, NDArray[np.int64] | NDArray[np.float64]]:
         """The same, as a metric keeps it."""

@@ -1,6 +1,6 @@
 """A small convolutional network, trained by us on the dataset itself, whose features generation metrics compare.
 
-It serves where Inception does not fit (8x8 digits) or its weights are not at hand. Its numbers carry its name
+It is used where Inception does not fit (8x8 digits) or its weights are not available. Its numbers carry its name
 (``fid-digits-cnn``), never that of Inception's.
 
 Legend: B batch, N images, C channels, H height, W width, K classes, D = 64 features.
@@ -34,7 +34,7 @@ _RECIPE: Mapping[str, Any] = {
     "batch": 64,
     "optimiser": "Adam",
     "rate": 3e-3,  # falls to 0 along a cosine
-    "shift": 1,  # pixels: a batch is moved by up to so many
+    "shift": 1,  # the largest shift of a batch, in pixels
     "data_noise": 0.1,  # standard deviation on [-1, 1]
     "seed": 0,
 }

@@ -80,9 +80,9 @@ def _values(metric: OutOfDistribution, evaluation: Evaluation, arrays: Arrays, p
 def _where_resamples_agree(label: str, value: Value, inside: int, outside: int) -> Value:
     """Wilson's interval where all resamples give the same, as they do for sets that do not overlap.
 
-    AUROC is the chance that an image ranks above an outlier: as many pairs as the smaller set has share no image, and
-    are Bernoulli trials. So is each image of the negative class for the false positive rate. Average precision is no
-    such share.
+    AUROC is the probability that an image ranks above an outlier. As many pairs as the smaller set has share no image,
+    and are Bernoulli trials. So is each image of the negative class for the false positive rate. Average precision is
+    not such a share.
     """
     trials = {"auroc": min(inside, outside), "fpr95-in": outside, "fpr95-out": inside}.get(label, 0)
     if not trials or value.value not in (0, 1):

@@ -32,10 +32,10 @@ from jembench.stats import Statistic, wilson
 from jembench.stats.paired import holm, mcnemar
 
 UNBROKEN, FLAT = 0.01, 0.01
-"""The shares of images that may withstand any change, and that may have no gradient."""
+"""The largest unsuspicious shares of images that no change breaks, and of images without a gradient."""
 
 LEVEL = 0.05
-"""The chance of a false alarm among all the pairs of settings whose accuracies are compared."""
+"""The probability of a false alarm among all the pairs of settings whose accuracies are compared."""
 
 NEARER, OUTDONE = 0.95, 0.05
 """The black box outdoes PGD where it comes nearer than ``NEARER`` times as far; for ``OUTDONE`` of images it may."""

@@ -94,7 +94,7 @@ class InceptionFeatures:
         if not path.is_file() and self.download:
             _fetch(path)
         if not path.is_file():
-            raise Unavailable(f"Inception's weights are not at hand: there is no {path}. {_how_to_get()}")
+            raise Unavailable(f"Inception's weights are not available: there is no {path}. {_how_to_get()}")
         return path
 
 

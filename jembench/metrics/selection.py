@@ -17,7 +17,7 @@ from jembench.metrics.sample_protocol import SampleProtocol
 
 
 def log_odds(logits: Float[Tensor, "N K"]) -> Float[Tensor, " N"]:
-    """log(p / (1 - p)) of the likeliest class, float64: in the order of p, but told apart where p rounds to 1."""
+    """log(p / (1 - p)) of the likeliest class, float64: ordered as p, but distinct even where p rounds to 1."""
     ranked = logits.double().sort(dim=1, descending=True).values
     return ranked[:, 0] - ranked[:, 1:].logsumexp(dim=1)
 
@@ -29,11 +29,11 @@ def selected(
 
     Args:
         asked: how many, and whether as many of each class.
-        logits: of the network that selects.
+        logits: those of the selecting network.
         scores: the highest are kept; None: the highest confidence.
 
     Raises:
-        NotApplicable: if there are not so many, in all or of some class.
+        NotApplicable: if there are too few, in total or of some class.
     """
     count = asked.count(len(logits))
     ranking = (log_odds(logits) if scores is None else scores).argsort(descending=True, stable=True)

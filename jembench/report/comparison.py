@@ -86,7 +86,7 @@ class Contrast:
 
     @property
     def p(self) -> float | None:
-        """The larger p value of both kinds of chance; None if neither is known."""
+        """The larger p value of both sources of randomness; None if neither is known."""
         return max((chance.p for chance in (self.images, self.training) if chance), default=None)
 
 

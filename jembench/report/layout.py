@@ -198,7 +198,7 @@ class _Layout:
 
 class _Context(NamedTuple):
     shared: tuple[str, ...]  # "dataset digits", for the title
-    differing: tuple[str, ...]  # what rows are told apart by: columns beside the model
+    differing: tuple[str, ...]  # what distinguishes the rows: columns beside the model
 
 
 _CONTEXT: Mapping[str, Callable[[ModelRecords], str]] = {

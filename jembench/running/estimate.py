@@ -92,7 +92,7 @@ def estimates(fit: FitPlan, dataset: Dataset, device: torch.device) -> Iterator[
     Few images stand for more in proportion, and the first, shortest chains for longer ones by their network passes.
 
     Raises:
-        Unavailable: if the number of training images is known to nobody but the files, and they are missing.
+        Unavailable: if only the files give the number of training images, and they are missing.
     """
     with devices.threads_for(dataset.spec, device):
         trainer = _Probe(
@@ -290,7 +290,7 @@ def _estimated(name: str, fit: FitPlan, data: Dataset, device: torch.device, say
 def other_recipes(asked: FitPlan) -> list[str]:
     """Recipes for the same models, and for any dataset or this one.
 
-    One that is nobody's default is for the dataset that its name begins with, if there is one of that name.
+    A recipe that is no dataset's default belongs to the dataset that its name begins with, if there is one.
     """
     dataset = asked.dataset.component.name
     elsewhere = {component.name for component in registry.components("datasets")} - {dataset}

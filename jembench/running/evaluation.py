@@ -69,12 +69,12 @@ class FitEvaluation:
     held: Holdout | None = None  # what the recipe trained on, and what it held out
     buffers: Callable[[], Sequence[Samples]] = tuple  # those of the last epochs of training, the last one last
     memory: Memory | None = None
-    pretrained: bool = False  # elsewhere: nobody here knows what its training saw, or kept on the way
+    pretrained: bool = False  # trained elsewhere: its training data and buffers are unknown
     wanted: frozenset[Quantity] = frozenset()  # what the metrics will read of test images and outliers
     until: float | None = None  # a value of ``time.monotonic()`` at which long metrics stop
-    told: Callable[[int, int], None] = lambda done, total: None  # of the progress of a long metric
+    on_progress: Callable[[int, int], None] = lambda done, total: None  # called by long metrics
     used: set[Component] = field(default_factory=set)  # feature networks and outliers that metrics have asked for
-    metric_code: str = ""  # a hash of the code of the metric in hand, where no version tells of it
+    metric_code: str = ""  # a hash of the code of the current metric, if it has no version
     _images: dict[str, Tensor] = field(default_factory=dict)  # by name
     _readings: dict[str, dict[Quantity, Tensor]] = field(default_factory=dict)  # by the content of the images
     _samples: dict[Source, Samples] = field(default_factory=dict)
@@ -93,7 +93,7 @@ class FitEvaluation:
         """The images of ``test``, ``validation`` or ``train`` (without validation), or an OOD set by its spec.
 
         Raises:
-            Unavailable: with the remedy, if they are not at hand.
+            Unavailable: if they are missing, with the remedy.
             SpecError: if no OOD set and no dataset has that name.
         """
         if name in _PARTS:
@@ -207,12 +207,12 @@ class FitEvaluation:
         return known
 
     def out_of_time(self) -> bool:
-        """Whether ``until`` is over."""
+        """Whether the time ``until`` has passed."""
         return self.until is not None and time.monotonic() >= self.until
 
     def progress(self, done: int, total: int) -> None:
-        """Tell whoever watches."""
-        self.told(done, total)
+        """Report the progress of a metric."""
+        self.on_progress(done, total)
 
     # --- samples ------------------------------------------------------------------------------------------------------
 
@@ -251,10 +251,10 @@ class FitEvaluation:
         return Samples(to_uint8(x, self.data.bounds).cpu(), None if y is None else y.cpu(), "direct")
 
     def fresh_samples(self, steps: int | None = None, n: int | None = None, conditional: bool | None = None) -> Samples:
-        """n images at the end of new chains of so many steps. The sampler's memory stays as it is.
+        """The last images of n new chains. The sampler's state does not change.
 
         Args:
-            steps: by default as many as in training.
+            steps: steps per chain; by default as many as in training.
             n: by default FRESH_SAMPLES.
             conditional: whether on E(x, y), each class as often; by default as the model was trained.
         """
@@ -344,7 +344,7 @@ def check_source(source: Source, *, chains: bool, pretrained: bool, buffers: int
     if not chains:
         raise NotApplicable("The model draws its images directly, without a chain, so it keeps none to pool.")
     if pretrained:
-        raise NotApplicable("The model was trained elsewhere: the buffers of its last epochs are not at hand.")
+        raise NotApplicable("The model was trained elsewhere: the buffers of its last epochs are not available.")
     snapshots.require_five(buffers)
 
 

@@ -19,7 +19,7 @@ def generates_nothing(fit: FitPlan) -> SpecError:
 
 
 def samples_of(evaluation: FitEvaluation, fit: FitPlan, steps: int | None, n: int | None = None) -> Samples:
-    """The images that the model keeps or draws; with ``steps``, the ends of n new chains of so many steps.
+    """The images that the model keeps or draws; with ``steps``, the ends of n new chains of ``steps`` steps.
 
     Raises:
         SpecError: if the model does not generate, or has no chains.

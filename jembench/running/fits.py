@@ -116,7 +116,7 @@ def is_sampled(model: Any) -> bool:
 
 @contextmanager
 def waiting_lease(store: Store, fit: FitPlan, report: Report) -> Iterator[None]:
-    """Hold the right to work on a fit, waiting for whoever has it now."""
+    """Hold the lease of a fit; wait while another process holds it."""
     while True:
         with store.lease(fit.key.id) as mine:
             if mine:

@@ -72,10 +72,10 @@ def unfinished(plan: Plan, found: Iterable[Cell]) -> list[CellPlan]:
 
 
 def place(fits: Iterable[FitPlan], how: RunOptions) -> Placement:
-    """Which of how many processes this one is.
+    """The rank of this process and the number of processes.
 
     Raises:
-        SpecError: if the fits cannot be trained by so many processes, or not by that executor.
+        SpecError: if the fits cannot be trained by this number of processes, or by this executor.
     """
     processes = placement(how.devices)
     for fit in fits:

@@ -135,7 +135,7 @@ class _Job:
         unfinished = []
         for cell, metric in zip(cells, metrics, strict=True):
             self.report(Event(kind="measuring", metric=str(cell.metric)))
-            evaluation.told = functools.partial(self._measuring, str(cell.metric))
+            evaluation.on_progress = functools.partial(self._measuring, str(cell.metric))
             evaluation.used.clear()
             evaluation.metric_code = cell.metric.code
             measured = measure(metric, evaluation)

@@ -115,7 +115,7 @@ def around(
 def resampled(
     statistic: Statistic, sizes: Sequence[int], rng: np.random.Generator, resamples: int
 ) -> NDArray[np.float64]:
-    """The statistic of so many resamples, (R,); the result does not depend on how they are cut into calls.
+    """The statistic of each resample, (R,); the result does not depend on how they are split into calls.
 
     Raises:
         ValueError: if the statistic of a resample is not finite.

@@ -1,4 +1,4 @@
-"""Two models on the same images, or over the same seeds: differences, and whether they could be chance.
+"""Two models on the same images, or over the same seeds: differences, and whether chance alone could explain them.
 
 Legend: N images, R resamples, S seeds.
 """
@@ -92,7 +92,7 @@ def unpaired_bootstrap(
 
 def _check(a: Resampling, b: Resampling, resamples: int) -> None:
     if min(*a.sizes, *b.sizes) < 2 or resamples < 1:
-        raise ValueError(f"{resamples} resamples of {a.sizes} and {b.sizes} observations say nothing of chance")
+        raise ValueError(f"{resamples} resamples of {a.sizes} and {b.sizes} observations give no p value")
 
 
 def _difference(value: float, drawn: NDArray[np.float64]) -> Difference:
@@ -108,7 +108,7 @@ def _difference(value: float, drawn: NDArray[np.float64]) -> Difference:
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """p values adjusted for how many there are: the chance of any false alarm among them stays at the level.
+    """p values adjusted for their number: the probability of any false alarm among them stays at the level.
 
     Holm (1979), Scandinavian Journal of Statistics 6(2), 65-70.
 

@@ -21,7 +21,7 @@ SPREAD = 0.25
 """The standard deviation of a pixel, of half the range of pixels."""
 
 APART = 4.0
-"""About how far the means of two classes are from one another, in standard deviations: nine of ten are told apart."""
+"""The approximate distance of two class means in standard deviations: nine of ten images can be classified."""
 
 IMAGES = {"train": 200, "test": 100}
 

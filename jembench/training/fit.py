@@ -292,7 +292,7 @@ class _Run:
         self.generations.write(self._state(), self.trainer.iteration)
 
     def finish(self) -> Fitted:
-        """What became of it."""
+        """The result of the training."""
         assert self.best is not None
         self.generations.tidy()
         stability = self._stability() if self.looks else None

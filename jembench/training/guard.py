@@ -67,7 +67,7 @@ HIGHEST_START, MEAN_START = "highest_start", "mean_start"
 """The columns that hold the highest and the mean energy of random starts."""
 
 STEPS, RATE, ENERGY_L2 = 2, 0.3, 0.1
-"""What the rungs do: so many times the sampling steps, the learning rate, and that weight of the energy penalty."""
+"""The rungs: the factors of the sampling steps and of the learning rate, and the weight of the energy penalty."""
 
 
 class Divergence(NamedTuple):

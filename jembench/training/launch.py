@@ -236,9 +236,9 @@ def _join(place: Placement, kind: str) -> torch.device:
 
 @contextmanager
 def _other_processes(place: Placement, arguments: Sequence[str]) -> Iterator[None]:
-    """Start the other processes, if nobody has; see to it that none of them outlives another one.
+    """Start the other processes unless a launcher has, and end all of them when one ends.
 
-    A launcher that is not ours sees to that itself.
+    An external launcher ends its processes itself.
     """
     if place.launcher == "jembench":
         threading.Thread(target=_end_with_the_first, daemon=True).start()
@@ -263,7 +263,7 @@ def _other_processes(place: Placement, arguments: Sequence[str]) -> Iterator[Non
 
 
 def _addresses(place: Placement) -> dict[str, str]:
-    """What the processes of this machine find one another by, as Fabric wants to be told."""
+    """The environment variables by which Fabric connects the processes of this machine."""
     from lightning_fabric.plugins.environments.lightning import find_free_network_port
 
     port = str(find_free_network_port())

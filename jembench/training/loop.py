@@ -73,7 +73,7 @@ class Trainer:
         data: what the images are.
         images: the training split; the recipe holds its validation images out of it.
         recipe: how to train.
-        seed: the root of all randomness.
+        seed: the random seed.
         device: where to train.
         group: the processes that train together.
 
@@ -238,9 +238,9 @@ class Trainer:
         return Window(each, None if starts is None else Starts(float(starts.max()), float(starts.mean())), int(heard))
 
     def iterate(self) -> dict[str, Tensor]:
-        """One optimiser step; gives the loss and its parts, still on the device.
+        """One optimiser step; returns the loss and its parts, still on the device.
 
-        The network's own chance, as of dropout, is that of this iteration alone, however training has come there.
+        The network's own randomness, such as dropout, depends on the seed and the iteration only, also after a resume.
         """
         for group in self.optimizer.param_groups:
             group["lr"] = self.learning_rate
@@ -325,7 +325,7 @@ class Trainer:
     def random_starts(self) -> Tensor | None:
         """The energies of a batch of new chains, float32 (B,); None for a model without.
 
-        Training goes on as if nobody had looked: no stream of randomness is drawn from, no norm's statistics change.
+        Training is not affected: its random streams are not used, and no statistics of a norm change.
         """
         if self.sampler is None:
             return None

@@ -48,10 +48,10 @@ def _at(trainer: Trainer, number: int) -> int:
 
 
 def keep(folder: Path, number: int, trainer: Trainer, state: Mapping[str, Tensor]) -> None:
-    """Write the images of all chains, in place of those of a training that was gone back on.
+    """Write the images of all chains, in place of those of a training that was rolled back.
 
     Args:
-        folder: the fit's.
+        folder: the folder of the fit.
         number: 1 to 5.
         trainer: where training stands.
         state: that of its sampler, in a group of all processes' samplers as one; finite.

@@ -136,7 +136,7 @@ def test_what_an_option_names_is_what_it_holds(here):
     (here / "data" / "a").write_bytes(b"ONE")
     assert metric('"sets_of_tests:folder:root=data"') != mine
     assert metric("svhn:root=/somewhere") == metric("svhn") == "svhn"
-    assert metric("celeba:root=/nowhere") == "celeba:root=/nowhere"  # not at hand: measured once it is
+    assert metric("celeba:root=/nowhere") == "celeba:root=/nowhere"  # not available: measured once it is
     assert metric("interp") == "interp"
 
 

@@ -98,7 +98,7 @@ def nothing_downloaded(monkeypatch, tmp_path):
 @pytest.mark.parametrize(
     ("metrics", "text"),
     [
-        ("accuracy,fid:features=inception", "fid: Inception's weights are not at hand"),
+        ("accuracy,fid:features=inception", "fid: Inception's weights are not available"),
         ("accuracy,ood:set=svhn", "ood: SVHN is not available"),
     ],
 )

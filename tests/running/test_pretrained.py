@@ -148,7 +148,7 @@ def test_what_training_alone_could_know_is_not_at_hand(plan, store):
     _, evaluation = evaluation_of(plan("accompanied", "brightness"), store)
     with pytest.raises(NotApplicable, match="trained elsewhere: it is not known which images it has not seen"):
         evaluation.images("validation")
-    with pytest.raises(NotApplicable, match="trained elsewhere: the buffers of its last epochs are not at hand"):
+    with pytest.raises(NotApplicable, match="trained elsewhere: the buffers of its last epochs are not available"):
         evaluation.samples(Source(pooling="five"))
 
 

@@ -46,8 +46,8 @@ def generator(
 ) -> Generated:
     """Anything that makes images: a function n -> images or z -> images, or a TorchScript file.
 
-    With ``latent`` it is called with so many standard normal numbers an image instead of with n; a ``conditional``
-    one with labels too. ``pixels`` is the range of its images; ``model``: that of the dataset's bounds.
+    With ``latent`` it is called with ``latent`` standard normal numbers per image instead of n; a ``conditional`` one
+    is called with labels too. ``pixels`` is the range of its images; ``model``: the bounds of the dataset.
     """
     from jembench.models.adapters.generator import Generated, load
 

@@ -79,7 +79,7 @@ class Generated(nn.Module):
         device = generator.device
         first = torch.randn((n, self.latent), generator=generator, device=device) if self.latent else n
         keywords = {"generator": generator} if self.takes_generator else {}
-        # whatever chance it takes from elsewhere is that of this generator too, and disturbs nobody
+        # global randomness that it uses is seeded by this generator too, and the global state is restored
         seed = int(torch.randint(2**62, (), generator=generator, device=device))
         with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
             torch.manual_seed(seed)

@@ -39,7 +39,7 @@ def grids(title: str, arrays: Arrays, classes: NDArray[Any] | None, panels: Sequ
     Args:
         title: of the figure.
         arrays: ``images`` uint8 (M, C, H, W) and ``shown`` (M,), which of the N examples each picture is.
-        classes: (N,), None where nobody knows them.
+        classes: (N,), or None if they are unknown.
         panels: with a line in the CSV for each image: where it is, its class, which example it is and its score.
         columns: of panels.
     """

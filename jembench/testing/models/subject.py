@@ -73,7 +73,7 @@ class ModelSubject(Subject):
     def needs_classes(self) -> None:
         """Skip the check for a model that cannot be made, or for fewer than two classes."""
         _ = self.model
-        only_if(self.data.num_classes >= 2, f"{self.data.name} has no classes to be told apart.")
+        only_if(self.data.num_classes >= 2, f"{self.data.name} has fewer than two classes.")
 
     # --- images and labels --------------------------------------------------------------------------------------------
 

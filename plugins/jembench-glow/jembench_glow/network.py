@@ -34,9 +34,9 @@ _CONSTANT = 1e-6
 
 
 class ActNorm(AffineConstFlow):  # type: ignore[misc]
-    """A scale and a shift of each channel, set to normalise one batch if, and only if, it is told to.
+    """A scale and a shift of each channel, initialised from one batch only while ``fitting`` is True.
 
-    That of normflows sets them by the first batch of any kind, in evaluation too.
+    The class of normflows initialises them from the first batch of any kind, in evaluation mode too.
     """
 
     fitting = False
@@ -95,7 +95,7 @@ def fitting_actnorms(flow: nn.Module) -> Iterator[None]:
 def multiscale_flow(
     shape: tuple[int, int, int], *, levels: int, steps: int, hidden: int, components: int
 ) -> MultiscaleFlow:
-    """The flow over images of that shape, with a prior of so many components at each level.
+    """The flow over images of that shape, with a prior of ``components`` components at each level.
 
     Each level trades height and width for channels, and all but the last hand half of their channels to the prior.
 

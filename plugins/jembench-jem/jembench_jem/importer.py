@@ -86,7 +86,7 @@ def _chains(content: Any, data: DataSpec, path: Path) -> SavedChains | None:
         )
     state = {
         "images": images.float().contiguous(),
-        "ages": torch.zeros(len(images), dtype=torch.int64),  # nobody counted them
+        "ages": torch.zeros(len(images), dtype=torch.int64),  # unknown
         "filled": torch.tensor(True),
         "conditional": torch.tensor(False),
     }
@@ -110,7 +110,7 @@ def _wrong_with(images: Any, data: DataSpec) -> str:
 
 
 def _wrong_range(images: Tensor, bounds: tuple[float, float]) -> str:
-    """Why pixels are not those of chains in the model's range, as far as that can be told; "" if they may be.
+    """Why pixels cannot be those of chains in the model's range; "" if they may be.
 
     The published chains are not clamped (Grathwohl et al., 2020, Algorithm 1; train_wrn_ebm.py, sample_q): each step
     adds noise of .01, and one lives 20 visits of 20 steps on average, in which noise alone moves it by .2. So a pixel

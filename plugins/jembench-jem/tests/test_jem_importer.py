@@ -31,7 +31,7 @@ class PublishedBlock(nn.Module):
 
 
 class Published(nn.Module):
-    """Depth 10 or 16, width k, with the two heads that nobody uses."""
+    """Depth 10 or 16, width k, with the two unused heads."""
 
     def __init__(self, blocks=1, k=2, norm=lambda width: nn.Identity()):
         super().__init__()

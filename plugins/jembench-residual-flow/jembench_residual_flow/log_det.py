@@ -76,9 +76,9 @@ class Truncated:
 class Unbiased:
     """For training: value and gradient are right in the mean over the draws of PyTorch's global generators.
 
-    Two terms always, and then another one after each of some tosses of a coin that all show heads, weighted by one over
-    the chance to come so far. The gradient is that of the series of (I + J)^-1 (equation 8), which needs one pass that
-    can be differentiated, not one for each term.
+    The first two terms are always used. Each further term is used if one more coin toss shows heads, and is divided by
+    the probability of reaching it. The gradient is that of the series of (I + J)^-1 (equation 8), which needs only one
+    differentiable pass, not one per term.
     """
 
     def __call__(self, net: nn.Module, x: Float[Tensor, "B C H W"], *, differentiable: bool) -> Change:
