@@ -41,10 +41,10 @@ def estimate(
     device: str,
     format: str,
 ) -> None:
-    """Run a few iterations and estimate the time and memory of the whole training.
+    """Estimate the time and memory that a training takes.
 
-    A first estimate appears after seconds; better ones follow. If whole batches take too long, only some of their
-    images are timed, and the last column says so.
+    It runs a few iterations. A first estimate appears after seconds; better ones follow. If whole batches take too
+    long, only some of their images are timed, and the last column says so.
 
     The estimates are for this machine, for the given recipe and for others. The images are random, so the dataset
     need not be available. The second row is the same recipe without mixed precision, channels-last layout and

@@ -27,9 +27,7 @@ COMMANDS = {
         "jembench.cli.attack:attack", "Attack trained models, and print and draw how robust they are."
     ),
     "train": LazyCommand("jembench.cli.train:train", "Train one model and print its folder."),
-    "estimate": LazyCommand(
-        "jembench.cli.estimate:estimate", "Run a few iterations and estimate the time and memory of the whole training."
-    ),
+    "estimate": LazyCommand("jembench.cli.estimate:estimate", "Estimate the time and memory that a training takes."),
     "import": LazyCommand("jembench.cli.import_:import_", "Import weights that were trained elsewhere."),
     "sample": LazyCommand(
         "jembench.cli.sample:sample", "Draw images from a trained model as a PNG: one row per class."

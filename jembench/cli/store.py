@@ -1,4 +1,4 @@
-"""``jembench store``: what lies in a store, and whether it is what was written."""
+"""``jembench store``: check the integrity of a store."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from jembench.running.evaluation import FitEvaluation
 
 
 def generates_nothing(fit: FitPlan) -> SpecError:
-    """The error of who asks a model for images that has none."""
+    """The error for a model that generates no images."""
     why = "it neither draws them nor has chains" if fit.model.pretrained else "it is trained without chains"
     return SpecError(f"{fit.key.model} generates no images: {why}. Choose a model that does.")
 

@@ -1,4 +1,4 @@
-"""One cell: a metric computed, and whatever comes of it as an outcome."""
+"""One cell: computes a metric and returns its outcome."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Carrying out a plan: train or load each fit, measure its cells, write what comes of it. Finished work is kept."""
+"""Carrying out a plan: train or load each fit, evaluate its cells, write the results. Finished work is kept."""
 
 from __future__ import annotations
 
