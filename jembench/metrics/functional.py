@@ -45,6 +45,7 @@ __all__ = [
     "classwise_ece",
     "ece",
     "fid",
+    "inception_score",
     "kid",
     "nll",
     "prc",

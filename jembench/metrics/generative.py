@@ -59,7 +59,7 @@ class IS(FeatureMetric):
     resamples: Resamples = 200
     implementation: Implementation = "torch-fidelity"
     name: ClassVar[str] = "is"
-    computed_by: ClassVar[str] = "jembench.metrics.inception_score"
+    computed_by: ClassVar[str] = "jembench.metrics.inception"
 
     def least(self, network: FeatureNetwork, dimensions: int) -> tuple[int, str]:
         """An image for each split."""

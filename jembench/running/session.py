@@ -75,8 +75,10 @@ def place(fits: Iterable[FitPlan], how: RunOptions) -> Placement:
     """The rank of this process and the number of processes.
 
     Raises:
-        SpecError: if the fits cannot be trained by this number of processes, or by this executor.
+        SpecError: if the fits cannot be trained by that number of processes or by that executor, or if there is none of
+            that name.
     """
+    registry.resolve("executors", how.executor)
     processes = placement(how.devices)
     for fit in fits:
         fit.check_shares(processes.size)

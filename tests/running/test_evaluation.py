@@ -189,8 +189,8 @@ class Network:
 def test_features_are_computed_once_for_each_network_and_part(make, monkeypatch):
     seen = []
     network = Network(seen)
-    monkeypatch.setattr(registry, "resolve", lambda kind, spec: network)
     evaluation = make(sampler=used(pcd(DATA, buffer=6)))
+    monkeypatch.setattr(registry, "resolve", lambda kind, spec: network)
     for _ in range(2):
         for part in ("samples", "train", "test"):
             evaluation.features_of("net", part)

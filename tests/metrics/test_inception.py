@@ -7,7 +7,7 @@ from scipy.stats import entropy
 from torch_fidelity.metric_isc import isc_features_to_metric
 
 from jembench.metrics.generative import IS
-from jembench.metrics.inception_score import in_order, inception_score, resampled_score
+from jembench.metrics.inception import in_order, inception_score, resampled_score
 
 
 @pytest.fixture
