@@ -90,7 +90,7 @@ def install(folder: Path, size: Size) -> None:
     (package / "__init__.py").write_text("")
     (package / "many.toml").write_text(suite(size))
     (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: many-cells\nVersion: 1.0\n")
-    (metadata / "entry_points.txt").write_text("[jembench.suites]\nmany = many_cells\n[jembench.api]\n1 = many_cells\n")
+    (metadata / "entry_points.txt").write_text("[jembench.suites]\nmany = many_cells\n[jembench.api]\n2 = many_cells\n")
 
 
 class Prepared(NamedTuple):

@@ -82,7 +82,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         with listening(), warnings.catch_warnings(), trust.command(settings.arguments, os.environ):
             warnings.showwarning = _note(warnings.showwarning)
-            warnings.filterwarnings("always", "Not compiled", Fallback)  # of each training, and not of the first alone
+            warnings.simplefilter("always", Fallback)  # each text is printed once
             return _invoke(settings)
     except JembenchError as error:
         return _tell(str(error), error.exit_code, settings)

@@ -5,6 +5,7 @@ random start. A chain begins at a random start and goes downhill, so that the sa
 above random starts. The guard finds divergence at the end of a window of iterations in
 
 - a value of the loss or its parts that is not finite, or beyond 1e8, where the reference implementation stops;
+- a cross-entropy beyond ``LARGEST_CROSS_ENTROPY``: the energies explode, those of random starts with them;
 - samples above the random starts: the mean sample lies more than ``MEAN_LIMIT`` times as far above the data as the mean
   random start does, or the highest sample of a batch more than ``HIGHEST_LIMIT`` times as far as the highest of as many
   random starts;
@@ -14,12 +15,12 @@ above random starts. The guard finds divergence at the end of a window of iterat
   at least, it was within ``NEAR`` of the way. So a collapse under an energy penalty begins, before the samples are
   where the random starts are.
 
-A distance of the second or third kind counts only if it is that large in the mean over the window and still in its last
+A cross-entropy or a distance counts only if it is that large in the mean over the window and still in its last
 iteration: one that has closed by itself needs no repair. Where a training image lies higher above the mean of the data
 than the random starts do, as when chains start at Gaussians of the classes, it takes their place.
 
-All this compares differences of energies with one another. Energies that are multiplied by a positive number, or
-shifted by a constant, give the same answer, so that the limits suit every network. A collapse whose loss an energy
+The distances are differences of energies that are compared with one another. Energies that are multiplied by a
+positive number, or shifted by a constant, give the same answer, so that the limits suit every network. A collapse whose loss an energy
 penalty keeps finite is found as well. A large gap between data and samples is no divergence by itself: at the start of
 a healthy training the chains still are where they began, and random starts lie as far above the data as the samples.
 
@@ -38,11 +39,14 @@ from typing import NamedTuple
 
 from jembench.experiment.recipe import Count, Recipe, Remedy
 
-CRITERION = "random-starts@1"
+CRITERION = "random-starts@2"
 """What counts as divergence, in records and protocols: its version changes with the limits below."""
 
 LARGEST_LOSS = 1e8
 """A loss beyond it is divergence, as in the reference implementation (wgrathwohl/JEM)."""
+
+LARGEST_CROSS_ENTROPY = 10.0
+"""Nats. A uniform guess among 22,000 classes has as much; healthy windows on digits have 2.4 at most."""
 
 MEAN_LIMIT, HIGHEST_LIMIT = 1.5, 3.0
 """How far samples may lie from the data, in distances of random starts from the data.
@@ -155,6 +159,9 @@ def verdict(rows: Sequence[Mapping[str, float]], starts: Starts | None) -> str |
         for name, value in row.items():
             if not abs(value) <= LARGEST_LOSS:  # also true of NaN
                 return f"{name} was {value:.3g}"
+    surprise = _lasting([row.get("cross_entropy", 0.0) for row in rows])
+    if surprise > LARGEST_CROSS_ENTROPY:
+        return f"the cross-entropy was {surprise:.3g} nats"
     prefix = "" if "energy_data" in rows[0] else "joint_"
     if starts is None or not rows[0].keys() >= {f"{prefix}energy_data", HIGHEST, HIGHEST_DATA}:
         return None

@@ -169,7 +169,7 @@ def future(zoo):
     (info / "entry_points.txt").write_text("[jembench.models]\nfuture = future_zoo:build\n[jembench.api]\n99 = x\n")
 
 
-REASON = "future-zoo 1.0 was written for version 99 of jembench's plugin interface, and this jembench has version 1."
+REASON = "future-zoo 1.0 was written for version 99 of jembench's plugin interface, and this jembench has version 2."
 
 
 def test_an_incompatible_plugin_is_listed_with_what_to_do(jembench, future):

@@ -10,8 +10,9 @@ from jembench.experiment.suite import Suite
 from jembench.running import work
 from jembench.running.executor import LocalExecutor
 from jembench.store.store import Store
+from jembench.training import guard
 
-WORDS = {"training": "train", "measuring": "measure", "waiting": "wait", "warning": "trouble", "finished": "done"}
+WORDS = {"training": "train", "measuring": "measure", "waiting": "wait", "finished": "done"}
 
 
 class Recorder:
@@ -27,8 +28,11 @@ class Recorder:
             self.iterations.append(event.done)
         elif event.kind == "measuring" and not event.total:
             self.events.append(f"measure {short(event.metric)}")
-        elif event.kind in ("warning", "diverged"):
-            self.events.append(f"{WORDS.get(event.kind, event.kind)} {model}: {event.text or dict(event.values)}")
+        elif event.kind == "warning":
+            self.events.append(f"trouble {model}: {event.text}")
+        elif event.kind == "diverged":
+            found = guard.Intervention if "remedy" in event.values else guard.Divergence
+            self.events.append(f"diverged {model} {found(**event.values)}")
         elif event.kind in WORDS:
             self.events.append(f"{WORDS[event.kind]} {model} {event.fit['seed']}")
 

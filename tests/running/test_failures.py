@@ -36,11 +36,11 @@ def test_not_applicable_is_written_before_the_other_cells_of_the_fit_are_compute
     whole = plan("classifier", "score brightness")
     seen = []
 
-    def trained(*_):
+    def load_or_train(*_):
         seen.extend(store.contents().cells)
         raise ZeroDivisionError
 
-    monkeypatch.setattr(work, "trained", trained)
+    monkeypatch.setattr(work, "load_or_train", load_or_train)
     carry_out(whole, store)
     assert [cell.outcome.status for cell in seen] == ["na"]
 
@@ -118,9 +118,7 @@ def test_a_model_that_was_mended_says_so_in_its_record_and_beside_every_number(p
         "at iteration 15 (loss was nan): it went back to iteration 9 with a new seed",
         "at iteration 15 (loss was nan): it went back to iteration 0 with 2 times the sampling steps",
     ]
-    assert [event for event in events if event.startswith("trouble")] == [
-        f"trouble shaky: training diverged and was repaired {each}" for each in what
-    ]
+    assert [event for event in events if event.startswith("diverged")] == [f"diverged shaky {each}" for each in what]
     assert {outcome.status for outcome in outcomes(whole, store).values()} == {"ok"}
     mended, healthy = whole.fits
     assert list(store.read_fit(mended.key).interventions) == what
@@ -138,8 +136,9 @@ def test_the_metric_of_stability_reads_what_the_guard_saw(plan, store, carry_out
     """The shaky model breaks once where nothing is repaired."""
     whole = plan("shaky classifier", "stability", settings=["guard.mode=watch"])
     events = carry_out(whole, store)
-    (trouble,) = (event for event in events if event.startswith("trouble"))
-    assert trouble.startswith("trouble shaky: training diverged at iteration 15 (loss was nan); it goes on unchanged")
+    assert [event for event in events if event.startswith("diverged")] == [
+        "diverged shaky at iteration 15 (loss was nan)"
+    ]
     shaky, well = outcomes(whole, store).values()
     iterations = store.read_fit(whole.fits[0].key).stability.iterations
     assert shaky.values["stable-iterations"].value == 15
@@ -216,7 +215,7 @@ def test_a_full_disk_stops_everything_and_what_is_done_is_kept(plan, store, carr
 
 def test_a_store_that_cannot_be_written_is_known_before_anything_is_done(plan, tmp_path, monkeypatch, carry_out):
     (tmp_path / "file").write_text("")
-    monkeypatch.setattr(work, "trained", pytest.fail)
+    monkeypatch.setattr(work, "load_or_train", pytest.fail)
     with pytest.raises(StoreError, match="Cannot write"):
         carry_out(plan("jem"), Store(tmp_path / "file" / "runs"))
 

@@ -36,7 +36,7 @@ def test_nothing_is_trained(plan, store, carry_out, folder):
     }
     record = store.read_fit(whole.fits[0].key)
     assert (record.key.recipe, record.status, record.iteration) == ("pretrained", "done", 0)
-    assert (record.iteration_seconds, record.validation_accuracy) == ([], None)
+    assert (record.iteration_seconds, record.validation_accuracy) == ((), None)
 
 
 def test_looking_ahead_sees_no_training(plan):

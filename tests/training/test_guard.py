@@ -54,6 +54,13 @@ def test_a_number_that_is_none_or_beyond_1e8(change, text):
     assert verdict({"loss": 1e8}) is None
 
 
+def test_energies_that_explode_with_those_of_random_starts_show_in_the_cross_entropy():
+    exploded = HEALTHY | {"cross_entropy": 12.0}
+    assert guard.verdict([exploded, exploded], STARTS) == "the cross-entropy was 12 nats"
+    assert guard.verdict([exploded, HEALTHY], STARTS) is None  # it has come back by itself
+    assert guard.verdict([HEALTHY | {"cross_entropy": 9.9}] * 2, STARTS) is None
+
+
 @pytest.mark.parametrize(("highest", "wrong"), [(50.0, False), (50.1, True), (-1000.0, False)])
 def test_the_highest_sample_is_compared_with_the_highest_random_start(highest, wrong):
     """The start lies 30 above the data: a sample may lie 90 above them."""
