@@ -20,9 +20,10 @@ iteration: one that has closed by itself needs no repair. Where a training image
 than the random starts do, as when chains start at Gaussians of the classes, it takes their place.
 
 The distances are differences of energies that are compared with one another. Energies that are multiplied by a
-positive number, or shifted by a constant, give the same answer, so that the limits suit every network. A collapse whose loss an energy
-penalty keeps finite is found as well. A large gap between data and samples is no divergence by itself: at the start of
-a healthy training the chains still are where they began, and random starts lie as far above the data as the samples.
+positive number, or shifted by a constant, give the same answer, so that the limits suit every network. A collapse
+whose loss an energy penalty keeps finite is found as well. A large gap between data and samples is no divergence by
+itself: at the start of a healthy training the chains still are where they began, and random starts lie as far above
+the data as the samples.
 
 The guard takes one forward pass a window, and the host waits for the device only where it waits anyway.
 
