@@ -78,12 +78,12 @@ def place(fits: Iterable[FitPlan], how: RunOptions) -> Placement:
         SpecError: if the fits cannot be trained by that number of processes or by that executor, or if there is none of
             that name.
     """
-    registry.resolve("executors", how.executor)
     processes = placement(how.devices)
     for fit in fits:
         fit.check_shares(processes.size)
     if processes.size > 1 and how.executor != "local":
         raise SpecError(f"--devices trains here, and the executor {how.executor} elsewhere. Leave one of them out.")
+    registry.resolve("executors", how.executor)
     return processes
 
 
