@@ -233,6 +233,8 @@ def _seeds(given: int | Iterable[int]) -> list[int]:
 
 
 def _texts(settings: Settings | None) -> list[str]:
+    if not isinstance(settings, Mapping | None):
+        raise SpecError(f'settings is {settings!r}; it must be a mapping of recipe fields: {{"epochs": 5}}.')
     return [f"{key}={format_value(value)}" for key, value in (settings or {}).items()]
 
 

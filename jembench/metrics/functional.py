@@ -37,21 +37,6 @@ from jembench.stats import interval_of, ranking, wilson
 if TYPE_CHECKING:
     Array = Tensor | np.ndarray[Any, Any]
 
-__all__ = [
-    "accuracy",
-    "adaptive_ece",
-    "auroc",
-    "brier",
-    "classwise_ece",
-    "ece",
-    "fid",
-    "inception_score",
-    "kid",
-    "nll",
-    "prc",
-]
-
-
 # --- of a classifier --------------------------------------------------------------------------------------------------
 
 
