@@ -122,6 +122,7 @@ class _Run:
         self.interventions: list[Intervention] = []
         self.unrepaired: Divergence | None = None  # the first one, of a run that has no ladder
         self.window: _Window | None = None  # the one that has begun
+        self.doubtful = False  # whether the newest checkpoint is
         self.pace = 1  # iterations between two looks for a signal
 
     # --- going on and going back ----------------------------------------------------------------------------------
@@ -152,6 +153,7 @@ class _Run:
     def _take(self, state: Mapping[str, Any]) -> None:
         """Go on from a state, with whatever remedy it does not know of yet."""
         self.call_all("load_state_dict", state["trainer"])
+        self.doubtful = self.looks and guard.is_doubtful(state["history"])
         if window := state.get("window"):
             self.window = _Window(**{**window, "starts": window["starts"] and Starts(*window["starts"])})
         else:
@@ -166,7 +168,7 @@ class _Run:
     def repair(self, reason: str) -> bool:
         """Go back to a good state and apply the next remedy; without a ladder, record the first divergence.
 
-        Where the newest state has led to divergence more than once, it goes back to the one before.
+        Where the newest state is doubtful, or has led to divergence more than once, it goes back to the one before.
 
         Returns:
             Whether training went back.
@@ -185,7 +187,7 @@ class _Run:
             self._give_up(reason)
         state = self.generations.newest()
         assert state is not None
-        if len(self.interventions) > state["trainer"]["adjustment"][0]:
+        if guard.is_doubtful(state["history"]) or len(self.interventions) > state["trainer"]["adjustment"][0]:
             self.generations.drop_newest()
             state = self.generations.newest()
             assert state is not None
@@ -253,8 +255,8 @@ class _Run:
         self.history.append({**place, **means, **{f"{name}_start": value for name, value in starts.items()}})
         if not self.looks:
             return None
-        attempt = [row for row in self.history if row["attempt"] == len(self.interventions)]
-        return guard.verdict(rows, window.starts) or guard.growing(attempt)
+        ended = self.trainer.iteration == self.trainer.iterations
+        return guard.verdict(rows, window.starts) or guard.lost_contact(self.history, ended=ended)
 
     def report_window(self) -> None:
         """Send the last row of the history."""
@@ -287,9 +289,10 @@ class _Run:
         return {f"validation_{name}": value for name, value in validation._asdict().items()} if validation else {}
 
     def save(self) -> None:
-        """Write a checkpoint."""
+        """Write a checkpoint; a doubtful one gives its place to the next, so that a good one is kept."""
         self.save_history()
-        self.generations.write(self._state(), self.trainer.iteration)
+        self.generations.write(self._state(), self.trainer.iteration, over_newest=self.doubtful)
+        self.doubtful = self.looks and guard.is_doubtful(self.history)
 
     def finish(self) -> Fitted:
         """The result of the training."""

@@ -14,7 +14,7 @@ class Generations:
     """The states of a fit, in its folder.
 
     Two files take turns, so that the one before the newest is there too: the state of a run that is about to diverge
-    can look healthy, and going back to it would lead to the same end.
+    can look healthy, and going back to it would lead to the same end. Doubtful states take one of the two at most.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -26,15 +26,16 @@ class Generations:
         """Keep the state before the first iteration, until :meth:`tidy`."""
         checkpoint.write(self._start, state)
 
-    def write(self, state: Any, iteration: int) -> None:
-        """Keep a state in place of the older of the two.
+    def write(self, state: Any, iteration: int, *, over_newest: bool = False) -> None:
+        """Keep a state in place of the older of the two, or of the newest.
 
         Raises:
             StoreError: if it cannot be written. Those that were there still are.
         """
-        oldest = min(self._turns, key=lambda path: self._age(path) if path.exists() else -2)
-        checkpoint.write(oldest, state, age=iteration)
-        self._damaged.discard(oldest)
+        choose = max if over_newest else min
+        path = choose(self._turns, key=lambda path: self._age(path) if path.exists() else -2)
+        checkpoint.write(path, state, age=iteration)
+        self._damaged.discard(path)
 
     def newest(self) -> Any | None:
         """The newest state that can be read; None if there never was one. A damaged one is skipped with a warning.

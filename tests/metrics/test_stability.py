@@ -8,7 +8,7 @@ from jembench.metrics.training import StabilityOfTraining
 
 
 def measured(fake, *stability):
-    return StabilityOfTraining().compute(fake.Evaluation(stability=Stability("random-starts@2", *stability)))
+    return StabilityOfTraining().compute(fake.Evaluation(stability=Stability("random-starts@3", *stability)))
 
 
 def test_a_training_that_never_diverged_was_stable_for_all_its_iterations(fake):

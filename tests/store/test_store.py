@@ -41,7 +41,7 @@ RECORD = FitRecord(
     seconds=1.5,
     iteration_seconds=(0.1, 0.2),
     interventions=("it was mended",),
-    stability=Stability("random-starts@2", 100, 8, "loss was nan", ("seed",), "4 sampling steps"),
+    stability=Stability("random-starts@3", 100, 8, "loss was nan", ("seed",), "4 sampling steps"),
     provenance={"host": "here"},
 )
 NAME = "ece-jem-digits-s3"

@@ -72,6 +72,13 @@ def test_another_process_finds_the_same(generations, tmp_path):
     assert again.newest()["number"] == 30
 
 
+def test_a_state_that_takes_the_newest_one_s_place_leaves_the_other(generations):
+    generations.write(state(40), 40, over_newest=True)
+    assert generations.newest()["number"] == 40
+    generations.drop_newest()
+    assert generations.newest()["number"] == 20
+
+
 def test_what_was_dropped_gives_its_place_to_the_next(generations):
     generations.drop_newest()
     generations.write(state(25), 25)

@@ -113,36 +113,68 @@ def test_a_collapse_that_an_energy_penalty_keeps_finite_is_divergence():
     )
 
 
-def on_the_way(*ways, scale=1.0, shift=0.0):
-    """Windows in which samples are so far from the data, at -40, to the random starts, at 60."""
-    fixed = {"energy_data": -40, "highest_data": -39, "mean_start": 60}
-    windows = [fixed | {"energy_samples": -40 + 100 * way} for way in ways]
-    return [{name: scale * energy + shift for name, energy in row.items()} for row in windows]
+NEAR_DATA = [-0.05] * 10
+
+
+def windows(*distances, scale=1.0, shift=0.0):
+    """Windows in which samples lie so far above the data; the data lie at -40, the highest image 5 above."""
+    rows = [{"energy_data": -40, "highest_data": -35, "energy_samples": -40 + 5 * distance} for distance in distances]
+    moved = [{name: scale * energy + shift for name, energy in row.items()} for row in rows]
+    return [row | {"iteration": 20 * number} for number, row in enumerate(moved, 1)]
 
 
 @pytest.mark.parametrize(("scale", "shift"), [(1, 0), (1e-3, 0), (64, 1e4)])
-def test_a_gap_that_keeps_growing_after_the_start_is_divergence(scale, shift):
-    """Measured: an energy penalty of .1 hid it, with 97 % of the validation images right."""
-    start, measured = [-0.05] * 9, [0.02, 0.08, 0.14, 0.20, 0.35, 0.51]
-    found = guard.growing(on_the_way(*start, *measured, scale=scale, shift=shift))
-    assert found == "samples moved away from the data for 5 windows, 51% of the way to random starts"
-    assert guard.growing(on_the_way(*start, *measured[:-1], scale=scale, shift=shift)) is None
+def test_chains_that_leave_the_data_for_good_are_divergence(scale, shift):
+    """Measured, layer norm: not in every window a little further, and never as far as random starts."""
+    measured = [0.42, 0.33, 0.51, 0.55, 0.59, 0.69, 0.68]
+    found = guard.lost_contact(windows(*NEAR_DATA, *measured, scale=scale, shift=shift))
+    assert found == "samples lay above the data for 5 windows, by 0.68 times as much as the highest training image"
+    assert guard.lost_contact(windows(*NEAR_DATA, *measured[:-1], scale=scale, shift=shift)) is None
 
 
 @pytest.mark.parametrize(
-    "ways",
+    "distances",
     [
-        [0.35, 0.59, 0.66, 0.0, 0.0, 0.0, 0.0],  # layer norm, a healthy start
-        [0.62, 0.03, 0.01, 0.56, 0.9, 0.92],  # contact lost for three windows
-        [0.06, 0.1, 0.35, 0.45, 0.6, 0.7, 0.8, 0.9],  # a slow start that never had contact
-        [*[0.0] * 6, 0.1, 0.2, 0.3, 0.4, 0.55],  # instance norm, still at the start
-        [*[0.0] * 9, 0.1, 0.2, 0.3, 0.4, 0.49],  # near enough
-        [*[0.0] * 9, 0.1, 0.2, 0.3, 0.29, 0.5, 0.6],  # not in each window
         [],
+        [0.9] * 30,  # never had contact: a slow start
+        [*NEAR_DATA[1:], *[0.9] * 5],  # still at the start
+        [*NEAR_DATA, 0.9, 0.9, 0.9, 0.9, 0.49],  # found again
+        [*NEAR_DATA, 0.9, 0.9, 0.49, 0.9, 0.9, 0.9, 0.9],
+        [*NEAR_DATA, *[-3.0] * 9],  # below the data: judged by the random starts
     ],
 )
-def test_other_gaps_are_none(ways):
-    assert guard.growing(on_the_way(*ways)) is None
+def test_other_distances_are_none(distances):
+    assert guard.lost_contact(windows(*distances)) is None
+
+
+def test_at_the_end_of_the_training_the_last_window_is_enough():
+    assert guard.lost_contact(windows(*NEAR_DATA, 0.5), ended=True) == (
+        "samples lay above the data for the last window, by 0.5 times as much as the highest training image"
+    )
+    assert guard.lost_contact(windows(*NEAR_DATA, 0.9, 0.49), ended=True) is None
+    assert guard.lost_contact(windows(*[0.9] * 30), ended=True) is None
+
+
+def test_windows_that_training_went_back_from_do_not_count():
+    history = windows(*NEAR_DATA, *[0.9] * 4)
+    again = windows(*NEAR_DATA, 0.9)[-1:]
+    assert guard.lost_contact(history + history[-1:]) is None
+    assert guard.lost_contact(history + again) is None
+    assert guard.is_doubtful(history + again)
+    assert guard.lost_contact(history + again + history[-3:] + windows(*[0.9] * 15)[-1:]) is not None
+
+
+def test_a_state_is_doubtful_while_chains_are_away_from_the_data():
+    assert not guard.is_doubtful([])
+    assert not guard.is_doubtful(windows(*[0.9] * 30))
+    assert not guard.is_doubtful(windows(*NEAR_DATA, 0.9, 0.24))
+    assert guard.is_doubtful(windows(*NEAR_DATA, 0.25))
+
+
+@pytest.mark.parametrize("spread", [0.0, -1.0, math.nan])
+def test_images_that_all_have_one_energy_give_no_measure(spread):
+    flat = [row | {"highest_data": row["energy_data"] + spread} for row in windows(*NEAR_DATA, *[0.9] * 9)]
+    assert guard.lost_contact(flat) is None
 
 
 @pytest.mark.parametrize("scale", [1e-3, 1.0, 64.0])

@@ -1,5 +1,7 @@
 """Fits that diverge: what the guard notices, where it goes back to, and what it does about it."""
 
+import math
+
 import pytest
 import torch
 from fits import (
@@ -21,6 +23,7 @@ from torch import nn
 from jembench.errors import Diverged
 from jembench.interfaces import Stability
 from jembench.store import records
+from jembench.training import guard
 from jembench.training.fit import train
 from jembench.training.generations import Generations
 from jembench.training.guard import CRITERION, Intervention
@@ -176,6 +179,34 @@ def test_progress_makes_the_newest_state_a_good_one_again(make_trainer, tmp_path
     assert [each.returned_to for each in fitted.interventions] == [16, 24, 16, 0]
 
 
+@pytest.mark.parametrize("killed", [False, True])
+def test_it_goes_back_to_a_state_in_which_the_chains_were_near_the_data(make_trainer, tmp_path, monkeypatch, killed):
+    """Checkpoints at 16 and 24 are doubtful, so that the one at 8 is still there when contact is found to be lost."""
+    monkeypatch.setattr(guard, "CONTACT", 2)
+    monkeypatch.setattr(guard, "LOST", 2)
+    distances = {(0, 16): 0.3, (0, 20): 0.4, (0, 24): 0.4, (0, 28): 0.6, (0, 32): 0.6}
+
+    def make():
+        trainer = make_trainer()
+        window = trainer.window
+
+        def moved(n):
+            seen = window(n)
+            distance = distances.get((trainer.adjustment.seeds, 4 * math.ceil(trainer.iteration / 4)), 0.0)
+            energies = {"energy_data": 0.0, "highest_data": 1.0, "energy_samples": distance, "highest_sample": distance}
+            return seen._replace(rows=[row | energies for row in seen.rows])
+
+        trainer.window = moved
+        return trainer
+
+    if killed:
+        with pytest.raises(Killed):
+            train(make(), tmp_path, lambda event: kill() if event.done == 24 else None)
+        assert newest(tmp_path) == 24
+    fitted = train(make(), tmp_path)
+    assert [(each.iteration, each.returned_to) for each in fitted.interventions] == [(32, 8)]
+
+
 def test_every_rung_of_the_ladder_is_in_force(make_trainer, tmp_path):
     """What each attempt really did: its sampling steps, its rate, and the penalty in its loss."""
     trainer = make_trainer()
@@ -257,7 +288,9 @@ def test_killed_while_the_next_checkpoint_is_written(make_trainer, tmp_path, mon
     straight = train(rig(make_trainer(), {(0, 19)}), tmp_path / "straight")
     trainer, write = rig(make_trainer(), {(0, 19)}), Generations.write
     with monkeypatch.context() as patch:
-        patch.setattr(Generations, "write", lambda *them: kill() if trainer.adjustment.seeds else write(*them))
+        patch.setattr(
+            Generations, "write", lambda *them, **how: kill() if trainer.adjustment.seeds else write(*them, **how)
+        )
         with pytest.raises(Killed):
             train(trainer, tmp_path / "killed")
     assert trainer.iteration == 24
