@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from jembench.catalog.registry import catalogue
+from jembench.catalog.discovery import catalogue
 
 CACHES = {
     "XDG_CACHE_HOME": "cache",

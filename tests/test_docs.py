@@ -11,7 +11,7 @@ import torch
 
 import jembench
 from jembench import __version__
-from jembench.catalog import registry
+from jembench.catalog import discovery, registry
 from jembench.cli.main import COMMANDS, cli
 from jembench.experiment import recipe, suite
 from jembench.interfaces import API
@@ -62,7 +62,7 @@ def test_every_suite_and_recipe_is_in_the_guide_to_benchmarks():
 def test_every_component_is_in_a_guide(kind):
     text = "".join(guide.read_text() for guide in GUIDES)
     ours = {"jembench", *(path.name for path in (ROOT / "plugins").iterdir() if path.is_dir())}
-    own = [c.name for c in registry.components(kind) if c.distribution in ours]
+    own = [c.name for c in discovery.components(kind) if c.distribution in ours]
     assert [name for name in own if f"`{name}`" not in text] == []
 
 
@@ -88,7 +88,7 @@ def test_the_entry_point_of_the_guide_is_of_a_group_that_is_read():
     (block,) = blocks(PLUGINS, "toml")
     groups = tomllib.loads(block)["project"]["entry-points"]
     assert groups == {"jembench.models": {"my-ebm": "my_ebm:build"}, "jembench.api": {str(API): "my_ebm"}}
-    assert "models" in registry.KINDS
+    assert "models" in discovery.KINDS
 
 
 def test_the_versions_agree():

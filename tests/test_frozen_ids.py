@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from jembench.catalog import code_identity, registry
+from jembench.catalog import code_identity, discovery, registry
 from jembench.catalog.spec import stable_hash
 from jembench.experiment import recipe as recipes
 from jembench.experiment.plan import CellPlan, plan_fit
@@ -36,7 +36,7 @@ def found(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(code_identity, "code", lambda module, of_package=False: "")
-    registry.catalogue.cache_clear()
+    discovery.catalogue.cache_clear()
     for split in ("train", "test"):
         (tmp_path / "folder" / split / "cat").mkdir(parents=True)
         (tmp_path / "folder" / split / "cat" / "0.png").write_bytes(split.encode())
@@ -49,11 +49,11 @@ def found(tmp_path, monkeypatch):
     text = json.dumps({"__metadata__": {"jembench-import": json.dumps(header)}}).encode()
     (tmp_path / "weights.bin").write_bytes(len(text).to_bytes(8, "little") + text)
     yield ids()
-    registry.catalogue.cache_clear()
+    discovery.catalogue.cache_clear()
 
 
 def shipped(kind):
-    return sorted(one.name for one in registry.components(kind) if one.distribution in FIRST_PARTY)
+    return sorted(one.name for one in discovery.components(kind) if one.distribution in FIRST_PARTY)
 
 
 def spec(kind, name):

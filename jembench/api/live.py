@@ -14,8 +14,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
-from jembench.catalog import registry
-from jembench.catalog.registry import Component, Kind
+from jembench.catalog import discovery
+from jembench.catalog.discovery import Component, Kind
 from jembench.catalog.spec import pretrained
 from jembench.errors import SpecError
 
@@ -109,9 +109,9 @@ def _add(kind: Kind, name: str, digest: str, factory: Callable[..., Any]) -> str
         factory.__module__ = __name__
         _factories[attribute] = factory
     component = Component(kind, name, DISTRIBUTION, "", __name__, attribute)
-    if component not in registry.added:
-        registry.added.append(component)
-        registry.catalogue.cache_clear()
+    if component not in discovery.added:
+        discovery.added.append(component)
+        discovery.catalogue.cache_clear()
     return name
 
 

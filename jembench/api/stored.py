@@ -242,7 +242,7 @@ class OpenStore:
         text = model_spec(model)
         known = self._known(text, None if dataset is None else dataset_spec(dataset), recipe, seed)
         plan = self._planned(text, dataset, recipe, seed, known)
-        if not plan.model.pretrained and not self.store.is_trained(plan.key):
+        if not plan.model.is_pretrained and not self.store.is_trained(plan.key):
             raise self._missing(plan)
         return self.load_planned(plan, device)
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import functools
 import importlib.resources
 from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import NamedTuple
 
-from jembench.catalog import registry
-from jembench.catalog.registry import Catalogue, Component
-from jembench.errors import JembenchError, SpecError
+from jembench.catalog import discovery, trust, validation
+from jembench.catalog.discovery import Catalogue, Component
+from jembench.errors import JembenchError, SpecError, unknown
 
 
 def files(folder: str = "") -> dict[str, Traversable]:
@@ -19,7 +21,7 @@ def files(folder: str = "") -> dict[str, Traversable]:
     Raises:
         SpecError: if two packages bring a file of the same name.
     """
-    return _files(registry.catalogue(), folder)
+    return _files(discovery.catalogue(), folder)
 
 
 @functools.lru_cache(maxsize=100)
@@ -47,7 +49,7 @@ def files_of(component: Component, folder: str = "") -> dict[str, Traversable]:
     Raises:
         PluginError: if it cannot be imported.
     """
-    package = registry.load(component)
+    package = discovery.load(component)
     if not hasattr(package, "__path__"):
         return {}  # a module, not a package
     root = importlib.resources.files(component.module)
@@ -58,3 +60,43 @@ def _toml_files(folder: Traversable) -> list[Traversable]:
     if not folder.is_dir():
         return []
     return sorted((file for file in folder.iterdir() if file.name.endswith(".toml")), key=lambda file: file.name)
+
+
+class Source(NamedTuple):
+    """A suite or a recipe as it is written."""
+
+    name: str
+    content: bytes
+    where: str  # the file
+
+
+def source(kind: str, name: str, folder: str = "") -> Source:
+    """The suite or the recipe of that name, or in that TOML file. What it names may be used.
+
+    Args:
+        kind: what it is called in errors.
+        name: of an installed one; or the path of a file whose name ends in ``.toml``.
+        folder: of the suite packages.
+
+    Raises:
+        SpecError: if there is none, if it is not TOML, or if a file that is not installed names code.
+    """
+    known = files(folder)
+    is_path = name.endswith(".toml")
+    file: Traversable | None = Path(name) if is_path else known.get(name)
+    if file is None:
+        raise unknown(kind, name, known, f"jembench list {kind}s")
+    if not file.is_file():
+        raise SpecError(f"There is no {kind} file {name}. Check the path, or name one of {', '.join(sorted(known))}.")
+    found = Source(file.name.removesuffix(".toml"), file.read_bytes(), str(file))
+    if is_path:
+        trust.refuse_code(_texts(found), f"The {kind} {file}")
+    else:
+        trust.allow(_texts(found))  # it is installed
+    return found
+
+
+@functools.lru_cache(maxsize=1000)
+def _texts(source: Source) -> tuple[str, ...]:
+    """What of a file may be a spec."""
+    return tuple(trust.strings(validation.parse(source.content, source.where)))

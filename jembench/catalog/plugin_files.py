@@ -5,12 +5,12 @@ from __future__ import annotations
 import importlib.util
 import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from jembench.catalog import registry, trust
-from jembench.catalog.registry import KINDS, Component
+from jembench.catalog import discovery, trust
+from jembench.catalog.discovery import KINDS, Component
 from jembench.errors import JembenchError, PluginError
 from jembench.files import digest
 
@@ -43,10 +43,9 @@ def add(path: Path) -> None:
         raise PluginError(
             f"The plugin {path} cannot be imported: {type(error).__name__}: {error}. Correct the file."
         ) from error
-    forget([path.name])
     trust.plugin_modules.add(path.stem)
-    registry.added.extend(found)
-    registry.catalogue.cache_clear()
+    discovery.added[:] = [one for one in discovery.added if one.distribution != path.name] + found
+    discovery.catalogue.cache_clear()
 
 
 def _check_free(path: Path) -> None:
@@ -86,11 +85,8 @@ def _is_declaration(entry_points: Any) -> bool:
     return texts and all(re.fullmatch(r"[A-Za-z_][\w.-]*", name) and attribute for name, attribute in pairs)
 
 
-def forget(names: Iterable[str] | None = None) -> None:
-    """Forget the files that were added as plugins; those of these names, or all."""
-    gone = None if names is None else set(names)
-    registry.added[:] = [one for one in registry.added if gone is not None and one.distribution not in gone]
-    trust.plugin_modules.intersection_update(
-        () if gone is None else trust.plugin_modules - {Path(n).stem for n in gone}
-    )
-    registry.catalogue.cache_clear()
+def forget() -> None:
+    """Forget the files that were added as plugins."""
+    discovery.added.clear()
+    trust.plugin_modules.clear()
+    discovery.catalogue.cache_clear()

@@ -18,7 +18,7 @@ import typing
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
 from jembench.catalog.contents import Listing, the_file
 from jembench.catalog.limits import Size
@@ -133,17 +133,23 @@ class Bound:
 Factory = TypeVar("Factory", bound=Callable[..., Any])
 
 
+def _mark(**attributes: Any) -> Callable[[Factory], Factory]:
+    """A decorator that sets attributes of a factory."""
+
+    def mark(factory: Factory) -> Factory:
+        for name, value in attributes.items():
+            setattr(factory, name, value)
+        return factory
+
+    return mark
+
+
 def incidental(*options: str) -> Callable[[Factory], Factory]:
     """Mark options of a factory that say where a component comes from, not what it is: a folder, a download.
 
     The same component from another place is still the same: its results are found again.
     """
-
-    def mark(factory: Factory) -> Factory:
-        factory.incidental_options = frozenset(options)  # type: ignore[attr-defined]
-        return factory
-
-    return mark
+    return _mark(incidental_options=frozenset(options))
 
 
 def added_later(**neutral: Scalar) -> Callable[[Factory], Factory]:
@@ -152,12 +158,7 @@ def added_later(**neutral: Scalar) -> Callable[[Factory], Factory]:
     At that value an option is not part of the identity, so that models trained before it existed are still found. The
     value must not change, even if the default does. Marks of a base class are kept.
     """
-
-    def mark(factory: Factory) -> Factory:
-        factory.neutral_options = {**getattr(factory, "neutral_options", {}), **neutral}  # type: ignore[attr-defined]
-        return factory
-
-    return mark
+    return lambda factory: _mark(neutral_options={**getattr(factory, "neutral_options", {}), **neutral})(factory)
 
 
 def only_with(**conditions: tuple[str, Scalar]) -> Callable[[Factory], Factory]:
@@ -168,12 +169,7 @@ def only_with(**conditions: tuple[str, Scalar]) -> Callable[[Factory], Factory]:
     Args:
         conditions: an option to (the other option, its value).
     """
-
-    def mark(factory: Factory) -> Factory:
-        factory.conditional_options = conditions  # type: ignore[attr-defined]
-        return factory
-
-    return mark
+    return _mark(conditional_options=conditions)
 
 
 def content_of(*options: str, listing: Listing = the_file) -> Callable[[Factory], Factory]:
@@ -186,12 +182,7 @@ def content_of(*options: str, listing: Listing = the_file) -> Callable[[Factory]
         listing: from the value to the files that are read; by default, the value is the path of one file. Of a folder
             it gives each file under its name there, and raises Unavailable, with the remedy, if some are missing.
     """
-
-    def mark(factory: Factory) -> Factory:
-        factory.content_options = dict.fromkeys(options, listing)  # type: ignore[attr-defined]
-        return factory
-
-    return mark
+    return _mark(content_options=dict.fromkeys(options, listing))
 
 
 def takes(least: Callable[[Mapping[str, Any]], Size]) -> Callable[[Factory], Factory]:
@@ -200,22 +191,11 @@ def takes(least: Callable[[Mapping[str, Any]], Size]) -> Callable[[Factory], Fac
     Args:
         least: from all options to that size. It imports no torch. What is made is counted exactly.
     """
-
-    def mark(factory: Factory) -> Factory:
-        factory.least_size = least  # type: ignore[attr-defined]
-        return factory
-
-    return mark
+    return _mark(least_size=least)
 
 
 Uses = Callable[[Mapping[str, Scalar]], "list[tuple[str, str]]"]
 """From the arguments of a factory to the components that it makes its own from: ("models", "jem:net=small-8")."""
-
-
-class Pretrained(NamedTuple):
-    """What is known of a factory whose models are not trained here."""
-
-    uses: Uses
 
 
 def pretrained(*files: str, uses: Uses = lambda arguments: []) -> Callable[[Factory], Factory]:
@@ -225,12 +205,7 @@ def pretrained(*files: str, uses: Uses = lambda arguments: []) -> Callable[[Fact
         files: options whose values are paths of files, as for :func:`content_of`.
         uses: the other components that a model is made from, to be recorded with its results.
     """
-
-    def mark(factory: Factory) -> Factory:
-        factory.pretrained = Pretrained(uses)  # type: ignore[attr-defined]
-        return content_of(*files)(factory)
-
-    return mark
+    return _mark(made_from=uses, content_options=dict.fromkeys(files, the_file))
 
 
 def bind(spec: Spec, factory: Callable[..., Any], list_command: str = "jembench list") -> Bound:

@@ -5,7 +5,7 @@ and importing a module runs it. Such a spec, with the options in it, may therefo
 
 While a command runs, an import path is allowed if it stands on the command line or in an environment variable
 ``JEMBENCH_...``, if its module is a ``--plugin``, or if installed code names it (the default of an option, a suite
-package). Everything else is refused where import paths become components (:func:`jembench.catalog.registry.find`).
+package). Everything else is refused where import paths become components (:func:`jembench.catalog.discovery.find`).
 Without a command, Python code calls the library and is trusted for its own strings; functions that read a spec out of
 a file pass it to :func:`refuse_code` in either case. What ``JEMBENCH_TRUST`` lists is always allowed.
 

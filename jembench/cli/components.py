@@ -8,8 +8,8 @@ import tomllib
 from importlib.resources.abc import Traversable
 from typing import Any, NamedTuple
 
-from jembench.catalog import packages, registry
-from jembench.catalog.registry import Component
+from jembench.catalog import discovery, packages
+from jembench.catalog.discovery import Component
 from jembench.catalog.spec import Scalar, format_value, keyword_parameters
 from jembench.cli.output import plugins_aside
 from jembench.errors import JembenchError
@@ -73,13 +73,13 @@ def describe(component: Component) -> Described:
     """Import a component and read its options. What it prints meanwhile goes to stderr."""
     try:
         with plugins_aside():
-            loaded = registry.load(component)
+            loaded = discovery.load(component)
             options = () if component.kind == "suites" else _options(loaded)
     except JembenchError as error:
         cause = error.__cause__
         problem = str(error) if cause is None else f"{type(cause).__name__}: {cause}"
         return Described(component, "", (), " ".join(problem.splitlines()))
-    return Described(component, registry.describe(loaded), options, "")
+    return Described(component, discovery.describe(loaded), options, "")
 
 
 def _options(factory: Any) -> tuple[Option, ...]:
@@ -93,7 +93,7 @@ def _options(factory: Any) -> tuple[Option, ...]:
 def suites() -> list[Suite]:
     """The suites of every package, by the stems of their TOML files."""
     found = []
-    for component in registry.components("suites"):
+    for component in discovery.components("suites"):
         problem = describe(component).problem
         if problem:
             found.append(Suite(component.name, "", component.distribution, problem))

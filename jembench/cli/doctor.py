@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple
 import click
 
 from jembench import __version__
-from jembench.catalog import registry
+from jembench.catalog import discovery
 from jembench.cli import options
 from jembench.cli.components import describe
 from jembench.cli.output import print_json, print_table
@@ -91,7 +91,7 @@ def _devices() -> Iterator[Finding]:
 
 
 def _datasets() -> Iterator[Finding]:
-    for component in registry.components("datasets"):
+    for component in discovery.components("datasets"):
         described = describe(component)
         required = [str(option) for option in described.options if option.required]
         if required:
@@ -100,10 +100,10 @@ def _datasets() -> Iterator[Finding]:
             yield check_dataset(component)
 
 
-def check_dataset(component: registry.Component) -> Finding:
+def check_dataset(component: discovery.Component) -> Finding:
     """Read a dataset's test images."""
     try:
-        images = registry.load(component)().split("test").images
+        images = discovery.load(component)().split("test").images
     except Unavailable as error:
         return Finding("data", "missing", component.name, str(error))
     except JembenchError as error:
@@ -132,7 +132,7 @@ def _weights() -> Iterator[Finding]:
 
 
 def _plugins() -> Iterator[Finding]:
-    found = registry.catalogue()
+    found = discovery.catalogue()
     broken = [described for described in map(describe, found.components) if described.problem]
     for described in broken:
         component = described.component

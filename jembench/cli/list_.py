@@ -7,8 +7,8 @@ from typing import Any, cast
 
 import click
 
-from jembench.catalog import registry
-from jembench.catalog.registry import KINDS, Kind
+from jembench.catalog import discovery
+from jembench.catalog.discovery import KINDS, Kind
 from jembench.cli import components, options
 from jembench.cli.output import print_json, print_table
 
@@ -36,7 +36,7 @@ def list_(kind: str | None, format: str) -> None:
 
 
 def _everything(format: str) -> None:
-    found = registry.catalogue().components
+    found = discovery.catalogue().components
     if format == "json":
         print_json([{**component._asdict(), "target": component.target} for component in found])
     else:
@@ -46,7 +46,7 @@ def _everything(format: str) -> None:
 
 
 def _one_kind(kind: Kind, format: str) -> None:
-    described = [components.describe(component) for component in registry.components(kind)]
+    described = [components.describe(component) for component in discovery.components(kind)]
     if format == "json":
         print_json(
             [
@@ -66,7 +66,7 @@ def _one_kind(kind: Kind, format: str) -> None:
             (d.component.name, f"broken: {d.problem}" if d.problem else d.summary, "\n".join(map(str, d.options)))
             for d in described
         ]
-        print_table((registry.singular(kind), "what it is", "options, with their defaults"), rows)
+        print_table((discovery.singular(kind), "what it is", "options, with their defaults"), rows)
 
 
 def _suites(format: str) -> None:

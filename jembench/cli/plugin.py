@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from jembench.catalog import registry
+from jembench.catalog import discovery
 from jembench.cli import options
 from jembench.cli.components import Described, describe
 from jembench.cli.groups import LazyCommand, LazyGroup
@@ -28,7 +28,7 @@ def plugin() -> None:
 @options.listing_format
 def plugin_list(format: str) -> None:
     """Import every component and report which ones work."""
-    found = registry.catalogue()
+    found = discovery.catalogue()
     described = [describe(component) for component in found.components]
     if format == "json":
         unreadable = [{"distribution": u.distribution, "reason": u.problem} for u in found.unreadable]

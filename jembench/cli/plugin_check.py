@@ -10,8 +10,8 @@ from typing import Literal, NamedTuple
 import click
 
 from jembench import testing
-from jembench.catalog import packages, registry
-from jembench.catalog.registry import Component, Kind
+from jembench.catalog import discovery, packages
+from jembench.catalog.discovery import Component, Kind
 from jembench.cli import options
 from jembench.cli.components import describe
 from jembench.cli.output import plugins_aside, print_json, print_table
@@ -81,7 +81,7 @@ def _check_all(name: str) -> list[Row]:
     Raises:
         SpecError: if it is not installed, or brings no component.
     """
-    installed = registry.catalogue().components
+    installed = discovery.catalogue().components
     own = [c for c in installed if c.distribution in (name, name.lower().replace("_", "-"))]
     if not own:
         raise unknown("distribution with plugins", name, {c.distribution for c in installed}, "jembench plugin list")
@@ -144,7 +144,7 @@ _BROUGHT = "brings-files", "A suite package brings TOML files, under names that 
 
 
 def _print(rows: Sequence[Row]) -> None:
-    cells = [(f"{registry.singular(row.kind)} {row.component}", row.check, row.status, row.message) for row in rows]
+    cells = [(f"{discovery.singular(row.kind)} {row.component}", row.check, row.status, row.message) for row in rows]
     print_table(("component", "check", "status", "message"), cells)
     counts = Counter(row.status for row in rows)
     click.echo(", ".join(f"{count} {status}" for status, count in sorted(counts.items(), key=lambda item: -item[1])))

@@ -82,7 +82,7 @@ def _row(
     """One fit; iterations and passes are None if they are unknown, as for a missing dataset."""
     impossible, missing = (ready.impossible, ready.missing) if ready else ({}, {})
     possible = [str(cell.metric) for cell in todo if cell.id not in impossible and cell.id not in missing]
-    trained = bool(fit.model.pretrained) or store.is_trained(fit.key)
+    trained = fit.model.is_pretrained or store.is_trained(fit.key)
     iterations, passes = (ready.iterations, ready.passes) if ready else (None, None)
     if trained or not possible:
         iterations = passes = 0

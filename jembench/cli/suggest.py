@@ -27,7 +27,7 @@ def sample(ctx: click.Context, fit: FitPlan) -> str:
     seed = ["--seed", str(key.seed)] if key.seed else []
     overrides = [word for override in fit.recipe.overrides for word in ("--set", override)]
     shared = _given(ctx, ["recipe", "device", "store"])
-    steps = ["--steps", "100"] if fit.sampler and not fit.model.pretrained else []
+    steps = ["--steps", "100"] if fit.sampler and not fit.model.is_pretrained else []
     return _line("", "sample", key.model, *dataset, *seed, *overrides, *shared, *steps, *plugins(ctx))
 
 

@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from jembench.catalog import registry
+from jembench.catalog import discovery
 from jembench.catalog.spec import Spec, keyword_parameters, split_list
 from jembench.errors import SpecError, unknown
 from jembench.experiment.plan import Plan, make_plan
@@ -84,10 +84,10 @@ def _combinations(attack: str, given: Mapping[str, Any], budget: str) -> dict[st
     Raises:
         SpecError: if there is no such attack.
     """
-    known = {component.name for component in registry.components("metrics")}
+    known = {component.name for component in discovery.components("metrics")}
     if bare_name(attack) not in known:
         raise unknown("attack", attack, ATTACKS, "jembench attack --help")
-    takes = keyword_parameters(registry.load(registry.find("metrics", attack)))
+    takes = keyword_parameters(discovery.load(discovery.find("metrics", attack)))
     everything = ({"budget": budget} if "budget" in takes else {}) | dict(given)
     combined = {
         name: split_list(str(value)) if name in CROSSED else [str(value)] for name, value in sorted(everything.items())

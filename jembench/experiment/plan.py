@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from jembench.catalog import registry, spec
-from jembench.catalog.registry import Component, Resolved
+from jembench.catalog import discovery, registry, spec
+from jembench.catalog.discovery import Component
+from jembench.catalog.registry import Resolved
 from jembench.catalog.spec import stable_hash
 from jembench.errors import SpecError, Unavailable
 from jembench.experiment import recipe as recipes
@@ -82,15 +83,6 @@ class FitPlan:
         other = dataclasses.replace(self, seed=seed)
         vars(other).update({name: getattr(self, name) for name in ("sampler", "identity", "_family")})
         return other
-
-    def check_shares(self, processes: int) -> None:
-        """Whether the training, if there is any, can be shared out among a number of processes.
-
-        Raises:
-            SpecError: if a batch is no multiple of their number.
-        """
-        if not self.model.pretrained:
-            recipes.check_shares(self.recipe, processes)
 
     def __str__(self) -> str:
         return f"{self.key.model} on {self.key.dataset}, recipe {self.key.recipe}, seed {self.seed}"
@@ -187,7 +179,7 @@ def make_plan(
 
 def _check_owners(settings: Sequence[str], suite: Suite) -> None:
     """Refuse an option of a metric that is not measured: it would be looked for in the recipe."""
-    metrics = {component.name for component in registry.components("metrics")}
+    metrics = {component.name for component in discovery.components("metrics")}
     for setting in settings:
         if (owner := _owner(setting)) in metrics:
             raise SpecError(
@@ -332,7 +324,7 @@ def _fit(
 ) -> FitPlan:
     data = registry.resolve("datasets", dataset)
     chosen = recipes.load(recipe or part.recipe_for(model, str(data)), settings)
-    if registry.resolve("models", model).pretrained:
+    if registry.resolve("models", model).is_pretrained:
         chosen = recipes.load(PRETRAINED, [setting for setting in settings if setting.startswith("chains.")])
     elif recipe == PRETRAINED:
         raise SpecError(f"The recipe {PRETRAINED} trains nothing, and {model} is to be trained. Choose another recipe.")

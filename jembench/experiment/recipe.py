@@ -11,13 +11,12 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.resources.abc import Traversable
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from jembench.catalog import packages, registry, spec, trust
-from jembench.catalog.registry import Component, Kind
+from jembench.catalog import discovery, packages, registry, spec
+from jembench.catalog.discovery import Component, Kind
 from jembench.catalog.validation import Option, Range, parse, read
-from jembench.errors import JembenchError, SpecError, unknown
+from jembench.errors import JembenchError, SpecError
 from jembench.experiment import schedules
 
 Positive = Annotated[float, Range(above=0)]
@@ -179,7 +178,7 @@ class Recipe:
             "schedules": self.schedule.name,
             "augmentations": self.data.augmentation,
         }
-        return [registry.find(kind, spec.parse(text).name) for kind, text in named.items() if text]
+        return [discovery.find(kind, spec.parse(text).name) for kind, text in named.items() if text]
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -220,7 +219,7 @@ def _without_neutral(table: Any, settings: dict[str, Any]) -> dict[str, Any]:
 
 def names() -> list[str]:
     """The names of all recipes that are installed."""
-    return sorted(_files())
+    return sorted(packages.files("recipes"))
 
 
 def title_of(name: str) -> str:
@@ -240,30 +239,18 @@ def load(name: str, overrides: Sequence[str] = ()) -> Recipe:
     Raises:
         SpecError: for an unknown recipe or key, or a value that does not fit.
     """
-    file = _find(name)
-    content, where = file.read_bytes(), str(file)
-    if name.endswith(".toml"):
-        trust.refuse_code(_texts(content, where), f"The recipe {where}")
-    else:
-        trust.allow(_texts(content, where))  # of a package that is installed
-    return _loaded(file.name.removesuffix(".toml"), content, where, tuple(overrides))
+    return _loaded(packages.source("recipe", name, "recipes"), tuple(overrides))
 
 
 @functools.lru_cache(maxsize=1000)
-def _texts(content: bytes, where: str) -> tuple[str, ...]:
-    """What of a recipe may be a spec."""
-    return tuple(trust.strings(parse(content, where)))
-
-
-@functools.lru_cache(maxsize=1000)
-def _loaded(name: str, content: bytes, where: str, overrides: tuple[str, ...]) -> Recipe:
-    fields = parse(content, where)
+def _loaded(source: packages.Source, overrides: tuple[str, ...]) -> Recipe:
+    fields = parse(source.content, source.where)
     if not overrides:
-        return _recipe(name, fields)
-    original = _loaded(name, content, where, ())
+        return _recipe(source.name, fields)
+    original = _loaded(source, ())
     for override in overrides:
-        _override(fields, override, name)
-    recipe = _recipe(name, fields)
+        _override(fields, override, source.name)
+    recipe = _recipe(source.name, fields)
     return dataclasses.replace(recipe, overrides=_differences(original.settings, recipe.settings))
 
 
@@ -331,14 +318,14 @@ _ANY_MODEL = _ANY_DATASET = ""
 
 def _claims() -> Mapping[tuple[str, str], list[str]]:
     """The recipes that say that they are the default, by model and dataset."""
-    return _claims_of(tuple(sorted(_files().items())))
+    return _claims_of(tuple(sorted(packages.files("recipes").items())))
 
 
 @functools.lru_cache(maxsize=10)
 def _claims_of(files: tuple[tuple[str, Traversable], ...]) -> Mapping[tuple[str, str], list[str]]:
     found: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
     for name, file in files:
-        models, datasets = _made_for(_parse(file))
+        models, datasets = _made_for(parse(file.read_bytes(), str(file)))
         for model in models or [_ANY_MODEL]:
             for dataset in datasets or ([_ANY_DATASET] if models else []):
                 found[model, dataset].append(name)
@@ -356,25 +343,6 @@ def _only(claims: Sequence[str], of: str) -> str | None:
     if len(claims) > 1:
         raise SpecError(f"{' and '.join(claims)} are both the default recipe of {of}. Choose one with --recipe.")
     return claims[0] if claims else None
-
-
-def _find(name: str) -> Traversable:
-    if name.endswith(".toml"):
-        if not Path(name).is_file():
-            raise SpecError(f"There is no recipe file {name}. Check the path, or name one of {', '.join(names())}.")
-        return Path(name)
-    files = _files()
-    if name not in files:
-        raise unknown("recipe", name, files, "jembench list recipes")
-    return files[name]
-
-
-def _files() -> dict[str, Traversable]:
-    return packages.files("recipes")
-
-
-def _parse(file: Traversable) -> dict[str, Any]:
-    return parse(file.read_bytes(), str(file))
 
 
 def _check(recipe: Recipe) -> None:

@@ -5,13 +5,11 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib.resources.abc import Traversable
-from pathlib import Path
 from typing import Any
 
-from jembench.catalog import packages, spec, trust
+from jembench.catalog import packages, spec
 from jembench.catalog.validation import Option, parse, read
-from jembench.errors import JembenchError, SpecError, unknown
+from jembench.errors import JembenchError, SpecError
 from jembench.experiment import recipe as recipes
 from jembench.experiment.sweep import Grid, Variant, bare_name, in_fields
 
@@ -121,21 +119,12 @@ def load(name: str) -> Suite:
 
 
 def _load(name: str, including: tuple[str, ...]) -> Suite:
-    files: Mapping[str, Traversable] = packages.files()
-    file = Path(name) if name.endswith(".toml") and not including else None
-    if file and file.is_file():
-        name, files = file.stem, {**files, file.stem: file}
-    if name not in files:
-        raise unknown("suite", name, files, "jembench list suites")
     if name in including:
         circle = " includes ".join((*including[including.index(name) :], name))
         raise SpecError(f"The suite {circle}. Leave one of these out.")
-    where = f"suite {name}"
-    fields = parse(files[name].read_bytes(), str(files[name]))
-    if file:
-        trust.refuse_code(trust.strings(fields), str(file))
-    else:
-        trust.allow(trust.strings(fields))  # it is installed
+    source = packages.source("suite", name)
+    name, where = source.name, f"suite {source.name}"
+    fields = parse(source.content, source.where)
     included = tuple(_load(other, (*including, name)) for other in _included(fields, where))
     suite = read(Suite, _in_fields(fields, where), where, name=name, included=included)
     if not included:
@@ -149,7 +138,7 @@ def _load(name: str, including: tuple[str, ...]) -> Suite:
 def _included(fields: dict[str, Any], where: str) -> list[str]:
     """Take the key ``include`` out of a suite's fields."""
     include = fields.pop("include", [])
-    if not isinstance(include, list) or not all(isinstance(name, str) for name in include):
+    if not isinstance(include, list) or not all(isinstance(name, str) and ".toml" not in name for name in include):
         raise SpecError(f"include of {where} is {include!r}; it must be a list of suites' names.")
     own = sorted(fields.keys() - {"title", "reference", "recipe"})
     if include and own:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from jembench.catalog import registry, spec
+from jembench.catalog import discovery, registry, spec
 from jembench.catalog.spec import Spec
 from jembench.catalog.validation import Option
 from jembench.errors import JembenchError, SpecError
@@ -128,9 +128,9 @@ def compares_with_itself(metric: str, dataset: str) -> bool:
 
 def _paths(text: str, name: str) -> list[str]:
     """The options of a data set's spec that say which files it is made of."""
-    known = [component for component in registry.components("datasets") if component.name == name]
+    known = [component for component in discovery.components("datasets") if component.name == name]
     try:
-        options = {option for component in known for option in registry.load(component).content_options}
+        options = {option for component in known for option in discovery.load(component).content_options}
     except (JembenchError, AttributeError):  # not made of files, or no longer installed
         return []
     return [value for key, value in spec.parse(text).arguments if key in options]

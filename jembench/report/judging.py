@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
-from jembench.catalog import registry, spec
+from jembench.catalog import discovery, spec
 from jembench.errors import SpecError
 from jembench.experiment import recipe as recipes_known
 from jembench.experiment.sweep import bare_name, with_options
@@ -107,7 +107,7 @@ def _remedy(claim: Claim, store: str, *, partly: bool) -> str:
 
     ``partly``: of some values, of what digits can judge.
     """
-    installed = {component.name for component in registry.components("models")}
+    installed = {component.name for component in discovery.components("models")}
     absent = [model for model in map(bare_name, claim.models) if model not in installed]
     if absent:
         return f"no model {' or '.join(absent)} is installed"

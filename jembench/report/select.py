@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from jembench.catalog import registry, spec
-from jembench.catalog.registry import Kind
+from jembench.catalog.discovery import Kind
 from jembench.errors import Fallback, JembenchError, SpecError, unknown
 from jembench.experiment.sweep import bare_name
 from jembench.store.latest import asked, newest

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from jembench import seeds
 from jembench.attacks.target import Target
-from jembench.catalog import registry
+from jembench.catalog import discovery
 from jembench.data.datasets import unread
 from jembench.errors import JembenchError, SpecError
 from jembench.experiment import recipe as recipes
@@ -265,7 +265,7 @@ def compare_recipes(
         SpecError: if the model was trained elsewhere, or a recipe that was named cannot be used.
     """
     asked = plan_fit(model, dataset, recipe, settings)
-    if asked.model.pretrained:
+    if asked.model.is_pretrained:
         raise SpecError(f"{asked.key.model} was trained elsewhere: there is no training to estimate.")
     data, plain = unread(asked.dataset), plan_fit(model, dataset, recipe, (*settings, *PLAIN))
     rows = [_estimated(asked.key.recipe, asked, data, device, say)]
@@ -293,7 +293,7 @@ def other_recipes(asked: FitPlan) -> list[str]:
     A recipe that is no dataset's default belongs to the dataset that its name begins with, if there is one.
     """
     dataset = asked.dataset.component.name
-    elsewhere = {component.name for component in registry.components("datasets")} - {dataset}
+    elsewhere = {component.name for component in discovery.components("datasets")} - {dataset}
     known = [recipes.load(name) for name in recipes.names() if name not in (asked.recipe.name, PRETRAINED)]
     return [
         other.name

@@ -16,7 +16,7 @@ from torch import Generator, Tensor
 
 from jembench import seeds
 from jembench.catalog import registry
-from jembench.catalog.registry import Component
+from jembench.catalog.discovery import Component
 from jembench.data.holdout import Holdout
 from jembench.data.ood_sets.resolve import resolve
 from jembench.data.pixels import content_hash, to_float, to_uint8

@@ -14,7 +14,7 @@ from jembench.running.evaluation import FitEvaluation
 
 def generates_nothing(fit: FitPlan) -> SpecError:
     """The error for a model that generates no images."""
-    why = "it neither draws them nor has chains" if fit.model.pretrained else "it is trained without chains"
+    why = "it neither draws them nor has chains" if fit.model.is_pretrained else "it is trained without chains"
     return SpecError(f"{fit.key.model} generates no images: {why}. Choose a model that does.")
 
 

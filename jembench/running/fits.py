@@ -60,7 +60,7 @@ def make_model(fit: FitPlan, dataset: Dataset) -> Any:
         ) from error
     if not isinstance(model, nn.Module):
         raise PluginError(f"The model {fit.key.model} is of type {type(model).__name__}; it must be a torch.nn.Module.")
-    if not fit.model.pretrained:
+    if not fit.model.is_pretrained:
         _check_trainable(model, fit.key.model)
     if getattr(model, "chains", "none") not in get_args(Chains):
         raise PluginError(
@@ -147,7 +147,7 @@ def load_or_train(
     if not store.has_weights(fit.key):
         (store.fit_folder(fit.key) / "fit.json").unlink(missing_ok=True)  # it must not vouch for those that follow
     if not store.is_trained(fit.key):
-        work = _keep if fit.model.pretrained else _train
+        work = _keep if fit.model.is_pretrained else _train
         work(fit, bank.dataset, store, bank.device, report, until, group)
         stopping.check()
     return _load(fit, bank, store, limit, until)
@@ -269,7 +269,7 @@ def _load(fit: FitPlan, bank: FeatureBank, store: Store, limit: int | None, unti
         buffers=lambda: snapshots.read(folder),
         until=until,
         memory=Memory(store.readings_of(fit.key.id, weights)),
-        pretrained=fit.model.pretrained is not None,
+        pretrained=fit.model.is_pretrained,
     )
 
 
@@ -294,7 +294,7 @@ def _files(folder: Path) -> dict[str, str]:
 
 
 def _load_weights(model: nn.Module, fit: FitPlan, state: Mapping[str, torch.Tensor], folder: Path) -> None:
-    if fit.model.pretrained and not _same(model.state_dict(), state):
+    if fit.model.is_pretrained and not _same(model.state_dict(), state):
         raise CheckpointError(
             f"The weights of {fit.key.model} have changed since they were first measured, and its results would be "
             f"mixed up. Give the new ones another name or option, use another --store, or remove {folder}."

@@ -185,7 +185,7 @@ def _judge(cell: CellPlan, planned: PlannedFit) -> _Verdict:
 
 
 def _look_at(fit: FitPlan, data: PlannedData, group: ProcessGroup) -> _Family:
-    if fit.model.pretrained:
+    if fit.model.is_pretrained:
         model = make_model(fit, data.dataset)
         sampler = sampler_of(model, fit, data.dataset, data.dataset.split("train"))
         return _Family(PlannedFit(model=model, sampler=sampler, of=data, pretrained=True), 0, 0, {})

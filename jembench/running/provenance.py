@@ -13,11 +13,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from jembench.catalog import registry
+from jembench.catalog import discovery
 from jembench.files import digest
 
 
-def collect(device: str, components: list[registry.Component]) -> dict[str, Any]:
+def collect(device: str, components: list[discovery.Component]) -> dict[str, Any]:
     """Everything that a reader needs to judge or repeat a result, as JSON.
 
     Args:
@@ -34,7 +34,7 @@ def collect(device: str, components: list[registry.Component]) -> dict[str, Any]
     }
 
 
-def _described(component: registry.Component) -> str:
+def _described(component: discovery.Component) -> str:
     """Distribution, version and entry point; of an import path, the file that it leads to, and its content."""
     file = getattr(sys.modules.get(component.module), "__file__", None)
     if component.distribution or file is None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from jembench.catalog import registry
 from jembench.errors import OutOfTime, SpecError
 from jembench.experiment.plan import CellPlan, FitPlan, Plan
+from jembench.experiment.recipe import check_shares
 from jembench.stopping import Stopped
 from jembench.store.latest import mark_latest
 from jembench.store.outcome import Cell
@@ -80,7 +81,8 @@ def place(fits: Iterable[FitPlan], how: RunOptions) -> Placement:
     """
     processes = placement(how.devices)
     for fit in fits:
-        fit.check_shares(processes.size)
+        if not fit.model.is_pretrained:
+            check_shares(fit.recipe, processes.size)
     if processes.size > 1 and how.executor != "local":
         raise SpecError(f"--devices trains here, and the executor {how.executor} elsewhere. Leave one of them out.")
     registry.resolve("executors", how.executor)

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from jembench import stopping
-from jembench.catalog.registry import Component
+from jembench.catalog.discovery import Component
 from jembench.errors import OutOfTime, ProcessLost, StoreError
 from jembench.experiment.plan import CellPlan, FitPlan, Plan
 from jembench.interfaces import Event, Executor, Tracker

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, NamedTuple, TypeVar
 
 from jembench.catalog import registry
-from jembench.catalog.registry import Kind, Resolved
+from jembench.catalog.discovery import Kind
+from jembench.catalog.registry import Resolved
 from jembench.errors import SpecError, Unavailable, unknown
 
 Factory = TypeVar("Factory", bound=Callable[..., Any])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
-from jembench.catalog import packages, registry
+from jembench.catalog import discovery, packages, registry
 from jembench.errors import JembenchError, Unavailable, unknown
 from jembench.experiment import recipe as recipes
 from jembench.experiment import suite as suites
@@ -149,9 +149,9 @@ def made_for_what_exists(name: str) -> None:
     only_if(bool(recipe.models or recipe.default_for), "It is used only where it is asked for by name.")
     with _reported():
         for model in recipe.models:
-            registry.load(registry.find("models", model))
+            discovery.load(discovery.find("models", model))
         for dataset in recipe.default_for:
-            registry.load(registry.find("datasets", dataset))
+            discovery.load(discovery.find("datasets", dataset))
 
 
 @promise("recipes")

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from jembench.catalog import registry, spec
+from jembench.catalog import discovery, spec
 from jembench.errors import SpecError, unknown
 from jembench.experiment.recipe import Optimizer
 
@@ -27,7 +27,7 @@ def make_optimizer(model: nn.Module, options: Optimizer) -> torch.optim.Optimize
         SpecError: for an optimiser or an option that does not exist, or options that it refuses.
     """
     named = spec.parse(options.name)
-    factory = registry.load(registry.find("optimizers", named.name))
+    factory = discovery.load(discovery.find("optimizers", named.name))
     constants = {
         "lr": options.learning_rate,
         "betas": tuple(options.betas),

@@ -215,7 +215,7 @@ def test_a_module_that_can_be_trained_is_trained(zoo_of_tests, tmp_path):
 
     module = zoo.classifier(None)
     fit = jb.train(module, dataset="zoo_of_tests:data", recipe=TINY, store=tmp_path, progress=False)
-    assert fit.plan.model.pretrained is None
+    assert not fit.plan.model.is_pretrained
     assert not torch.equal(fit.model.net[1].weight, module.net[1].weight)
 
 

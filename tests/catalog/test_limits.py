@@ -13,7 +13,6 @@ import pytest
 import torch
 
 from jembench.catalog import limits, registry
-from jembench.catalog.spec import Pretrained
 from jembench.data.decoding import Form, decode_all
 from jembench.errors import JembenchError, SpecError
 from jembench.interfaces import DataSpec
@@ -115,7 +114,7 @@ def test_a_model_that_a_file_names_is_refused_too(monkeypatch, tmp_path):
     file = tmp_path / "x.safetensors"
     file.write_bytes(b"")
     made_from = ("models", "jem:net=small-99999999")
-    monkeypatch.setattr(factories.imported, "pretrained", Pretrained(lambda arguments: [made_from]))
+    monkeypatch.setattr(factories.imported, "made_from", lambda arguments: [made_from])
     with pytest.raises(SpecError, match=r"jem:net=small-99999999 takes .* GiB"):
         registry.resolve("models", f"imported:file={file}").check_size()
 

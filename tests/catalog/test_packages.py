@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from jembench.catalog import packages, registry
+from jembench.catalog import discovery, packages
 from jembench.errors import SpecError
 from jembench.interfaces import API
 
@@ -13,7 +13,7 @@ from jembench.interfaces import API
 def install(tmp_path, monkeypatch):
     """Install a distribution whose entry point in jembench.suites is a package with these files."""
     monkeypatch.syspath_prepend(tmp_path)
-    registry.catalogue.cache_clear()
+    discovery.catalogue.cache_clear()
     before = set(sys.modules)
 
     def install(name, target=None, *, init="", **files):
@@ -28,14 +28,14 @@ def install(tmp_path, monkeypatch):
         (folder / "__init__.py").write_text(init)
         for file, content in files.items():
             (folder / f"{file}.toml").write_text(content)
-        registry.catalogue.cache_clear()
+        discovery.catalogue.cache_clear()
         return folder
 
     yield install
     for module in set(sys.modules) - before:
         if str(getattr(sys.modules[module], "__file__", "")).startswith(str(tmp_path)):
             del sys.modules[module]
-    registry.catalogue.cache_clear()
+    discovery.catalogue.cache_clear()
 
 
 def test_core_s_own_files_come_through_the_same_group():

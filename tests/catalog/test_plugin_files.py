@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from jembench.catalog import plugin_files, registry
+from jembench.catalog import discovery, plugin_files, registry
 from jembench.errors import PluginError, SpecError
 
 SOURCE = '''
@@ -48,7 +48,7 @@ def test_a_file_can_be_named_by_its_module_and_by_what_it_declares(write):
 def test_without_declarations_a_file_is_a_module(write):
     plugin_files.add(write("def build(data):\n    return 5\n"))
     assert registry.resolve("models", "plugin_of_tests:build").make(None) == 5
-    assert "plugin_of_tests.py" not in {component.distribution for component in registry.components("models")}
+    assert "plugin_of_tests.py" not in {component.distribution for component in discovery.components("models")}
 
 
 def test_a_file_that_is_added_again_is_read_again(write):

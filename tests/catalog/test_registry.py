@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from jembench.catalog import registry
+from jembench.catalog import discovery, registry
 from jembench.errors import PluginError, SpecError, Unavailable
 from jembench.interfaces import API
 
@@ -40,17 +40,17 @@ def site(tmp_path, monkeypatch):
     folder = tmp_path / "site-packages"
     folder.mkdir()
     monkeypatch.syspath_prepend(folder)
-    registry.catalogue.cache_clear()
+    discovery.catalogue.cache_clear()
     before = set(sys.modules)
     yield Site(folder)
     for name in set(sys.modules) - before:
         if str(getattr(sys.modules[name], "__file__", "")).startswith(str(folder)):
             del sys.modules[name]
-    registry.catalogue.cache_clear()
+    discovery.catalogue.cache_clear()
 
 
 def names(kind):
-    return [component.name for component in registry.components(kind)]
+    return [component.name for component in discovery.components(kind)]
 
 
 BROKEN = {
@@ -65,7 +65,7 @@ BROKEN = {
 
 
 def test_core_registers_itself_through_the_groups_of_everybody():
-    digits = registry.find("datasets", "digits")
+    digits = discovery.find("datasets", "digits")
     assert (digits.distribution, digits.target) == ("jembench", "jembench.data.factories:digits")
     assert "sgld" in names("samplers")
 
@@ -73,8 +73,8 @@ def test_core_registers_itself_through_the_groups_of_everybody():
 def test_finding_imports_nothing(site):
     site.install("zoo", "[jembench.models]\nlion = zoo.lion:Cage.build\n")
     site.module("zoo", "raise RuntimeError('imported')")
-    found = registry.find("models", "lion")
-    assert found == registry.Component("models", "lion", "zoo", "1.0", "zoo.lion", "Cage.build")
+    found = discovery.find("models", "lion")
+    assert found == discovery.Component("models", "lion", "zoo", "1.0", "zoo.lion", "Cage.build")
     assert str(found) == "zoo 1.0 [lion = zoo.lion:Cage.build]"
     assert "zoo" not in sys.modules
 
@@ -89,11 +89,11 @@ def test_components_are_sorted_whatever_the_order_of_folders(site):
 @pytest.mark.parametrize("broken", BROKEN)
 def test_a_broken_foreign_distribution_does_not_stop_ours(site, broken):
     site.install("zoo", "[jembench.models]\nlion = zoo:build\n", version="2.0")
-    ordinary = registry.catalogue()
-    registry.catalogue.cache_clear()
+    ordinary = discovery.catalogue()
+    discovery.catalogue.cache_clear()
     site.install(f"broken-{broken}", BROKEN[broken])
-    assert registry.catalogue().components == ordinary.components
-    (unreadable,) = registry.catalogue().unreadable
+    assert discovery.catalogue().components == ordinary.components
+    (unreadable,) = discovery.catalogue().unreadable
     assert unreadable.distribution == f"broken-{broken}"
     assert unreadable.problem
     assert "\n" not in unreadable.problem
@@ -104,7 +104,7 @@ def test_metadata_that_cannot_be_read_either(site):
     site.install("broken", BROKEN["no-header"])
     (site.folder / "broken-1.0.dist-info" / "METADATA").write_bytes("Name: café\n".encode("latin-1"))
     assert "lion" in names("models")
-    assert len(registry.catalogue().unreadable) == 1
+    assert len(discovery.catalogue().unreadable) == 1
 
 
 def test_a_leftover_without_metadata(site):
@@ -112,7 +112,7 @@ def test_a_leftover_without_metadata(site):
     site.install("broken", BROKEN["no-header"])
     (site.folder / "broken-1.0.dist-info" / "METADATA").unlink()
     assert "lion" in names("models")
-    assert [unreadable.distribution for unreadable in registry.catalogue().unreadable] == ["(without a name)"]
+    assert [unreadable.distribution for unreadable in discovery.catalogue().unreadable] == ["(without a name)"]
 
 
 @pytest.mark.parametrize("target", ["zoo:bu%ild", "zoo build", "zoo:"])
@@ -120,15 +120,15 @@ def test_a_malformed_target_is_reported_and_its_neighbours_are_found(site, targe
     site.install("zoo", f"[jembench.models]\nlion = zoo:build\nbad = {target}\n")
     assert "lion" in names("models")
     assert "bad" not in names("models")
-    assert registry.catalogue().unreadable == (
-        registry.Unreadable("zoo", f"bad = {target} in jembench.models is not module:attribute"),
+    assert discovery.catalogue().unreadable == (
+        discovery.Unreadable("zoo", f"bad = {target} in jembench.models is not module:attribute"),
     )
 
 
 def test_a_percent_sign_elsewhere_is_nobodys_business(site):
     site.install("zoo", "[jembench.models]\nlion = zoo:build\n[other]\nx = 100%\n")
     assert "lion" in names("models")
-    assert registry.catalogue().unreadable == ()
+    assert discovery.catalogue().unreadable == ()
 
 
 @pytest.mark.parametrize("careful", [False, True], ids=["ordinary", "careful"])
@@ -139,22 +139,22 @@ def test_the_same_distribution_twice_on_the_path_counts_once(site, monkeypatch, 
         site.install("broken", BROKEN["no-header"])
     monkeypatch.syspath_prepend(site.folder / "old")
     monkeypatch.syspath_prepend(site.folder / "new")
-    found = registry.find("models", "lion")
+    found = discovery.find("models", "lion")
     assert (found.target, found.version) == ("zoo:new", "1.1")
 
 
 def test_the_name_is_spelled_as_in_the_metadata(site):
     site.install("My_Zoo.Park", "[jembench.models]\nlion = zoo:build\n")
-    assert registry.find("models", "lion").distribution == "my-zoo-park"
-    registry.catalogue.cache_clear()
+    assert discovery.find("models", "lion").distribution == "my-zoo-park"
+    discovery.catalogue.cache_clear()
     site.install("broken", BROKEN["no-header"])
-    assert registry.find("models", "lion").distribution == "my-zoo-park"
+    assert discovery.find("models", "lion").distribution == "my-zoo-park"
 
 
 def test_what_an_interrupted_pip_leaves_behind_is_not_installed(site):
     site.install("zoo", "[jembench.models]\nlion = zoo:build\n", version="2.0")
     site.install("~oo", "[jembench.models]\nlion = zoo:build\n")
-    assert registry.find("models", "lion").version == "2.0"
+    assert discovery.find("models", "lion").version == "2.0"
 
 
 def test_an_egg_info_without_a_version(site):
@@ -162,7 +162,7 @@ def test_an_egg_info_without_a_version(site):
     info.mkdir()
     (info / "PKG-INFO").write_text("Name: zoo\n")
     (info / "entry_points.txt").write_text(f"[jembench.models]\nlion = zoo:build\n{API_ENTRY}")
-    assert str(registry.find("models", "lion")) == "zoo  [lion = zoo:build]"
+    assert str(discovery.find("models", "lion")) == "zoo  [lion = zoo:build]"
 
 
 # --- names ------------------------------------------------------------------------------------------------------------
@@ -172,7 +172,7 @@ def test_a_name_offered_twice_lists_the_candidates(site):
     site.install("a-zoo", "[jembench.models]\nlion = a:build\n")
     site.install("b-zoo", "[jembench.models]\nlion = b:build\n")
     with pytest.raises(SpecError) as caught:
-        registry.find("models", "lion")
+        discovery.find("models", "lion")
     assert str(caught.value) == (
         "The model 'lion' is offered by more than one distribution: a-zoo/lion (a:build), b-zoo/lion (b:build). "
         "Write the one that you mean with its distribution, or uninstall the other."
@@ -183,18 +183,18 @@ def test_a_name_offered_twice_lists_the_candidates(site):
 def test_a_distribution_settles_it(site, name):
     site.install("a-zoo", "[jembench.models]\nlion = a:build\n")
     site.install("b-zoo", "[jembench.models]\nlion = b:build\n")
-    assert registry.find("models", name).target == "b:build"
+    assert discovery.find("models", name).target == "b:build"
 
 
 def test_the_same_name_in_two_kinds_is_no_conflict(site):
     site.install("zoo", "[jembench.models]\nlion = a:build\n[jembench.samplers]\nlion = b:build\n")
-    assert registry.find("models", "lion").target == "a:build"
-    assert registry.find("samplers", "lion").target == "b:build"
+    assert discovery.find("models", "lion").target == "a:build"
+    assert discovery.find("samplers", "lion").target == "b:build"
 
 
 def test_an_unknown_name():
     with pytest.raises(SpecError) as caught:
-        registry.find("datasets", "cifra10")
+        discovery.find("datasets", "cifra10")
     known = ", ".join(sorted(set(names("datasets"))))
     text = str(caught.value)
     assert text.startswith("There is no dataset named 'cifra10'. Nearest: cifar10, cifar100")
@@ -203,16 +203,16 @@ def test_an_unknown_name():
 
 def test_an_unknown_name_of_a_distribution():
     with pytest.raises(SpecError, match="Nearest: jembench/sgld"):
-        registry.find("samplers", "jembench/sgdl")
+        discovery.find("samplers", "jembench/sgdl")
 
 
 def test_an_unknown_feature_network_is_called_so():
     with pytest.raises(SpecError, match="There is no feature network named 'resnet'"):
-        registry.find("features", "resnet")
+        discovery.find("features", "resnet")
 
 
 def test_an_import_path_is_not_looked_up():
-    assert registry.find("models", "mypkg.zoo:Nets.build") == registry.Component(
+    assert discovery.find("models", "mypkg.zoo:Nets.build") == discovery.Component(
         "models", "mypkg.zoo:Nets.build", "", "", "mypkg.zoo", "Nets.build"
     )
 
@@ -246,8 +246,8 @@ def zoo(site):
 
 
 def test_load(zoo):
-    assert registry.load(registry.find("models", "lion")).__name__ == "build"
-    assert registry.load(registry.find("models", "inner"))(None) == "inner"
+    assert discovery.load(discovery.find("models", "lion")).__name__ == "build"
+    assert discovery.load(discovery.find("models", "inner"))(None) == "inner"
 
 
 @pytest.mark.parametrize(
@@ -261,7 +261,7 @@ def test_load(zoo):
 )
 def test_a_plugin_that_cannot_be_loaded_is_named(zoo, name, cause):
     with pytest.raises(PluginError) as caught:
-        registry.load(registry.find("models", name))
+        discovery.load(discovery.find("models", name))
     assert str(caught.value) == (
         f"The model {name!r} of zoo-park 1.0 cannot be loaded {cause}Update or uninstall zoo-park."
     )
@@ -269,12 +269,12 @@ def test_a_plugin_that_cannot_be_loaded_is_named(zoo, name, cause):
 
 def test_a_plugin_that_says_what_it_needs_is_quoted(zoo):
     with pytest.raises(Unavailable, match=r"^Buy food: pip install food\.$"):
-        registry.load(registry.find("models", "needs"))
+        discovery.load(discovery.find("models", "needs"))
 
 
 def test_an_import_path_that_cannot_be_imported(zoo):
     with pytest.raises(PluginError) as caught:
-        registry.load(registry.find("models", "zoo_gone:build"))
+        discovery.load(discovery.find("models", "zoo_gone:build"))
     assert str(caught.value) == (
         "The model 'zoo_gone:build' cannot be loaded from zoo_gone:build: ModuleNotFoundError: No module named "
         "'zoo_gone'. Check the path; the package must be importable from here."
@@ -305,5 +305,5 @@ def test_what_is_not_callable_is_not_a_factory(zoo):
 
 
 def test_describe(zoo):
-    assert registry.describe(registry.load(registry.find("models", "lion"))) == "A lion."
-    assert registry.describe(registry.load(registry.find("models", "inner"))) == ""
+    assert discovery.describe(discovery.load(discovery.find("models", "lion"))) == "A lion."
+    assert discovery.describe(discovery.load(discovery.find("models", "inner"))) == ""

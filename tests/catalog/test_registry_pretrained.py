@@ -7,6 +7,7 @@ import pytest
 from jembench.catalog import registry
 from jembench.errors import SpecError
 from jembench.experiment.plan import plan_fit
+from jembench.running.session import RunOptions, place
 
 SOURCE = """
 from jembench.catalog.spec import pretrained
@@ -46,9 +47,9 @@ def identity(options):
 
 
 def test_a_factory_says_whether_its_models_are_trained_here():
-    assert resolve("trained").pretrained is None
-    assert resolve("alone").pretrained
-    assert resolve("build:file=w.bin").pretrained
+    assert not resolve("trained").is_pretrained
+    assert resolve("alone").is_pretrained
+    assert resolve("build:file=w.bin").is_pretrained
 
 
 def test_content_makes_the_identity_and_the_place_does_not(here):
@@ -130,6 +131,6 @@ def test_the_recipe_that_trains_nothing_is_for_no_other():
 
 
 def test_no_number_of_processes_is_too_many_for_no_training():
-    plan_fit(MODEL, "digits").check_shares(7)
+    place([plan_fit(MODEL, "digits")], RunOptions(devices=7))
     with pytest.raises(SpecError, match="cannot be shared out evenly among 7 processes"):
-        plan_fit("jem", "digits").check_shares(7)
+        place([plan_fit("jem", "digits")], RunOptions(devices=7))

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from jembench.catalog import registry
+from jembench.catalog import discovery, registry
 from jembench.errors import Incompatible
 from jembench.interfaces import API
 
@@ -26,12 +26,12 @@ def installed(tmp_path, monkeypatch):
             (tmp_path / "torn-1.0.dist-info" / "METADATA").write_text("Name: torn\nVersion: 1\n")
             (tmp_path / "torn-1.0.dist-info" / "entry_points.txt").write_text("[jembench.models]\nnot a line\n")
         monkeypatch.syspath_prepend(tmp_path)
-        registry.catalogue.cache_clear()
+        discovery.catalogue.cache_clear()
 
     yield install
     monkeypatch.undo()
     sys.modules.pop("future_zoo", None)
-    registry.catalogue.cache_clear()
+    discovery.catalogue.cache_clear()
 
 
 @pytest.mark.parametrize("torn", [False, True])
@@ -44,10 +44,10 @@ def test_a_plugin_of_this_version_works(api, torn, installed):
 @pytest.mark.parametrize("torn", [False, True])
 def test_a_plugin_of_another_version_is_found_but_not_used(torn, installed):
     installed([str(API), str(API + 1)], torn=torn)
-    component = registry.find("models", "future")
+    component = discovery.find("models", "future")
     assert (component.api, component.is_compatible) == (API + 1, False)
     with pytest.raises(Incompatible) as caught:
-        registry.load(component)
+        discovery.load(component)
     assert str(caught.value) == (
         f"future-zoo 1.0 was written for version {API + 1} of jembench's plugin interface, and this jembench has "
         f"version {API}. Update jembench, or uninstall future-zoo."
@@ -68,14 +68,14 @@ def test_the_group_of_api_1_for_ood_sets_is_found_and_refused(tmp_path, monkeypa
     (info / "METADATA").write_text("Name: old-zoo\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text("[jembench.outliers]\nbears = old_zoo:bears\n[jembench.api]\n1 = old_zoo\n")
     monkeypatch.syspath_prepend(tmp_path)
-    registry.catalogue.cache_clear()
+    discovery.catalogue.cache_clear()
     with pytest.raises(Incompatible, match=r"old-zoo 1\.0 was written for version 1 of jembench's plugin interface"):
         registry.resolve("ood_sets", "bears")
     monkeypatch.undo()
-    registry.catalogue.cache_clear()
+    discovery.catalogue.cache_clear()
 
 
 def test_a_version_that_is_no_number_makes_a_distribution_unreadable(installed):
     installed(["one"])
-    assert [u.distribution for u in registry.catalogue().unreadable] == ["future-zoo"]
-    assert registry.find("models", "jem").distribution == "jembench-jem"
+    assert [u.distribution for u in discovery.catalogue().unreadable] == ["future-zoo"]
+    assert discovery.find("models", "jem").distribution == "jembench-jem"

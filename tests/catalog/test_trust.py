@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from jembench.catalog import registry, trust
+from jembench.catalog import discovery, packages, registry, trust
 from jembench.data.ood_sets.resolve import resolve
 from jembench.errors import SpecError
 from jembench.experiment import recipe
@@ -56,18 +56,18 @@ def test_a_text_that_is_no_spec_takes_no_time(text):
 
 def test_what_a_command_named_may_be_loaded_and_nothing_else(data):
     with trust.command(["run", "--models", "jem:net=math:sqrt"], {"JEMBENCH_SET": "a=1 model.net=math:ceil"}):
-        assert registry.find("models", "math:sqrt")
-        assert registry.find("models", "math:ceil")
+        assert discovery.find("models", "math:sqrt")
+        assert discovery.find("models", "math:ceil")
         for refused in ("math:floor", "os:system"):
             with pytest.raises(SpecError, match=f"names {refused}, which runs code that you did not name"):
-                registry.find("models", refused)
+                discovery.find("models", refused)
         with pytest.raises(SpecError, match="math:floor"):
             build_net("math:floor", data)
         with pytest.raises(SpecError, match="math:floor"):
             resolve("math:floor")
         with pytest.raises(SpecError, match="math:floor"):
             registry.resolve("models", "math:floor:x=1")
-    assert registry.find("models", "math:floor")  # Python code speaks for itself
+    assert discovery.find("models", "math:floor")  # Python code speaks for itself
 
 
 def test_other_threads_are_allowed_no_more():
@@ -75,7 +75,7 @@ def test_other_threads_are_allowed_no_more():
 
     def work():
         try:
-            registry.find("models", "math:floor")
+            discovery.find("models", "math:floor")
         except SpecError as error:
             refused.append(error)
 
@@ -90,20 +90,20 @@ def test_a_default_of_installed_code_may_be_code(monkeypatch, data):
     def factory(data, *, net: str = "math:floor"):
         return build_net(net, data)
 
-    component = registry.Component("models", "zoo", "zoo-park", "1", "zoo", "factory")
-    monkeypatch.setattr(registry, "load", lambda found: factory if found is component else lambda data: None)
-    monkeypatch.setattr(registry, "components", lambda kind: [component])
+    component = discovery.Component("models", "zoo", "zoo-park", "1", "zoo", "factory")
+    monkeypatch.setattr(discovery, "load", lambda found: factory if found is component else lambda data: None)
+    monkeypatch.setattr(discovery, "components", lambda kind: [component])
     with trust.command([], {}):
         with pytest.raises(SpecError, match="math:floor"):
-            registry.find("models", "math:floor")
+            discovery.find("models", "math:floor")
         registry.resolve("models", "zoo")
-        assert registry.find("models", "math:floor")
+        assert discovery.find("models", "math:floor")
 
 
 @pytest.mark.parametrize("name", [" math:floor", "math:floor x", "math :floor", "math:", ":floor", "math:floor:x=1"])
 def test_a_name_that_is_not_an_import_path_imports_nothing(name):
     with pytest.raises(SpecError):
-        registry.find("models", name)
+        discovery.find("models", name)
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_a_name_that_is_not_an_import_path_imports_nothing(name):
 )
 def test_a_recipe_file_names_no_code_unless_the_user_does(tmp_path, monkeypatch, line, hostile):
     file = tmp_path / "mine.toml"
-    installed = recipe._find("digits").read_text()
+    installed = packages.source("recipe", "digits", "recipes").content.decode()
     assert line in installed
     file.write_text(installed.replace(line, hostile, 1))
     with pytest.raises(SpecError, match=r"mine\.toml names math:floor"):

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
-from jembench.catalog import registry
+from jembench.catalog import discovery
 from jembench.cli.main import main
 from jembench.interfaces import API
 
@@ -121,11 +121,11 @@ def zoo(tmp_path, monkeypatch):
     (suites / "torn.toml").write_text("title = \n")
     (suites / "notes.txt").write_text("no suite")
     monkeypatch.syspath_prepend(folder)
-    registry.catalogue.cache_clear()
+    discovery.catalogue.cache_clear()
     yield folder
     for module in ("zoo_cli_park", "zoo_cli_raises", "zoo_cli_suites"):
         sys.modules.pop(module, None)
-    registry.catalogue.cache_clear()
+    discovery.catalogue.cache_clear()
 
 
 @pytest.fixture
@@ -135,4 +135,4 @@ def unreadable(zoo):
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: cage\nVersion: 0.1\n")
     (info / "entry_points.txt").write_text("no header\n")
-    registry.catalogue.cache_clear()
+    discovery.catalogue.cache_clear()

@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from jembench.catalog import registry
+from jembench.catalog import discovery
 from jembench.cli import doctor
 from jembench.errors import JembenchError, Unavailable
 
@@ -97,8 +97,8 @@ def test_a_dataset_that_cannot_be_read(monkeypatch, error, expected):
     def raising():
         raise error
 
-    monkeypatch.setattr(registry, "load", lambda component: raising)
-    component = registry.Component("datasets", "lions", "zoo-park", "1.0", "zoo", "lions")
+    monkeypatch.setattr(discovery, "load", lambda component: raising)
+    component = discovery.Component("datasets", "lions", "zoo-park", "1.0", "zoo", "lions")
     assert doctor.check_dataset(component) == ("data", *expected)
 
 

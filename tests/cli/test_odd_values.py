@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 import pytest
 
-from jembench.catalog import registry
+from jembench.catalog import discovery
 from jembench.cli import doctor
 from jembench.cli.main import cli
 from jembench.errors import OutOfTime
@@ -77,7 +77,7 @@ def call(jembench, zoo_of_tests, monkeypatch):
         raise OutOfTime("The time is up.")
 
     monkeypatch.setattr(fits, "train", train)
-    monkeypatch.setattr(registry, "_installed", cache(registry._installed))  # each command reads them again
+    monkeypatch.setattr(discovery, "_installed", cache(discovery._installed))  # each command reads them again
     monkeypatch.setattr(estimate, "estimates", lambda *arguments: [estimate.Estimate(1, 1, 1, 1, 1, 1, True)])
     monkeypatch.setenv("JEMBENCH_DATASET", "zoo_of_tests:data")
     monkeypatch.setenv("JEMBENCH_RECIPE", str(zoo_of_tests / "tiny.toml"))

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from jembench.catalog import registry
+from jembench.catalog import discovery
 from jembench.interfaces import API
 
 
@@ -27,7 +27,7 @@ def mixture(zoo):
     (zoo / "zoo_cli_bag" / "bones.toml").write_text('title = "Bones"\nmodels = "lion"\n')
     (zoo / "zoo_cli_bag" / "recipes" / "hasty.toml").write_text('title = "Hasty"\nepochs = "few"\n')
     (zoo / "zoo_cli_needy.py").write_text("def build(data, *, width: int): ...\n")
-    registry.catalogue.cache_clear()
+    discovery.catalogue.cache_clear()
     yield
     for module in ("zoo_cli_needy", "zoo_cli_bag"):
         sys.modules.pop(module, None)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from jembench.catalog import plugin_files, registry
+from jembench.catalog import discovery, plugin_files
 
 SOURCE = '''
 """A user's file."""
@@ -68,7 +68,7 @@ def test_run_names_what_it_declares_and_repeats_it_in_what_comes_next(jembench, 
     assert {cell["metric"] for cell in cells} == {"right"}
     assert {cell["fit"]["model"] for cell in cells} == {"of-file:width=3", "my_file:build"}
     plugins = [plugin for cell in cells for plugin in cell["provenance"]["plugins"] if "my_file" in plugin]
-    content = registry.find("models", "of-file").version
+    content = discovery.find("models", "of-file").version
     assert any(plugin.startswith(f"my_file.py {content} [of-file = my_file:build]") for plugin in plugins)
 
 

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from jembench.catalog import registry, spec
+from jembench.catalog import discovery, registry, spec
 from jembench.errors import SpecError
 from jembench.experiment import recipe as recipes
 from jembench.experiment import suite
@@ -88,7 +88,7 @@ def counted(monkeypatch, owner, name):
 
 def test_what_seeds_share_is_worked_out_once(make, monkeypatch):
     recipes._loaded.cache_clear()
-    watched = [(registry.code_identity, "code"), (registry, "load"), (recipes, "read"), (recipes, "_find")]
+    watched = [(registry.code_identity, "code"), (discovery, "load"), (recipes, "read"), (recipes.packages, "source")]
     calls = [counted(monkeypatch, owner, name) for owner, name in watched]
     make("jem classifier", "score energy")
     for_one = [len(made) for made in calls]
@@ -100,10 +100,10 @@ def test_what_seeds_share_is_worked_out_once(make, monkeypatch):
 
 
 def test_the_folders_of_recipes_are_listed_once(monkeypatch):
-    registry.catalogue.cache_clear()
+    discovery.catalogue.cache_clear()
     calls = counted(monkeypatch, recipes.packages, "files_of")
     make_plan(suite.load("ablations"))
-    assert len(calls) == 2 * len(registry.components("suites"))
+    assert len(calls) == 2 * len(discovery.components("suites"))
 
 
 def test_recipes_are_chosen_once_for_each_name_and_not_for_each_result(make, monkeypatch):
@@ -258,16 +258,16 @@ def test_a_default_that_changes_leaves_what_was_given_by_hand(make, monkeypatch)
 
 
 def component(distribution, name="lion", version="1.0"):
-    return registry.Component("models", name, distribution, version, "zoo_of_tests", "jem")
+    return discovery.Component("models", name, distribution, version, "zoo_of_tests", "jem")
 
 
 def test_what_else_is_installed_changes_no_id_but_another_distribution_does(make, monkeypatch):
     """A second ``lion`` only makes the first one's name longer; a ``lion`` from elsewhere is another model."""
     ids, names = [], []
     for installed in (["a"], ["a", "b"], ["b"]):
-        others = tuple(c for c in registry.catalogue().components if c.name != "lion")
-        catalogue = registry.Catalogue((*others, *map(component, installed)), ())
-        monkeypatch.setattr(registry, "catalogue", lambda catalogue=catalogue: catalogue)
+        others = tuple(c for c in discovery.catalogue().components if c.name != "lion")
+        catalogue = discovery.Catalogue((*others, *map(component, installed)), ())
+        monkeypatch.setattr(discovery, "catalogue", lambda catalogue=catalogue: catalogue)
         chosen = f"{installed[0]}/lion"
         plan = make_plan(Suite(name="", title="", models=(chosen,), datasets=("digits",), metrics=("nll",)))
         ids.append(fit_id(plan))
@@ -279,9 +279,9 @@ def test_what_else_is_installed_changes_no_id_but_another_distribution_does(make
 def test_an_update_of_a_plugin_keeps_the_id(make, monkeypatch):
     ids = set()
     for version in ("1.0", "1.1"):
-        others = tuple(c for c in registry.catalogue().components if c.name != "lion")
-        catalogue = registry.Catalogue((*others, component("a", version=version)), ())
-        monkeypatch.setattr(registry, "catalogue", lambda catalogue=catalogue: catalogue)
+        others = tuple(c for c in discovery.catalogue().components if c.name != "lion")
+        catalogue = discovery.Catalogue((*others, component("a", version=version)), ())
+        monkeypatch.setattr(discovery, "catalogue", lambda catalogue=catalogue: catalogue)
         ids.add(fit_id(make_plan(Suite(name="", title="", models=("lion",), datasets=("digits",), metrics=("nll",)))))
     assert len(ids) == 1
 

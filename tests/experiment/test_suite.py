@@ -57,7 +57,7 @@ def test_an_unknown_suite():
 def test_a_suite_is_read_strictly(tmp_path, monkeypatch, content, expected):
     path = tmp_path / "zoo.toml"
     path.write_bytes(content)
-    monkeypatch.setattr(packages, "files", lambda: {"zoo": path})
+    monkeypatch.setattr(packages, "files", lambda folder: {"zoo": path})
     with pytest.raises(SpecError) as caught:
         suite.load("zoo")
     assert expected in str(caught.value)

@@ -16,7 +16,7 @@ import click
 import pytest
 from matplotlib.figure import Figure
 
-from jembench.catalog import code_identity, registry
+from jembench.catalog import code_identity, discovery
 from jembench.cli.main import cli, main
 from jembench.experiment import suite
 
@@ -153,7 +153,7 @@ def call(prepared, capsys, monkeypatch):
         monkeypatch.delenv(name)
     monkeypatch.chdir(prepared)
     monkeypatch.setattr(code_identity, "code", lambda module, of_package=False: "")
-    registry.catalogue.cache_clear()
+    discovery.catalogue.cache_clear()
 
     def called(line, columns=80):
         monkeypatch.setenv("COLUMNS", str(columns))
@@ -164,7 +164,7 @@ def call(prepared, capsys, monkeypatch):
         return "".join(parts) + f"--- exit code {code}\n\n"
 
     yield called
-    registry.catalogue.cache_clear()
+    discovery.catalogue.cache_clear()
 
 
 @pytest.fixture

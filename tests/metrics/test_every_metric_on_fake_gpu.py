@@ -4,7 +4,7 @@ import pytest
 import torch
 from fake_gpu import GPU, fake_gpu
 
-from jembench.catalog import registry
+from jembench.catalog import discovery, registry
 from jembench.metrics import cnn_features
 from jembench.running.features import FeatureBank
 from jembench.running.measure import measure
@@ -60,7 +60,7 @@ def test_a_metric_mixes_up_no_device(evaluation, spec):
 def test_every_metric_is_there():
     without_tensors = {"stability"}  # it reads the record of training alone
     here = without_tensors | {spec.partition(":")[0] for spec in (*ATTACKS, *OTHERS)}
-    assert here == {one.name for one in registry.components("metrics") if one.distribution == "jembench"}
+    assert here == {one.name for one in discovery.components("metrics") if one.distribution == "jembench"}
 
 
 def test_a_planted_tensor_of_the_cpu_is_refused(evaluation):

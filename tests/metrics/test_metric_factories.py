@@ -5,9 +5,9 @@ import sys
 
 import pytest
 
-from jembench.catalog import registry
+from jembench.catalog import discovery, registry
 
-METRICS = [component.name for component in registry.components("metrics") if component.distribution == "jembench"]
+METRICS = [component.name for component in discovery.components("metrics") if component.distribution == "jembench"]
 REQUIRED = {
     "accuracy": {"logits"},
     "adaptive-ece": {"logits"},
@@ -68,15 +68,15 @@ def test_options_come_back_in_the_canonical_spec(spec):
 
 @pytest.mark.parametrize("kind", ["metrics", "features"])
 def test_every_factory_says_in_a_line_what_it_gives(kind):
-    for component in registry.components(kind):
+    for component in discovery.components(kind):
         if component.distribution == "jembench":
-            line = registry.describe(registry.load(component))
+            line = discovery.describe(discovery.load(component))
             assert line.endswith(".")
             assert len(line) > 20
 
 
 def test_the_classes_of_metrics_import_neither_torch_nor_numpy():
-    modules = {registry.find("metrics", name).module for name in REQUIRED} | {"jembench.metrics.ood_scores"}
+    modules = {discovery.find("metrics", name).module for name in REQUIRED} | {"jembench.metrics.ood_scores"}
     heavy = {"torch", "numpy", "scipy", "torch_fidelity"}
     code = f"import sys, {', '.join(modules)}; sys.exit(bool({heavy} & sys.modules.keys()))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

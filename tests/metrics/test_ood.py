@@ -5,13 +5,13 @@ import pytest
 import torch
 from sklearn.metrics import average_precision_score, roc_auc_score, roc_curve
 
-from jembench.catalog import registry
+from jembench.catalog import discovery
 from jembench.errors import Diverged, SpecError, Unavailable
 from jembench.metrics.ood import OutOfDistribution
 from jembench.stats import wilson
 
 SHAPE = (1, 4, 4)
-SCORES = [component.name for component in registry.components("scores") if component.distribution == "jembench"]
+SCORES = [component.name for component in discovery.components("scores") if component.distribution == "jembench"]
 
 
 def pictures(n, seed):

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from jembench.catalog import registry, spec
+from jembench.catalog import discovery, registry, spec
 from jembench.cli.attack import attack as attack_command
 from jembench.cli.options import seed_list
 from jembench.cli.run import run as run_command
@@ -53,7 +53,7 @@ def test_its_metrics_exist(claim):
 @pytest.mark.parametrize("claim", MEASURED, ids=by_id)
 def test_its_commands_measure_it(claim):
     """Every model, metric and recipe of the claim is among what the commands plan."""
-    installed = {component.name for component in registry.components("models")}
+    installed = {component.name for component in discovery.components("models")}
     if not set(map(bare_name, claim.models)) <= installed:
         pytest.skip("its models are not installed")
     plans = {

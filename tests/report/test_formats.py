@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from jembench.catalog import registry
+from jembench.catalog import discovery
 from jembench.errors import SpecError
 from jembench.interfaces import Value
 from jembench.report.data import document
@@ -26,8 +26,8 @@ def test_a_third_party_s_format_is_named_by_its_import_path(cell, monkeypatch):
 
 def test_a_third_party_s_figure_is_found_by_its_metric(cell, monkeypatch):
     monkeypatch.syspath_prepend(EXAMPLE)
-    bars = registry.Component("figures", "confidence", "", "", "jembench_example", "bars")
-    monkeypatch.setattr(registry, "components", lambda kind: [bars])
+    bars = discovery.Component("figures", "confidence", "", "", "jembench_example", "bars")
+    monkeypatch.setattr(discovery, "components", lambda kind: [bars])
     (planned,) = catalogue.of_metrics([cell(metric="confidence", confidence=Value(90, 89, 91, 9))], {}, pytest.fail)
     assert planned.stem == "confidence"
     assert planned.draw().rows == [{"model": "jem", "confidence": 90}]

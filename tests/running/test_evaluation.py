@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from jembench import seeds
-from jembench.catalog import registry
+from jembench.catalog import discovery, registry
 from jembench.data.holdout import Holdout
 from jembench.data.pixels import to_float, to_uint8
 from jembench.errors import NotApplicable, SpecError
@@ -169,7 +169,7 @@ class Network:
     """A feature network, and what would make it."""
 
     name = identity = "net"
-    component = registry.Component("features", "net", "nets", "1.0", "nets", "net")
+    component = discovery.Component("features", "net", "nets", "1.0", "nets", "net")
 
     def __init__(self, seen):
         self.seen = seen

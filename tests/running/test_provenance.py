@@ -9,7 +9,7 @@ import sys
 import pytest
 import torch
 
-from jembench.catalog import registry
+from jembench.catalog import discovery
 from jembench.running import provenance
 
 
@@ -23,11 +23,11 @@ def fresh():
 
 def test_what_is_recorded_is_json_and_complete(monkeypatch):
     monkeypatch.setattr(sys, "argv", ["/somewhere/bin/jembench", "run", "hybrid"])
-    component = registry.find("datasets", "digits")
-    record = provenance.collect("cpu", [component, component, registry.find("metrics", "ece")])
+    component = discovery.find("datasets", "digits")
+    record = provenance.collect("cpu", [component, component, discovery.find("metrics", "ece")])
     assert json.loads(json.dumps(record)) == record
     assert record["command"] == "jembench run hybrid"
-    assert record["plugins"] == sorted([str(component), str(registry.find("metrics", "ece"))])
+    assert record["plugins"] == sorted([str(component), str(discovery.find("metrics", "ece"))])
     assert record["threads"] == torch.get_num_threads()
     assert record["hardware"]["device"] == "cpu"
     assert record["hardware"]["cores"] >= 1
@@ -55,7 +55,7 @@ def test_a_package_that_is_not_installed_has_no_version(monkeypatch):
 
 
 def test_an_import_path_is_recorded_as_it_is():
-    component = registry.find("models", "mypackage.zoo:build")
+    component = discovery.find("models", "mypackage.zoo:build")
     assert provenance.collect("cpu", [component])["plugins"] == ["mypackage.zoo:build"]
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from jembench.catalog import registry, trust
+from jembench.catalog import discovery, trust
 from jembench.errors import SpecError
 from jembench.experiment import recipe as recipes
 from jembench.experiment.plan import plan_fit
@@ -52,7 +52,7 @@ def test_each_registered_schedule_is_the_one_of_the_recipe_s_field():
         "linear:start=0.5": Schedule(linear_from=0.5),
         "cosine": Schedule(cosine=True),
     }
-    assert {spec.partition(":")[0] for spec in fields} == {found.name for found in registry.components("schedules")}
+    assert {spec.partition(":")[0] for spec in fields} == {found.name for found in discovery.components("schedules")}
     for name, field in fields.items():
         named = Schedule(name=name)
         assert [named.make()(i, 10, 100) for i in range(100)] == [field.make()(i, 10, 100) for i in range(100)]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from jembench.catalog import registry, spec
+from jembench.catalog import discovery, registry, spec
 from jembench.catalog.registry import Resolved
 from jembench.data.ood_sets.other_dataset import OtherDataset
 from jembench.errors import SpecError, unknown
 from jembench.interfaces import OODSet
 
-_KINDS: tuple[registry.Kind, ...] = ("ood_sets", "datasets")
+_KINDS: tuple[discovery.Kind, ...] = ("ood_sets", "datasets")
 
 
 class ResolvedOODSet(NamedTuple):
@@ -46,11 +46,11 @@ def resolve(text: str) -> ResolvedOODSet:
     raise _unknown(name)
 
 
-def _names(kind: registry.Kind) -> set[str]:
-    found = registry.components(kind)
+def _names(kind: discovery.Kind) -> set[str]:
+    found = discovery.components(kind)
     return {one.name for one in found} | {f"{one.distribution}/{one.name}" for one in found}
 
 
 def _unknown(name: str) -> SpecError:
-    known = {component.name for kind in _KINDS for component in registry.components(kind)}
+    known = {component.name for kind in _KINDS for component in discovery.components(kind)}
     return unknown("OOD set and no dataset", name, known, "jembench list ood_sets")

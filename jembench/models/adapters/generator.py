@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Generator, Tensor, nn
 
-from jembench.catalog import registry, trust
+from jembench.catalog import discovery, trust
 from jembench.errors import PluginError, SpecError
 from jembench.interfaces import DataSpec
 
@@ -135,7 +135,7 @@ def load(text: str) -> Callable[..., Any]:
     """
     trust.check(text)  # TorchScript is code as well
     if ":" in text and not Path(text).exists():
-        found = registry.load(registry.find("models", text))
+        found = discovery.load(discovery.find("models", text))
         made: Any = found() if inspect.isclass(found) else found
         return cast(Callable[..., Any], made.eval() if isinstance(made, nn.Module) else made)
     path = Path(text)

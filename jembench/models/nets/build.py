@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import torch
 from torch import nn
 
-from jembench.catalog import registry
+from jembench.catalog import discovery
 from jembench.errors import PluginError, SpecError
 from jembench.interfaces import DataSpec
 from jembench.models.nets import names
@@ -52,7 +52,7 @@ def build_net(
 def _build_own(path: str, data: DataSpec, asked: Mapping[str, bool]) -> nn.Module:
     for option in (name for name, is_asked in asked.items() if is_asked):
         raise SpecError(f"{option} has no effect on the net {path}, which brings its own. Leave {option} out.")
-    net = registry.load(registry.find("models", path))(data)
+    net = discovery.load(discovery.find("models", path))(data)
     if not isinstance(net, nn.Module):
         raise PluginError(f"{path} gave a {type(net).__name__} for {data.name}; it must return a torch.nn.Module.")
     check_net(path, net, data)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from jembench.catalog import registry
+from jembench.catalog import discovery
 from jembench.errors import JembenchError, StoreError
 from jembench.experiment.sweep import bare_name
 from jembench.report.figures import energies, seeds
@@ -64,12 +64,12 @@ def _all(
 def _of_metrics(
     cells: Sequence[Cell], read: Callable[[Cell], Arrays], passed_over: Callable[[str], None]
 ) -> Iterator[Planned]:
-    for component in registry.components("figures"):
+    for component in discovery.components("figures"):
         mine = [cell for cell in cells if bare_name(cell.metric) == component.name and cell.outcome.status == "ok"]
         if not mine:
             continue
         try:
-            plan = registry.load(component)
+            plan = discovery.load(component)
         except JembenchError as error:
             passed_over(str(error))
             continue

@@ -46,7 +46,7 @@ def trained_here_or_elsewhere(subject: ModelSubject) -> None:
     Add training_loss and the attribute chains, which says which samples it needs, or mark the factory of a model
     that was trained elsewhere: @jembench.plugin.pretrained().
     """
-    trained = isinstance(subject.model, Trainable) or subject.resolved.pretrained is not None
+    trained = isinstance(subject.model, Trainable) or subject.resolved.is_pretrained
     require(trained, "It cannot be trained: it lacks training_loss or chains.")
 
 
@@ -82,7 +82,7 @@ def shapes_from_data(subject: ModelSubject) -> None:
     Take sizes from data.shape and data.num_classes, or raise SpecError for what it is not made for.
     """
     outputs = subject.outputs(subject.model)
-    only_if(subject.resolved.pretrained is None, "It was trained elsewhere, for images of one shape.")
+    only_if(not subject.resolved.is_pretrained, "It was trained elsewhere, for images of one shape.")
     other = dataclasses.replace(subject, data=OTHER)
     made_for = f"{OTHER.shape} and {OTHER.num_classes} classes"
     with explained(f"It cannot be made for {made_for}"):

@@ -18,7 +18,7 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import NamedTuple
 
-from jembench.catalog import packages, registry
+from jembench.catalog import discovery, packages
 from jembench.errors import SpecError
 from jembench.interfaces import API
 
@@ -33,7 +33,7 @@ FOLDERS: Mapping[str, str] = {"tests": "its tests", "dist": "what is built of it
 class Kind(NamedTuple):
     """What can be written: the templates are called as it is."""
 
-    group: registry.Kind
+    group: discovery.Kind
     module: str  # that holds the component, in the package; "" if the package is all there is
     summary: str
     check: str  # the command that tells whether it works
@@ -183,7 +183,7 @@ def _taken_by(kind: str, name: str) -> str:
     """What is installed under that name; "" if nothing is."""
     if any(importlib.metadata.distributions(name=name)):
         return "a distribution that is installed"
-    for component in registry.components(KINDS[kind].group):
+    for component in discovery.components(KINDS[kind].group):
         if component.name == name:
             return f"the {kind} of {component.distribution}"
     if kind == "suite" and (name in packages.files() or name in packages.files("recipes")):
