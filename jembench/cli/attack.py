@@ -147,7 +147,7 @@ def _show_more(plan: Plan, root: Path, format: str) -> None:
         click.echo(f"{'figures':>8}  {folder}: {len(pictures)} as PNG and SVG, each with its numbers as CSV")
     of_these = [claim for claim in claims.load() if claim.metric and bare_name(claim.metric) in _names(cells)]
     findings = judging.judge(of_these, cells, store.read_arrays)
-    measured = [finding for finding in findings if finding.verdict != "not measured"]
+    measured = [finding for finding in findings if finding.row.verdict != "not measured"]
     if measured:
         click.echo()
         show.print_document(claims_table.document(measured), format)

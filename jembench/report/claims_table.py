@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any, NamedTuple
 
 from jembench.report.claims import Paper
-from jembench.report.comparison import LEVEL, SEEDS
-from jembench.report.comparison_table import OF_DIFFERENCE, interval, numbers, of_contrast, p_text
+from jembench.report.comparison import LEVEL, SEEDS, Difference
+from jembench.report.comparison_table import FIELDS as DIFFERENCE
+from jembench.report.comparison_table import OTHER_SEEDS, numbers
 from jembench.report.formats import Document
 from jembench.report.judging import Finding
 from jembench.report.record import grouped
-from jembench.report.text import ABSENT, Footnote, Footnotes, Heading, Table, Text
+from jembench.report.text import Footnote, Footnotes, Heading, Table, Text
 
+_ELSEWHERE = ("metric", "label", "unit", "better", "verdict", "reason", "protocols")  # in FIELDS, or left out
 FIELDS = (
     *("claim", "text", "source", "verdict", "metric", "label", "direction", "within"),
-    *OF_DIFFERENCE,
+    *(field for field in DIFFERENCE if field not in _ELSEWHERE),
     "reason",
 )
 """The columns of the CSV."""
@@ -30,21 +32,20 @@ def document(found: Sequence[Finding]) -> Document:
     return Document(tables=lambda: _tables(found), content=lambda: content, records=lambda: records, fields=FIELDS)
 
 
-# --- for people -------------------------------------------------------------------------------------------------------
-
-
 def _tables(found: Sequence[Finding]) -> list[Table]:
     notes = Footnotes()
-    measured = grouped((f for f in found if f.verdict != "not measured"), lambda finding: finding.claim.paper)
+    measured = grouped((f for f in found if f.row.dataset), lambda finding: finding.claim.paper)
     tables = [_table(of_paper[0].claim.paper, of_paper, found, notes) for of_paper in measured]
     if tables:
-        tables[-1] = replace(tables[-1], footnotes=(*tables[-1].footnotes, *_legend(found)))
-    return [*tables, *_not_measured([finding for finding in found if finding.verdict == "not measured"])]
+        tables[-1] = replace(
+            tables[-1], footnotes=(*tables[-1].footnotes, *(Footnote("", text) for text in _legend(found)))
+        )
+    return [*tables, *_not_measured([finding for finding in found if not finding.row.dataset])]
 
 
 def _table(paper: Paper, of_paper: Sequence[Finding], everything: Sequence[Finding], notes: Footnotes) -> Table:
-    pairs = [finding.pair for finding in everything if finding.pair]
-    several = _Several(len({pair.a.dataset for pair in pairs}) > 1, len({pair.a.recipe for pair in pairs}) > 1)
+    measured = [finding.row for finding in everything if finding.row.dataset]
+    several = _Several(len({row.dataset for row in measured}) > 1, len({row.recipe_a for row in measured}) > 1)
     return Table(
         title=f"Claims · {paper.cite}",
         headings=(
@@ -71,39 +72,29 @@ class _Several(NamedTuple):
 def _texts(finding: Finding, several: _Several, notes: Footnotes) -> tuple[Text, ...]:
     claim = finding.claim
     text = Text(" · ".join((claim.text, *_context(finding, several))), marks=(notes.mark(claim.where),))
-    verdict = Text(finding.verdict, marks=tuple(map(notes.mark, _caveats(finding))))
-    if finding.contrast is None:
-        return text, verdict, *(Text(ABSENT) for _ in range(5))
-    return text, verdict, *numbers(finding.contrast), Text(p_text(finding.p))
+    verdict = Text(finding.row.verdict, marks=tuple(map(notes.mark, _caveats(finding.row))))
+    return text, verdict, *numbers(finding.row)
 
 
 def _context(finding: Finding, several: _Several) -> Iterator[str]:
     """What a claim does not say itself: which of several values, models, datasets and recipes this is."""
-    if finding.pair is None:
-        return
+    row = finding.row
     if finding.claim.each:
-        yield finding.metric
-    a, b = finding.pair
-    yield from dict.fromkeys(subject.model for subject in (a, b) if ":" in subject.model)
-    if several.datasets:
-        yield a.dataset
-    if several.recipes or a.recipe != b.recipe:
-        yield f"recipe {a.recipe}" if a.recipe == b.recipe else f"recipes {a.recipe} and {b.recipe}"
+        yield row.metric
+    yield from dict.fromkeys(model for model in (row.model_a, row.model_b or "") if ":" in model)
+    if several.datasets and row.dataset:
+        yield row.dataset
+    if several.recipes or row.recipe_a != row.recipe_b:
+        same = row.recipe_a == row.recipe_b
+        yield f"recipe {row.recipe_a}" if same else f"recipes {row.recipe_a} and {row.recipe_b}"
 
 
-def _caveats(finding: Finding) -> Iterator[str]:
-    if finding.reason:
-        yield _reason(finding)
-    found = finding.contrast
-    if found and found.images and not found.training:
-        seeds = ", ".join(map(str, found.seeds))
+def _caveats(row: Difference) -> Iterator[str]:
+    if row.reason:
+        yield row.reason
+    if row.images_test and row.training_p is None:
+        seeds = ", ".join(map(str, row.seeds))
         yield f"of seed {seeds} alone: from {SEEDS} seeds on it is judged what training anew would change"
-
-
-def _reason(finding: Finding) -> str:
-    if finding.verdict != "not comparable":
-        return finding.reason
-    return f"measured under different protocols: {finding.reason}"
 
 
 def _not_measured(found: Sequence[Finding]) -> Iterator[Table]:
@@ -112,25 +103,20 @@ def _not_measured(found: Sequence[Finding]) -> Iterator[Table]:
     for finding in found:
         claim = finding.claim
         part = f"; only {', '.join(finding.each)}" if finding.each else ""
-        claims.setdefault(finding.reason, []).append(f"{claim.text} ({claim.paper.cite}, {claim.where}{part})")
+        claims.setdefault(finding.row.reason, []).append(f"{claim.text} ({claim.paper.cite}, {claim.where}{part})")
     notes = tuple(Footnote("", f"{reason}: {'; '.join(texts)}.") for reason, texts in claims.items())
     if notes:
         yield Table(title=f"Claims that are not measured · {len(found)}", headings=(), rows=(), footnotes=notes)
 
 
-def _legend(found: Sequence[Finding]) -> Iterator[Footnote]:
-    return (Footnote("", text) for text in _sentences(found))
-
-
-def _sentences(found: Sequence[Finding]) -> Iterator[str]:
-    contrasts = [finding.contrast for finding in found if finding.contrast]
-    counted = Counter(finding.verdict for finding in found)
+def _legend(found: Sequence[Finding]) -> Iterator[str]:
+    counted = Counter(finding.row.verdict for finding in found)
     yield f"In all: {', '.join(f'{count} {verdict}' for verdict, count in counted.items())}."
-    if any(interval(one.images) for one in contrasts):
+    if any(finding.row.images_test for finding in found):
         yield "other images: 95 % interval of the difference on other test images, by the bootstrap."
-    if any(one.training for one in contrasts):
-        yield "other seeds: 95 % interval of the difference if trained anew, by Student's t over the seeds."
-    judged = sum(finding.p is not None for finding in found)
+    if any(finding.row.training_p is not None for finding in found):
+        yield OTHER_SEEDS
+    judged = sum(finding.row.p is not None for finding in found)
     if judged:
         yield (
             "held, not held: chance alone, by other images or by other seeds, would make such a difference with a "
@@ -138,26 +124,14 @@ def _sentences(found: Sequence[Finding]) -> Iterator[str]:
         )
 
 
-# --- for programs -----------------------------------------------------------------------------------------------------
-
-
 def _record(finding: Finding) -> dict[str, Any]:
-    claim, pair = finding.claim, finding.pair
-    return {
+    claim = finding.claim
+    record = {
+        **asdict(finding.row),
         "claim": claim.id,
         "text": claim.text,
         "source": ", ".join(filter(None, (claim.paper.cite, claim.where, claim.paper.url))),
-        "verdict": finding.verdict,
-        "metric": finding.metric,
-        "label": finding.label,
         "direction": claim.direction if claim.metric else None,
         "within": claim.within,
-        "model_a": pair.a.model if pair else claim.model,
-        "model_b": None if isinstance(claim.than, float) else pair.b.model if pair else claim.than,
-        "dataset": pair.a.dataset if pair else None,
-        "recipe_a": pair.a.recipe if pair else None,
-        "recipe_b": pair.b.recipe if pair else None,
-        **of_contrast(finding.contrast),
-        "p": finding.p,
-        "reason": _reason(finding),
     }
+    return {field: record[field] for field in FIELDS}

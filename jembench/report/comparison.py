@@ -9,10 +9,9 @@ Legend: N images, R resamples.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, Literal, NamedTuple
 
@@ -23,6 +22,7 @@ from jembench.catalog import registry, trust
 from jembench.catalog.spec import stable_hash
 from jembench.errors import JembenchError, Unavailable
 from jembench.interfaces import Resampled, Resampling, Value
+from jembench.report.record import protocol_differences
 from jembench.report.select import Pair, Subject
 from jembench.stats import paired
 from jembench.store.outcome import Cell
@@ -42,9 +42,7 @@ PILOT = 1_000
 """The size of a first bootstrap. It suffices for a p value above ``HOPELESS``; more would not bring it to the level."""
 HOPELESS = 0.2
 
-Test = Literal["McNemar", "paired bootstrap", "bootstrap", "paired t"]
-Verdict = Literal["a", "b", "not distinguishable", "not testable", "not comparable"]
-"""``a`` and ``b``: that one is better or, where neither direction is, higher."""
+Test = Literal["McNemar", "paired bootstrap", "bootstrap"]
 
 
 class Side(NamedTuple):
@@ -59,57 +57,50 @@ class Side(NamedTuple):
         return self.cells[seed].outcome.values[self.label]
 
 
-class Chance(NamedTuple):
-    """A difference under one source of randomness: its 95 % interval, and its p value under no difference."""
-
-    low: float
-    high: float
-    p: float
-    test: Test
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Contrast:
-    """A difference a - b, the mean over the seeds of both."""
+class Difference:
+    """One value of two models, or of a model and a number: a - b, the mean over the seeds of both.
 
-    a: float
-    b: float
-    seeds: tuple[int, ...]
-    images: Chance | None  # on other test images
-    training: Chance | None  # if trained anew
-    untested: str = ""  # why nothing is known of other test images
-
-    @property
-    def value(self) -> float:
-        """The difference."""
-        return self.a - self.b
-
-    @property
-    def p(self) -> float | None:
-        """The larger p value of both sources of randomness; None if neither is known."""
-        return max((chance.p for chance in (self.images, self.training) if chance), default=None)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Compared:
-    """One value of two models."""
+    Its fields are the columns of the CSV. ``images``: the 95 % interval and the p value on other test images;
+    ``training``: the same if the models were trained again.
+    """
 
     metric: str
-    label: str
-    unit: str
-    better: Literal["higher", "lower", ""]
-    verdict: Verdict
-    contrast: Contrast | None  # None: not comparable, or of no seed in common
+    label: str = ""
+    unit: str = ""
+    better: Literal["higher", "lower", ""] = ""
+    model_a: str
+    model_b: str | None = None  # None: a number
+    dataset: str | None = None
+    recipe_a: str | None = None
+    recipe_b: str | None = None
+    seeds: tuple[int, ...] = ()
+    a: float | None = None  # None: not comparable, or no seed in common
+    b: float | None = None
+    difference: float | None = None
+    images_low: float | None = None
+    images_high: float | None = None
+    images_p: float | None = None
+    images_test: Test | None = None
+    training_low: float | None = None
+    training_high: float | None = None
+    training_p: float | None = None
     p: float | None = None  # after Holm
-    protocols: tuple[str, ...] = ()  # more than one: not comparable
+    verdict: str = "not testable"
     reason: str = ""  # why it is not testable
+    protocols: tuple[str, ...] = ()  # more than one: not comparable
+
+    @property
+    def larger_p(self) -> float | None:
+        """The larger p value of both sources of randomness, before Holm; None if neither is known."""
+        return max((p for p in (self.images_p, self.training_p) if p is not None), default=None)
 
 
 class Comparison(NamedTuple):
     """Every value of two models."""
 
     pair: Pair
-    rows: tuple[Compared, ...]
+    rows: tuple[Difference, ...]
     only_a: tuple[str, ...]  # metrics that the other has no value of
     only_b: tuple[str, ...]
     resamples: int
@@ -122,9 +113,10 @@ def compare(pair: Pair, read: Read, resamples: int = RESAMPLES) -> Comparison:
     """Compare every value that both models have under the same options of a metric."""
     ours, theirs = sides(pair.a), sides(pair.b)
     rows = [_row(side, theirs[place], read, resamples) for place, side in ours.items() if place in theirs]
+    judged = [row if p is None else replace(row, p=p, verdict=_verdict(row, p, pair)) for row, p in adjusted(rows)]
     only_a = {side.metric: None for place, side in ours.items() if place not in theirs}
     only_b = {side.metric: None for place, side in theirs.items() if place not in ours}
-    return Comparison(pair, tuple(_judged(rows)), tuple(only_a), tuple(only_b), resamples)
+    return Comparison(pair, tuple(judged), tuple(only_a), tuple(only_b), resamples)
 
 
 def sides(subject: Subject) -> dict[tuple[str, str], Side]:
@@ -137,62 +129,65 @@ def sides(subject: Subject) -> dict[tuple[str, str], Side]:
     return {place: Side(*place, cells) for place, cells in found.items()}
 
 
-def _row(a: Side, b: Side, read: Read, resamples: int) -> Compared:
-    seeds = common_seeds(a, b)
-    protocols = protocols_of(a, b)
-    first = next(iter(a.cells.values())).outcome.values[a.label]
-    row = Compared(
-        metric=a.metric,
-        label=a.label,
-        unit=first.unit,
-        better=first.better,
-        verdict="not testable",
-        contrast=None,
-        protocols=protocols,
-    )
-    if not seeds:
+def _row(a: Side, b: Side, read: Read, resamples: int) -> Difference:
+    row = described(a, b)
+    if not common_seeds(a, b):
         of_a, of_b = (", ".join(map(str, sorted(side.cells))) for side in (a, b))
-        return dataclasses.replace(row, reason=f"no seed in common: {of_a} and {of_b}")
-    if len(protocols) > 1:
-        return dataclasses.replace(row, verdict="not comparable")
-    found = contrast(a, b, read, resamples=resamples)
-    return dataclasses.replace(row, contrast=found, reason="" if found.images else found.untested)
+        return replace(row, reason=f"no seed in common: {of_a} and {of_b}")
+    if len(row.protocols) > 1:
+        return not_comparable(row, row.protocols)
+    return contrast(a, b, read, resamples=resamples)
 
 
-def common_seeds(a: Side, b: Side) -> tuple[int, ...]:
-    """The seeds that both have a value of."""
-    return tuple(sorted(a.cells.keys() & b.cells.keys()))
-
-
-def protocols_of(*measured: Side) -> tuple[str, ...]:
-    """Every protocol under which something was measured, over the seeds that all have."""
-    seeds = sorted(set.intersection(*(set(side.cells) for side in measured)))
-    return tuple(dict.fromkeys(side.cells[seed].outcome.protocol for side in measured for seed in seeds))
-
-
-def _judged(rows: Sequence[Compared]) -> Iterable[Compared]:
-    adjusted = adjust(row.contrast.p if row.contrast else None for row in rows)
-    for row, p in zip(rows, adjusted, strict=True):
-        yield row if p is None else dataclasses.replace(row, p=p, verdict=_verdict(row, p))
-
-
-def adjust(p_values: Iterable[float | None]) -> list[float | None]:
-    """The p values after Holm. None stays None and is not counted."""
-    given = list(p_values)
-    adjusted = iter(paired.holm([p for p in given if p is not None]))
-    return [None if p is None else next(adjusted) for p in given]
-
-
-def _verdict(row: Compared, p: float) -> Verdict:
-    if row.contrast is None or p >= LEVEL:
+def _verdict(row: Difference, p: float, pair: Pair) -> str:
+    if row.difference is None or p >= LEVEL:
         return "not distinguishable"
-    return "a" if (row.contrast.value > 0) == (row.better != "lower") else "b"
+    a_wins = (row.difference > 0) == (row.better != "lower")
+    return f"{pair.names[not a_wins]} {'better' if row.better else 'higher'}"
+
+
+def adjusted(rows: Iterable[Difference]) -> list[tuple[Difference, float | None]]:
+    """Each difference with its p value after Holm. Those that were not tested have None and are not counted."""
+    given = list(rows)
+    p_values = [row.larger_p for row in given]
+    after = iter(paired.holm([p for p in p_values if p is not None]))
+    return [(row, None if p is None else next(after)) for row, p in zip(given, p_values, strict=True)]
 
 
 # --- one value --------------------------------------------------------------------------------------------------------
 
 
-def contrast(a: Side, b: Side | float, read: Read, *, margin: float = 0.0, resamples: int = RESAMPLES) -> Contrast:
+def common_seeds(a: Side, b: Side | float) -> tuple[int, ...]:
+    """The seeds that both have a value of; a number has every seed."""
+    return tuple(sorted(a.cells.keys() if isinstance(b, float) else a.cells.keys() & b.cells.keys()))
+
+
+def described(a: Side, b: Side | float) -> Difference:
+    """What is compared, before it is tested."""
+    sides = [side for side in (a, b) if isinstance(side, Side)]
+    of_a, *_, of_b = [next(iter(side.cells.values())) for side in (a, *sides)]
+    first, seeds = of_a.outcome.values[a.label], common_seeds(a, b)
+    return Difference(
+        metric=a.metric,
+        label=a.label,
+        unit=first.unit,
+        better=first.better,
+        model_a=of_a.fit.model,
+        model_b=None if isinstance(b, float) else of_b.fit.model,
+        dataset=of_a.fit.dataset,
+        recipe_a=of_a.fit.recipe,
+        recipe_b=of_b.fit.recipe,
+        protocols=tuple(dict.fromkeys(side.cells[seed].outcome.protocol for side in sides for seed in seeds)),
+    )
+
+
+def not_comparable(row: Difference, protocols: Sequence[str]) -> Difference:
+    """The same, not compared because of its protocols."""
+    reason = f"measured under different protocols: {'; '.join(protocol_differences(protocols))}"
+    return replace(row, verdict="not comparable", reason=reason)
+
+
+def contrast(a: Side, b: Side | float, read: Read, *, margin: float = 0.0, resamples: int = RESAMPLES) -> Difference:
     """The difference of two values over the seeds that both have, or of one and a number.
 
     Args:
@@ -202,38 +197,28 @@ def contrast(a: Side, b: Side | float, read: Read, *, margin: float = 0.0, resam
         margin: the p values test a difference of minus this.
         resamples: R.
     """
-    seeds = tuple(sorted(a.cells)) if isinstance(b, float) else common_seeds(a, b)
+    seeds = common_seeds(a, b)
     of_a = [a.value(seed).value for seed in seeds]
     of_b = [b if isinstance(b, float) else b.value(seed).value for seed in seeds]
     mean_a, mean_b = sum(of_a) / len(seeds), sum(of_b) / len(seeds)
+    row = replace(described(a, b), seeds=seeds, a=mean_a, b=mean_b, difference=mean_a - mean_b)
     if not all(map(math.isfinite, (*of_a, *of_b))):
-        return Contrast(a=mean_a, b=mean_b, seeds=seeds, images=None, training=None, untested="a value is not finite")
-    training = _training([value + margin for value in of_a], of_b) if len(seeds) >= SEEDS else None
-    images, untested = None, ""
+        return replace(row, reason="a value is not finite")
+    found = paired.seed_difference([value + margin for value in of_a], of_b, paired=True)
+    if found and len(seeds) >= SEEDS:
+        low, high = found.low - margin, found.high - margin
+        row = replace(row, training_low=low, training_high=high, training_p=found.p)
     try:
-        images = _images(a, b, seeds, read, mean_a - mean_b + margin, resamples)
+        found, test = _images(a, b, seeds, read, mean_a - mean_b + margin, resamples)
     except JembenchError as error:
-        untested = str(error)
-    return Contrast(
-        a=mean_a,
-        b=mean_b,
-        seeds=seeds,
-        images=images and _moved(images, -margin),
-        training=training and _moved(training, -margin),
-        untested=untested,
-    )
+        return replace(row, reason=str(error))
+    low, high = found.low - margin, found.high - margin
+    return replace(row, images_low=low, images_high=high, images_p=found.p, images_test=test)
 
 
-def _moved(chance: Chance, by: float) -> Chance:
-    return chance._replace(low=chance.low + by, high=chance.high + by)
-
-
-def _training(a: Sequence[float], b: Sequence[float]) -> Chance | None:
-    found = paired.seed_difference(a, b, paired=True)
-    return found and Chance(found.low, found.high, found.p, "paired t")
-
-
-def _images(a: Side, b: Side | float, seeds: Sequence[int], read: Read, difference: float, resamples: int) -> Chance:
+def _images(
+    a: Side, b: Side | float, seeds: Sequence[int], read: Read, difference: float, resamples: int
+) -> tuple[paired.Difference, Test]:
     """What other test images would change of ``difference``, a - b with a margin.
 
     Raises:
@@ -242,28 +227,28 @@ def _images(a: Side, b: Side | float, seeds: Sequence[int], read: Read, differen
     of_a = _resampling(a, seeds, read)
     of_b = _nought(of_a.sizes) if isinstance(b, float) else _resampling(b, seeds, read)
     fits = [side.cells[seed].fit.id for side in (a, b) if isinstance(side, Side) for seed in seeds]
-    found = _bootstrap(of_a, of_b, difference, stable_hash([sorted(fits), a.metric, a.label], 16), resamples)
+    found, test = _bootstrap(of_a, of_b, difference, stable_hash([sorted(fits), a.metric, a.label], 16), resamples)
     right_a, right_b = (_right(side, seeds, read) for side in (a, b))
     if right_a is not None and right_b is not None:
         shares = 100 * (right_a.mean() - right_b.mean())
         if math.isclose(difference, shares, abs_tol=1e-9):  # else the value is another one, or there is a margin
-            return found._replace(p=paired.mcnemar(right_a, right_b).p, test="McNemar")
-    return found
+            return found._replace(p=paired.mcnemar(right_a, right_b).p), "McNemar"
+    return found, test
 
 
-def _bootstrap(a: Resampling, b: Resampling, difference: float, key: str, resamples: int) -> Chance:
+def _bootstrap(
+    a: Resampling, b: Resampling, difference: float, key: str, resamples: int
+) -> tuple[paired.Difference, Test]:
     alike = a.sizes == b.sizes
     draw = paired.paired_bootstrap if alike else paired.unpaired_bootstrap
-
-    def drawn(count: int) -> Chance:
+    for count in (min(PILOT, resamples), resamples):
         try:
             found = draw(a, b, difference, rng=np.random.default_rng(int(key, 16)), resamples=count)
         except ValueError as error:
             raise Unavailable(str(error)) from error
-        return Chance(found.low, found.high, found.p, "paired bootstrap" if alike else "bootstrap")
-
-    pilot = drawn(min(PILOT, resamples))
-    return pilot if pilot.p > HOPELESS or resamples <= PILOT else drawn(resamples)
+        if found.p > HOPELESS or resamples <= PILOT:
+            break
+    return found, "paired bootstrap" if alike else "bootstrap"
 
 
 def _resampling(side: Side, seeds: Sequence[int], read: Read) -> Resampling:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple
+from dataclasses import replace
+from typing import NamedTuple
 
 from jembench.catalog import discovery, spec
 from jembench.errors import SpecError
@@ -16,35 +16,26 @@ from jembench.report.claims import ANY, Claim, Recipes
 from jembench.report.comparison import (
     LEVEL,
     RESAMPLES,
-    Contrast,
+    Difference,
     Read,
     Side,
-    adjust,
+    adjusted,
     common_seeds,
     contrast,
-    protocols_of,
+    described,
+    not_comparable,
     sides,
 )
-from jembench.report.record import protocol_differences
 from jembench.report.select import Pair, Subject, canonical, subjects
 from jembench.store.outcome import Cell
 
-Verdict = Literal["held", "not held", "inconclusive", "not measured", "not comparable"]
 
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Finding:
+class Finding(NamedTuple):
     """The verdict on one claim for one value, dataset and recipe."""
 
     claim: Claim
-    verdict: Verdict
-    metric: str  # canonical spec, or as the claim has it
-    pair: Pair | None = None  # the same twice, for one model alone; None: not measured
-    label: str = ""
-    contrast: Contrast | None = None
-    p: float | None = None  # after Holm, over all claims
+    row: Difference  # without dataset and recipes: not measured
     each: tuple[str, ...] = ()  # the values of the claim's ``each``
-    reason: str = ""
 
 
 class Question(NamedTuple):
@@ -69,25 +60,25 @@ def judge(
     """
     known = subjects(cells)
     found = [finding for claim in claims for finding in _of_claim(claim, claims, known, read, store, resamples)]
-    adjusted = adjust(finding.contrast.p if finding.contrast else None for finding in found)
+    after = adjusted(finding.row for finding in found)
     return [
-        finding if p is None else replace(finding, p=p, verdict=_verdict(finding, p))
-        for finding, p in zip(found, adjusted, strict=True)
+        finding if p is None else finding._replace(row=replace(row, p=p, verdict=_verdict(row, p, finding.claim)))
+        for finding, (row, p) in zip(found, after, strict=True)
     ]
 
 
-def _verdict(finding: Finding, p: float) -> Verdict:
-    if finding.contrast is None or p >= LEVEL:
+def _verdict(row: Difference, p: float, claim: Claim) -> str:
+    if row.difference is None or p >= LEVEL:
         return "inconclusive"
-    above = finding.contrast.value + finding.claim.margin > 0
-    return "held" if above == (finding.claim.direction == "higher") else "not held"
+    above = row.difference + claim.margin > 0
+    return "held" if above == (claim.direction == "higher") else "not held"
 
 
 def _of_claim(
     claim: Claim, claims: Sequence[Claim], known: Sequence[Subject], read: Read, store: str, resamples: int
 ) -> list[Finding]:
     if claim.unmeasured:
-        return [Finding(claim=claim, verdict="not measured", metric="", reason=claim.unmeasured)]
+        return [_not_measured(claim, claim.unmeasured)]
     found = [
         finding
         for pair in _pairs(claim, claims, known)
@@ -99,7 +90,13 @@ def _of_claim(
         return found
     reason = _remedy(claim, store, partly=bool(found))
     each = tuple(sorted(", ".join(values) for values in missing)) if found else ()
-    return [*found, Finding(claim=claim, verdict="not measured", metric=claim.metric, each=each, reason=reason)]
+    return [*found, _not_measured(claim, reason, each)]
+
+
+def _not_measured(claim: Claim, reason: str, each: tuple[str, ...] = ()) -> Finding:
+    than = None if isinstance(claim.than, float) else claim.than
+    row = Difference(metric=claim.metric, model_a=claim.model, model_b=than, verdict="not measured", reason=reason)
+    return Finding(claim, row, each)
 
 
 def _remedy(claim: Claim, store: str, *, partly: bool) -> str:
@@ -207,32 +204,28 @@ def _answer(claim: Claim, question: Question, pair: Pair, read: Read, resamples:
     a = _side(pair.a, question.metric, claim.label)
     if a is None:
         return None
-    found = Finding(
-        claim=claim, verdict="inconclusive", metric=question.metric, pair=pair, label=a.label, each=question.each
+    b: Side | float | None = (
+        claim.than
+        if isinstance(claim.than, float)
+        else _side(pair.b, question.than_metric, claim.than_label or claim.label)
     )
-    if isinstance(claim.than, float):
-        return _contrasted(found, a, claim.than, read, resamples)
-    b = _side(pair.b, question.than_metric, claim.than_label or claim.label)
     if b is None or not common_seeds(a, b):
         return None
-    different = _differences(claim, a, b)
-    if different:
-        return replace(found, verdict="not comparable", reason=different)
-    return _contrasted(found, a, b, read, resamples)
+    row = described(a, b)
+    protocols = row.protocols
+    if claim.than_metric or claim.alike:
+        protocols = tuple(dict.fromkeys(_parts(protocol, claim.alike) for protocol in protocols))
+    if len(protocols) > 1 and isinstance(b, Side):
+        row = not_comparable(row, protocols)
+    else:
+        row = replace(contrast(a, b, read, margin=claim.margin, resamples=resamples), verdict="inconclusive")
+    return Finding(claim, row, question.each)
 
 
 def _side(subject: Subject, metric: str, label: str) -> Side | None:
     """What was measured; None if nothing was, or if it is not clear which of several values is meant."""
     found = [side for side in sides(subject).values() if side.metric == metric and label in ("", side.label)]
     return found[0] if len(found) == 1 else None
-
-
-def _differences(claim: Claim, a: Side, b: Side) -> str:
-    """How the protocols differ that must be the same."""
-    protocols = protocols_of(a, b)
-    if claim.than_metric or claim.alike:
-        protocols = tuple(dict.fromkeys(_parts(protocol, claim.alike) for protocol in protocols))
-    return "; ".join(protocol_differences(protocols)) if len(protocols) > 1 else ""
 
 
 def _parts(protocol: str, names: Sequence[str]) -> str:
@@ -242,8 +235,3 @@ def _parts(protocol: str, names: Sequence[str]) -> str:
         return protocol
     kept = tuple((key, value) for key, value in parsed.arguments if key in names)
     return str(spec.Spec("parts", kept))  # whatever the metric
-
-
-def _contrasted(found: Finding, a: Side, b: Side | float, read: Read, resamples: int) -> Finding:
-    difference = contrast(a, b, read, margin=found.claim.margin, resamples=resamples)
-    return replace(found, contrast=difference, reason="" if difference.images else difference.untested)

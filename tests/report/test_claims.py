@@ -215,7 +215,7 @@ class Store:
         return judge(claims, self.cells, lambda cell: self.arrays[cell.id], resamples=1000)
 
     def verdicts(self, *claims):
-        return [finding.verdict for finding in self.judge(*claims)]
+        return [finding.row.verdict for finding in self.judge(*claims)]
 
 
 @pytest.fixture
@@ -278,14 +278,14 @@ def test_within_so_much(store, jem, direction, within, verdict):
 def test_than_a_number(store, shift, verdict):
     store.ood("jem", "ood:set=interp", shift)
     (found,) = store.judge(claim(metric="ood:set=interp,score=log-px", than=0.5))
-    assert (found.verdict, found.label, found.contrast.b) == (verdict, "auroc", 0.5)
+    assert (found.row.verdict, found.row.label, found.row.b) == (verdict, "auroc", 0.5)
 
 
 def test_each_value_that_was_measured(store):
     store.ood("jem", "ood:set=interp", 1.0)
     store.ood("jem", "ood:set=uniform", -1.0)
     found = store.judge(claim(metric="ood", than=0.5, each={"set": ("interp", "patches", "uniform")}))
-    assert [(finding.metric, finding.verdict) for finding in found] == [
+    assert [(finding.row.metric, finding.row.verdict) for finding in found] == [
         ("ood:set=interp", "held"),
         ("ood:set=uniform", "not held"),
         ("ood", "not measured"),
@@ -303,8 +303,8 @@ def test_two_metrics_of_one_model(store):
         each={"set": ("interp",)},
     )
     (found,) = store.judge(asked)
-    assert found.verdict == "held"
-    assert found.pair.a == found.pair.b
+    assert found.row.verdict == "held"
+    assert (found.row.model_b, found.row.recipe_b) == (found.row.model_a, found.row.recipe_a)
 
 
 def test_parts_of_two_protocols_that_must_be_alike(store):
@@ -312,25 +312,25 @@ def test_parts_of_two_protocols_that_must_be_alike(store):
         store.add("jem", metric, 1.0, {}, protocol=f"is:images={images},source={metric}")
     asked = {"metric": "accuracy", "than_metric": "ece", "than": "jem"}
     (free,) = store.judge(claim(**asked))
-    assert free.verdict == "inconclusive"
+    assert free.row.verdict == "inconclusive"
     (bound,) = store.judge(claim(**asked, alike=("images",)))
-    assert (bound.verdict, bound.reason) == ("not comparable", "images=100; images=1000")
+    assert (bound.row.verdict, bound.row.reason) == ("not comparable", "measured under different protocols: images=100; images=1000")
 
 
 def test_other_protocols_are_not_compared(store):
     store.accuracy("jem", 0.9, protocol="accuracy:data_noise=0")
     store.accuracy("baseline", 0.7, protocol="accuracy:data_noise=0.03")
     (found,) = store.judge(claim())
-    assert (found.verdict, found.contrast) == ("not comparable", None)
-    assert found.reason == "data_noise=0; data_noise=0.03"
+    assert (found.row.verdict, found.row.difference) == ("not comparable", None)
+    assert found.row.reason == "measured under different protocols: data_noise=0; data_noise=0.03"
 
 
 def test_a_model_with_options_is_compared_with_the_same_without_them(store):
     for options, share in (("", 0.8), (":norm=batch", 0.9), (":dropout=0.1,norm=batch", 0.7), (":dropout=0.1", 0.6)):
         store.accuracy(f"baseline{options}", share)
     found = store.judge(claim(model="baseline", than="baseline:norm=batch", direction="lower"))
-    assert [(finding.pair.names, finding.verdict) for finding in found] == [
-        (("baseline", "baseline:norm=batch"), "held"),
+    assert [(sides(finding)[0][0], sides(finding)[1][0], finding.row.verdict) for finding in found] == [
+        ("baseline", "baseline:norm=batch", "held"),
     ]
 
 
@@ -342,7 +342,7 @@ def test_two_values_of_two_metrics(store):
     asked = claim(metric="accuracy", than_metric="brier", than="jem", direction="lower")
     assert store.verdicts(dataclasses.replace(asked, label="accuracy")) == ["not measured"]
     (found,) = store.judge(dataclasses.replace(asked, label="accuracy", than_label="brier"))
-    assert (found.contrast.a, found.contrast.b) == (0.0, 0.2)
+    assert (found.row.a, found.row.b) == (0.0, 0.2)
 
 
 def test_values_that_were_not_measured_are_named_with_the_reason(store):
@@ -351,9 +351,9 @@ def test_values_that_were_not_measured_are_named_with_the_reason(store):
         metric="ood", than=0.5, each={"set": ("svhn", "interp", "celeba")}, not_on_digits="which has no other images"
     )
     judged, missing = store.judge(asked)
-    assert judged.verdict == "held"
-    assert (missing.verdict, missing.each) == ("not measured", ("celeba", "svhn"))
-    assert missing.reason == "not by digits, which has no other images: `jembench run hybrid --dataset cifar10`"
+    assert judged.row.verdict == "held"
+    assert (missing.row.verdict, missing.each) == ("not measured", ("celeba", "svhn"))
+    assert missing.row.reason == "not by digits, which has no other images: `jembench run hybrid --dataset cifar10`"
     notes = claims_table.document([judged, missing]).tables()[-1].footnotes
     assert "only celeba, svhn" in notes[0].text
 
@@ -371,13 +371,19 @@ def test_holm_is_over_all_claims(store):
     store.accuracy("baseline", 0.80)
     (alone,) = store.judge(claim())
     several = store.judge(*(claim(id=f"mine/{number}") for number in range(4)))
-    assert alone.p == pytest.approx(2**-5)  # McNemar: six images are right for jem alone
-    assert alone.verdict == "held"
-    assert [finding.p for finding in several] == pytest.approx([4 * alone.p] * 4)
-    assert {finding.verdict for finding in several} == {"inconclusive"}
+    assert alone.row.p == pytest.approx(2**-5)  # McNemar: six images are right for jem alone
+    assert alone.row.verdict == "held"
+    assert [finding.row.p for finding in several] == pytest.approx([4 * alone.row.p] * 4)
+    assert {finding.row.verdict for finding in several} == {"inconclusive"}
 
 
 # --- which models -----------------------------------------------------------------------------------------------------
+
+
+def sides(finding):
+    """Model, dataset and recipe of both."""
+    row = finding.row
+    return (row.model_a, row.dataset, row.recipe_a), (row.model_b, row.dataset, row.recipe_b)
 
 
 def test_pairs_share_dataset_recipe_and_options(store):
@@ -387,7 +393,7 @@ def test_pairs_share_dataset_recipe_and_options(store):
                 store.accuracy(f"jem{options}", 0.9, dataset=dataset, recipe=recipe)
                 if (dataset, recipe) != ("svhn", "paper"):
                     store.accuracy(f"baseline{options}", 0.8, dataset=dataset, recipe=recipe)
-    pairs = [tuple(subject[:3] for subject in finding.pair) for finding in store.judge(claim())]
+    pairs = [sides(finding) for finding in store.judge(claim())]
     assert pairs == [
         (("jem", *place), ("baseline", *place))
         for place in (("digits", "digits"), ("digits", "paper"), ("svhn", "digits"))
@@ -398,13 +404,13 @@ def test_changed_models_and_recipes_where_there_are_no_others(store):
     for model in ("jem", "baseline"):
         store.accuracy(f"{model}:norm=batch", 0.9, recipe="digits")
         store.accuracy(model, 0.9, recipe="digits+epochs=5")
-    assert [finding.pair.a[:3] for finding in store.judge(claim())] == [
+    assert [sides(finding)[0] for finding in store.judge(claim())] == [
         ("jem:norm=batch", "digits", "digits"),
         ("jem", "digits", "digits+epochs=5"),
     ]
     for model in ("jem", "baseline"):
         store.accuracy(model, 0.9)
-    assert [finding.pair.a[:3] for finding in store.judge(claim())] == [("jem", "digits", "digits")]
+    assert [sides(finding)[0] for finding in store.judge(claim())] == [("jem", "digits", "digits")]
 
 
 def test_variants_of_one_model_are_left_out_beside_another_that_has_only_changed_options(store):
@@ -412,7 +418,7 @@ def test_variants_of_one_model_are_left_out_beside_another_that_has_only_changed
     for recipe in ("digits", "digits+guard.mode=watch", "digits+epochs=5"):
         store.accuracy("jem", 0.9, recipe=recipe)
     store.accuracy("jem:norm=batch", 0.9, recipe="digits")
-    found = [tuple(subject[:3] for subject in finding.pair) for finding in store.judge(claim(than="igebm"))]
+    found = [sides(finding) for finding in store.judge(claim(than="igebm"))]
     assert found == [(("jem", "digits", "digits"), ("igebm:width=16", "digits", "igebm-digits"))]
 
 
@@ -422,8 +428,8 @@ def test_a_change_of_the_recipe(store):
     store.accuracy("jem", 0.7, recipe="digits+c=true")
     store.accuracy("jem", 0.7, recipe="paper-c")
     (found,) = store.judge(asked)
-    assert found.verdict == "held"
-    assert [subject.recipe for subject in found.pair] == ["digits+c=true", "digits"]
+    assert found.row.verdict == "held"
+    assert [found.row.recipe_a, found.row.recipe_b] == ["digits+c=true", "digits"]
 
 
 def test_a_recipe_that_a_claim_names_is_for_such_claims_alone(store):
@@ -431,7 +437,7 @@ def test_a_recipe_that_a_claim_names_is_for_such_claims_alone(store):
         store.accuracy(model, 0.9, recipe="digits")
         store.accuracy(model, 0.9, recipe="digits-100-labels")
     few = claim(id="mine/few", recipes=(Recipes("*-labels", "*-labels"),))
-    found = [(finding.claim.id, finding.pair.a.recipe) for finding in store.judge(claim(), few)]
+    found = [(finding.claim.id, finding.row.recipe_a) for finding in store.judge(claim(), few)]
     assert found == [("mine/one", "digits"), ("mine/few", "digits-100-labels")]
     assert len(store.judge(claim())) == 2  # another paper may see no difference
 
@@ -448,7 +454,7 @@ def test_a_recipe_that_a_claim_names_is_for_such_claims_alone(store):
 def test_what_was_not_measured_says_what_measures_it(store, fields, reason):
     store.accuracy("jem", 0.9)
     (found,) = store.judge(claim(**fields))
-    assert (found.verdict, found.reason) == ("not measured", reason)
+    assert (found.row.verdict, found.row.reason) == ("not measured", reason)
 
 
 # --- shown ------------------------------------------------------------------------------------------------------------
@@ -462,7 +468,7 @@ def test_every_claim_is_shown_once(store):
     texts = [row[0].value for grid in shown.tables() for row in grid.rows]
     notes = " ".join(note.text for grid in shown.tables() for note in grid.footnotes)
     for finding in found:
-        if finding.verdict == "not measured":
+        if finding.row.verdict == "not measured":
             assert notes.count(f"{finding.claim.text} ({finding.claim.paper.cite}") == 1
         else:
             assert texts.count(finding.claim.text) == 1

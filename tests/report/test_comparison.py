@@ -8,7 +8,7 @@ from scipy import stats
 
 from jembench.errors import StoreError
 from jembench.interfaces import Value
-from jembench.report.comparison import SEEDS, Side, adjust, compare, contrast, sides
+from jembench.report.comparison import SEEDS, Difference, Side, adjusted, compare, contrast, sides
 from jembench.report.select import Pair, Subject, subjects
 from jembench.store.outcome import Cell, FitKey, Outcome
 
@@ -73,12 +73,12 @@ def test_accuracy_of_one_seed_is_tested_by_mcnemar(results):
     a, b = right(0.9, rng), right(0.85, rng)
     found = contrast(side(results.accuracy("jem", a)), side(results.accuracy("baseline", b)), results.read)
     only_a, only_b = int((a & ~b).sum()), int((b & ~a).sum())
-    assert found.value == pytest.approx(100 * (only_a - only_b) / N)
-    assert found.images.test == "McNemar"
-    assert found.images.p == pytest.approx(stats.binomtest(only_a, only_a + only_b).pvalue)
+    assert found.difference == pytest.approx(100 * (only_a - only_b) / N)
+    assert found.images_test == "McNemar"
+    assert found.images_p == pytest.approx(stats.binomtest(only_a, only_a + only_b).pvalue)
     error = 100 * (a.astype(float) - b).std() / math.sqrt(N)
-    assert found.images.low == pytest.approx(found.value - 1.96 * error, abs=0.15 * error)
-    assert found.images.high == pytest.approx(found.value + 1.96 * error, abs=0.15 * error)
+    assert found.images_low == pytest.approx(found.difference - 1.96 * error, abs=0.15 * error)
+    assert found.images_high == pytest.approx(found.difference + 1.96 * error, abs=0.15 * error)
 
 
 def test_a_mean_on_the_same_images_has_the_error_of_the_paired_differences(results):
@@ -87,10 +87,10 @@ def test_a_mean_on_the_same_images_has_the_error_of_the_paired_differences(resul
     a, b = hard + rng.normal(0, 0.1, N), hard + rng.normal(0.02, 0.1, N)
     found = contrast(side(results.nll("jem", a)), side(results.nll("baseline", b)), results.read)
     error = (a - b).std() / math.sqrt(N)
-    assert found.images.test == "paired bootstrap"
-    assert found.images.high - found.images.low == pytest.approx(2 * 1.96 * error, rel=0.1)
-    assert found.images.high - found.images.low < 0.2 * 2 * 1.96 * math.sqrt((a.var() + b.var()) / N)
-    assert found.images.p == pytest.approx(stats.ttest_rel(a, b).pvalue, abs=0.01)
+    assert found.images_test == "paired bootstrap"
+    assert found.images_high - found.images_low == pytest.approx(2 * 1.96 * error, rel=0.1)
+    assert found.images_high - found.images_low < 0.2 * 2 * 1.96 * math.sqrt((a.var() + b.var()) / N)
+    assert found.images_p == pytest.approx(stats.ttest_rel(a, b).pvalue, abs=0.01)
 
 
 def test_seeds_are_averaged_within_each_resample(results):
@@ -104,10 +104,10 @@ def test_seeds_are_averaged_within_each_resample(results):
     averaged = contrast(
         side(results.nll("jem", a.mean(axis=0))), side(results.nll("baseline", b.mean(axis=0))), results.read
     )
-    width = averaged.images.high - averaged.images.low
-    assert several.value == pytest.approx(averaged.value)
-    assert several.images.low == pytest.approx(averaged.images.low, abs=0.05 * width)
-    assert several.images.high == pytest.approx(averaged.images.high, abs=0.05 * width)
+    width = averaged.images_high - averaged.images_low
+    assert several.difference == pytest.approx(averaged.difference)
+    assert several.images_low == pytest.approx(averaged.images_low, abs=0.05 * width)
+    assert several.images_high == pytest.approx(averaged.images_high, abs=0.05 * width)
 
 
 def test_models_with_images_of_their_own_are_not_paired(results):
@@ -125,14 +125,14 @@ def test_models_with_images_of_their_own_are_not_paired(results):
     }
     found = contrast(side(cells["jem"]), side(cells["other"]), results.read)
     error = math.sqrt(sum(array.var() / len(array) for array in (*data.values(), *drawn.values())))
-    assert found.images.test == "bootstrap"
-    assert found.images.high - found.images.low == pytest.approx(2 * 1.96 * error, rel=0.1)
+    assert found.images_test == "bootstrap"
+    assert found.images_high - found.images_low == pytest.approx(2 * 1.96 * error, rel=0.1)
 
 
 def test_equal_models_do_not_differ(results):
     scores = RNG.exponential(1.0, N)
     found = contrast(side(results.nll("jem", scores)), side(results.nll("baseline", scores)), results.read)
-    assert (found.value, found.images.low, found.images.high, found.images.p) == (0, 0, 0, 1)
+    assert (found.difference, found.images_low, found.images_high, found.images_p) == (0, 0, 0, 1)
 
 
 def test_a_number_takes_the_place_of_the_other_model(results):
@@ -140,9 +140,9 @@ def test_a_number_takes_the_place_of_the_other_model(results):
     scores = rng.normal(1.0, 1.0, N)
     found = contrast(side(results.nll("jem", scores)), 0.9, results.read)
     error = scores.std() / math.sqrt(N)
-    assert (found.b, found.value) == (0.9, pytest.approx(scores.mean() - 0.9))
-    assert found.images.high - found.images.low == pytest.approx(2 * 1.96 * error, rel=0.1)
-    assert found.images.p == pytest.approx(stats.ttest_1samp(scores, 0.9).pvalue, abs=0.02)
+    assert (found.b, found.difference) == (0.9, pytest.approx(scores.mean() - 0.9))
+    assert found.images_high - found.images_low == pytest.approx(2 * 1.96 * error, rel=0.1)
+    assert found.images_p == pytest.approx(stats.ttest_1samp(scores, 0.9).pvalue, abs=0.02)
 
 
 def test_a_margin_moves_the_null_and_not_the_interval(results):
@@ -150,17 +150,17 @@ def test_a_margin_moves_the_null_and_not_the_interval(results):
     a, b = rng.normal(1.0, 0.5, N), rng.normal(1.1, 0.5, N)
     of_a, of_b = side(results.nll("jem", a)), side(results.nll("baseline", b))
     plain, moved = (contrast(of_a, of_b, results.read, margin=margin) for margin in (0.0, b.mean() - a.mean()))
-    assert moved.value == plain.value
-    assert moved.images[:2] == pytest.approx(plain.images[:2], abs=0.01)
-    assert plain.images.p < 0.05
-    assert moved.images.p > 0.9
+    assert moved.difference == plain.difference
+    assert (moved.images_low, moved.images_high) == pytest.approx((plain.images_low, plain.images_high), abs=0.01)
+    assert plain.images_p < 0.05
+    assert moved.images_p > 0.9
 
 
 def test_mcnemar_knows_no_margin(results):
     rng = np.random.default_rng(7)
     a, b = right(0.9, rng), right(0.9, rng)
     found = contrast(side(results.accuracy("a", a)), side(results.accuracy("b", b)), results.read, margin=5.0)
-    assert found.images.test == "paired bootstrap"
+    assert found.images_test == "paired bootstrap"
 
 
 # --- other seeds ------------------------------------------------------------------------------------------------------
@@ -175,11 +175,11 @@ def test_other_seeds_are_students_t(results):
     )
     found = contrast(side(*cells_a), side(*cells_b), results.read)
     expected = stats.ttest_rel(a, b)
-    assert found.training.p == pytest.approx(expected.pvalue)
-    assert found.training[:2] == pytest.approx(tuple(expected.confidence_interval()))
-    assert found.images is None
-    assert found.untested == "no per-example values: intervals cannot be compared"
-    assert found.p == found.training.p
+    assert found.training_p == pytest.approx(expected.pvalue)
+    assert (found.training_low, found.training_high) == pytest.approx(tuple(expected.confidence_interval()))
+    assert found.images_p is None
+    assert found.reason == "no per-example values: intervals cannot be compared"
+    assert found.larger_p == found.training_p
 
 
 @pytest.mark.parametrize("count", [1, 2])
@@ -187,8 +187,8 @@ def test_few_seeds_say_nothing_of_others(results, count):
     assert count < SEEDS
     cells = [results.nll(m, RNG.exponential(1.0, N), seed=s) for m in ("jem", "baseline") for s in range(count)]
     found = contrast(side(*cells[:count]), side(*cells[count:]), results.read)
-    assert found.training is None
-    assert found.p == found.images.p
+    assert found.training_p is None
+    assert found.larger_p == found.images_p
 
 
 def test_a_difference_that_other_seeds_may_undo_does_not_count(results):
@@ -198,8 +198,8 @@ def test_a_difference_that_other_seeds_may_undo_does_not_count(results):
         scores = rng.exponential(1.0, N)
         cells += [results.nll("jem", scores + shift, seed=seed), results.nll("baseline", scores, seed=seed)]
     (row,) = compared(results, *cells).rows
-    assert row.contrast.images.p < 0.01
-    assert row.contrast.p == row.contrast.training.p > 0.05
+    assert row.images_p < 0.01
+    assert row.larger_p == row.training_p > 0.05
     assert row.verdict == "not distinguishable"
 
 
@@ -207,8 +207,8 @@ def test_only_seeds_of_both_are_compared(results):
     cells = [results.nll("jem", RNG.exponential(1.0, N), seed=seed) for seed in (0, 1, 2)]
     cells += [results.nll("baseline", RNG.exponential(1.0, N), seed=seed) for seed in (1, 2, 3)]
     (row,) = compared(results, *cells).rows
-    assert row.contrast.seeds == (1, 2)
-    assert row.contrast.a == pytest.approx(np.mean([cells[seed].outcome.values["nll"].value for seed in (1, 2)]))
+    assert row.seeds == (1, 2)
+    assert row.a == pytest.approx(np.mean([cells[seed].outcome.values["nll"].value for seed in (1, 2)]))
 
 
 # --- verdicts ---------------------------------------------------------------------------------------------------------
@@ -224,7 +224,7 @@ def test_the_better_of_two(results):
         results.nll("baseline", shared),
     ]
     rows = {row.label: row for row in compared(results, *cells).rows}
-    assert {label: row.verdict for label, row in rows.items()} == {"accuracy": "a", "nll": "b"}
+    assert {label: row.verdict for label, row in rows.items()} == {"accuracy": "jem better", "nll": "baseline better"}
 
 
 def test_where_no_direction_is_better_the_higher_is_named(results):
@@ -233,7 +233,7 @@ def test_where_no_direction_is_better_the_higher_is_named(results):
         results.add("other", "energy-gap", 1.0, {"energy-data": np.full(N, 2.0), "energy-samples": np.ones(N)}),
     ]
     (row,) = compared(results, *cells).rows
-    assert (row.better, row.verdict) == ("", "a")
+    assert (row.better, row.verdict) == ("", "jem higher")
 
 
 def test_p_values_are_adjusted_over_the_whole_table(results):
@@ -246,15 +246,16 @@ def test_p_values_are_adjusted_over_the_whole_table(results):
             scores = shared + rng.normal(by, 0.1, N)
             cells.append(results.add(model, metric, scores.mean(), {"nll": scores}, label="nll"))
     rows = compared(results, *cells, resamples=2000).rows
-    raw = [row.contrast.p for row in rows]
-    assert [row.p for row in rows] == pytest.approx(adjust(raw))
-    assert sum(p < 0.05 for p in raw) > sum(row.verdict in ("a", "b") for row in rows)
+    raw = [row.larger_p for row in rows]
+    assert [row.p for row in rows] == pytest.approx([p for _, p in adjusted(rows)])
+    assert sum(p < 0.05 for p in raw) > sum(row.verdict.endswith("better") for row in rows)
     assert min(row.p for row in rows) == pytest.approx(min(1.0, 10 * min(raw)))
 
 
 def test_what_has_no_p_value_is_not_counted_by_holm():
-    assert adjust([0.01, None, 0.04, None]) == [0.02, None, 0.04, None]
-    assert adjust([]) == []
+    rows = [Difference(metric="nll", model_a="jem", images_p=p) for p in (0.01, None, 0.04, None)]
+    assert [p for _, p in adjusted(rows)] == [0.02, None, 0.04, None]
+    assert adjusted([]) == []
 
 
 def test_protocols_that_differ_are_not_compared(results):
@@ -263,7 +264,7 @@ def test_protocols_that_differ_are_not_compared(results):
         results.nll("baseline", RNG.exponential(1.0, N), protocol="nll:data_noise=0.03"),
     ]
     (row,) = compared(results, *cells).rows
-    assert (row.verdict, row.contrast, row.p) == ("not comparable", None, None)
+    assert (row.verdict, row.difference, row.p) == ("not comparable", None, None)
     assert row.protocols == ("nll:data_noise=0", "nll:data_noise=0.03")
 
 
@@ -328,9 +329,9 @@ def test_repeated_runs_are_the_same(results):
 def test_exchanging_the_models_turns_everything_round(results):
     a, b = (side(results.nll(model, RNG.exponential(1.0, N))) for model in ("jem", "baseline"))
     there, back = contrast(a, b, results.read), contrast(b, a, results.read)
-    assert back.value == -there.value
-    assert (back.images.low, back.images.high) == pytest.approx((-there.images.high, -there.images.low))
-    assert back.images.p == there.images.p
+    assert back.difference == -there.difference
+    assert (back.images_low, back.images_high) == pytest.approx((-there.images_high, -there.images_low))
+    assert back.images_p == there.images_p
 
 
 def test_chance_alone_is_seldom_taken_for_a_difference(results):
