@@ -8,9 +8,6 @@ import click
 
 from jembench.catalog import spec
 from jembench.cli import options, show
-from jembench.report import select
-from jembench.store.latest import asked
-from jembench.store.store import Store
 
 EXAMPLES = options.examples(
     "jembench compare jem baseline",
@@ -59,15 +56,18 @@ def compare(
     unambiguous. If there are several recipes, the most recently requested one is used. Every value that both models
     have under one protocol gets a confidence interval of the difference and a verdict.
     """
-    from jembench.report.comparison import compare as compared
-    from jembench.report.comparison_table import document
+    from jembench.api.stored import compare as compare_models
 
-    place = Store(store)
-    cells = select.measured(place, limit, None if seeds is None else options.seed_list(seeds))
-    commands = [command.families for command in asked(place)]
-    pair = select.find_pair(
-        select.subjects(cells), a, b, dataset=dataset, recipe=recipe, recipe_b=recipe_b, commands=commands
+    found = compare_models(
+        a,
+        b,
+        store=store,
+        dataset=dataset,
+        recipe=recipe,
+        recipe_b=recipe_b,
+        metrics=None if metrics is None else spec.split_list(metrics),
+        seeds=None if seeds is None else options.seed_list(seeds),
+        limit=limit,
+        resamples=resamples,
     )
-    if metrics is not None:
-        pair = select.only(pair, spec.split_list(metrics))
-    show.print_document(document(compared(pair, place.read_arrays, resamples)), format)
+    show.print_document(found.document, format)

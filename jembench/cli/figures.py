@@ -15,8 +15,8 @@ from jembench.catalog import spec
 from jembench.cli import options, outputs
 from jembench.errors import SpecError, printable
 from jembench.experiment import suite as suites
+from jembench.report import select
 from jembench.report.figures.drawing import Format
-from jembench.report.select import nothing
 from jembench.store.latest import asked, newest
 from jembench.store.outcome import Cell
 from jembench.store.store import Store
@@ -66,18 +66,16 @@ def figures(
     wanted = _formats(formats)
     place = Store(store)
     place.sweep()
-    contents = place.contents()
-    passed_over = _PassedOver(ctx.obj.debug)
-    for problem in contents.problems:
-        passed_over(problem)
+    left_out = _LeftOut(ctx.obj.debug)
+    cells = select.read(place, left_out)
     written = 0
-    for planned in _planned(_chosen(newest(contents.cells, asked(place)), suite, limit), place, passed_over):
-        for path in _drawn(planned, wanted, output or store / "figures", passed_over, force=force or output is None):
+    for planned in _planned(_chosen(newest(cells, asked(place)), suite, limit), place, left_out):
+        for path in _drawn(planned, wanted, output or store / "figures", left_out, force=force or output is None):
             click.echo(path)
             written += 1
-    if not written and not passed_over.count:
-        click.echo(nothing(store, suite, limit, "results that have figures"))
-    return int(passed_over.count > 0)
+    if not written and not left_out.count:
+        click.echo(select.nothing(store, suite, limit, "results that have figures"))
+    return int(left_out.count > 0)
 
 
 def draw(cells: Sequence[Cell], store: Store, folder: Path, formats: Sequence[Format]) -> Iterable[Path]:
@@ -88,13 +86,13 @@ def draw(cells: Sequence[Cell], store: Store, folder: Path, formats: Sequence[Fo
     """
     from jembench.report.figures.catalogue import of_metrics
 
-    passed_over = _PassedOver(debug=False)
-    for planned in of_metrics(cells, store.read_arrays, passed_over):
-        yield from _drawn(planned, formats, folder, passed_over, force=True)  # a folder of the store
+    left_out = _LeftOut(debug=False)
+    for planned in of_metrics(cells, store.read_arrays, left_out):
+        yield from _drawn(planned, formats, folder, left_out, force=True)  # a folder of the store
 
 
 @dataclass
-class _PassedOver:
+class _LeftOut:
     """Prints a line for each thing that could not be read or drawn."""
 
     debug: bool
@@ -104,7 +102,7 @@ class _PassedOver:
         self.count += 1
         if self.debug and sys.exc_info()[0]:
             traceback.print_exc()
-        click.echo(f"Passed over: {printable(problem)}", err=True)
+        click.echo(f"Left out: {printable(problem)}", err=True)
 
 
 def _formats(text: str) -> list[Format]:
@@ -123,14 +121,14 @@ def _chosen(cells: Sequence[Cell], suite: str | None, limit: int | None) -> list
     return [cell for cell in found if spec.parse(cell.metric).name in wanted]
 
 
-def _planned(cells: Sequence[Cell], store: Store, passed_over: _PassedOver) -> Iterable[Planned]:
+def _planned(cells: Sequence[Cell], store: Store, left_out: _LeftOut) -> Iterable[Planned]:
     from jembench.report.figures.catalogue import figures
 
-    return figures(cells, store.read_arrays, store.history, passed_over)
+    return figures(cells, store.read_arrays, store.history, left_out)
 
 
 def _drawn(
-    planned: Planned, formats: Sequence[Format], folder: Path, passed_over: _PassedOver, *, force: bool
+    planned: Planned, formats: Sequence[Format], folder: Path, left_out: _LeftOut, *, force: bool
 ) -> Iterable[Path]:
     """Draw and write one figure. One that cannot be drawn stops no other."""
     from jembench.report.figures.drawing import render
@@ -139,7 +137,7 @@ def _drawn(
         files = render(planned, formats)
     except Exception as error:
         cause = " ".join(f"{type(error).__name__}: {error}".split())
-        passed_over(f"the figure {planned.stem} cannot be drawn: {cause}")
+        left_out(f"the figure {planned.stem} cannot be drawn: {cause}")
         return
     for name, content in files.items():
         outputs.write(folder / name, content, force=force)

@@ -10,15 +10,14 @@ import click
 
 from jembench.catalog import spec
 from jembench.cli import options, show
-from jembench.errors import SpecError, printable
+from jembench.errors import SpecError
 from jembench.experiment import suite as suites
 from jembench.experiment.plan import parts_of, recipe_names
-from jembench.report import references, sections
+from jembench.report import references, sections, select
 from jembench.report.formats import TERMINAL
-from jembench.report.select import nothing
 from jembench.store.latest import asked, newest
 from jembench.store.outcome import Cell
-from jembench.store.store import Contents, Store
+from jembench.store.store import Store
 
 EXAMPLES = options.examples(
     "jembench report",
@@ -54,15 +53,15 @@ def report(
     chosen = suites.load(suite) if suite else None
     published = references.load(options.published_tables(reference, chosen.references if chosen else ()))
     place = Store(store)
-    contents = read(place)
-    cells = newest(contents.cells, asked(place))
-    out_of_date = len(contents.cells) - len(cells)
+    found = select.read(place)
+    cells = newest(found, asked(place))
+    out_of_date = len(found) - len(cells)
     if chosen:
         cells = [cell for cell in cells if spec.parse(cell.metric).name in chosen.metric_names]
     shown = [cell for cell in cells if cell.provenance.get("limit") == limit]
     if not shown:
-        results = "such results" if contents.cells else "results"
-        click.echo(nothing(store, suite, limit, results), err=format != TERMINAL)
+        results = "such results" if found else "results"
+        click.echo(select.nothing(store, suite, limit, results), err=format != TERMINAL)
     if out_of_date:
         click.echo(f"Left out: {_outcomes(out_of_date)} that newer ones of the same names stand for.", err=True)
     for note in _left_out(cells, limit):
@@ -78,19 +77,11 @@ def _claims(store: Store, suite: str | None, limit: int | None, reference: str |
         raise SpecError("--claims judges all that the store holds. Leave out the suite and --reference.")
     from jembench.report import claims, claims_table, judging
 
-    cells = [cell for cell in newest(read(store).cells, asked(store)) if cell.provenance.get("limit") == limit]
+    cells = [cell for cell in newest(select.read(store), asked(store)) if cell.provenance.get("limit") == limit]
     place = "" if store.root == Path("runs") else str(store.root)
     found = judging.judge(claims.load(), cells, store.read_arrays, store=place)
     show.print_document(claims_table.document(found), format)
     return 0
-
-
-def read(store: Store) -> Contents:
-    """What a store holds; what cannot be read is named on stderr."""
-    contents = store.contents()
-    for problem in contents.problems:
-        click.echo(f"Passed over: {printable(problem)}", err=True)
-    return contents
 
 
 def _left_out(cells: Iterable[Cell], limit: int | None) -> Iterable[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import warnings
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -56,6 +56,28 @@ def subjects(cells: Iterable[Cell]) -> list[Subject]:
     return [Subject(*names, tuple(group)) for names, group in groups.items()]
 
 
+def _warn(problem: str) -> None:
+    warnings.warn(f"Left out: {problem}", Fallback, stacklevel=4)
+
+
+def read(store: Store, left_out: Callable[[str], None] = _warn) -> list[Cell]:
+    """Every outcome of a store.
+
+    Args:
+        store: a folder that exists.
+        left_out: called with a sentence for each file that cannot be read.
+
+    Raises:
+        SpecError: if there is no such folder.
+    """
+    if not store.root.exists():
+        raise SpecError(f"There is no store {store.root} yet: {_remedy(store.root)}")
+    contents = store.contents()
+    for problem in contents.problems:
+        left_out(problem)
+    return contents.cells
+
+
 def measured(store: Store, limit: int | None, seeds: Iterable[int] | None = None) -> list[Cell]:
     """The outcomes of a store that count, evaluated on ``limit`` test images, and of these seeds if some are given.
 
@@ -63,25 +85,26 @@ def measured(store: Store, limit: int | None, seeds: Iterable[int] | None = None
         SpecError: if there are none.
     """
     wanted = None if seeds is None else set(seeds)
-    contents = store.contents()
-    for problem in contents.problems:
-        warnings.warn(f"Passed over: {problem}", Fallback, stacklevel=2)
+    cells = read(store)
     found = [
         cell
-        for cell in newest(contents.cells, asked(store))
+        for cell in newest(cells, asked(store))
         if cell.provenance.get("limit") == limit and (wanted is None or cell.fit.seed in wanted)
     ]
     if not found:
-        raise SpecError(nothing(store.root, None, limit, "such results" if contents.cells else "results"))
+        raise SpecError(nothing(store.root, None, limit, "such results" if cells else "results"))
     return found
 
 
 def nothing(store: Path, suite: str | None, limit: int | None, results: str) -> str:
     """What to do about a store without the results that were asked for."""
+    return f"{store} holds no {results} yet: {_remedy(store, suite, limit)}"
+
+
+def _remedy(store: Path, suite: str | None = None, limit: int | None = None) -> str:
     place = "" if store == Path("runs") else f" --store {shlex.quote(str(store))}"
     subset = "" if limit is None else f" --limit {limit}"
-    what = f"{store} holds no {results} yet" if store.is_dir() else f"There is no store {store} yet"
-    return f"{what}: `jembench run {suite or 'hybrid'}{subset}{place}` makes some."
+    return f"`jembench run {suite or 'hybrid'}{subset}{place}` makes some."
 
 
 def only(pair: Pair, metrics: Iterable[str]) -> Pair:

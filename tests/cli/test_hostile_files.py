@@ -201,7 +201,7 @@ def test_texts_of_a_store_do_nothing_to_the_terminal(told):
         done = told("report", "--format", format)
         assert "\x1b" not in done.out + done.err
         assert "click" in done.out
-        assert "Passed over" in done.err
+        assert "Left out" in done.err
     assert r"\x1b]8;;http://x\x07click\x1b[2J [link=x]me[/link]" in told("report").out
 
 
@@ -220,4 +220,4 @@ def test_a_cell_whose_names_cannot_be_shown_is_passed_over(told, field, text):
     assert "96" in done.out or "97" in done.out
     assert "\x1b" not in done.out + done.err
     if field != "recipe" or not text.isprintable():
-        assert done.err.startswith(f"Passed over: In {path}") or "Passed over: " in done.err
+        assert done.err.startswith(f"Note: Left out: In {path}") or "Left out: " in done.err

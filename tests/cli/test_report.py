@@ -9,9 +9,11 @@ import pytest
 
 
 def test_no_store(jembench):
-    assert jembench("report") == (0, "There is no store runs yet: `jembench run hybrid` makes some.\n", "")
-    assert jembench("report", "hybrid", "--store", "my runs", "--limit", "5").out == (
-        "There is no store my runs yet: `jembench run hybrid --limit 5 --store 'my runs'` makes some.\n"
+    missing = "Error: There is no store runs yet: `jembench run hybrid` makes some.\n"
+    for command in ("report", "report --claims", "report --format json", "figures", "compare jem baseline"):
+        assert jembench(*command.split()) == (2, "", missing)
+    assert jembench("report", "--store", "my runs").err == (
+        "Error: There is no store my runs yet: `jembench run hybrid --store 'my runs'` makes some.\n"
     )
     assert list(Path.cwd().iterdir()) == []
 
@@ -30,10 +32,11 @@ def test_an_empty_store(jembench):
     ],
 )
 def test_an_empty_store_for_programs(jembench, format, read):
+    Path("runs").mkdir()
     done = jembench("report", "--format", format)
     assert done.code == 0
     assert read(done.out) == []
-    assert done.err.startswith("There is no store runs yet")
+    assert done.err.startswith("runs holds no results yet")
 
 
 def test_a_store_that_is_a_file(jembench):
@@ -97,7 +100,7 @@ def test_a_file_that_is_torn_is_reported_and_passed_over(run, jembench):
     done = jembench("report", "--format", "json")
     assert done.code == 0
     assert [value["label"] for value in json.loads(done.out)["rows"][0]["values"]] == ["accuracy"]
-    assert done.err.startswith(f"Passed over: {torn} is not valid JSON")
+    assert done.err.startswith(f"Note: Left out: {torn} is not valid JSON")
     assert done.err.count("\n") == 1
 
 

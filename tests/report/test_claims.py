@@ -314,7 +314,10 @@ def test_parts_of_two_protocols_that_must_be_alike(store):
     (free,) = store.judge(claim(**asked))
     assert free.row.verdict == "inconclusive"
     (bound,) = store.judge(claim(**asked, alike=("images",)))
-    assert (bound.row.verdict, bound.row.reason) == ("not comparable", "measured under different protocols: images=100; images=1000")
+    assert (bound.row.verdict, bound.row.reason) == (
+        "not comparable",
+        "measured under different protocols: images=100; images=1000",
+    )
 
 
 def test_other_protocols_are_not_compared(store):
