@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, get_args
 import click
 
 from jembench.catalog import spec
-from jembench.cli import options, outputs
+from jembench.cli import options
+from jembench.cli.output import write_file
 from jembench.errors import SpecError, printable
 from jembench.experiment import suite as suites
 from jembench.report import select
@@ -140,5 +141,5 @@ def _drawn(
         left_out(f"the figure {planned.stem} cannot be drawn: {cause}")
         return
     for name, content in files.items():
-        outputs.write(folder / name, content, force=force)
+        write_file(folder / name, content, force=force)
         yield folder / name

@@ -10,8 +10,8 @@ import click
 
 from jembench.catalog import trust
 from jembench.catalog.spec import Spec
-from jembench.cli import options, outputs, suggest
-from jembench.cli.output import plugins_aside
+from jembench.cli import options, show
+from jembench.cli.output import check_file, plugins_aside
 from jembench.errors import JembenchError, SpecError, printable
 from jembench.files import digest, sweep_beside
 
@@ -81,7 +81,7 @@ def _target(file: Path, output: Path | None, force: bool) -> Path:
     target = output or file.with_suffix(".safetensors")
     if target.exists() and target.samefile(file):
         raise SpecError(f"{target} is the file that is imported. Name another file with --output.")
-    outputs.check(target, ".safetensors", force=force, ours=lambda there: _made_of(file, there))
+    check_file(target, ".safetensors", force=force, ours=lambda there: _made_of(file, there))
     return target
 
 
@@ -109,6 +109,6 @@ def _told(done: Imported, target: Path) -> list[str]:
 def _next(ctx: click.Context, found: Import, target: Path, dataset: str) -> str:
     """The command that measures it. Code of the user's own is named there, since the file alone may not name it."""
     spec = Spec("imported", (("file", str(target)),))
-    code = "" if suggest.plugins(ctx) else ",".join(trust.code_in(found.model))
-    words = ["jembench", "run", "hybrid", "--models", str(spec), "--dataset", dataset, *suggest.plugins(ctx)]
+    code = "" if show.plugins(ctx) else ",".join(trust.code_in(found.model))
+    words = ["jembench", "run", "hybrid", "--models", str(spec), "--dataset", dataset, *show.plugins(ctx)]
     return f"{trust.VARIABLE}={code} {shlex.join(words)}" if code else shlex.join(words)

@@ -3,15 +3,44 @@
 from __future__ import annotations
 
 import json
-from typing import Any, cast
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import click
 
+from jembench.api import listing
 from jembench.catalog import discovery
-from jembench.catalog.discovery import KINDS, Kind
-from jembench.cli import components, options
+from jembench.catalog.discovery import KINDS
+from jembench.cli import options
 from jembench.cli.output import print_json, print_table
 
+
+class Files(NamedTuple):
+    """A kind of TOML files: how they are found, and what the table shows of each."""
+
+    find: Callable[[], Sequence[Any]]
+    columns: tuple[str, ...]
+    cells: Callable[[Any], tuple[str, ...]]  # the texts of the columns behind the name
+
+
+def _recipe(recipe: listing.Recipe) -> tuple[str, str]:
+    purposes = {"of": recipe.models, "on": recipe.default_for}
+    words = [f"{word} {', '.join(names)}" for word, names in purposes.items() if names]
+    fields = (f"{key}={value if isinstance(value, str) else json.dumps(value)}" for key, value in recipe.fields.items())
+    return "\n".join([recipe.title, *([f"the default {' '.join(words)}"] if words else [])]), "\n".join(fields)
+
+
+def _published(table: listing.Reference) -> tuple[str, str, str]:
+    return "\n".join(filter(None, (table.title, table.note))), ", ".join(table.columns), str(len(table.rows))
+
+
+FILES = {
+    "suites": Files(listing.suites, ("suite", "what it is", "distribution"), lambda each: each[1:3]),
+    "recipes": Files(listing.recipes, ("recipe", "what it is", "fields, for --set"), _recipe),
+    "references": Files(
+        listing.published, ("table, for --reference", "of which paper", "columns", "models"), _published
+    ),
+}
 LISTS = (*KINDS, "recipes", "references")
 
 
@@ -25,14 +54,10 @@ def list_(kind: str | None, format: str) -> None:
     """
     if kind is None:
         _everything(format)
-    elif kind == "suites":
-        _suites(format)
-    elif kind == "recipes":
-        _recipes(format)
-    elif kind == "references":
-        _references(format)
+    elif kind in FILES:
+        _files(FILES[kind], format)
     else:
-        _one_kind(cast(Kind, kind), format)
+        _components(kind, format)
 
 
 def _everything(format: str) -> None:
@@ -45,77 +70,35 @@ def _everything(format: str) -> None:
         click.echo(f"`jembench list KIND` says what each one is and takes: {', '.join(LISTS)}.")
 
 
-def _one_kind(kind: Kind, format: str) -> None:
-    described = [components.describe(component) for component in discovery.components(kind)]
+def _files(files: Files, format: str) -> None:
+    found = files.find()
+    if format == "json":
+        print_json([each._asdict() for each in found])
+        return
+    rows = []
+    for each in found:
+        text, *others = files.cells(each)
+        rows.append((each.name, _or_problem(text, each.problem), *others))
+    print_table(files.columns, rows)
+
+
+def _components(kind: Any, format: str) -> None:
+    described = [listing.describe(component) for component in discovery.components(kind)]
     if format == "json":
         print_json(
             [
                 {
-                    "name": d.component.name,
-                    "distribution": d.component.distribution,
-                    "version": d.component.version,
-                    "summary": d.summary,
-                    "options": [option._asdict() for option in d.options],
-                    "problem": d.problem,
+                    **{key: getattr(each.component, key) for key in ("name", "distribution", "version")},
+                    **{key: getattr(each, key) for key in ("summary", "problem")},
+                    "options": [option._asdict() for option in each.options],
                 }
-                for d in described
+                for each in described
             ]
         )
-    else:
-        rows = [
-            (d.component.name, f"broken: {d.problem}" if d.problem else d.summary, "\n".join(map(str, d.options)))
-            for d in described
-        ]
-        print_table((discovery.singular(kind), "what it is", "options, with their defaults"), rows)
+        return
+    rows = [(d.component.name, _or_problem(d.summary, d.problem), "\n".join(map(str, d.options))) for d in described]
+    print_table((discovery.singular(kind), "what it is", "options, with their defaults"), rows)
 
 
-def _suites(format: str) -> None:
-    found = components.suites()
-    if format == "json":
-        print_json([suite._asdict() for suite in found])
-    else:
-        rows = [(s.name, f"broken: {s.problem}" if s.problem else s.title, s.distribution) for s in found]
-        print_table(("suite", "what it is", "distribution"), rows)
-
-
-def _recipes(format: str) -> None:
-    found = components.recipes()
-    if format == "json":
-        print_json([recipe._asdict() for recipe in found])
-    else:
-        rows = [
-            (
-                recipe.name,
-                f"broken: {recipe.problem}" if recipe.problem else "\n".join([recipe.title, *_default_for(recipe)]),
-                "\n".join(f"{key}={_text(value)}" for key, value in recipe.fields.items()),
-            )
-            for recipe in found
-        ]
-        print_table(("recipe", "what it is", "fields, for --set"), rows)
-
-
-def _references(format: str) -> None:
-    found = components.published()
-    if format == "json":
-        print_json([table._asdict() for table in found])
-    else:
-        rows = [
-            (
-                table.name,
-                f"broken: {table.problem}" if table.problem else "\n".join(filter(None, (table.title, table.note))),
-                ", ".join(table.columns),
-                str(len(table.rows)),
-            )
-            for table in found
-        ]
-        print_table(("table, for --reference", "of which paper", "columns", "models"), rows)
-
-
-def _default_for(recipe: components.Recipe) -> list[str]:
-    purposes = {"of": recipe.models, "on": recipe.default_for}
-    words = [f"{word} {', '.join(names)}" for word, names in purposes.items() if names]
-    return [f"the default {' '.join(words)}"] if words else []
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value)
+def _or_problem(text: str, problem: str) -> str:
+    return f"broken: {problem}" if problem else text

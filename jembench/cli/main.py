@@ -4,44 +4,114 @@ from __future__ import annotations
 
 import io
 import os
+import pkgutil
 import shutil
 import sys
 import textwrap
 import traceback
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
 from jembench import __version__
 from jembench.catalog import trust
-from jembench.cli.groups import LazyCommand, LazyGroup
-from jembench.errors import Fallback, JembenchError, OutOfTime, printable
+from jembench.errors import Fallback, JembenchError, OutOfTime, printable, unknown
 from jembench.stopping import Stopped, listening
 
-COMMANDS = {
+
+class LazyCommand(NamedTuple):
+    """A command that has not been imported, and what ``--help`` says of it."""
+
+    target: str  # module:attribute
+    help: str
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are imported one at a time, when they run: ``--help`` imports none of them."""
+
+    def __init__(self, *args: Any, late: Mapping[str, LazyCommand | LazyGroup], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.late = late
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The names, in the order in which they were given."""
+        return list(self.late)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import a command."""
+        found = self.late.get(cmd_name)
+        if not isinstance(found, LazyCommand):
+            return found
+        command: click.Command = pkgutil.resolve_name(found.target)
+        if not any(known.name == "plugin" for known in command.params):
+            from jembench.cli import options  # imports what --help need not wait for
+
+            options.plugin(command)  # every command accepts a plugin file
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands into the help, without importing them for their own."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, command.help or "") for name, command in self.late.items()])
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the group's own options. Without a command the help is printed."""
+        if not args and not ctx.resilient_parsing:
+            click.echo(ctx.get_help(), err=True)
+            ctx.exit(2)
+        return super().parse_args(ctx, args)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that ``args`` begin with.
+
+        Raises:
+            SpecError: if there is none of that name; with the nearest ones.
+        """
+        if args[0] not in self.late and not args[0].startswith("-") and not ctx.resilient_parsing:
+            raise unknown("command", args[0], self.late, f"{ctx.command_path} --help")
+        return super().resolve_command(ctx, args)
+
+
+COMMANDS: dict[str, LazyCommand | LazyGroup] = {
     "run": LazyCommand("jembench.cli.run:run", "Train and evaluate models on a suite and print the table."),
     "attack": LazyCommand(
         "jembench.cli.attack:attack", "Attack trained models, and print and draw how robust they are."
     ),
     "train": LazyCommand("jembench.cli.train:train", "Train one model and print its folder."),
-    "estimate": LazyCommand("jembench.cli.estimate:estimate", "Estimate the time and memory that a training takes."),
+    "estimate": LazyCommand("jembench.cli.train:estimate", "Estimate the time and memory that a training takes."),
     "import": LazyCommand("jembench.cli.import_:import_", "Import weights that were trained elsewhere."),
     "sample": LazyCommand(
         "jembench.cli.sample:sample", "Draw images from a trained model as a PNG: one row per class."
     ),
     "report": LazyCommand("jembench.cli.report:report", "Print the results of a store."),
     "compare": LazyCommand(
-        "jembench.cli.compare:compare", "Compare two models of a store, image by image and seed by seed."
+        "jembench.cli.report:compare", "Compare two models of a store, image by image and seed by seed."
     ),
     "figures": LazyCommand(
         "jembench.cli.figures:figures", "Draw the results of a store, each figure with its numbers as CSV."
     ),
     "list": LazyCommand("jembench.cli.list_:list_", "List what is installed: models, datasets, suites and more."),
-    "plugin": LazyCommand("jembench.cli.plugin:plugin", "List, check and create plugins."),
-    "store": LazyCommand("jembench.cli.store:store", "Check the integrity of a store."),
+    "plugin": LazyGroup(
+        "plugin",
+        help="List, check and create plugins.",
+        late={
+            "list": LazyCommand("jembench.cli.plugin:list_", "Import every component and report which ones work."),
+            "check": LazyCommand("jembench.cli.plugin:check", "Run the conformance checks of components."),
+            "new": LazyCommand(
+                "jembench.cli.plugin:new", "Write a new plugin distribution: model, sampler, metric, dataset or suite."
+            ),
+        },
+    ),
+    "store": LazyGroup(
+        "store",
+        help="Check the integrity of a store.",
+        late={"verify": LazyCommand("jembench.cli.doctor:verify", "Read every file of a store and check its digest.")},
+    ),
     "doctor": LazyCommand("jembench.cli.doctor:doctor", "Report what works on this machine, and how to fix the rest."),
 }
 

@@ -5,6 +5,7 @@ Each also answers to an environment variable without the command's name: ``JEMBE
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -16,6 +17,7 @@ from click.core import ParameterSource
 from jembench.catalog import plugin_files, registry
 from jembench.cli.output import plugins_aside
 from jembench.errors import SpecError
+from jembench.experiment.plan import plan_fit
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -185,6 +187,28 @@ def settings(what: str) -> Callable[[Command], Command]:
 
 
 recipe_settings = settings("Change a field of the recipe: epochs=5, optimizer.learning_rate=1e-3.")
+
+
+def planned_fit(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options that name one model. The command gets its plan as ``fit``."""
+
+    @functools.wraps(command)
+    def planned(
+        *arguments: Any,
+        model: str,
+        dataset: str,
+        recipe: str | None,
+        settings: tuple[str, ...],
+        seed: int,
+        **others: Any,
+    ) -> Any:
+        with plugins_aside():
+            fit = plan_fit(model, dataset, recipe, settings, seed)
+        return command(*arguments, fit=fit, **others)
+
+    for option in (seed, recipe_settings, recipe, dataset, click.argument("model", metavar="MODEL")):
+        planned = option(planned)
+    return planned
 
 
 def examples(*commands: str) -> str:

@@ -1,32 +1,24 @@
-"""``jembench plugin``: which plugins are installed, and which of them work."""
+"""``jembench plugin``: the plugins that are installed, whether they keep their promises, and new ones."""
 
 from __future__ import annotations
 
+import shlex
+from collections import Counter
+from pathlib import Path
+
 import click
 
+from jembench.api.listing import Described, describe
 from jembench.catalog import discovery
 from jembench.cli import options
-from jembench.cli.components import Described, describe
-from jembench.cli.groups import LazyCommand, LazyGroup
-from jembench.cli.output import print_json, print_table
-
-COMMANDS = {
-    "list": LazyCommand("jembench.cli.plugin:plugin_list", "Import every component and report which ones work."),
-    "check": LazyCommand("jembench.cli.plugin_check:check", "Run the conformance checks of components."),
-    "new": LazyCommand(
-        "jembench.cli.plugin_new:new", "Write a new plugin distribution: model, sampler, metric, dataset or suite."
-    ),
-}
-
-
-@click.group(cls=LazyGroup, late=COMMANDS)
-def plugin() -> None:
-    """List, check and create plugins."""
+from jembench.cli.output import plugins_aside, print_json, print_table
+from jembench.testing import perform, scaffold
+from jembench.testing.distributions import CHECKS, Checked, check_component, check_distribution
 
 
 @click.command("list")
 @options.listing_format
-def plugin_list(format: str) -> None:
+def list_(format: str) -> None:
     """Import every component and report which ones work."""
     found = discovery.catalogue()
     described = [describe(component) for component in found.components]
@@ -34,16 +26,13 @@ def plugin_list(format: str) -> None:
         unreadable = [{"distribution": u.distribution, "reason": u.problem} for u in found.unreadable]
         print_json({"components": [_as_json(d) for d in described], "unreadable": unreadable})
         return
-    rows = [_as_row(d) for d in described]
+    rows: list[tuple[str, ...]] = [
+        (c.distribution, c.version, c.kind, f"{c.name} = {c.target}", _status(d), d.problem)
+        for d in described
+        for c in [d.component]
+    ]
     rows += [(u.distribution, "", "", "", "broken", u.problem) for u in found.unreadable]
     print_table(("distribution", "version", "kind", "entry point", "status", "reason"), rows)
-
-
-def _as_row(described: Described) -> tuple[str, ...]:
-    component = described.component
-    entry_point = f"{component.name} = {component.target}"
-    status = _status(described)
-    return component.distribution, component.version, component.kind, entry_point, status, described.problem
 
 
 def _status(described: Described) -> str:
@@ -53,13 +42,68 @@ def _status(described: Described) -> str:
 
 
 def _as_json(described: Described) -> dict[str, str]:
-    component = described.component
-    return {
-        "distribution": component.distribution,
-        "version": component.version,
-        "kind": component.kind,
-        "name": component.name,
-        "target": component.target,
-        "status": _status(described),
-        "reason": described.problem,
-    }
+    keys = ("distribution", "version", "kind", "name", "target")
+    of_component = {key: getattr(described.component, key) for key in keys}
+    return {**of_component, "status": _status(described), "reason": described.problem}
+
+
+CHECK_EXAMPLES = options.examples(
+    "jembench plugin check jembench-jem",
+    'jembench plugin check --kind models "my-ebm:hidden=8"',
+    "jembench plugin check --plugin my_ebm.py --kind models my-ebm",
+)
+
+
+@click.command("check", epilog=CHECK_EXAMPLES)
+@click.argument("subjects", metavar="PACKAGE...", nargs=-1, required=True)
+@click.option(
+    "--kind", type=click.Choice(list(CHECKS)), help="Check single components of this kind, named by their specs."
+)
+@options.listing_format
+def check(subjects: tuple[str, ...], kind: Checked | None, format: str) -> int:
+    """Check every model, sampler, metric, dataset, suite and recipe of a distribution.
+
+    With --kind, PACKAGE is a spec instead, or the name of a suite or a recipe. The exit code is 1 if a check fails
+    unexpectedly, or passes although it is declared to fail.
+    """
+    with plugins_aside():
+        checks = [check_component(kind, name) if kind else check_distribution(name) for name in subjects]
+        results = [perform(check) for group in checks for check in group]
+    if format == "json":
+        print_json([result.as_json() for result in results])
+    else:
+        found = [(result.check, result.status, result.message) for result in results]
+        rows = [(f"{discovery.singular(c.kind)} {c.spec}", c.name, status, message) for c, status, message in found]
+        print_table(("component", "check", "status", "message"), rows)
+        counts = Counter(result.status for result in results)
+        click.echo(", ".join(f"{count} {status}" for status, count in counts.most_common()))
+    return int(not all(result.is_fine for result in results))
+
+
+NEW_EXAMPLES = options.examples(
+    "jembench plugin new model my-ebm",
+    "jembench plugin new sampler my-sampler --folder ~/code/my-sampler",
+    "jembench plugin new suite my-suite",
+)
+
+
+@click.command("new", epilog=NEW_EXAMPLES)
+@click.argument("kind", metavar="KIND", type=click.Choice(list(scaffold.KINDS)))
+@click.argument("name", metavar="NAME")
+@click.option(
+    "--folder",
+    type=click.Path(path_type=Path),
+    metavar="PATH",
+    help="Output folder. By default NAME in the current folder.",
+)
+def new(kind: str, name: str, folder: Path | None) -> None:
+    """Write a complete distribution: a small component that works, its tests and its packaging.
+
+    KIND is model, sampler, metric, dataset or suite. NAME names the component and the distribution: my-ebm.
+    """
+    folder = folder or Path(name)
+    for path in scaffold.write(kind, name, folder):
+        click.echo(path)
+    click.echo(f"\nInstall it, check it and use it; then make it yours, beginning with {folder / 'README.md'}:\n")
+    for command in (f"pip install -e {shlex.quote(f'{folder}[test]')}", *scaffold.commands(kind, name)):
+        click.echo(f"  {command}")

@@ -1,13 +1,15 @@
-"""``jembench report``: the table of a store."""
+"""``jembench report`` and ``jembench compare``: the results of a store, and two models of it side by side."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import click
 
+from jembench.api import stored
 from jembench.catalog import spec
 from jembench.cli import options, show
 from jembench.errors import SpecError
@@ -94,3 +96,50 @@ def _left_out(cells: Iterable[Cell], limit: int | None) -> Iterable[str]:
 
 def _outcomes(count: int) -> str:
     return "1 outcome" if count == 1 else f"{count} outcomes"
+
+
+# --- compare ----------------------------------------------------------------------------------------------------------
+
+COMPARE_EXAMPLES = options.examples(
+    "jembench compare jem baseline",
+    "jembench compare jem baseline:norm=batch --metrics accuracy,ece",
+    "jembench compare jem jem --recipe digits+chains.conditional=true --recipe-b digits",
+)
+
+
+@click.command("compare", epilog=COMPARE_EXAMPLES)
+@click.argument("a")
+@click.argument("b")
+@click.option("--dataset", metavar="SPEC", help="Dataset. By default the one on which both were evaluated.")
+@click.option("--recipe", metavar="LABEL", help="Recipe of both models, as `jembench report` names it.")
+@click.option("--recipe-b", metavar="LABEL", help="Recipe of B, if it differs from that of A.")
+@click.option(
+    "--metrics", metavar="LIST", help="Metrics to compare: accuracy,ood:set=interp. A bare name covers all its options."
+)
+@click.option("--seeds", metavar="LIST", help="Seeds to compare: 0,1,2. By default all that both models have.")
+@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Compare the results of `run --limit N`.")
+@click.option(
+    "--resamples",
+    type=click.IntRange(min=1),
+    metavar="R",
+    default=10_000,
+    show_default=True,
+    help="Resamples of the bootstrap. No p value is below 1 / (R + 1).",
+)
+@options.store
+@options.report_format
+def compare(a: str, b: str, metrics: str | None, seeds: str | None, format: str, **which: Any) -> None:
+    """Compare two models of a store, image by image and seed by seed.
+
+    Nothing is trained or evaluated. A and B are models as `jembench report` shows them; a bare name is enough if it is
+    unambiguous. If there are several recipes, the most recently requested one is used. Every value that both models
+    have under one protocol gets a confidence interval of the difference and a verdict.
+    """
+    found = stored.compare(
+        a,
+        b,
+        metrics=None if metrics is None else spec.split_list(metrics),
+        seeds=None if seeds is None else options.seed_list(seeds),
+        **which,
+    )
+    show.print_document(found.document, format)

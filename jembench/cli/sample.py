@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from jembench.cli import options, outputs, show
-from jembench.cli.output import plugins_aside
+from jembench.cli import options, show
+from jembench.cli.output import check_file, plugins_aside
 from jembench.errors import SpecError
-from jembench.experiment.plan import plan_fit
 from jembench.files import sweep_beside
 from jembench.running import session
 from jembench.running.display import display
@@ -32,11 +31,7 @@ _SOURCES = {"buffer": "from the chains that training kept", "direct": "drawn dir
 
 
 @click.command("sample", epilog=EXAMPLES)
-@click.argument("model", metavar="MODEL")
-@options.dataset
-@options.recipe
-@options.recipe_settings
-@options.seed
+@options.planned_fit
 @click.option(
     "--steps",
     type=click.IntRange(min=1),
@@ -57,11 +52,7 @@ _SOURCES = {"buffer": "from the chains that training kept", "direct": "drawn dir
 @options.device
 @options.store
 def sample(
-    model: str,
-    dataset: str,
-    recipe: str | None,
-    settings: tuple[str, ...],
-    seed: int,
+    fit: FitPlan,
     steps: int | None,
     columns: int,
     output: Path,
@@ -77,16 +68,15 @@ def sample(
     from jembench.running import fit_samples
 
     with plugins_aside():
-        fit = plan_fit(model, dataset, recipe, settings, seed)
         data = fit.dataset.make()
         _check_model(fit, data, steps)
-        outputs.check(output, ".png", force=force)
+        check_file(output, ".png", force=force)
         sweep_beside(output)
         place = Store(store)
         show.twins([fit], place, RunOptions(devices=1))
         with joined(Placement(), device, ()) as here, session.open_fit(fit, data, place, here, display) as evaluation:
             samples = fit_samples.samples_of(evaluation, fit, steps)
-            outputs.check(output, ".png", force=force)  # again, for training took its time
+            check_file(output, ".png", force=force)  # again, for training took its time
             by_class = fit_samples.write_samples(evaluation, samples, output, columns, "--output")
     source = _SOURCES.get(samples.source) or f"from new chains of {samples.source.rpartition('=')[2]} steps"
     click.echo(f"{output}: images of {fit}, {source}, {'a row for each class' if by_class else 'in no order'}")

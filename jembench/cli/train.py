@@ -1,4 +1,4 @@
-"""``jembench train``: train one model."""
+"""``jembench train`` and ``jembench estimate``: the training of one model, and its cost."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from jembench.catalog.spec import split_list
 from jembench.cli import options, show
-from jembench.cli.output import plugins_aside
-from jembench.experiment.plan import plan_fit
+from jembench.cli.output import plugins_aside, print_json, print_table
 from jembench.running import session
 from jembench.running.display import display
 from jembench.running.session import RunOptions
@@ -17,8 +17,9 @@ from jembench.store.store import Store
 
 if TYPE_CHECKING:
     from jembench.cli.main import Settings
+    from jembench.experiment.plan import FitPlan
 
-EXAMPLES = options.examples(
+TRAIN_EXAMPLES = options.examples(
     "jembench train jem",
     "jembench train jem:net=wrn-28-10 --dataset cifar10 --device cuda",
     "jembench train jem:net=wrn-28-10 --dataset cifar10 --devices 4",
@@ -26,29 +27,14 @@ EXAMPLES = options.examples(
 )
 
 
-@click.command("train", epilog=EXAMPLES)
-@click.argument("model", metavar="MODEL")
-@options.dataset
-@options.recipe
-@options.recipe_settings
-@options.seed
+@click.command("train", epilog=TRAIN_EXAMPLES)
+@options.planned_fit
 @options.device
 @options.devices
 @options.max_hours
 @options.store
 @click.pass_obj
-def train(
-    main: Settings,
-    model: str,
-    dataset: str,
-    recipe: str | None,
-    settings: tuple[str, ...],
-    seed: int,
-    device: str,
-    devices: int | None,
-    max_hours: float | None,
-    store: Path,
-) -> None:
+def train(main: Settings, fit: FitPlan, device: str, devices: int | None, max_hours: float | None, store: Path) -> None:
     """Train one model and print its folder.
 
     A stopped training resumes from its last checkpoint; a finished one is not repeated. `run` and `sample` find the
@@ -56,8 +42,66 @@ def train(
     """
     place, how = Store(store), RunOptions(device, devices, max_hours)
     with plugins_aside():
-        fit = plan_fit(model, dataset, recipe, settings, seed)
         show.twins([fit], place, how)
         done = session.train(fit, place, how, display, main.arguments)
     if done:
         click.echo(place.fit_folder(fit.key))
+
+
+ESTIMATE_EXAMPLES = options.examples(
+    "jembench estimate jem",
+    "jembench estimate jem --dataset cifar10 --recipe paper",
+    "jembench estimate jem:net=wrn-16-4 --dataset cifar10 --recipe paper --against fast,sada",
+)
+
+
+@click.command("estimate", epilog=ESTIMATE_EXAMPLES)
+@click.argument("model", metavar="MODEL")
+@options.dataset
+@options.recipe
+@options.recipe_settings
+@click.option(
+    "--against",
+    metavar="RECIPES",
+    help="Other recipes to compare with: fast,sada. By default all recipes that fit the model and the dataset.",
+)
+@options.device
+@options.listing_format
+def estimate(
+    model: str,
+    dataset: str,
+    recipe: str | None,
+    settings: tuple[str, ...],
+    against: str | None,
+    device: str,
+    format: str,
+) -> None:
+    """Estimate the time and memory that a training takes.
+
+    It runs a few iterations. A first estimate appears after seconds; better ones follow. If whole batches take too
+    long, only some of their images are timed, and the last column says so.
+
+    The estimates are for this machine, for the given recipe and for others. The images are random, so the dataset
+    need not be available. The second row is the same recipe without mixed precision, channels-last layout and
+    compilation.
+    """
+    from jembench.models import devices
+    from jembench.running.estimate import compare_recipes
+
+    def say(text: str) -> None:
+        click.echo(text, err=True)
+
+    with plugins_aside():
+        where = devices.resolve(device)
+        names = None if against is None else split_list(against)
+        found = compare_recipes(model, dataset, recipe, settings, names, where, say)
+    if format == "json":
+        print_json([row._asdict() for row in found])
+        return
+    click.echo(f"{model} on {dataset}, {devices.name(where)}")
+    rows = []
+    for row in found:
+        memory = f"{row.memory / 2**30:.1f} GiB" if row.memory else "not known"
+        texts = (f"{row.seconds:.3g}", str(row.iterations), f"{row.hours:.3g}", memory, row.timed)
+        rows.append((row.recipe, row.model, *texts))
+    print_table(("recipe", "model", "s/iteration", "iterations", "hours", "peak memory", "timed"), rows)

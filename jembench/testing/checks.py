@@ -38,7 +38,7 @@ class Promise(NamedTuple):
     remedy: str  # follows what was found in the message of a failure
     check: Callable[[Any], None]
 
-    def check_of(self, spec: str, subject: Callable[[], Any], excuse: str = "") -> Check:
+    def check_of(self, kind: str, spec: str, subject: Callable[[], Any], excuse: str = "") -> Check:
         """The check of one component."""
 
         def run() -> None:
@@ -47,7 +47,7 @@ class Promise(NamedTuple):
             except CheckFailed as failure:
                 raise CheckFailed(f"{failure} {self.remedy}".strip()) from failure.__cause__
 
-        return Check(self.name, self.text, spec, run, excuse)
+        return Check(self.name, self.text, spec, run, excuse, kind)
 
 
 PROMISES: dict[str, list[Promise]] = defaultdict(list)
@@ -153,6 +153,7 @@ class Check:
     spec: str  # of the component, canonical
     run: Callable[[], None]
     excuse: str = ""  # why the component is declared to fail; empty: it must pass
+    kind: str = ""  # of the component: "models"
 
     def __call__(self) -> None:
         self.run()
@@ -172,6 +173,12 @@ class Result(NamedTuple):
     def is_fine(self) -> bool:
         """Whether nothing needs to be fixed."""
         return self.status not in ("failed", "unexpected success")
+
+    def as_json(self) -> dict[str, Any]:
+        """The result with what was checked, as a JSON object."""
+        about = {"kind": self.check.kind, "component": self.check.spec, "check": self.check.name}
+        found = {"status": self.status, "message": self.message, "is_fine": self.is_fine}
+        return {**about, "promise": self.check.promise, **found}
 
 
 def perform(check: Check) -> Result:
@@ -228,6 +235,6 @@ def checks_of(kind: Kind, spec: str, subject: Callable[[Resolved], Any]) -> list
         if not reason.strip():
             raise SpecError(f"{spec} is declared to fail {name} without a reason. Say why in a sentence.")
     return [
-        promise.check_of(str(resolved), lambda: subject(resolved), excuses.get(promise.name, ""))
+        promise.check_of(kind, str(resolved), lambda: subject(resolved), excuses.get(promise.name, ""))
         for promise in PROMISES[kind]
     ]

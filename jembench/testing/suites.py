@@ -26,7 +26,7 @@ def checks(kind: str, name: str) -> list[Check]:
     }
     if name not in known[kind]:
         raise unknown(kind.removesuffix("s"), name, known[kind], f"jembench list {kind}")
-    return [promise.check_of(name, lambda: name) for promise in PROMISES[kind]]
+    return [promise.check_of(kind, name, lambda: name) for promise in PROMISES[kind]]
 
 
 @contextmanager

@@ -11,7 +11,7 @@ import click
 import pytest
 
 from jembench.cli import main as entry
-from jembench.cli.groups import LazyCommand
+from jembench.cli.main import LazyCommand
 from jembench.errors import Diverged, Fallback, SpecError
 
 COMMAND = [sys.executable, "-c", "import sys; from jembench.cli.main import main; sys.exit(main())"]
@@ -134,7 +134,7 @@ def test_help_imports_no_command():
     script = "import sys; from jembench.cli.main import main; main(['--help']); print(*sorted(sys.modules))"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     ours = {module for module in done.stdout.split() if module.startswith("jembench.cli")}
-    assert ours == {"jembench.cli", "jembench.cli.groups", "jembench.cli.main"}
+    assert ours == {"jembench.cli", "jembench.cli.main"}
 
 
 # --- what it says and exits with --------------------------------------------------------------------------------------
@@ -299,7 +299,7 @@ def test_a_real_interrupt(tmp_path):
         "import click, time\n@click.command()\ndef slow():\n    print('ready', flush=True)\n    time.sleep(60)\n"
     )
     script = (
-        "import signal, sys\nfrom jembench.cli import main as entry\nfrom jembench.cli.groups import LazyCommand\n"
+        "import signal, sys\nfrom jembench.cli import main as entry\nfrom jembench.cli.main import LazyCommand\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # a parent in the background has it ignored
         "entry.COMMANDS['slow'] = LazyCommand('slow:slow', 'Waits.')\nsys.exit(entry.main(['slow']))\n"
     )

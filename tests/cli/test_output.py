@@ -8,7 +8,7 @@ import pytest
 from matplotlib.figure import Figure
 from PIL import Image
 
-from jembench.cli import outputs
+from jembench.cli.output import check_file, write_file
 from jembench.errors import JembenchError, SpecError
 from jembench.report.figures.drawing import Drawing, Planned, render
 
@@ -32,7 +32,7 @@ def files():
 @pytest.mark.parametrize("ending", [".png", ".svg", ".csv"])
 def test_what_was_written_may_be_written_again(here, files, ending):
     for _ in range(2):
-        outputs.write(here / f"a{ending}", files[ending], force=False)
+        write_file(here / f"a{ending}", files[ending], force=False)
     assert (here / f"a{ending}").read_bytes() == files[ending]
 
 
@@ -48,9 +48,9 @@ def test_what_somebody_else_wrote_is_lost_by_force_alone(here, files, ending):
         Figure().savefig(path)
     before = path.read_bytes()
     with pytest.raises(SpecError, match="what it holds would be lost"):
-        outputs.write(path, files[ending], force=False)
+        write_file(path, files[ending], force=False)
     assert path.read_bytes() == before
-    outputs.write(path, files[ending], force=True)
+    write_file(path, files[ending], force=True)
     assert path.read_bytes() == files[ending]
 
 
@@ -69,12 +69,12 @@ def test_what_somebody_else_wrote_is_lost_by_force_alone(here, files, ending):
 )
 def test_what_is_no_ordinary_file_is_not_touched(here, files, name, message, force):
     (here / "folder.png").mkdir()
-    outputs.write(here / "target.png", files[".png"], force=False)
+    write_file(here / "target.png", files[".png"], force=False)
     (here / "link.png").symlink_to("target.png")
     (here / "dangling.png").symlink_to("nothing.png")
     os.mkfifo(here / "pipe.png")
     (here / "file").touch()
     before = sorted(here.iterdir())
     with pytest.raises(JembenchError, match=message):
-        outputs.check(here / name, ".png", force=force)
+        check_file(here / name, ".png", force=force)
     assert sorted(here.iterdir()) == before

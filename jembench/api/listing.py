@@ -1,17 +1,16 @@
-"""What can be said of a component without making it."""
+"""What is installed, as ``jembench list`` shows it: components, suites, recipes and published tables."""
 
 from __future__ import annotations
 
-import importlib.resources
+import contextlib
 import inspect
-import tomllib
-from importlib.resources.abc import Traversable
+import sys
 from typing import Any, NamedTuple
 
 from jembench.catalog import discovery, packages
 from jembench.catalog.discovery import Component
 from jembench.catalog.spec import Scalar, format_value, keyword_parameters
-from jembench.cli.output import plugins_aside
+from jembench.catalog.validation import parse
 from jembench.errors import JembenchError
 from jembench.experiment import recipe
 from jembench.report import references
@@ -72,7 +71,7 @@ class Reference(NamedTuple):
 def describe(component: Component) -> Described:
     """Import a component and read its options. What it prints meanwhile goes to stderr."""
     try:
-        with plugins_aside():
+        with contextlib.redirect_stdout(sys.stderr):
             loaded = discovery.load(component)
             options = () if component.kind == "suites" else _options(loaded)
     except JembenchError as error:
@@ -94,22 +93,17 @@ def suites() -> list[Suite]:
     """The suites of every package, by the stems of their TOML files."""
     found = []
     for component in discovery.components("suites"):
-        problem = describe(component).problem
-        if problem:
+        if problem := describe(component).problem:
             found.append(Suite(component.name, "", component.distribution, problem))
             continue
-        for file in sorted(importlib.resources.files(component.module).iterdir(), key=lambda file: file.name):
-            if file.name.endswith(".toml"):
-                found.append(_suite(file.name.removesuffix(".toml"), file.read_bytes(), component.distribution))
+        for name, file in packages.files_of(component).items():
+            title = problem = ""
+            try:
+                title = str(parse(file.read_bytes(), file.name).get("title", ""))
+            except JembenchError as error:
+                problem = str(error)
+            found.append(Suite(name, title, component.distribution, problem))
     return found
-
-
-def _suite(name: str, content: bytes, distribution: str) -> Suite:
-    try:
-        title = tomllib.loads(content.decode()).get("title", "")
-    except (ValueError, RecursionError) as error:
-        return Suite(name, "", distribution, f"{name}.toml is not valid TOML: {error}")
-    return Suite(name, str(title), distribution, "")
 
 
 def recipes() -> list[Recipe]:
@@ -125,31 +119,24 @@ def _recipe(name: str) -> Recipe:
     return Recipe(name, loaded.title, loaded.default_for, loaded.models, _dotted(loaded.settings), "")
 
 
-def published() -> list[Reference]:
-    """The tables of published numbers of every package, by the stems of their TOML files."""
-    return [table for stem, file in sorted(packages.files("reference").items()) for table in _tables(stem, file)]
-
-
-def _tables(stem: str, file: Traversable) -> list[Reference]:
-    try:
-        tables = references.read(stem, file)
-    except JembenchError as error:
-        return [Reference(stem, "", "", (), (), str(error))]
-    return [
-        Reference(
-            table.id,
-            table.title,
-            table.note,
-            tuple(column.label for column in table.columns),
-            tuple(dict.fromkeys(row.label for row in table.rows)),
-            "",
-        )
-        for table in tables
-    ]
-
-
 def _dotted(fields: dict[str, Any], table: str = "") -> dict[str, Any]:
     flat: dict[str, Any] = {}
     for key, value in fields.items():
         flat |= _dotted(value, f"{table}{key}.") if isinstance(value, dict) else {f"{table}{key}": value}
     return flat
+
+
+def published() -> list[Reference]:
+    """The tables of published numbers of every package, by the stems of their TOML files."""
+    found = []
+    for stem, file in sorted(packages.files("reference").items()):
+        try:
+            tables = references.read(stem, file)
+        except JembenchError as error:
+            found.append(Reference(stem, "", "", (), (), str(error)))
+            continue
+        for table in tables:
+            columns = tuple(column.label for column in table.columns)
+            rows = tuple(dict.fromkeys(row.label for row in table.rows))
+            found.append(Reference(table.id, table.title, table.note, columns, rows, ""))
+    return found
