@@ -89,8 +89,9 @@ def _components(kind: Any, format: str) -> None:
             [
                 {
                     **{key: getattr(each.component, key) for key in ("name", "distribution", "version")},
-                    **{key: getattr(each, key) for key in ("summary", "problem")},
+                    "summary": each.summary,
                     "options": [option._asdict() for option in each.options],
+                    "problem": each.problem,
                 }
                 for each in described
             ]

@@ -11,13 +11,15 @@ import click
 from jembench.catalog.spec import split_list
 from jembench.cli import options, show
 from jembench.cli.output import plugins_aside
-from jembench.cli.show_plan import show_plan
+from jembench.cli.show_plan import print_preview
+from jembench.errors import SpecError
 from jembench.experiment import suite as suites
 from jembench.experiment.plan import Plan, make_plan
 from jembench.report import references
 from jembench.report.references import PublishedTable
 from jembench.running import session
 from jembench.running.display import display
+from jembench.running.preview import preview
 from jembench.running.session import RunOptions
 from jembench.store.store import Store
 from jembench.training.launch import check
@@ -111,11 +113,7 @@ def carry_out(
     place, how = Store(store), RunOptions(**options)
     show.twins(plan.fits, place, how)
     if dry_run:
-        processes = session.place(plan.fits, how)
-        device = check(processes, how.device)
-        if not processes.rank:
-            show_plan(plan, place, format, device, skip_missing=how.skip_missing)
-        return 0
+        return _preview(plan, place, how, format)
     with plugins_aside():
         done = session.carry_out(plan, place, how, display, ctx.obj.arguments)
     if done is None:
@@ -124,3 +122,22 @@ def carry_out(
     if done.stopped:
         raise done.stopped
     return code
+
+
+def _preview(plan: Plan, store: Store, how: RunOptions, format: str) -> int:
+    """Print what would be done.
+
+    Raises:
+        SpecError: for a format that a plan has not.
+        Unavailable: after the plan, if it could not be carried out because something is missing.
+    """
+    processes = session.place(plan.fits, how)
+    device = check(processes, how.device)
+    if processes.rank:
+        return 0
+    if format not in ("table", "json"):
+        raise SpecError(f"--dry-run prints a plan, and --format {format} is for results. Use --format table or json.")
+    found = preview(plan, store, device)
+    print_preview(found.fits, format)
+    found.check(skip_missing=how.skip_missing)
+    return 0

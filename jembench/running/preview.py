@@ -1,0 +1,126 @@
+"""What a run would do, without doing it: the cost of each fit, and what becomes of its metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from jembench.experiment.plan import CellPlan, FitPlan, Plan
+from jembench.running.session import outcomes, unfinished
+from jembench.store.outcome import Cell
+from jembench.store.store import Store
+
+if TYPE_CHECKING:
+    import torch
+
+    from jembench.running.outlook import Outlook, Ready
+
+
+class Cost(NamedTuple):
+    """The estimated cost of an attack."""
+
+    passes: int  # of an image through the network
+    seconds: float  # on this device
+
+
+class FitPreview(NamedTuple):
+    """What would be done for one fit. Iterations and passes are None if they are unknown: its dataset is missing."""
+
+    model: str
+    dataset: str
+    recipe: str
+    seed: int
+    trained: bool
+    iterations: int | None
+    passes: int | None  # forward-backward passes of a batch
+    to_do: list[str]  # metrics
+    done: list[str]
+    not_applicable: dict[str, str]  # metric -> why
+    missing: dict[str, str]  # metric or dataset -> what it lacks, with the remedy
+    attacks: dict[str, Cost]
+
+
+class Preview(NamedTuple):
+    """What a run would do."""
+
+    fits: list[FitPreview]
+    pending: Plan  # what the store does not have
+    outlook: Outlook | None  # on what is pending; None if nothing is
+
+    def check(self, *, skip_missing: bool) -> None:
+        """Refuse a run that lacks something.
+
+        Raises:
+            Unavailable: if a dataset is missing or, unless ``skip_missing``, what a metric needs.
+        """
+        if self.outlook:
+            self.outlook.check(self.pending, skip_missing=skip_missing)
+
+
+def preview(plan: Plan, store: Store, device: torch.device) -> Preview:
+    """Look at what the store does not have of a plan. Nothing is trained, downloaded or written.
+
+    The attacks are timed by a few batches on ``device``.
+    """
+    found = {cell.id: cell for cell in outcomes(plan, store)}
+    pending = Plan(plan.suite, unfinished(plan, found.values()))
+    outlook = None
+    if pending.cells:
+        from jembench.running.outlook import look_ahead
+
+        outlook = look_ahead(pending, dry=True)
+    seconds: dict[str, float] = {}
+    fits = []
+    for fit in plan.fits:
+        todo = pending.cells_of(fit)
+        waiting = {cell.id for cell in todo}
+        settled = [found[cell.id] for cell in plan.cells_of(fit) if cell.id not in waiting]
+        ready = outlook.fits.get(fit.key.id) if outlook else None
+        row = _fit(fit, settled, todo, ready, store.is_trained(fit.key))
+        if outlook and fit.key.dataset in outlook.absent:
+            row.missing[fit.key.dataset] = outlook.absent[fit.key.dataset]
+        if ready and ready.costs:
+            row.attacks.update(_attacks(ready, todo, seconds, device))
+        fits.append(row)
+    return Preview(fits, pending, outlook)
+
+
+def _fit(
+    fit: FitPlan, settled: Sequence[Cell], todo: Sequence[CellPlan], ready: Ready | None, is_trained: bool
+) -> FitPreview:
+    impossible, missing = (ready.impossible, ready.missing) if ready else ({}, {})
+    possible = [str(cell.metric) for cell in todo if cell.id not in impossible and cell.id not in missing]
+    trained = fit.model.is_pretrained or is_trained
+    iterations, passes = (ready.iterations, ready.passes) if ready else (None, None)
+    if trained or not possible:
+        iterations = passes = 0
+    return FitPreview(
+        model=fit.key.model,
+        dataset=fit.key.dataset,
+        recipe=fit.key.recipe,
+        seed=fit.seed,
+        trained=trained,
+        iterations=iterations,
+        passes=passes,
+        to_do=possible,
+        done=[cell.metric for cell in settled if cell.outcome.status == "ok"],
+        not_applicable={
+            **{cell.metric: cell.outcome.reason for cell in settled if cell.outcome.status == "na"},
+            **{str(cell.metric): impossible[cell.id] for cell in todo if cell.id in impossible},
+        },
+        missing={str(cell.metric): missing[cell.id] for cell in todo if cell.id in missing},
+        attacks={},
+    )
+
+
+def _attacks(
+    ready: Ready, todo: Sequence[CellPlan], seconds: dict[str, float], device: torch.device
+) -> dict[str, Cost]:
+    """The cost of each attack. ``seconds`` of a pass are those of other seeds, if they are known."""
+    from jembench.running.estimate import seconds_a_pass
+
+    family = ready.fit.key.family
+    if family not in seconds:
+        seconds[family] = seconds_a_pass(ready.fit, ready.dataset, device)
+    costs = {str(cell.metric): ready.costs[cell.id] for cell in todo if cell.id in ready.costs}
+    return {metric: Cost(passes, passes * seconds[family]) for metric, passes in costs.items()}
