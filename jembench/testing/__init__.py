@@ -16,7 +16,6 @@ Every function here raises SpecError if there is no such component, and PluginEr
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any
 
 from jembench.interfaces import DataSpec
@@ -41,28 +40,28 @@ def check_model(spec: str, data: DataSpec = DIGITS) -> list[Check]:
     """
     from jembench.testing.models import ModelSubject
 
-    return checks_of("models", spec, partial(ModelSubject, data=data))
+    return checks_of(spec, ModelSubject, data)
 
 
 def check_sampler(spec: str, data: DataSpec = DIGITS) -> list[Check]:
     """The checks of a sampler: shapes, randomness, what it keeps, and its chains on energies in closed form."""
     from jembench.testing.samplers import SamplerSubject
 
-    return checks_of("samplers", spec, partial(SamplerSubject, data=data))
+    return checks_of(spec, SamplerSubject, data)
 
 
 def check_metric(spec: str) -> list[Check]:
     """The checks of a metric: what it requires, its protocol, its values and arrays, on a model in closed form."""
     from jembench.testing.metrics import MetricSubject
 
-    return checks_of("metrics", spec, MetricSubject)
+    return checks_of(spec, MetricSubject)
 
 
 def check_dataset(spec: str) -> list[Check]:
     """The checks of a dataset: its spec, types, ranges, and that it is the same each time."""
     from jembench.testing.datasets import DatasetSubject
 
-    return checks_of("datasets", spec, DatasetSubject)
+    return checks_of(spec, DatasetSubject)
 
 
 def check_suite(name: str) -> list[Check]:

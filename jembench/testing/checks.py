@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, TypeVar
 from jembench.catalog import registry
 from jembench.catalog.discovery import Kind
 from jembench.catalog.registry import Resolved
-from jembench.errors import SpecError, Unavailable, unknown
+from jembench.errors import JembenchError, SpecError, Unavailable, unknown
 
 Factory = TypeVar("Factory", bound=Callable[..., Any])
 Status = Literal["passed", "failed", "skipped", "expected failure", "unexpected success"]
@@ -44,8 +44,10 @@ class Promise(NamedTuple):
         def run() -> None:
             try:
                 self.check(subject())
-            except CheckFailed as failure:
-                raise CheckFailed(f"{failure} {self.remedy}".strip()) from failure.__cause__
+            except Unavailable as missing:
+                raise DoesNotApply(str(missing)) from missing
+            except (CheckFailed, JembenchError) as failure:
+                raise CheckFailed(f"{failure} {self.remedy}".strip()) from failure
 
         return Check(self.name, self.text, spec, run, excuse, kind)
 
@@ -92,7 +94,7 @@ def explained(failure: str, remedy: str = "") -> Iterator[None]:
     """Fail the check if anything is raised inside, with the failure, the error and a remedy."""
     try:
         yield
-    except (CheckFailed, DoesNotApply):
+    except (CheckFailed, DoesNotApply, Unavailable):
         raise
     except Exception as error:
         raise CheckFailed(f"{failure}: {type(error).__name__}: {error}. {remedy}".rstrip()) from error
@@ -103,37 +105,30 @@ class Subject:
     """A component under test. Every check gets a subject of its own, so that no check disturbs another."""
 
     resolved: Resolved
-    kind: ClassVar[str]
+    context: tuple[Any, ...] = ()  # what the factory is called with beside the options
+    kind: ClassVar[Kind]
     protocol: ClassVar[type]
-
-    @property
-    def context(self) -> tuple[Any, ...]:
-        """What the factory is called with beside the options."""
-        return ()
 
     def build(self) -> Any:
         """Call the factory."""
         return self.resolved.make(*self.context)
 
     def make(self) -> Any:
-        """A new component.
-
-        Raises:
-            DoesNotApply: if its files are missing, or it cannot be made, which the first check of its kind reports.
-        """
-        try:
+        """A new component. Skips the check if it cannot be made, which the first check of its kind reports."""
+        with self.made():
             made = self.build()
-        except Unavailable as error:
-            raise DoesNotApply(str(error)) from error
-        except Exception as error:
-            raise DoesNotApply(self.see_first) from error
-        only_if(isinstance(made, self.protocol), self.see_first)
+            require(isinstance(made, self.protocol), "It is no component of this kind.")
         return made
 
-    @property
-    def see_first(self) -> str:
-        """Refers to the first check of its kind."""
-        return f"See the check {PROMISES[self.kind][0].name}."
+    @contextmanager
+    def made(self) -> Iterator[None]:
+        """Skip the check for an error inside, which the first check of the kind reports."""
+        try:
+            yield
+        except Unavailable:
+            raise
+        except Exception as error:
+            raise DoesNotApply(f"See the check {PROMISES[self.kind][0].name}.") from error
 
 
 # --- one check --------------------------------------------------------------------------------------------------------
@@ -214,18 +209,19 @@ def expected_failures(reasons: Mapping[str, str]) -> Callable[[Factory], Factory
     return mark
 
 
-def checks_of(kind: Kind, spec: str, subject: Callable[[Resolved], Any]) -> list[Check]:
+def checks_of(spec: str, subject: type[Subject], *context: Any) -> list[Check]:
     """A check for every promise of a kind of component.
 
     Args:
-        kind: of the component.
         spec: of the component.
-        subject: makes what a check gets, anew for each check.
+        subject: the class of what a check gets, anew for each check.
+        context: what the factory is called with beside the options.
 
     Raises:
         SpecError: if the component does not exist, or is declared to fail a check that does not.
         PluginError: if it cannot be imported.
     """
+    kind = subject.kind
     resolved = registry.resolve(kind, spec)
     excuses: Mapping[str, str] = getattr(resolved.factory, "expected_failures", {})
     names = [promise.name for promise in PROMISES[kind]]
@@ -235,6 +231,6 @@ def checks_of(kind: Kind, spec: str, subject: Callable[[Resolved], Any]) -> list
         if not reason.strip():
             raise SpecError(f"{spec} is declared to fail {name} without a reason. Say why in a sentence.")
     return [
-        promise.check_of(kind, str(resolved), lambda: subject(resolved), excuses.get(promise.name, ""))
+        promise.check_of(kind, str(resolved), lambda: subject(resolved, context), excuses.get(promise.name, ""))
         for promise in PROMISES[kind]
     ]

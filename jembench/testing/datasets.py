@@ -13,7 +13,6 @@ from typing import Any, get_args
 import torch
 from torch import Tensor
 
-from jembench.errors import Unavailable
 from jembench.interfaces import Dataset, DataSpec, Split, SplitName
 from jembench.testing.checks import DoesNotApply, Subject, explained, is_count, only_if, promise, require
 from jembench.testing.comparing import fingerprint, untouched_randomness
@@ -40,12 +39,9 @@ class DatasetSubject(Subject):
         """The name of each part and its contents, of any type; of a new dataset by default."""
         dataset = dataset or self.make()
         for name in get_args(SplitName):
-            try:
-                yield name, Split(*dataset.split(name))
-            except Unavailable as error:
-                raise DoesNotApply(str(error)) from error
-            except Exception as error:
-                raise DoesNotApply(self.see_first) from error
+            with self.made():
+                split = Split(*dataset.split(name))
+            yield name, split
 
     def splits(self, dataset: Dataset | None = None) -> dict[SplitName, Split]:
         """The parts, made of tensors; of a new dataset by default."""
@@ -68,14 +64,11 @@ def can_be_made(subject: DatasetSubject) -> None:
     files raise jembench.plugin.Unavailable with the remedy.
     """
     with explained("It cannot be made, or its parts cannot be had"):
-        try:
-            dataset = subject.build()
-            missing = [part for part in ("spec", "split") if not hasattr(dataset, part)]
-            require(not missing, f"It has no {' and no '.join(missing)}: see jembench.interfaces.Dataset.")
-            for name in get_args(SplitName):
-                Split(*dataset.split(name))
-        except Unavailable as error:
-            raise DoesNotApply(str(error)) from error
+        dataset = subject.build()
+        missing = [part for part in ("spec", "split") if not hasattr(dataset, part)]
+        require(not missing, f"It has no {' and no '.join(missing)}: see jembench.interfaces.Dataset.")
+        for name in get_args(SplitName):
+            Split(*dataset.split(name))
 
 
 @promise("datasets")

@@ -13,6 +13,7 @@ from jaxtyping import Float, Int
 from torch import Generator, Tensor, nn
 
 from jembench import seeds
+from jembench.api.live import ArrayDataset
 from jembench.data.pixels import to_uint8
 from jembench.interfaces import Batch, Chains, DataSpec, Loss, Negatives, Split, SplitName
 from jembench.models.energies import LogitModel
@@ -23,7 +24,7 @@ SPREAD = 0.25
 APART = 4.0
 """The approximate distance of two class means in standard deviations: nine of ten images can be classified."""
 
-IMAGES = {"train": 200, "test": 100}
+IMAGES: dict[SplitName, int] = {"train": 200, "test": 100}
 
 
 class Mixture(LogitModel):
@@ -107,18 +108,15 @@ class ByChains(Exposing):
         raise NotImplementedError
 
 
-class DrawnImages:
-    """A :class:`~jembench.interfaces.Dataset` drawn from a mixture: 200 images for training and 100 for the test.
+def drawn_images(model: Mixture) -> ArrayDataset:
+    """A dataset drawn from a mixture, the same each time: 200 images for training and 100 for the test.
 
     Classes take turns; without classes there are no labels.
     """
 
-    def __init__(self, model: Mixture) -> None:
-        self.spec = model.data
-        self._model = model
+    def drawn(name: SplitName) -> Split:
+        y = torch.arange(IMAGES[name]) % _classes(model.data)
+        x = model.sample(len(y), y, generator=seeds.generator(0, f"testing/{name}"))
+        return Split(to_uint8(x, model.data.bounds), y if model.data.num_classes else None)
 
-    def split(self, name: SplitName) -> Split:
-        """The same images at every call."""
-        y = torch.arange(IMAGES[name]) % _classes(self.spec)
-        x = self._model.sample(len(y), y, generator=seeds.generator(0, f"testing/{name}"))
-        return Split(to_uint8(x, self.spec.bounds), y if self.spec.num_classes else None)
+    return ArrayDataset(model.data, {"train": drawn("train"), "test": drawn("test")})

@@ -12,14 +12,14 @@ import tempfile
 from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from jembench.api.live import ArrayDataset
 from jembench.data.holdout import holdout
 from jembench.data.pixels import to_uint8
-from jembench.interfaces import Capability, DataSpec, Sampler, Samples, Split, SplitName
+from jembench.interfaces import Capability, DataSpec, Sampler, Samples, Split
 from jembench.models.energies import grad_energy
 from jembench.running.evaluation import FitEvaluation
 from jembench.running.features import FeatureBank
@@ -27,7 +27,7 @@ from jembench.sampling import chain
 from jembench.sampling.pcd import PersistentChains
 from jembench.sampling.sgld import Langevin
 from jembench.sampling.starts import ClassGaussianStart
-from jembench.testing.exact import ByChains, DrawnImages, Exposing, Mixture, deviation
+from jembench.testing.exact import ByChains, Exposing, Mixture, deviation, drawn_images
 
 DATA = DataSpec(name="mixture", shape=(1, 8, 8), num_classes=10)
 
@@ -60,35 +60,18 @@ def able(capabilities: Iterable[Capability]) -> FitEvaluation:
 
 def reordered(order: Tensor) -> FitEvaluation:
     """As :func:`trained`, with the test images in another order, int64 (N,)."""
-    evaluation = trained()
-    evaluation.dataset = _Reordered(_dataset(), order)
+    evaluation, (train, test) = trained(), _dataset().splits.values()
+    assert test.labels is not None
+    evaluation.dataset = ArrayDataset(DATA, {"train": train, "test": Split(test.images[order], test.labels[order])})
     return evaluation
 
 
-class _Reordered:
-    def __init__(self, dataset: DrawnImages, order: Tensor) -> None:
-        self.spec = dataset.spec
-        self._dataset = dataset
-        self._order = order
-
-    def split(self, name: SplitName) -> Split:
-        images, labels = self._dataset.split(name)
-        if name == "train":
-            return Split(images, labels)
-        return Split(images[self._order], None if labels is None else labels[self._order])
-
-
-def _dataset() -> DrawnImages:
-    return DrawnImages(Mixture(DATA))
-
-
-class _Trained(NamedTuple):
-    sampler: Sampler
-    buffers: tuple[Samples, ...]
+def _dataset() -> ArrayDataset:
+    return drawn_images(Mixture(DATA))
 
 
 @cache
-def _chains() -> _Trained:
+def _chains() -> tuple[Sampler, tuple[Samples, ...]]:
     """Chains that have gone on for five epochs, by proper Langevin dynamics, and are of several ages."""
     model = Mixture(DATA)
     step_size = deviation(DATA) ** 2 / 10
@@ -103,11 +86,11 @@ def _chains() -> _Trained:
         kept = sampler.kept()
         assert kept is not None
         buffers.append(Samples(to_uint8(kept.x, DATA.bounds), kept.y, "buffer", kept.ages))
-    return _Trained(sampler, tuple(buffers))
+    return sampler, tuple(buffers)
 
 
 def _evaluation(
-    model: Exposing, dataset: DrawnImages, sampler: Sampler | None = None, buffers: tuple[Samples, ...] = ()
+    model: Exposing, dataset: ArrayDataset, sampler: Sampler | None = None, buffers: tuple[Samples, ...] = ()
 ) -> FitEvaluation:
     return FitEvaluation(
         model=model.eval(),

@@ -7,7 +7,7 @@ import pytest
 from jembench.errors import SpecError
 from jembench.testing import Check, CheckFailed, DoesNotApply, check_model, expected_failures, parametrize, perform
 from jembench.testing import checks as framework
-from jembench.testing.checks import Promise, checks_of, promise
+from jembench.testing.checks import Promise, Subject, checks_of, promise
 
 
 def passes(component=None):
@@ -75,8 +75,14 @@ def component(monkeypatch):
 
 
 def checks(seen=None):
-    prepare = seen.append if seen is not None else lambda resolved: None
-    return checks_of("models", "module_of_a_test:build", prepare)
+    class Prepared(Subject):
+        kind = "models"
+
+        def __init__(self, resolved, context):
+            if seen is not None:
+                seen.append(resolved)
+
+    return checks_of("module_of_a_test:build", Prepared)
 
 
 def test_a_check_for_every_promise_of_a_kind(component):

@@ -11,7 +11,7 @@ from jembench.interfaces import DataSpec
 from jembench.models.capabilities import capabilities
 from jembench.testing import stage
 from jembench.testing.comparing import same
-from jembench.testing.exact import SPREAD, ByChains, DrawnImages, Exposing, Mixture
+from jembench.testing.exact import SPREAD, ByChains, Exposing, Mixture, drawn_images
 
 DATA = DataSpec(name="toy", shape=(1, 3, 4), num_classes=5, bounds=(0.0, 1.0))
 X = torch.rand(7, 1, 3, 4, generator=torch.Generator().manual_seed(0))
@@ -47,7 +47,7 @@ def test_samples_are_of_their_classes_and_within_bounds():
 
 
 def test_most_images_are_told_apart_and_not_all():
-    images, labels = DrawnImages(Mixture(stage.DATA)).split("test")
+    images, labels = drawn_images(Mixture(stage.DATA)).split("test")
     x = to_float(images, stage.DATA.bounds)
     accuracy = (Mixture(stage.DATA).logits(x).argmax(dim=1) == labels).double().mean()
     assert 0.8 <= accuracy <= 0.95
@@ -56,7 +56,7 @@ def test_most_images_are_told_apart_and_not_all():
 @pytest.mark.parametrize("num_classes", [0, 5])
 def test_images_are_the_same_each_time_and_have_labels_if_there_are_classes(num_classes):
     data = DataSpec(name="toy", shape=(1, 3, 4), num_classes=num_classes)
-    first, second = (DrawnImages(Mixture(data)).split("train") for _ in range(2))
+    first, second = (drawn_images(Mixture(data)).split("train") for _ in range(2))
     assert same(first, second)
     assert (first.labels is None) == (num_classes == 0)
 

@@ -40,7 +40,7 @@ FAULTS = [
     ("same-answer-twice", "ChangesItsMind", "energy(x), asked twice, differs by"),
     ("samples-by-generator", "SamplesAlike", "the same images under another generator"),
     ("samples-by-generator", "SamplesFromItself", "under two equal generators"),
-    ("global-chance-left-alone", "DrawsGlobally", "energy(x) draws from or seeds the global generator of torch"),
+    ("global-randomness", "DrawsGlobally", "energy(x) draws from or seeds the global generator of torch"),
     ("mode-left-alone", "SwitchesToEvaluation", "energy(x) puts the model, net"),
     ("mode-left-alone", "SwitchesInTheLoss", "training_loss puts net"),
     ("images-left-alone", "ChangesImages", "energy(x) changes x in place"),

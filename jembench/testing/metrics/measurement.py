@@ -18,7 +18,7 @@ from jembench.errors import Unavailable
 from jembench.interfaces import Capability, Costly, Measurement, Quantity, Resampled, Value
 from jembench.store.outcome import encode
 from jembench.testing import stage
-from jembench.testing.checks import CheckFailed, DoesNotApply, explained, is_count, only_if, promise, require
+from jembench.testing.checks import CheckFailed, explained, is_count, only_if, promise, require
 from jembench.testing.metrics.subject import MetricSubject, Run, compute, measured
 
 CLOSE = 1e-6
@@ -84,7 +84,7 @@ def needs_are_all(subject: MetricSubject) -> None:
 def _raise_error_of(run: Run, text: str) -> None:
     """Fail the check with the error of a computation, or skip it if files are missing."""
     if isinstance(run.error, Unavailable):
-        raise DoesNotApply(str(run.error))
+        raise run.error
     if run.error is not None:
         place = traceback.extract_tb(run.error.__traceback__)[-1]
         error = f"{type(run.error).__name__}: {run.error} ({place.filename}:{place.lineno})."

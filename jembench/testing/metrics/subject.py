@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cache
 from typing import Any, NamedTuple
 
 from torch import Tensor
@@ -39,8 +38,11 @@ class MetricSubject(Subject):
 
     @property
     def run(self) -> Run:
-        """What the metric measures, computed once for all checks."""
-        return _observed(self.resolved.factory, tuple(sorted(self.resolved.bound.arguments.items())))
+        """What the metric measures and changes, computed once for all checks."""
+        key = self.resolved.factory, tuple(sorted(self.resolved.bound.arguments.items()))
+        if key not in _runs:
+            _runs[key] = compute(self.make(), stage.trained(), _state)
+        return _runs[key]
 
     @property
     def measurement(self) -> Measurement:
@@ -48,35 +50,30 @@ class MetricSubject(Subject):
         return measured(self.run)
 
 
+_runs: dict[Any, Run] = {}
+"""By the factory and its options."""
+
+
 def measured(run: Run) -> Measurement:
     """What a metric measured; skips the check if it measured nothing."""
     if isinstance(run.error, Unavailable):
-        raise DoesNotApply(str(run.error))
+        raise run.error
     if not isinstance(run.measurement, Measurement) or not run.measurement.values:
         raise DoesNotApply("It gives no measurement: see the check computes.")
     return run.measurement
 
 
-def compute(metric: Metric, evaluation: FitEvaluation) -> Run:
-    """Run the metric, with the same global randomness each time."""
+def compute(
+    metric: Metric, evaluation: FitEvaluation, state: Callable[[FitEvaluation], dict[str, Any]] = lambda _: {}
+) -> Run:
+    """Run the metric, with the same global randomness each time, and find what of a state it changes."""
     with known_randomness():
+        before = state(evaluation)
         try:
-            return Run(metric.compute(evaluation), None)
+            measurement = metric.compute(evaluation)
         except Exception as error:  # the checks say what it means
             return Run(None, error)
-
-
-@cache
-def _observed(factory: Callable[..., Metric], arguments: tuple[tuple[str, Any], ...]) -> Run:
-    """Run the metric, and find what it changes."""
-    evaluation = stage.trained()
-    with known_randomness():
-        before = _state(evaluation)
-        try:
-            measurement = factory(**dict(arguments)).compute(evaluation)
-        except Exception as error:
-            return Run(None, error)
-        after = _state(evaluation)
+        after = state(evaluation)
     return Run(measurement, None, tuple(name for name in before if not same(before[name], after[name])))
 
 

@@ -77,7 +77,7 @@ def samples_by_generator(subject: ModelSubject) -> None:
 
 
 @promise("models")
-def global_chance_left_alone(subject: ModelSubject) -> None:
+def global_randomness(subject: ModelSubject) -> None:
     """In evaluation mode no answer and no sample draws from a global generator: torch's or numpy's."""
     for name, ask in subject.everything(subject.model).items():
         with untouched_randomness(name), torch.no_grad():

@@ -1,18 +1,26 @@
-"""How a model is made: from its spec and the data alone."""
+"""How a model is made, from its spec and the data alone, and what is kept of it."""
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import inspect
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
 
 from jembench.catalog import registry
 from jembench.catalog.spec import Spec, format_value, keyword_parameters
 from jembench.errors import SpecError
 from jembench.interfaces import DataSpec, Trainable
 from jembench.models.capabilities import capabilities
+from jembench.store import checkpoint
 from jembench.testing.checks import CheckFailed, DoesNotApply, explained, only_if, promise, require
+from jembench.testing.comparing import same
 from jembench.testing.models.outputs import out_of_bounds, wrong_shape
-from jembench.testing.models.subject import ModelSubject
+from jembench.testing.models.subject import Answers, ModelSubject, distance
 
 OTHER = DataSpec(name="other", shape=(3, 16, 16), num_classes=4, bounds=(0.0, 1.0))
 """Other size, colours, classes and bounds than the data that models are checked on."""
@@ -83,7 +91,7 @@ def shapes_from_data(subject: ModelSubject) -> None:
     """
     outputs = subject.outputs(subject.model)
     only_if(not subject.resolved.is_pretrained, "It was trained elsewhere, for images of one shape.")
-    other = dataclasses.replace(subject, data=OTHER)
+    other = ModelSubject(subject.resolved, (OTHER,))
     made_for = f"{OTHER.shape} and {OTHER.num_classes} classes"
     with explained(f"It cannot be made for {made_for}"):
         try:
@@ -97,3 +105,75 @@ def shapes_from_data(subject: ModelSubject) -> None:
             found = fault(name, answer, OTHER)
             if found and not fault(name, outputs[name], subject.data):  # otherwise another check reports it
                 raise CheckFailed(f"Made for {OTHER.shape}, {OTHER.num_classes} classes and other bounds, {found}")
+
+
+LOSSES = 3
+"""Computed before a model is saved."""
+
+
+@promise("models")
+def saved_and_loaded(subject: ModelSubject) -> None:
+    """Its state, saved and loaded into a model of another seed, gives the same answers, samples and losses.
+
+    Something that counts is neither a parameter nor a buffer: register_buffer makes it a part of the state. Hold
+    tensors in it alone, each once, with shapes that follow from the spec and the data.
+    """
+    model = _used(subject)
+    loaded = subject.build(seed=1)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.safetensors"
+        with explained("Its state_dict cannot be written and loaded"):
+            checkpoint.write(path, dict(model.state_dict()))
+            checkpoint.load_weights(loaded, checkpoint.read(path))
+    _check_same(subject.outputs(model), subject.outputs(loaded), "after it was saved and loaded")
+    _check_same_loss(subject, model, loaded)
+
+
+def _check_same_loss(subject: ModelSubject, model: Any, loaded: Any) -> None:
+    """The next loss is the same, so that an interrupted training resumes exactly."""
+    if not isinstance(model, Trainable):
+        return
+    alike = _used(dataclasses.replace(subject))
+    uninterrupted, as_well, resumed = (_loss(subject, each) for each in (model, alike, loaded))
+    only_if(same(uninterrupted, as_well), "Its loss differs each time: see the check loss-by-seed.")
+    found = f"After {LOSSES} losses the next is {uninterrupted.tolist()}, and after loading {resumed.tolist()}"
+    require(same(uninterrupted, resumed), f"{found}: a training that is interrupted becomes another one.")
+
+
+def _loss(subject: ModelSubject, model: Any) -> Tensor:
+    """The next training loss."""
+    return subject.loss(model.train()).total.detach()
+
+
+@promise("models")
+def deep_copy(subject: ModelSubject) -> None:
+    """A deep copy gives the same answers, and training it leaves the original as it was.
+
+    Keep no generators, files, locks or tensors with a history on the model, and define no __deepcopy__ that leaves
+    something out or hands out what is there.
+    """
+    model = subject.model
+    with explained("It cannot be copied"):
+        twin = copy.deepcopy(model)
+    _check_same(subject.outputs(model), subject.outputs(twin), "in a deep copy")
+    state = {name: value.clone() for name, value in model.state_dict().items()}
+    for value in twin.state_dict().values():
+        value.fill_(1)
+    shared = [name for name, value in model.state_dict().items() if not same(value, state[name])]
+    require(
+        not shared, f"Changing a deep copy changes the original, in {', '.join(shared[:3])}. The two share tensors."
+    )
+
+
+def _used(subject: ModelSubject) -> Any:
+    """The model after some losses, if it is trained here: its state must include what they change."""
+    model = subject.shaken.train()
+    if isinstance(model, Trainable):
+        for _ in range(LOSSES):
+            subject.loss(model)
+    return subject.shaken.eval()
+
+
+def _check_same(expected: Answers, found: Answers, when: str) -> None:
+    for name, answer in expected.items():
+        require(same(answer, found[name]), f"{name} differs by {distance(answer, found[name])} {when}.")

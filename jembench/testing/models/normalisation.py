@@ -84,7 +84,7 @@ class _Made(NamedTuple):
 def _for_few_pixels(subject: ModelSubject) -> _Made:
     """The model for one or two pixels; skips the check if it cannot be made, or another check reports its densities."""
     for shape in SHAPES:
-        few = dataclasses.replace(subject, data=dataclasses.replace(subject.data, shape=shape))
+        few = ModelSubject(subject.resolved, (dataclasses.replace(subject.data, shape=shape),))
         try:
             with torch.no_grad():
                 found = few.shaken.log_prob(few.x)

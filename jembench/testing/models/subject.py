@@ -6,6 +6,7 @@ Legend: B batch, N samples, C channels, H height, W width, K classes.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
@@ -36,14 +37,14 @@ Questions = Mapping[str, Callable[[Tensor, Tensor], Tensor]]
 class ModelSubject(Subject):
     """The model of a spec for some data."""
 
-    data: DataSpec
     kind = "models"
     protocol = nn.Module
 
     @property
-    def context(self) -> tuple[DataSpec]:
+    def data(self) -> DataSpec:
         """The data that the model is made for."""
-        return (self.data,)
+        data: DataSpec = self.context[0]
+        return data
 
     def build(self, seed: int = 0) -> Any:
         """The model in evaluation mode, its weights drawn under a seed."""
@@ -117,53 +118,45 @@ class ModelSubject(Subject):
 
     def drawn(self, model: Any, seed: int = 0) -> Answers:
         """Images that the model draws without a chain, if it does; with labels too, if it takes them."""
-        if not has(model, "sample"):
-            return {}
         with torch.no_grad():
-            images = {"sample(n)": model.sample(IMAGES, generator=sampling(seed))}
-            if self.takes_labels("sample"):
-                images["sample(n, y)"] = model.sample(IMAGES, self.y, generator=sampling(seed))
-        return images
+            return {name: draw() for name, draw in self._draws(model, seed).items()}
 
     def outputs(self, model: Any) -> Answers:
         """All outputs: those for images, and samples."""
         return {**self.answers(model), **self.drawn(model)}
 
     def everything(self, model: Any) -> dict[str, Callable[[], Any]]:
-        """Every call for images, with images and labels, and one for samples."""
-        calls: dict[str, Callable[[], Any]] = {
-            name: partial(ask, self.x, self.y) for name, ask in self.questions(model).items()
-        }
-        if has(model, "sample"):
-            calls["sample(n)"] = lambda: model.sample(IMAGES, generator=sampling())
+        """Every call for images, with images and labels, and for samples."""
+        questions = self.questions(model).items()
+        return {**{name: partial(ask, self.x, self.y) for name, ask in questions}, **self._draws(model)}
+
+    def _draws(self, model: Any, seed: int = 0) -> dict[str, Callable[[], Tensor]]:
+        if not has(model, "sample"):
+            return {}
+        calls = {"sample(n)": lambda: model.sample(IMAGES, generator=sampling(seed))}
+        if self.takes_labels("sample"):
+            calls["sample(n, y)"] = lambda: model.sample(IMAGES, self.y, generator=sampling(seed))
         return calls
 
     def takes_labels(self, method: str) -> bool:
-        """Whether energy, log_prob or sample can be called with labels; any error counts as a refusal."""
+        """Whether energy, log_prob or sample can be called with labels."""
         return method in self._by_class
 
     @cached_property
-    def _by_class(self) -> frozenset[str]:
-        if not self.data.num_classes:
-            return frozenset()
-        model = self.make()
-        return frozenset(method for method in ("energy", "log_prob", "sample") if self._answers_by_class(model, method))
-
-    def _answers_by_class(self, model: Any, method: str) -> bool:
-        try:
-            with torch.no_grad():
+    def _by_class(self) -> set[str]:
+        model, found = self.make(), set()
+        for method in ("energy", "log_prob", "sample") if self.data.num_classes else ():
+            with suppress(Exception), torch.no_grad():  # a refusal, or a fault that labels-taken-or-refused reports
                 self.ask_by_class(model, method)
-        except Exception:  # a refusal, or a fault that labels-taken-or-refused reports
-            return False
-        return True
+                found.add(method)
+        return found
 
     def ask_by_class(self, model: Any, method: str) -> Tensor:
         """Call energy, log_prob or sample with labels."""
-        by_class = getattr(model, method)
-        answer: Tensor = (
-            by_class(IMAGES, self.y, generator=sampling()) if method == "sample" else by_class(self.x, self.y)
-        )
-        return answer
+        with_labels: Callable[..., Tensor] = getattr(model, method)
+        if method == "sample":
+            return with_labels(IMAGES, self.y, generator=sampling())
+        return with_labels(self.x, self.y)
 
     def each_class(self, method: str, model: Any) -> Tensor:
         """Energy or log_prob of every image with every class: (B, K)."""

@@ -107,7 +107,7 @@ def each_chain_has_its_own_noise(subject: SamplerSubject) -> None:
 
 
 @promise("samplers")
-def tells_where_it_came_from(subject: SamplerSubject) -> None:
+def step_info_describes_the_start(subject: SamplerSubject) -> None:
     """StepInfo has the energies and gradients of the images that a step sets out from, not of those at its end.
 
     Give StepInfo(energy, grad) as they were before the move, neither clipped nor scaled: diagnostics read them.

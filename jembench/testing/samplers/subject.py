@@ -16,7 +16,7 @@ from torch import Generator, Tensor
 from jembench.interfaces import ChainState, DataSpec, GradEnergy, NeedsTrainingData, Sampler, Split
 from jembench.testing.checks import Subject, only_if, require
 from jembench.testing.comparing import known_randomness, same
-from jembench.testing.exact import DrawnImages, Mixture
+from jembench.testing.exact import Mixture, drawn_images
 
 CHAINS = 6
 STEPS = 3
@@ -30,19 +30,19 @@ GENTLE = 1e-3
 class SamplerSubject(Subject):
     """The sampler of a spec for some data."""
 
-    data: DataSpec
     kind = "samplers"
     protocol = Sampler
 
     @property
-    def context(self) -> tuple[DataSpec]:
+    def data(self) -> DataSpec:
         """The data that the sampler is made for."""
-        return (self.data,)
+        data: DataSpec = self.context[0]
+        return data
 
     @cached_property
     def train(self) -> Split:
         """Training images."""
-        return DrawnImages(Mixture(self.data)).split("train")
+        return drawn_images(Mixture(self.data)).split("train")
 
     def make(self) -> Any:
         """A new sampler, with training images if it needs them."""

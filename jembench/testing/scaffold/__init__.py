@@ -36,8 +36,7 @@ class Kind(NamedTuple):
     group: discovery.Kind
     module: str  # that holds the component, in the package; "" if the package is all there is
     summary: str
-    check: str  # the command that tells whether it works
-    run: str  # the one that uses it
+    run: str  # the command that uses it
 
 
 KINDS: Mapping[str, Kind] = {
@@ -45,35 +44,30 @@ KINDS: Mapping[str, Kind] = {
         "models",
         "model",
         "A small convolutional network, read as p(y|x) and as p(x)",
-        "jembench plugin check $name",
         "jembench run hybrid --models $name",
     ),
     "sampler": Kind(
         "samplers",
         "sampler",
         "Langevin dynamics that cools down",
-        "jembench plugin check $name",
         "jembench run hybrid --models jem --set chains.sampler=$name",
     ),
     "metric": Kind(
         "metrics",
         "metric",
         "The margin between the two most probable classes",
-        "jembench plugin check $name",
         "jembench run hybrid --metrics accuracy,$name",
     ),
     "dataset": Kind(
         "datasets",
         "data",
         "Discs, rings and crosses",
-        "jembench plugin check $name",
         "jembench run hybrid --dataset $name --recipe digits",
     ),
     "suite": Kind(
         "suites",
         "",
         "How well models classify digits from 200 labels",
-        "jembench plugin check $name",
         "jembench run $name",
     ),
 }
@@ -126,8 +120,7 @@ def write(kind: str, name: str, folder: Path) -> list[Path]:
 
 def commands(kind: str, name: str) -> tuple[str, str]:
     """The commands that check and use what was written, once it is installed."""
-    check, run = (string.Template(text).substitute(name=name) for text in (KINDS[kind].check, KINDS[kind].run))
-    return check, run
+    return f"jembench plugin check {name}", string.Template(KINDS[kind].run).substitute(name=name)
 
 
 def _templates(folder: Traversable, inside: str = "") -> Iterator[tuple[str, str]]:
@@ -141,7 +134,7 @@ def _templates(folder: Traversable, inside: str = "") -> Iterator[tuple[str, str
 
 
 def _placeholders(kind: str, name: str) -> dict[str, str]:
-    package, about = _package(name), KINDS[kind]
+    package, about = name.replace("-", "_"), KINDS[kind]
     check, run = commands(kind, name)
     return {
         "name": name,
@@ -157,17 +150,13 @@ def _placeholders(kind: str, name: str) -> dict[str, str]:
     }
 
 
-def _package(name: str) -> str:
-    return name.replace("-", "_")
-
-
 def _check(kind: str, name: str) -> None:
     if not re.fullmatch(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", name) or len(name) > LONGEST:
         raise SpecError(
             f"{name!r} cannot be the name of a plugin. A name is small letters and digits, with single hyphens between "
             f"them, begins with a letter and has at most {LONGEST} characters: my-{kind}."
         )
-    package = _package(name)
+    package = name.replace("-", "_")
     if keyword.iskeyword(package) or package in sys.stdlib_module_names or package == "test":
         raise SpecError(f"{name!r} cannot be the name of a plugin: Python itself uses {package}. Try my-{name}.")
     if package in FOLDERS:
