@@ -53,9 +53,9 @@ if TYPE_CHECKING:
     from jembench.models.objective import hybrid_loss as hybrid_loss
     from jembench.report.figures.drawing import Drawing as Drawing
     from jembench.report.figures.drawing import Planned as Planned
+    from jembench.report.figures.drawing import new_figure as new_figure
     from jembench.report.figures.results import Result as Result
     from jembench.report.figures.results import needs as needs
-    from jembench.report.figures.style import new_figure as new_figure
     from jembench.report.formats import Document as Document
     from jembench.sampling import chain as chain
     from jembench.sampling.pcd import PersistentChains as PersistentChains
@@ -93,7 +93,7 @@ _LATE = {
     "Planned": "jembench.report.figures.drawing:Planned",
     "Result": "jembench.report.figures.results:Result",
     "needs": "jembench.report.figures.results:needs",
-    "new_figure": "jembench.report.figures.style:new_figure",
+    "new_figure": "jembench.report.figures.drawing:new_figure",
     "Document": "jembench.report.formats:Document",
     "chain": "jembench.sampling.chain",
     "PersistentChains": "jembench.sampling.pcd:PersistentChains",

@@ -85,10 +85,10 @@ def draw(cells: Sequence[Cell], store: Store, folder: Path, formats: Sequence[Fo
     Raises:
         StoreError: if they cannot be written.
     """
-    from jembench.report.figures.catalogue import of_metrics
+    from jembench.report.figures.catalogue import figures
 
     left_out = _LeftOut(debug=False)
-    for planned in of_metrics(cells, store.read_arrays, left_out):
+    for planned in figures(cells, store.read_arrays, left_out):
         yield from _drawn(planned, formats, folder, left_out, force=True)  # a folder of the store
 
 
@@ -125,7 +125,7 @@ def _chosen(cells: Sequence[Cell], suite: str | None, limit: int | None) -> list
 def _planned(cells: Sequence[Cell], store: Store, left_out: _LeftOut) -> Iterable[Planned]:
     from jembench.report.figures.catalogue import figures
 
-    return figures(cells, store.read_arrays, store.history, left_out)
+    return figures(cells, store.read_arrays, left_out, store.history)
 
 
 def _drawn(

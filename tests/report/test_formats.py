@@ -28,7 +28,7 @@ def test_a_third_party_s_figure_is_found_by_its_metric(cell, monkeypatch):
     monkeypatch.syspath_prepend(EXAMPLE)
     bars = discovery.Component("figures", "confidence", "", "", "jembench_example", "bars")
     monkeypatch.setattr(discovery, "components", lambda kind: [bars])
-    (planned,) = catalogue.of_metrics([cell(metric="confidence", confidence=Value(90, 89, 91, 9))], {}, pytest.fail)
+    (planned,) = catalogue.figures([cell(metric="confidence", confidence=Value(90, 89, 91, 9))], {}, pytest.fail)
     assert planned.stem == "confidence"
     assert planned.draw().rows == [{"model": "jem", "confidence": 90}]
 

@@ -8,19 +8,28 @@ Legend: N attacked images, M ends of ascents from noise, C channels, H height, W
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from jembench.report.figures import attacked, style
+from jembench.catalog import spec
+from jembench.report.attacks import DEFENCE, counted
+from jembench.report.figures import drawing
 from jembench.report.figures.drawing import Drawing, Planned
 from jembench.report.figures.images import draw_sheet, sheet
 from jembench.report.figures.results import Arrays, Result, needs
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+LEVELS = 255
+"""Distances are shown in levels of 8-bit images."""
+
+NORMS = {"linf": "L∞", "l2": "L2"}
+"""In the order in which they are shown."""
 
 _COLUMNS = 10
 _LABELS = 0.75  # inches for the labels of rows
@@ -28,17 +37,57 @@ _ROUNDING = 1e-6  # of float32 images in [0, 1]: no change
 _TEXT = 6  # points, of what stands at an image
 
 
-def plan(result: Result) -> Iterator[Planned]:
+# --- what is said of every attack ---
+
+
+def name_of(result: Result) -> str:
+    """The attack, without its options."""
+    return spec.parse(result.cell.metric).name
+
+
+def norms_of(result: Result) -> tuple[str, ...]:
+    """The norm in which the attack looked for the nearest image; both, if it is of no one norm."""
+    norm = result.protocol.get("norm")
+    return tuple(NORMS) if norm is None else (norm,)
+
+
+def refinement(result: Result, named: Collection[str] = DEFENCE) -> str:
+    """``, 10 steps, 5 chains, bpda``: the steps of the chain or the noise, and the other parts that are named."""
+    parts = result.protocol
+    steps = [counted(parts["refine"], "step")] if parts.get("refine", "0") != "0" else []
+    noise = [
+        f"{name} {parts[part]}" for part, name in (("smooth", "smoothed"), ("data_noise", "noise")) if part in parts
+    ]
+    return "".join(f", {part}" for part in (*steps, *noise, *chains(result, named)))
+
+
+def chains(result: Result, named: Collection[str] = DEFENCE) -> list[str]:
+    """The number of chains or noisy copies and the kind of gradient, of the parts that are named."""
+    known = {part: result.protocol[part] for part in ("eot", "grad") if part in named and part in result.protocol}
+    what = "chain" if result.protocol.get("refine", "0") != "0" else "copy"
+    return [counted(value, what) if part == "eot" else value for part, value in known.items()]
+
+
+def rightly_classified(arrays: Arrays) -> NDArray[np.bool_]:
+    """Which images were given their class before they were attacked."""
+    right: NDArray[np.bool_] = ~arrays["found"].astype(bool) | (arrays["distance-linf"] > 0)
+    return right
+
+
+# --- adversarial images ---
+
+
+def images_of(result: Result) -> Iterator[Planned]:
     """The images of one model under one attack, if it classifies any of them rightly."""
-    if attacked.rightly_classified(result.arrays).any():
-        name, norms = f"{attacked.name_of(result)}-images", attacked.norms_of(result)
+    if rightly_classified(result.arrays).any():
+        name, norms = f"{name_of(result)}-images", norms_of(result)
         yield result.figure(name, changes, _title_of(result), result.arrays, norms, without=("resamples",))
 
 
 def _title_of(result: Result) -> str:
     within = f" within {result.protocol['eps']}" if "eps" in result.protocol else ""
-    norm = f" in {attacked.NORMS[result.protocol['norm']]}" if "norm" in result.protocol else ""
-    return f"{attacked.name_of(result)}{norm}{within}{attacked.refinement(result)}: {result.title}"
+    norm = f" in {NORMS[result.protocol['norm']]}" if "norm" in result.protocol else ""
+    return f"{name_of(result)}{norm}{within}{refinement(result)}: {result.title}"
 
 
 def changes(title: str, arrays: Arrays, norms: Sequence[str]) -> Drawing:
@@ -49,18 +98,25 @@ def changes(title: str, arrays: Arrays, norms: Sequence[str]) -> Drawing:
         arrays: of an attack.
         norms: of the distances.
     """
-    chosen = spread(arrays["label"], arrays["index"], attacked.rightly_classified(arrays), _COLUMNS)
+    chosen = spread(arrays["label"], arrays["index"], rightly_classified(arrays), _COLUMNS)
     count, columns = len(chosen), _columns_for(len(chosen))
     originals, made = arrays["image"][chosen], arrays["adversarial"][chosen]
-    change = made - originals / np.float32(attacked.LEVELS)
+    change = made - originals / np.float32(LEVELS)
     factor = amplification(change)
     images = np.concatenate([originals, *map(_in_levels, (made, 0.5 + factor * change))])
     grid = np.full((3, columns), -1)
     grid[:, :count] = np.arange(3 * count).reshape(3, count)
     picture = sheet(images, grid)
-    figure, axes = _figure(title, picture, columns, margins=0.3 + 0.11 * len(norms))
-    draw_sheet(axes, picture, ["original", "adversarial", f"difference\nx {factor}"])
-    rows = [_row(arrays, place, column, factor) for column, place in enumerate(chosen.tolist())]
+    labels = ["original", "adversarial", f"difference\nx {factor}"]
+    figure, axes = _sheet(title, picture, columns, 0.3 + 0.11 * len(norms), labels)
+    fields = ("index", "label", "predicted", "found", "wrong")
+    numbers: dict[str, Any] = {
+        "column": range(count),
+        **{field: arrays[field][chosen] for field in fields},
+        **{f"{norm}_255": LEVELS * arrays[f"distance-{norm}"][chosen] for norm in NORMS},
+        "factor": [factor] * count,
+    }
+    rows = drawing.rows_of(numbers)
     centres = (np.arange(columns) + 0.5) * picture.shape[1] / columns
     for centre, row in zip(centres, rows, strict=False):  # the last columns may be empty
         classes = f"{row['label']} → {row['predicted']}"
@@ -102,7 +158,7 @@ def amplification(change: NDArray[np.floating[Any]]) -> int:
 
 
 def _in_levels(images: NDArray[np.floating[Any]]) -> NDArray[np.uint8]:
-    levels: NDArray[np.uint8] = np.rint(attacked.LEVELS * images.clip(0, 1)).astype(np.uint8)
+    levels: NDArray[np.uint8] = np.rint(LEVELS * images.clip(0, 1)).astype(np.uint8)
     return levels
 
 
@@ -111,27 +167,21 @@ def _columns_for(images: int) -> int:
     return _COLUMNS if images > _COLUMNS // 2 else _COLUMNS // 2
 
 
-def _figure(title: str, picture: NDArray[np.uint8], columns: int, margins: float) -> tuple[Any, Axes]:
-    width = style.PAGE if columns == _COLUMNS else style.COLUMN
+def _sheet(
+    title: str, picture: NDArray[np.uint8], columns: int, margins: float, labels: Sequence[str]
+) -> tuple[Figure, Axes]:
+    """A figure of a sheet of images, as wide as a page or half of it, with a label for each row."""
+    width = drawing.PAGE if columns == _COLUMNS else drawing.COLUMN
     height = (width - _LABELS) * picture.shape[0] / picture.shape[1]
-    figure = style.new_figure(width, height + 0.35 + margins, title)
-    return figure, figure.subplots()
+    figure, (axes,) = drawing.panels(width, height + 0.35 + margins, title)
+    draw_sheet(axes, picture, labels)
+    return figure, axes
 
 
 def _distances(row: dict[str, Any], norms: Sequence[str]) -> str:
     if not row["found"]:
         return "withstood"
-    return "\n".join(f"{attacked.NORMS[norm]} {row[f'{norm}_255']:.1f}" for norm in norms)
-
-
-def _row(arrays: Arrays, place: int, column: int, factor: int) -> dict[str, Any]:
-    fields = ("index", "label", "predicted", "found", "wrong")
-    return {
-        "column": column,
-        **{field: arrays[field][place].item() for field in fields},
-        **{f"{norm}_255": attacked.LEVELS * arrays[f"distance-{norm}"][place].item() for norm in attacked.NORMS},
-        "factor": factor,
-    }
+    return "\n".join(f"{NORMS[norm]} {row[f'{norm}_255']:.1f}" for norm in norms)
 
 
 # --- from noise ---
@@ -141,7 +191,7 @@ def _row(arrays: Arrays, place: int, column: int, factor: int) -> dict[str, Any]
 def distal(results: list[Result]) -> Iterator[Planned]:
     """For each model what noise was made into, class by class."""
     for result in results:
-        title = f"noise made into images of a class{attacked.refinement(result)}: {result.title}"
+        title = f"noise made into images of a class{refinement(result)}: {result.title}"
         threshold = float(result.protocol["threshold"])
         yield result.figure("distal", ends, title, result.arrays, threshold, without=("resamples",))
 
@@ -153,27 +203,27 @@ def ends(title: str, arrays: Arrays, threshold: float) -> Drawing:
     room = math.ceil(arrays["images"].shape[2] / 4)  # for the text above an image, in its pixels
     picture = sheet(np.pad(arrays["images"], ((0, 0), (0, 0), (room, 0), (0, 0)), constant_values=255), grid)
     reached = arrays["reached"].astype(bool)
-    counted = f"{reached.sum()} of {len(reached)} reach p(y|x) > {threshold:g}"
-    figure, axes = _figure(f"{title}\n{counted}", picture, columns, margins=0.15)
-    draw_sheet(axes, picture, labels)
+    share = f"{reached.sum()} of {len(reached)} reach p(y|x) > {threshold:g}"
+    figure, axes = _sheet(f"{title}\n{share}", picture, columns, 0.15, labels)
     high, wide = picture.shape[0] / len(grid), picture.shape[1] / columns
     band = room / (arrays["images"].shape[2] + room)
-    rows = []
-    for line, column in np.argwhere(grid >= 0).tolist():
-        index = grid[line, column]
-        rows.append({"row": line, "column": column, "index": int(index), **_end(arrays, index)})
+    lines, places = np.nonzero(grid >= 0)
+    shown = grid[lines, places]
+    fields = ("target", "confidence", "reached", "steps")
+    of_images = {field: arrays[field][shown] for field in fields}
+    for line, column, index in zip(lines, places, shown, strict=True):
         axes.text(
             (column + 0.5) * wide,
             (line + 0.55 * band) * high,
             f"{arrays['confidence'][index]:.2f}" + ("" if reached[index] else " *"),
-            color=style.BLACK if reached[index] else style.VERMILLION,
+            color=drawing.BLACK if reached[index] else drawing.VERMILLION,
             fontsize=_TEXT,
             horizontalalignment="center",
             verticalalignment="center",
         )
     axes.set_ylabel("class")
     axes.set_xlabel("above each image: p(y|x) of its class" + ("" if reached.all() else "; *: not reached"))
-    return Drawing(figure, rows)
+    return Drawing(figure, drawing.rows_of({"row": lines, "column": places, "index": shown, **of_images}))
 
 
 def by_class(target: NDArray[np.int64]) -> tuple[NDArray[np.int64], list[str]]:
@@ -192,8 +242,3 @@ def by_class(target: NDArray[np.int64]) -> tuple[NDArray[np.int64], list[str]]:
         row[: len(line)] = line
     ends_of = [(target[line[0]], target[line[-1]]) for line in lines]
     return grid, [f"{first}" if first == last else f"{first} to {last}" for first, last in ends_of]
-
-
-def _end(arrays: Arrays, index: int) -> dict[str, Any]:
-    fields = ("target", "confidence", "reached", "steps")
-    return {field: arrays[field][index].item() for field in fields}

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from jembench.report.figures import style
+from jembench.report.figures import drawing
 from jembench.report.figures.drawing import Drawing, Planned
 from jembench.report.figures.results import Arrays, Result, needs
 
@@ -32,8 +32,7 @@ def ages_by_class(title: str, arrays: Arrays) -> Drawing:
         }
         for number in classes
     ]
-    figure = style.new_figure(style.COLUMN if len(classes) <= 20 else style.PAGE, 2.4, title)
-    axes = figure.subplots()
+    figure, (axes,) = drawing.panels(drawing.COLUMN if len(classes) <= 20 else drawing.PAGE, 2.4, title)
     stats = {"whislo": "p5", "q1": "q1", "med": "median", "q3": "q3", "whishi": "p95"}
     axes.bxp(
         [{name: row[field] for name, field in stats.items()} for row in rows],
@@ -41,10 +40,10 @@ def ages_by_class(title: str, arrays: Arrays) -> Drawing:
         widths=0.6,
         patch_artist=True,
         showfliers=False,
-        boxprops={"facecolor": style.SKY, "linewidth": 0.6},
+        boxprops={"facecolor": drawing.SKY, "linewidth": 0.6},
         whiskerprops={"linewidth": 0.6},
         capprops={"linewidth": 0.6},
-        medianprops={"color": style.VERMILLION, "linewidth": 1.2},
+        medianprops={"color": drawing.VERMILLION, "linewidth": 1.2},
         manage_ticks=False,
     )
     axes.set_xticks(range(len(classes)), [str(number) for number in classes])

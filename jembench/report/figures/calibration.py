@@ -12,9 +12,9 @@ import numpy as np
 
 from jembench.interfaces import Value
 from jembench.metrics.binning import Reliability, reliability
-from jembench.report.figures import names, style
+from jembench.report.figures import drawing
 from jembench.report.figures.drawing import Drawing, Planned
-from jembench.report.figures.results import Result, figure_of, needs
+from jembench.report.figures.results import Result, figure_of, model_of, needs
 from jembench.report.record import grouped
 
 if TYPE_CHECKING:
@@ -34,6 +34,11 @@ class Calibration(NamedTuple):
 
     def __str__(self) -> str:
         return self.model if self.scaling == "none" else f"{self.model}, {self.scaling} scaling"
+
+    @property
+    def error(self) -> str:
+        """For a title."""
+        return f"ECE {drawing.with_interval(self.ece, 2, ' %')}"
 
 
 @needs({"confidence": "N", "correct": "N"})
@@ -55,7 +60,7 @@ def _peers(result: Result) -> tuple[object, ...]:
 def _calibration_of(result: Result) -> Calibration:
     confidence, correct = result.arrays["confidence"], result.arrays["correct"].astype(bool)
     return Calibration(
-        names.model_of(result.fit),
+        model_of(result.fit),
         result.options.get("scaling", "none"),
         reliability(confidence, correct, int(result.protocol["bins"])),
         next(iter(result.values.values())),
@@ -74,18 +79,18 @@ def _comparison_of(results: Sequence[Result]) -> Drawing:
 
 def diagram(title: str, calibration: Calibration) -> Drawing:
     """Accuracy in each bin of confidence with its gap to the mean confidence; below, how many images are in each."""
-    figure = style.new_figure(style.COLUMN, 4.1, f"{title}\nECE {_in_percent(calibration.ece)}")
-    above, below = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
+    title = f"{title}\n{calibration.error}"
+    figure, (above, below) = drawing.panels(drawing.COLUMN, 4.1, title, 2, sharex=True, height_ratios=(3, 1))
     bins = calibration.bins
     _draw_gaps(above, bins)
     above.set_ylabel("accuracy")
-    below.bar(bins.edges[:-1], bins.counts, np.diff(bins.edges), color=style.BLUE, edgecolor=style.BLACK, **_BARS)
+    below.bar(bins.edges[:-1], bins.counts, np.diff(bins.edges), color=drawing.BLUE, edgecolor=drawing.BLACK, **_BARS)
     below.set_yscale("log")
     below.set_ylim(0.5, 2 * bins.counts.sum())
     below.yaxis.set_major_formatter("{x:g}")
     below.set_ylabel("images")
     below.set_xlabel("confidence")
-    style.legend_below(figure, above, columns=2)
+    drawing.legend_below(figure, above, columns=2)
     return Drawing(figure, _rows(calibration))
 
 
@@ -94,19 +99,18 @@ def comparison(title: str, calibrations: Sequence[Calibration]) -> Drawing:
     models = list(dict.fromkeys(calibration.model for calibration in calibrations))
     ordered = sorted(calibrations, key=lambda calibration: models.index(calibration.model))
     columns = 4 if len(ordered) == 4 else min(3, len(ordered))
-    lines = -(-len(ordered) // columns)
-    figure = style.new_figure(style.PAGE, 0.7 + lines * (0.3 + style.PAGE / columns), title)
-    panels = style.panels(figure, len(ordered), columns, sharex=True, sharey=True)
+    height = 0.7 + -(-len(ordered) // columns) * (0.3 + drawing.PAGE / columns)
+    figure, panels = drawing.panels(drawing.PAGE, height, title, len(ordered), columns, sharex=True, sharey=True)
     for axes, calibration in zip(panels, ordered, strict=True):
         _draw_gaps(axes, calibration.bins)
         axes.set_aspect("equal")
-        name = style.wrapped(str(calibration), style.PAGE / columns - 0.2)
-        axes.set_title(f"{name}\nECE {_in_percent(calibration.ece)}", fontsize=7)
+        name = drawing.wrapped(str(calibration), drawing.PAGE / columns - 0.2)
+        axes.set_title(f"{name}\n{calibration.error}", fontsize=7)
     for axes in panels[-columns:]:
         axes.set_xlabel("confidence")
     for axes in panels[::columns]:
         axes.set_ylabel("accuracy")
-    style.legend_below(figure, panels[0], columns=2)
+    drawing.legend_below(figure, panels[0], columns=2)
     return Drawing(figure, [row for calibration in ordered for row in _rows(calibration)])
 
 
@@ -114,42 +118,27 @@ def _draw_gaps(axes: Axes, bins: Reliability) -> None:
     filled = bins.counts > 0
     left, width = bins.edges[:-1][filled], np.diff(bins.edges)[filled]
     accuracy, confidence = bins.accuracy[filled], bins.confidence[filled]
-    axes.bar(left, accuracy, width, color=style.SKY, edgecolor=style.BLACK, label="accuracy", **_BARS)
+    axes.bar(left, accuracy, width, color=drawing.SKY, edgecolor=drawing.BLACK, label="accuracy", **_BARS)
     gap: dict[str, Any] = {
         "bottom": np.minimum(accuracy, confidence),
         "facecolor": "none",
-        "edgecolor": style.VERMILLION,
+        "edgecolor": drawing.VERMILLION,
     }
     label = "gap to mean confidence"
     axes.bar(left, np.abs(accuracy - confidence), width, hatch="/////", label=label, **gap, **_BARS)
-    _diagonal(axes)
-
-
-def _diagonal(axes: Axes) -> None:
-    axes.plot([0, 1], [0, 1], color=style.BLACK, linestyle=":", linewidth=style.HAIR)
+    axes.plot([0, 1], [0, 1], color=drawing.BLACK, linestyle=":", linewidth=drawing.HAIR)
     axes.set_xlim(-0.01, 1.01)
     axes.set_ylim(-0.01, 1.01)
 
 
-def _in_percent(value: Value) -> str:
-    if value.low is None or value.high is None:
-        return f"{value.value:.2f} %"
-    return f"{value.value:.2f} % [{value.low:.2f}, {value.high:.2f}]"
-
-
 def _rows(calibration: Calibration) -> list[dict[str, Any]]:
-    bins = calibration.bins
-    ece = calibration.ece
-    of_all = {
-        "model": calibration.model,
-        "scaling": calibration.scaling,
-        "ece": ece.value,
-        "ece_low": ece.low,
-        "ece_high": ece.high,
+    bins, ece = calibration.bins, calibration.ece
+    of_all = {"model": calibration.model, "scaling": calibration.scaling, "ece": ece.value}
+    columns = {
+        "bin_low": bins.edges[:-1],
+        "bin_high": bins.edges[1:],
+        "count": bins.counts,
+        "accuracy": bins.accuracy,
+        "confidence": bins.confidence,
     }
-    columns = (bins.edges[:-1], bins.edges[1:], bins.counts, bins.accuracy, bins.confidence)
-    fields = ("bin_low", "bin_high", "count", "accuracy", "confidence")
-    return [
-        {**of_all, **dict(zip(fields, values, strict=True))}
-        for values in zip(*(column.tolist() for column in columns), strict=True)
-    ]
+    return drawing.rows_of(columns, **of_all, ece_low=ece.low, ece_high=ece.high)

@@ -1,47 +1,40 @@
-"""Which figures a store's results give."""
+"""Which figures a store's results give, and whether their arrays are what the figures need."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from jembench.catalog import discovery
 from jembench.errors import JembenchError, StoreError
 from jembench.experiment.sweep import bare_name
-from jembench.report.figures import energies, seeds
+from jembench.report.figures import training
 from jembench.report.figures.drawing import Planned
-from jembench.report.figures.results import Arrays, Result, load
+from jembench.report.figures.results import Arrays, Plan, Result
 from jembench.store.outcome import Cell, FitKey
-from jembench.training.picture import History
 
 
 def figures(
     cells: Sequence[Cell],
     read: Callable[[Cell], Arrays],
-    history_of: Callable[[FitKey], Path],
-    passed_over: Callable[[str], None],
+    left_out: Callable[[str], None],
+    history_of: Callable[[FitKey], Path] | None = None,
 ) -> Iterator[Planned]:
     """Every figure of the cells, each under a unique name.
 
     Args:
         cells: of any metrics; those of metrics without figures are ignored.
         read: gives the arrays of a cell, or raises StoreError.
-        history_of: gives the file of a training's losses, or raises StoreError.
-        passed_over: called with a sentence for each result that is damaged.
+        left_out: called with a sentence for each result that is damaged.
+        history_of: gives the file of a training's losses, or raises StoreError; None: no figures of training.
     """
-    yield from _named_apart(_all(cells, read, history_of, passed_over))
-
-
-def of_metrics(
-    cells: Sequence[Cell], read: Callable[[Cell], Arrays], passed_over: Callable[[str], None]
-) -> Iterator[Planned]:
-    """The figures of the metrics alone, without those of training."""
-    yield from _named_apart(_of_metrics(cells, read, passed_over))
-
-
-def _named_apart(figures: Iterator[Planned]) -> Iterator[Planned]:
     taken: set[str] = set()
-    for planned in figures:
+    for planned in _all(cells, read, left_out, history_of):
         stem, number = planned.stem, 1
         while stem in taken:
             number += 1
@@ -53,16 +46,8 @@ def _named_apart(figures: Iterator[Planned]) -> Iterator[Planned]:
 def _all(
     cells: Sequence[Cell],
     read: Callable[[Cell], Arrays],
-    history_of: Callable[[FitKey], Path],
-    passed_over: Callable[[str], None],
-) -> Iterator[Planned]:
-    yield from _of_metrics(cells, read, passed_over)
-    yield from energies.plan(_histories(cells, history_of, passed_over))
-    yield from seeds.plan(cells)
-
-
-def _of_metrics(
-    cells: Sequence[Cell], read: Callable[[Cell], Arrays], passed_over: Callable[[str], None]
+    left_out: Callable[[str], None],
+    history_of: Callable[[FitKey], Path] | None,
 ) -> Iterator[Planned]:
     for component in discovery.components("figures"):
         mine = [cell for cell in cells if bare_name(cell.metric) == component.name and cell.outcome.status == "ok"]
@@ -71,22 +56,61 @@ def _of_metrics(
         try:
             plan = discovery.load(component)
         except JembenchError as error:
-            passed_over(str(error))
-            continue
-        results: list[Result] = []
-        for result in load(plan, mine, read):
-            if isinstance(result, str):
-                passed_over(result)
-            else:
-                results.append(result)
-        yield from plan(results)
+            left_out(str(error))
+        else:
+            yield from plan(_results(plan, mine, read, left_out))
+    if history_of:
+        yield from training.energies_of(cells, history_of, left_out)
+        yield from training.seeds_of(cells)
 
 
-def _histories(
-    cells: Sequence[Cell], history_of: Callable[[FitKey], Path], passed_over: Callable[[str], None]
-) -> Iterator[tuple[FitKey, History]]:
-    for fit in {cell.fit.id: cell.fit for cell in cells}.values():
+def _results(
+    plan: Plan, cells: Sequence[Cell], read: Callable[[Cell], Arrays], left_out: Callable[[str], None]
+) -> list[Result]:
+    found = []
+    for cell in cells:
         try:
-            yield fit, energies.read_history(history_of(fit))
+            found.append(Result(cell, _needed(read(cell), plan, cell) if hasattr(plan, "shapes") else {}))
         except StoreError as error:
-            passed_over(str(error))
+            left_out(str(error))
+    return found
+
+
+def _needed(arrays: Arrays, plan: Plan, cell: Cell) -> Arrays:
+    """Those of the arrays that a metric's figures ask for, all of them finite.
+
+    Raises:
+        StoreError: if one is not as it must be.
+    """
+    shapes, optional = getattr(plan, "shapes", {}), getattr(plan, "optional", {})
+    found: dict[str, NDArray[Any]] = {}
+    sizes: dict[str, int] = {}
+    for pattern, letters in {**shapes, **optional}.items():
+        matching = {name: array for name, array in arrays.items() if fnmatchcase(name, pattern)}
+        if not matching and pattern in shapes:
+            raise _broken(cell, f"there is no array {pattern}")
+        for name, array in matching.items():
+            _check(name, array, letters, sizes, cell)
+        found |= matching
+    return found
+
+
+def _check(name: str, array: NDArray[Any], letters: str, sizes: dict[str, int], cell: Cell) -> None:
+    axes = letters.split()
+    if array.ndim != len(axes):
+        raise _broken(cell, f"the array {name} has {array.ndim} axes in place of {len(axes)}")
+    for letter, size in zip(axes, array.shape, strict=True):
+        if sizes.setdefault(letter, size) != size:
+            raise _broken(cell, f"the array {name} has {size} entries where others have {sizes[letter]}")
+    if array.size == 0:
+        raise _broken(cell, f"the array {name} is empty")
+    if array.dtype.kind not in "biuf" or not np.isfinite(array).all():
+        raise _broken(cell, f"not all of the array {name} are finite numbers")
+
+
+def _broken(cell: Cell, what: str) -> StoreError:
+    fit = cell.fit
+    return StoreError(
+        f"No figure of {cell.metric} of {fit.model} on {fit.dataset}, seed {fit.seed}: {what}. Remove "
+        f"cells/*-{cell.id}.json from the store and run its suite again; only this is done anew."
+    )

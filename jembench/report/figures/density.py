@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from jembench.report.figures import histograms, style
+from jembench.report.figures import drawing
 from jembench.report.figures.drawing import Drawing, Planned
 from jembench.report.figures.images import Panel, grids
 from jembench.report.figures.results import Arrays, Result, needs
@@ -45,33 +45,28 @@ def by_class(title: str, arrays: Arrays) -> Drawing:
     """A histogram of log p(x) for each class, one above the other on one scale."""
     scores, labels = arrays["log-px"], arrays["labels"]
     classes = np.unique(labels).tolist()
-    edges = histograms.edges_of(scores)
-    counts = np.stack([histograms.counts_in(edges, scores[labels == number]) for number in classes])
+    edges = drawing.edges_of(scores)
+    counts = np.stack([drawing.counts_in(edges, scores[labels == number]) for number in classes])
     medians = [float(np.median(scores[labels == number])) for number in classes]
     share = counts / counts.sum(axis=1, keepdims=True)
-    figure = style.new_figure(style.COLUMN, 0.7 + min(8.0, 0.28 * len(classes)), title)
-    axes = figure.subplots()
+    figure, (axes,) = drawing.panels(drawing.COLUMN, 0.7 + min(8.0, 0.28 * len(classes)), title)
     for place in range(len(classes)):
         base = len(classes) - 1 - place
         line = base + 1.3 * share[place] / share.max()
         drawn: dict[str, Any] = {"baseline": base, "zorder": place}  # a high one hides a part of the one above
-        axes.stairs(line, edges, fill=True, facecolor=style.SKY, edgecolor=style.BLACK, linewidth=0.5, **drawn)
-        axes.plot([medians[place]] * 2, [base, base + 0.35], color=style.VERMILLION, zorder=place)
-    axes.plot([], [], color=style.VERMILLION, label="median")
+        axes.stairs(line, edges, fill=True, facecolor=drawing.SKY, edgecolor=drawing.BLACK, linewidth=0.5, **drawn)
+        axes.plot([medians[place]] * 2, [base, base + 0.35], color=drawing.VERMILLION, zorder=place)
+    axes.plot([], [], color=drawing.VERMILLION, label="median")
     axes.legend(loc="upper left", bbox_to_anchor=(0, 1.04))
     axes.set_yticks(range(len(classes)), [str(number) for number in reversed(classes)])
     axes.tick_params(axis="y", length=0)
     axes.spines["left"].set_visible(False)
     axes.set_ylabel("class")
     axes.set_xlabel("log p(x) + constant, nats")
-    return Drawing(
-        figure,
-        [
-            row
-            for number, median, counted in zip(classes, medians, counts, strict=True)
-            for row in histograms.rows(edges, counted, **{"class": number, "median": median})
-        ],
-    )
+    rows = []
+    for number, median, counted in zip(classes, medians, counts, strict=True):
+        rows += drawing.histogram_rows(edges, counted, **{"class": number, "median": median})
+    return Drawing(figure, rows)
 
 
 def images_of_classes(title: str, arrays: Arrays) -> Drawing:
@@ -104,25 +99,22 @@ def make_up(title: str, arrays: Arrays) -> Drawing:
     classes = np.unique(labels)
     sides = {"highest": _labels_in("top", arrays), "lowest": _labels_in("bottom", arrays)}
     counts = {side: [int((found == number).sum()) for number in classes] for side, found in sides.items()}
-    figure = style.new_figure(style.COLUMN, 2.2, title)
-    axes = figure.subplots()
+    figure, (axes,) = drawing.panels(drawing.COLUMN, 2.2, title)
     places = np.arange(len(classes))
     for index, (side, heights) in enumerate(counts.items()):
-        colour, _, _, hatch = style.look(index)
-        options: dict[str, Any] = {"color": colour, "alpha": 0.7, "hatch": hatch, "edgecolor": style.BLACK}
+        colour, _, _, hatch = drawing.look(index)
+        options: dict[str, Any] = {"color": colour, "alpha": 0.7, "hatch": hatch, "edgecolor": drawing.BLACK}
         label = f"{len(sides[side])} {side}"
         axes.bar(places + 0.4 * (index - 0.5), heights, 0.4, linewidth=0.4, label=label, **options)
     shares = [float((labels == number).mean()) for number in classes]
     expected = np.array(shares) * len(sides["highest"])
     edges = np.arange(len(classes) + 1) - 0.5
-    axes.stairs(expected, edges, baseline=None, color=style.BLACK, linestyle=":", label="expected")
+    axes.stairs(expected, edges, baseline=None, color=drawing.BLACK, linestyle=":", label="expected")
     axes.set_xticks(places, [str(number) for number in classes])
     axes.set_xlabel("class")
     axes.set_ylabel("images by log p(x)")
-    style.legend_below(figure, axes, columns=3)
-    rows = zip(classes.tolist(), counts["highest"], counts["lowest"], shares, strict=True)
-    fields = ("class", "highest", "lowest", "share_of_all")
-    return Drawing(figure, [dict(zip(fields, row, strict=True)) for row in rows])
+    drawing.legend_below(figure, axes, columns=3)
+    return Drawing(figure, drawing.rows_of({"class": classes, **counts, "share_of_all": shares}))
 
 
 def _labels_in(grid: str, arrays: Arrays) -> NDArray[Any]:

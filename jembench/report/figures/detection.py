@@ -9,9 +9,9 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from jembench.interfaces import Value
-from jembench.report.figures import histograms, names, style
-from jembench.report.figures.drawing import Drawing, Planned
-from jembench.report.figures.results import Numbers, Result, figure_of, needs
+from jembench.report.figures import drawing
+from jembench.report.figures.drawing import Drawing, Numbers, Planned
+from jembench.report.figures.results import Result, figure_of, identity, model_of, needs
 from jembench.report.record import grouped
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ _AXES = {
 @needs({"inside": "N", "outside": "M"})
 def plan(results: list[Result]) -> Iterator[Planned]:
     """For each model and score the histograms of all sets; for all models the AUROC of all sets and scores."""
-    for group in grouped(results, lambda result: (names.identity(result.fit), result.limit, _score(result))):
+    for group in grouped(results, lambda result: (identity(result.fit), result.limit, _score(result))):
         yield figure_of(group[:1], f"ood-{_score(group[0])}", _histograms_of, group)
     ranked = [result for result in results if "auroc" in result.values]
     for group in grouped(ranked, lambda result: (result.fit.dataset, result.fit.seed, result.limit)):
@@ -65,18 +65,13 @@ def score_histograms(title: str, score: str, sets: Sequence[tuple[str, Numbers, 
         sets: name, scores of test images (N,), scores of outliers (M,), AUROC.
     """
     columns = min(4 if len(sets) > 6 else 3, len(sets))
-    width = style.PAGE if columns > 1 else style.COLUMN
-    rows_of_panels = -(-len(sets) // columns)
-    figure = style.new_figure(width, 0.5 + 1.55 * rows_of_panels, title)
+    width = drawing.PAGE if columns > 1 else drawing.COLUMN
+    height = 0.5 + 1.55 * -(-len(sets) // columns)
+    figure, axes_of_sets = drawing.panels(width, height, title, len(sets), columns)
     rows: list[dict[str, Any]] = []
-    axes_of_sets = style.panels(figure, len(sets), columns)
     for axes, (name, inside, outside, auroc) in zip(axes_of_sets, sets, strict=True):
-        edges = histograms.edges_of(inside, outside)
-        for series, (label, scores) in enumerate((("test images", inside), ("outliers", outside))):
-            counts = histograms.counts_in(edges, scores)
-            histograms.draw(axes, edges, counts, series, label)
-            rows += histograms.rows(edges, counts, set=name, images=label)
-        axes.set_title(f"{name}\nAUROC {_with_interval(auroc)}" if auroc else name, fontsize=7)
+        rows += drawing.histograms(axes, {"test images": inside, "outliers": outside}, set=name)
+        axes.set_title(f"{name}\nAUROC {drawing.with_interval(auroc, 3)}" if auroc else name, fontsize=7)
         axes.locator_params(axis="x", nbins=4)
     figure.supxlabel(score)
     handles, labels = axes_of_sets[0].get_legend_handles_labels()
@@ -84,16 +79,10 @@ def score_histograms(title: str, score: str, sets: Sequence[tuple[str, Numbers, 
     return Drawing(figure, rows)
 
 
-def _with_interval(value: Value) -> str:
-    if value.low is None or value.high is None:
-        return f"{value.value:.3f}"
-    return f"{value.value:.3f} [{value.low:.3f}, {value.high:.3f}]"
-
-
 def _auroc_of(results: Sequence[Result]) -> Drawing:
     first = results[0]
     found = [
-        (names.model_of(result.fit), _score(result), name, result.values["auroc"])
+        (model_of(result.fit), _score(result), name, result.values["auroc"])
         for name, result in zip(_sets(results), results, strict=True)
     ]
     return auroc(f"AUROC on {first.fit.dataset}, seed {first.fit.seed}: in-distribution is positive", found)
@@ -109,16 +98,15 @@ def auroc(title: str, found: Sequence[tuple[str, str, str, Value]]) -> Drawing:
     models, scores, sets = (list(dict.fromkeys(part)) for part in list(zip(*found, strict=True))[:3])
     scores.sort(key=lambda score: list(_AXES).index(score) if score in _AXES else len(_AXES))
     columns = min(3, len(scores))
-    width = style.PAGE if columns > 1 else style.COLUMN
+    width = drawing.PAGE if columns > 1 else drawing.COLUMN
     height = 0.55 + -(-len(scores) // columns) * (0.55 + 0.16 * len(sets) * max(1.0, 0.5 * len(models)))
-    figure = style.new_figure(width, height, title)
-    axes_of_scores = style.panels(figure, len(scores), columns, sharey=True)
+    figure, axes_of_scores = drawing.panels(width, height, title, len(scores), columns, sharey=True)
     for axes, score in zip(axes_of_scores, scores, strict=True):
         for index, model in enumerate(models):
             points = [(sets.index(s), value) for m, c, s, value in found if (m, c) == (model, score)]
             shift = 0.6 * ((index + 0.5) / len(models) - 0.5)
             _draw_points(axes, points, shift, index, model)
-        axes.axvline(0.5, color=style.BLACK, linewidth=style.HAIR, linestyle=":")
+        axes.axvline(0.5, color=drawing.BLACK, linewidth=drawing.HAIR, linestyle=":")
         axes.set_title(score)
         axes.set_yticks(range(len(sets)), sets)
         axes.set_ylim(len(sets) - 0.5, -0.5)
@@ -126,7 +114,7 @@ def auroc(title: str, found: Sequence[tuple[str, str, str, Value]]) -> Drawing:
         axes.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0", ".25", ".5", ".75", "1"])
     for axes in axes_of_scores[-columns:]:  # the lowest of each column
         axes.set_xlabel("AUROC")
-    style.legend_below(figure, axes_of_scores[0], columns=4)
+    drawing.legend_below(figure, axes_of_scores[0], columns=4)
     rows = [
         {"model": model, "score": score, "set": name, "auroc": value.value, "low": value.low, "high": value.high}
         for model, score, name, value in found
@@ -135,12 +123,12 @@ def auroc(title: str, found: Sequence[tuple[str, str, str, Value]]) -> Drawing:
 
 
 def _draw_points(axes: Axes, points: Sequence[tuple[int, Value]], shift: float, index: int, model: str) -> None:
-    colour, _, marker, _ = style.look(index)
+    colour, _, marker, _ = drawing.look(index)
     values = [value for _, value in points]
     axes.errorbar(
         [value.value for value in values],
         [place + shift for place, _ in points],
-        xerr=style.error_bars(values),
+        xerr=drawing.error_bars(values),
         color=colour,
         marker=marker,
         linestyle="none",

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from jembench.interfaces import Value
-from jembench.report.figures import names, style
+from jembench.report.figures import drawing
 from jembench.report.figures.drawing import Drawing, Planned
-from jembench.report.figures.results import Result
+from jembench.report.figures.results import Result, identity, model_of
 from jembench.report.record import grouped
 
 _NETWORKS = {"model": "the model's", "features": "the feature network's"}
@@ -46,14 +46,14 @@ def plan(results: list[Result]) -> Iterator[Planned]:
         yield from _planned(KEPT, group, [(_selection(result), _share(result)) for result in group])
     new_chains = [result for result in results if result.options.get("source") == "fresh" and "steps" in result.options]
     for group in grouped(new_chains, lambda result: _peers(result, STEPS.options)):
-        points = [(names.model_of(result.fit), float(result.options["steps"])) for result in group]
+        points = [(model_of(result.fit), float(result.options["steps"])) for result in group]
         yield from _planned(STEPS, group, points)
 
 
 def _peers(result: Result, free: Sequence[str]) -> tuple[object, ...]:
     """What two results share that differ in the free parts of their protocol alone."""
     fixed = tuple(sorted((key, value) for key, value in result.protocol.items() if key not in free))
-    return names.identity(result.fit), result.limit, fixed
+    return identity(result.fit), result.limit, fixed
 
 
 def _planned(scale: Scale, results: Sequence[Result], places: Sequence[tuple[str, float]]) -> Iterator[Planned]:
@@ -87,16 +87,15 @@ def curves(title: str, label: str, scale: Scale, points: Sequence[Point]) -> Dra
 
     found = grouped(sorted(points, key=lambda point: point.x), lambda point: point.curve)
     found.sort(key=lambda group: [point.curve for point in points].index(group[0].curve))
-    figure = style.new_figure(style.COLUMN, 2.3 + 0.16 * len(found) * (len(found) > 1), title)
-    axes = figure.subplots()
+    figure, (axes,) = drawing.panels(drawing.COLUMN, 2.3 + 0.16 * len(found) * (len(found) > 1), title)
     for index, group in enumerate(found):
-        colour, line, marker, _ = style.look(index)
+        colour, line, marker, _ = drawing.look(index)
         values = [point.value for point in group]
         nudge = 1.03 ** (index - (len(found) - 1) / 2)  # apart, so that intervals do not hide one another
         axes.errorbar(
             [point.x * nudge for point in group],
             [value.value for value in values],
-            yerr=style.error_bars(values),
+            yerr=drawing.error_bars(values),
             color=colour,
             linestyle=line,
             marker=marker,
@@ -110,16 +109,9 @@ def curves(title: str, label: str, scale: Scale, points: Sequence[Point]) -> Dra
     axes.set_xlabel(scale.label)
     axes.set_ylabel(label)
     if len(found) > 1:
-        style.legend_below(figure, axes, columns=1)
+        drawing.legend_below(figure, axes, columns=1)
     rows = [
-        {
-            "curve": p.curve,
-            scale.name: p.x,
-            label: p.value.value,
-            "low": p.value.low,
-            "high": p.value.high,
-            "n": p.value.n,
-        }
-        for p in points
+        {"curve": curve, scale.name: x, label: value.value, "low": value.low, "high": value.high, "n": value.n}
+        for curve, x, value in points
     ]
     return Drawing(figure, rows)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from jembench.report.figures import style
+from jembench.report.figures import drawing
 from jembench.report.figures.drawing import Drawing
 from jembench.report.figures.results import Arrays
 
@@ -45,14 +45,15 @@ def grids(title: str, arrays: Arrays, classes: NDArray[Any] | None, panels: Sequ
     """
     sheets = [sheet(arrays["images"], panel.grid) for panel in panels]
     whole_page = columns > 1
-    width = (style.PAGE if whole_page else style.COLUMN) / columns
+    width = (drawing.PAGE if whole_page else drawing.COLUMN) / columns
     inner = width - 0.1 - (_LABELS if any(panel.rows for panel in panels) else 0)
     heights = [inner * picture.shape[0] / picture.shape[1] for picture in sheets]
     lines = [heights[start : start + columns] for start in range(0, len(heights), columns)]
     head = _HEAD if any(panel.title for panel in panels) else 0.05
     ratios = [max(line) + head for line in lines]
-    figure = style.new_figure(width * columns, sum(ratios) + 0.3, title)
-    axes_of_panels = style.panels(figure, len(panels), columns, height_ratios=ratios)
+    figure, axes_of_panels = drawing.panels(
+        width * columns, sum(ratios) + 0.3, title, len(panels), columns, height_ratios=ratios
+    )
     for axes, panel, picture in zip(axes_of_panels, panels, sheets, strict=True):
         draw_sheet(axes, picture, panel.rows)
         axes.set_title(panel.title)

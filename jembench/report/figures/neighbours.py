@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from jembench.report.figures import histograms, style
+from jembench.report.figures import drawing
 from jembench.report.figures.drawing import Drawing, Planned
 from jembench.report.figures.images import draw_sheet, sheet
 from jembench.report.figures.results import Arrays, Result, needs
@@ -39,34 +39,24 @@ def pairs(title: str, arrays: Arrays) -> Drawing:
     by_features = next((space for space in spaces if space != _PIXELS), spaces[0])
     closest = np.argsort(arrays[f"distance{by_features}"], kind="stable")[: len(arrays["images"])]
     picture = _sheet_of_pairs(arrays)
-    figure = style.new_figure(style.COLUMN, style.COLUMN * picture.shape[0] / picture.shape[1] + 0.45, title)
-    axes = figure.subplots()
+    height = drawing.COLUMN * picture.shape[0] / picture.shape[1] + 0.45
+    figure, (axes,) = drawing.panels(drawing.COLUMN, height, title)
     draw_sheet(axes, picture)
     axes.set_title("samples, each with its nearest training image")
     fields = [f"{kind}{space}" for space in spaces for kind in ("nearest", "distance")]
-    return Drawing(
-        figure,
-        [
-            {"rank": rank, "index": index, **{field: arrays[field][index].item() for field in fields}}
-            for rank, index in enumerate(closest.tolist())
-        ],
-    )
+    of_fields = {field: arrays[field][closest] for field in fields}
+    return Drawing(figure, drawing.rows_of({"rank": range(len(closest)), "index": closest, **of_fields}))
 
 
 def distances(title: str, arrays: Arrays) -> Drawing:
     """How far samples and test images are from the nearest training image: a panel for each space."""
     spaces = _spaces(arrays)
-    figure = style.new_figure(style.COLUMN, 0.4 + 1.6 * len(spaces), title)
+    figure, axes_of_spaces = drawing.panels(drawing.COLUMN, 0.4 + 1.6 * len(spaces), title, len(spaces))
     rows: list[dict[str, Any]] = []
-    axes_of_spaces = style.panels(figure, len(spaces), columns=1)
     for axes, space in zip(axes_of_spaces, spaces, strict=True):
         measured = {"test images": arrays[f"test-distance{space}"], "samples": arrays[f"distance{space}"]}
-        edges = histograms.edges_of(*measured.values())
         name = {"": "features of Inception", _PIXELS: "pixels"}.get(space, f"features of {space[1:]}")
-        for series, (label, values) in enumerate(measured.items()):
-            counts = histograms.counts_in(edges, values)
-            histograms.draw(axes, edges, counts, series, label)
-            rows += histograms.rows(edges, counts, space=name, images=label)
+        rows += drawing.histograms(axes, measured, space=name)
         axes.set_xlabel(f"distance in {name}")
     axes_of_spaces[0].set_title("to the nearest training image")
     axes_of_spaces[0].legend(loc="upper right")

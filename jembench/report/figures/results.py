@@ -1,25 +1,27 @@
-"""What a figure is drawn from: a cell's outcome with its arrays, checked as they are read."""
+"""What a figure is drawn from: a cell's outcome with its arrays, and what it is called in titles and file names."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from functools import cached_property, partial
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from jembench.catalog import spec
-from jembench.errors import SpecError, StoreError
+from jembench.catalog.spec import slug, stable_hash
+from jembench.errors import SpecError
+from jembench.experiment import recipe as recipes
+from jembench.experiment.plan import PRETRAINED
+from jembench.experiment.sweep import bare_name
 from jembench.interfaces import Value
-from jembench.report.figures import names
 from jembench.report.figures.drawing import Drawing, Planned
 from jembench.store.outcome import Cell, FitKey
 
+_LONGEST = 80  # letters, for people; file systems allow more
+
 Arrays = Mapping[str, NDArray[Any]]
-Numbers = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,7 @@ class Result:
     @property
     def title(self) -> str:
         """The trained model, in full."""
-        return names.title_of(self.fit)
+        return title_of(self.fit)
 
     def figure(self, name: str, draw: Callable[..., Drawing], *arguments: Any, without: Sequence[str] = ()) -> Planned:
         """A figure of this result alone, named after the options of the metric as well."""
@@ -75,8 +77,8 @@ class Result:
 
 def figure_of(results: Sequence[Result], name: str, draw: Callable[..., Drawing], *arguments: Any) -> Planned:
     """A figure of several results on one dataset, to be drawn from the arguments."""
-    stem = names.stem(name, [result.fit for result in results], results[0].limit)
-    return Planned(stem, partial(draw, *arguments))
+    fits = [result.fit for result in results]
+    return Planned(stem(name, fits, results[0].limit), partial(draw, *arguments))
 
 
 Plan = Callable[[list[Result]], Iterator[Planned]]
@@ -99,56 +101,42 @@ def needs(shapes: Shapes, optional: Shapes | None = None) -> Callable[[Plan], Pl
     return stated
 
 
-def load(plan: Plan, cells: Iterable[Cell], read: Callable[[Cell], Arrays]) -> Iterator[Result | str]:
-    """The results that figures are drawn from; in place of one that is damaged, a sentence about it.
+# --- names ------------------------------------------------------------------------------------------------------------
 
-    Args:
-        plan: says which arrays it needs.
-        cells: of its metric.
-        read: gives the arrays of a cell, or raises StoreError.
+
+def model_of(fit: FitKey) -> str:
+    """The model, with its recipe where that is not the usual one of the dataset."""
+    model, *recipe = _parts(fit)
+    return f"{model} ({recipe[0]})" if recipe else model
+
+
+def identity(fit: FitKey) -> tuple[object, ...]:
+    """What a person tells trained models apart by."""
+    return fit.dataset, fit.model, fit.recipe, fit.seed
+
+
+def title_of(fit: FitKey) -> str:
+    """The trained model, in full."""
+    return f"{model_of(fit)} on {fit.dataset}, seed {fit.seed}"
+
+
+def stem(figure: str, fits: Sequence[FitKey], limit: int | None = None) -> str:
+    """The name, without ending, of a figure of models that were trained on one dataset: ``auroc-digits-jem-glow-s0``.
+
+    The seed is in it if all have the same one. A name from which letters had to be left out has a hash of what it
+    stands for, so that no two figures share one.
     """
-    shapes, optional = getattr(plan, "shapes", {}), getattr(plan, "optional", {})
-    for cell in cells:
-        try:
-            yield Result(cell, _checked(read(cell), shapes, optional, cell) if shapes else {})
-        except StoreError as error:
-            yield str(error)
+    parts = [figure, fits[0].dataset, *dict.fromkeys(part for fit in fits for part in _parts(fit))]
+    seeds = {fit.seed for fit in fits}
+    ending = [f"s{seed}" for seed in seeds if len(seeds) == 1] + ([] if limit is None else [f"limit{limit}"])
+    slugs = [slug(part, _LONGEST) for part in parts]
+    readable = "-".join(slugs)
+    if len(readable) > _LONGEST or slugs != [part.replace(":", "-", 1).replace(",", "-") for part in parts]:
+        readable = f"{readable[:_LONGEST].rstrip('-')}-{stable_hash(parts)[:6]}"
+    return "-".join((readable, *ending))
 
 
-def _checked(arrays: Arrays, shapes: Shapes, optional: Shapes, cell: Cell) -> Arrays:
-    """Those of the arrays that figures ask for, all of them finite.
-
-    Raises:
-        StoreError: if one is not as it must be.
-    """
-    found: dict[str, NDArray[Any]] = {}
-    sizes: dict[str, int] = {}
-    for pattern, letters in {**shapes, **optional}.items():
-        matching = {name: array for name, array in arrays.items() if fnmatchcase(name, pattern)}
-        if not matching and pattern in shapes:
-            raise _broken(cell, f"there is no array {pattern}")
-        for name, array in matching.items():
-            _check(name, array, letters, sizes, cell)
-        found |= matching
-    return found
-
-
-def _check(name: str, array: NDArray[Any], letters: str, sizes: dict[str, int], cell: Cell) -> None:
-    axes = letters.split()
-    if array.ndim != len(axes):
-        raise _broken(cell, f"the array {name} has {array.ndim} axes in place of {len(axes)}")
-    for letter, size in zip(axes, array.shape, strict=True):
-        if sizes.setdefault(letter, size) != size:
-            raise _broken(cell, f"the array {name} has {size} entries where others have {sizes[letter]}")
-    if array.size == 0:
-        raise _broken(cell, f"the array {name} is empty")
-    if array.dtype.kind not in "biuf" or not np.isfinite(array).all():
-        raise _broken(cell, f"not all of the array {name} are finite numbers")
-
-
-def _broken(cell: Cell, what: str) -> StoreError:
-    fit = cell.fit
-    return StoreError(
-        f"No figure of {cell.metric} of {fit.model} on {fit.dataset}, seed {fit.seed}: {what}. Remove "
-        f"cells/*-{cell.id}.json from the store and run its suite again; only this is done anew."
-    )
+def _parts(fit: FitKey) -> list[str]:
+    dataset = bare_name(fit.dataset)
+    usual = recipes.made_for(bare_name(fit.model), dataset) or recipes.default_for(dataset)
+    return [fit.model] if fit.recipe in (usual, PRETRAINED) else [fit.model, fit.recipe]

@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jembench.report.attacks import DEFENCE, RULE
-from jembench.report.figures import adversarial, attacked, names, style
-from jembench.report.figures.drawing import Drawing, Planned
-from jembench.report.figures.results import Numbers, Result, figure_of, needs
+from jembench.report.figures import adversarial, drawing
+from jembench.report.figures.drawing import Drawing, Numbers, Planned
+from jembench.report.figures.results import Result, figure_of, model_of, needs
 from jembench.report.record import grouped
 from jembench.stats import wilson
 
@@ -67,10 +67,10 @@ def plan(results: list[Result]) -> Iterator[Planned]:
     searched = [result for result in results if "eps" not in result.protocol]
     for group in grouped(searched, _peers):
         first = group[0]
-        name = first.named(f"{attacked.name_of(first)}-curves", (*_FREE, "resamples"))
+        name = first.named(f"{adversarial.name_of(first)}-curves", (*_FREE, "resamples"))
         yield figure_of(group, name, curves, _title_of(group), curves_of(group))
     for result in results:
-        yield from adversarial.plan(result)
+        yield from adversarial.images_of(result)
 
 
 def _peers(result: Result) -> tuple[object, ...]:
@@ -79,7 +79,7 @@ def _peers(result: Result) -> tuple[object, ...]:
 
 
 def _title_of(results: Sequence[Result]) -> str:
-    fit, attack = results[0].fit, attacked.name_of(results[0])
+    fit, attack = results[0].fit, adversarial.name_of(results[0])
     spent = {key: value for key, value in results[0].protocol.items() if key not in (*_FREE, "data", "search")}
     pairs = [
         (value, key.removesuffix("s") if value == "1" else key) if value.isdecimal() else (key, value)
@@ -88,7 +88,7 @@ def _title_of(results: Sequence[Result]) -> str:
     budget = ", ".join("\N{NO-BREAK SPACE}".join(pair) for pair in pairs)
     refined = _refined(results)
     shared = {"eot", "grad"} - _differing(refined)
-    chains = [part for result in refined[:1] for part in attacked.chains(result, shared)]
+    chains = [part for result in refined[:1] for part in adversarial.chains(result, shared)]
     of_refined = f"; refined with {', '.join(chains)}" if chains else ""
     return f"{_TITLES.get(attack, f'{attack} attack')}: {fit.dataset}, seed {fit.seed}\n{budget}{of_refined}"
 
@@ -108,23 +108,23 @@ def curves_of(results: Sequence[Result]) -> list[Curve]:
     A model's name has the chains and the gradient in it where they are not the same in all that are refined; the
     figure's title has them where they are.
     """
-    models = list(dict.fromkeys(names.model_of(result.fit) for result in results))
+    models = list(dict.fromkeys(model_of(result.fit) for result in results))
     named = _differing(_refined(results))
 
     def place(result: Result) -> tuple[object, ...]:
         steps, chains = (int(result.protocol.get(part, "0")) for part in ("refine", "eot"))
-        return models.index(names.model_of(result.fit)), steps, chains, result.protocol.get("grad", "")
+        return models.index(model_of(result.fit)), steps, chains, result.protocol.get("grad", "")
 
     ordered = sorted(results, key=place)
     of_models = [
         Curve(
-            names.model_of(result.fit) + attacked.refinement(result, named),
+            model_of(result.fit) + adversarial.refinement(result, named),
             norm,
             len(result.arrays["found"]),
             accuracy_over(result.arrays[f"distance-{norm}"], result.arrays["found"]),
         )
         for result in ordered
-        for norm in attacked.norms_of(result)
+        for norm in adversarial.norms_of(result)
     ]
     return [*_as_they_are(ordered), *of_models]
 
@@ -133,7 +133,7 @@ def _as_they_are(results: Sequence[Result]) -> list[Curve]:
     """Of images that were made against models without chains, the curves of those models themselves."""
     found: dict[tuple[str, str], Curve] = {}
     for result in results:
-        model, (norm, *_) = names.model_of(result.fit), attacked.norms_of(result)
+        model, (norm, *_) = model_of(result.fit), adversarial.norms_of(result)
         if (distance := result.arrays.get(f"distance-{norm}-as-it-is")) is not None:
             accuracy = accuracy_over(distance, result.arrays["found-as-it-is"])
             found[model, norm] = Curve(f"{model}, attacked itself", norm, len(distance), accuracy)
@@ -148,7 +148,7 @@ def accuracy_over(distance: Numbers, found: NDArray[np.bool_]) -> Accuracy:
             misclassified.
         found: (N,) whether there is one; if not, the image withstands attacks of any size.
     """
-    broken = np.sort(attacked.LEVELS * distance[found.astype(bool)])
+    broken = np.sort(adversarial.LEVELS * distance[found.astype(bool)])
     eps = np.unique(np.append(broken, 0.0))
     standing = len(distance) - np.searchsorted(broken, eps, side="right")
     intervals = 100 * np.array([wilson(count, len(distance)) for count in standing.tolist()])
@@ -158,28 +158,28 @@ def accuracy_over(distance: Numbers, found: NDArray[np.bool_]) -> Accuracy:
 def curves(title: str, found: Sequence[Curve]) -> Drawing:
     """A panel for each norm, a step function with its band for each model."""
     models = list(dict.fromkeys(curve.model for curve in found))
-    norms = [norm for norm in attacked.NORMS if any(curve.norm == norm for curve in found)]
+    norms = [norm for norm in adversarial.NORMS if any(curve.norm == norm for curve in found)]
     whole_page = len(norms) > 1
-    width = style.PAGE if whole_page else style.COLUMN
-    labels = [style.wrapped(model, width - 0.6) for model in models]
+    width = drawing.PAGE if whole_page else drawing.COLUMN
+    labels = [drawing.wrapped(model, width - 0.6) for model in models]
     columns = 3 if whole_page and not any("\n" in label for label in labels) else 1
     lines_of_legend = -(-sum(len(label.splitlines()) for label in labels) // columns)
-    figure = style.new_figure(width, 2.6 + 0.16 * lines_of_legend, title)
-    panels = style.panels(figure, len(norms), len(norms), sharey=True)
+    height = 2.6 + 0.16 * lines_of_legend
+    figure, panels = drawing.panels(width, height, title, len(norms), len(norms), sharey=True)
     for axes, norm in zip(panels, norms, strict=True):
         shown = [curve for curve in found if curve.norm == norm]
         end = 1.1 * max(_end(curve.steps) for curve in shown) or 1.0  # nothing found: all curves are level
         for curve in shown:
             _draw(axes, curve.steps, end, models.index(curve.model))
-        axes.set_title(attacked.NORMS[norm])
+        axes.set_title(adversarial.NORMS[norm])
         axes.set_xlim(0, end)
         axes.set_ylim(-1, 101)
         axes.set_xlabel("ε, 1/255")
     panels[0].set_ylabel("accuracy, %")
     for index, label in enumerate(labels):  # one that is in another panel alone has its line in the legend as well
-        colour, line, marker, _ = style.look(index)
+        colour, line, marker, _ = drawing.look(index)
         panels[0].plot([], [], color=colour, linestyle=line, marker=marker, label=label)
-    style.legend_below(figure, panels[0], columns=columns)
+    drawing.legend_below(figure, panels[0], columns=columns)
     return Drawing(figure, [row for curve in found for row in _rows(curve)])
 
 
@@ -190,7 +190,7 @@ def _end(steps: Accuracy) -> float:
 
 
 def _draw(axes: Axes, steps: Accuracy, end: float, index: int) -> None:
-    colour, line, marker, _ = style.look(index)
+    colour, line, marker, _ = drawing.look(index)
     to_the_end = Accuracy(np.append(steps.eps, end), *(np.append(values, values[-1]) for values in steps[1:]))
     axes.fill_between(
         to_the_end.eps, to_the_end.low, to_the_end.high, step="post", color=colour, alpha=0.15, linewidth=0
@@ -208,7 +208,7 @@ def _draw(axes: Axes, steps: Accuracy, end: float, index: int) -> None:
 
 
 def _rows(curve: Curve) -> list[dict[str, Any]]:
-    of_all = {"norm": curve.norm, "model": curve.model, "images": curve.images}
-    fields = ("eps_255", "accuracy", "low", "high")
-    points = zip(*(values.tolist() for values in curve.steps), strict=True)
-    return [{**of_all, **dict(zip(fields, point, strict=True))} for point in points]
+    steps = curve.steps._asdict()
+    return drawing.rows_of(
+        {"eps_255": steps.pop("eps"), **steps}, norm=curve.norm, model=curve.model, images=curve.images
+    )

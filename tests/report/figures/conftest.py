@@ -189,5 +189,5 @@ def store(tmp_path_factory, everything):
 @pytest.fixture(scope="session")
 def planned(store):
     """Every figure of the store, by the name of its files."""
-    found = catalogue.figures(store.contents().cells, store.read_arrays, store.history, pytest.fail)
+    found = catalogue.figures(store.contents().cells, store.read_arrays, pytest.fail, store.history)
     return {planned.stem: planned for planned in found}

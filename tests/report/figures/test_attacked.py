@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from jembench.report.figures import attacked
+from jembench.report.figures import adversarial
 
 
 @pytest.mark.parametrize(
@@ -17,4 +17,4 @@ from jembench.report.figures import attacked
     ],
 )
 def test_chains_are_of_refinement_and_copies_of_smoothing(protocol, text):
-    assert attacked.refinement(SimpleNamespace(protocol=protocol)) == text
+    assert adversarial.refinement(SimpleNamespace(protocol=protocol)) == text

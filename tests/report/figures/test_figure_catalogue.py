@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from jembench.report.figures import catalogue, style
+from jembench.report.figures import catalogue, drawing
 from jembench.report.figures.drawing import render
 
 STEMS = {
@@ -67,7 +67,7 @@ def test_pictures_and_numbers_can_be_read(drawn):
         assert set(files) == {f"{stem}.png", f"{stem}.svg", f"{stem}.csv"}
         root = ElementTree.fromstring(files[f"{stem}.svg"])
         width = float(root.get("width").removesuffix("pt")) / 72
-        assert width == pytest.approx(style.COLUMN) or width == pytest.approx(style.PAGE), stem
+        assert width == pytest.approx(drawing.COLUMN) or width == pytest.approx(drawing.PAGE), stem
         with Image.open(io.BytesIO(files[f"{stem}.png"])) as picture:
             assert picture.width == pytest.approx(200 * width, abs=1)
             assert picture.info["dpi"] == pytest.approx((200, 200), abs=0.1)
@@ -76,11 +76,11 @@ def test_pictures_and_numbers_can_be_read(drawn):
 
 
 def test_only_colours_that_everybody_can_tell_apart(drawn):
-    assert {colour.lower() for colour in style.COLOURS} <= OKABE_ITO
+    assert {colour.lower() for colour in drawing.COLOURS} <= OKABE_ITO
     for stem, files in drawn.items():
         svg = re.sub(rb"data:image/png;base64,[^\"]*", b"", files[f"{stem}.svg"]).decode()
         used = set(re.findall(r"#[0-9a-f]{6}\b", svg))
-        assert used <= OKABE_ITO | {style.WHITE}, stem
+        assert used <= OKABE_ITO | {drawing.WHITE}, stem
 
 
 def test_the_same_numbers_are_the_same_bytes(planned, drawn):
@@ -103,12 +103,12 @@ def test_the_user_s_own_settings_of_matplotlib_change_nothing(planned, drawn):
 
 
 def test_two_series_differ_without_colour():
-    looks = [style.look(index)[1:] for index in range(7)]
+    looks = [drawing.look(index)[1:] for index in range(7)]
     assert len({str(look) for look in looks}) == 7
 
 
 def test_many_series_differ_in_points_and_in_lines():
-    looks = [style.look(index) for index in range(30)]
+    looks = [drawing.look(index) for index in range(30)]
     assert len({(look.colour, look.marker) for look in looks}) == 30
     assert len({(look.colour, look.line) for look in looks}) == 30
 
@@ -132,7 +132,7 @@ def test_broken_arrays_stop_no_other_figure(cell, everything):
     for problem, broken in tests.items():
         problems = []
         read = {good.id: arrays, bad.id: broken}
-        found = catalogue.figures([bad, good], lambda cell, read=read: read[cell.id], nowhere, problems.append)
+        found = catalogue.figures([bad, good], lambda cell, read=read: read[cell.id], problems.append, nowhere)
         assert [figure.stem for figure in found] == ["reliability-bins=10-digits-jem-s0"]
         assert problems == [
             f"No figure of ece:bins=10 of bad on digits, seed 0: {problem}. Remove cells/*-{bad.id}.json from the "
@@ -145,7 +145,7 @@ def test_metrics_of_plugins_and_cells_without_values_have_no_figure(cell):
     failed = dataclasses.replace(failed, outcome=dataclasses.replace(failed.outcome, status="failed"))
     problems = []
     cells = [cell("mypackage.metrics:sharpness", "no: spec"), failed]
-    assert list(catalogue.figures(cells, lambda cell: {}, nowhere, problems.append)) == []
+    assert list(catalogue.figures(cells, lambda cell: {}, problems.append, nowhere)) == []
     assert problems == []
 
 
@@ -155,7 +155,7 @@ def test_two_fits_of_one_name_have_figures_of_two_names(cell, tmp_path):
     for one in cells:
         (tmp_path / one.fit.id).mkdir()
         (tmp_path / one.fit.id / "history.csv").write_text("iteration,attempt,energy_data\n20,0,1\n")
-    found = catalogue.figures(cells, lambda cell: {}, lambda fit: tmp_path / fit.id / "history.csv", pytest.fail)
+    found = catalogue.figures(cells, lambda cell: {}, pytest.fail, lambda fit: tmp_path / fit.id / "history.csv")
     energies = [figure.stem for figure in found if figure.stem.startswith("energies")]
     assert energies == ["energies-digits-jem-s0", "energies-digits-jem-s0-2"]
 
@@ -164,7 +164,7 @@ def test_a_history_that_is_damaged_is_told(cell, tmp_path):
     (tmp_path / "history.csv").write_text("iteration,attempt,energy_data\n20,0,much\n")
     problems = []
     history = tmp_path / "history.csv"
-    assert list(catalogue.figures([cell("accuracy")], lambda cell: {}, lambda fit: history, problems.append)) == []
+    assert list(catalogue.figures([cell("accuracy")], lambda cell: {}, problems.append, lambda fit: history)) == []
     assert problems == [
         f"{tmp_path / 'history.csv'} is not the history of a fit (could not convert string to float: 'much'); its "
         "energies cannot be drawn."

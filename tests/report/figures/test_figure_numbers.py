@@ -9,19 +9,18 @@ from jembench.report.figures import (
     calibration,
     density,
     detection,
-    energies,
     generation,
     neighbours,
-    seeds,
-    style,
+    training,
 )
+from jembench.report.figures.drawing import styled as in_our_style
 from jembench.report.figures.results import Result
 
 
 @pytest.fixture(autouse=True)
 def styled():
     """What is drawn is drawn in our style."""
-    with style.styled():
+    with in_our_style():
         yield
 
 
@@ -226,8 +225,10 @@ def test_energies_are_those_of_the_history(planned):
 
 
 def test_a_model_without_energies_has_no_figure_of_them(cell, tmp_path):
-    assert energies.read_history(tmp_path / "none.csv") == []
-    assert list(energies.plan([(cell("accuracy").fit, [{"iteration": 20, "attempt": 0, "loss": 1.0}])])) == []
+    assert training.read_history(tmp_path / "none.csv") == []
+    (tmp_path / "history.csv").write_text("iteration,attempt,loss\n20,0,1.0\n")
+    found = training.energies_of([cell("accuracy")], lambda fit: tmp_path / "history.csv", pytest.fail)
+    assert list(found) == []
 
 
 def test_the_score_against_the_share_kept(planned):
@@ -258,8 +259,8 @@ def test_scores_of_other_protocols_are_other_figures(cell):
 
 
 def test_seeds_with_their_mean_and_deviation():
-    values = [seeds.Seeded("jem", seed, value) for seed, value in enumerate((1.0, 2.0, 6.0))]
-    drawing = seeds.strips("", {"fid": [*values, seeds.Seeded("baseline", 0, 4.0)]})
+    values = [training.Seeded("jem", seed, value) for seed, value in enumerate((1.0, 2.0, 6.0))]
+    drawing = training.strips("", {"fid": [*values, training.Seeded("baseline", 0, 4.0)]})
     assert [(row["model"], row["seed"], row["value"]) for row in drawing.rows] == [
         ("jem", 0, 1.0),
         ("jem", 1, 2.0),
@@ -274,14 +275,14 @@ def test_seeds_with_their_mean_and_deviation():
 
 
 def test_a_seed_that_diverged_is_in_the_numbers_and_in_no_mean():
-    values = [seeds.Seeded("jem", seed, value) for seed, value in enumerate((1.0, float("nan")))]
-    drawing = seeds.strips("", {"fid": values})
+    values = [training.Seeded("jem", seed, value) for seed, value in enumerate((1.0, float("nan")))]
+    drawing = training.strips("", {"fid": values})
     assert len(drawing.rows) == 2
     assert drawing.figure.axes[0].containers == []
 
 
 def test_one_seed_has_no_figure_of_seeds(cell):
-    assert list(seeds.plan([cell("accuracy"), cell("accuracy", model="baseline", seed=1)])) == []
-    assert [planned.stem for planned in seeds.plan([cell("accuracy", seed=seed) for seed in (0, 1)])] == [
+    assert list(training.seeds_of([cell("accuracy"), cell("accuracy", model="baseline", seed=1)])) == []
+    assert [planned.stem for planned in training.seeds_of([cell("accuracy", seed=seed) for seed in (0, 1)])] == [
         "seeds-accuracy-digits-jem"
     ]

@@ -5,7 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jembench.report.figures import adversarial, catalogue, robustness, style
+from jembench.report.figures import adversarial, catalogue, robustness
+from jembench.report.figures.drawing import BLACK, VERMILLION
+from jembench.report.figures.drawing import styled as in_our_style
 from jembench.report.figures.results import Result
 from jembench.stats import wilson
 
@@ -16,7 +18,7 @@ SPENT = "pgd:data=digits,images=60,steps=40"
 @pytest.fixture(autouse=True)
 def styled():
     """What is drawn is drawn in our style."""
-    with style.styled():
+    with in_our_style():
         yield
 
 
@@ -185,7 +187,7 @@ def test_damaged_arrays_of_an_attack_are_passed_over(cell, attack_arrays):
     for problem, broken in tests.items():
         problems = []
         read = {good.id: attack_arrays, bad.id: broken}
-        found = catalogue.of_metrics([bad, good], lambda cell, read=read: read[cell.id], problems.append)
+        found = catalogue.figures([bad, good], lambda cell, read=read: read[cell.id], problems.append)
         assert [figure.stem for figure in found] == ["boundary-curves-digits-jem-s0", "boundary-images-digits-jem-s0"]
         (told,) = problems
         assert f"No figure of boundary of bad on digits, seed 0: {problem}." in told
@@ -282,7 +284,7 @@ def test_ends_stand_in_the_row_of_their_class_and_say_where_confidence_fell_shor
         confidence = arrays["confidence"][row["index"]]
         assert row["confidence"] == confidence
         assert text.get_text() == f"{confidence:.2f}" + (" *" if confidence <= 0.9 else "")
-        assert text.get_color() == (style.VERMILLION if confidence <= 0.9 else style.BLACK)
+        assert text.get_color() == (VERMILLION if confidence <= 0.9 else BLACK)
     assert drawing.figure.get_suptitle() == f"jem\n{arrays['reached'].sum()} of 14 reach p(y|x) > 0.9"
     assert axes.get_xlabel().endswith("*: not reached")
 

@@ -1,0 +1,129 @@
+"""Figures of training: the energies of data and samples over it, and the values of several seeds."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import statistics
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from jembench.errors import StoreError
+from jembench.files import read_bytes
+from jembench.report.figures import drawing
+from jembench.report.figures.drawing import Drawing, Planned
+from jembench.report.figures.results import model_of, stem, title_of
+from jembench.report.record import grouped
+from jembench.store.outcome import Cell, FitKey
+from jembench.training.picture import History, curves_in, plot_energies
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+def energies_of(
+    cells: Sequence[Cell], history_of: Callable[[FitKey], Path], left_out: Callable[[str], None]
+) -> Iterator[Planned]:
+    """A figure for each model that was trained on energies."""
+    for fit in {cell.fit.id: cell.fit for cell in cells}.values():
+        try:
+            history = read_history(history_of(fit))
+        except StoreError as error:
+            left_out(str(error))
+            continue
+        if curves_in(history):
+            yield Planned(stem("energies", [fit]), partial(energies, title_of(fit), history))
+
+
+def energies(title: str, history: History) -> Drawing:
+    """The energies of a history, abandoned attempts included."""
+    figure, (axes,) = drawing.panels(drawing.PAGE, 3.2, title)
+    plot_energies(axes, history)
+    drawing.legend_below(figure, axes, columns=2)
+    curves = ("iteration", "attempt", *curves_in(history))
+    return Drawing(figure, [{name: row.get(name, "") for name in curves} for row in history])
+
+
+def read_history(path: Path) -> History:
+    """What ``history.csv`` of a fit holds; nothing, if there is none.
+
+    Raises:
+        StoreError: if it is damaged.
+    """
+    try:
+        lines = io.StringIO(read_bytes(path).decode(), newline="")
+        return [{name: float(text) for name, text in row.items() if text} for row in csv.DictReader(lines)]
+    except FileNotFoundError:
+        return []
+    except (OSError, ValueError, TypeError, AttributeError, csv.Error) as error:
+        raise StoreError(f"{path} is not the history of a fit ({error}); its energies cannot be drawn.") from error
+
+
+# --- seeds ------------------------------------------------------------------------------------------------------------
+
+
+class Seeded(NamedTuple):
+    """One value of one seed."""
+
+    model: str
+    seed: int
+    value: float
+
+
+def seeds_of(cells: Sequence[Cell]) -> Iterator[Planned]:
+    """A figure for each metric and dataset with a model that was trained from several seeds: a panel for each value."""
+    measured = [cell for cell in cells if cell.outcome.status == "ok"]
+    for group in grouped(measured, _protocol):
+        models = grouped(group, lambda cell: model_of(cell.fit))
+        if max(map(len, models)) < 2:
+            continue
+        first = group[0]
+        yield Planned(
+            stem(f"seeds-{first.metric}", [cell.fit for cell in group], first.provenance.get("limit")),
+            partial(strips, f"{first.metric} on {first.fit.dataset}", _by_label(group)),
+        )
+
+
+def _protocol(cell: Cell) -> tuple[object, ...]:
+    return cell.metric, cell.outcome.protocol, cell.fit.dataset, cell.provenance.get("limit")
+
+
+def _by_label(cells: Sequence[Cell]) -> dict[str, list[Seeded]]:
+    found: dict[str, list[Seeded]] = {}
+    for cell in cells:
+        for label, value in cell.outcome.values.items():
+            name = f"{label}, {value.unit}" if value.unit else label
+            found.setdefault(name, []).append(Seeded(model_of(cell.fit), cell.fit.seed, value.value))
+    return found
+
+
+def strips(title: str, found: Mapping[str, Sequence[Seeded]]) -> Drawing:
+    """A panel for each value, a line for each model: its seeds from top to bottom, their mean and their sd."""
+    models = list(dict.fromkeys(one.model for values in found.values() for one in values))
+    columns = min(2, len(found))
+    height = 0.45 + -(-len(found) // columns) * (0.6 + 0.42 * len(models))
+    width = drawing.PAGE if columns > 1 else drawing.COLUMN
+    figure, axes_of_values = drawing.panels(width, height, title, len(found), columns, sharey=True)
+    rows = []
+    for axes, (label, values) in zip(axes_of_values, found.items(), strict=True):
+        for place, model in enumerate(models):
+            seeds = sorted((one for one in values if one.model == model), key=lambda one: one.seed)
+            _draw_strip(axes, place, [one.value for one in seeds])
+            rows += [{"label": label, **one._asdict()} for one in seeds]
+        axes.set_yticks(range(len(models)), [drawing.wrapped(model, 1.3) for model in models])
+        axes.set_ylim(len(models) - 0.5, -0.5)
+        axes.set_xlabel(label)
+        axes.locator_params(axis="x", nbins=5)
+    return Drawing(figure, rows)
+
+
+def _draw_strip(axes: Axes, place: int, values: Sequence[float]) -> None:
+    colour, _, marker, _ = drawing.look(place)
+    spread = [place + 0.5 * ((index + 0.5) / len(values) - 0.5) for index in range(len(values))]
+    axes.plot(values, spread, color=colour, marker=marker, linestyle="none", alpha=0.6, markersize=3)
+    if len(values) > 1 and all(map(math.isfinite, values)):
+        mean, deviation = statistics.mean(values), statistics.stdev(values)
+        axes.errorbar(mean, place, xerr=deviation, color=drawing.BLACK, marker="|", markersize=12, capsize=3)
