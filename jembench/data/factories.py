@@ -29,7 +29,7 @@ def cifar10(*, root: str = "", download: bool = False) -> Dataset:
     """
     from jembench.data import torchvision_sets
 
-    return torchvision_sets.cifar10(root, download=download)
+    return torchvision_sets.dataset("cifar10", root, download=download)
 
 
 @incidental("root", "download")
@@ -41,7 +41,7 @@ def cifar100(*, root: str = "", download: bool = False) -> Dataset:
     """
     from jembench.data import torchvision_sets
 
-    return torchvision_sets.cifar100(root, download=download)
+    return torchvision_sets.dataset("cifar100", root, download=download)
 
 
 @incidental("root", "download")
@@ -53,7 +53,7 @@ def svhn(*, root: str = "", download: bool = False) -> Dataset:
     """
     from jembench.data import torchvision_sets
 
-    return torchvision_sets.svhn(root, download=download)
+    return torchvision_sets.dataset("svhn", root, download=download)
 
 
 def crop_flip(*, pad: int = 0, flip: bool = False) -> Augmentation:

@@ -11,7 +11,7 @@ import socket
 import sys
 import tarfile
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from http.client import HTTPException
 from pathlib import Path
@@ -40,13 +40,7 @@ possum rabbit raccoon ray road rocket rose sea seal shark shrew skunk skyscraper
 streetcar sunflower sweet_pepper table tank telephone television tiger tractor train trout tulip turtle wardrobe
 whale willow_tree wolf woman worm
 """
-
-
-class _File(NamedTuple):
-    """A file that a dataset is read from, relative to its root, and its published checksum."""
-
-    path: str
-    md5: str
+_CIFAR = {"cifar10": ("CIFAR-10", _CIFAR10, tv.CIFAR10), "cifar100": ("CIFAR-100", _CIFAR100, tv.CIFAR100)}
 
 
 class _Source(NamedTuple):
@@ -54,71 +48,41 @@ class _Source(NamedTuple):
 
     name: str
     title: str
-    class_names: tuple[str, ...]
+    class_names: Sequence[str]
     train_size: int
     test_size: int
-    urls: tuple[str, ...]
+    urls: Sequence[str]
     by_hand: str  # what to do with the downloaded files: "unpack it"
-    files: tuple[_File, ...]
+    files: Mapping[str, str]  # relative to the root -> published checksum
     read: Callable[[Path, SplitName, bool], Split]  # (root, split, download)
 
 
-def cifar10(root: str = "", *, download: bool = False) -> LazyDataset:
-    """CIFAR-10, see :func:`_dataset`."""
-    return _dataset(_cifar("cifar10", "CIFAR-10", _CIFAR10, tv.CIFAR10), data_folder(root), download)
-
-
-def cifar100(root: str = "", *, download: bool = False) -> LazyDataset:
-    """CIFAR-100 with its 100 fine labels, see :func:`_dataset`."""
-    return _dataset(_cifar("cifar100", "CIFAR-100", _CIFAR100, tv.CIFAR100), data_folder(root), download)
-
-
-def svhn(root: str = "", *, download: bool = False) -> LazyDataset:
-    """SVHN's cropped digits without the ``extra`` images, see :func:`_dataset`."""
-    parts = [tv.SVHN.split_list[name] for name in ("train", "test")]
-    source = _Source(
-        name="svhn",
-        title="SVHN",
-        class_names=tuple(str(digit) for digit in range(10)),
-        train_size=73_257,
-        test_size=26_032,
-        urls=tuple(url for url, _, _ in parts),
-        by_hand="put them",
-        files=tuple(_File(filename, md5) for _, filename, md5 in parts),
-        read=_read_svhn,
-    )
-    return _dataset(source, data_folder(root), download)
-
-
-def _cifar(name: str, title: str, class_names: str, reader: Any) -> _Source:
-    parts = [*reader.train_list, *reader.test_list, (reader.meta["filename"], reader.meta["md5"])]
-    return _Source(
-        name=name,
-        title=title,
-        class_names=tuple(class_names.split()),
-        train_size=50_000,
-        test_size=10_000,
-        urls=(reader.url,),
-        by_hand="unpack it",
-        files=tuple(_File(f"{reader.base_folder}/{filename}", md5) for filename, md5 in parts),
-        read=partial(_read_cifar, reader),
-    )
-
-
-def _dataset(source: _Source, root: Path, download: bool) -> LazyDataset:
-    """The dataset whose files lie in ``root``, as uint8 images.
+def dataset(name: str, root: str = "", *, download: bool = False) -> LazyDataset:
+    """``cifar10``, ``cifar100`` (with its fine labels) or ``svhn`` (without its ``extra`` images) in a folder.
 
     Raises:
         Unavailable: at once if files are missing and ``download`` is not asked for; when a split is read if files are
             damaged or the download fails.
     """
+    source, folder = _source(name), data_folder(root)
     if not download:
-        _require_files(source, root)
-    spec = DataSpec(
-        name=source.name, shape=(3, 32, 32), num_classes=len(source.class_names), class_names=source.class_names
-    )
-    load = partial(_load, source, root, download)
+        _require_files(source, folder)
+    names = tuple(source.class_names)
+    spec = DataSpec(name=name, shape=(3, 32, 32), num_classes=len(names), class_names=names)
+    load = partial(_load, source, folder, download)
     return LazyDataset(spec, load, train_size=source.train_size, test_size=source.test_size)
+
+
+def _source(name: str) -> _Source:
+    if name == "svhn":
+        urls, filenames, sums = zip(*(tv.SVHN.split_list[part] for part in ("train", "test")), strict=True)
+        files = dict(zip(filenames, sums, strict=True))
+        return _Source(name, "SVHN", "0123456789", 73_257, 26_032, urls, "put them", files, _read_svhn)
+    title, classes, reader = _CIFAR[name]
+    parts = [*reader.train_list, *reader.test_list, (reader.meta["filename"], reader.meta["md5"])]
+    files = {f"{reader.base_folder}/{filename}": md5 for filename, md5 in parts}
+    read = partial(_read_cifar, reader)
+    return _Source(name, title, classes.split(), 50_000, 10_000, [reader.url], "unpack it", files, read)
 
 
 def _load(source: _Source, root: Path, download: bool, name: SplitName) -> Split:
@@ -134,7 +98,7 @@ def _load(source: _Source, root: Path, download: bool, name: SplitName) -> Split
 
 
 def _require_files(source: _Source, root: Path) -> None:
-    missing = [file.path for file in source.files if not (root / file.path).is_file()]
+    missing = [path for path in source.files if not (root / path).is_file()]
     folders = dict.fromkeys(str(Path(path).parent) for path in missing)
     if len(missing) == len(source.files) and "." not in folders:
         missing = list(folders)  # nothing is there: the folder says it shorter than its files
@@ -147,7 +111,7 @@ def _require_files(source: _Source, root: Path) -> None:
 
 def _damaged(source: _Source, root: Path) -> list[str]:
     """The files that are missing or not what their authors published."""
-    return [file.path for file in source.files if not check_integrity(root / file.path, file.md5)]
+    return [path for path, md5 in source.files.items() if not check_integrity(root / path, md5)]
 
 
 def _remedy(source: _Source) -> str:

@@ -13,6 +13,7 @@ Legend: B batch, C channels, H height, W width, K classes.
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import cast
 
 import torch
@@ -20,7 +21,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from jembench.interfaces import Energy, GradEnergy
-from jembench.models.execution import PLAIN, Execution, Precision, at_least_float32, autocast, compiled, frozen, own
+from jembench.models.execution import PLAIN, Execution, at_least_float32, autocast, compiled, frozen, own
 
 
 def marginal_energy(logits: Float[Tensor, "B K"]) -> Float[Tensor, " B"]:
@@ -80,36 +81,21 @@ def grad_energy(model: Energy, execution: Execution = PLAIN, given_up: list[str]
         execution: how the network is computed.
         given_up: a list that the reason is appended to when compilation fails.
     """
-    precision = execution.precision
-    if execution.compiled:
-        return _compiled_gradient(model, precision, given_up)
-    return lambda x, y: _energy_and_gradient(model, x, y, precision)
-
-
-def _energy_and_gradient(model: Energy, x: Tensor, y: Tensor | None, precision: Precision) -> tuple[Tensor, Tensor]:
-    # Whatever autocast the caller is in would reach into the backward pass as well.
-    with torch.enable_grad(), torch.autocast(x.device.type, enabled=False):
-        x = x.detach().requires_grad_()
-        with autocast(precision, x.device):
-            energy = at_least_float32(model.energy(x, y))
-        (grad,) = torch.autograd.grad(energy.sum(), x)
-    return energy.detach(), grad
-
-
-def _compiled_gradient(model: Energy, precision: Precision, given_up: list[str] | None) -> GradEnergy:
-    """The same with a compiled energy. Its backward pass is towards x alone, as the parameters are frozen meanwhile."""
 
     def energy_of_images(x: Tensor, y: Tensor | None) -> Tensor:
-        with autocast(precision, x.device):
+        with autocast(execution.precision, x.device):
             return at_least_float32(model.energy(x, y))
 
-    fast = compiled(energy_of_images, given_up)
+    # the backward pass of a compiled energy is towards x alone, as the parameters are frozen meanwhile
+    energy = compiled(energy_of_images, given_up) if execution.compiled else energy_of_images
 
     def evaluate(x: Tensor, y: Tensor | None) -> tuple[Tensor, Tensor]:
-        with frozen(cast(nn.Module, model)), torch.enable_grad(), torch.autocast(x.device.type, enabled=False):
+        still = frozen(cast(nn.Module, model)) if execution.compiled else nullcontext()
+        # whatever autocast the caller is in would reach into the backward pass as well
+        with still, torch.enable_grad(), torch.autocast(x.device.type, enabled=False):
             x = x.detach().requires_grad_()
-            energy = fast(x, y)
-            (grad,) = torch.autograd.grad(energy.sum(), x)
-        return energy.detach(), own(grad)
+            found = energy(x, y)
+            (grad,) = torch.autograd.grad(found.sum(), x)
+        return found.detach(), own(grad) if execution.compiled else grad
 
     return evaluate

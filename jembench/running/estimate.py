@@ -50,24 +50,13 @@ warms up and records its CUDA graphs. Without a compiler one is enough."""
 class Estimate(NamedTuple):
     """The cost of one fit on one device."""
 
+    recipe: str
+    model: str
     seconds: float  # an iteration
     iterations: int  # of the whole recipe
+    hours: float  # of the whole recipe
     memory: int  # bytes at the peak: on a GPU of tensors, on a CPU of the process; 0 if not known
-    passes: float  # forward and backward passes of a batch in an iteration
-    images: int  # of a batch that was timed
-    batch: int  # images of a batch of the recipe
-    compiled: bool  # whether what was timed was compiled as training will be
-
-    @property
-    def hours(self) -> float:
-        """The whole recipe."""
-        return self.seconds * self.iterations / 3600
-
-    @property
-    def how(self) -> str:
-        """What was timed, in words."""
-        batches = "whole batches" if self.images == self.batch else f"{self.images} of {self.batch} images a batch"
-        return batches if self.compiled else f"{batches}, not compiled yet"
+    timed: str  # what was timed, in words
 
 
 class _Probe(Trainer):
@@ -98,8 +87,7 @@ def estimates(fit: FitPlan, dataset: Dataset, device: torch.device) -> Iterator[
         trainer = _Probe(
             make_model(fit, dataset), dataset.spec, random_images(dataset), fit.recipe, seed=fit.seed, device=device
         )
-        iterations, batch, passes = trainer.iterations, fit.recipe.batch_size, trainer.passes
-        is_compiled = trainer.execution.compiled
+        iterations, batch, is_compiled = trainer.iterations, fit.recipe.batch_size, trainer.execution.compiled
         stages = list(_stages(fit.recipe, is_compiled, device))
         for number, recipe in enumerate(stages):
             trainer.use(recipe)
@@ -110,8 +98,12 @@ def estimates(fit: FitPlan, dataset: Dataset, device: torch.device) -> Iterator[
             rest = _TURNS * short * stages[number + 1].batch_size / images if number + 1 < len(stages) else 0
             last = not rest or (number > 0 and rest > PATIENCE)
             if last or seconds * batch / images > QUICK:
-                compiled = trainer.execution.compiled == is_compiled
-                yield Estimate(seconds * batch / images, iterations, memory, passes, images, batch, compiled)
+                timed = "whole batches" if images == batch else f"{images} of {batch} images a batch"
+                if trainer.execution.compiled != is_compiled:
+                    timed += ", not compiled yet"
+                whole = seconds * batch / images
+                hours = whole * iterations / 3600
+                yield Estimate(fit.recipe.label, fit.key.model, whole, iterations, hours, memory, timed)
             if last:
                 return
 
@@ -229,18 +221,6 @@ def _of_process(name: str) -> int:
 PLAIN = ("compute.precision=float32", "compute.layout=contiguous", "compute.compile=off")
 
 
-class Row(NamedTuple):
-    """What one training would cost."""
-
-    recipe: str
-    model: str
-    seconds: float  # an iteration
-    iterations: int
-    hours: float
-    memory: int  # bytes, 0: not known
-    timed: str  # from what the time is known
-
-
 def compare_recipes(
     model: str,
     dataset: str,
@@ -249,7 +229,7 @@ def compare_recipes(
     against: Sequence[str] | None,
     device: torch.device,
     say: Callable[[str], None],
-) -> list[Row]:
+) -> list[Estimate]:
     """What a training would cost, the same in float32, and the same model trained by other recipes.
 
     Args:
@@ -280,11 +260,11 @@ def compare_recipes(
     return rows
 
 
-def _estimated(name: str, fit: FitPlan, data: Dataset, device: torch.device, say: Callable[[str], None]) -> Row:
+def _estimated(name: str, fit: FitPlan, data: Dataset, device: torch.device, say: Callable[[str], None]) -> Estimate:
     say(f"timing {name} ...")
     for found in estimates(fit, data, device):
-        say(f"{name}: about {found.hours:.3g} hours, from {found.how}")
-    return Row(name, fit.key.model, found.seconds, found.iterations, found.hours, found.memory, found.how)
+        say(f"{name}: about {found.hours:.3g} hours, from {found.timed}")
+    return found._replace(recipe=name)
 
 
 def other_recipes(asked: FitPlan) -> list[str]:

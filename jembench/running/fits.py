@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
@@ -17,7 +18,7 @@ from jembench import seeds, stopping
 from jembench.data.holdout import holdout
 from jembench.errors import CheckpointError, Diverged, JembenchError, PluginError
 from jembench.experiment.plan import FitPlan
-from jembench.files import digest
+from jembench.files import check_place, digest
 from jembench.interfaces import Chains, Dataset, Event, HasSampler, Sampler, Split, Trainable
 from jembench.models.adapters.classifier import as_classifier
 from jembench.models.capabilities import capabilities
@@ -114,80 +115,140 @@ def is_sampled(model: Any) -> bool:
     return getattr(model, "chains", "none") != "none" and not isinstance(model, HasSampler)
 
 
-@contextmanager
-def waiting_lease(store: Store, fit: FitPlan, report: Report) -> Iterator[None]:
-    """Hold the lease of a fit; wait while another process holds it."""
-    while True:
-        with store.lease(fit.key.id) as mine:
-            if mine:
-                yield
-                return
-        report(Event(kind="waiting"))
-        time.sleep(1)
+@dataclass(frozen=True, kw_only=True)
+class FitWork:
+    """One fit, and what it is trained or loaded with."""
 
+    fit: FitPlan
+    bank: FeatureBank  # of its dataset, on the device
+    store: Store
+    report: Report
+    until: float | None = None  # the value of ``time.monotonic()`` at which training stops
+    group: ProcessGroup = SINGLE  # the processes that train it
 
-def load_or_train(
-    fit: FitPlan,
-    bank: FeatureBank,
-    store: Store,
-    report: Report,
-    limit: int | None = None,
-    until: float | None = None,
-    group: ProcessGroup = SINGLE,
-) -> FitEvaluation:
-    """The fit's model, loaded from the store or trained now on the bank's dataset and device, ready for evaluation.
+    @property
+    def folder(self) -> Path:
+        """Where it is kept."""
+        return self.store.fit_folder(self.fit.key)
 
-    Raises:
-        Diverged: if training diverged and no remedy helped; this is recorded in the store.
-        OutOfTime: if ``until`` came first.
-        ProcessLost: if a process of the group failed or has gone.
-        StoreError: if the store cannot be written.
-    """
-    store.check_fit(fit.key)
-    if not store.has_weights(fit.key):
-        (store.fit_folder(fit.key) / "fit.json").unlink(missing_ok=True)  # it must not vouch for those that follow
-    if not store.is_trained(fit.key):
-        work = _keep if fit.model.is_pretrained else _train
-        work(fit, bank.dataset, store, bank.device, report, until, group)
-        stopping.check()
-    return _load(fit, bank, store, limit, until)
+    @contextmanager
+    def lease(self) -> Iterator[None]:
+        """Hold the lease of the fit; wait while another process holds it."""
+        while True:
+            with self.store.lease(self.fit.key.id) as mine:
+                if mine:
+                    yield
+                    return
+            self.report(Event(kind="waiting"))
+            time.sleep(1)
 
+    def load_or_train(self, limit: int | None = None) -> FitEvaluation:
+        """The fit's model, loaded from the store or trained now, ready for evaluation on ``limit`` test images.
 
-def _train(
-    fit: FitPlan,
-    dataset: Dataset,
-    store: Store,
-    device: torch.device,
-    report: Report,
-    until: float | None,
-    group: ProcessGroup,
-) -> None:
-    report(Event(kind="training"))
-    trainer = make_trainer(fit, dataset, device, group)
-    group.broadcast(fit.key.id)
-    folder = store.fit_folder(fit.key)
-    start = time.perf_counter()
-    blank = _blank_record(fit, trainer.model, device, group.size)
-    try:
-        fitted = train(trainer, folder, report, until=until)
-    except Diverged as error:
-        store.write_fit(blank._replace(status="failed", reason=str(error), seconds=time.perf_counter() - start))
-        raise
-    finally:
-        if trainer.execution.compiled:
-            forget_compiled()  # what its CUDA graphs hold of the memory is for the evaluation
-    store.write_fit(
-        blank._replace(
-            iteration=fitted.iteration,
-            validation_accuracy=fitted.validation_accuracy,
-            seconds=fitted.seconds,
-            iteration_seconds=_seconds_of_last_attempt(fitted.history),
-            interventions=list(map(str, fitted.interventions)),
-            stability=fitted.stability,
-            provenance={**blank.provenance, "execution": trainer.computed, "other_load": _other_load()},
-            files=_files(folder),
+        Raises:
+            Diverged: if training diverged and no remedy helped; this is recorded in the store.
+            OutOfTime: if ``until`` came first.
+            ProcessLost: if a process of the group failed or has gone.
+            StoreError: if the store cannot be written.
+        """
+        record = self.folder / "fit.json"
+        check_place(record)
+        if not self.store.has_weights(self.fit.key):
+            record.unlink(missing_ok=True)  # it must not vouch for those that follow
+        if not self.store.is_trained(self.fit.key):
+            if self.fit.model.is_pretrained:
+                self._keep()
+            else:
+                self._train()
+            stopping.check()
+        return self._load(limit)
+
+    def _train(self) -> None:
+        self.report(Event(kind="training"))
+        trainer = make_trainer(self.fit, self.bank.dataset, self.bank.device, self.group)
+        self.group.broadcast(self.fit.key.id)
+        start = time.perf_counter()
+        blank = self._blank_record(trainer.model, self.group.size)
+        try:
+            fitted = train(trainer, self.folder, self.report, until=self.until)
+        except Diverged as error:
+            failed = blank._replace(status="failed", reason=str(error), seconds=time.perf_counter() - start)
+            self.store.write_fit(failed)
+            raise
+        finally:
+            if trainer.execution.compiled:
+                forget_compiled()  # what its CUDA graphs hold of the memory is for the evaluation
+        self.store.write_fit(
+            blank._replace(
+                iteration=fitted.iteration,
+                validation_accuracy=fitted.validation_accuracy,
+                seconds=fitted.seconds,
+                iteration_seconds=_seconds_of_last_attempt(fitted.history),
+                interventions=list(map(str, fitted.interventions)),
+                stability=fitted.stability,
+                provenance={**blank.provenance, "execution": trainer.computed, "other_load": _other_load()},
+                files=_files(self.folder),
+            )
         )
-    )
+
+    def _keep(self) -> None:
+        """Write a model that was trained elsewhere into its folder, as if it had been trained here."""
+        dataset = self.bank.dataset
+        model = make_model(self.fit, dataset)
+        sampler = sampler_of(model, self.fit, dataset, dataset.split("train"))
+        checkpoint.write(self.folder / "sampler.safetensors", sampler.state_dict() if sampler else {})
+        checkpoint.write(self.folder / "model.safetensors", dict(model.state_dict()))
+        self.store.write_fit(self._blank_record(model, 1)._replace(files=_files(self.folder)))
+
+    def _blank_record(self, model: nn.Module, processes: int) -> FitRecord:
+        made_by = self.fit.components(sampled=is_sampled(model))
+        return FitRecord(
+            key=self.fit.key,
+            status="done",
+            reason="",
+            recipe=dataclasses.asdict(self.fit.recipe),
+            iteration=0,
+            validation_accuracy=None,
+            seconds=0.0,
+            iteration_seconds=[],
+            interventions=[],
+            provenance=provenance.collect(str(self.bank.device), made_by) | {"processes": processes},
+            identity=self.fit.identity,
+        )
+
+    def _load(self, limit: int | None) -> FitEvaluation:
+        fit, dataset, folder = self.fit, self.bank.dataset, self.folder
+        model = make_model(fit, dataset)
+        record = self.store.read_fit(fit.key)
+        assert record is not None
+        state, weights = _kept(folder, "model.safetensors", record)
+        _load_weights(model, fit, state, folder)
+        to_channels_last(model.to(self.bank.device), dataset.spec)
+        options = fit.recipe.data
+        held = holdout(dataset.split("train"), options.validation, stratified=options.stratified)
+        sampler = sampler_of(model, fit, dataset, held.train)
+        if sampler is not None:
+            sampler.load_state_dict(_kept(folder, "sampler.safetensors", record)[0])
+        return FitEvaluation(
+            model=model.eval(),
+            sampler=sampler,
+            data=dataset.spec,
+            dataset=dataset,
+            device=self.bank.device,
+            seed=fit.seed,
+            limit=limit,
+            iteration_seconds=record.iteration_seconds,
+            other_load=record.provenance.get("other_load"),
+            stability=record.stability,
+            bank=self.bank,
+            data_content=fit.dataset.content,
+            conditional=fit.recipe.chains.conditional,
+            held=held,
+            buffers=lambda: snapshots.read(folder),
+            until=self.until,
+            memory=Memory(self.store.readings_of(fit.key.id, weights)),
+            pretrained=fit.model.is_pretrained,
+        )
 
 
 def _seconds_of_last_attempt(history: Sequence[Mapping[str, float]]) -> list[float]:
@@ -204,72 +265,10 @@ def _other_load() -> float | None:
     return max(0.0, os.getloadavg()[0] - torch.get_num_threads()) if hasattr(os, "getloadavg") else None
 
 
-def _blank_record(fit: FitPlan, model: nn.Module, device: torch.device, processes: int) -> FitRecord:
-    made_by = fit.components(sampled=is_sampled(model))
-    return FitRecord(
-        key=fit.key,
-        status="done",
-        reason="",
-        recipe=dataclasses.asdict(fit.recipe),
-        iteration=0,
-        validation_accuracy=None,
-        seconds=0.0,
-        iteration_seconds=[],
-        interventions=[],
-        provenance=provenance.collect(str(device), made_by) | {"processes": processes},
-        identity=fit.identity,
-    )
-
-
-def _keep(fit: FitPlan, dataset: Dataset, store: Store, device: torch.device, *_: Any) -> None:
-    """Write a model that was trained elsewhere into its folder, as if it had been trained here."""
-    model = make_model(fit, dataset)
-    sampler = sampler_of(model, fit, dataset, dataset.split("train"))
-    folder = store.fit_folder(fit.key)
-    checkpoint.write(folder / "sampler.safetensors", sampler.state_dict() if sampler else {})
-    checkpoint.write(folder / "model.safetensors", dict(model.state_dict()))
-    store.write_fit(_blank_record(fit, model, device, 1)._replace(files=_files(folder)))
-
-
 def sampler_of(model: Any, fit: FitPlan, dataset: Dataset, train: Split) -> Sampler | None:
     """The model's own, or that of the recipe."""
     return (
         model.own_sampler() if isinstance(model, HasSampler) else make_sampler(model, dataset.spec, fit.recipe, train)
-    )
-
-
-def _load(fit: FitPlan, bank: FeatureBank, store: Store, limit: int | None, until: float | None) -> FitEvaluation:
-    folder, dataset = store.fit_folder(fit.key), bank.dataset
-    model = make_model(fit, dataset)
-    record = store.read_fit(fit.key)
-    assert record is not None
-    state, weights = _kept(folder, "model.safetensors", record)
-    _load_weights(model, fit, state, folder)
-    to_channels_last(model.to(bank.device), dataset.spec)
-    options = fit.recipe.data
-    held = holdout(dataset.split("train"), options.validation, stratified=options.stratified)
-    sampler = sampler_of(model, fit, dataset, held.train)
-    if sampler is not None:
-        sampler.load_state_dict(_kept(folder, "sampler.safetensors", record)[0])
-    return FitEvaluation(
-        model=model.eval(),
-        sampler=sampler,
-        data=dataset.spec,
-        dataset=dataset,
-        device=bank.device,
-        seed=fit.seed,
-        limit=limit,
-        iteration_seconds=record.iteration_seconds,
-        other_load=record.provenance.get("other_load"),
-        stability=record.stability,
-        bank=bank,
-        data_content=fit.dataset.content,
-        conditional=fit.recipe.chains.conditional,
-        held=held,
-        buffers=lambda: snapshots.read(folder),
-        until=until,
-        memory=Memory(store.readings_of(fit.key.id, weights)),
-        pretrained=fit.model.is_pretrained,
     )
 
 

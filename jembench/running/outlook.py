@@ -85,11 +85,8 @@ def look_ahead(plan: Plan, group: ProcessGroup = SINGLE, *, dry: bool = False) -
         families.setdefault(fit.key.family, []).append(fit)
     found: dict[str, Ready] = {}
     for fits in families.values():
-        cells = {fit.key.id: plan.cells_of(fit) for fit in fits}
-        limit = cells[fits[0].key.id][0].limit
-        if data := here.find(fits[0], limit):
-            family = _look_at(fits[0], data, group)
-            found |= {fit.key.id: family.ready(fit, cells[fit.key.id]) for fit in fits}
+        if data := here.find(fits[0], plan.cells_of(fits[0])[0].limit):
+            found |= _look_at(fits, plan, data, group)
     return Outlook({fit.key.id: found[fit.key.id] for fit in plan.fits if fit.key.id in found}, here.absent)
 
 
@@ -128,34 +125,46 @@ def _read(dataset: Dataset) -> Dataset:
     return dataset
 
 
-class _Family(NamedTuple):
-    """A model before training, whatever its seed."""
-
-    planned: PlannedFit
-    iterations: int
-    passes: int
-    verdicts: dict[str, _Verdict]  # by metric
-
-    def ready(self, fit: FitPlan, cells: Sequence[CellPlan]) -> Ready:
-        """One seed of it."""
-        of = {cell.id: self._verdict(cell) for cell in cells}
-        return Ready(
+def _look_at(fits: Sequence[FitPlan], plan: Plan, data: PlannedData, group: ProcessGroup) -> dict[str, Ready]:
+    """One model before training, with all of its seeds."""
+    planned, iterations, passes = _planned(fits[0], data, group)
+    verdicts: dict[str, _Verdict] = {}
+    found = {}
+    for fit in fits:
+        cells = plan.cells_of(fit)
+        for metric, cell in {str(cell.metric): cell for cell in cells}.items():
+            if metric not in verdicts:
+                verdicts[metric] = _judge(cell, planned)
+        of = {cell.id: verdicts[str(cell.metric)] for cell in cells}
+        found[fit.key.id] = Ready(
             fit=fit,
-            dataset=self.planned.of.dataset,
-            has=capabilities(self.planned.model),
-            sampled=is_sampled(self.planned.model),
+            dataset=data.dataset,
+            has=capabilities(planned.model),
+            sampled=is_sampled(planned.model),
             impossible={cell: verdict.impossible for cell, verdict in of.items() if verdict.impossible},
             missing={cell: verdict.missing for cell, verdict in of.items() if verdict.missing},
-            iterations=self.iterations,
-            passes=self.passes,
+            iterations=iterations,
+            passes=passes,
             costs={cell: verdict.cost for cell, verdict in of.items() if verdict.cost is not None},
         )
+    return found
 
-    def _verdict(self, cell: CellPlan) -> _Verdict:
-        metric = str(cell.metric)
-        if metric not in self.verdicts:
-            self.verdicts[metric] = _judge(cell, self.planned)
-        return self.verdicts[metric]
+
+def _planned(fit: FitPlan, data: PlannedData, group: ProcessGroup) -> tuple[PlannedFit, int, int]:
+    """The model before training, and the iterations and passes of its training."""
+    if fit.model.is_pretrained:
+        model = make_model(fit, data.dataset)
+        sampler = sampler_of(model, fit, data.dataset, data.dataset.split("train"))
+        return PlannedFit(model=model, sampler=sampler, of=data, pretrained=True), 0, 0
+    trainer = make_trainer(fit, data.dataset, torch.device("cpu"), group)
+    planned = PlannedFit(
+        model=trainer.model,
+        sampler=trainer.sampler,
+        of=data,
+        validation=fit.recipe.data.validation,
+        buffers=snapshots.expected(trainer),
+    )
+    return planned, trainer.iterations, round(trainer.iterations * trainer.passes)
 
 
 class _Verdict(NamedTuple):
@@ -182,19 +191,3 @@ def _judge(cell: CellPlan, planned: PlannedFit) -> _Verdict:
     except Exception:  # a plugin's own: it becomes the outcome of this cell, and stops no other
         return _Verdict()
     return _Verdict(cost=metric.passes(planned.count("test")) if isinstance(metric, Costly) else None)
-
-
-def _look_at(fit: FitPlan, data: PlannedData, group: ProcessGroup) -> _Family:
-    if fit.model.is_pretrained:
-        model = make_model(fit, data.dataset)
-        sampler = sampler_of(model, fit, data.dataset, data.dataset.split("train"))
-        return _Family(PlannedFit(model=model, sampler=sampler, of=data, pretrained=True), 0, 0, {})
-    trainer = make_trainer(fit, data.dataset, torch.device("cpu"), group)
-    planned = PlannedFit(
-        model=trainer.model,
-        sampler=trainer.sampler,
-        of=data,
-        validation=fit.recipe.data.validation,
-        buffers=snapshots.expected(trainer),
-    )
-    return _Family(planned, trainer.iterations, round(trainer.iterations * trainer.passes), {})

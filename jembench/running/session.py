@@ -113,41 +113,24 @@ def carry_out(
     if not processes.rank:
         store.sweep()
     cells = [] if processes.rank else outcomes(plan, store)
-    pending, stopped = unfinished(plan, cells), None
-    if processes.started or pending:
+    pending, stopped = Plan(plan.suite, unfinished(plan, cells)), None
+    if processes.started or pending.cells:
+        from jembench.running import work
+
         cells.clear()  # there may be tens of thousands, and training takes long
-        stopped = _work(plan, Plan(plan.suite, pending), store, runner, how, processes, display, arguments)
-    if processes.rank:
-        return None
+        with joined(processes, how.device, arguments) as here:
+            if processes.rank:
+                work.serve_fits(plan.fits, here.device, here.group)
+                return None
+            until, skip = how.until, how.skip_missing
+            try:
+                with display(pending.fits) as shown:
+                    work.carry_out(pending, store, runner, here.device, shown, until, here.group, skip_missing=skip)
+            except (OutOfTime, Stopped) as error:
+                stopped = error
     # after the work: a command that finds everything done has nothing to add to what this one says
     mark_latest(store, {fit.key.family for fit in plan.fits}, {cell.metric.id for cell in plan.cells})
     return Finished(cells or outcomes(plan, store), stopped)
-
-
-def _work(
-    plan: Plan,
-    pending: Plan,
-    store: Store,
-    runner: Executor,
-    how: RunOptions,
-    processes: Placement,
-    display: Display,
-    arguments: Sequence[str],
-) -> OutOfTime | Stopped | None:
-    """Do what is pending; gives the error if the time was over first, or a signal asked to end."""
-    from jembench.running import work
-
-    with joined(processes, how.device, arguments) as here:
-        if processes.rank:
-            work.serve_fits(plan.fits, here.device, here.group)
-            return None
-        until, skip = how.until, how.skip_missing
-        try:
-            with display(pending.fits) as shown:
-                work.carry_out(pending, store, runner, here.device, shown, until, here.group, skip_missing=skip)
-        except (OutOfTime, Stopped) as error:
-            return error
-    return None
 
 
 def train(fit: FitPlan, store: Store, how: RunOptions, display: Display, arguments: Sequence[str] = ()) -> bool:
@@ -178,9 +161,9 @@ def open_fit(
     Within the context the number of threads is that of the dataset's images.
     """
     from jembench.models import devices
-    from jembench.running import fits
     from jembench.running.events import Events
     from jembench.running.features import FeatureBank
+    from jembench.running.fits import FitWork
 
     if not store.is_trained(fit.key):
         for split in ("train", "test"):  # missing or damaged images are an error before anything is trained
@@ -189,8 +172,8 @@ def open_fit(
     store.check_writable()
     with devices.threads_for(dataset.spec, here.device):
         with display([fit]) as shown:
-            report = Events(shown).of(fit.key)
-            with fits.waiting_lease(store, fit, report):
-                bank = FeatureBank(dataset, store.features, here.device)
-                evaluation = fits.load_or_train(fit, bank, store, report, until=until, group=here.group)
+            bank, report = FeatureBank(dataset, store.features, here.device), Events(shown).of(fit.key)
+            work = FitWork(fit=fit, bank=bank, store=store, report=report, until=until, group=here.group)
+            with work.lease():
+                evaluation = work.load_or_train()
         yield evaluation

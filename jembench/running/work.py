@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -18,10 +18,10 @@ from jembench.models import devices
 from jembench.models.execution import tf32
 from jembench.running import provenance
 from jembench.running.evaluation import FitEvaluation
-from jembench.running.events import Events, Report
+from jembench.running.events import Events
 from jembench.running.features import FeatureBank
 from jembench.running.fit_samples import write_samples
-from jembench.running.fits import load_or_train, make_trainer
+from jembench.running.fits import FitWork, make_trainer
 from jembench.running.measure import SETTLED, Measured, failed, measure
 from jembench.running.outlook import Ready, look_ahead
 from jembench.store.latest import DATASET
@@ -67,7 +67,18 @@ def carry_out(
     jobs = []
     for ready in outlook.fits.values():
         bank = banks.setdefault(ready.fit.key.dataset, FeatureBank(ready.dataset, store.features, device))
-        jobs.append(_Job(ready, needed, store, bank, events.of(ready.fit.key), until, group))
+        jobs.append(
+            _Job(
+                fit=ready.fit,
+                bank=bank,
+                store=store,
+                report=events.of(ready.fit.key),
+                until=until,
+                group=group,
+                ready=ready,
+                cells=needed.cells_of(ready.fit),
+            )
+        )
     executor.run(jobs)
 
 
@@ -86,32 +97,30 @@ def serve_fits(fits: Sequence[FitPlan], device: torch.device, group: ProcessGrou
                 serve(trainer, group)
 
 
-@dataclasses.dataclass(frozen=True)
-class _Job:
+@dataclass(frozen=True, kw_only=True)
+class _Job(FitWork):
     """The work on one fit and its pending cells."""
 
     ready: Ready
-    plan: Plan
-    store: Store
-    bank: FeatureBank
-    report: Report
-    until: float | None
-    group: ProcessGroup
+    cells: Sequence[CellPlan]
 
     def __call__(self) -> bool:
-        fit = self.ready.fit
-        with self.store.lease(fit.key.id) as mine:
+        with self.store.lease(self.fit.key.id) as mine:
             if not mine:
                 self.report(Event(kind="waiting"))
                 return False
-            cells = [cell for cell in self.plan.cells_of(fit) if not self.store.is_settled(cell.id, cell.name)]
-            left_out = [(self.ready.impossible, SETTLED), (self.ready.missing, {})]
-            for reasons, details in left_out:
-                for cell in cells:
-                    if reason := reasons.get(cell.id):
-                        self._write(cell, Measured(Outcome(status="na", reason=reason, details=details), {}))
+            possible = []
+            for cell in self.cells:
+                if self.store.is_settled(cell.id, cell.name):
+                    continue
+                if reason := self.ready.impossible.get(cell.id):
+                    self._write(cell, Measured(Outcome(status="na", reason=reason, details=SETTLED), {}))
+                elif reason := self.ready.missing.get(cell.id):
+                    self._write(cell, Measured(Outcome(status="na", reason=reason), {}))
+                else:
+                    possible.append(cell)
             with devices.threads_for(self.ready.dataset.spec, self.bank.device):
-                self._measure([cell for cell in cells if not any(cell.id in reasons for reasons, _ in left_out)])
+                self._measure(possible)
         self.report(Event(kind="finished"))
         return True
 
@@ -119,10 +128,8 @@ class _Job:
         if not cells:
             return
         try:
-            limit, metrics = cells[0].limit, [cell.metric.make() for cell in cells]
-            evaluation = load_or_train(
-                self.ready.fit, self.bank, self.store, self.report, limit, self.until, self.group
-            )
+            metrics = [cell.metric.make() for cell in cells]
+            evaluation = self.load_or_train(cells[0].limit)
             evaluation.wanted = frozenset().union(*(getattr(metric, "reads", frozenset()) for metric in metrics))
         except (StoreError, OutOfTime, ProcessLost):
             raise
@@ -146,7 +153,7 @@ class _Job:
                 break
         if unfinished:
             raise OutOfTime(
-                f"{stopping.reason()}: of {self.ready.fit.key.model}, {'; '.join(unfinished)}. The same command goes "
+                f"{stopping.reason()}: of {self.fit.key.model}, {'; '.join(unfinished)}. The same command goes "
                 "on from there."
             )
         stopping.check()
@@ -157,21 +164,19 @@ class _Job:
     def _draw_picture(self, evaluation: FitEvaluation) -> None:
         if "samples" not in self.ready.has:
             return
-        fit = self.ready.fit
         self.report(Event(kind="sampling"))
         try:
-            write_samples(evaluation, evaluation.samples(), self.store.fit_folder(fit.key) / SAMPLES)
+            write_samples(evaluation, evaluation.samples(), self.folder / SAMPLES)
         except StoreError:
             raise
         except Exception as error:
             self.report(Event(kind="warning", text=f"no picture of the samples: {type(error).__name__}: {error}"))
 
     def _write(self, cell: CellPlan, measured: Measured, used: Iterable[Component] = ()) -> None:
-        fit = self.ready.fit
-        made_by = [*fit.components(sampled=self.ready.sampled), cell.metric.component, *used]
+        made_by = [*self.fit.components(sampled=self.ready.sampled), cell.metric.component, *used]
         record = Cell(
             id=cell.id,
-            fit=fit.key,
+            fit=self.fit.key,
             metric=str(cell.metric),
             outcome=measured.outcome,
             provenance=provenance.collect(str(self.bank.device), made_by) | self._circumstances(cell),
@@ -180,11 +185,11 @@ class _Job:
 
     def _circumstances(self, cell: CellPlan) -> dict[str, Any]:
         """What a reader of the number must know of how it came about."""
-        fit = self.store.read_fit(self.ready.fit.key)
+        fit = self.store.read_fit(self.fit.key)
         return {
             "limit": cell.limit,
             "metric_id": cell.metric.id,
-            DATASET: self.ready.fit.dataset.id,
+            DATASET: self.fit.dataset.id,
             "interventions": list(fit.interventions) if fit else [],
             "stability": fit.stability._asdict() if fit and fit.stability else None,
             "execution": {

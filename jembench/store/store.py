@@ -20,11 +20,11 @@ import os
 import warnings
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeVar
 
 from jembench import files
 from jembench.catalog.spec import slug
@@ -125,14 +125,7 @@ class Store:
         Raises:
             StoreError: if the record was written by a newer version.
         """
-        path = self.fit_folder(key) / "fit.json"
-        try:
-            return read_fit_record(path, key.id)
-        except FileNotFoundError:
-            return None
-        except DamagedError as error:
-            warnings.warn(str(error), Fallback, stacklevel=2)
-            return None
+        return _or_none(lambda: read_fit_record(self.fit_folder(key) / "fit.json", key.id))
 
     def history(self, key: FitKey) -> Path:
         """Where the losses and energies of a fit's training lie, if it has any.
@@ -152,30 +145,28 @@ class Store:
             raise DamagedError(f"{path} is not the file that the training left: it was cut short, edited or removed.")
         return path
 
-    def namesakes(self, keys: Iterable[FitKey]) -> dict[FitKey, list[FitRecord]]:
+    def namesakes(self, keys: Collection[FitKey]) -> dict[FitKey, list[FitRecord]]:
         """For each fit, the finished ones of the same model, dataset, recipe and seed by name, whatever their ids."""
-        folders: dict[str, list[Path]] = {}
+        names = {file_name(_fit_name(key), "") for key in keys}
+        by_names = {_names(key): key for key in keys}
+        found: dict[FitKey, list[FitRecord]] = {key: [] for key in keys}
         with suppress(StoreError):  # where there cannot be a store, writing raises the error
-            for folder in self._files("fits"):
-                folders.setdefault(folder.name.rpartition("-")[0], []).append(folder)
-        return {key: list(self._of_the_same_names(key, folders.get(slug(_fit_name(key)), ()))) for key in keys}
-
-    def _of_the_same_names(self, key: FitKey, folders: Iterable[Path]) -> Iterator[FitRecord]:
-        for folder in folders:
-            with suppress(OSError, StoreError):
-                record = _fit_record(records.read(folder / "fit.json"))
-                if record.status == "done" and dataclasses.replace(record.key, id=key.id, family=key.family) == key:
-                    yield record
+            for record in self._trained(lambda folder: folder.rpartition("-")[0] + "-" in names):
+                if key := by_names.get(_names(record.key)):
+                    found[key].append(record)
+        return found
 
     def trained(self) -> list[FitKey]:
         """The fits that have been trained, without those whose record cannot be read."""
-        found = []
+        return [record.key for record in self._trained(lambda folder: True)]
+
+    def _trained(self, wanted: Callable[[str], bool]) -> Iterator[FitRecord]:
         for folder in self._files("fits"):
-            with suppress(OSError, StoreError):
-                record = _fit_record(records.read(folder / "fit.json"))
-                if record.status == "done":
-                    found.append(record.key)
-        return found
+            if wanted(folder.name):
+                with suppress(OSError, StoreError):
+                    record = _fit_record(records.read(folder / "fit.json"))
+                    if record.status == "done":
+                        yield record
 
     def is_trained(self, key: FitKey) -> bool:
         """Whether nothing of a fit is left to be trained."""
@@ -185,14 +176,6 @@ class Store:
     def has_weights(self, key: FitKey) -> bool:
         """Whether a model, and its chains, have been chosen and written."""
         return all((self.fit_folder(key) / name).exists() for name in ("model.safetensors", "sampler.safetensors"))
-
-    def check_fit(self, key: FitKey) -> None:
-        """Whether a fit's record can be written, as far as what lies in its place tells.
-
-        Raises:
-            StoreError: if not.
-        """
-        files.check_place(self.fit_folder(key) / "fit.json")
 
     def write_fit(self, record: FitRecord) -> None:
         """Write a fit's record: from now on the fit is finished."""
@@ -210,15 +193,13 @@ class Store:
         Raises:
             StoreError: if it was written by a newer version.
         """
-        try:
+
+        def read() -> Cell:
             cell = read_cell_file(self.cell_path(cell_id, name), cell_id)
             self.check_arrays(cell)
             return cell
-        except FileNotFoundError:
-            return None
-        except DamagedError as error:
-            warnings.warn(str(error), Fallback, stacklevel=2)
-            return None
+
+        return _or_none(read)
 
     @_without_garbage_collection()
     def read_cells(self, wanted: Iterable[tuple[str, str]]) -> list[Cell]:
@@ -348,11 +329,29 @@ class Store:
         return self.root / "leases"
 
 
+Read = TypeVar("Read")
+
+
+def _or_none(read: Callable[[], Read]) -> Read | None:
+    """What is read; None if there is no such file, and with a warning if it is damaged."""
+    try:
+        return read()
+    except FileNotFoundError:
+        return None
+    except DamagedError as error:
+        warnings.warn(str(error), Fallback, stacklevel=3)
+        return None
+
+
 class _Listing(NamedTuple):
     """What a folder held when it was last listed."""
 
     changed: int  # the folder's own time then, in ns
     names: Mapping[str, str]
+
+
+def _names(key: FitKey) -> FitKey:
+    return dataclasses.replace(key, id="", family="")
 
 
 def _fit_name(key: FitKey) -> str:

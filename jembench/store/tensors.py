@@ -133,13 +133,9 @@ def read_seal(path: Path, remedy: str = "") -> Seal:
     try:
         with open_regular(path) as stream:
             length = _length(stream.read(8))
-            layout = _parsed(stream.read(length), length)
-            record = _record(layout)
+            return _seal(_parsed(stream.read(length), length))
     except (OSError, ValueError, RecursionError) as error:
         raise _damaged(path, error, remedy) from error
-    digest = record.pop("digest", None)
-    layout.pop("__metadata__", None)
-    return Seal(record, digest if isinstance(digest, str) else "", digest is not None, len(layout))
 
 
 def _read(path: Path, remedy: str) -> bytes:
@@ -152,15 +148,13 @@ def _read(path: Path, remedy: str) -> bytes:
 def _checked(path: Path, content: bytes, remedy: str) -> Seal:
     try:
         layout, data = _split(content)
-        record = _record(layout)
-        layout.pop("__metadata__", None)
-        written = record.pop("digest", None)
-        found = _digest(layout, record, data)
+        seal = _seal(layout)
+        found = _digest(layout, seal.record, data)
     except (ValueError, RecursionError) as error:
         raise _damaged(path, error, remedy) from error
-    if written not in (None, found):
+    if seal.is_sealed and seal.digest != found:
         raise _damaged(path, "its content does not match its digest", remedy)
-    return Seal(record, found, written is not None, len(layout))
+    return seal._replace(digest=found)
 
 
 def _split(content: bytes) -> tuple[dict[str, Any], memoryview]:
@@ -188,17 +182,17 @@ def _parsed(header: bytes, length: int) -> dict[str, Any]:
     return layout
 
 
-def _record(layout: Mapping[str, Any]) -> dict[str, Any]:
-    """The record in a header with its digest or, without one, the metadata."""
-    metadata = layout.get("__metadata__", {})
+def _seal(layout: dict[str, Any]) -> Seal:
+    """The seal in a header, whose metadata is taken out; its digest is "" if it carries none."""
+    metadata = layout.pop("__metadata__", {})
     if not isinstance(metadata, dict):
         raise ValueError("its metadata is no object")
     if KEY not in metadata:
-        return {name: value for name, value in metadata.items() if name != "digest"}
+        return Seal({name: value for name, value in metadata.items() if name != "digest"}, "", False, len(layout))
     record = json.loads(metadata[KEY]) if isinstance(metadata[KEY], str) else None
-    if not isinstance(record, dict) or not isinstance(record.get("digest"), str):
+    if not isinstance(record, dict) or not isinstance(digest := record.pop("digest", None), str):
         raise ValueError("its record has no digest")
-    return record
+    return Seal(record, digest, True, len(layout))
 
 
 def _damaged(path: Path, why: object, remedy: str) -> CheckpointError:

@@ -123,7 +123,7 @@ def test_a_notebook_shows_well_formed_html(folder):
 
 def test_a_finished_run_is_found_again(folder, zoo_of_tests, monkeypatch):
     root, found = folder
-    monkeypatch.setattr(fits, "_train", None)
+    monkeypatch.setattr(fits.FitWork, "_train", None)
     again = jb.run("hybrid", models=MODELS, metrics=["accuracy", "ece"], seeds=[0, 1], store=root, **RUN)
     assert list(again) == list(found)
     assert {record.label for record in jb.open_store(root).results()} >= {"accuracy", "ece"}

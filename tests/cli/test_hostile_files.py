@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from jembench.interfaces import Value
+from jembench.interfaces import DataSpec, Value
 from jembench.models.adapters import header
 from jembench.store import tensors
 from jembench.store.outcome import Cell, FitKey, Outcome
@@ -74,7 +74,7 @@ def told(jembench, canary):
 
 
 def write_header(path, model, sampler=""):
-    data = {"name": "digits", "shape": [1, 8, 8], "num_classes": 10}
+    data = DataSpec(name="digits", shape=(1, 8, 8), num_classes=10)
     found = header.Header(model, sampler, data, {"file": "x.pt"}, ())
     tensors.write(Path(path), {"weights/a": torch.zeros(1)}, header.record(found))  # with its digest
 

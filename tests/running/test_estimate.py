@@ -9,7 +9,7 @@ from jembench.experiment import recipe as recipes
 from jembench.experiment.plan import FitPlan
 from jembench.interfaces import DataSpec
 from jembench.running import estimate as module
-from jembench.running.estimate import Estimate, _stages, estimates, random_images
+from jembench.running.estimate import _stages, estimates, random_images
 
 CPU = torch.device("cpu")
 
@@ -60,7 +60,6 @@ def test_the_time_of_a_long_chain_follows_from_two_short_ones(clock, steps):
     assert found.seconds == pytest.approx(steps + 7)
     assert found.iterations == 100
     assert found.hours == pytest.approx((steps + 7) * 100 / 3600)
-    assert found.passes == steps + 3
 
 
 def test_a_model_without_chains_is_timed_as_it_is(clock):
@@ -73,16 +72,13 @@ def test_a_real_estimate_is_that_of_real_iterations():
     assert found.memory > 10_000_000  # PyTorch alone takes more
 
 
-def test_hours_are_of_the_whole_recipe():
-    found = Estimate(seconds=1.8, iterations=2000, memory=0, passes=1, images=2, batch=64, compiled=True)
-    assert found.hours == 1
-    assert found.how == "2 of 64 images a batch"
-    assert found._replace(images=64, compiled=False).how == "whole batches, not compiled yet"
-
-
 def test_a_first_answer_comes_from_two_images_and_better_ones_from_more(clock):
     found = list(estimates(plan("jem:net=small-2", "chains.sampler=pcd:steps=93,buffer=100"), TOY, CPU))
-    assert [answer.images for answer in found] == [2, 2, 8, 32]
+    assert [answer.timed for answer in found] == [
+        *["2 of 32 images a batch"] * 2,
+        "8 of 32 images a batch",
+        "whole batches",
+    ]
     assert found[0].seconds == pytest.approx(8 * 96 / 4)  # by network passes: 93 + 3 for 1 + 3
     assert [answer.seconds for answer in found[1:]] == [pytest.approx(100)] * 3
     assert {answer.iterations for answer in found} == {100}
@@ -91,7 +87,7 @@ def test_a_first_answer_comes_from_two_images_and_better_ones_from_more(clock):
 def test_what_would_take_too_long_is_not_timed(clock, monkeypatch):
     monkeypatch.setattr(module, "PATIENCE", 10)  # a short iteration of 8 images takes 2 seconds, of 32 takes 8
     *_, last = estimates(plan("jem:net=small-2", "chains.sampler=pcd:steps=93,buffer=100"), TOY, CPU)
-    assert last.images == 8
+    assert last.timed == "8 of 32 images a batch"
     assert last.seconds == pytest.approx(100)
 
 
@@ -118,7 +114,7 @@ def test_where_it_is_compiled_the_first_answer_is_not_and_nothing_of_the_compile
     assert [stage.batch_size for stage in stages] == [32, 32]
     monkeypatch.setattr(module, "_stages", lambda *_: iter(stages))
     found = list(estimates(plan("baseline:net=small-2", "compute.compile=on"), TOY, CPU))
-    assert [answer.how for answer in found] == ["whole batches, not compiled yet", "whole batches"]
+    assert [answer.timed for answer in found] == ["whole batches, not compiled yet", "whole batches"]
     assert timed == [False] + [True] * 5
     assert calls == [1, 2, 3, 4, 5]  # compiles, warms up, records; the last is the one that counts
 

@@ -40,7 +40,7 @@ def test_not_applicable_is_written_before_the_other_cells_of_the_fit_are_compute
         seen.extend(store.contents().cells)
         raise ZeroDivisionError
 
-    monkeypatch.setattr(work, "load_or_train", load_or_train)
+    monkeypatch.setattr(work.FitWork, "load_or_train", load_or_train)
     carry_out(whole, store)
     assert [cell.outcome.status for cell in seen] == ["na"]
 
@@ -215,7 +215,7 @@ def test_a_full_disk_stops_everything_and_what_is_done_is_kept(plan, store, carr
 
 def test_a_store_that_cannot_be_written_is_known_before_anything_is_done(plan, tmp_path, monkeypatch, carry_out):
     (tmp_path / "file").write_text("")
-    monkeypatch.setattr(work, "load_or_train", pytest.fail)
+    monkeypatch.setattr(work.FitWork, "load_or_train", pytest.fail)
     with pytest.raises(StoreError, match="Cannot write"):
         carry_out(plan("jem"), Store(tmp_path / "file" / "runs"))
 

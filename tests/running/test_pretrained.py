@@ -22,7 +22,7 @@ CHAINS = "energy_alone:chains=marginal"
 def evaluation_of(plan, store):
     (fit,) = plan.fits
     bank = FeatureBank(fit.dataset.make(), store.features, torch.device("cpu"))
-    return fit, fits.load_or_train(fit, bank, store, Events().of(fit.key))
+    return fit, fits.FitWork(fit=fit, bank=bank, store=store, report=Events().of(fit.key)).load_or_train()
 
 
 # --- nothing is trained, and everything is kept -----------------------------------------------------------------------

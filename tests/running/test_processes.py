@@ -13,6 +13,7 @@ from jembench.errors import OutOfTime
 from jembench.running import fits, work
 from jembench.running.events import Events
 from jembench.running.executor import LocalExecutor
+from jembench.running.features import FeatureBank
 from jembench.store import checkpoint
 from jembench.store.store import Store
 from jembench.training.generations import Generations
@@ -204,7 +205,9 @@ def test_waiting_for_a_lease(plan, store, monkeypatch, recorder):
     others.__enter__()
     slept = []
     monkeypatch.setattr(fits.time, "sleep", lambda seconds: slept.append(others.__exit__(None, None, None)))
-    with fits.waiting_lease(store, fit, Events(recorder).of(fit.key)), store.lease(fit.key.id) as again:
+    bank = FeatureBank(fit.dataset.make(), store.features, CPU)
+    work_on_it = fits.FitWork(fit=fit, bank=bank, store=store, report=Events(recorder).of(fit.key))
+    with work_on_it.lease(), store.lease(fit.key.id) as again:
         assert not again
     assert len(slept) == 1
     assert recorder.events == ["wait jem 0"]

@@ -14,7 +14,7 @@ CPU = torch.device("cpu")
 def evaluation_of(plan, store, display=None):
     (fit,) = plan.fits
     bank = FeatureBank(fit.dataset.make(), store.features, CPU)
-    return fit, fits.load_or_train(fit, bank, store, Events(display).of(fit.key))
+    return fit, fits.FitWork(fit=fit, bank=bank, store=store, report=Events(display).of(fit.key)).load_or_train()
 
 
 def test_a_fit_is_trained_or_loaded(plan, store, recorder):

@@ -1,64 +1,146 @@
-"""The OOD sets that ``jembench`` brings. What each one needs is imported when it is asked for.
+"""The OOD sets that ``jembench`` brings. torch is imported when images are drawn.
 
 Any dataset is an OOD set too, by its own name.
+
+Legend: N images, C channels, H height, W width.
 """
 
 from __future__ import annotations
 
-from jembench.interfaces import OODSet
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+from jembench.errors import NotApplicable, SpecError
+from jembench.interfaces import DataSpec, OODSet, Split
+
+if TYPE_CHECKING:
+    from torch import Generator, Tensor
+
+
+class Drawn(NamedTuple):
+    """An OOD set that is one function."""
+
+    draw: Callable[[Split, DataSpec], Tensor]
+
+
+def _generator(name: str) -> Generator:
+    from jembench import seeds
+
+    return seeds.generator(0, f"outliers/{name}")
+
+
+# --- test images that were changed into something else, in the order of the test images -------------------------------
 
 
 def interp() -> OODSet:
-    """Means of two test images each: every image with another one."""
-    from jembench.data.ood_sets.transformed import Interp
+    """Means of two test images each: every image with another one.
 
-    return Interp()
+    (x_i + x_j) / 2, where j is drawn at random among the other images; a level of .5 is rounded up. Grathwohl et al.
+    (2020), section 5.3: interpolations of two images of the test set.
+    """
+
+    def draw(test: Split, data: DataSpec) -> Tensor:
+        import torch
+
+        n = len(test.images)
+        if n < 2:
+            raise NotApplicable(f"interp takes two different test images, and {data.name} has {n}.")
+        further = torch.randint(1, n, (n,), generator=_generator("interp"))
+        other = (torch.arange(n) + further) % n
+        return ((test.images.short() + test.images[other].short() + 1) // 2).byte()
+
+    return Drawn(draw)
 
 
 def flipped() -> OODSet:
     """Test images, left and right exchanged."""
-    from jembench.data.ood_sets.transformed import Flipped
-
-    return Flipped()
+    return Drawn(lambda test, data: test.images.flip(3))
 
 
 def rotated() -> OODSet:
     """Test images, turned by 90 degrees counter-clockwise."""
-    from jembench.data.ood_sets.transformed import Rotated
 
-    return Rotated()
+    def draw(test: Split, data: DataSpec) -> Tensor:
+        _, height, width = data.shape
+        if height != width:
+            raise NotApplicable(f"rotated needs square images; those of {data.name} are {height}x{width} pixels.")
+        return test.images.rot90(1, (2, 3)).contiguous()
+
+    return Drawn(draw)
 
 
 def inverted() -> OODSet:
     """Test images with dark and light exchanged."""
-    from jembench.data.ood_sets.transformed import Inverted
-
-    return Inverted()
+    return Drawn(lambda test, data: 255 - test.images)
 
 
 def permuted() -> OODSet:
-    """Test images, the pixels of all rearranged by one random permutation."""
-    from jembench.data.ood_sets.transformed import Permuted
+    """Test images, the pixels of all rearranged by one random permutation.
 
-    return Permuted()
+    The channels of a pixel stay together.
+    """
+
+    def draw(test: Split, data: DataSpec) -> Tensor:
+        import torch
+
+        pixels = test.images.flatten(2)
+        order = torch.randperm(pixels.shape[2], generator=_generator("permuted"))
+        return pixels[:, :, order].reshape(test.images.shape)
+
+    return Drawn(draw)
+
+
+# --- images that look like nothing: a score that cannot tell them is broken -------------------------------------------
 
 
 def uniform() -> OODSet:
-    """Every pixel a level of its own, all 256 equally likely."""
-    from jembench.data.ood_sets.synthetic import Uniform
+    """Every pixel a level of its own, all 256 equally likely.
 
-    return Uniform()
+    This is U(-1, 1) in the model's units, on the levels 0..255.
+    """
+
+    def draw(test: Split, data: DataSpec) -> Tensor:
+        import torch
+
+        size = (len(test.images), *data.shape)
+        return torch.randint(256, size, generator=_generator("uniform"), dtype=torch.uint8)
+
+    return Drawn(draw)
 
 
 def constant(*, value: float | None = None) -> OODSet:
-    """Every image of a single level: one drawn for each, or ``value`` in the model's units, such as 0, for all."""
-    from jembench.data.ood_sets.synthetic import Constant
+    """Every image of a single level: one drawn for each, or ``value`` in the model's units, such as 0, for all.
 
-    return Constant(value=value)
+    Grathwohl et al. (2020) write of a constant 0, their successors of -1; ``value=0`` becomes level 128 of 0..255, the
+    nearest there is.
+    """
+
+    def draw(test: Split, data: DataSpec) -> Tensor:
+        import torch
+
+        n, (low, high) = len(test.images), data.bounds
+        if value is None:
+            levels = torch.randint(256, (n,), generator=_generator("constant"), dtype=torch.uint8)
+        elif low <= value <= high:
+            levels = torch.full((n,), int(255 * (value - low) / (high - low) + 0.5), dtype=torch.uint8)
+        else:
+            raise SpecError(f"value of constant is {value}; pixels of {data.name} lie between {low} and {high}.")
+        return levels[:, None, None, None].expand(n, *data.shape).contiguous()
+
+    return Drawn(draw)
+
+
+# --- photographs ------------------------------------------------------------------------------------------------------
 
 
 def patches(*, zoom: int = 4) -> OODSet:
     """Patches of scikit-learn's two photographs, ``zoom`` times as wide as the images and scaled down to them."""
-    from jembench.data.ood_sets.photographs import Patches
+    if zoom < 1:
+        raise SpecError(f"zoom of patches is {zoom}; it must be at least 1.")
 
-    return Patches(zoom=zoom)
+    def draw(test: Split, data: DataSpec) -> Tensor:
+        from jembench.data.ood_sets import other_images
+
+        return other_images.patches(len(test.images), data, zoom, _generator("patches"))
+
+    return Drawn(draw)

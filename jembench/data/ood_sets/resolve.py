@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from jembench.catalog import discovery, registry, spec
 from jembench.catalog.registry import Resolved
-from jembench.data.ood_sets.other_dataset import OtherDataset
+from jembench.data.ood_sets.other_images import OtherDataset
 from jembench.errors import SpecError, unknown
 from jembench.interfaces import OODSet
 

@@ -6,7 +6,6 @@ says how both are made (:mod:`jembench.models.adapters.header`).
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -116,7 +115,7 @@ def write(path: Path, found: Import, data: DataSpec, source: Mapping[str, str]) 
     parts = {"weights": found.weights, "chains": found.chains.state if found.chains else {}}
     named = {f"{part}/{name}": value for part, state in parts.items() for name, value in state.items()}
     sampler = found.chains.sampler if found.chains else ""
-    header = Header(found.model, sampler, dataclasses.asdict(data), dict(source), found.unused)
+    header = Header(found.model, sampler, data, dict(source), found.unused)
     tensors.write(path, named, headers.record(header), "--output")
 
 
@@ -127,26 +126,19 @@ def load(path: Path, data: DataSpec) -> Any:
         CheckpointError: if the file is damaged.
         SpecError: if it is of another dataset than ``data``.
     """
-    headers.read(path)  # names a file of another kind in its error
+    header = headers.read(path)
     contents = tensors.read(path, "Import the weights again: `jembench import --help` says how.")
-    header = headers.parse(contents.seal.record, path)
-    known, asked = (
-        (list(shape), classes) for shape, classes in (_needs(header.data), _needs(dataclasses.asdict(data)))
-    )
-    if known != asked:
+    if (header.data.shape, header.data.num_classes) != (data.shape, data.num_classes):
         raise SpecError(
-            f"{path} holds a model for {header.data['name']}, {known[0]} with {known[1]} classes, and {data.name} has "
-            f"{asked[0]} with {asked[1]}. Choose a dataset of that shape with --dataset."
+            f"{path} holds a model for {header.data.name}, {list(header.data.shape)} with {header.data.num_classes} "
+            f"classes, and {data.name} has {list(data.shape)} with {data.num_classes}. Choose a dataset of that shape "
+            "with --dataset."
         )
     parts = _parts(contents.tensors)
     model = fit_together(Import(model=header.model, weights=parts["weights"]), data, path)
     if header.sampler:
         cast(Any, model).own_sampler = lambda: sampler_of(header.sampler, parts["chains"], data)
     return model
-
-
-def _needs(data: Mapping[str, Any]) -> tuple[Any, Any]:
-    return data["shape"], data["num_classes"]
 
 
 def _parts(named: Mapping[str, Tensor]) -> dict[str, dict[str, Tensor]]:

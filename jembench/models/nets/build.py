@@ -10,6 +10,7 @@ from torch import nn
 from jembench.catalog import discovery
 from jembench.errors import PluginError, SpecError
 from jembench.interfaces import DataSpec
+from jembench.models.execution import mode
 from jembench.models.nets import names
 from jembench.models.nets.wide_resnet import MOMENTUM, ResidualNet
 
@@ -72,21 +73,17 @@ def check_net(path: str, net: nn.Module, data: DataSpec) -> None:
     Raises:
         PluginError: if it fails on them, or does not give (2, K).
     """
-    modes = {module: module.training for module in net.modules()}
     images = torch.zeros(2, *data.shape, device=next((p.device for p in net.parameters()), None))
     expected = (2, data.num_classes)
     try:
-        with torch.no_grad():
-            output = net.eval()(images)
+        with torch.no_grad(), mode(net, train=False):
+            output = net(images)
             output = getattr(output, "logits", output)
     except Exception as error:
         raise PluginError(
             f"The net {path} fails on two images of {data.name}, shape {tuple(images.shape)}: "
             f"{type(error).__name__}: {error}. {_remedy(net)}"
         ) from error
-    finally:
-        for module, mode in modes.items():
-            module.training = mode
     shape = tuple(output.shape) if isinstance(output, torch.Tensor) else type(output).__name__
     if shape != expected:
         raise PluginError(

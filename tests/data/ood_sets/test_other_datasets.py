@@ -6,7 +6,7 @@ import torch
 from PIL import Image
 
 from jembench.data.digits import digits
-from jembench.data.ood_sets.other_dataset import OtherDataset
+from jembench.data.ood_sets.other_images import OtherDataset
 from jembench.data.ood_sets.resolve import resolve
 from jembench.errors import NotApplicable, SpecError, Unavailable
 from jembench.interfaces import DataSpec, Split

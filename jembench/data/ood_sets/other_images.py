@@ -1,19 +1,21 @@
-"""The test images of another dataset, in the shape of this one.
+"""Images of another source in the shape of a dataset: the test images of another one, and photographs.
 
 Legend: N images, M test images of the other dataset, C channels, H height, W width.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
+from jaxtyping import UInt8
 from PIL import Image
-from torch import Tensor
+from torch import Generator, Tensor
 
 from jembench import seeds
+from jembench.data.decoding import central_square
 from jembench.errors import NotApplicable, Unavailable
 from jembench.interfaces import Dataset, DataSpec, Split
 
@@ -63,14 +65,45 @@ def _reshaped(images: Tensor, theirs: DataSpec, data: DataSpec) -> Tensor:
                 "channels, and only grey and RGB become each other."
             )
     channels, height, width = data.shape
-    arrays = [_resize(image.permute(1, 2, 0).numpy(), _MODES[channels], height, width) for image in images]
-    return torch.from_numpy(np.stack(arrays)).reshape(-1, height, width, channels).permute(0, 3, 1, 2).contiguous()
-
-
-def _resize(pixels: np.ndarray, mode: str, height: int, width: int) -> np.ndarray:
-    picture = Image.fromarray(pixels.squeeze(2) if pixels.shape[2] == 1 else pixels).convert(mode)
+    pixels = images.permute(0, 2, 3, 1).numpy()
+    pictures = (
+        Image.fromarray(one.squeeze(2) if one.shape[2] == 1 else one).convert(_MODES[channels]) for one in pixels
+    )
     if height == width:
-        side = min(picture.size)
-        left, top = (picture.width - side) // 2, (picture.height - side) // 2
-        picture = picture.crop((left, top, left + side, top + side))
-    return np.asarray(picture.resize((width, height), Image.Resampling.BICUBIC))
+        return _stacked([central_square(picture, height) for picture in pictures], data)
+    return _stacked([picture.resize((width, height), Image.Resampling.BICUBIC) for picture in pictures], data)
+
+
+def _stacked(pictures: Sequence[Image.Image], data: DataSpec) -> UInt8[Tensor, "N C H W"]:
+    channels, height, width = data.shape
+    pixels = torch.from_numpy(np.stack([np.asarray(picture) for picture in pictures]))
+    return pixels.reshape(-1, height, width, channels).permute(0, 3, 1, 2).contiguous()
+
+
+def patches(n: int, data: DataSpec, zoom: int, generator: Generator) -> Tensor:
+    """Crops at random places of scikit-learn's ``china.jpg`` and ``flower.jpg``, half of each, scaled by a box filter.
+
+    Raises:
+        NotApplicable: if they are larger than the photographs, or ``data`` is neither grey nor RGB.
+    """
+    from sklearn.datasets import load_sample_images
+
+    channels, height, width = data.shape
+    high, wide = zoom * height, zoom * width
+    photographs = load_sample_images().images
+    if any(high > photograph.shape[0] or wide > photograph.shape[1] for photograph in photographs):
+        raise NotApplicable(
+            f"patches of {zoom} x {height}x{width} pixels do not fit scikit-learn's photographs, which are "
+            "427x640. Choose a smaller zoom: patches:zoom=1."
+        )
+    if channels not in _MODES:
+        raise NotApplicable(f"patches are grey or RGB, and images of {data.name} have {channels} channels.")
+    pictures = [Image.fromarray(photograph).convert(_MODES[channels]) for photograph in photographs]
+    cut = []
+    for number in range(n):
+        picture = pictures[number % len(pictures)]
+        across, down = torch.rand(2, generator=generator)
+        left, top = int(across * (picture.width - wide + 1)), int(down * (picture.height - high + 1))
+        box = (left, top, left + wide, top + high)
+        cut.append(picture.resize((width, height), Image.Resampling.BOX, box))
+    return _stacked(cut, data)
