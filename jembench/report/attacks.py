@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple
 
 from jembench.catalog import spec
 from jembench.catalog.spec import Spec
 from jembench.errors import SpecError
 from jembench.report.record import Column, ModelRecords, Record, mark_incomparable
+from jembench.report.text import Heading, Line, View, detail
 
 DEFENCE = ("refine", "smooth", "data_noise", "eot", "grad")
 """The options that make a defence, and parts of its protocol. At 0, nothing is there."""
@@ -28,18 +28,13 @@ _NAMES = {"refine": "refined {}", "smooth": "smoothed {}", "data_noise": "noise 
 Parts = Mapping[str, str]
 
 
-class Lines(NamedTuple):
-    """A main table with its defences in the rows."""
-
-    columns: tuple[Column, ...]
-    places: tuple[Column, ...]  # where each of them first stands in the results
-    rows: tuple[ModelRecords, ...]  # their models are called "jem, refined 10"
-
-
-def lines(models: Sequence[ModelRecords], rows: Sequence[ModelRecords], columns: Sequence[Column]) -> Lines:
+def main_view(
+    title: str, models: Sequence[ModelRecords], rows: Sequence[ModelRecords], columns: Sequence[Column]
+) -> View:
     """Some rows and columns of the results, the columns of one attack under several defences brought together.
 
     Args:
+        title: of the table.
         models: all of the results.
         rows: those that are shown.
         columns: those that are shown.
@@ -55,21 +50,40 @@ def lines(models: Sequence[ModelRecords], rows: Sequence[ModelRecords], columns:
     }
     places = dict(sorted(found.items(), key=lambda place: columns.index(place[1])))
     shown = {column._replace(metric=base): (base, column.label) for (base, _), column in places.items()}
-    defences = sorted(dict.fromkeys(one.defence for one in metrics), key=bool)
+    defended = mark_incomparable([one for row in rows for one in _defended(row, metrics, shown)])
+    labels = tuple(column.label for column in shown)
+    records = tuple(tuple(row.records.get(column) for column in shown) for row in defended)
+    protocols = (record.protocol for row in rows for column in columns if (record := row.records.get(column)))
+    return View(
+        titles=(title, *in_common(protocols)),
+        headings=tuple(_heading(column, labels.count(column.label) == 1) for column in shown),
+        labels=labels,
+        rows=tuple(defended),
+        lines=(Line((), tuple(places.values()), labels, records),),
+    )
+
+
+def _heading(column: Column, alone: bool) -> Heading:
+    label = column.label if alone else f"{column.label} ({column.metric})"
+    return Heading(label, detail(column.unit, column.better))
+
+
+def _defended(
+    row: ModelRecords, metrics: Sequence[_Metric], shown: Mapping[Column, tuple[str, str]]
+) -> list[ModelRecords]:
+    """A row for each defence of a model, called ``jem, refined 10``."""
     by_place = {(one.base, one.defence): one for one in metrics}
-    defended = []
-    for row in rows:
-        of_row = []
-        for defence, name in zip(defences, _names([dict(defence) for defence in defences]), strict=True):
-            records = {
-                column: record
-                for column, (base, label) in shown.items()
-                if (base, defence) in by_place and (record := by_place[base, defence].record(row, label))
-            }
-            if records:
-                of_row.append((name, records))
-        defended += _without_gaps(row, of_row)
-    return Lines(tuple(shown), tuple(places.values()), tuple(mark_incomparable(defended)))
+    defences = sorted(dict.fromkeys(one.defence for one in metrics), key=bool)
+    found = []
+    for defence, name in zip(defences, _names([dict(defence) for defence in defences]), strict=True):
+        records = {
+            column: record
+            for column, (base, label) in shown.items()
+            if (base, defence) in by_place and (record := by_place[base, defence].record(row, label))
+        }
+        if records:
+            found.append((name, records))
+    return _without_gaps(row, found)
 
 
 class _Metric:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import NamedTuple
 
 from jembench.report.protocols import Difference, Match, compare, in_words
@@ -22,22 +22,12 @@ class Beside(NamedTuple):
     tacit: tuple[str, ...]  # parts of our protocols that are not stated there
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Left:
-    """The rest of a published table: the values that correspond to no column of ours."""
+class Left(NamedTuple):
+    """The rest of a published table: the rows and columns with values that correspond to no column of ours."""
 
     table: PublishedTable
-    rows: tuple[PublishedRow, ...]
-    columns: tuple[int, ...]
-    moved: frozenset[tuple[int, str]]  # (row, label) of values that stand beside ours
+    moved: Collection[tuple[int, str]]  # (row, label) of values that stand beside ours
     reasons: tuple[str, ...]  # why the others cannot be compared, in words
-
-
-class Placement(NamedTuple):
-    """Every published number in its place."""
-
-    beside: tuple[Beside, ...]
-    left: tuple[Left, ...]
 
 
 class _Ours(NamedTuple):
@@ -48,7 +38,7 @@ class _Ours(NamedTuple):
     protocols: tuple[str, ...]
 
 
-def place(report: Report, shown: Collection[Column]) -> Placement:
+def place(report: Report, shown: Collection[Column | None]) -> tuple[list[Beside], list[Left]]:
     """Sort the published numbers of a report into those beside ours and those that stay where they are.
 
     Args:
@@ -61,15 +51,18 @@ def place(report: Report, shown: Collection[Column]) -> Placement:
     for published in report.published:
         moved: set[tuple[int, str]] = set()
         for number, row in enumerate(published.rows):
-            found = _of_row(row, published, ours)
-            beside += found.rows
-            moved |= {(number, label) for label in found.labels}
-        if any((n, label) not in moved for n, row in enumerate(published.rows) for label in row.values):
-            left.append(_left(published, moved, ours))
-    return Placement(tuple(beside), tuple(left))
+            found, labels = _of_row(row, published, ours)
+            beside += found
+            moved |= {(number, label) for label in labels}
+        staying = [
+            (n, label) for n, row in enumerate(published.rows) for label in row.values if (n, label) not in moved
+        ]
+        if staying:
+            left.append(_left(published, staying, moved, ours))
+    return beside, left
 
 
-def _ours(report: Report, shown: Collection[Column]) -> list[_Ours]:
+def _ours(report: Report, shown: Collection[Column | None]) -> list[_Ours]:
     found: dict[tuple[Column, str], dict[str, None]] = {}
     for column in (column for column in report.columns if column in shown):
         for row in report.rows:
@@ -78,12 +71,8 @@ def _ours(report: Report, shown: Collection[Column]) -> list[_Ours]:
     return [_Ours(column, dataset, tuple(protocols)) for (column, dataset), protocols in found.items()]
 
 
-class _Moved(NamedTuple):
-    rows: list[Beside]
-    labels: set[str]
-
-
-def _of_row(row: PublishedRow, published: PublishedTable, ours: Sequence[_Ours]) -> _Moved:
+def _of_row(row: PublishedRow, published: PublishedTable, ours: Sequence[_Ours]) -> tuple[list[Beside], set[str]]:
+    """The row beside ours, for each dataset of ours, and the labels of its values that stand there."""
     by_dataset: dict[str, dict[Column, float]] = {}
     tacit: dict[str, dict[str, None]] = {}
     labels: set[str] = set()
@@ -97,7 +86,7 @@ def _of_row(row: PublishedRow, published: PublishedTable, ours: Sequence[_Ours])
                 tacit.setdefault(one.dataset, {}).update(dict.fromkeys(t for c in compared if c for t in c.tacit))
                 labels.add(column.label)
     found = [Beside(row, published, data, values, tuple(tacit[data])) for data, values in by_dataset.items()]
-    return _Moved(found, labels)
+    return found, labels
 
 
 def _agree(compared: Match | None) -> bool:
@@ -107,26 +96,19 @@ def _agree(compared: Match | None) -> bool:
 # --- what is left -----------------------------------------------------------------------------------------------------
 
 
-def _left(published: PublishedTable, moved: set[tuple[int, str]], ours: Sequence[_Ours]) -> Left:
-    staying = {
-        (number, label)
-        for number, row in enumerate(published.rows)
-        for label in row.values
-        if (number, label) not in moved
+def _left(
+    published: PublishedTable, staying: Sequence[tuple[int, str]], moved: set[tuple[int, str]], ours: Sequence[_Ours]
+) -> Left:
+    kept, labels = sorted({number for number, _ in staying}), {label for _, label in staying}
+    columns = tuple(column for column in published.columns if column.label in labels)
+    reasons = {
+        column.label: _reasons(column.label, [published.rows[n] for n, label in staying if label == column.label], ours)
+        for column in columns
     }
-    labels = {label for _, label in staying}
-    staying_rows = {
-        column.label: [row for n, row in enumerate(published.rows) if (n, column.label) in staying]
-        for column in published.columns
-        if column.label in labels
-    }
-    kept = sorted({number for number, _ in staying})
     return Left(
-        table=published,
-        rows=tuple(published.rows[number] for number in kept),
-        columns=tuple(index for index, column in enumerate(published.columns) if column.label in labels),
-        moved=frozenset((kept.index(number), label) for number, label in moved if number in kept and label in labels),
-        reasons=tuple(_sentences({label: _reasons(label, rows, ours) for label, rows in staying_rows.items()})),
+        replace(published, rows=tuple(published.rows[number] for number in kept), columns=columns),
+        {(kept.index(number), label) for number, label in moved if number in kept and label in labels},
+        tuple(_sentences(reasons)),
     )
 
 

@@ -1,20 +1,20 @@
 """The grids of a suite: where a metric stands in them, and their pivot tables.
 
 A pivot table shows one value of a metric under every combination of some of its options. It has a row for each choice
-of its row options and each model, and a column for each choice of its column options. It holds no numbers, only which
-column of the results each place shows.
+of its row options and each model, and a column for each choice of its column options.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from jembench.catalog import spec
 from jembench.catalog.spec import Spec
 from jembench.experiment.sweep import Axis, Grid, Place, combinations
+from jembench.report.attacks import in_common
 from jembench.report.record import Column, ModelRecords, Record
+from jembench.report.text import Heading, Line, View, detail
 
 
 class Placed(NamedTuple):
@@ -79,40 +79,7 @@ _Choice = tuple[str, ...]  # a value for each option of the rows, or of the colu
 _Where = Mapping[tuple[_Choice, _Choice], str]  # the metric in each row and column
 
 
-class Line(NamedTuple):
-    """One choice of the row options, for every model."""
-
-    values: tuple[str, ...]  # of the options that differ from line to line
-    columns: tuple[Column | None, ...]  # of the results, one a heading; None: nothing is known there
-
-    @property
-    def known(self) -> list[Column]:
-        """The columns of the results."""
-        return [column for column in self.columns if column is not None]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Pivot:
-    """One value of one grid."""
-
-    title: str
-    value: Column  # its label, unit and better direction
-    throughout: Mapping[str, str]  # row options that are the same in all of it
-    options: tuple[str, ...]  # those that differ from line to line
-    headings: tuple[str, ...]
-    lines: tuple[Line, ...]
-    rows: tuple[ModelRecords, ...]
-
-    def record(self, row: ModelRecords, column: Column | None) -> Record | None:
-        """What stands in a place of it; None if that is not asked for."""
-        if column is None:
-            return Record(status="not run")
-        if column.label == self.value.label or not row.has(column):
-            return row.records.get(column)
-        return Record(status="na", reason=f"{column.metric} gives {column.label} here, not {self.value.label}")
-
-
-def pivots(places: Places, columns: Sequence[Column], rows: Sequence[ModelRecords]) -> Iterator[Pivot]:
+def pivots(places: Places, columns: Sequence[Column], rows: Sequence[ModelRecords]) -> Iterator[View]:
     """The pivot tables of some grids, one for each value that is shown and of which something is known.
 
     Args:
@@ -148,7 +115,7 @@ class _Content:
             place: [column for column in self.columns if column.metric == metric] for place, metric in where.items()
         }
 
-    def pivots(self, rows: Sequence[ModelRecords]) -> Iterator[Pivot]:
+    def pivots(self, rows: Sequence[ModelRecords]) -> Iterator[View]:
         """A table for each value; a model that has none of them is in the first."""
         known = [row for row in rows if any(row.status(column) not in (None, "not run") for column in self.columns)]
         values = self._values()
@@ -174,7 +141,7 @@ class _Content:
         labelled = [candidate for candidate in candidates if candidate.label == value.label]
         return next(iter(labelled + candidates), None)
 
-    def _pivot(self, value: Column, rows: Sequence[ModelRecords]) -> Pivot:
+    def _pivot(self, value: Column, rows: Sequence[ModelRecords]) -> View:
         axes = self.grid.rows
         choices = [choice for choice in combinations(axes) if any(row == choice for row, _ in self.where)]
         headings = [
@@ -183,25 +150,42 @@ class _Content:
             if any(column == heading for _, column in self.where)
             and any(self._is_asked_for(self._column(choice, heading, value), rows) for choice in choices)
         ]
+        labels = [_heading(self.grid.columns, heading) for heading in headings]
         differing = [index for index, axis in enumerate(axes) if len(axis.values) > 1]
-        return Pivot(
-            title=self.title,
-            value=value,
-            throughout={axis.option: axis.values[0] for axis in axes if len(axis.values) == 1},
-            options=tuple(axes[index].option for index in differing),
-            headings=tuple(_heading(self.grid.columns, heading) for heading in headings),
-            lines=tuple(
-                Line(
-                    tuple(choice[index] for index in differing),
-                    tuple(self._column(choice, heading, value) for heading in headings),
-                )
-                for choice in choices
+        lines = []
+        for choice in choices:
+            options = tuple(choice[index] for index in differing)
+            columns = tuple(self._column(choice, heading, value) for heading in headings)
+            names = tuple(f"{value.label} ({', '.join((*options, label))})" for label in labels)
+            records = tuple(tuple(_record(row, column, value) for column in columns) for row in rows)
+            lines.append(Line(options, columns, names, records))
+        protocols = (record.protocol for line in lines for of_row in line.records for record in of_row if record)
+        return View(
+            titles=(
+                self.title,
+                f"{value.label} {detail(value.unit, value.better)}".strip(),
+                *(f"{axis.option} {axis.values[0]}" for axis in axes if len(axis.values) == 1),
+                *in_common(protocols),
             ),
+            headings=tuple(map(Heading, labels)),
+            labels=(value.label,),
             rows=tuple(rows),
+            lines=tuple(lines),
+            options=tuple(axes[index].option for index in differing),
+            reasons_in_headings=True,
         )
 
     def _is_asked_for(self, column: Column | None, rows: Sequence[ModelRecords]) -> bool:
         return column is None or any(column in row.records for row in rows)
+
+
+def _record(row: ModelRecords, column: Column | None, value: Column) -> Record | None:
+    """What stands in a place of a pivot table; None if that is not asked for."""
+    if column is None:
+        return Record(status="not run")
+    if column.label == value.label or not row.has(column):
+        return row.records.get(column)
+    return Record(status="na", reason=f"{column.metric} gives {column.label} here, not {value.label}")
 
 
 def _answering(value: str, labels: Mapping[str, Column]) -> list[str]:

@@ -1,6 +1,6 @@
 """From results to tables of short texts with numbered footnotes: what the terminal, Markdown and LaTeX show alike.
 
-The main table of each section and its pivot tables, with published rows below ours; then the published tables.
+The main table of each part and its pivot tables, with published rows below ours; then the published tables.
 """
 
 from __future__ import annotations
@@ -10,31 +10,25 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from jembench.experiment.recipe import title_of
-from jembench.report import attacks
 from jembench.report.beside import Beside, place
-from jembench.report.grids import Pivot
 from jembench.report.protocols import named
 from jembench.report.published import label_of, of_published, source_of
 from jembench.report.record import Column, ModelRecords, Record, protocol_differences
-from jembench.report.sections import Report, Section, sections
-from jembench.report.text import ABSENT, DAGGER, Footnote, Footnotes, Heading, Table, Text, detail, plain, record_text
+from jembench.report.sections import Report, views
+from jembench.report.text import ABSENT, DAGGER, Footnote, Footnotes, Heading, Table, Text, View, plain, record_text
 
 NOTHING = "No results yet."
 
 
 def tables(report: Report) -> list[Table]:
-    """Our results, section by section, then what is left of each published table; footnotes are numbered through."""
-    notes, found = Footnotes(), sections(report)
-    placed = place(report, {column for section in found for column in section.shown})
-    layout = _Layout(report, placed.beside, notes)
-    ours = [
-        table
-        for section in found
-        for table in layout.tables(section, section.title if section.title and len(found) > 1 else "Results")
-    ]
+    """Our results, part by part, then what is left of each published table; footnotes are numbered through."""
+    notes, found = Footnotes(), views(report)
+    beside, left = place(report, {column for view in found for line in view.lines for column in line.columns})
+    layout = _Layout(report, beside, notes)
+    ours = [layout.table(view) for view in found]
     if not ours:
         ours = [Table(title="Results", headings=(), rows=(), footnotes=(Footnote("", NOTHING),))]
-    return [*_each_said_once(ours), *(of_published(left, report.rows, notes) for left in placed.left)]
+    return [*_each_said_once(ours), *(of_published(rest, report.rows, notes) for rest in left)]
 
 
 def _each_said_once(tables: Iterable[Table]) -> Iterator[Table]:
@@ -57,73 +51,38 @@ class _Layout:
     def __init__(self, report: Report, beside: Sequence[Beside], notes: Footnotes) -> None:
         self.report, self.beside, self.notes = report, beside, notes
 
-    def tables(self, section: Section, title: str) -> Iterator[Table]:
-        """The main table of a section, by that title, if there is one, then its pivot tables."""
-        if section.rows and section.columns:
-            yield self._main(section, title)
-        for pivot in section.pivots:
-            yield self._pivot(pivot)
-
-    # --- the main table ---
-
-    def _main(self, section: Section, title: str) -> Table:
-        columns, places, rows = attacks.lines(self.report.rows, section.rows, section.columns)
-        context = self._context(section.rows)
-        ours = [
-            (*self._names(row, context), *(record_text(row.records.get(column), self.notes) for column in columns))
-            for row in rows
+    def table(self, view: View) -> Table:
+        """The texts of a view, published rows below ours."""
+        context = self._context(view.rows)
+        columns = [
+            [of_row[number] for line in view.lines for of_row in line.records] for number in range(len(view.headings))
         ]
-        published = self._published(places, section.rows, context)
-        records = [[row.records.get(column) for row in rows] for column in columns]
-        protocols = (record.protocol for row in section.rows for c in section.columns if (record := row.records.get(c)))
-        return Table(
-            title=" · ".join((title, *attacks.in_common(protocols), *context.shared)),
-            headings=(*_identifying("model", *context.differing), *(_heading(column, columns) for column in columns)),
-            rows=(*ours, *published),
-            footnotes=(
-                *_legend([record for of_column in records for record in of_column], published),
-                *_positive_class(column.label for column in columns),
-                *_recipes(row.recipe for row in rows),
-                *self._differing_protocols(zip((column.label for column in columns), records, strict=True), rows),
-                *self.notes.take(),
-            ),
-        )
-
-    # --- pivot tables ---
-
-    def _pivot(self, pivot: Pivot) -> Table:
-        context = self._context(pivot.rows)
-        records = [
-            [[pivot.record(row, column) for column in line.columns] for row in pivot.rows] for line in pivot.lines
-        ]
-        columns = [[of_row[number] for line in records for of_row in line] for number in range(len(pivot.headings))]
-        marks = [self._shared_mark(column) for column in columns]
-        done = attacks.in_common(record.protocol for column in columns for record in column if record)
+        marks = [self._shared_mark(column) if view.reasons_in_headings else () for column in columns]
         rows: list[tuple[Text, ...]] = []
         published: list[tuple[Text, ...]] = []
-        for line, of_line in zip(pivot.lines, records, strict=True):
-            options = [Text(value) for value in line.values]
-            for row, of_row in zip(pivot.rows, of_line, strict=True):
+        for line in view.lines:
+            options = [Text(value) for value in line.options]
+            for row, of_row in zip(view.rows, line.records, strict=True):
                 texts = (
                     record_text(replace(record, reason="") if mark and record else record, self.notes)
                     for record, mark in zip(of_row, marks, strict=True)
                 )
                 rows.append((*options, *self._names(row, context), *texts))
-            found = self._published(line.columns, pivot.rows, context)
+            found = self._published(line.columns, view.rows, context)
             published += found
             rows += [(*options, *row) for row in found]
         return Table(
-            title=" · ".join((*_titles(pivot), *done, *context.shared)),
+            title=" · ".join((*view.titles, *context.shared)),
             headings=(
-                *_identifying(*pivot.options, "model", *context.differing),
-                *(Heading(label, marks=mark) for label, mark in zip(pivot.headings, marks, strict=True)),
+                *(Heading(label, identifies=True) for label in (*view.options, "model", *context.differing)),
+                *(heading._replace(marks=mark) for heading, mark in zip(view.headings, marks, strict=True)),
             ),
             rows=tuple(rows),
             footnotes=(
                 *_legend([record for column in columns for record in column], published),
-                *_positive_class([pivot.value.label]),
-                *_recipes(row.recipe for row in pivot.rows),
-                *self._differing_protocols(_places(pivot, records), pivot.rows),
+                *_positive_class(view.labels),
+                *_recipes(row.recipe for row in view.rows),
+                *_differing_protocols(view),
                 *self.notes.take(),
             ),
         )
@@ -135,8 +94,6 @@ class _Layout:
         if len(asked) < 2 or len(reasons) != 1 or asked[0].status != "na" or not asked[0].reason:
             return ()
         return (self.notes.mark(asked[0].reason),)
-
-    # --- what both share ---
 
     def _names(self, row: ModelRecords, context: _Context) -> Iterator[Text]:
         """What identifies a row: its model, and what else differs between rows."""
@@ -180,21 +137,6 @@ class _Layout:
         label = label_of(one.row, self.report.rows)
         return Text(f"{label} · {one.row.status}", marks=tuple(map(self.notes.mark, notes)))
 
-    def _differing_protocols(
-        self, named_records: Iterable[tuple[str, Sequence[Record | None]]], rows: Sequence[ModelRecords]
-    ) -> Iterator[Footnote]:
-        for name, records in named_records:
-            measured = [(row, r) for row, r in zip(rows, records, strict=True) if r and r.status == "ok"]
-            found = [(row.model, record.protocol) for row, record in measured if not record.comparable]
-            if not found:
-                continue
-            datasets = {row.dataset for row, record in measured if not record.comparable}
-            usual = {record.protocol for row, record in measured if record.comparable and row.dataset in datasets}
-            found += [("the others", protocol) for protocol in sorted(usual)]
-            differences = protocol_differences([protocol for _, protocol in found])
-            which = "; ".join(f"{model}: {text}" for (model, _), text in zip(found, differences, strict=True))
-            yield Footnote(DAGGER, f"{name} was measured under different protocols, do not compare: {which}")
-
 
 class _Context(NamedTuple):
     shared: tuple[str, ...]  # "dataset digits", for the title
@@ -208,29 +150,20 @@ _CONTEXT: Mapping[str, Callable[[ModelRecords], str]] = {
 }
 
 
-def _identifying(*labels: str) -> Iterator[Heading]:
-    return (Heading(label, identifies=True) for label in labels)
-
-
-def _heading(column: Column, columns: Sequence[Column]) -> Heading:
-    alone = [other.label for other in columns].count(column.label) == 1
-    return Heading(column.label if alone else f"{column.label} ({column.metric})", detail(column.unit, column.better))
-
-
-def _titles(pivot: Pivot) -> Iterator[str]:
-    yield pivot.title
-    yield f"{pivot.value.label} {detail(pivot.value.unit, pivot.value.better)}".strip()
-    yield from (f"{option} {value}" for option, value in pivot.throughout.items())
-
-
-def _places(
-    pivot: Pivot, records: Sequence[Sequence[Sequence[Record | None]]]
-) -> Iterator[tuple[str, list[Record | None]]]:
-    """Every place of a pivot table, by its name, with what the models have there."""
-    for line, of_line in zip(pivot.lines, records, strict=True):
-        for number, heading in enumerate(pivot.headings):
-            where = ", ".join((*line.values, heading))
-            yield f"{pivot.value.label} ({where})", [of_row[number] for of_row in of_line]
+def _differing_protocols(view: View) -> Iterator[Footnote]:
+    places = ((line, number, name) for line in view.lines for number, name in enumerate(line.names))
+    for line, number, name in places:
+        records = [of_row[number] for of_row in line.records]
+        measured = [(row, r) for row, r in zip(view.rows, records, strict=True) if r and r.status == "ok"]
+        found = [(row.model, record.protocol) for row, record in measured if not record.comparable]
+        if not found:
+            continue
+        datasets = {row.dataset for row, record in measured if not record.comparable}
+        usual = {record.protocol for row, record in measured if record.comparable and row.dataset in datasets}
+        found += [("the others", protocol) for protocol in sorted(usual)]
+        differences = protocol_differences([protocol for _, protocol in found])
+        which = "; ".join(f"{model}: {text}" for (model, _), text in zip(found, differences, strict=True))
+        yield Footnote(DAGGER, f"{name} was measured under different protocols, do not compare: {which}")
 
 
 def _recipes(labels: Iterable[str]) -> Iterator[Footnote]:

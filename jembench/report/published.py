@@ -16,23 +16,22 @@ _ABOVE = "above"
 def of_published(left: Left, ours: Sequence[ModelRecords], notes: Footnotes) -> Table:
     """What is left of a published table, below ours."""
     published = left.table
-    columns = [published.columns[index] for index in left.columns]
     return Table(
         title=_title(left, {_bare(row.dataset) for row in ours}),
         headings=(
             Heading("model", identifies=True),
             Heading("dataset", identifies=True),
-            *(Heading(column.label, detail(column.unit, column.better)) for column in columns),
+            *(Heading(column.label, detail(column.unit, column.better)) for column in published.columns),
             Heading("standing"),
         ),
         rows=tuple(
             (
                 Text(label_of(row, ours), marks=(notes.mark(row.note),) if row.note else ()),
                 Text(row.dataset),
-                *(_value(left, number, column.label) for column in columns),
+                *(_value(left, number, column.label) for column in published.columns),
                 Text(row.status, marks=(notes.mark(source_of(row, published)),)),
             )
-            for number, row in enumerate(left.rows)
+            for number, row in enumerate(published.rows)
         ),
         footnotes=(*_legend(left), *notes.take()),
     )
@@ -51,7 +50,7 @@ def source_of(row: PublishedRow, published: PublishedTable) -> str:
 
 
 def _title(left: Left, ours: set[str]) -> str:
-    theirs = list(dict.fromkeys(row.dataset for row in left.rows))
+    theirs = list(dict.fromkeys(row.dataset for row in left.table.rows))
     title = f"Published · dataset {', '.join(theirs)}"
     if ours.intersection(map(_bare, theirs)):
         return title
@@ -64,18 +63,18 @@ def _bare(name: str) -> str:
 
 
 def _value(left: Left, number: int, label: str) -> Text:
-    row = left.rows[number]
+    row = left.table.rows[number]
     if (number, label) in left.moved:
         return Text(_ABOVE)
     return Text(plain(row.values[label])) if label in row.values else Text(ABSENT)
 
 
 def _legend(left: Left) -> list[Footnote]:
-    published, labels = left.table, [left.table.columns[index].label for index in left.columns]
+    published = left.table
     legend = []
     if published.note:
         legend.append(f"{published.note[0].upper()}{published.note[1:]}.")
-    if any(label not in row.values for label in labels for row in left.rows):
+    if any(column.label not in row.values for column in published.columns for row in published.rows):
         legend.append(f"{ABSENT}: not given there.")
     if left.moved:
         legend.append(f"{_ABOVE}: stands beside ours.")

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from jembench.catalog import spec
 from jembench.experiment import suite as suites
 from jembench.experiment.plan import Part
 from jembench.experiment.sweep import compares_with_itself
-from jembench.report.grids import Pivot, Places, pivots
+from jembench.report.attacks import main_view
+from jembench.report.grids import Places, pivots
 from jembench.report.record import BUFFER, DIRECT, Column, ModelRecords, columns_of, mark_incomparable, record
 from jembench.report.references import PublishedTable
 from jembench.report.select import Subject, subjects
+from jembench.report.text import View
 from jembench.store.outcome import Cell
 
 
@@ -165,32 +167,22 @@ def _how_drawn(subject: Subject, cells: Sequence[Cell]) -> Iterator[str]:
 # --- what is shown where ----------------------------------------------------------------------------------------------
 
 
-class Section(NamedTuple):
-    """What belongs together: for each part of a suite a main table, and the pivot tables of its grids."""
-
-    title: str
-    columns: tuple[Column, ...]  # none: there is no main table
-    rows: tuple[ModelRecords, ...]
-    pivots: tuple[Pivot, ...]
-
-    @property
-    def shown(self) -> set[Column]:
-        """The columns of the results that it shows."""
-        return {*self.columns, *(column for pivot in self.pivots for line in pivot.lines for column in line.known)}
+def views(report: Report) -> list[View]:
+    """What a report shows: for each part of a suite a main table and the pivot tables of its grids, if known."""
+    found = [one for part in report.parts if (one := _shown(part, report))]
+    views: list[View] = []
+    for part, rows, columns, of_grids in found:
+        title = part.title if part.title and len(found) > 1 else "Results"
+        views += [main_view(title, report.rows, rows, columns), *of_grids] if rows else of_grids
+    return views
 
 
-def sections(report: Report) -> list[Section]:
-    """The sections of a report, but for those of which nothing is known."""
-    found = [_section(part, report) for part in report.parts]
-    return [section for section in found if (section.rows and section.columns) or section.pivots]
-
-
-def _section(part: Part, report: Report) -> Section:
+def _shown(part: Part, report: Report) -> tuple[Part, list[ModelRecords], list[Column], list[View]] | None:
+    """The rows and columns of a part's main table, and its pivot tables; None if nothing is known of either."""
     places = Places(part.grids)
     mine = [row for row in report.rows if part.rows is None or row.key in part.rows]
-    columns = [
-        column for column in report.columns if column.metric in part.metrics and not any(places.of(column.metric))
-    ]
+    columns = [c for c in report.columns if c.metric in part.metrics and not any(places.of(c.metric))]
     # a row of which a part knows nothing is another part's
-    rows = [row for row in mine if any(row.status(column) not in (None, "not run") for column in columns)]
-    return Section(part.title, tuple(columns), tuple(rows), tuple(pivots(places, report.columns, mine)))
+    rows = [row for row in mine if any(row.status(c) not in (None, "not run") for c in columns)]
+    of_grids = list(pivots(places, report.columns, mine))
+    return (part, rows, columns, of_grids) if rows or of_grids else None

@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from jembench.report.record import Record
+from jembench.report.record import Column, ModelRecords, Record
 from jembench.report.references import Better
 
 DAGGER = "†"
@@ -61,6 +61,28 @@ class Table:
     headings: tuple[Heading, ...]
     rows: tuple[tuple[Text, ...], ...]
     footnotes: tuple[Footnote, ...]
+
+
+class Line(NamedTuple):
+    """What a view shows under one choice of its options."""
+
+    options: tuple[str, ...]  # a value of each
+    columns: tuple[Column | None, ...]  # of the results, one a heading; None: nothing is known there
+    names: tuple[str, ...]  # of its places, for footnotes
+    records: tuple[tuple[Record | None, ...], ...]  # of each model; None: not asked for
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class View:
+    """A selection of the results that becomes a table: the records of some models, under some choices of options."""
+
+    titles: tuple[str, ...]
+    headings: tuple[Heading, ...]  # of the records
+    labels: tuple[str, ...]  # of the values shown
+    rows: tuple[ModelRecords, ...]
+    lines: tuple[Line, ...]
+    options: tuple[str, ...] = ()  # that differ from line to line
+    reasons_in_headings: bool = False  # why a whole column has no value is said once
 
 
 class Footnotes:
