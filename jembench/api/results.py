@@ -10,7 +10,7 @@ from jembench.catalog import spec
 from jembench.errors import Unavailable
 from jembench.experiment import suite as suites
 from jembench.experiment.plan import Part, parts_of, recipe_names
-from jembench.report import comparison_table, data, formats, sections
+from jembench.report import formats, layout, sections, verdicts
 from jembench.report.comparison import Comparison as ComparedPair
 from jembench.report.formats import Document
 from jembench.report.record import Record
@@ -70,7 +70,7 @@ class Results(Shown, Sequence[Record]):
         self._parts = parts
         self._sections = sections.build(cells, parts=parts, published=published, recipe_names=names)
         self._records = _records(self._sections)
-        self.document = data.document(self._sections)
+        self.document = layout.document(self._sections)
 
     @classmethod
     def of_store(cls, store: Store, suite: str | None, limit: int | None) -> Results:
@@ -128,7 +128,7 @@ class Comparison(Shown):
 
     def __init__(self, found: ComparedPair) -> None:
         self.found = found
-        self.document = comparison_table.document(found)
+        self.document = verdicts.of_comparison(found)
         self.records = list(self.document.records())
 
     def __repr__(self) -> str:

@@ -77,12 +77,12 @@ def report(
 def _claims(store: Store, suite: str | None, limit: int | None, reference: str | None, format: str) -> int:
     if suite is not None or reference is not None:
         raise SpecError("--claims judges all that the store holds. Leave out the suite and --reference.")
-    from jembench.report import claims, claims_table, judging
+    from jembench.report import claims, judging, verdicts
 
     cells = [cell for cell in newest(select.read(store), asked(store)) if cell.provenance.get("limit") == limit]
     place = "" if store.root == Path("runs") else str(store.root)
     found = judging.judge(claims.load(), cells, store.read_arrays, store=place)
-    show.print_document(claims_table.document(found), format)
+    show.print_document(verdicts.of_claims(found), format)
     return 0
 
 

@@ -12,7 +12,7 @@ from click.core import ParameterSource
 from jembench.cli import options
 from jembench.experiment.plan import FitPlan, Part, Plan
 from jembench.experiment.twins import differences
-from jembench.report import data, formats, sections
+from jembench.report import formats, layout, sections
 from jembench.report.formats import TERMINAL, Document
 from jembench.report.references import PublishedTable
 from jembench.running import session
@@ -62,7 +62,7 @@ def print_results(
 ) -> None:
     """Print the results of some cells, with the published numbers."""
     results = sections.build(cells, parts=parts, published=published, recipe_names=recipe_names)
-    print_document(data.document(results), format)
+    print_document(layout.document(results), format)
 
 
 def print_document(document: Document, format: str) -> None:

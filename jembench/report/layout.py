@@ -1,4 +1,4 @@
-"""From results to tables of short texts with numbered footnotes: what the terminal, Markdown and LaTeX show alike.
+"""From results to a document: tables of short texts with numbered footnotes for people, and data for programs.
 
 The main table of each part and its pivot tables, with published rows below ours; then the published tables.
 """
@@ -6,14 +6,16 @@ The main table of each part and its pivot tables, with published rows below ours
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
-from typing import NamedTuple
+from dataclasses import asdict, fields, replace
+from functools import partial
+from typing import Any, NamedTuple
 
 from jembench.experiment.recipe import title_of
-from jembench.report.beside import Beside, place
+from jembench.report.formats import Document
 from jembench.report.protocols import named
-from jembench.report.published import label_of, of_published, source_of
+from jembench.report.published import Beside, label_of, of_published, place, source_of
 from jembench.report.record import Column, ModelRecords, Record, protocol_differences
+from jembench.report.references import PublishedTable
 from jembench.report.sections import Report, views
 from jembench.report.text import ABSENT, DAGGER, Footnote, Footnotes, Heading, Table, Text, View, plain, record_text
 
@@ -200,3 +202,68 @@ def _legend(records: Sequence[Record | None], published: Sequence[tuple[Text, ..
         yield Footnote("", f"{ABSENT}: not asked for there.")
     if any(text.value == ABSENT for row in published for text in row):
         yield Footnote("", f"{ABSENT} in a published row: not given, or not comparable with ours.")
+
+
+# --- data: JSON with a list of values for each model, CSV with a line for each record ---------------------------------
+
+SCHEMA = 1
+"""The version of both layouts."""
+
+
+def document(report: Report) -> Document:
+    """The results, ours first, then the published numbers."""
+    return Document(
+        tables=partial(tables, report),
+        content=partial(_content, report),
+        records=partial(_records, report),
+        fields=_FIELDS,
+    )
+
+
+def _records(report: Report) -> Iterator[dict[str, Any]]:
+    ours = (record for row in report.rows for record in row.records.values())
+    published = (record for table in report.published for record in records_of(table))
+    for record in (*ours, *published):
+        yield {**_fields(record, _FIELDS), "notes": "; ".join(record.notes)}
+
+
+def _content(report: Report) -> dict[str, Any]:
+    published = [
+        {**asdict(table), "columns": [column._asdict() for column in table.columns]} for table in report.published
+    ]
+    return {"schema": SCHEMA, "rows": [_row(row) for row in report.rows], "published": published}
+
+
+_FIELDS = tuple(field.name for field in fields(Record))
+_OF_MODEL = ("model", "dataset", "recipe", "seeds", "notes")
+_OF_VALUE = ("metric", "label", "unit", "better", "status", "value", "low", "high", "sd", "n", "protocol", "comparable")
+
+
+def _fields(of: object, names: tuple[str, ...]) -> dict[str, Any]:
+    return {name: getattr(of, name) for name in names}
+
+
+def _row(row: ModelRecords) -> dict[str, Any]:
+    values = [_fields(record, (*_OF_VALUE, "seeds", "reason")) for record in row.records.values()]
+    return {**_fields(row, _OF_MODEL), "values": values}
+
+
+def records_of(table: PublishedTable) -> Iterator[Record]:
+    """The numbers of a published table."""
+    columns = {column.label: column for column in table.columns}
+    for row in table.rows:
+        for label, value in row.values.items():
+            yield Record(
+                kind=row.status,
+                model=row.model,
+                printed_as=row.label,
+                dataset=row.dataset,
+                label=label,
+                unit=columns[label].unit,
+                better=columns[label].better,
+                status="ok",
+                value=value,
+                protocol=row.protocols.get(label, ""),
+                source=row.source,
+                notes=tuple(filter(None, (row.note, table.note))),
+            )

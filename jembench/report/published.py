@@ -1,14 +1,173 @@
-"""Published tables as tables of texts, each with a footnote that says why its numbers do not stand beside ours."""
+"""Which published numbers stand beside ours, and tables of the others with the reasons why they do not."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
 
-from jembench.report.beside import Left
-from jembench.report.record import ModelRecords
+from jembench.report.protocols import Difference, Match, compare, in_words
+from jembench.report.record import Column, ModelRecords
 from jembench.report.references import PublishedRow, PublishedTable
+from jembench.report.sections import Report
 from jembench.report.text import ABSENT, Footnote, Footnotes, Heading, Table, Text, detail, flat, plain
+
+
+class Beside(NamedTuple):
+    """A published row, as far as its numbers and ours mean the same."""
+
+    row: PublishedRow
+    table: PublishedTable
+    dataset: str  # spec of ours
+    values: Mapping[Column, float]  # by columns of the results
+    tacit: tuple[str, ...]  # parts of our protocols that are not stated there
+
+
+class Left(NamedTuple):
+    """The rest of a published table: the rows and columns with values that correspond to no column of ours."""
+
+    table: PublishedTable
+    moved: Collection[tuple[int, str]]  # (row, label) of values that stand beside ours
+    reasons: tuple[str, ...]  # why the others cannot be compared, in words
+
+
+class _Ours(NamedTuple):
+    """Our protocols in one column on one dataset."""
+
+    column: Column
+    dataset: str
+    protocols: tuple[str, ...]
+
+
+def place(report: Report, shown: Collection[Column | None]) -> tuple[list[Beside], list[Left]]:
+    """Sort the published numbers of a report into those beside ours and those that stay where they are.
+
+    Args:
+        report: ours, with the published tables.
+        shown: the columns of ours beside which a number can stand.
+    """
+    ours = _ours(report, shown)
+    beside: list[Beside] = []
+    left: list[Left] = []
+    for published in report.published:
+        moved: set[tuple[int, str]] = set()
+        for number, row in enumerate(published.rows):
+            found, labels = _of_row(row, published, ours)
+            beside += found
+            moved |= {(number, label) for label in labels}
+        staying = [
+            (n, label) for n, row in enumerate(published.rows) for label in row.values if (n, label) not in moved
+        ]
+        if staying:
+            left.append(_left(published, staying, moved, ours))
+    return beside, left
+
+
+def _ours(report: Report, shown: Collection[Column | None]) -> list[_Ours]:
+    found: dict[tuple[Column, str], dict[str, None]] = {}
+    for column in (column for column in report.columns if column in shown):
+        for row in report.rows:
+            if row.status(column) == "ok":
+                found.setdefault((column, row.dataset), {})[row.records[column].protocol] = None
+    return [_Ours(column, dataset, tuple(protocols)) for (column, dataset), protocols in found.items()]
+
+
+def _of_row(row: PublishedRow, published: PublishedTable, ours: Sequence[_Ours]) -> tuple[list[Beside], set[str]]:
+    """The row beside ours, for each dataset of ours, and the labels of its values that stand there."""
+    by_dataset: dict[str, dict[Column, float]] = {}
+    tacit: dict[str, dict[str, None]] = {}
+    labels: set[str] = set()
+    for column in published.columns:
+        if column.label not in row.protocols:
+            continue
+        for one in ours:
+            compared = [compare(row.protocols[column.label], protocol) for protocol in one.protocols]
+            if (one.column.label, one.column.unit) == (column.value, column.unit) and all(map(_agree, compared)):
+                by_dataset.setdefault(one.dataset, {})[one.column] = row.values[column.label]
+                tacit.setdefault(one.dataset, {}).update(dict.fromkeys(t for c in compared if c for t in c.tacit))
+                labels.add(column.label)
+    found = [Beside(row, published, data, values, tuple(tacit[data])) for data, values in by_dataset.items()]
+    return found, labels
+
+
+def _agree(compared: Match | None) -> bool:
+    return compared is not None and not compared.differences
+
+
+# --- what is left -----------------------------------------------------------------------------------------------------
+
+
+def _left(
+    published: PublishedTable, staying: Sequence[tuple[int, str]], moved: set[tuple[int, str]], ours: Sequence[_Ours]
+) -> Left:
+    kept, labels = sorted({number for number, _ in staying}), {label for _, label in staying}
+    columns = tuple(column for column in published.columns if column.label in labels)
+    reasons = {
+        column.label: _reasons(column.label, [published.rows[n] for n, label in staying if label == column.label], ours)
+        for column in columns
+    }
+    return Left(
+        replace(published, rows=tuple(published.rows[number] for number in kept), columns=columns),
+        {(kept.index(number), label) for number, label in moved if number in kept and label in labels},
+        tuple(_sentences(reasons)),
+    )
+
+
+def _reasons(label: str, rows: Sequence[PublishedRow], ours: Sequence[_Ours]) -> list[str]:
+    """Why the numbers of a column cannot stand beside ours: how each differs from what it is nearest to of ours."""
+    differences: list[Difference] = []
+    others: dict[str, None] = {}
+    for row in rows:
+        protocol = row.protocols.get(label)
+        nearest = _nearest(protocol, ours) if protocol else None
+        if protocol is None:
+            others["no metric here gives such a number"] = None
+        elif nearest is None:
+            others[_NOT_MEASURED] = None
+        elif not nearest:
+            others["ours are of several protocols"] = None
+        else:
+            asked_for = [d for d in nearest if d.ours != _ANOTHER or d.published is None]
+            others |= {} if asked_for == nearest else {_NOT_MEASURED: None}
+            differences += (d._replace(published=row.dataset) if d.part == "data" else d for d in asked_for)
+    return [*in_words(differences), *others]
+
+
+_NOT_MEASURED = "not measured here"
+_ANOTHER = "another"
+"""What ours is called where there are several that are as near, none of which is the one."""
+
+
+def _nearest(protocol: str, ours: Sequence[_Ours]) -> list[Difference] | None:
+    """What is different from those of ours that it is nearest to; None if we have nothing of the metric."""
+    compared = [compare(protocol, own) for one in ours for own in one.protocols]
+    found = [one.differences for one in compared if one is not None]
+    if not found:
+        return None
+    fewest = min(map(len, found))
+    together: dict[tuple[str, str | None], set[str | None]] = {}
+    for part, published, own in (d for differences in found if len(differences) == fewest for d in differences):
+        together.setdefault((part, published), set()).add(own)
+    return [
+        Difference(part, published, *(own if len(own) == 1 else {_ANOTHER}))
+        for (part, published), own in together.items()
+    ]
+
+
+def _sentences(reasons: Mapping[str, Sequence[str]]) -> list[str]:
+    """What holds for every column, then what is peculiar to some."""
+    compared = [texts for texts in reasons.values() if texts != [_NOT_MEASURED]] or list(reasons.values())
+    common = [text for text in compared[0] if all(text in texts for texts in compared)]
+    grouped: dict[tuple[str, ...], list[str]] = {}
+    for label, texts in reasons.items():
+        if peculiar := tuple(text for text in texts if text not in common):
+            grouped.setdefault(peculiar, []).append(label)
+    peculiarities = [f"{', '.join(labels)}: {'; '.join(texts)}" for texts, labels in grouped.items()]
+    return [*(["; ".join(common)] if common else []), *peculiarities]
+
+
+# --- their tables -----------------------------------------------------------------------------------------------------
 
 _ABOVE = "above"
 

@@ -19,7 +19,7 @@ from jembench.experiment.plan import make_plan
 from jembench.experiment.recipe import made_for
 from jembench.experiment.sweep import bare_name, with_options
 from jembench.interfaces import Value
-from jembench.report import claims_table
+from jembench.report import verdicts
 from jembench.report.claims import Claim, Paper, Recipes, load, read
 from jembench.report.judging import judge
 from jembench.report.select import canonical
@@ -357,7 +357,7 @@ def test_values_that_were_not_measured_are_named_with_the_reason(store):
     assert judged.row.verdict == "held"
     assert (missing.row.verdict, missing.each) == ("not measured", ("celeba", "svhn"))
     assert missing.row.reason == "not by digits, which has no other images: `jembench run hybrid --dataset cifar10`"
-    notes = claims_table.document([judged, missing]).tables()[-1].footnotes
+    notes = verdicts.of_claims([judged, missing]).tables()[-1].footnotes
     assert "only celeba, svhn" in notes[0].text
 
 
@@ -467,7 +467,7 @@ def test_every_claim_is_shown_once(store):
     store.accuracy("jem", 0.9)
     store.accuracy("baseline", 0.8)
     found = store.judge(*CLAIMS)
-    shown = claims_table.document(found)
+    shown = verdicts.of_claims(found)
     texts = [row[0].value for grid in shown.tables() for row in grid.rows]
     notes = " ".join(note.text for grid in shown.tables() for note in grid.footnotes)
     for finding in found:
@@ -476,7 +476,7 @@ def test_every_claim_is_shown_once(store):
         else:
             assert texts.count(finding.claim.text) == 1
     assert len(shown.records()) == len(found)
-    assert all(set(record) == set(claims_table.FIELDS) for record in shown.records())
+    assert all(set(record) == set(verdicts.CLAIM_FIELDS) for record in shown.records())
 
 
 def test_a_claim_says_which_value_dataset_and_recipes_it_is_of(store):
@@ -484,7 +484,7 @@ def test_a_claim_says_which_value_dataset_and_recipes_it_is_of(store):
         store.accuracy("jem", 0.9, dataset=dataset, recipe="a+c=1")
         store.accuracy("jem", 0.8, dataset=dataset, recipe="a")
     asked = claim(than="jem", recipes=(Recipes("*+c=1", "*"),))
-    (grid,) = claims_table.document(store.judge(asked)).tables()
+    (grid,) = verdicts.of_claims(store.judge(asked)).tables()
     assert [row[0].value for row in grid.rows] == [
         "One · digits · recipes a+c=1 and a",
         "One · svhn · recipes a+c=1 and a",

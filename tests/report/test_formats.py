@@ -9,9 +9,9 @@ import pytest
 from jembench.catalog import discovery
 from jembench.errors import SpecError
 from jembench.interfaces import Value
-from jembench.report.data import document
 from jembench.report.figures import catalogue
 from jembench.report.formats import csv_text, render
+from jembench.report.layout import document
 from jembench.report.sections import build
 
 EXAMPLE = Path(__file__).parents[1] / "example_plugin"

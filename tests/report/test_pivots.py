@@ -12,9 +12,8 @@ import pytest
 from jembench.experiment.plan import Part
 from jembench.experiment.sweep import Axis, Grid
 from jembench.interfaces import Value
-from jembench.report.data import document
 from jembench.report.formats import render
-from jembench.report.layout import tables
+from jembench.report.layout import document, tables
 from jembench.report.references import load
 from jembench.report.sections import build
 from jembench.store.outcome import Outcome

@@ -15,9 +15,8 @@ from rich.console import Console
 
 from jembench.interfaces import Value
 from jembench.report import terminal
-from jembench.report.data import document
 from jembench.report.formats import render
-from jembench.report.layout import NOTHING, tables
+from jembench.report.layout import NOTHING, document, tables
 from jembench.report.references import load
 from jembench.report.sections import build
 from jembench.report.text import Heading, Table, Text
@@ -223,7 +222,7 @@ def test_no_rows_says_so_on_the_terminal_and_is_empty_as_data():
 
 def test_a_report_loads_no_heavy_library():
     code = (
-        "import sys, jembench.report.data, jembench.report.terminal, jembench.report.references;"
+        "import sys, jembench.report.layout, jembench.report.terminal, jembench.report.references;"
         "jembench.report.references.load(['jem-iclr2020/table1']);"
         "print(*{'numpy', 'torch', 'scipy', 'sklearn', 'matplotlib'} & sys.modules.keys())"
     )

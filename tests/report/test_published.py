@@ -9,9 +9,8 @@ import pytest
 
 from jembench.interfaces import Value
 from jembench.report import references
-from jembench.report.data import document
 from jembench.report.formats import render
-from jembench.report.layout import tables
+from jembench.report.layout import document, tables
 from jembench.report.references import PublishedRow
 from jembench.report.sections import build
 from jembench.store.outcome import Outcome

@@ -1,0 +1,262 @@
+"""Comparisons of two models, and what became of the papers' claims, as tables of texts and as records."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, fields, replace
+from typing import Any
+
+from jembench.report.claims import Paper
+from jembench.report.comparison import HOPELESS, LEVEL, PILOT, SEEDS, Comparison, Difference
+from jembench.report.formats import Document
+from jembench.report.judging import Finding
+from jembench.report.record import grouped
+from jembench.report.text import ABSENT, Footnote, Footnotes, Heading, Table, Text, decimals_for, detail, fixed
+
+FIELDS = tuple(field.name for field in fields(Difference))
+_ELSEWHERE = ("metric", "label", "unit", "better", "verdict", "reason", "protocols")  # among claims, or left out
+CLAIM_FIELDS = (
+    *("claim", "text", "source", "verdict", "metric", "label", "direction", "within"),
+    *(field for field in FIELDS if field not in _ELSEWHERE),
+    "reason",
+)
+"""The columns of the CSV."""
+
+_DIFFERENCE = (
+    Heading("difference", "other images"),
+    Heading("difference", "other seeds"),
+    Heading("p", "Holm"),
+)
+_OTHER_SEEDS = "other seeds: 95 % interval of the difference if trained anew, by Student's t over the seeds."
+
+
+def of_comparison(comparison: Comparison) -> Document:
+    """The comparison for people and for programs."""
+    a, b = comparison.pair
+    head = {
+        "schema": 1,
+        "a": {"model": a.model, "dataset": a.dataset, "recipe": a.recipe},
+        "b": {"model": b.model, "dataset": b.dataset, "recipe": b.recipe},
+        "level": LEVEL,
+        "resamples": comparison.resamples,
+        "only_a": comparison.only_a,
+        "only_b": comparison.only_b,
+    }
+    records = [asdict(row) for row in comparison.rows]
+    return Document(
+        tables=lambda: [_table(comparison)],
+        content=lambda: {**head, "rows": records},
+        records=lambda: records,
+        fields=FIELDS,
+    )
+
+
+def _table(comparison: Comparison) -> Table:
+    notes = Footnotes()
+    labels = [row.label for row in comparison.rows]
+    return Table(
+        title=_title(comparison),
+        headings=(
+            Heading("value", identifies=True),
+            *(Heading(name) for name in comparison.pair.names),
+            *_DIFFERENCE,
+            Heading("verdict"),
+        ),
+        rows=tuple(_texts(row, comparison, labels.count(row.label) == 1, notes) for row in comparison.rows),
+        footnotes=(*_legend(comparison), *notes.take()),
+    )
+
+
+def _title(comparison: Comparison) -> str:
+    a, b = comparison.pair
+    recipes = f"recipe {a.recipe}" if a.recipe == b.recipe else f"recipes {a.recipe} and {b.recipe}"
+    models = a.model if a.model == b.model else f"{a.model} and {b.model}"
+    return f"{models} · dataset {a.dataset} · {recipes} · {_seeds(_all_seeds(comparison))}"
+
+
+def _all_seeds(comparison: Comparison) -> tuple[int, ...]:
+    return tuple(sorted({seed for row in comparison.rows for seed in row.seeds}))
+
+
+def _seeds(seeds: Sequence[int]) -> str:
+    return f"{'seed' if len(seeds) == 1 else 'seeds'} {', '.join(map(str, seeds)) or 'none'}"
+
+
+def _texts(row: Difference, comparison: Comparison, alone: bool, notes: Footnotes) -> tuple[Text, ...]:
+    name = row.label if alone else f"{row.label} ({row.metric})"
+    fewer = row.seeds and row.seeds != _all_seeds(comparison)
+    reasons = (row.reason, f"{_seeds(row.seeds)} alone" if fewer else "")
+    verdict = Text(row.verdict, marks=tuple(map(notes.mark, filter(None, reasons))))
+    return Text(f"{name} {detail(row.unit, row.better)}".strip()), *_numbers(row), verdict
+
+
+def _numbers(row: Difference) -> tuple[Text, ...]:
+    """Both values, their difference with either interval, and p: digits as the narrower interval allows."""
+    if row.a is None or row.b is None or row.difference is None:
+        return (Text(ABSENT),) * 5
+    ends = ((row.images_low, row.images_high), (row.training_low, row.training_high))
+    half = min(((high - low) / 2 for low, high in ends if low is not None and high is not None), default=None)
+    decimals = decimals_for(row.difference or row.a, half)
+    a, b, difference = (fixed(number, decimals) for number in (row.a, row.b, row.difference))
+    images, training = (_interval(*both) for both in ends)
+    return Text(a), Text(b), Text(difference, images), Text(training or ABSENT), Text(_p_text(row.p))
+
+
+def _interval(low: float | None, high: float | None) -> str:
+    if low is None or high is None:
+        return ""
+    decimals = decimals_for(low, (high - low) / 2)
+    return f"[{fixed(low, decimals)}, {fixed(high, decimals)}]"
+
+
+def _p_text(p: float | None) -> str:
+    """A p value with two significant digits, and none below .001."""
+    if p is None:
+        return ABSENT
+    return "< 0.001" if p < 0.001 else fixed(p, decimals_for(p, p) if p < 0.995 else 0)
+
+
+def _legend(comparison: Comparison) -> Iterator[Footnote]:
+    images = [row for row in comparison.rows if row.images_test]
+    if images:
+        pilot = f" ({PILOT:,} where p is above {HOPELESS:g})" * (comparison.resamples > PILOT)
+        yield Footnote(
+            "",
+            "other images: 95 % interval of the difference, by the bootstrap: both models see the same "
+            f"{comparison.resamples:,} resamples of the images{pilot}.",
+        )
+    if any(row.training_p is not None for row in comparison.rows):
+        yield Footnote("", _OTHER_SEEDS)
+    if any(row.training_p is None for row in images):
+        yield Footnote(
+            "", f"Of fewer than {SEEDS} seeds that both have, it is not judged what training anew would change."
+        )
+    judged = sum(row.p is not None for row in comparison.rows)
+    if judged:
+        yield Footnote("", _how_judged(images, judged))
+    for subject, metrics in zip(comparison.pair, (comparison.only_a, comparison.only_b), strict=True):
+        if metrics:
+            yield Footnote("", f"Only of {subject.model}, recipe {subject.recipe}: {', '.join(metrics)}.")
+
+
+def _how_judged(images: Sequence[Difference], judged: int) -> str:
+    exact = any(row.images_test == "McNemar" for row in images)
+    both = any(row.training_p is not None for row in images)
+    return "".join(
+        (
+            "p: how often chance alone would make such a difference",
+            ", by other images or by other seeds, whichever more often" * both,
+            "; for accuracy by McNemar's exact test" * exact,
+            f"; adjusted by Holm for {judged} values" * (judged > 1),
+            f". Below {LEVEL:g} there is a verdict.",
+        )
+    )
+
+
+# --- claims -----------------------------------------------------------------------------------------------------------
+
+
+def of_claims(found: Sequence[Finding]) -> Document:
+    """The claims for people, a table for each paper, and for programs."""
+    records = [_record(finding) for finding in found]
+    content = {"schema": 1, "level": LEVEL, "claims": records}
+    return Document(
+        tables=lambda: _tables(found), content=lambda: content, records=lambda: records, fields=CLAIM_FIELDS
+    )
+
+
+def _tables(found: Sequence[Finding]) -> list[Table]:
+    notes = Footnotes()
+    measured = grouped((f for f in found if f.row.dataset), lambda finding: finding.claim.paper)
+    tables = [_of_paper(of_paper[0].claim.paper, of_paper, found, notes) for of_paper in measured]
+    if tables:
+        tables[-1] = replace(
+            tables[-1], footnotes=(*tables[-1].footnotes, *(Footnote("", text) for text in _claims_legend(found)))
+        )
+    return [*tables, *_not_measured([finding for finding in found if not finding.row.dataset])]
+
+
+def _of_paper(paper: Paper, of_paper: Sequence[Finding], everything: Sequence[Finding], notes: Footnotes) -> Table:
+    measured = [finding.row for finding in everything if finding.row.dataset]
+    several = {field for field in ("dataset", "recipe_a") if len({getattr(row, field) for row in measured}) > 1}
+    return Table(
+        title=f"Claims · {paper.cite}",
+        headings=(
+            Heading("claim", identifies=True),
+            Heading("verdict", identifies=True),
+            Heading("ours"),
+            Heading("than"),
+            *_DIFFERENCE,
+        ),
+        rows=tuple(_claim_texts(finding, several, notes) for finding in of_paper),
+        footnotes=(Footnote("", ", ".join(filter(None, (paper.title, paper.url)))), *notes.take()),
+    )
+
+
+def _claim_texts(finding: Finding, several: set[str], notes: Footnotes) -> tuple[Text, ...]:
+    claim = finding.claim
+    text = Text(" · ".join((claim.text, *_context(finding, several))), marks=(notes.mark(claim.where),))
+    verdict = Text(finding.row.verdict, marks=tuple(map(notes.mark, _caveats(finding.row))))
+    return text, verdict, *_numbers(finding.row)
+
+
+def _context(finding: Finding, several: set[str]) -> Iterator[str]:
+    """What a claim does not say itself: which of several values, models, datasets and recipes this is."""
+    row = finding.row
+    if finding.claim.each:
+        yield row.metric
+    yield from dict.fromkeys(model for model in (row.model_a, row.model_b or "") if ":" in model)
+    if "dataset" in several and row.dataset:
+        yield row.dataset
+    if "recipe_a" in several or row.recipe_a != row.recipe_b:
+        same = row.recipe_a == row.recipe_b
+        yield f"recipe {row.recipe_a}" if same else f"recipes {row.recipe_a} and {row.recipe_b}"
+
+
+def _caveats(row: Difference) -> Iterator[str]:
+    if row.reason:
+        yield row.reason
+    if row.images_test and row.training_p is None:
+        seeds = ", ".join(map(str, row.seeds))
+        yield f"of seed {seeds} alone: from {SEEDS} seeds on it is judged what training anew would change"
+
+
+def _not_measured(found: Sequence[Finding]) -> Iterator[Table]:
+    """What there is to do, and for which claims."""
+    claims: dict[str, list[str]] = {}
+    for finding in found:
+        claim = finding.claim
+        part = f"; only {', '.join(finding.each)}" if finding.each else ""
+        claims.setdefault(finding.row.reason, []).append(f"{claim.text} ({claim.paper.cite}, {claim.where}{part})")
+    notes = tuple(Footnote("", f"{reason}: {'; '.join(texts)}.") for reason, texts in claims.items())
+    if notes:
+        yield Table(title=f"Claims that are not measured · {len(found)}", headings=(), rows=(), footnotes=notes)
+
+
+def _claims_legend(found: Sequence[Finding]) -> Iterator[str]:
+    counted = Counter(finding.row.verdict for finding in found)
+    yield f"In all: {', '.join(f'{count} {verdict}' for verdict, count in counted.items())}."
+    if any(finding.row.images_test for finding in found):
+        yield "other images: 95 % interval of the difference on other test images, by the bootstrap."
+    if any(finding.row.training_p is not None for finding in found):
+        yield _OTHER_SEEDS
+    judged = sum(finding.row.p is not None for finding in found)
+    if judged:
+        yield (
+            "held, not held: chance alone, by other images or by other seeds, would make such a difference with a "
+            f"probability p below {LEVEL:g}, adjusted by Holm for {judged} findings; inconclusive: it might."
+        )
+
+
+def _record(finding: Finding) -> dict[str, Any]:
+    claim = finding.claim
+    record = {
+        **asdict(finding.row),
+        "claim": claim.id,
+        "text": claim.text,
+        "source": ", ".join(filter(None, (claim.paper.cite, claim.where, claim.paper.url))),
+        "direction": claim.direction if claim.metric else None,
+        "within": claim.within,
+    }
+    return {field: record[field] for field in CLAIM_FIELDS}
