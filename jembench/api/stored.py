@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from jembench.experiment.recipe import Recipe
-    from jembench.interfaces import DataSpec, Sampler, Samples
-    from jembench.running.evaluation import FitEvaluation
+    from jembench.interfaces import DataSpec, Evaluation, Sampler, Samples
 
 Location = str | os.PathLike[str]
 """The folder of a store."""
@@ -44,13 +43,13 @@ class Fit:
         folder: where its files are.
     """
 
-    def __init__(self, plan: FitPlan, store: Store, evaluation: FitEvaluation) -> None:
+    def __init__(self, plan: FitPlan, store: Store, evaluation: Evaluation) -> None:
         self.plan = plan
         self.store = store
         self.folder: Path = store.fit_folder(plan.key)
         self.model: nn.Module = evaluation.model
         self.sampler: Sampler | None = evaluation.sampler
-        self.data: DataSpec = evaluation.data
+        self.data: DataSpec = evaluation.data.spec
         self.device: torch.device = evaluation.device
         self._evaluation = evaluation
 
@@ -91,7 +90,9 @@ class Fit:
             return samples
         import torch
 
-        chosen = torch.randperm(len(samples.images), generator=self._evaluation.generator("chosen samples"))[:n]
+        chosen = torch.randperm(len(samples.images), generator=self._evaluation.services.generator("chosen samples"))[
+            :n
+        ]
         parts = (None if part is None else part[chosen] for part in (samples.labels, samples.ages))
         labels, ages = parts
         return samples._replace(images=samples.images[chosen], labels=labels, ages=ages)

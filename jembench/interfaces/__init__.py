@@ -47,12 +47,16 @@ from jembench.interfaces.data import OODSet as OODSet
 from jembench.interfaces.data import Split as Split
 from jembench.interfaces.data import SplitName as SplitName
 from jembench.interfaces.evaluation import KEPT as KEPT
+from jembench.interfaces.evaluation import Data as Data
 from jembench.interfaces.evaluation import Evaluation as Evaluation
 from jembench.interfaces.evaluation import Planned as Planned
+from jembench.interfaces.evaluation import Predictions as Predictions
 from jembench.interfaces.evaluation import Quantity as Quantity
 from jembench.interfaces.evaluation import Samples as Samples
+from jembench.interfaces.evaluation import Services as Services
 from jembench.interfaces.evaluation import Source as Source
 from jembench.interfaces.evaluation import Stability as Stability
+from jembench.interfaces.evaluation import TrainingRecord as TrainingRecord
 from jembench.interfaces.metrics import Checked as Checked
 from jembench.interfaces.metrics import Costly as Costly
 from jembench.interfaces.metrics import FeatureNetwork as FeatureNetwork

@@ -89,7 +89,7 @@ class OODScore(Protocol):
     @property
     def reads(self) -> frozenset[Quantity]: ...
     def scores(self, evaluation: Evaluation, images: str, noise: float) -> Tensor:
-        """The score of each image, float (N,); ``images`` and ``noise`` as for :meth:`Evaluation.read`."""
+        """The score of each image, float (N,); ``images`` and ``noise`` as for :class:`Predictions`."""
         ...
 
 

@@ -84,9 +84,9 @@ def choose(evaluation: Evaluation, count: int) -> Chosen:
     Raises:
         NotApplicable: if the dataset has no labels.
     """
-    images, labels = evaluation.test()
+    images, labels = evaluation.data.part("test")
     if labels is None:
-        raise no_labels(evaluation.data)
+        raise no_labels(evaluation.data.spec)
     index = torch.randperm(len(images), generator=seeds.generator(0, "robustness/images"))[:count]
     return Chosen(index, images[index], labels[index])
 
@@ -117,7 +117,7 @@ def in_shards(
     size = SHARD_REFINED if defence.refine else SHARD
     done = 0
     for number, start in enumerate(range(0, total, size)):
-        if evaluation.out_of_time():
+        if evaluation.services.out_of_time():
             break
         which = slice(start, start + size)
         content = content_hash(chosen.images[which])
@@ -133,13 +133,13 @@ def in_shards(
             return {key: value.cpu() for key, value in attack(shard).items()}
 
         try:
-            parts.append(evaluation.remembered(f"{name}-{number}-{stable_hash(made_of, 16)}", computed))
+            parts.append(evaluation.services.remembered(f"{name}-{number}-{stable_hash(made_of, 16)}", computed))
         except Stopped:
             if not parts:
                 raise
             break  # those before are an outcome
         done = min(start + size, total)
-        evaluation.progress(done, total)
+        evaluation.services.progress(done, total)
     if not parts:
         raise OutOfTime("The time is up before an image was attacked. The same command goes on from here.")
     arrays = {key: torch.cat([part[key] for part in parts]).numpy() for key in parts[0]}

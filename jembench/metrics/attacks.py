@@ -145,7 +145,7 @@ class PGD(SearchAttack, SmoothedAttack, Bootstrapped):
         """Whether there will be classes, chains, and room for a change of that size."""
         super().check(planned)
         if self.eps:
-            check_eps(self.eps, self.norm, planned.data.dimensions)
+            check_eps(self.eps, self.norm, planned.spec.dimensions)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -229,7 +229,7 @@ class Ensemble(SearchAttack, SmoothedAttack):
         from jembench.attacks.ensemble import toolbox
 
         super().check(planned)
-        check_eps(self.eps, self.norm, planned.data.dimensions)
+        check_eps(self.eps, self.norm, planned.spec.dimensions)
         toolbox()
 
 
@@ -304,7 +304,7 @@ class Distal(Attack, Bootstrapped):
         """Whether there will be the classes, and chains."""
         from jembench.metrics.distal import classes_of
 
-        classes_of(planned.data, self.target)
+        classes_of(planned.spec, self.target)
         self.defence.check(planned)
 
 

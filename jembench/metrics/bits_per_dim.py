@@ -21,14 +21,14 @@ def compute(metric: BitsPerDim, evaluation: Evaluation) -> Measurement:
     Raises:
         Diverged: if the density of an image is not finite.
     """
-    log_prob = -evaluation.energies().double()  # of a normalised density, the energy is -log p(x)
+    log_prob = -evaluation.predictions.read("energy").double()  # of a normalised density, the energy is -log p(x)
     bad = int((~log_prob.isfinite()).sum())
     if bad:
         raise Diverged(
             f"log p(x) of {bad} of {len(log_prob)} test images is not finite (NaN or infinite): the model has "
             "diverged. Train it again with another seed or a lower learning rate."
         )
-    arrays = {metric.name: bits_per_dim(log_prob, evaluation.data).cpu().numpy()}
+    arrays = {metric.name: bits_per_dim(log_prob, evaluation.data.spec).cpu().numpy()}
     in_order = {metric.name: np.sort(arrays[metric.name])}  # then no resample depends on the order of the images
     return Measurement(
         protocol=protocol_id(

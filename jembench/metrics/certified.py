@@ -34,7 +34,7 @@ _BLOCK = 1000  # noisy copies that are drawn together; results do not depend on 
 
 def compute(metric: Certified, evaluation: Evaluation) -> Measurement:
     """Certify the images that every attack takes."""
-    target = Target(evaluation.model, evaluation.data)
+    target = Target(evaluation.model, evaluation.data.spec)
 
     def certify(shard: Shard) -> Mapping[str, Tensor]:
         counted = [_count(metric, target, x, index) for x, index in zip(shard.x, shard.index.tolist(), strict=True)]

@@ -59,7 +59,7 @@ def compute(metric: ChainAge, evaluation: Evaluation) -> Measurement:
     samples = evaluation.samples(ALL_KEPT.wanted)
     if samples.ages is None:
         raise no_ages()
-    seen = classified(evaluation.read("logits", samples.images), "samples")
+    seen = classified(evaluation.predictions.read("logits", samples.images), "samples")
     arrays = {"ages": samples.ages.cpu().numpy(), "predicted": seen.predicted, "confidence": seen.confidence}
     order = np.lexsort((arrays["predicted"], arrays["ages"]))  # then no resample depends on the order of the chains
     in_order = {name: array[order] for name, array in arrays.items()}
@@ -68,7 +68,7 @@ def compute(metric: ChainAge, evaluation: Evaluation) -> Measurement:
         protocol=protocol_id(metric.name, evaluation, data_noise=0, **ALL_KEPT.parts(n, n, samples.source)),
         values=values_of(estimates(metric, in_order), evaluation, metric.name, metric.resamples),
         arrays=arrays,
-        details=_by_class(arrays["ages"], arrays["predicted"], evaluation.data.num_classes),
+        details=_by_class(arrays["ages"], arrays["predicted"], evaluation.data.spec.num_classes),
     )
 
 

@@ -31,14 +31,14 @@ def compute(metric: ClassSamples, evaluation: Evaluation) -> Measurement:
     """
     asked = metric.samples
     images, labels, source, _ = evaluation.samples(asked.wanted)
-    seen = classified(evaluation.read("logits", images), "samples")
-    num_classes = evaluation.data.num_classes
+    seen = classified(evaluation.predictions.read("logits", images), "samples")
+    num_classes = evaluation.data.spec.num_classes
     arrays: dict[str, NDArray[Any]] = {"predicted": seen.predicted, "confidence": seen.confidence}
     if labels is not None:
         arrays["labels"] = labels.cpu().numpy()
     elif isinstance(evaluation.model, (Energy, Density)):
-        arrays["log-px"] = log_density(evaluation.read("energy", images), "samples")
-    generator = evaluation.generator(f"{metric.name} images")
+        arrays["log-px"] = log_density(evaluation.predictions.read("energy", images), "samples")
+    generator = evaluation.services.generator(f"{metric.name} images")
     rows = random_of_classes(images, arrays.get("labels", seen.predicted), num_classes, generator)
     arrays |= pictures(images, {"grid": rows})
     order = np.lexsort([arrays[name] for name in ("predicted", "log-px") if name in arrays])

@@ -85,8 +85,8 @@ class CnnFeatures:
         Raises:
             NotApplicable: if not.
         """
-        if not planned.data.num_classes:
-            raise _no_labels(planned.data)
+        if not planned.spec.num_classes:
+            raise _no_labels(planned.spec)
 
     def prepare(self, dataset: Dataset, cache: Path, device: torch.device) -> None:
         """Load the network from ``cache``, or train it on the train split (seconds for digits) and keep it there.

@@ -38,12 +38,12 @@ def compute(metric: ConfidentSamples, evaluation: Evaluation) -> Measurement:
     samples = evaluation.samples(ALL_KEPT.wanted)
     n = len(samples.images)
     require(n)
-    seen = classified(evaluation.read("logits", samples.images), "samples")
+    seen = classified(evaluation.predictions.read("logits", samples.images), "samples")
     order = np.lexsort((places(samples.images), seen.predicted, -seen.log_odds))
     shown = order[:SHOWN]
     arrays: dict[str, NDArray[Any]] = {
         **seen.arrays(),
-        "counts": np.bincount(seen.predicted[shown], minlength=evaluation.data.num_classes),
+        "counts": np.bincount(seen.predicted[shown], minlength=evaluation.data.spec.num_classes),
         "images": samples.images[torch.from_numpy(shown)].numpy(),
         "shown": shown,
     }

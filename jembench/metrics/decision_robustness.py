@@ -68,7 +68,7 @@ def estimates(metric: DecisionAttack, arrays: Arrays) -> dict[str, Estimate]:
 
 def begin(evaluation: Evaluation, target: Target, shard: Shard) -> Start:
     """Where an attack on each image begins, among all test images in one seeded order."""
-    images, labels = evaluation.test()
+    images, labels = evaluation.data.part("test")
     assert labels is not None  # else no images could have been chosen
     order = torch.randperm(len(images), generator=seeds.generator(0, "robustness/starts"))
     pool = to_float(images[order].to(evaluation.device), (0.0, 1.0))

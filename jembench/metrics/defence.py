@@ -105,11 +105,11 @@ class Defence:
         from jembench.sampling.chain import require_chains
 
         if not self.is_random:
-            return Target(evaluation.model, evaluation.data)
-        low, high = evaluation.data.bounds
+            return Target(evaluation.model, evaluation.data.spec)
+        low, high = evaluation.data.spec.bounds
         noise = self.smooth * (high - low) or noise_to_model(self.data_noise, (low, high))
         sampler = require_chains(evaluation.sampler) if self.refine else None
-        seed = evaluation.generator(f"refinement {purpose}").initial_seed()
+        seed = evaluation.services.generator(f"refinement {purpose}").initial_seed()
         refined = Refined(
             evaluation.model,
             sampler,
@@ -120,4 +120,4 @@ class Defence:
             noise=noise,
             smooth=bool(self.smooth),
         )
-        return Target(refined, evaluation.data)
+        return Target(refined, evaluation.data.spec)

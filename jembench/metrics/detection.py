@@ -22,7 +22,7 @@ from jembench.stats import ranking, wilson
 
 def compute(metric: OutOfDistribution, evaluation: Evaluation) -> Measurement:
     """Score the test images and the outliers."""
-    outliers = evaluation.images(metric.set)  # first: where they are missing, nothing need be scored
+    outliers = evaluation.data.images(metric.set)  # first: where they are missing, nothing need be scored
     arrays = {"inside": _scores(metric, evaluation, "test"), "outside": _scores(metric, evaluation, metric.set)}
     of_set = resolve(metric.set)
     return Measurement(
@@ -30,7 +30,7 @@ def compute(metric: OutOfDistribution, evaluation: Evaluation) -> Measurement:
             metric.name,
             evaluation,
             split="test",
-            images=len(evaluation.test().images),
+            images=len(evaluation.data.part("test").images),
             set=str(of_set),
             outliers=len(outliers),
             content=content_hash(outliers)[:10],

@@ -33,7 +33,7 @@ def compute(metric: Distal, evaluation: Evaluation) -> Measurement:
     """Make noise into images of classes."""
     found = _ascents(metric, evaluation)
     arrays = found.arrays | _densities(evaluation, found.arrays)
-    parts: dict[str, Scalar] = {"images": found.images, "test_images": len(evaluation.test().images)}
+    parts: dict[str, Scalar] = {"images": found.images, "test_images": len(evaluation.data.part("test").images)}
     return Measurement(
         protocol=protocol_id(metric.name, evaluation, **parts, **metric.options, **metric.defence.identity),
         values=values_of(estimates(metric, arrays), evaluation, metric.name, metric.resamples),
@@ -44,7 +44,7 @@ def compute(metric: Distal, evaluation: Evaluation) -> Measurement:
 
 def _ascents(metric: Distal, evaluation: Evaluation) -> Attacked:
     """The ends of the ascents, made now or remembered."""
-    begin, defence = _noise(evaluation.data, metric.images, metric.target), metric.defence
+    begin, defence = _noise(evaluation.data.spec, metric.images, metric.target), metric.defence
 
     def climb(shard: Shard) -> Mapping[str, Tensor]:
         purpose = f"{metric.name} {metric.target} {shard.number}"
@@ -113,9 +113,9 @@ def _densities(evaluation: Evaluation, arrays: Arrays) -> dict[str, NDArray[np.f
     if not isinstance(evaluation.model, Energy | Density):
         return {}
     found = {
-        "log-px": evaluation.energies_of(torch.from_numpy(arrays["images"])),
-        "log-px-noise": evaluation.energies_of(torch.from_numpy(arrays["noise"])),
-        "log-px-test": evaluation.energies(),
+        "log-px": evaluation.predictions.read("energy", torch.from_numpy(arrays["images"])),
+        "log-px-noise": evaluation.predictions.read("energy", torch.from_numpy(arrays["noise"])),
+        "log-px-test": evaluation.predictions.read("energy"),
     }
     if not all(bool(energies.isfinite().all()) for energies in found.values()):
         raise Diverged(

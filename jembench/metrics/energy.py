@@ -35,7 +35,10 @@ def _sorted_finite(energies: Tensor, what: str) -> NDArray[np.float64]:
 def compute(metric: EnergyGap, evaluation: Evaluation) -> Measurement:
     """Measure the test images and the kept samples."""
     samples = evaluation.samples()
-    of_data, of_samples = evaluation.energies().cpu(), evaluation.energies_of(samples.images)
+    of_data, of_samples = (
+        evaluation.predictions.read("energy").cpu(),
+        evaluation.predictions.read("energy", samples.images),
+    )
     in_order = {
         "energy-data": _sorted_finite(of_data, "test images"),
         "energy-samples": _sorted_finite(of_samples, "samples"),

@@ -113,6 +113,6 @@ def value_of(estimate: Estimate, rng: np.random.Generator, resamples: int) -> Va
 
 def bootstrap_rng(evaluation: Evaluation, purpose: str) -> np.random.Generator:
     """The numpy generator of a metric's resamples, derived from the fit's seed."""
-    generator = evaluation.generator(f"bootstrap {purpose}")
+    generator = evaluation.services.generator(f"bootstrap {purpose}")
     seed = torch.randint(2**62, (), generator=generator, device=generator.device)
     return np.random.default_rng(int(seed))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -30,6 +30,7 @@ from jembench.interfaces import (
     Source,
     Split,
     SplitName,
+    TrainingRecord,
     Value,
 )
 from jembench.stats import interval_of, ranking, wilson
@@ -295,28 +296,38 @@ class GivenFeatures:
 
 
 @dataclass(kw_only=True)
-class Given(Evaluation):
-    """What metrics of tensors read of an evaluation, from tensors on the CPU."""
+class Given:
+    """What metrics of tensors read of an evaluation's parts, from tensors on the CPU."""
 
-    logits_given: Tensor | None = None  # (N, K)
+    logits: Tensor | None = None  # (N, K)
     labels: Tensor | None = None  # (N,)
     generated: Tensor | None = None  # uint8 (N, C, H, W) or features (N, D)
     reference: Tensor | None = None
+    content = ""
     networks: dict[str, FeatureNetwork] = field(default_factory=dict)
 
-    def __post_init__(self) -> None:
-        classes = 0 if self.logits_given is None else self.logits_given.shape[1]
-        _, *shape = (1, 1, 1, 1) if self.generated is None or self.generated.ndim != 4 else self.generated.shape
-        self.data = DataSpec(name=_GIVEN, shape=(shape[0], shape[1], shape[2]), num_classes=classes)
+    @property
+    def evaluation(self) -> Evaluation:
+        """The evaluation, of which each part is this."""
+        it: Any = self
+        parts = {"data": it, "predictions": it, "services": it, "samples": self.samples}
+        return Evaluation(model=None, sampler=None, device=torch.device("cpu"), training=TrainingRecord(), **parts)
 
-    def test(self) -> Split:
+    @property
+    def spec(self) -> DataSpec:
+        """What is known of the images."""
+        classes = 0 if self.logits is None else self.logits.shape[1]
+        _, *shape = (1, 1, 1, 1) if self.generated is None or self.generated.ndim != 4 else self.generated.shape
+        return DataSpec(name=_GIVEN, shape=(shape[0], shape[1], shape[2]), num_classes=classes)
+
+    def part(self, name: str) -> Split:
         """The labels."""
         return Split(torch.empty((0, 1, 1, 1), dtype=torch.uint8), self.labels)
 
     def read(self, quantity: Quantity, images: str | Tensor = "test", noise: float = 0.0) -> Tensor:
         """The logits."""
-        assert self.logits_given is not None
-        return self.logits_given
+        assert self.logits is not None
+        return self.logits
 
     def samples(self, source: Source = KEPT) -> Samples:
         """The images that are scored; of given features, their bytes."""
@@ -330,11 +341,11 @@ class Given(Evaluation):
             return GivenFeatures()
         if spec not in self.networks:
             network: FeatureNetwork = registry.resolve("features", spec).make()
-            network.prepare(_NoDataset(self.data), Path(), torch.device("cpu"))
+            network.prepare(_NoDataset(self.spec), Path(), torch.device("cpu"))
             self.networks[spec] = network
         return self.networks[spec]
 
-    def features_of(self, spec: str, images: Literal["samples", "train", "test"] | Tensor) -> Features:
+    def features_of(self, spec: str, images: str | Tensor) -> Features:
         """The features of the scored images, or of the reference."""
         wanted = self.generated if isinstance(images, Tensor) else self.reference
         assert wanted is not None
@@ -351,13 +362,9 @@ def _as_pixels(features: Tensor) -> Tensor:
     return features.contiguous().view(torch.uint8)[:, None, None]
 
 
-def _given(**tensors: Any) -> Given:
-    return Given(**tensors)  # type: ignore[abstract]  # what metrics of tensors never ask for is left out
-
-
 def _measured(name: str, given: Given, **options: Any) -> dict[str, Value]:
     texts = tuple((key, format_value(value)) for key, value in sorted(options.items()))
-    return dict(registry.resolve("metrics", str(Spec(name, texts))).make().compute(given).values)
+    return dict(registry.resolve("metrics", str(Spec(name, texts))).make().compute(given.evaluation).values)
 
 
 def _single(values: dict[str, Value]) -> Value:
@@ -374,7 +381,7 @@ def _of_logits(name: str, logits: Array, labels: Array, **options: Any) -> Value
         )
     if classes.is_floating_point() or int(classes.min()) < 0 or int(classes.max()) >= given.shape[1]:
         raise SpecError(f"The labels must be whole numbers from 0 to {given.shape[1] - 1}.")
-    return _single(_measured(name, _given(logits_given=given, labels=classes.long()), **options))
+    return _single(_measured(name, Given(logits=given, labels=classes.long()), **options))
 
 
 def _of_images(name: str, images: Array, reference: Array, features: str, **options: Any) -> dict[str, Value]:
@@ -385,7 +392,7 @@ def _of_images(name: str, images: Array, reference: Array, features: str, **opti
     if not (as_images or as_features):
         shapes = " and ".join(f"{part.dtype} {tuple(part.shape)}" for part in both)
         raise SpecError(f"Given are {shapes}; both must be images, uint8 (N, C, H, W), or features, floats (N, D).")
-    return _measured(name, _given(generated=both[0], reference=both[1]), features=features, **options)
+    return _measured(name, Given(generated=both[0], reference=both[1]), features=features, **options)
 
 
 def _tensor(values: Array) -> Tensor:

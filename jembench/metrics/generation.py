@@ -17,7 +17,7 @@ from torch import Tensor
 
 from jembench.catalog.spec import Scalar
 from jembench.errors import Diverged, NotApplicable
-from jembench.interfaces import Evaluation, FeatureNetwork, Features, Measurement, Planned
+from jembench.interfaces import DataSpec, Evaluation, FeatureNetwork, Features, Measurement, Planned
 from jembench.metrics.classified import require_finite
 from jembench.metrics.estimates import Estimate, values_of
 from jembench.metrics.generative import FeatureMetric, Reference, ReferenceMetric
@@ -54,11 +54,11 @@ class Generated(NamedTuple):
         return protocol_id(metric, evaluation, **named)
 
 
-def features_spec(option: str, evaluation: Evaluation | Planned) -> str:
+def features_spec(option: str, data: DataSpec) -> str:
     """The feature network that the option ``features`` of a metric means; ``auto`` goes by the size of the images."""
     if option != "auto":
         return option
-    return "inception" if evaluation.data.shape[1] >= _INCEPTION_FROM_HEIGHT else "cnn"
+    return "inception" if data.shape[1] >= _INCEPTION_FROM_HEIGHT else "cnn"
 
 
 def generated(evaluation: Evaluation, features: str, asked: SampleProtocol) -> Generated:
@@ -71,9 +71,11 @@ def generated(evaluation: Evaluation, features: str, asked: SampleProtocol) -> G
         Diverged: if a feature or a logit is not finite.
         Unavailable: if the model has no such images, or too few.
     """
-    spec = features_spec(features, evaluation)
+    spec = features_spec(features, evaluation.data.spec)
     samples = evaluation.samples(asked.wanted)
-    all_features = Features(*(_finite(part, "samples") for part in evaluation.features_of(spec, samples.images)))
+    all_features = Features(
+        *(_finite(part, "samples") for part in evaluation.services.features_of(spec, samples.images))
+    )
     kept = torch.from_numpy(canonical_order(samples.images))
     if asked.selection == "features":
         kept = kept[selected(asked, all_features.logits[kept])]
@@ -82,7 +84,7 @@ def generated(evaluation: Evaluation, features: str, asked: SampleProtocol) -> G
         kept = kept[selected(asked, _logits(evaluation, samples.images)[kept], scores)]
     return Generated(
         samples.images[kept],
-        evaluation.features(spec),
+        evaluation.services.features(spec),
         Features(*(part[kept] for part in all_features)),
         asked.parts(len(kept), len(samples.images), samples.source),
         kept,
@@ -108,11 +110,11 @@ def foreseen(planned: Planned, features: str, asked: SampleProtocol) -> Foreseen
     Raises:
         Unavailable: if the feature network cannot be had, or the model will have no such images, or too few.
     """
-    network = planned.features(features_spec(features, planned))
+    network = planned.features(features_spec(features, planned.spec))
     drawn = planned.samples(asked.wanted)
     n = None if drawn is None else asked.count(drawn)
     if asked.per_class and asked.selection != "features" and n is not None:
-        classes = planned.data.num_classes
+        classes = planned.spec.num_classes
         require_images(n, classes, "selected images", "per_class=true", f"one of each of {classes} classes")
     return Foreseen(n, network)
 
@@ -182,14 +184,14 @@ def _measurement(
 
 
 def _logits(evaluation: Evaluation, samples: Tensor) -> Tensor:
-    logits = evaluation.read("logits", samples).cpu().double()
+    logits = evaluation.predictions.read("logits", samples).cpu().double()
     require_finite(logits, "samples")
     return logits
 
 
 def _log_density(evaluation: Evaluation, samples: Tensor) -> Tensor:
     """log p(x) + log Z, float64 (N,)."""
-    energies = evaluation.read("energy", samples).cpu().double()
+    energies = evaluation.predictions.read("energy", samples).cpu().double()
     require_finite(energies[:, None], "samples")
     return -energies
 
@@ -205,7 +207,7 @@ def pool_of(evaluation: Evaluation, features: str, images: Reference | Tensor, w
     Raises:
         Diverged: if one is not finite.
     """
-    return _finite(evaluation.features_of(features_spec(features, evaluation), images).pool, what)
+    return _finite(evaluation.services.features_of(features_spec(features, evaluation.data.spec), images).pool, what)
 
 
 def canonical_order(images: UInt8[Tensor, "N C H W"]) -> NDArray[np.int64]:

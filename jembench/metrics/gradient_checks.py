@@ -67,7 +67,7 @@ def attack(metric: GradientChecks, evaluation: Evaluation) -> Attacked:
     searched = robustness.attack(metric.search(norm), evaluation)
     white = searched if norm == "l2" else robustness.attack(metric.search("l2"), evaluation)
     black = decision_robustness.attack(metric.black_box, evaluation)
-    largest = largest_distance(norm, evaluation.data.dimensions)
+    largest = largest_distance(norm, evaluation.data.spec.dimensions)
     eps = _median(searched.arrays, norm, largest)
 
     def check(shard: Shard) -> Mapping[str, Tensor]:

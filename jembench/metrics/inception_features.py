@@ -57,7 +57,7 @@ class InceptionFeatures:
             Unavailable: if the weights are missing.
             CheckpointError: if the file holds something else.
         """
-        _check_channels(planned.data)
+        _check_channels(planned.spec)
         if planned.fetching or not self.download or cached_path().is_file():
             path = self._find()
             read_state_dict(path.read_bytes(), path)

@@ -34,7 +34,7 @@ def check_labels(planned: Planned) -> None:
         NotApplicable: if not.
     """
     if not planned.labelled:
-        raise no_labels(planned.data)
+        raise no_labels(planned.spec)
 
 
 def no_labels(data: DataSpec) -> NotApplicable:
@@ -66,9 +66,9 @@ def labelled_logits(evaluation: Evaluation, scaling: Scaling = "none", data_nois
 
 
 def _labelled(evaluation: Evaluation, images: Literal["test", "validation"], noise: float) -> LabelledLogits:
-    labels = evaluation.test().labels if images == "test" else evaluation.labels_of(images)
+    labels = evaluation.data.part(images).labels
     if labels is None:
-        raise no_labels(evaluation.data)
-    logits = evaluation.read("logits", images, noise).cpu().double()
-    require_finite(logits, f"{images} images of {evaluation.data.name}")
+        raise no_labels(evaluation.data.spec)
+    logits = evaluation.predictions.read("logits", images, noise).cpu().double()
+    require_finite(logits, f"{images} images of {evaluation.data.spec.name}")
     return LabelledLogits(logits, labels.cpu())

@@ -99,12 +99,12 @@ def _detection(arrays: Arrays) -> dict[str, Estimate]:
 
 def _per_image(evaluation: Evaluation) -> dict[str, NDArray[Any]]:
     """What is known of each test image, in their order."""
-    arrays: dict[str, NDArray[Any]] = {"log-px": log_density(evaluation.energies())}
-    labels = evaluation.test().labels
+    arrays: dict[str, NDArray[Any]] = {"log-px": log_density(evaluation.predictions.read("energy"))}
+    labels = evaluation.data.part("test").labels
     if labels is not None:
         arrays["labels"] = labels.cpu().numpy()
     if isinstance(evaluation.model, Classifier):
-        arrays |= classified(evaluation.logits(), "test images").arrays()
+        arrays |= classified(evaluation.predictions.read("logits"), "test images").arrays()
     return arrays
 
 
@@ -116,7 +116,7 @@ def _order(arrays: Arrays, *ties: NDArray[np.int64]) -> NDArray[np.int64]:
 
 def _shown(arrays: Arrays, evaluation: Evaluation) -> dict[str, NDArray[Any]]:
     """The images at either end, of all and of each class, and random ones of each class."""
-    images, n = evaluation.test().images, size_of_end(len(arrays["log-px"]))
+    images, n = evaluation.data.part("test").images, size_of_end(len(arrays["log-px"]))
     content = places(images)
     order = _order(arrays, content)
     grids = {"top": in_rows(order[:n]), "bottom": in_rows(order[::-1][:n])}
@@ -124,8 +124,8 @@ def _shown(arrays: Arrays, evaluation: Evaluation) -> dict[str, NDArray[Any]]:
         surest = np.lexsort((content, -arrays["log-odds"]))
         grids |= {"top-confidence": in_rows(surest[:n]), "bottom-confidence": in_rows(surest[::-1][:n])}
     if "labels" in arrays:
-        labels, num_classes = arrays["labels"], evaluation.data.num_classes
-        generator = evaluation.generator("log-density images")
+        labels, num_classes = arrays["labels"], evaluation.data.spec.num_classes
+        generator = evaluation.services.generator("log-density images")
         grids |= {
             "highest": first_of_classes(order, labels, num_classes),
             "random": random_of_classes(images, labels, num_classes, generator),
@@ -141,7 +141,7 @@ def _details(arrays: Arrays, evaluation: Evaluation) -> dict[str, Any]:
         return details
     labels = arrays["labels"][_order(arrays)]
     for end, members in (("top", labels[:n]), ("bottom", labels[-n:])):
-        details[f"counts-{end}"] = np.bincount(members, minlength=evaluation.data.num_classes).tolist()
+        details[f"counts-{end}"] = np.bincount(members, minlength=evaluation.data.spec.num_classes).tolist()
     if "predicted" in arrays and len(set(arrays["predicted"] == arrays["labels"])) == 1:
         details["auroc-correct"] = "not defined: all images are classified rightly, or none is"
     return details

@@ -37,7 +37,7 @@ def shift_errors(logits: Float[Tensor, "N K"], by: float) -> ShiftErrors:
 
 def compute(metric: LogitShift, evaluation: Evaluation) -> Measurement:
     """Measure the test images."""
-    logits = evaluation.logits().cpu().float()
+    logits = evaluation.predictions.read("logits").cpu().float()
     require_finite(logits, "test images")
     errors = shift_errors(logits, metric.by)
     n = len(logits)

@@ -103,7 +103,7 @@ def require_test_images(n: int) -> None:
 def compute(metric: Neighbours, evaluation: Evaluation) -> Measurement:
     """Measure generated images."""
     sample = generated(evaluation, metric.features, metric)
-    train, test = evaluation.images("train"), evaluation.test().images
+    train, test = evaluation.data.images("train"), evaluation.data.part("test").images
     require_test_images(len(test))
     arrays = _distances(metric, evaluation, sample, train, test)
     closest = np.argsort(arrays[sample.label("distance")], kind="stable")[:SHOWN]

@@ -35,7 +35,7 @@ class OfPrediction(NamedTuple):
 
     def scores(self, evaluation: Evaluation, images: str, noise: float) -> Tensor:
         """The score of each image, float64 (N,)."""
-        return self.function(evaluation.read(self.quantity, images, noise).double())
+        return self.function(evaluation.predictions.read(self.quantity, images, noise).double())
 
 
 class Refinement(NamedTuple):
@@ -53,8 +53,8 @@ class Refinement(NamedTuple):
 
     def scores(self, evaluation: Evaluation, images: str, noise: float) -> Tensor:
         """The score of each image, float64 (N,)."""
-        refined = evaluation.refined(images, self.steps, noise).double()
-        return refined - evaluation.read("energy", images, noise).double()
+        refined = evaluation.predictions.refined(images, self.steps, noise).double()
+        return refined - evaluation.predictions.read("energy", images, noise).double()
 
 
 def log_px() -> OfPrediction:

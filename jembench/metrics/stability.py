@@ -12,7 +12,7 @@ from jembench.metrics.training import StabilityOfTraining
 
 def compute(metric: StabilityOfTraining, evaluation: Evaluation) -> Measurement:
     """Read the record of the training."""
-    found = evaluation.stability
+    found = evaluation.training.stability
     if found is None:
         raise NotApplicable(
             "The record of the training does not say whether it diverged: it ran with guard.mode=off, or an "

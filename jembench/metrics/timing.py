@@ -25,9 +25,9 @@ def _load(others: float | None) -> Iterator[str]:
 
 def compute(metric: IterationTime, evaluation: Evaluation) -> Measurement:
     """Measure the training."""
-    if not evaluation.iteration_seconds:
+    if not evaluation.training.iteration_seconds:
         raise NotApplicable(NO_TIMINGS)
-    windows = np.sort(np.asarray(evaluation.iteration_seconds, dtype=np.float64))
+    windows = np.sort(np.asarray(evaluation.training.iteration_seconds, dtype=np.float64))
     median = Resampling(lambda indices: np.median(windows[indices], axis=1), (len(windows),), (0.0, np.inf))
     return Measurement(
         protocol=protocol_id(
@@ -39,5 +39,5 @@ def compute(metric: IterationTime, evaluation: Evaluation) -> Measurement:
             threads=torch.get_num_threads(),
         ),
         values=values_of({metric.name: Estimate(median, "s", "lower")}, evaluation, metric.name, metric.resamples),
-        details={"suspicious": list(_load(getattr(evaluation, "other_load", None)))},
+        details={"suspicious": list(_load(evaluation.training.other_load))},
     )

@@ -1,5 +1,8 @@
 """One trained model under evaluation: what several metrics need is computed once.
 
+A :class:`TrainedFit` holds what the metrics of a fit share; its method :meth:`~TrainedFit.evaluation` makes the
+immutable :class:`~jembench.interfaces.Evaluation` of one metric.
+
 Legend: N examples, C channels, H height, W width, K classes.
 """
 
@@ -23,9 +26,11 @@ from jembench.data.pixels import content_hash, to_float, to_uint8
 from jembench.errors import NotApplicable, SpecError
 from jembench.interfaces import (
     KEPT,
+    Capability,
     ChainState,
     Dataset,
     DataSpec,
+    Evaluation,
     FeatureNetwork,
     Features,
     Generative,
@@ -35,273 +40,286 @@ from jembench.interfaces import (
     Samples,
     Source,
     Split,
-    Stability,
+    TrainingRecord,
 )
 from jembench.models import predictions
 from jembench.models.capabilities import capabilities
 from jembench.models.energies import grad_energy
-from jembench.running.features import FeatureBank
-from jembench.running.prediction_cache import Memory
+from jembench.running.caches import FeatureBank, TensorCache
 from jembench.sampling import chain
 from jembench.training import snapshots
 
 FRESH_SAMPLES = 1000
 """How many images are drawn from a model that keeps none."""
 
+Part = Literal["test", "validation", "train"]
 
-@dataclass(kw_only=True)
-class FitEvaluation:
-    """The :class:`~jembench.interfaces.Evaluation` of a trained model."""
+_PARTS = ("test", "validation", "train")
+_NEEDS: dict[Quantity, Capability] = {"logits": "logits", "energy": "energy", "grad-norm": "energy"}
+
+
+_UNTRAINED = TrainingRecord()
+_NO_CACHE = TensorCache(None)
+
+
+def _silent(done: int, total: int) -> None:
+    """No progress is shown."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainedFit:
+    """A trained model, its data and its training, with the caches that the evaluations of all its metrics share."""
 
     model: Any  # the nn.Module, on the device, in evaluation mode
     sampler: Sampler | None  # as training left it
-    data: DataSpec
     dataset: Dataset
     device: torch.device
     seed: int
-    limit: int | None  # test images
-    iteration_seconds: Sequence[float]
-    other_load: float | None = None  # of the machine while the model was trained; None: not known
-    stability: Stability | None = None
     bank: FeatureBank
+    limit: int | None = None  # of the test images
+    training: TrainingRecord = _UNTRAINED
     data_content: str = ""  # a hash of the files that the dataset is made of, if it is made of the user's own
     conditional: bool = False  # whether the model was trained with chains on E(x, y), whatever its loss
     held: Holdout | None = None  # what the recipe trained on, and what it held out
     buffers: Callable[[], Sequence[Samples]] = tuple  # those of the last epochs of training, the last one last
-    memory: Memory | None = None
+    cache: TensorCache = _NO_CACHE
     pretrained: bool = False  # trained elsewhere: its training data and buffers are unknown
-    wanted: frozenset[Quantity] = frozenset()  # what the metrics will read of test images and outliers
+    wanted: frozenset[Quantity] = frozenset()  # what the metrics will read of test images and OOD sets
     until: float | None = None  # a value of ``time.monotonic()`` at which long metrics stop
-    on_progress: Callable[[int, int], None] = lambda done, total: None  # called by long metrics
-    used: set[Component] = field(default_factory=set)  # feature networks and outliers that metrics have asked for
-    metric_code: str = ""  # a hash of the code of the current metric, if it has no version
-    _images: dict[str, Tensor] = field(default_factory=dict)  # by name
-    _readings: dict[str, dict[Quantity, Tensor]] = field(default_factory=dict)  # by the content of the images
-    _samples: dict[Source, Samples] = field(default_factory=dict)
-
-    # --- images -------------------------------------------------------------------------------------------------------
-
-    def test(self) -> Split:
-        """The test images under evaluation."""
-        return self._test
+    ood_images: dict[str, Tensor] = field(default_factory=dict, init=False)  # by the name of the OOD set
+    known: dict[str, dict[Quantity, Tensor]] = field(default_factory=dict, init=False)  # by the content of the images
+    drawn: dict[Source, Samples] = field(default_factory=dict, init=False)
 
     @cached_property
-    def _test(self) -> Split:
+    def test(self) -> Split:
+        """The test images under evaluation."""
         return limited(self.dataset.split("test"), self.limit)
 
-    def images(self, name: str) -> Tensor:
-        """The images of ``test``, ``validation`` or ``train`` (without validation), or an OOD set by its spec.
+    def generator(self, purpose: str, device: torch.device | str = "cpu") -> Generator:
+        """A generator for one purpose, derived from the fit's seed."""
+        return seeds.generator(self.seed, f"evaluation/{purpose}", device)
 
-        Raises:
-            Unavailable: if they are missing, with the remedy.
-            SpecError: if no OOD set and no dataset has that name.
+    def evaluation(
+        self,
+        used: set[Component] | None = None,
+        code: str = "",
+        progress: Callable[[int, int], None] = _silent,
+    ) -> Evaluation:
+        """The evaluation for one metric.
+
+        Args:
+            used: gets the feature networks and OOD sets that the metric asks for.
+            code: a hash of the metric's code, if it has no version.
+            progress: is called by long metrics, with what is done and the total.
         """
-        if name in _PARTS:
-            return self._part(name).images
-        outliers = resolve(name)
-        self.used.add(outliers.component.component)
-        if name not in self._images:
-            self._images[name] = outliers.make().draw(self.test(), self.data)
-        return self._images[name]
+        used = set() if used is None else used
+        data = FitData(self, used)
+        return Evaluation(
+            model=self.model,
+            sampler=self.sampler,
+            device=self.device,
+            training=self.training,
+            data=data,
+            predictions=FitPredictions(self, data),
+            samples=FitSamples(self),
+            services=FitServices(self, used, code, progress),
+        )
 
-    def labels_of(self, name: Literal["test", "validation", "train"]) -> Tensor:
-        """The labels of a part of the dataset, int64 (N,).
 
-        Raises:
-            Unavailable: if the dataset has none, or the part does not exist.
-        """
-        labels = self._part(name).labels
-        if labels is None:
-            raise NotApplicable(f"The dataset {self.data.name} has no labels.")
-        return labels
+@dataclass(frozen=True)
+class FitData:
+    """The :class:`~jembench.interfaces.Data` of a fit."""
 
-    def _part(self, name: str) -> Split:
+    fit: TrainedFit
+    used: set[Component]
+
+    @property
+    def spec(self) -> DataSpec:
+        """Of the dataset."""
+        return self.fit.dataset.spec
+
+    @property
+    def content(self) -> str:
+        """A hash of the user's own files."""
+        return self.fit.data_content
+
+    def part(self, name: Part) -> Split:
+        """Test images, or those held out of training, or trained on."""
         if name == "test":
-            return self.test()
-        held = self.held or Holdout(self.dataset.split("train"), None)
+            return self.fit.test
+        held = self.fit.held or Holdout(self.fit.dataset.split("train"), None)
         if name == "train":
             return held.train
         if held.validation is None:
-            raise no_validation(len(held.train.images), pretrained=self.pretrained)
+            raise no_validation(len(held.train.images), pretrained=self.fit.pretrained)
         return held.validation
 
-    # --- what the network says of them --------------------------------------------------------------------------------
+    def images(self, name: str) -> Tensor:
+        """The images of a part, or of an OOD set, which is drawn once for all metrics.
 
-    def logits(self) -> Tensor:
-        """f(x) of the test images: float32 (N, K) on the CPU."""
-        return self.read("logits")
+        Raises:
+            SpecError: if no OOD set and no dataset has that name.
+        """
+        if name in _PARTS:
+            return self.part(cast(Part, name)).images
+        ood_set = resolve(name)
+        self.used.add(ood_set.component.component)
+        if name not in self.fit.ood_images:
+            self.fit.ood_images[name] = ood_set.make().draw(self.fit.test, self.spec)
+        return self.fit.ood_images[name]
 
-    def energies(self) -> Tensor:
-        """E(x) of the test images: float32 (N,) on the CPU."""
-        return self.read("energy")
 
-    def energies_of(self, images: Tensor) -> Tensor:
-        """E(x), or -log p(x), of any images: uint8 (N, C, H, W) -> float32 (N,) on the CPU."""
-        return self.read("energy", images)
+@dataclass(frozen=True)
+class FitPredictions:
+    """The :class:`~jembench.interfaces.Predictions` of a trained model."""
+
+    fit: TrainedFit
+    data: FitData
 
     def read(self, quantity: Quantity, images: str | Tensor = "test", noise: float = 0.0) -> Tensor:
-        """What the model says of images, by name or given: float32 (N, K) or (N,) on the CPU.
+        """A quantity of images.
 
-        ``noise`` is the standard deviation of Gaussian noise on them, on [-1, 1].
-
-        Of test images and outliers, all that the metrics of this run will ask for is computed in the same pass.
+        Of test images and OOD sets, all that the metrics of this run will ask for is computed in the same pass.
         """
-        named = isinstance(images, str)
-        pixels = self.images(images) if isinstance(images, str) else images
-        content = content_hash(pixels)
-        content += f"-noise={noise:g}" if noise else ""
-        known = self._readings.setdefault(content, {})
-        if quantity not in known and self.memory:
-            known.update(cast(dict[Quantity, Tensor], self.memory.recall(content)))
+        fit, pixels = self.fit, self._pixels(images)
+        content = _named("", pixels, noise)
+        known = fit.known.setdefault(content, {})
         if quantity not in known:
-            wanted = {quantity} | (self.wanted & self._readable if named and images not in _NEVER_OUTLIERS else set())
-            shown = predictions.noisy(pixels, noise, self.data.bounds) if noise else pixels
-            known.update(predictions.read(self.model, shown, self.data, self.device, wanted - known.keys()))
-            if self.memory:
-                self.memory.keep(content, cast(dict[str, Tensor], known))
+            known.update(cast(dict[Quantity, Tensor], fit.cache.recall(content)))
+        if quantity not in known:
+            together = isinstance(images, str) and images not in ("validation", "train")
+            wanted = {quantity} | (self._readable if together else set())
+            shown = predictions.noisy(pixels, noise, self.data.spec.bounds) if noise else pixels
+            known.update(predictions.read(fit.model, shown, self.data.spec, fit.device, wanted - known.keys()))
+            fit.cache.keep(content, cast(dict[str, Tensor], known))
         return known[quantity]
 
-    @cached_property
+    @property
     def _readable(self) -> frozenset[Quantity]:
-        has = capabilities(self.model)
-        logits: frozenset[Quantity] = frozenset({"logits"} if "logits" in has else set())
-        energies: frozenset[Quantity] = frozenset({"energy", "grad-norm"} if "energy" in has else set())
-        return logits | energies
+        has = capabilities(self.fit.model)
+        return frozenset(quantity for quantity in self.fit.wanted if _NEEDS[quantity] in has)
+
+    def _pixels(self, images: str | Tensor) -> Tensor:
+        return self.data.images(images) if isinstance(images, str) else images
 
     def refined(self, images: str | Tensor, steps: int, noise: float = 0.0) -> Tensor:
-        """E(x) after ``steps`` of the model's own chain that were started at the images: float32 (N,) on the CPU.
+        """E(x) after steps of the model's own chain."""
+        sampler, pixels = chain.require_chains(self.fit.sampler), self._pixels(images)
+        name = _named(f"refined-{steps}-", pixels, noise)
+        return self.fit.cache.once(name, lambda: {"energy": self._refine(sampler, pixels, steps, noise)})["energy"]
 
-        ``noise`` as for :meth:`read`.
-
-        Raises:
-            Unavailable: if the model has no chains.
-        """
-        chain.require_chains(self.sampler)
-        pixels = self.images(images) if isinstance(images, str) else images
-        name = f"refined-{steps}-{content_hash(pixels)}" + (f"-noise={noise:g}" if noise else "")
-        return self._kept(name, lambda: {"energy": self._refine(pixels, steps, noise)})["energy"]
-
-    def _refine(self, images: Tensor, steps: int, noise: float) -> Tensor:
-        assert self.sampler is not None
-        generator = seeds.generator(self.seed, f"evaluation/refined:steps={steps}", self.device)
-        bounds = self.data.bounds
+    def _refine(self, sampler: Sampler, images: Tensor, steps: int, noise: float) -> Tensor:
+        fit, bounds = self.fit, self.data.spec.bounds
+        generator = fit.generator(f"refined:steps={steps}", fit.device)
         begin = predictions.noisy(images, noise, bounds) if noise else to_float(images, bounds)
-        state = ChainState(begin.to(self.device))
-        gradient = _in_batches(grad_energy(self.model))
-        end = chain.run(self.sampler, state, gradient, generator, steps)
+        gradient = _in_batches(grad_energy(fit.model))
+        end = chain.run(sampler, ChainState(begin.to(fit.device)), gradient, generator, steps)
         return gradient(end.x, None)[0].cpu()
 
-    def remembered(self, name: str, compute: Callable[[], dict[str, Tensor]]) -> dict[str, Tensor]:
-        """What ``compute`` gives, kept on the CPU and, where there is a memory, from run to run.
 
-        What was computed by other code of the metric is another thing.
-        """
-        return self._kept(f"{name}-{self.metric_code}" if self.metric_code else name, compute)
+def _named(what: str, images: Tensor, noise: float) -> str:
+    """The name under which something of images is kept."""
+    return what + content_hash(images) + (f"-noise={noise:g}" if noise else "")
 
-    def _kept(self, name: str, compute: Callable[[], dict[str, Tensor]]) -> dict[str, Tensor]:
-        known = self.memory.recall(name) if self.memory else {}
-        if not known:
-            known = compute()
-            if self.memory:
-                self.memory.keep(name, known)
-        return known
 
-    def out_of_time(self) -> bool:
-        """Whether the time ``until`` has passed."""
-        return self.until is not None and time.monotonic() >= self.until
+@dataclass(frozen=True)
+class FitSamples:
+    """The model's own images: drawn directly, or the sampler's kept chains, or the ends of new ones."""
 
-    def progress(self, done: int, total: int) -> None:
-        """Report the progress of a metric."""
-        self.on_progress(done, total)
+    fit: TrainedFit
 
-    # --- samples ------------------------------------------------------------------------------------------------------
-
-    def samples(self, source: Source = KEPT) -> Samples:
-        """The model's own images: drawn directly, or the sampler's kept chains, or the ends of new ones.
-
-        Raises:
-            Unavailable: if it has no such images.
-        """
-        if source not in self._samples:
-            self._samples[source] = self._draw(source)
-        return self._samples[source]
+    def __call__(self, source: Source = KEPT) -> Samples:
+        """The images of a source, made once for all metrics."""
+        if source not in self.fit.drawn:
+            self.fit.drawn[source] = self._draw(source)
+        return self.fit.drawn[source]
 
     def _draw(self, source: Source) -> Samples:
-        buffers = self.buffers() if source.pooling != "one" else ()
-        check_source(source, chains=self.sampler is not None, pretrained=self.pretrained, buffers=len(buffers))
-        if source.chains == "fresh":
-            return self.fresh_samples(source.steps, source.images, source.conditional)
+        fit = self.fit
+        buffers = fit.buffers() if source.pooling != "one" else ()
+        check_source(source, chains=fit.sampler is not None, pretrained=fit.pretrained, buffers=len(buffers))
         if source.pooling != "one":
             return (snapshots.together if source.pooling == "five" else snapshots.pixelwise_mean)(buffers)
-        if isinstance(self.model, Generative):
-            return self._drawn_directly(self.model)
-        kept = self.sampler.kept() if self.sampler else None
-        return self.fresh_samples() if kept is None else self._as_samples(kept, "buffer")
+        if source.chains == "fresh":
+            return self._fresh(source)
+        if isinstance(fit.model, Generative):
+            return self._drawn_directly(fit.model)
+        kept = fit.sampler.kept() if fit.sampler else None
+        return self._fresh(source) if kept is None else self._as_samples(kept, "buffer")
 
     @torch.no_grad()
     def _drawn_directly(self, model: Generative) -> Samples:
         """Images of every class, each as often; of a model without classes, images."""
-        generator = seeds.generator(self.seed, "evaluation/samples", self.device)
-        classes = self.data.num_classes
-        y = torch.arange(FRESH_SAMPLES, device=self.device) % classes if classes else None
+        generator = self.fit.generator("samples", self.fit.device)
+        classes = self.fit.dataset.spec.num_classes
+        y = torch.arange(FRESH_SAMPLES, device=self.fit.device) % classes if classes else None
         try:
             x = model.sample(FRESH_SAMPLES, y, generator=generator)
         except SpecError:  # what a model without classes answers to labels
             x, y = model.sample(FRESH_SAMPLES, generator=generator), None
-        return Samples(to_uint8(x, self.data.bounds).cpu(), None if y is None else y.cpu(), "direct")
+        return self._as_samples(ChainState(x, y), "direct")
 
-    def fresh_samples(self, steps: int | None = None, n: int | None = None, conditional: bool | None = None) -> Samples:
-        """The last images of n new chains. The sampler's state does not change.
-
-        Args:
-            steps: steps per chain; by default as many as in training.
-            n: by default FRESH_SAMPLES.
-            conditional: whether on E(x, y), each class as often; by default as the model was trained.
-        """
-        assert self.sampler is not None
-        steps = self.sampler.steps if steps is None else steps
-        as_trained = self.conditional or self.model.chains == "conditional"
-        conditional = as_trained if conditional is None else conditional
+    def _fresh(self, source: Source) -> Samples:
+        """The last images of new chains. The sampler's state does not change."""
+        fit = self.fit
+        assert fit.sampler is not None
+        steps, n = fit.sampler.steps if source.steps is None else source.steps, source.images or FRESH_SAMPLES
+        as_trained = fit.conditional or fit.model.chains == "conditional"
+        conditional = as_trained if source.conditional is None else source.conditional
         unusual = "" if conditional == as_trained else f"conditional={conditional},".lower()
         name = f"chains:{unusual}steps={steps}"
-        drawn = self._kept(
-            f"samples-{n or FRESH_SAMPLES}-{steps}-{conditional}",
-            lambda: self._run_chains(steps, n or FRESH_SAMPLES, conditional, name),
+        drawn = fit.cache.once(
+            f"samples-{n}-{steps}-{conditional}", lambda: self._run_chains(steps, n, conditional, name)
         )
         return Samples(drawn["images"], drawn.get("labels"), name)
 
     def _run_chains(self, steps: int, n: int, conditional: bool, name: str) -> dict[str, Tensor]:
-        assert self.sampler is not None
-        generator = seeds.generator(self.seed, f"evaluation/{name}", self.device)
-        y = torch.arange(n, device=self.device) % self.data.num_classes if conditional else None
-        state = self.sampler.start(n, y, generator=generator)
-        end = chain.run(self.sampler, state, _in_batches(grad_energy(self.model)), generator, steps)
+        fit = self.fit
+        assert fit.sampler is not None
+        generator = fit.generator(name, fit.device)
+        y = torch.arange(n, device=fit.device) % fit.dataset.spec.num_classes if conditional else None
+        state = fit.sampler.start(n, y, generator=generator)
+        end = chain.run(fit.sampler, state, _in_batches(grad_energy(fit.model)), generator, steps)
         images, labels, *_ = self._as_samples(end, name)
         return {"images": images} | ({} if labels is None else {"labels": labels})
 
     def _as_samples(self, state: ChainState, source: str) -> Samples:
         labels, ages = (None if part is None else part.cpu() for part in (state.y, state.ages))
-        return Samples(to_uint8(state.x, self.data.bounds).cpu(), labels, source, ages)
+        return Samples(to_uint8(state.x, self.fit.dataset.spec.bounds).cpu(), labels, source, ages)
 
-    # --- features -----------------------------------------------------------------------------------------------------
+
+@dataclass(frozen=True)
+class FitServices:
+    """The :class:`~jembench.interfaces.Services` of one metric."""
+
+    fit: TrainedFit
+    used: set[Component]
+    code: str
+    progress: Callable[[int, int], None]
+
+    def generator(self, purpose: str) -> Generator:
+        """A CPU generator of its own for each purpose."""
+        return self.fit.generator(purpose)
 
     def features(self, spec: str) -> FeatureNetwork:
         """The feature network of that spec, ready for use."""
         self.used.add(registry.resolve("features", spec).component)
-        return self.bank.network(spec)
+        return self.fit.bank.network(spec)
 
-    def features_of(self, spec: str, images: Literal["samples", "train", "test"] | Tensor) -> Features:
-        """The features of the samples, of a part of the dataset (``train``: with validation), or of any images."""
+    def features_of(self, spec: str, images: Literal["train", "test"] | Tensor) -> Features:
+        """The features of a part of the dataset, or of any images."""
         self.features(spec)
-        if isinstance(images, Tensor):
-            return self.bank.of_images(spec, images)
-        if images == "samples":
-            return self.bank.of_images(spec, self.samples().images)
-        return self.bank.of_images(spec, (self.test() if images == "test" else self.dataset.split(images)).images)
+        if not isinstance(images, Tensor):
+            images = (self.fit.test if images == "test" else self.fit.dataset.split(images)).images
+        return self.fit.bank.of_images(spec, images)
 
-    def generator(self, purpose: str) -> Generator:
-        """A CPU generator of its own for each purpose, derived from the fit's seed."""
-        return seeds.generator(self.seed, f"evaluation/{purpose}")
+    def remembered(self, name: str, compute: Callable[[], dict[str, Tensor]]) -> dict[str, Tensor]:
+        """What ``compute`` gives, kept from run to run. What other code of the metric computed is another thing."""
+        return self.fit.cache.once(f"{name}-{self.code}" if self.code else name, compute)
+
+    def out_of_time(self) -> bool:
+        """Whether the time ``until`` has passed."""
+        return self.fit.until is not None and time.monotonic() >= self.fit.until
 
 
 def limited(test: Split, limit: int | None) -> Split:
@@ -346,10 +364,6 @@ def check_source(source: Source, *, chains: bool, pretrained: bool, buffers: int
     if pretrained:
         raise NotApplicable("The model was trained elsewhere: the buffers of its last epochs are not available.")
     snapshots.require_five(buffers)
-
-
-_PARTS = ("test", "validation", "train")
-_NEVER_OUTLIERS = ("validation", "train")
 
 
 def _in_batches(grad_energy: GradEnergy) -> GradEnergy:

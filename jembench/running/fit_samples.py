@@ -7,9 +7,8 @@ from pathlib import Path
 from jembench.data import grid
 from jembench.errors import SpecError
 from jembench.experiment.plan import FitPlan
-from jembench.interfaces import Samples, Source
+from jembench.interfaces import Evaluation, Samples, Source
 from jembench.models.capabilities import capabilities
-from jembench.running.evaluation import FitEvaluation
 
 
 def generates_nothing(fit: FitPlan) -> SpecError:
@@ -18,7 +17,7 @@ def generates_nothing(fit: FitPlan) -> SpecError:
     return SpecError(f"{fit.key.model} generates no images: {why}. Choose a model that does.")
 
 
-def samples_of(evaluation: FitEvaluation, fit: FitPlan, steps: int | None, n: int | None = None) -> Samples:
+def samples_of(evaluation: Evaluation, fit: FitPlan, steps: int | None, n: int | None = None) -> Samples:
     """The images that the model keeps or draws; with ``steps``, the ends of n new chains of ``steps`` steps.
 
     Raises:
@@ -34,7 +33,7 @@ def samples_of(evaluation: FitEvaluation, fit: FitPlan, steps: int | None, n: in
 
 
 def write_samples(
-    evaluation: FitEvaluation, samples: Samples, path: Path, columns: int = 10, option: str = "--store"
+    evaluation: Evaluation, samples: Samples, path: Path, columns: int = 10, option: str = "--store"
 ) -> bool:
     """Write a picture of a model's images: a row a class, the one each was drawn for or the one the model sees.
 
@@ -46,11 +45,11 @@ def write_samples(
     """
     classes = samples.labels
     if classes is None and "logits" in capabilities(evaluation.model):
-        classes = evaluation.read("logits", samples.images).argmax(1)
-    generator = evaluation.generator("grid")
+        classes = evaluation.predictions.read("logits", samples.images).argmax(1)
+    generator = evaluation.services.generator("grid")
     if classes is None:
         chosen = grid.at_random(len(samples.images), columns, generator)
     else:
-        chosen = grid.by_class(classes, evaluation.data.num_classes, columns, generator)
+        chosen = grid.by_class(classes, evaluation.data.spec.num_classes, columns, generator)
     grid.write_png(path, samples.images, chosen, option)
     return classes is not None

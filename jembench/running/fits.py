@@ -19,15 +19,14 @@ from jembench.data.holdout import holdout
 from jembench.errors import CheckpointError, Diverged, JembenchError, PluginError
 from jembench.experiment.plan import FitPlan
 from jembench.files import check_place, digest
-from jembench.interfaces import Chains, Dataset, Event, HasSampler, Sampler, Split, Trainable
+from jembench.interfaces import Chains, Dataset, Event, HasSampler, Sampler, Split, Trainable, TrainingRecord
 from jembench.models.adapters.classifier import as_classifier
 from jembench.models.capabilities import capabilities
 from jembench.models.execution import forget_compiled, to_channels_last
 from jembench.running import provenance
-from jembench.running.evaluation import FitEvaluation
+from jembench.running.caches import FeatureBank, TensorCache
+from jembench.running.evaluation import TrainedFit
 from jembench.running.events import Report
-from jembench.running.features import FeatureBank
-from jembench.running.prediction_cache import Memory
 from jembench.store import checkpoint, tensors
 from jembench.store.checkpoint import load_weights
 from jembench.store.store import HISTORY, FitRecord, Store
@@ -142,7 +141,7 @@ class FitWork:
             self.report(Event(kind="waiting"))
             time.sleep(1)
 
-    def load_or_train(self, limit: int | None = None) -> FitEvaluation:
+    def load_or_train(self, limit: int | None = None) -> TrainedFit:
         """The fit's model, loaded from the store or trained now, ready for evaluation on ``limit`` test images.
 
         Raises:
@@ -216,7 +215,7 @@ class FitWork:
             identity=self.fit.identity,
         )
 
-    def _load(self, limit: int | None) -> FitEvaluation:
+    def _load(self, limit: int | None) -> TrainedFit:
         fit, dataset, folder = self.fit, self.bank.dataset, self.folder
         model = make_model(fit, dataset)
         record = self.store.read_fit(fit.key)
@@ -229,24 +228,21 @@ class FitWork:
         sampler = sampler_of(model, fit, dataset, held.train)
         if sampler is not None:
             sampler.load_state_dict(_kept(folder, "sampler.safetensors", record)[0])
-        return FitEvaluation(
+        return TrainedFit(
             model=model.eval(),
             sampler=sampler,
-            data=dataset.spec,
             dataset=dataset,
             device=self.bank.device,
             seed=fit.seed,
             limit=limit,
-            iteration_seconds=record.iteration_seconds,
-            other_load=record.provenance.get("other_load"),
-            stability=record.stability,
+            training=TrainingRecord(record.iteration_seconds, record.provenance.get("other_load"), record.stability),
             bank=self.bank,
             data_content=fit.dataset.content,
             conditional=fit.recipe.chains.conditional,
             held=held,
             buffers=lambda: snapshots.read(folder),
             until=self.until,
-            memory=Memory(self.store.readings_of(fit.key.id, weights)),
+            cache=TensorCache(self.store.readings_of(fit.key.id, weights)),
             pretrained=fit.model.is_pretrained,
         )
 

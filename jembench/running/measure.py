@@ -13,8 +13,7 @@ import numpy as np
 
 from jembench import stopping
 from jembench.errors import DamagedError, NotApplicable, OutOfTime, StoreError, Unavailable
-from jembench.interfaces import Measurement, Metric, Value
-from jembench.running.evaluation import FitEvaluation
+from jembench.interfaces import Evaluation, Measurement, Metric, Value
 from jembench.store.outcome import Outcome, check
 from jembench.store.records import REMEDY
 
@@ -29,7 +28,7 @@ class Measured(NamedTuple):
     arrays: Mapping[str, np.ndarray[Any, Any]]
 
 
-def measure(metric: Metric, evaluation: FitEvaluation) -> Measured:
+def measure(metric: Metric, evaluation: Evaluation) -> Measured:
     """Compute one metric. What goes wrong is an outcome: a cell's failure stops no other cell.
 
     Raises:

@@ -65,7 +65,7 @@ class PlannedFit:
     pretrained: bool = False
 
     @property
-    def data(self) -> DataSpec:
+    def spec(self) -> DataSpec:
         """What the images are."""
         return self.of.dataset.spec
 
@@ -123,7 +123,7 @@ class PlannedFit:
                 present(outliers.component)
             except Unavailable:
                 return
-        outliers.make().draw(self.of.test, self.data)
+        outliers.make().draw(self.of.test, self.spec)
 
     def features(self, spec: str) -> FeatureNetwork:
         """The feature network, checked."""

@@ -23,8 +23,7 @@ from jembench.store.store import Store
 from jembench.training.launch import Joined, Placement, joined, placement
 
 if TYPE_CHECKING:
-    from jembench.interfaces import Dataset, Executor, Tracker
-    from jembench.running.evaluation import FitEvaluation
+    from jembench.interfaces import Dataset, Evaluation, Executor, Tracker
 
 Display = Callable[[Sequence[FitPlan]], "AbstractContextManager[Tracker | None]"]
 """From the fits that are worked on to the tracker that shows the progress; None: it is not shown."""
@@ -155,14 +154,14 @@ def train(fit: FitPlan, store: Store, how: RunOptions, display: Display, argumen
 @contextmanager
 def open_fit(
     fit: FitPlan, dataset: Dataset, store: Store, here: Joined, display: Display, until: float | None = None
-) -> Iterator[FitEvaluation]:
+) -> Iterator[Evaluation]:
     """The model, trained first if the store does not have it.
 
     Within the context the number of threads is that of the dataset's images.
     """
     from jembench.models import devices
+    from jembench.running.caches import FeatureBank
     from jembench.running.events import Events
-    from jembench.running.features import FeatureBank
     from jembench.running.fits import FitWork
 
     if not store.is_trained(fit.key):
@@ -175,5 +174,5 @@ def open_fit(
             bank, report = FeatureBank(dataset, store.features, here.device), Events(shown).of(fit.key)
             work = FitWork(fit=fit, bank=bank, store=store, report=report, until=until, group=here.group)
             with work.lease():
-                evaluation = work.load_or_train()
+                evaluation = work.load_or_train().evaluation()
         yield evaluation

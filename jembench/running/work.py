@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -13,13 +14,12 @@ from jembench import stopping
 from jembench.catalog.discovery import Component
 from jembench.errors import OutOfTime, ProcessLost, StoreError
 from jembench.experiment.plan import CellPlan, FitPlan, Plan
-from jembench.interfaces import Event, Executor, Tracker
+from jembench.interfaces import Evaluation, Event, Executor, Tracker
 from jembench.models import devices
 from jembench.models.execution import tf32
 from jembench.running import provenance
-from jembench.running.evaluation import FitEvaluation
+from jembench.running.caches import FeatureBank
 from jembench.running.events import Events
-from jembench.running.features import FeatureBank
 from jembench.running.fit_samples import write_samples
 from jembench.running.fits import FitWork, make_trainer
 from jembench.running.measure import SETTLED, Measured, failed, measure
@@ -129,8 +129,8 @@ class _Job(FitWork):
             return
         try:
             metrics = [cell.metric.make() for cell in cells]
-            evaluation = self.load_or_train(cells[0].limit)
-            evaluation.wanted = frozenset().union(*(getattr(metric, "reads", frozenset()) for metric in metrics))
+            wanted = frozenset().union(*(getattr(metric, "reads", frozenset()) for metric in metrics))
+            trained = dataclasses.replace(self.load_or_train(cells[0].limit), wanted=wanted)
         except (StoreError, OutOfTime, ProcessLost):
             raise
         except Exception as error:
@@ -138,15 +138,14 @@ class _Job(FitWork):
             for cell in cells:
                 self._write(cell, Measured(failed(error), {}))
             return
-        self._draw_picture(evaluation)
+        self._draw_picture(trained.evaluation())
         unfinished = []
         for cell, metric in zip(cells, metrics, strict=True):
             self.report(Event(kind="measuring", metric=str(cell.metric)))
-            evaluation.on_progress = functools.partial(self._measuring, str(cell.metric))
-            evaluation.used.clear()
-            evaluation.metric_code = cell.metric.code
-            measured = measure(metric, evaluation)
-            self._write(cell, measured, evaluation.used)
+            used: set[Component] = set()
+            progress = functools.partial(self._measuring, str(cell.metric))
+            measured = measure(metric, trained.evaluation(used, cell.metric.code, progress))
+            self._write(cell, measured, used)
             if "partial" in measured.outcome.details:
                 unfinished.append(f"{cell.metric} has {measured.outcome.details['partial']}")
             if stopping.received():
@@ -161,7 +160,7 @@ class _Job(FitWork):
     def _measuring(self, metric: str, done: int, total: int) -> None:
         self.report(Event(kind="measuring", metric=metric, done=done, total=total))
 
-    def _draw_picture(self, evaluation: FitEvaluation) -> None:
+    def _draw_picture(self, evaluation: Evaluation) -> None:
         if "samples" not in self.ready.has:
             return
         self.report(Event(kind="sampling"))

@@ -1,4 +1,4 @@
-"""What metrics are checked on: the evaluation of a model known exactly, as after training with chains.
+"""What metrics are checked on: a model known exactly, as after training with chains.
 
 Legend: N images, K classes.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import atexit
 import copy
+import dataclasses
 import math
 import tempfile
 from collections.abc import Iterable, Mapping
@@ -19,10 +20,10 @@ from torch import Tensor
 from jembench.api.live import ArrayDataset
 from jembench.data.holdout import holdout
 from jembench.data.pixels import to_uint8
-from jembench.interfaces import Capability, DataSpec, Sampler, Samples, Split
+from jembench.interfaces import Capability, DataSpec, Sampler, Samples, Split, TrainingRecord
 from jembench.models.energies import grad_energy
-from jembench.running.evaluation import FitEvaluation
-from jembench.running.features import FeatureBank
+from jembench.running.caches import FeatureBank
+from jembench.running.evaluation import TrainedFit
 from jembench.sampling import chain
 from jembench.sampling.pcd import PersistentChains
 from jembench.sampling.sgld import Langevin
@@ -44,26 +45,26 @@ _METHODS: Mapping[Capability, str] = {
 }
 
 
-def trained() -> FitEvaluation:
-    """The evaluation of the model with all that training leaves: chains, the last epochs' too, and validation images.
+def trained() -> TrainedFit:
+    """The model with all that training leaves: chains, the last epochs' too, and validation images.
 
     Everything in it is new, but for the feature networks and what they say of images.
     """
     sampler, buffers = copy.deepcopy(_chains())
-    return _evaluation(ByChains(Mixture(DATA)), _dataset(), sampler, buffers)
+    return _fit(ByChains(Mixture(DATA)), _dataset(), sampler, buffers)
 
 
-def able(capabilities: Iterable[Capability]) -> FitEvaluation:
-    """The evaluation of the model as one that can do this alone. It draws its samples without chains."""
-    return _evaluation(Exposing(Mixture(DATA), [_METHODS[capability] for capability in capabilities]), _dataset())
+def able(capabilities: Iterable[Capability]) -> TrainedFit:
+    """The model as one that can do this alone. It draws its samples without chains."""
+    return _fit(Exposing(Mixture(DATA), [_METHODS[capability] for capability in capabilities]), _dataset())
 
 
-def reordered(order: Tensor) -> FitEvaluation:
+def reordered(order: Tensor) -> TrainedFit:
     """As :func:`trained`, with the test images in another order, int64 (N,)."""
-    evaluation, (train, test) = trained(), _dataset().splits.values()
+    train, test = _dataset().splits.values()
     assert test.labels is not None
-    evaluation.dataset = ArrayDataset(DATA, {"train": train, "test": Split(test.images[order], test.labels[order])})
-    return evaluation
+    dataset = ArrayDataset(DATA, {"train": train, "test": Split(test.images[order], test.labels[order])})
+    return dataclasses.replace(trained(), dataset=dataset)
 
 
 def _dataset() -> ArrayDataset:
@@ -89,18 +90,16 @@ def _chains() -> tuple[Sampler, tuple[Samples, ...]]:
     return sampler, tuple(buffers)
 
 
-def _evaluation(
+def _fit(
     model: Exposing, dataset: ArrayDataset, sampler: Sampler | None = None, buffers: tuple[Samples, ...] = ()
-) -> FitEvaluation:
-    return FitEvaluation(
+) -> TrainedFit:
+    return TrainedFit(
         model=model.eval(),
         sampler=sampler,
-        data=DATA,
         dataset=dataset,
         device=torch.device("cpu"),
         seed=0,
-        limit=None,
-        iteration_seconds=[0.011, 0.010, 0.012, 0.010],
+        training=TrainingRecord([0.011, 0.010, 0.012, 0.010]),
         bank=_bank(),
         held=holdout(dataset.split("train"), 50, stratified=True),
         buffers=lambda: buffers,

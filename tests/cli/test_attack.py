@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from jembench.metrics import attacked
-from jembench.running.evaluation import FitEvaluation
+from jembench.running.evaluation import FitServices
 
 SCRIPT = Path(sysconfig.get_path("scripts")) / "jembench"
 MODELS = "zoo_of_tests:jem,zoo_of_tests:classifier"
@@ -113,7 +113,7 @@ def test_when_the_time_is_up_the_table_has_what_is_done(pgd, monkeypatch, table)
     monkeypatch.setattr(attacked, "SHARD", 3)
     looks = iter([False, False, True])
     with monkeypatch.context() as patch:
-        patch.setattr(FitEvaluation, "out_of_time", lambda _: next(looks))
+        patch.setattr(FitServices, "out_of_time", lambda _: next(looks))
         some = pgd(models="zoo_of_tests:classifier")
     assert some.code == 3
     assert "6 of 8 images so far; the same command goes on" in some.out

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import pytest
 import torch
@@ -10,7 +10,7 @@ from torch import Generator, Tensor
 
 from jembench.data.pixels import to_float
 from jembench.errors import Unavailable
-from jembench.interfaces import KEPT, DataSpec, Features, Samples, Source, Split, Stability
+from jembench.interfaces import KEPT, DataSpec, Evaluation, Features, Samples, Source, Split, TrainingRecord
 
 TOY = DataSpec(name="toy", shape=(1, 4, 4), num_classes=3)
 CPU = torch.device("cpu")
@@ -40,54 +40,77 @@ class FakeDataset:
         return self.splits[name]
 
 
-@dataclass
-class FakeEvaluation:
-    test_logits: Tensor | None = None
-    labels: Tensor | None = None
-    test_energies: Tensor | None = None
-    sampled: Tensor | None = None
-    dataset: FakeDataset | None = None
-    network: PixelFeatures = field(default_factory=PixelFeatures)
-    model: object = None
-    iteration_seconds: tuple[float, ...] = ()
-    other_load: float | None = None
-    stability: Stability | None = None
-    data: DataSpec = TOY
-    device: torch.device = CPU
-    seed: int = 0
-    specs_asked: set[str] = field(default_factory=set)
-    sets: dict[str, Tensor] = field(default_factory=dict)  # images by name; a test may name them as it likes
-    set_labels: dict[str, Tensor] = field(default_factory=dict)
-    readings: dict[tuple[str, str], Tensor] = field(default_factory=dict)  # by (quantity, name of the images)
-    refinements: dict[str, Tensor] = field(default_factory=dict)  # refined energies by the name of the images
-    by_source: dict[Source, Samples] = field(default_factory=dict)
-    sampler: object = None
-    memory: dict[str, dict[str, Tensor]] = field(default_factory=dict)  # what was remembered, by name
-    shards_left: int | None = None  # of long work, until the time is over; None: there is time for all
-    noises: list[float] = field(default_factory=list)  # that were asked for
-    told: list[tuple[int, int]] = field(default_factory=list)  # progress
+class FakeEvaluation(Evaluation):
+    """An evaluation that is all of its parts itself, and whose attributes can be set."""
 
-    def test(self) -> Split:
+    __setattr__ = object.__setattr__
+
+    def __init__(self, **given):
+        self.test_logits = None
+        self.labels = None
+        self.test_energies = None
+        self.sampled = None
+        self.dataset = None
+        self.network = PixelFeatures()
+        self.model = None
+        self.iteration_seconds = ()
+        self.other_load = None
+        self.stability = None
+        self.spec = TOY
+        self.content = ""
+        self.device = CPU
+        self.seed = 0
+        self.specs_asked = set()
+        self.sets = {}  # images by name; a test may name them as it likes
+        self.set_labels = {}
+        self.readings = {}  # by (quantity, name of the images)
+        self.refinements = {}  # refined energies by the name of the images
+        self.by_source = {}
+        self.sampler = None
+        self.memory = {}  # what was remembered, by name
+        self.shards_left = None  # of long work, until the time is over; None: there is time for all
+        self.noises = []  # that were asked for
+        self.told = []  # progress
+        for name, value in given.items():
+            assert hasattr(self, name)
+            setattr(self, name, value)
+
+    def but(self, **changes) -> FakeEvaluation:
+        """The same with other parts."""
+        return FakeEvaluation(**{**vars(self), **changes})
+
+    @property
+    def data(self):
+        return self
+
+    predictions = services = data
+
+    @property
+    def training(self) -> TrainingRecord:
+        return TrainingRecord(self.iteration_seconds, self.other_load, self.stability)
+
+    def part(self, name: str) -> Split:
+        if name != "test":
+            if name not in self.set_labels:
+                raise Unavailable(f"There are no images named {name}.")
+            return Split(self.sets.get(name), self.set_labels[name])
         if "test" in self.sets:
             return Split(self.sets["test"], self.labels)
         n = len(self.test_logits) if self.test_logits is not None else len(self.test_energies)
-        return Split(torch.zeros(n, *self.data.shape, dtype=torch.uint8), self.labels)
+        return Split(torch.zeros(n, *self.spec.shape, dtype=torch.uint8), self.labels)
 
     def images(self, name: str) -> Tensor:
         if name == "test":
-            return self.test().images
+            return self.part("test").images
         if name not in self.sets:
             raise Unavailable(f"There are no images named {name}.")
         return self.sets[name]
-
-    def labels_of(self, name: str) -> Tensor:
-        return self.labels if name == "test" else self.set_labels[name]
 
     def read(self, quantity: str, images: str | Tensor = "test", noise: float = 0.0) -> Tensor:
         """What the test set down for a name; for images given, what the model says."""
         self.noises.append(noise)
         if isinstance(images, Tensor):
-            x = to_float(images, self.data.bounds)
+            x = to_float(images, self.spec.bounds)
             if quantity == "logits":
                 return self.model.logits(x)
             if quantity == "energy":
@@ -115,15 +138,6 @@ class FakeEvaluation:
     def progress(self, done: int, total: int) -> None:
         self.told.append((done, total))
 
-    def logits(self) -> Tensor:
-        return self.test_logits
-
-    def energies(self) -> Tensor:
-        return self.test_energies
-
-    def energies_of(self, images: Tensor) -> Tensor:
-        return self.model.energy(to_float(images, self.data.bounds))
-
     def samples(self, source: Source = KEPT) -> Samples:
         if source in self.by_source:
             return self.by_source[source]
@@ -139,8 +153,7 @@ class FakeEvaluation:
         self.specs_asked.add(spec)
         if isinstance(images, Tensor):
             return self.network.features(images)
-        wanted = self.sampled if images == "samples" else self.dataset.split(images).images
-        return self.network.features(wanted)
+        return self.network.features(self.dataset.split(images).images)
 
     def generator(self, purpose: str) -> Generator:
         return Generator().manual_seed(self.seed + sum(purpose.encode()))

@@ -24,7 +24,7 @@ def test_the_mean_over_the_test_images_with_an_interval(fake):
     values = torch.tensor([100.0, 120.0, 90.0, 130.0, 110.0] * 20)
     evaluation = fake.Evaluation(test_energies=values)
     measured = BitsPerDim(resamples=200).compute(evaluation)
-    expected = bits_per_dim(-values.double(), evaluation.data).numpy()
+    expected = bits_per_dim(-values.double(), evaluation.spec).numpy()
     value = measured.values["bits-per-dim"]
     assert value.value == pytest.approx(expected.mean())
     assert value.low < value.value < value.high

@@ -14,7 +14,7 @@ from jembench.metrics.certified import radius as radius_of
 @pytest.fixture
 def evaluation(fake):
     images, labels = grey(40, 0, 256)
-    return fake.Evaluation(sets={"test": images}, labels=labels, model=Linear(), data=DATA)
+    return fake.Evaluation(sets={"test": images}, labels=labels, model=Linear(), spec=DATA)
 
 
 def test_of_a_linear_classifier_the_radius_is_the_distance_to_its_hyperplane(evaluation):

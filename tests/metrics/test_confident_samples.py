@@ -1,7 +1,5 @@
 """The 64 samples that the model is surest of."""
 
-import dataclasses
-
 import numpy as np
 import pytest
 import torch
@@ -63,7 +61,7 @@ def test_nothing_depends_on_the_order_of_the_samples_even_where_all_are_equally_
     evaluation.sampled[:, :, 0] = 0
     evaluation.sampled[:, :, 0, 1] = 255 * (torch.arange(200) % 2)[:, None]
     order = torch.randperm(200, generator=torch.Generator().manual_seed(0))
-    shuffled = dataclasses.replace(evaluation, sampled=evaluation.sampled[order])
+    shuffled = evaluation.but(sampled=evaluation.sampled[order])
     expected, found = (ConfidentSamples(resamples=50).compute(each) for each in (evaluation, shuffled))
     assert len(np.unique(expected.arrays["log-odds"])) == 2
     assert found.values == expected.values

@@ -15,7 +15,7 @@ FACTORIES = [Boundary, Pointwise]
 def evaluation(fake):
     """60 grey images, of which every tenth has the wrong label."""
     images, labels = grey(60, 100, 156)
-    return fake.Evaluation(sets={"test": images}, labels=labels, model=Linear(), data=DATA)
+    return fake.Evaluation(sets={"test": images}, labels=labels, model=Linear(), spec=DATA)
 
 
 @pytest.mark.parametrize("make", FACTORIES)

@@ -43,7 +43,7 @@ def test_the_share_and_the_steps_are_those_of_the_ascents(evaluation):
     found = measured(evaluation, steps=14)
     arrays = found.arrays
     x, y = to_float(torch.from_numpy(arrays["noise"]), (0.0, 1.0)), torch.arange(M) % 3
-    ends = ascend(Target(evaluation.model, evaluation.data), x, y, steps=14, threshold=0.9)
+    ends = ascend(Target(evaluation.model, evaluation.spec), x, y, steps=14, threshold=0.9)
     reached = ends.reached.numpy()
     assert 0 < reached.sum() < M
     assert np.array_equal(arrays["reached"], reached)
@@ -118,7 +118,7 @@ def test_one_class_can_be_the_target_of_all(evaluation):
     found = measured(evaluation, target="2")
     assert (found.arrays["target"] == 2).all()
     assert "target=2" in found.protocol
-    evaluation.data = DataSpec(name="toy", shape=(1, 4, 4), num_classes=3, class_names=("cat", "car", "dog"))
+    evaluation.spec = DataSpec(name="toy", shape=(1, 4, 4), num_classes=3, class_names=("cat", "car", "dog"))
     assert (measured(evaluation, target="car").arrays["target"] == 1).all()
     with pytest.raises(SpecError, match="toy has no class 'truck'; target must be all or one of cat, car, dog"):
         measured(evaluation, target="truck")
@@ -169,6 +169,6 @@ def test_errors_of_use(evaluation):
         Distal(threshold=90.0)
     with pytest.raises(SpecError, match="steps of distal is 0"):
         Distal(steps=0)
-    evaluation.data = DataSpec(name="toy", shape=(1, 4, 4), num_classes=0)
+    evaluation.spec = DataSpec(name="toy", shape=(1, 4, 4), num_classes=0)
     with pytest.raises(NotApplicable, match="toy has no classes"):
         measured(evaluation)

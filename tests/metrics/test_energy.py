@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import dataclasses
 import math
 
 import numpy as np
@@ -49,14 +48,14 @@ def test_the_unknown_constant_of_the_energy_cancels(evaluation, monkeypatch):
     before = EnergyGap().compute(evaluation).values["energy-gap"]
     pure = Quadratic.energy
     monkeypatch.setattr(Quadratic, "energy", lambda self, x, y=None: pure(self, x) + 64)
-    shifted = dataclasses.replace(evaluation, test_energies=evaluation.test_energies + 64)
+    shifted = evaluation.but(test_energies=evaluation.test_energies + 64)
     after = EnergyGap().compute(shifted).values["energy-gap"]
     assert after[:3] == pytest.approx(before[:3], abs=1e-4)
 
 
 def test_values_do_not_depend_on_the_order(evaluation):
     before = EnergyGap().compute(evaluation)
-    permuted = dataclasses.replace(evaluation, sampled=evaluation.sampled.flip(0))
+    permuted = evaluation.but(sampled=evaluation.sampled.flip(0))
     after = EnergyGap().compute(permuted)
     assert (after.values, after.protocol) == (before.values, before.protocol)
 

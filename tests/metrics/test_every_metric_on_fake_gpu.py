@@ -1,12 +1,14 @@
 """Every metric on a GPU that is not there: no device is mixed up, in the metric or in the attack that it makes."""
 
+import dataclasses
+
 import pytest
 import torch
 from fake_gpu import GPU, fake_gpu
 
 from jembench.catalog import discovery, registry
 from jembench.metrics import cnn_features
-from jembench.running.features import FeatureBank
+from jembench.running.caches import FeatureBank
 from jembench.running.measure import measure
 from jembench.testing import stage
 
@@ -38,13 +40,11 @@ OTHERS = [
 def evaluation(monkeypatch, tmp_path):
     """Of the model known exactly, with its chains and a feature network that learns little."""
     found = stage.trained()
-    found.limit = 100
     monkeypatch.setitem(cnn_features._RECIPE, "iterations", 2)
     with fake_gpu(monkeypatch):
-        found.device = GPU
         found.model.to(GPU)
-        found.bank = FeatureBank(found.dataset, tmp_path, GPU)
-        yield found
+        bank = FeatureBank(found.dataset, tmp_path, GPU)
+        yield dataclasses.replace(found, limit=100, device=GPU, bank=bank).evaluation()
 
 
 def compute(spec, evaluation):

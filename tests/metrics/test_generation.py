@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
 import torch
 from torch_fidelity.metric_fid import fid_features_to_statistics, fid_statistics_to_metric
@@ -27,7 +25,7 @@ LABELS = {"is": ["is"], "fid": ["fid"], "kid": ["kid"], "prc": ["precision", "re
 @pytest.mark.parametrize("metric", METRICS)
 def test_values_and_intervals_do_not_depend_on_the_order_of_the_samples(metric, generation):
     order = torch.randperm(60, generator=torch.Generator().manual_seed(0))
-    permuted = dataclasses.replace(generation, sampled=generation.sampled[order])
+    permuted = generation.but(sampled=generation.sampled[order])
     assert METRICS[metric].compute(permuted) == METRICS[metric].compute(generation)
 
 
@@ -76,7 +74,7 @@ def test_the_reference_can_be_the_test_split(generation):
 
 @pytest.mark.parametrize(("height", "spec"), [(8, "cnn"), (28, "cnn"), (32, "inception"), (64, "inception")])
 def test_the_feature_network_goes_by_the_size_of_the_images(height, spec, generation):
-    generation.data = DataSpec(name="toy", shape=(1, height, height), num_classes=3)
+    generation.spec = DataSpec(name="toy", shape=(1, height, height), num_classes=3)
     METRICS["fid"].compute(generation)
     assert generation.specs_asked == {spec}
 
@@ -196,7 +194,7 @@ def test_nothing_depends_on_the_order_of_samples_among_which_some_are_selected(
     factory = FACTORIES[metric]
     metric = factory(selection=selection, top=60, per_class=per_class, resamples=5)
     order = torch.randperm(200, generator=torch.Generator().manual_seed(0))
-    permuted = dataclasses.replace(generation, sampled=generation.sampled[order])
+    permuted = generation.but(sampled=generation.sampled[order])
     found = metric.compute(generation)
     assert metric.compute(permuted) == found
     assert next(iter(found.values.values())).n == 60

@@ -163,7 +163,7 @@ def test_gradients_that_are_not_finite_count_as_none(checked, model, expected, n
     evaluation, _ = checked(Linear())
     x = to_float(evaluation.sets["test"], (0.0, 1.0))
     shard = Shard(0, torch.arange(N), x, evaluation.labels)
-    assert flat(Target(model(), evaluation.data), shard, norm).tolist() == [expected] * N
+    assert flat(Target(model(), evaluation.spec), shard, norm).tolist() == [expected] * N
 
 
 def test_rises_are_tested_in_pairs():

@@ -1,7 +1,5 @@
 """log p(x) of the test images, and its two ends, checked by sorting and against scikit-learn."""
 
-import dataclasses
-
 import numpy as np
 import pytest
 import torch
@@ -128,8 +126,7 @@ def test_the_details_are_the_make_up_of_both_ends(evaluation):
 def test_nothing_depends_on_the_order_of_the_images(evaluation, spacing):
     evaluation.test_energies = (evaluation.test_energies / spacing).round(decimals=0 if spacing > 1 else 6)
     order = torch.randperm(N, generator=torch.Generator().manual_seed(1))
-    shuffled = dataclasses.replace(
-        evaluation,
+    shuffled = evaluation.but(
         test_energies=evaluation.test_energies[order],
         test_logits=evaluation.test_logits[order],
         labels=evaluation.labels[order],
@@ -164,8 +161,7 @@ def test_a_resample_has_ends_of_its_own(evaluation):
     indices = np.random.default_rng(0).integers(N, size=(8, N))
     resamplings = metric.resamplings(arrays)
     for number, row in enumerate(indices):
-        again = dataclasses.replace(
-            evaluation,
+        again = evaluation.but(
             test_energies=evaluation.test_energies[row],
             test_logits=evaluation.test_logits[row],
             labels=evaluation.labels[row],
@@ -188,7 +184,7 @@ def test_the_protocol_says_how_large_an_end_is(evaluation):
 
 
 def test_without_labels_only_the_spread_and_the_ends_are_left(evaluation):
-    evaluation.labels, evaluation.data = None, DataSpec(name="bare", shape=(1, 4, 4), num_classes=0)
+    evaluation.labels, evaluation.spec = None, DataSpec(name="bare", shape=(1, 4, 4), num_classes=0)
     evaluation.model = None
     found = LogDensity().compute(evaluation)
     assert found.values.keys() == {"log-px-spread"}

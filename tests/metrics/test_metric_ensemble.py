@@ -10,7 +10,7 @@ from jembench.metrics.attacks import Ensemble
 @pytest.fixture
 def evaluation(fake):
     images, labels = grey(60, 110, 146)
-    return fake.Evaluation(sets={"test": images}, labels=labels, model=Linear(), data=DATA)
+    return fake.Evaluation(sets={"test": images}, labels=labels, model=Linear(), spec=DATA)
 
 
 def test_the_worst_case_of_each_image(evaluation):

@@ -29,7 +29,7 @@ def test_a_change_by_whole_levels_is_of_that_size():
 def evaluation(fake):
     """130 grey images, which the model classifies rightly but for every tenth."""
     images, labels = grey(130, 110, 146)
-    return fake.Evaluation(sets={"test": images}, labels=labels, model=Linear(), data=DATA)
+    return fake.Evaluation(sets={"test": images}, labels=labels, model=Linear(), spec=DATA)
 
 
 @pytest.mark.parametrize("norm", ["linf", "l2"])
@@ -124,7 +124,7 @@ def test_fewer_images_are_the_first_of_more_and_the_same_for_every_model(evaluat
     assert torch.equal(some.index, more.index[:20])
     assert len(set(more.index.tolist())) == 50
     assert len(choose(evaluation, 1000).images) == 130
-    other = fake.Evaluation(sets=evaluation.sets, labels=evaluation.labels, model=None, data=DATA, seed=7)
+    other = fake.Evaluation(sets=evaluation.sets, labels=evaluation.labels, model=None, spec=DATA, seed=7)
     assert torch.equal(choose(other, 50).index, more.index)
 
 
@@ -172,7 +172,7 @@ def test_no_time_at_all(evaluation):
 
 
 def test_images_without_classes_cannot_change_them(fake):
-    unlabelled = fake.Evaluation(sets={"test": fake.images(5, 0)}, model=Linear(), data=DATA)
+    unlabelled = fake.Evaluation(sets={"test": fake.images(5, 0)}, model=Linear(), spec=DATA)
     with pytest.raises(NotApplicable, match="has no labels"):
         PGD().compute(unlabelled)
 

@@ -1,5 +1,6 @@
 """One trained model under evaluation: what it shares, and where its numbers come from."""
 
+import dataclasses
 import math
 
 import pytest
@@ -14,9 +15,8 @@ from jembench.interfaces import DataSpec, Features, Samples, Source, Split
 from jembench.models import predictions
 from jembench.models.energies import LogitModel
 from jembench.running import evaluation
-from jembench.running.evaluation import FitEvaluation
-from jembench.running.features import FeatureBank
-from jembench.running.prediction_cache import Memory
+from jembench.running.caches import FeatureBank, TensorCache
+from jembench.running.evaluation import TrainedFit
 from jembench.sampling.factories import pcd, sgld
 
 DATA = DataSpec(name="three", shape=(1, 1, 3), num_classes=3)
@@ -65,19 +65,16 @@ class Dataset:
 def make(tmp_path):
     """Make an evaluation."""
 
-    def make(model=None, sampler=None, *, limit=None, seed=0, **more):
-        return FitEvaluation(
+    def make(model=None, sampler=None, *, seed=0, used=None, **more):
+        return TrainedFit(
             model=(Pixels() if model is None else model).eval(),
             sampler=sampler,
-            data=DATA,
             dataset=(dataset := Dataset()),
             device=CPU,
             seed=seed,
-            limit=limit,
-            iteration_seconds=[],
             bank=FeatureBank(dataset, tmp_path, CPU),
             **more,
-        )
+        ).evaluation(used)
 
     return make
 
@@ -97,71 +94,80 @@ def used(sampler, *, conditional=False):
 def test_logits_and_energies_of_the_test_images(make):
     evaluation = make()
     expected = IMAGES.flatten(1).double() / 255 * 2 - 1
-    assert evaluation.logits().dtype == evaluation.energies().dtype == torch.float32
-    assert torch.allclose(evaluation.logits().double(), expected, atol=1e-6)
-    assert torch.allclose(evaluation.energies().double(), -expected.logsumexp(1), atol=1e-6)
+    assert evaluation.predictions.read("logits").dtype == evaluation.predictions.read("energy").dtype == torch.float32
+    assert torch.allclose(evaluation.predictions.read("logits").double(), expected, atol=1e-6)
+    assert torch.allclose(evaluation.predictions.read("energy").double(), -expected.logsumexp(1), atol=1e-6)
     by_hand = -math.log(2 * math.exp(-1) + math.exp(1))
-    assert evaluation.energies()[0].item() == pytest.approx(by_hand, abs=1e-6)
+    assert evaluation.predictions.read("energy")[0].item() == pytest.approx(by_hand, abs=1e-6)
 
 
 def test_noise_on_images_is_kept_apart_and_depends_on_no_batch(make, tmp_path, monkeypatch):
     shown = predictions.noisy(IMAGES, 0.03, DATA.bounds).flatten(1)
-    evaluation = make(memory=Memory(tmp_path / "readings"))
-    assert torch.equal(evaluation.read("logits", "test", 0.03), shown)
-    assert not torch.allclose(evaluation.logits(), shown)
+    evaluation = make(cache=TensorCache(tmp_path / "readings"))
+    assert torch.equal(evaluation.predictions.read("logits", "test", 0.03), shown)
+    assert not torch.allclose(evaluation.predictions.read("logits"), shown)
     monkeypatch.setattr(predictions, "CPU_BATCH", 1)
-    assert torch.equal(make().read("energy", "test", 0.03), -shown.logsumexp(1))
+    assert torch.equal(make().predictions.read("energy", "test", 0.03), -shown.logsumexp(1))
     monkeypatch.setattr(predictions, "read", None)  # what is remembered is not asked for again
-    again = make(memory=Memory(tmp_path / "readings"))
-    assert torch.equal(again.read("logits", "test", 0.03), shown)
-    assert torch.equal(again.logits(), evaluation.logits())
+    again = make(cache=TensorCache(tmp_path / "readings"))
+    assert torch.equal(again.predictions.read("logits", "test", 0.03), shown)
+    assert torch.equal(again.predictions.read("logits"), evaluation.predictions.read("logits"))
 
 
 def test_the_energy_of_a_density_is_minus_its_logarithm(make):
     expected = (IMAGES.flatten(1).double() / 255 * 2 - 1).square().sum(1)
-    assert torch.allclose(make(Flow()).energies().double(), expected, atol=1e-5)
-    assert torch.equal(make(Flow()).energies_of(IMAGES[1:]), make(Flow()).energies()[1:])
+    assert torch.allclose(make(Flow()).predictions.read("energy").double(), expected, atol=1e-5)
+    assert torch.equal(make(Flow()).predictions.read("energy", IMAGES[1:]), make(Flow()).predictions.read("energy")[1:])
 
 
 def test_energies_are_computed_without_gradients(make, monkeypatch):
     enabled = []
     energy = Pixels.energy
     monkeypatch.setattr(Pixels, "energy", lambda *a: enabled.append(torch.is_grad_enabled()) or energy(*a))
-    make().energies_of(IMAGES)
+    make().predictions.read("energy", IMAGES)
     assert enabled == [False]
 
 
-@pytest.mark.parametrize("name", ["logits", "energies", "samples"])
-def test_what_several_metrics_need_is_computed_once(make, name):
-    evaluation = make(sampler=used(pcd(DATA, buffer=6)))
-    assert getattr(evaluation, name)() is getattr(evaluation, name)()
+def test_what_several_metrics_need_is_computed_once(make):
+    first = make(sampler=used(pcd(DATA, buffer=6)))
+    second = first.predictions.fit.evaluation()
+    for quantity in ("logits", "energy"):
+        assert first.predictions.read(quantity) is second.predictions.read(quantity)
+    assert first.samples() is second.samples()
+
+
+def test_nothing_can_be_written_on_an_evaluation(make):
+    evaluation = make()
+    for part in (evaluation, evaluation.data, evaluation.predictions, evaluation.services, evaluation.samples):
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            part.fit = None
 
 
 def test_nothing_computed_holds_a_graph(make):
     net = LogitModel(torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3, 3)))
     evaluation = make(net)
-    assert not evaluation.logits().requires_grad
-    assert not evaluation.energies().requires_grad
+    assert not evaluation.predictions.read("logits").requires_grad
+    assert not evaluation.predictions.read("energy").requires_grad
 
 
 def test_a_limit_is_a_draw_of_test_images_that_all_models_share(make):
-    assert torch.equal(make().test().images, IMAGES)
+    assert torch.equal(make().data.part("test").images, IMAGES)
     for limit in (1, 3):
-        images, labels = make(limit=limit).test()
-        other, _ = make(Painter(), limit=limit, seed=7).test()
+        images, labels = make(limit=limit).data.part("test")
+        other, _ = make(Painter(), limit=limit, seed=7).data.part("test")
         assert torch.equal(images, other)
         places = [next(i for i in range(4) if torch.equal(image, IMAGES[i])) for image in images]
         assert len(set(places)) == limit
         assert torch.equal(labels, TEST.labels[places])
-        assert len(make(limit=limit).logits()) == limit
-    assert len(make(limit=99).test().images) == 4
+        assert len(make(limit=limit).predictions.read("logits")) == limit
+    assert len(make(limit=99).data.part("test").images) == 4
 
 
 def test_a_limit_does_not_touch_the_training_images(make, monkeypatch):
     seen = []
     network = Network(seen)
     monkeypatch.setattr(registry, "resolve", lambda kind, spec: network)
-    make(limit=1).features_of("net", "train")
+    make(limit=1).services.features_of("net", "train")
     assert len(seen[-1]) == len(TRAIN.images)
 
 
@@ -189,22 +195,23 @@ class Network:
 def test_features_are_computed_once_for_each_network_and_part(make, monkeypatch):
     seen = []
     network = Network(seen)
-    evaluation = make(sampler=used(pcd(DATA, buffer=6)))
+    asked = set()
+    evaluation = make(sampler=used(pcd(DATA, buffer=6)), used=asked)
     monkeypatch.setattr(registry, "resolve", lambda kind, spec: network)
     for _ in range(2):
-        for part in ("samples", "train", "test"):
-            evaluation.features_of("net", part)
+        for part in (evaluation.samples().images, "train", "test"):
+            evaluation.services.features_of("net", part)
     assert [torch.equal(a, b) for a, b in zip(seen, (evaluation.samples().images, TRAIN.images, IMAGES), strict=True)]
-    assert evaluation.features("net") is network
-    assert evaluation.used == {Network.component}
+    assert evaluation.services.features("net") is network
+    assert asked == {Network.component}
     assert [(type(dataset), cache, device) for dataset, cache, device in network.prepared] == [
-        (Dataset, evaluation.bank.folder, CPU)
+        (Dataset, evaluation.services.fit.bank.folder, CPU)
     ]
 
 
 def test_generators_of_a_purpose_belong_to_the_fit(make):
     numbers = [
-        torch.rand((), generator=make(seed=seed).generator(purpose)).item()
+        torch.rand((), generator=make(seed=seed).services.generator(purpose)).item()
         for seed, purpose in ((0, "a"), (0, "a"), (0, "b"), (1, "a"))
     ]
     assert numbers[0] == numbers[1]
@@ -231,46 +238,50 @@ def test_parts_and_outliers_by_name(make):
     evaluation = make(
         held=Holdout(Split(TRAIN.images[2:], TRAIN.labels[2:]), Split(TRAIN.images[:2], TRAIN.labels[:2]))
     )
-    assert torch.equal(evaluation.images("test"), IMAGES)
-    assert torch.equal(evaluation.images("train"), TRAIN.images[2:])
-    assert torch.equal(evaluation.images("validation"), TRAIN.images[:2])
-    assert torch.equal(evaluation.labels_of("validation"), TRAIN.labels[:2])
-    assert torch.equal(evaluation.images("inverted"), 255 - IMAGES)
-    assert evaluation.images("inverted") is evaluation.images("inverted")
+    assert torch.equal(evaluation.data.images("test"), IMAGES)
+    assert torch.equal(evaluation.data.images("train"), TRAIN.images[2:])
+    assert torch.equal(evaluation.data.images("validation"), TRAIN.images[:2])
+    assert torch.equal(evaluation.data.part("validation").labels, TRAIN.labels[:2])
+    assert torch.equal(evaluation.data.images("inverted"), 255 - IMAGES)
+    assert evaluation.data.images("inverted") is evaluation.data.images("inverted")
 
 
 def test_nothing_stands_in_for_validation_images_that_are_not_there(make):
     tenth = len(TRAIN.images) // 10 or 1
     with pytest.raises(NotApplicable, match=f"without validation images, .*: --set data.validation={tenth}, or"):
-        make().read("logits", "validation")
-    assert torch.equal(make().images("train"), TRAIN.images)
+        make().predictions.read("logits", "validation")
+    assert torch.equal(make().data.images("train"), TRAIN.images)
 
 
 def test_an_image_is_shown_once_whatever_is_asked_of_it(make):
     evaluation = make(Watched(), wanted=frozenset({"logits", "energy", "grad-norm"}))
     for name in ("test", "inverted"):
         for quantity in ("energy", "logits", "grad-norm", "energy"):
-            evaluation.read(quantity, name)
+            evaluation.predictions.read(quantity, name)
     assert evaluation.model.shown == 8
     assert evaluation.model.with_gradient == [True, True]
 
 
 def test_gradients_are_computed_only_where_they_are_wanted(make):
     evaluation = make(Watched(), held=Holdout(TRAIN, TRAIN), wanted=frozenset({"grad-norm"}))
-    evaluation.read("logits", "validation")
-    evaluation.energies_of(TEST.images[:2])
+    evaluation.predictions.read("logits", "validation")
+    evaluation.predictions.read("energy", TEST.images[:2])
     assert evaluation.model.with_gradient == [False, False]
 
 
 def test_what_a_model_cannot_say_is_not_asked_along(make):
     evaluation = make(Flow(), wanted=frozenset({"logits", "energy"}))
-    assert evaluation.read("energy", "test").shape == (4,)
+    assert evaluation.predictions.read("energy", "test").shape == (4,)
 
 
 def test_a_later_run_asks_the_model_nothing_again(make, tmp_path):
     def run(weights="1"):
-        evaluation = make(Watched(), sgld(DATA, steps=3), memory=Memory(tmp_path / weights))
-        values = [evaluation.logits(), evaluation.refined("test", 2), evaluation.samples().images]
+        evaluation = make(Watched(), sgld(DATA, steps=3), cache=TensorCache(tmp_path / weights))
+        values = [
+            evaluation.predictions.read("logits"),
+            evaluation.predictions.refined("test", 2),
+            evaluation.samples().images,
+        ]
         return evaluation.model.shown, values
 
     (shown, first), (again, second), (other, _) = run(), run(), run("2")
@@ -284,10 +295,10 @@ def test_refining_follows_the_model_s_own_chain_from_the_image_itself(make):
     x = to_float(IMAGES, DATA.bounds).flatten(1)
     for _ in range(3):
         x = x + 0.1 * x.softmax(1)
-    assert torch.allclose(evaluation.refined("test", 3), -x.logsumexp(1), atol=1e-5)
-    assert torch.equal(evaluation.images("test"), IMAGES)
+    assert torch.allclose(evaluation.predictions.refined("test", 3), -x.logsumexp(1), atol=1e-5)
+    assert torch.equal(evaluation.data.images("test"), IMAGES)
     with pytest.raises(NotApplicable, match="without chains"):
-        make(Pixels("none")).refined("test", 3)
+        make(Pixels("none")).predictions.refined("test", 3)
 
 
 # --- samples ----------------------------------------------------------------------------------------------------------
@@ -299,7 +310,7 @@ def test_new_chains_by_their_source(make):
     assert (len(few.images), few.labels, few.source) == (5, None, "chains:steps=2")
     of_classes = evaluation.samples(Source(chains="fresh", steps=2, images=5, conditional=True))
     assert (of_classes.labels.tolist(), of_classes.source) == ([0, 1, 2, 0, 1], "chains:conditional=true,steps=2")
-    assert torch.equal(few.images, evaluation.fresh_samples(2, 5).images)
+    assert torch.equal(few.images, evaluation.samples(Source(chains="fresh", steps=2, images=5)).images)
     with pytest.raises(NotApplicable, match="draws its images directly"):
         make(Painter()).samples(Source(chains="fresh"))
 
@@ -365,16 +376,16 @@ def test_a_sampler_that_keeps_nothing_draws_chains_of_its_own_length(make):
     evaluation = make(sampler=sgld(DATA, steps=7))
     images, labels, source, _ = evaluation.samples()
     assert (len(images), labels, source) == (1000, None, "chains:steps=7")
-    assert torch.equal(images, evaluation.fresh_samples(7).images)
-    assert not torch.equal(images, evaluation.fresh_samples(8).images)
+    assert torch.equal(images, evaluation.samples(Source(chains="fresh", steps=7)).images)
+    assert not torch.equal(images, evaluation.samples(Source(chains="fresh", steps=8)).images)
 
 
 def test_fresh_chains_go_down_in_energy(make):
     evaluation = make(sampler=sgld(DATA, step_size=0.1, noise=0.0))
 
     def energy(steps):
-        x = evaluation.fresh_samples(steps, 200).images
-        return evaluation.energies_of(x).mean().item()
+        x = evaluation.samples(Source(chains="fresh", steps=steps, images=200)).images
+        return evaluation.predictions.read("energy", x).mean().item()
 
     assert energy(20) < energy(10) < energy(1)
 
@@ -383,7 +394,7 @@ def test_fresh_chains_of_a_conditional_model_are_shared_out_among_the_classes(ma
     """At E(x, y) = -x[y], noise aside, every chain brightens the pixel of its class and no other."""
     evaluation = make(Pixels("conditional"), sgld(DATA, step_size=0.2, noise=0.0))
     start = evaluation.sampler.start(7, generator=seeds.generator(0, "evaluation/chains:steps=9")).x
-    images, labels, source, _ = evaluation.fresh_samples(9, 7)
+    images, labels, source, _ = evaluation.samples(Source(chains="fresh", steps=9, images=7))
     assert (labels.tolist(), source) == ([0, 1, 2, 0, 1, 2, 0], "chains:steps=9")
     expected = start.flatten(1).clone()
     expected[torch.arange(7), labels] += 9 * 0.2
@@ -396,7 +407,7 @@ def test_drawing_leaves_the_sampler_and_the_model_as_they_were(make):
     before = {name: value.clone() for name, value in sampler.state_dict().items()}
     samples = evaluation.samples()
     samples.images.zero_()
-    evaluation.fresh_samples(5, 10)
+    evaluation.samples(Source(chains="fresh", steps=5, images=10))
     assert all(torch.equal(value, before[name]) for name, value in sampler.state_dict().items())
     assert not evaluation.model.training
 
@@ -406,8 +417,13 @@ def test_drawing_leaves_the_sampler_and_the_model_as_they_were(make):
 def test_no_value_depends_on_the_batch_size(make, monkeypatch, batch, chains):
     def values():
         evaluation = make(Pixels(chains), sgld(DATA, steps=5))
-        drawn = evaluation.fresh_samples(5, 7)
-        return evaluation.logits(), evaluation.energies(), evaluation.energies_of(TRAIN.images), drawn.images
+        drawn = evaluation.samples(Source(chains="fresh", steps=5, images=7))
+        return (
+            evaluation.predictions.read("logits"),
+            evaluation.predictions.read("energy"),
+            evaluation.predictions.read("energy", TRAIN.images),
+            drawn.images,
+        )
 
     whole = values()
     monkeypatch.setattr(predictions, "CPU_BATCH", batch)

@@ -8,7 +8,7 @@ import torch
 from jembench.catalog import registry
 from jembench.errors import Fallback
 from jembench.interfaces import Features
-from jembench.running.features import FeatureBank
+from jembench.running.caches import FeatureBank
 
 IMAGES = torch.arange(2 * 9, dtype=torch.uint8).reshape(2, 1, 3, 3)
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from jembench.errors import Fallback
-from jembench.running.prediction_cache import Memory
+from jembench.running.caches import TensorCache
 from jembench.store.store import Store
 
 VALUES = {"logits": torch.arange(6.0).reshape(2, 3), "energy": torch.tensor([1.0, -2.0])}
@@ -18,18 +18,18 @@ def store(tmp_path):
 
 
 def test_what_was_kept_is_recalled_by_another_process(store):
-    Memory(store.readings_of("fit", "weights")).keep("abc", VALUES)
-    found = Memory(store.readings_of("fit", "weights")).recall("abc")
+    TensorCache(store.readings_of("fit", "weights")).keep("abc", VALUES)
+    found = TensorCache(store.readings_of("fit", "weights")).recall("abc")
     assert found.keys() == VALUES.keys()
     assert all(torch.equal(found[name], value) for name, value in VALUES.items())
 
 
 def test_other_images_fits_and_weights_are_not_known(store):
-    memory = Memory(store.readings_of("fit", "weights"))
-    memory.keep("abc", VALUES)
-    assert memory.recall("abd") == {}
-    assert Memory(store.readings_of("other", "weights")).recall("abc") == {}
-    assert Memory(store.readings_of("fit", "Weights")).recall("abc") == {}
+    cache = TensorCache(store.readings_of("fit", "weights"))
+    cache.keep("abc", VALUES)
+    assert cache.recall("abd") == {}
+    assert TensorCache(store.readings_of("other", "weights")).recall("abc") == {}
+    assert TensorCache(store.readings_of("fit", "Weights")).recall("abc") == {}
 
 
 DAMAGES = {
@@ -42,21 +42,21 @@ DAMAGES = {
 
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
 def test_a_damaged_file_is_told_of_and_as_good_as_none(tmp_path, damage):
-    memory = Memory(tmp_path)
-    memory.keep("abc", VALUES)
+    cache = TensorCache(tmp_path)
+    cache.keep("abc", VALUES)
     (file,) = tmp_path.rglob("*.safetensors")
     file.write_bytes(damage(file.read_bytes()))
     with pytest.warns(Fallback, match=f"{file} is .*The model is asked again"):
-        assert memory.recall("abc") == {}
-    memory.keep("abc", VALUES)
-    assert memory.recall("abc").keys() == VALUES.keys()
+        assert cache.recall("abc") == {}
+    cache.keep("abc", VALUES)
+    assert cache.recall("abc").keys() == VALUES.keys()
 
 
 @pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
 def test_nothing_is_kept_where_something_else_lies(tmp_path, make):
     make(tmp_path / "abc.safetensors")
-    memory = Memory(tmp_path)
-    memory.keep("abc", VALUES)
+    cache = TensorCache(tmp_path)
+    cache.keep("abc", VALUES)
     with pytest.warns(Fallback, match=r"abc.safetensors .*The model is asked again"):
-        assert memory.recall("abc") == {}
+        assert cache.recall("abc") == {}
     assert not (tmp_path / "abc.safetensors").is_file()

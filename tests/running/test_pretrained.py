@@ -10,8 +10,8 @@ from PIL import Image
 from jembench.errors import NotApplicable, SpecError
 from jembench.interfaces import Source
 from jembench.running import fit_samples, fits, work
+from jembench.running.caches import FeatureBank
 from jembench.running.events import Events
-from jembench.running.features import FeatureBank
 from jembench.running.outlook import look_ahead
 from jembench.store import checkpoint
 
@@ -22,7 +22,7 @@ CHAINS = "energy_alone:chains=marginal"
 def evaluation_of(plan, store):
     (fit,) = plan.fits
     bank = FeatureBank(fit.dataset.make(), store.features, torch.device("cpu"))
-    return fit, fits.FitWork(fit=fit, bank=bank, store=store, report=Events().of(fit.key)).load_or_train()
+    return fit, fits.FitWork(fit=fit, bank=bank, store=store, report=Events().of(fit.key)).load_or_train().evaluation()
 
 
 # --- nothing is trained, and everything is kept -----------------------------------------------------------------------
@@ -147,7 +147,7 @@ def test_the_recipes_chains_are_of_a_hundred_steps(plan, store):
 def test_what_training_alone_could_know_is_not_at_hand(plan, store):
     _, evaluation = evaluation_of(plan("accompanied", "brightness"), store)
     with pytest.raises(NotApplicable, match="trained elsewhere: it is not known which images it has not seen"):
-        evaluation.images("validation")
+        evaluation.data.images("validation")
     with pytest.raises(NotApplicable, match="trained elsewhere: the buffers of its last epochs are not available"):
         evaluation.samples(Source(pooling="five"))
 

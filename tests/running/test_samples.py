@@ -5,8 +5,8 @@ import torch
 
 from jembench.errors import SpecError
 from jembench.running import fit_samples, fits
+from jembench.running.caches import FeatureBank
 from jembench.running.events import Events
-from jembench.running.features import FeatureBank
 
 CPU = torch.device("cpu")
 
@@ -14,14 +14,16 @@ CPU = torch.device("cpu")
 def evaluation_of(plan, store, display=None):
     (fit,) = plan.fits
     bank = FeatureBank(fit.dataset.make(), store.features, CPU)
-    return fit, fits.FitWork(fit=fit, bank=bank, store=store, report=Events(display).of(fit.key)).load_or_train()
+    return fit, fits.FitWork(
+        fit=fit, bank=bank, store=store, report=Events(display).of(fit.key)
+    ).load_or_train().evaluation()
 
 
 def test_a_fit_is_trained_or_loaded(plan, store, recorder):
     _, first = evaluation_of(plan("jem"), store, recorder)
     _, second = evaluation_of(plan("jem"), store, recorder)
     assert recorder.events == ["train jem 0"]
-    assert torch.equal(first.logits(), second.logits())
+    assert torch.equal(first.predictions.read("logits"), second.predictions.read("logits"))
     assert torch.equal(first.samples().images, second.samples().images)
     assert not second.model.training
 
@@ -58,6 +60,6 @@ def test_a_picture_is_of_the_classes_that_were_drawn_for_or_that_the_model_sees(
     for number, row in enumerate(shown):
         assert (kept.labels[row[row >= 0]] == number).all()
     fit_samples.write_samples(evaluation, kept._replace(labels=None), tmp_path / "b.png", columns=4)
-    seen = evaluation.read("logits", kept.images).argmax(1)
+    seen = evaluation.predictions.read("logits", kept.images).argmax(1)
     for number, row in enumerate(rows[-1]):
         assert (seen[row[row >= 0]] == number).all()

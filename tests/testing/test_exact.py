@@ -70,23 +70,23 @@ def test_a_model_that_exposes_some_methods_can_do_that_alone():
 
 def test_two_stages_are_the_same_and_share_nothing_that_changes():
     first, second = stage.trained(), stage.trained()
-    assert same(first.samples()._asdict(), second.samples()._asdict())
+    assert same(first.evaluation().samples()._asdict(), second.evaluation().samples()._asdict())
     assert same(first.sampler.state_dict(), second.sampler.state_dict())
-    first.test().images.zero_()
+    first.test.images.zero_()
     first.sampler.buffer.images.zero_()
-    assert not same(first.test(), second.test())
+    assert not same(first.test, second.test)
     assert not same(first.sampler.state_dict(), second.sampler.state_dict())
 
 
 def test_the_kept_chains_are_of_several_ages():
-    ages = stage.trained().samples().ages
+    ages = stage.trained().evaluation().samples().ages
     assert len(ages.unique()) > 5
 
 
 def test_reordered_images_keep_their_labels():
     order = torch.arange(99, -1, -1)
-    images, labels = stage.reordered(order).test()
-    before = stage.trained().test()
+    images, labels = stage.reordered(order).test
+    before = stage.trained().test
     assert torch.equal(images, before.images.flip(0))
     assert torch.equal(labels, before.labels.flip(0))
 

@@ -25,14 +25,14 @@ class Toy:
         self.threshold = threshold
 
     def confidences(self, evaluation):
-        return evaluation.logits().softmax(dim=1).amax(dim=1).numpy()
+        return evaluation.predictions.read("logits").softmax(dim=1).amax(dim=1).numpy()
 
     def compute(self, evaluation):
         arrays = {"confidence": self.confidences(evaluation)}
         mean, above = arrays["confidence"].mean(), (arrays["confidence"] > self.threshold).mean()
         n = len(arrays["confidence"])
         return Measurement(
-            protocol=f"toy:data={evaluation.data.name},threshold={self.threshold}",
+            protocol=f"toy:data={evaluation.data.spec.name},threshold={self.threshold}",
             values={
                 "confidence": Value(mean, mean - 0.1, mean + 0.1, n, "", "higher"),
                 "above": Value(float(above), None, None, n),
@@ -85,7 +85,7 @@ class MeasuresNothing(Changed):
 
 class NeedsMore(Toy):
     def confidences(self, evaluation):
-        evaluation.energies()
+        evaluation.predictions.read("energy")
         return super().confidences(evaluation)
 
 
@@ -203,7 +203,7 @@ class LeavesItTraining(Toy):
 
 class LeavesGradients(Toy):
     def compute(self, evaluation):
-        x = to_float(evaluation.test().images, evaluation.data.bounds)
+        x = to_float(evaluation.data.part("test").images, evaluation.data.spec.bounds)
         evaluation.model.logits(x).sum().backward()
         return super().compute(evaluation)
 
@@ -211,21 +211,21 @@ class LeavesGradients(Toy):
 class Trains(Toy):
     def compute(self, evaluation):
         if evaluation.sampler is not None:
-            state = evaluation.sampler.init(5, generator=evaluation.generator("toy"))
+            state = evaluation.sampler.init(5, generator=evaluation.services.generator("toy"))
             evaluation.sampler.finish(state._replace(x=0 * state.x))
         return super().compute(evaluation)
 
 
 class InPlace(Toy):
     def confidences(self, evaluation):
-        logits = evaluation.logits()
+        logits = evaluation.predictions.read("logits")
         return logits.sub_(logits.logsumexp(dim=1, keepdim=True)).exp().amax(dim=1).numpy()
 
 
 class Inverts(Toy):
     def compute(self, evaluation):
         found = super().compute(evaluation)
-        evaluation.test().images.bitwise_not_()
+        evaluation.data.part("test").images.bitwise_not_()
         return found
 
 

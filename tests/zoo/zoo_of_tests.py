@@ -262,8 +262,8 @@ def measurement(value, **others):
 
 
 def _score(evaluation):
-    logits = evaluation.logits()
-    noise = torch.rand((), generator=evaluation.generator("score"))
+    logits = evaluation.predictions.read("logits")
+    noise = torch.rand((), generator=evaluation.services.generator("score"))
     return measurement(float(logits.double().mean() + noise), arrays={"file": logits.numpy()})
 
 
@@ -281,7 +281,9 @@ def brightness():
 
 
 def energy():
-    return FromLogits("energy", lambda e: measurement(float(e.energies().double().mean())), frozenset({"energy"}))
+    return FromLogits(
+        "energy", lambda e: measurement(float(e.predictions.read("energy").double().mean())), frozenset({"energy"})
+    )
 
 
 def _raises(evaluation):

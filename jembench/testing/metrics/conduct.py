@@ -33,8 +33,8 @@ AFFORDABLE = 5_000
 def same_twice(subject: MetricSubject) -> None:
     """Two evaluations of one model give the same measurement, bit for bit.
 
-    Draw random numbers from evaluation.generator(purpose) alone, and let nothing depend on the time or on the order of
-    a set.
+    Draw random numbers from evaluation.services.generator(purpose) alone, and let nothing depend on the time or on the
+    order of a set.
     """
     first, second = subject.measurement, measured(compute(subject.make(), stage.trained()))
     parts = ("protocol", "values", "arrays", "details")
@@ -115,7 +115,7 @@ def _other(value: Scalar, annotation: Any) -> Scalar:
 def global_randomness(subject: MetricSubject) -> None:
     """The global generators of random numbers are left alone.
 
-    Draw from evaluation.generator(purpose).
+    Draw from evaluation.services.generator(purpose).
     """
     _require_unchanged(subject, "the global generator of", GLOBAL)
 

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from jembench.errors import Unavailable
-from jembench.interfaces import Measurement, Metric
-from jembench.running.evaluation import FitEvaluation
+from jembench.interfaces import Evaluation, Measurement, Metric
+from jembench.running.evaluation import TrainedFit
 from jembench.testing import stage
 from jembench.testing.checks import DoesNotApply, Subject
 from jembench.testing.comparing import fingerprint, global_states, known_randomness, same
@@ -63,10 +63,9 @@ def measured(run: Run) -> Measurement:
     return run.measurement
 
 
-def compute(
-    metric: Metric, evaluation: FitEvaluation, state: Callable[[FitEvaluation], dict[str, Any]] = lambda _: {}
-) -> Run:
+def compute(metric: Metric, fit: TrainedFit, state: Callable[[Evaluation], dict[str, Any]] = lambda _: {}) -> Run:
     """Run the metric, with the same global randomness each time, and find what of a state it changes."""
+    evaluation = fit.evaluation()
     with known_randomness():
         before = state(evaluation)
         try:
@@ -77,11 +76,11 @@ def compute(
     return Run(measurement, None, tuple(name for name in before if not same(before[name], after[name])))
 
 
-def _state(evaluation: FitEvaluation) -> dict[str, Any]:
+def _state(evaluation: Evaluation) -> dict[str, Any]:
     """Everything that a metric must not change, by name."""
     assert evaluation.sampler is not None
     parameters, buffers = dict(evaluation.model.named_parameters()), dict(evaluation.model.named_buffers())
-    images, labels = evaluation.test()
+    images, labels = evaluation.data.part("test")
     samples = evaluation.samples()
     return {
         **global_states(),
@@ -91,8 +90,8 @@ def _state(evaluation: FitEvaluation) -> dict[str, Any]:
         "gradients": _prints({name: values.grad for name, values in parameters.items()}),
         "sampler": _prints(evaluation.sampler.state_dict()),
         "test images": _prints({"images": images, "labels": labels}),
-        "logits": fingerprint(evaluation.logits()),
-        "energies": fingerprint(evaluation.energies()),
+        "logits": fingerprint(evaluation.predictions.read("logits")),
+        "energies": fingerprint(evaluation.predictions.read("energy")),
         "samples": _prints({"images": samples.images, "ages": samples.ages}),
     }
 

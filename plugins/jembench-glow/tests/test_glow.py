@@ -16,8 +16,8 @@ from jembench.errors import Diverged, SpecError
 from jembench.interfaces import Batch, DataSpec, Split
 from jembench.metrics.ood import OutOfDistribution
 from jembench.models.capabilities import capabilities
-from jembench.running.evaluation import FitEvaluation
-from jembench.running.features import FeatureBank
+from jembench.running.caches import FeatureBank
+from jembench.running.evaluation import TrainedFit
 from jembench.store.checkpoint import load_weights, read, write
 from jembench_glow import glow
 from jembench_glow.network import ActNorm
@@ -193,17 +193,14 @@ class Noise:
 
 def evaluation_of(model):
     bank = FeatureBank(Noise(), Path(), CPU)
-    return FitEvaluation(
+    return TrainedFit(
         model=model,
         sampler=None,
-        data=DATA,
         dataset=Noise(),
         device=CPU,
         seed=0,
-        limit=None,
-        iteration_seconds=[],
         bank=bank,
-    )
+    ).evaluation()
 
 
 def test_a_gradient_that_overflows_is_reported_and_not_ranked():

@@ -16,8 +16,8 @@ from jembench.experiment.recipe import Optimizer, Recipe, TrainingData, load
 from jembench.interfaces import Batch, DataSpec, Split
 from jembench.metrics.ood import OutOfDistribution
 from jembench.models.capabilities import capabilities
-from jembench.running.evaluation import FitEvaluation
-from jembench.running.features import FeatureBank
+from jembench.running.caches import FeatureBank
+from jembench.running.evaluation import TrainedFit
 from jembench.training.loop import Trainer
 from jembench_residual_flow import residual_flow
 from jembench_residual_flow.flow import ActNorm, Block
@@ -343,17 +343,14 @@ def test_a_gradient_that_overflows_is_reported_and_not_ranked():
     with torch.no_grad():
         model.prior.log_scale.fill_(-30.0)  # dE/dx is about exp(60), whose square is beyond float32
     assert model.log_prob(draw()).isfinite().all()
-    evaluation = FitEvaluation(
+    evaluation = TrainedFit(
         model=model,
         sampler=None,
-        data=DATA,
         dataset=Noise(),
         device=CPU,
         seed=0,
-        limit=None,
-        iteration_seconds=[],
         bank=FeatureBank(Noise(), Path(), CPU),
-    )
+    ).evaluation()
     with pytest.raises(Diverged, match="grad-norm of 5 of 5 images of test is not finite"):
         OutOfDistribution(set="train", score="grad-norm").compute(evaluation)
 

@@ -13,10 +13,10 @@ class Confidence:
 
     def compute(self, evaluation: Evaluation) -> Measurement:
         """In %, without an interval."""
-        confidences = evaluation.logits().softmax(dim=1).amax(dim=1)  # (N,)
+        confidences = evaluation.predictions.read("logits").softmax(dim=1).amax(dim=1)  # (N,)
         value = Value(100 * confidences.mean().item(), None, None, len(confidences), "%")
         return Measurement(
-            protocol=f"confidence:data={evaluation.data.name},images={len(confidences)}",
+            protocol=f"confidence:data={evaluation.data.spec.name},images={len(confidences)}",
             values={"confidence": value},
             arrays={"confidence": confidences.numpy()},
         )

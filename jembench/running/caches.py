@@ -1,0 +1,101 @@
+"""What was computed from images, kept from run to run: predictions of trained models, features of feature networks."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from jembench.catalog import registry
+from jembench.catalog.spec import slug
+from jembench.data.pixels import content_hash
+from jembench.errors import CheckpointError, Fallback
+from jembench.files import is_taken
+from jembench.interfaces import Dataset, FeatureNetwork, Features
+from jembench.store import checkpoint
+
+
+class TensorCache:
+    """Tensors by name, one file a name, in a folder that names all else that they depend on.
+
+    So no file can outlive the weights of a model or the images: others are looked up under another name.
+
+    Args:
+        folder: where they are kept; None: they are not.
+        remedy: what a warning about a damaged file says will happen.
+    """
+
+    def __init__(self, folder: Path | None, remedy: str = "The model is asked again.") -> None:
+        self._folder = folder
+        self._remedy = remedy
+
+    def recall(self, name: str) -> dict[str, Tensor]:
+        """What is kept under a name; a damaged file gives a warning and nothing."""
+        path = self._path(name)
+        try:
+            return dict(checkpoint.read(path, self._remedy)) if path and path.exists() else {}
+        except (CheckpointError, TypeError, ValueError) as error:
+            warnings.warn(str(error), Fallback, stacklevel=2)
+            return {}
+
+    def keep(self, name: str, values: Mapping[str, Tensor]) -> None:
+        """Keep tensors under a name, in place of what was there; not where something other than a file lies.
+
+        Raises:
+            StoreError: if they cannot be written.
+        """
+        path = self._path(name)
+        if path and not is_taken(path):
+            checkpoint.write(path, dict(values))
+
+    def once(self, name: str, compute: Callable[[], dict[str, Tensor]]) -> dict[str, Tensor]:
+        """What is kept under a name, or is computed now and kept."""
+        values = self.recall(name)
+        if not values:
+            values = compute()
+            self.keep(name, values)
+        return values
+
+    def _path(self, name: str) -> Path | None:
+        return self._folder / f"{name}.safetensors" if self._folder else None
+
+
+class FeatureBank:
+    """The feature networks for one dataset, and the features of images: computed once, whatever asks for them.
+
+    Args:
+        dataset: what networks may be trained on.
+        folder: where they and their features are kept.
+        device: where they run.
+    """
+
+    def __init__(self, dataset: Dataset, folder: Path, device: torch.device) -> None:
+        self.dataset = dataset
+        self.folder = folder
+        self.device = device
+        self._networks: dict[str, FeatureNetwork] = {}
+        self._features: dict[str, Features] = {}
+        self._cache = TensorCache(folder / "of-images", "The features are computed again.")
+
+    def network(self, spec: str) -> FeatureNetwork:
+        """The feature network of that spec, ready for use.
+
+        Raises:
+            Unavailable: if its weights are missing.
+        """
+        if spec not in self._networks:
+            network: FeatureNetwork = registry.resolve("features", spec).make()
+            network.prepare(self.dataset, self.folder, self.device)
+            self._networks[spec] = network
+        return self._networks[spec]
+
+    def of_images(self, spec: str, images: Tensor) -> Features:
+        """The features of images, uint8 (N, C, H, W): remembered by what the images are, not by their name."""
+        network = self.network(spec)
+        name = f"{slug(network.identity)}-{content_hash(images)}"
+        if name not in self._features:
+            self._features[name] = Features(**self._cache.once(name, lambda: network.features(images)._asdict()))
+        return self._features[name]
