@@ -6,18 +6,15 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from jembench.catalog import spec
 from jembench.errors import Unavailable
-from jembench.experiment import suite as suites
 from jembench.experiment.plan import Part, parts_of, recipe_names
+from jembench.experiment.suite import Suite
 from jembench.report import formats, layout, sections, verdicts
 from jembench.report.comparison import Comparison as ComparedPair
 from jembench.report.formats import Document
 from jembench.report.record import Record
-from jembench.report.references import PublishedTable, load
-from jembench.report.select import measured
+from jembench.report.references import PublishedTable
 from jembench.store.outcome import Cell
-from jembench.store.store import Store
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -73,15 +70,11 @@ class Results(Shown, Sequence[Record]):
         self.document = layout.document(self._sections)
 
     @classmethod
-    def of_store(cls, store: Store, suite: str | None, limit: int | None) -> Results:
-        """The results of a store that count; of the metrics of a suite, or all."""
-        cells = measured(store, limit)
+    def of_suite(cls, cells: Sequence[Cell], suite: Suite | None, published: Sequence[PublishedTable]) -> Results:
+        """Some results of a store, in the tables of a suite; None: in one table a dataset."""
         if suite is None:
-            return cls(cells, [sections.everything(cells)])
-        chosen = suites.load(suite)
-        cells = [cell for cell in cells if spec.parse(cell.metric).name in chosen.metric_names]
-        parts = parts_of(chosen, [cell.fit for cell in cells])
-        return cls(cells, parts, load(list(chosen.references)), recipe_names(chosen))
+            return cls(cells, [sections.everything(cells)], published)
+        return cls(cells, parts_of(suite, [cell.fit for cell in cells]), published, recipe_names(suite))
 
     def __getitem__(self, index: Any) -> Any:
         return self._records[index]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,7 @@ from jembench.experiment import suite as suites
 from jembench.experiment.plan import Plan, make_plan, plan_fit
 from jembench.experiment.suite import Suite
 from jembench.report import references
+from jembench.report.references import PublishedTable
 from jembench.running import session
 from jembench.running.display import display
 from jembench.running.session import RunOptions
@@ -41,6 +42,7 @@ def run(
     limit: int | None = None,
     store: Location | OpenStore = "runs",
     device: str = "auto",
+    executor: str = "local",
     max_hours: float | None = None,
     skip_missing: bool = False,
     progress: bool = True,
@@ -62,6 +64,7 @@ def run(
         limit: number of test images to evaluate on; None: all.
         store: the folder that keeps trained models and results.
         device: cpu, cuda, cuda:1 ...; auto takes the first GPU there is.
+        executor: where the work runs: the name or the import path of an executor.
         max_hours: stop after this many hours, with a warning, and return what is done.
         skip_missing: start even if weights or images are missing; results that need them are N/A.
         progress: show progress on stderr.
@@ -76,17 +79,22 @@ def run(
         >>> [(record.label, record.n) for record in results]
         [('accuracy', 30)]
     """
-    chosen = suite if isinstance(suite, Suite) else suites.load(str(suite))
-    chosen = chosen.choose(
-        models=None if models is None else [model_spec(model) for model in _several(models)],
-        metrics=None if metrics is None else _several(metrics),
-        datasets=None if datasets is None else [dataset_spec(data) for data in _several(datasets)],
-        seeds=None if seeds is None else _seeds(seeds),
-    )
-    published = references.load(list(chosen.references))
-    plan = make_plan(chosen, recipe=recipe, settings=_texts(settings), limit=limit)
-    how = RunOptions(device=device, devices=1, max_hours=max_hours, skip_missing=skip_missing)
-    return _carried_out(plan, store, how, progress, published)
+    chosen = {"models": models, "metrics": metrics, "datasets": datasets, "seeds": seeds}
+    plan = plan_run(suite, recipe=recipe, settings=_texts(settings), limit=limit, **chosen)
+    how = RunOptions(device, 1, max_hours, executor, skip_missing)
+    return _carried_out(plan, store, how, progress, references.load(plan.suite.references))
+
+
+def plan_run(
+    suite: str | Path | Suite, *, recipe: str | None, settings: Sequence[str], limit: int | None, **chosen: Any
+) -> Plan:
+    """The plan of :func:`run`: ``settings`` are ``key=value`` each, ``chosen`` models, metrics, datasets and seeds."""
+    specs: dict[str, Callable[[Any], str]] = {"models": model_spec, "metrics": str, "datasets": dataset_spec}
+    given = {name: value for name, value in chosen.items() if value is not None}
+    found = {name: [specs[name](one) for one in _several(given[name])] for name in specs if name in given}
+    seeds = _seeds(given["seeds"]) if "seeds" in given else None
+    loaded = suite if isinstance(suite, Suite) else suites.load(str(suite))
+    return make_plan(loaded.choose(**found, seeds=seeds), recipe=recipe, settings=settings, limit=limit)
 
 
 def attack(
@@ -101,6 +109,7 @@ def attack(
     limit: int | None = None,
     store: Location | OpenStore | None = None,
     device: str = "auto",
+    executor: str = "local",
     max_hours: float | None = None,
     progress: bool = True,
     **options: Any,
@@ -118,6 +127,7 @@ def attack(
         limit: as for :func:`run`.
         store: as for :func:`run`; None: that of the fits, or ``runs``.
         device: as for :func:`run`.
+        executor: as for :func:`run`.
         max_hours: as for :func:`run`.
         progress: as for :func:`run`.
         options: of the attack, as ``jembench list metrics`` shows them. ``norm``, ``eps`` (a share of a pixel's range:
@@ -136,7 +146,7 @@ def attack(
     if fits and len(fits) != len(found):
         raise SpecError("models holds fits of a store beside other models. Attack them by two calls.")
     given = {key: ",".join(map(str, _several(value))) for key, value in options.items() if value is not None}
-    how = RunOptions(device=device, devices=1, max_hours=max_hours)
+    how = RunOptions(device, 1, max_hours, executor)
 
     def planned(specs: list[str], data: list[str], of_seeds: Sequence[int], by: str | None, changed: list[str]) -> Plan:
         return attack_plan.plan_attack(
@@ -189,7 +199,7 @@ def train(
     """
     place = opened(store)
     plan = plan_fit(model_spec(model), dataset_spec(dataset), recipe, _texts(settings), seed)
-    session.train(plan, place.store, RunOptions(device=device, devices=1, max_hours=max_hours), _display(progress))
+    session.train(plan, place.store, RunOptions(device, 1, max_hours), _display(progress))
     return place.load_planned(plan, device)
 
 
@@ -208,7 +218,7 @@ def _carried_out(
     store: Location | OpenStore,
     how: RunOptions,
     progress: bool,
-    published: Sequence[references.PublishedTable] = (),
+    published: Sequence[PublishedTable] = (),
 ) -> Results:
     place = opened(store).store
     done = session.carry_out(plan, place, how, _display(progress))

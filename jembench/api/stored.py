@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 from jembench.api.live import as_tensor, dataset_spec, model_spec
 from jembench.api.results import Comparison, Results
 from jembench.errors import NotApplicable, SpecError
+from jembench.experiment import suite as suites
 from jembench.experiment.plan import FitPlan, plan_fit
-from jembench.report import select
+from jembench.report import references, select
 from jembench.running import session
 from jembench.store.latest import asked
 from jembench.store.outcome import FitKey
@@ -210,7 +211,9 @@ class OpenStore:
             >>> {"accuracy", "ece"} <= {record.label for record in store.results()}
             True
         """
-        return Results.of_store(self.store, suite, limit)
+        chosen = suites.load(suite) if suite else None
+        cells = select.of_suite(select.measured(self.store, limit), chosen)
+        return Results.of_suite(cells, chosen, references.load(chosen.references if chosen else ()))
 
     def load(
         self,

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from jembench.catalog.spec import split_list
-from jembench.cli import options, show
+from jembench.cli import options
 from jembench.cli.figures import draw
 from jembench.cli.output import plugins_aside
 from jembench.cli.run import carry_out
@@ -18,7 +18,7 @@ from jembench.experiment.attack_plan import plan_attack
 from jembench.experiment.plan import Plan
 from jembench.experiment.sweep import bare_name
 from jembench.metrics.budgets import BUDGETS
-from jembench.report import claims, judging, verdicts
+from jembench.report import claims, formats, judging, verdicts
 from jembench.report.formats import TERMINAL
 from jembench.running.session import RunOptions, outcomes
 from jembench.stopping import Stopped
@@ -150,7 +150,7 @@ def _show_more(plan: Plan, root: Path, format: str) -> None:
     measured = [finding for finding in findings if finding.row.verdict != "not measured"]
     if measured:
         click.echo()
-        show.print_document(verdicts.of_claims(measured), format)
+        click.echo(formats.render(verdicts.of_claims(measured), format), nl=False)
 
 
 def _names(cells: Sequence[Cell]) -> set[str]:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, get_args
 
 import click
 
-from jembench.catalog import spec
 from jembench.cli import options
 from jembench.cli.output import write_file
 from jembench.errors import SpecError, printable
@@ -64,13 +63,17 @@ def figures(
     Draws every figure that the store has results for, or those of the metrics of SUITE. No model is run: if a figure is
     missing, its metric was not evaluated.
     """
+    from jembench.report.figures import catalogue
+
     wanted = _formats(formats)
     place = Store(store)
     place.sweep()
     left_out = _LeftOut(ctx.obj.debug)
-    cells = select.read(place, left_out)
+    cells = newest(select.read(place, left_out), asked(place))
+    chosen = select.of_suite(cells, suites.load(suite) if suite else None)
+    shown = [cell for cell in chosen if cell.provenance.get("limit") == limit]
     written = 0
-    for planned in _planned(_chosen(newest(cells, asked(place)), suite, limit), place, left_out):
+    for planned in catalogue.figures(shown, place.read_arrays, left_out, place.history):
         for path in _drawn(planned, wanted, output or store / "figures", left_out, force=force or output is None):
             click.echo(path)
             written += 1
@@ -112,20 +115,6 @@ def _formats(text: str) -> list[Format]:
     if not set(asked) <= set(known):
         raise SpecError(f"--format is {text!r}; it must be {' or '.join(known)}, or both with a comma between them.")
     return [format for format in known if format in asked]
-
-
-def _chosen(cells: Sequence[Cell], suite: str | None, limit: int | None) -> list[Cell]:
-    found = [cell for cell in cells if cell.provenance.get("limit") == limit]
-    if suite is None:
-        return found
-    wanted = suites.load(suite).metric_names
-    return [cell for cell in found if spec.parse(cell.metric).name in wanted]
-
-
-def _planned(cells: Sequence[Cell], store: Store, left_out: _LeftOut) -> Iterable[Planned]:
-    from jembench.report.figures.catalogue import figures
-
-    return figures(cells, store.read_arrays, left_out, store.history)
 
 
 def _drawn(

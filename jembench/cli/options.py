@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from jembench.catalog import plugin_files, registry
+from jembench.catalog import discovery, plugin_files, registry
 from jembench.cli.output import plugins_aside
 from jembench.errors import SpecError
 from jembench.experiment.plan import plan_fit
@@ -101,6 +101,9 @@ report_format = click.option(
     default="table",
     show_default=True,
     callback=_known_format,
+    shell_complete=lambda ctx, parameter, incomplete: [
+        component.name for component in discovery.components("formats") if component.name.startswith(incomplete)
+    ],
     help="Output format: table, json, markdown, latex, csv, or another of `jembench list formats`. Progress is "
     "printed to stderr.",
 )
@@ -231,8 +234,8 @@ def seed_list(text: str) -> tuple[int, ...]:
     return tuple(int(seed) for seed in seeds)
 
 
-def published_tables(names: str | None, of_suite: Sequence[str]) -> list[str]:
-    """The tables that ``--reference`` names, or those of the suite where it was not given."""
+def published_tables(names: str | None) -> list[str] | None:
+    """The tables that ``--reference`` names; None if it was not given."""
     if names is None:
-        return list(of_suite)
+        return None
     return [] if names == "none" else [name.strip() for name in names.split(",")]

@@ -10,12 +10,12 @@ from typing import Any
 import click
 
 from jembench.api import stored
+from jembench.api.results import Results
 from jembench.catalog import spec
 from jembench.cli import options, show
 from jembench.errors import SpecError
 from jembench.experiment import suite as suites
-from jembench.experiment.plan import parts_of, recipe_names
-from jembench.report import references, sections, select
+from jembench.report import references, select
 from jembench.report.formats import TERMINAL
 from jembench.store.latest import asked, newest
 from jembench.store.outcome import Cell
@@ -53,13 +53,13 @@ def report(
     if claims:
         return _claims(Store(store), suite, limit, reference, format)
     chosen = suites.load(suite) if suite else None
-    published = references.load(options.published_tables(reference, chosen.references if chosen else ()))
+    named = options.published_tables(reference)
+    published = references.load(chosen.references if chosen and named is None else named or ())
     place = Store(store)
     found = select.read(place)
     cells = newest(found, asked(place))
     out_of_date = len(found) - len(cells)
-    if chosen:
-        cells = [cell for cell in cells if spec.parse(cell.metric).name in chosen.metric_names]
+    cells = select.of_suite(cells, chosen)
     shown = [cell for cell in cells if cell.provenance.get("limit") == limit]
     if not shown:
         results = "such results" if found else "results"
@@ -69,20 +69,19 @@ def report(
     for note in _left_out(cells, limit):
         click.echo(note, err=True)
     if shown or format != TERMINAL:
-        parts = parts_of(chosen, [cell.fit for cell in shown]) if chosen else [sections.everything(shown)]
-        show.print_results(shown, parts, published, format, recipe_names(chosen) if chosen else {})
+        click.echo(Results.of_suite(shown, chosen, published).table(format), nl=False)
     return show.exit_code(ctx, shown)
 
 
 def _claims(store: Store, suite: str | None, limit: int | None, reference: str | None, format: str) -> int:
     if suite is not None or reference is not None:
         raise SpecError("--claims judges all that the store holds. Leave out the suite and --reference.")
-    from jembench.report import claims, judging, verdicts
+    from jembench.report import claims, formats, judging, verdicts
 
     cells = [cell for cell in newest(select.read(store), asked(store)) if cell.provenance.get("limit") == limit]
     place = "" if store.root == Path("runs") else str(store.root)
     found = judging.judge(claims.load(), cells, store.read_arrays, store=place)
-    show.print_document(verdicts.of_claims(found), format)
+    click.echo(formats.render(verdicts.of_claims(found), format), nl=False)
     return 0
 
 
@@ -142,4 +141,4 @@ def compare(a: str, b: str, metrics: str | None, seeds: str | None, format: str,
         seeds=None if seeds is None else options.seed_list(seeds),
         **which,
     )
-    show.print_document(found.document, format)
+    click.echo(found.table(format), nl=False)

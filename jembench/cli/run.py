@@ -8,13 +8,12 @@ from typing import Any
 
 import click
 
-from jembench.catalog.spec import split_list
+from jembench.api.runs import plan_run
 from jembench.cli import options, show
 from jembench.cli.output import plugins_aside
 from jembench.cli.show_plan import print_preview
 from jembench.errors import SpecError
-from jembench.experiment import suite as suites
-from jembench.experiment.plan import Plan, make_plan
+from jembench.experiment.plan import Plan
 from jembench.report import references
 from jembench.report.references import PublishedTable
 from jembench.running import session
@@ -77,19 +76,12 @@ def run(
     same command resumes a stopped run, or prints the table of a finished one.
     """
     with plugins_aside():
-        chosen = suites.load(suite).choose(
-            models=_specs(models),
-            metrics=_specs(metrics),
-            datasets=_specs(dataset),
-            seeds=None if seeds is None else options.seed_list(seeds),
-        )
-        published = references.load(options.published_tables(reference, chosen.references))
-        plan = make_plan(chosen, recipe=recipe, settings=settings, limit=limit)
+        numbers = None if seeds is None else options.seed_list(seeds)
+        chosen = {"models": models, "metrics": metrics, "datasets": dataset, "seeds": numbers}
+        plan = plan_run(suite, recipe=recipe, settings=settings, limit=limit, **chosen)
+        named = options.published_tables(reference)
+        published = references.load(plan.suite.references if named is None else named)
     return carry_out(ctx, plan, published, **how)
-
-
-def _specs(text: str | None) -> list[str] | None:
-    return None if text is None else split_list(text)
 
 
 def carry_out(

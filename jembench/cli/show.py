@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import click
 from click.core import ParameterSource
 
+from jembench.api.results import Results
 from jembench.cli import options
-from jembench.experiment.plan import FitPlan, Part, Plan
+from jembench.experiment.plan import FitPlan, Plan
 from jembench.experiment.twins import differences
-from jembench.report import formats, layout, sections
-from jembench.report.formats import TERMINAL, Document
+from jembench.report.formats import TERMINAL
 from jembench.report.references import PublishedTable
 from jembench.running import session
 from jembench.running.session import RunOptions
@@ -45,29 +45,12 @@ def results(
     Returns:
         the exit code.
     """
-    print_results(cells, plan.parts, published, format, plan.recipe_names)
+    click.echo(Results(cells, plan.parts, published, plan.recipe_names).table(format), nl=False)
     if format == TERMINAL:
         click.echo()
         for name, text in _whereabouts(ctx, plan, store, cells, stopped):
             click.echo(f"{name:>8}  {text}")
     return exit_code(ctx, cells)
-
-
-def print_results(
-    cells: Sequence[Cell],
-    parts: Sequence[Part],
-    published: Sequence[PublishedTable],
-    format: str,
-    recipe_names: Mapping[str, str] | None = None,
-) -> None:
-    """Print the results of some cells, with the published numbers."""
-    results = sections.build(cells, parts=parts, published=published, recipe_names=recipe_names)
-    print_document(layout.document(results), format)
-
-
-def print_document(document: Document, format: str) -> None:
-    """Print something in a format of ``jembench list formats``."""
-    click.echo(formats.render(document, format), nl=False)
 
 
 def exit_code(ctx: click.Context, cells: Iterable[Cell]) -> int:

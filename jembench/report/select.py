@@ -11,6 +11,7 @@ from typing import NamedTuple
 from jembench.catalog import registry, spec
 from jembench.catalog.discovery import Kind
 from jembench.errors import Fallback, JembenchError, SpecError, unknown
+from jembench.experiment.suite import Suite
 from jembench.experiment.sweep import bare_name
 from jembench.store.latest import asked, newest
 from jembench.store.outcome import Cell
@@ -94,6 +95,11 @@ def measured(store: Store, limit: int | None, seeds: Iterable[int] | None = None
     if not found:
         raise SpecError(nothing(store.root, None, limit, "such results" if cells else "results"))
     return found
+
+
+def of_suite(cells: Iterable[Cell], suite: Suite | None) -> list[Cell]:
+    """The outcomes of the metrics of a suite, whatever their options; None: all."""
+    return [cell for cell in cells if suite is None or bare_name(cell.metric) in suite.metric_names]
 
 
 def nothing(store: Path, suite: str | None, limit: int | None, results: str) -> str:

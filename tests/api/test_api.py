@@ -158,6 +158,7 @@ def test_a_suite_may_be_a_file(zoo_of_tests, tmp_path):
         ({"models": [object()]}, "torch.nn.Module"),
         ({"seeds": [-1]}, "seeds"),
         ({"settings": {"nosuch": 1}}, "nosuch"),
+        ({"executor": "nosuch"}, "no executor named 'nosuch'"),
         ({"settings": ["epochs=5"]}, "mapping"),
         ({"datasets": {"test": np.zeros((2, 4, 4), np.uint8)}}, "train and test"),
         ({"datasets": {**arrays(), "test": np.zeros((2, 4, 4))}}, "uint8"),

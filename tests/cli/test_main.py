@@ -310,3 +310,9 @@ def test_a_real_interrupt(tmp_path):
         _, err = process.communicate(timeout=30)
     assert process.returncode == 130
     assert "Traceback" not in err
+
+
+def test_the_formats_are_completed_by_a_shell():
+    found, ctx = command("report")
+    (parameter,) = (parameter for parameter in found.params if parameter.name == "format")
+    assert [item.value for item in parameter.shell_complete(ctx, "m")] == ["markdown"]
