@@ -45,16 +45,15 @@ class Calibration(NamedTuple):
 def plan(results: list[Result]) -> Iterator[Planned]:
     """A diagram for each model, before and after scaling, and one that compares the models of a dataset."""
     for result in results:
-        yield result.figure("reliability", _diagram_of, result)
+        yield result.figure("reliability", diagram, result)
     for group in grouped(results, _peers):
         if len(group) > 1:
             name = group[0].named("reliability-compared", without=("scaling",))
-            yield figure_of(group, name, _comparison_of, group)
+            yield figure_of(group, name, comparison, group)
 
 
 def _peers(result: Result) -> tuple[object, ...]:
-    same = tuple(result.protocol.get(part) for part in ("split", "images", "bins", "data_noise"))
-    return result.fit.dataset, result.fit.seed, result.limit, same
+    return *result.place, *(result.protocol.get(part) for part in ("split", "images", "bins", "data_noise"))
 
 
 def _calibration_of(result: Result) -> Calibration:
@@ -67,19 +66,10 @@ def _calibration_of(result: Result) -> Calibration:
     )
 
 
-def _diagram_of(result: Result) -> Drawing:
-    calibration = _calibration_of(result)
-    return diagram(f"{calibration} on {result.fit.dataset}, seed {result.fit.seed}", calibration)
-
-
-def _comparison_of(results: Sequence[Result]) -> Drawing:
-    fit = results[0].fit
-    return comparison(f"{fit.dataset}, seed {fit.seed}", [_calibration_of(result) for result in results])
-
-
-def diagram(title: str, calibration: Calibration) -> Drawing:
+def diagram(result: Result) -> Drawing:
     """Accuracy in each bin of confidence with its gap to the mean confidence; below, how many images are in each."""
-    title = f"{title}\n{calibration.error}"
+    calibration = _calibration_of(result)
+    title = f"{calibration} on {result.fit.dataset}, seed {result.fit.seed}\n{calibration.error}"
     figure, (above, below) = drawing.panels(drawing.COLUMN, 4.1, title, 2, sharex=True, height_ratios=(3, 1))
     bins = calibration.bins
     _draw_gaps(above, bins)
@@ -94,10 +84,11 @@ def diagram(title: str, calibration: Calibration) -> Drawing:
     return Drawing(figure, _rows(calibration))
 
 
-def comparison(title: str, calibrations: Sequence[Calibration]) -> Drawing:
+def comparison(results: Sequence[Result]) -> Drawing:
     """A panel for each model and scaling: accuracy in each bin of confidence, with its gap to the mean confidence."""
-    models = list(dict.fromkeys(calibration.model for calibration in calibrations))
-    ordered = sorted(calibrations, key=lambda calibration: models.index(calibration.model))
+    title = f"{results[0].fit.dataset}, seed {results[0].fit.seed}"
+    of_models = grouped(map(_calibration_of, results), lambda calibration: calibration.model)
+    ordered = [calibration for of_model in of_models for calibration in of_model]
     columns = 4 if len(ordered) == 4 else min(3, len(ordered))
     height = 0.7 + -(-len(ordered) // columns) * (0.3 + drawing.PAGE / columns)
     figure, panels = drawing.panels(drawing.PAGE, height, title, len(ordered), columns, sharex=True, sharey=True)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from jembench.interfaces import Value
 from jembench.report.figures import drawing
-from jembench.report.figures.drawing import Drawing, Numbers, Planned
+from jembench.report.figures.drawing import Drawing, Planned
 from jembench.report.figures.results import Result, figure_of, identity, model_of, needs
 from jembench.report.record import grouped
 
@@ -29,10 +29,10 @@ _AXES = {
 def plan(results: list[Result]) -> Iterator[Planned]:
     """For each model and score the histograms of all sets; for all models the AUROC of all sets and scores."""
     for group in grouped(results, lambda result: (identity(result.fit), result.limit, _score(result))):
-        yield figure_of(group[:1], f"ood-{_score(group[0])}", _histograms_of, group)
+        yield figure_of(group[:1], f"ood-{_score(group[0])}", histograms, group)
     ranked = [result for result in results if "auroc" in result.values]
-    for group in grouped(ranked, lambda result: (result.fit.dataset, result.fit.seed, result.limit)):
-        yield figure_of(group, "auroc", _auroc_of, group)
+    for group in grouped(ranked, lambda result: result.place):
+        yield figure_of(group, "auroc", auroc, group)
 
 
 def _score(result: Result) -> str:
@@ -47,54 +47,34 @@ def _sets(results: Sequence[Result]) -> list[str]:
     return [short[text] if list(short.values()).count(short[text]) == 1 else text for text in full]
 
 
-def _histograms_of(results: Sequence[Result]) -> Drawing:
-    score = _score(results[0])
-    sets = [
-        (name, result.arrays["inside"], result.arrays["outside"], result.values.get("auroc"))
-        for name, result in zip(_sets(results), results, strict=True)
-    ]
-    return score_histograms(f"{score}: {results[0].title}", _AXES.get(score, score), sets)
-
-
-def score_histograms(title: str, score: str, sets: Sequence[tuple[str, Numbers, Numbers, Value | None]]) -> Drawing:
-    """A panel for each OOD set: its scores over those of the test images, as densities.
-
-    Args:
-        title: of the figure.
-        score: the label of the horizontal axis.
-        sets: name, scores of test images (N,), scores of outliers (M,), AUROC.
-    """
-    columns = min(4 if len(sets) > 6 else 3, len(sets))
+def histograms(results: Sequence[Result]) -> Drawing:
+    """A panel for each OOD set of one model and score: its scores over those of the test images, as densities."""
+    score, count = _score(results[0]), len(results)
+    columns = min(4 if count > 6 else 3, count)
     width = drawing.PAGE if columns > 1 else drawing.COLUMN
-    height = 0.5 + 1.55 * -(-len(sets) // columns)
-    figure, axes_of_sets = drawing.panels(width, height, title, len(sets), columns)
+    height = 0.5 + 1.55 * -(-count // columns)
+    figure, panels = drawing.panels(width, height, f"{score}: {results[0].title}", count, columns)
     rows: list[dict[str, Any]] = []
-    for axes, (name, inside, outside, auroc) in zip(axes_of_sets, sets, strict=True):
-        rows += drawing.histograms(axes, {"test images": inside, "outliers": outside}, set=name)
-        axes.set_title(f"{name}\nAUROC {drawing.with_interval(auroc, 3)}" if auroc else name, fontsize=7)
+    for axes, name, result in zip(panels, _sets(results), results, strict=True):
+        scores = {"test images": result.arrays["inside"], "outliers": result.arrays["outside"]}
+        rows += drawing.histograms(axes, scores, set=name)
+        value = result.values.get("auroc")
+        axes.set_title(f"{name}\nAUROC {drawing.with_interval(value, 3)}" if value else name, fontsize=7)
         axes.locator_params(axis="x", nbins=4)
-    figure.supxlabel(score)
-    handles, labels = axes_of_sets[0].get_legend_handles_labels()
+    figure.supxlabel(_AXES.get(score, score))
+    handles, labels = panels[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside upper right", ncols=2)
     return Drawing(figure, rows)
 
 
-def _auroc_of(results: Sequence[Result]) -> Drawing:
-    first = results[0]
+def auroc(results: Sequence[Result]) -> Drawing:
+    """A panel for each score, a line for each OOD set, a point with its interval for each model."""
     found = [
         (model_of(result.fit), _score(result), name, result.values["auroc"])
         for name, result in zip(_sets(results), results, strict=True)
     ]
-    return auroc(f"AUROC on {first.fit.dataset}, seed {first.fit.seed}: in-distribution is positive", found)
-
-
-def auroc(title: str, found: Sequence[tuple[str, str, str, Value]]) -> Drawing:
-    """A panel for each score, a line for each OOD set, a point with its interval for each model.
-
-    Args:
-        title: of the figure.
-        found: model, score, set and AUROC.
-    """
+    fit = results[0].fit
+    title = f"AUROC on {fit.dataset}, seed {fit.seed}: in-distribution is positive"
     models, scores, sets = (list(dict.fromkeys(part)) for part in list(zip(*found, strict=True))[:3])
     scores.sort(key=lambda score: list(_AXES).index(score) if score in _AXES else len(_AXES))
     columns = min(3, len(scores))

@@ -51,9 +51,7 @@ def plan(results: list[Result]) -> Iterator[Planned]:
 
 
 def _peers(result: Result, free: Sequence[str]) -> tuple[object, ...]:
-    """What two results share that differ in the free parts of their protocol alone."""
-    fixed = tuple(sorted((key, value) for key, value in result.protocol.items() if key not in free))
-    return identity(result.fit), result.limit, fixed
+    return identity(result.fit), result.limit, result.protocol_without(free)
 
 
 def _planned(scale: Scale, results: Sequence[Result], places: Sequence[tuple[str, float]]) -> Iterator[Planned]:

@@ -60,6 +60,13 @@ def grids(title: str, arrays: Arrays, classes: NDArray[Any] | None, panels: Sequ
     return Drawing(figure, [row for panel in panels for row in _rows(panel, arrays["shown"], classes)])
 
 
+def grid_of(count: int, rows: int, columns: int) -> NDArray[np.int64]:
+    """The first ``count`` pictures, row by row; -1 where there is none."""
+    grid = np.full(rows * columns, -1)
+    grid[:count] = np.arange(count)
+    return grid.reshape(rows, columns)
+
+
 def sheet(images: NDArray[np.uint8], grid: NDArray[np.int64], gap: int = 4) -> NDArray[np.uint8]:
     """One picture of many, white where there is none: (M, C, H, W) and (R, S) -> (height, width, 3).
 

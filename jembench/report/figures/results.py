@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
@@ -41,6 +41,15 @@ class Result:
         """How many of the test images were evaluated; None: all."""
         limit: int | None = self.cell.provenance.get("limit")
         return limit
+
+    @property
+    def place(self) -> tuple[object, ...]:
+        """What models that are compared in one figure share: the dataset, the seed and the images."""
+        return self.fit.dataset, self.fit.seed, self.limit
+
+    def protocol_without(self, free: Collection[str]) -> tuple[tuple[str, str], ...]:
+        """The parts of the protocol that must be the same in a figure in which the free ones differ."""
+        return tuple(sorted((key, value) for key, value in self.protocol.items() if key not in free))
 
     @property
     def values(self) -> Mapping[str, Value]:

@@ -65,17 +65,12 @@ class Curve(NamedTuple):
 def plan(results: list[Result]) -> Iterator[Planned]:
     """A figure for each dataset, seed and budget with the curves of all models, and images for each model."""
     searched = [result for result in results if "eps" not in result.protocol]
-    for group in grouped(searched, _peers):
+    for group in grouped(searched, lambda result: (result.place, result.protocol_without(_FREE))):
         first = group[0]
         name = first.named(f"{adversarial.name_of(first)}-curves", (*_FREE, "resamples"))
         yield figure_of(group, name, curves, _title_of(group), curves_of(group))
     for result in results:
         yield from adversarial.images_of(result)
-
-
-def _peers(result: Result) -> tuple[object, ...]:
-    budget = tuple(sorted((key, value) for key, value in result.protocol.items() if key not in _FREE))
-    return result.fit.dataset, result.fit.seed, result.limit, budget
 
 
 def _title_of(results: Sequence[Result]) -> str:

@@ -1,4 +1,4 @@
-"""What samples look like: class by class, and those that the model is most confident of.
+"""Samples: what they look like, how old their chains are, and how near they are to training images.
 
 Grathwohl et al. (2020), arXiv:1912.03263, Figures 2, 7, 9 and 12.
 """
@@ -6,14 +6,20 @@ Grathwohl et al. (2020), arXiv:1912.03263, Figures 2, 7, 9 and 12.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from jembench.report.figures import drawing
 from jembench.report.figures.drawing import Drawing, Planned
-from jembench.report.figures.images import Panel, grids
+from jembench.report.figures.images import Panel, draw_sheet, grid_of, grids, sheet
 from jembench.report.figures.results import Arrays, Result, needs
 
 _PICTURES = {"images": "M C H W", "shown": "M", "predicted": "N", "confidence": "N"}
+_PERCENTILES = {"p5": 5, "q1": 25, "median": 50, "q3": 75, "p95": 95}
+_PAIRS_IN_A_ROW = 4
+_PIXELS = "-pixels"
 
 
 @needs({**_PICTURES, "grid": "K S"}, optional={"labels": "N"})
@@ -51,7 +57,109 @@ def confident_grid(title: str, arrays: Arrays) -> Drawing:
     """The samples that the model is most confident of, row by row, in a square."""
     count = len(arrays["images"])
     side = int(np.ceil(np.sqrt(count)))
-    grid = np.full(side * side, -1)
-    grid[:count] = np.arange(count)
-    panel = Panel("", grid.reshape(side, side), arrays["confidence"])
+    panel = Panel("", grid_of(count, side, side), arrays["confidence"])
     return grids(title, arrays, arrays["predicted"], [panel], columns=1)
+
+
+# --- the age of chains ------------------------------------------------------------------------------------------------
+
+
+@needs({"ages": "N", "predicted": "N"})
+def ages(results: list[Result]) -> Iterator[Planned]:
+    """A figure for each model."""
+    for result in results:
+        yield result.figure("chain-age", ages_by_class, result.title, result.arrays)
+
+
+def ages_by_class(title: str, arrays: Arrays) -> Drawing:
+    """A box for each class: the median, the middle half, and whiskers over the middle 90 %."""
+    ages, predicted = arrays["ages"], arrays["predicted"]
+    classes = np.unique(predicted).tolist()
+    rows = [
+        {
+            "class": number,
+            "chains": int((predicted == number).sum()),
+            **{name: float(np.percentile(ages[predicted == number], p)) for name, p in _PERCENTILES.items()},
+        }
+        for number in classes
+    ]
+    figure, (axes,) = drawing.panels(drawing.COLUMN if len(classes) <= 20 else drawing.PAGE, 2.4, title)
+    stats = {"whislo": "p5", "q1": "q1", "med": "median", "q3": "q3", "whishi": "p95"}
+    axes.bxp(
+        [{name: row[field] for name, field in stats.items()} for row in rows],
+        positions=range(len(classes)),
+        widths=0.6,
+        patch_artist=True,
+        showfliers=False,
+        boxprops={"facecolor": drawing.SKY, "linewidth": 0.6},
+        whiskerprops={"linewidth": 0.6},
+        capprops={"linewidth": 0.6},
+        medianprops={"color": drawing.VERMILLION, "linewidth": 1.2},
+        manage_ticks=False,
+    )
+    axes.set_xticks(range(len(classes)), [str(number) for number in classes])
+    axes.set_ylim(bottom=0)
+    axes.set_xlabel("class that the model sees")
+    axes.set_ylabel("age of chains, steps")
+    return Drawing(figure, rows)
+
+
+# --- the nearest training images --------------------------------------------------------------------------------------
+
+
+@needs(
+    {
+        "images": "M C H W",
+        "neighbours": "M C H W",
+        "distance*": "N",
+        "nearest*": "N",
+        "test-distance*": "T",
+    }
+)
+def neighbours(results: list[Result]) -> Iterator[Planned]:
+    """For each model and choice of samples the nearest pairs, and the distances of all."""
+    for result in results:
+        yield result.figure("neighbours", pairs, result.title, result.arrays)
+        yield result.figure("neighbours-distances", distances, result.title, result.arrays)
+
+
+def pairs(title: str, arrays: Arrays) -> Drawing:
+    """The samples that are nearest to a training image by the features, each left of that image, the nearest first."""
+    spaces = _spaces(arrays)
+    by_features = next((space for space in spaces if space != _PIXELS), spaces[0])
+    closest = np.argsort(arrays[f"distance{by_features}"], kind="stable")[: len(arrays["images"])]
+    picture = _sheet_of_pairs(arrays)
+    height = drawing.COLUMN * picture.shape[0] / picture.shape[1] + 0.45
+    figure, (axes,) = drawing.panels(drawing.COLUMN, height, title)
+    draw_sheet(axes, picture)
+    axes.set_title("samples, each with its nearest training image")
+    fields = [f"{kind}{space}" for space in spaces for kind in ("nearest", "distance")]
+    of_fields = {field: arrays[field][closest] for field in fields}
+    return Drawing(figure, drawing.rows_of({"rank": range(len(closest)), "index": closest, **of_fields}))
+
+
+def distances(title: str, arrays: Arrays) -> Drawing:
+    """How far samples and test images are from the nearest training image: a panel for each space."""
+    spaces = _spaces(arrays)
+    figure, axes_of_spaces = drawing.panels(drawing.COLUMN, 0.4 + 1.6 * len(spaces), title, len(spaces))
+    rows: list[dict[str, Any]] = []
+    for axes, space in zip(axes_of_spaces, spaces, strict=True):
+        measured = {"test images": arrays[f"test-distance{space}"], "samples": arrays[f"distance{space}"]}
+        name = {"": "features of Inception", _PIXELS: "pixels"}.get(space, f"features of {space[1:]}")
+        rows += drawing.histograms(axes, measured, space=name)
+        axes.set_xlabel(f"distance in {name}")
+    axes_of_spaces[0].set_title("to the nearest training image")
+    axes_of_spaces[0].legend(loc="upper right")
+    return Drawing(figure, rows)
+
+
+def _spaces(arrays: Arrays) -> list[str]:
+    return [name.removeprefix("distance") for name in arrays if name.startswith("distance")]
+
+
+def _sheet_of_pairs(arrays: Arrays) -> NDArray[np.uint8]:
+    images, neighbours = arrays["images"], arrays["neighbours"]
+    between = np.full((*images.shape[:3], max(1, images.shape[3] // 16)), 255, dtype=np.uint8)
+    both = np.concatenate([images, between, neighbours], axis=3)
+    lines = -(-len(both) // _PAIRS_IN_A_ROW)
+    return sheet(both, grid_of(len(both), lines, _PAIRS_IN_A_ROW), gap=24)

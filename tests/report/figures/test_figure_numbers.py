@@ -5,12 +5,11 @@ import pytest
 
 from jembench.interfaces import Value
 from jembench.report.figures import (
-    ages,
     calibration,
     density,
     detection,
     generation,
-    neighbours,
+    samples,
     training,
 )
 from jembench.report.figures.drawing import styled as in_our_style
@@ -98,18 +97,22 @@ def test_every_score_is_in_a_histogram(everything, planned):
             assert row["count"] == ((scores >= row["bin_low"]) & (scores < row["bin_high"])).sum()
 
 
-def test_scores_far_away_do_not_flatten_the_histogram():
+def scores(cell, inside, outside):
+    return Result(cell("ood:set=interp"), {"inside": inside, "outside": outside})
+
+
+def test_scores_far_away_do_not_flatten_the_histogram(cell):
     inside = np.concatenate([np.linspace(0, 1, 999), [1e9]])
-    rows = detection.score_histograms("", "", [("set", inside, inside - 1, None)]).rows
+    rows = detection.histograms([scores(cell, inside, inside - 1)]).rows
     edges = column(rows, "bin_low") + column(rows, "bin_high")
     assert min(edges) > -1.2
     assert max(edges) < 1.2
     assert sum(column(rows, "count")) == 2000
 
 
-def test_outliers_of_one_single_score_have_a_histogram():
+def test_outliers_of_one_single_score_have_a_histogram(cell):
     same = np.full(20, -3.0)
-    rows = detection.score_histograms("", "", [("constant", same, same, Value(0.5, None, None, 20))]).rows
+    rows = detection.histograms([scores(cell, same, same)]).rows
     assert max(column(rows, "count")) == 20
 
 
@@ -127,8 +130,8 @@ def test_auroc_and_its_interval_are_printed_and_drawn(planned):
     assert [segment[:, 0].tolist() for segment in bars.get_segments()] == [pytest.approx([0.7, 0.9])] * 2
 
 
-def test_an_interval_that_is_not_known_is_not_drawn():
-    drawing = detection.auroc("", [("jem", "max-py", "interp", Value(0.8, None, None, 20))])
+def test_an_interval_that_is_not_known_is_not_drawn(cell):
+    drawing = detection.auroc([Result(cell("ood:set=interp", values={"auroc": Value(0.8, None, None, 20)}), {})])
     (bars,) = drawing.figure.axes[0].collections
     assert all(len(segment) < 2 for segment in bars.get_segments())
 
@@ -181,7 +184,7 @@ def test_without_labels_only_the_extremes_are_drawn(cell, density_arrays):
 def test_ages_are_summarised_for_each_class():
     predicted = np.repeat([0, 2], 101)
     chain_ages = np.concatenate([np.arange(101), 10 * np.arange(101)])
-    drawing = ages.ages_by_class("", {"ages": chain_ages, "predicted": predicted})
+    drawing = samples.ages_by_class("", {"ages": chain_ages, "predicted": predicted})
     young, old = drawing.rows
     assert young == {"class": 0, "chains": 101, "p5": 5, "q1": 25, "median": 50, "q3": 75, "p95": 95}
     assert old == {"class": 2, "chains": 101, "p5": 50, "q1": 250, "median": 500, "q3": 750, "p95": 950}
@@ -189,7 +192,7 @@ def test_ages_are_summarised_for_each_class():
 
 
 def test_pairs_are_those_that_are_nearest_by_the_features(neighbour_arrays):
-    rows = neighbours.pairs("", neighbour_arrays).rows
+    rows = samples.pairs("", neighbour_arrays).rows
     distance = neighbour_arrays["distance-digits-cnn"]
     assert column(rows, "distance-digits-cnn") == sorted(distance)[:5]
     assert column(rows, "index") == np.argsort(distance)[:5].tolist()
@@ -197,7 +200,7 @@ def test_pairs_are_those_that_are_nearest_by_the_features(neighbour_arrays):
 
 
 def test_distances_of_samples_and_test_images_are_counted_in_every_space(neighbour_arrays):
-    rows = neighbours.distances("", neighbour_arrays).rows
+    rows = samples.distances("", neighbour_arrays).rows
     totals = {}
     for row in rows:
         totals[row["space"], row["images"]] = totals.get((row["space"], row["images"]), 0) + row["count"]
