@@ -37,7 +37,7 @@ EXAMPLES = options.examples(
 
 @click.command("attack", epilog=EXAMPLES)
 @click.argument("attack", metavar="ATTACK")
-@click.option("--models", metavar="SPECS", default="jem,baseline", show_default=True, help="Models to attack.")
+@click.option("--models", metavar="SPECS", default="jem,baseline", help="Models to attack.")
 @click.option("--norm", metavar="LIST", help="Norm of the perturbation: linf, l2 or both.")
 @click.option(
     "--eps",
@@ -83,11 +83,10 @@ EXAMPLES = options.examples(
     "--dataset",
     metavar="SPECS",
     default="digits",
-    show_default=True,
     envvar="JEMBENCH_DATASET",
     help="Datasets of the models.",
 )
-@click.option("--seeds", metavar="LIST", default="0", show_default=True, help="Seeds of the models: 0,1,2.")
+@click.option("--seeds", metavar="LIST", default="0", help="Seeds of the models: 0,1,2.")
 @options.recipe
 @options.recipe_settings
 @options.run_options

@@ -43,7 +43,6 @@ EXAMPLES = options.examples(
     "--format",
     "formats",
     default="png,svg",
-    show_default=True,
     metavar="LIST",
     help="Image formats: png, svg or both.",
 )

@@ -25,7 +25,6 @@ store = click.option(
     "--store",
     type=click.Path(path_type=Path),
     default="runs",
-    show_default=True,
     envvar="JEMBENCH_STORE",
     help="Folder of trained models and results.",
 )
@@ -34,7 +33,6 @@ dataset = click.option(
     "--dataset",
     metavar="SPEC",
     default="digits",
-    show_default=True,
     envvar="JEMBENCH_DATASET",
     help="Dataset; `jembench list datasets` lists them.",
 )
@@ -50,7 +48,6 @@ device = click.option(
     "--device",
     metavar="DEVICE",
     default="auto",
-    show_default=True,
     envvar="JEMBENCH_DEVICE",
     help="Device: cpu, cuda, cuda:1 ...; auto selects the first GPU, or the CPU if there is none.",
 )
@@ -85,9 +82,7 @@ max_hours = click.option(
     help="Stop training, or an attack, cleanly after H hours (exit code 3). The same command resumes it.",
 )
 
-seed = click.option(
-    "--seed", type=click.IntRange(min=0), metavar="N", default=0, show_default=True, help="Random seed."
-)
+seed = click.option("--seed", type=click.IntRange(min=0), metavar="N", default=0, help="Random seed.")
 
 
 def _known_format(ctx: click.Context, parameter: click.Parameter, value: str) -> str:
@@ -99,7 +94,6 @@ report_format = click.option(
     "--format",
     metavar="FORMAT",
     default="table",
-    show_default=True,
     callback=_known_format,
     shell_complete=lambda ctx, parameter, incomplete: [
         component.name for component in discovery.components("formats") if component.name.startswith(incomplete)
@@ -118,7 +112,6 @@ listing_format = click.option(
     "--format",
     type=click.Choice(["table", "json"]),
     default="table",
-    show_default=True,
     help="Output format.",
 )
 
@@ -127,7 +120,7 @@ limit = click.option("--limit", type=click.IntRange(min=1), metavar="N", help="E
 
 force = click.option("--force", is_flag=True, help="Overwrite files that jembench did not write.")
 
-executor = click.option("--executor", metavar="NAME", default="local", show_default=True, help="Where the work runs.")
+executor = click.option("--executor", metavar="NAME", default="local", help="Where the work runs.")
 
 skip_missing = click.option(
     "--skip-missing",

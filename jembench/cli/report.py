@@ -122,7 +122,6 @@ COMPARE_EXAMPLES = options.examples(
     type=click.IntRange(min=1),
     metavar="R",
     default=10_000,
-    show_default=True,
     help="Resamples of the bootstrap. No p value is below 1 / (R + 1).",
 )
 @options.store

@@ -38,14 +38,11 @@ _SOURCES = {"buffer": "from the chains that training kept", "direct": "drawn dir
     metavar="K",
     help="Run new chains of K steps instead of showing the images kept by training.",
 )
-@click.option(
-    "--columns", type=click.IntRange(min=1), metavar="N", default=10, show_default=True, help="Images per row."
-)
+@click.option("--columns", type=click.IntRange(min=1), metavar="N", default=10, help="Images per row.")
 @click.option(
     "--output",
     type=click.Path(path_type=Path),
     default="samples.png",
-    show_default=True,
     help="Output file (PNG).",
 )
 @options.force
