@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from jembench.errors import Unavailable
-from jembench.experiment.plan import Part, parts_of, recipe_names
+from jembench.experiment.plan import Part, parts_of
 from jembench.experiment.suite import Suite
 from jembench.report import formats, layout, sections, verdicts
 from jembench.report.comparison import Comparison as ComparedPair
@@ -61,11 +61,10 @@ class Results(Shown, Sequence[Record]):
         cells: Sequence[Cell],
         parts: Sequence[Part] = (),
         published: Sequence[PublishedTable] = (),
-        names: Mapping[str, str] | None = None,
     ) -> None:
         self.cells = tuple(cells)
         self._parts = parts
-        self._sections = sections.build(cells, parts=parts, published=published, recipe_names=names)
+        self._sections = sections.build(cells, parts=parts, published=published)
         self._records = _records(self._sections)
         self.document = layout.document(self._sections)
 
@@ -74,7 +73,7 @@ class Results(Shown, Sequence[Record]):
         """Some results of a store, in the tables of a suite; None: in one table a dataset."""
         if suite is None:
             return cls(cells, [sections.everything(cells)], published)
-        return cls(cells, parts_of(suite, [cell.fit for cell in cells]), published, recipe_names(suite))
+        return cls(cells, parts_of(suite, [cell.fit for cell in cells]), published)
 
     def __getitem__(self, index: Any) -> Any:
         return self._records[index]

@@ -225,7 +225,7 @@ def _carried_out(
     assert done is not None  # one process alone is of rank 0
     if done.stopped:
         warnings.warn(str(done.stopped), Fallback, stacklevel=3)
-    return Results(done.cells, plan.parts, published, plan.recipe_names)
+    return Results(done.cells, plan.parts, published)
 
 
 def _several(given: Any) -> list[Any]:

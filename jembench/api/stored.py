@@ -269,7 +269,7 @@ class OpenStore:
         """The plan of the one trained model that is meant; of what is named, if the store has none."""
         if len(known) > 1:
             raise SpecError(
-                f"More than one trained model is meant: {'; '.join(map(_shown, known))}. Give dataset=, recipe= or the "
+                f"More than one trained model is meant: {'; '.join(map(str, known))}. Give dataset=, recipe= or the "
                 "spec of the model in full."
             )
         key = known[0] if known else None
@@ -280,7 +280,7 @@ class OpenStore:
         return plan_fit(key.model if key else model, data, name or None, settings, seed)
 
     def _missing(self, plan: FitPlan) -> SpecError:
-        names = "; ".join(map(_shown, self.fits)) or "none"
+        names = "; ".join(map(str, self.fits)) or "none"
         return SpecError(
             f"The store {self.store.root} has no trained {plan}, by the code and the options of today. Its trained "
             f"models: {names}. `jembench.train` or `jembench train` trains it."
@@ -292,10 +292,6 @@ def _is_by(recipe: str | None, key: FitKey) -> bool:
     if recipe and recipe.endswith(".toml"):
         return key.recipe.partition("+")[0] == Path(recipe).stem
     return recipe in (None, key.recipe)
-
-
-def _shown(key: FitKey) -> str:
-    return f"{key.model} on {key.dataset}, recipe {key.recipe}, seed {key.seed}"
 
 
 def open_store(root: Location = "runs") -> OpenStore:

@@ -45,9 +45,12 @@ _as_loaded: WeakKeyDictionary[ModuleType, dict[bool, str]] = WeakKeyDictionary()
 
 def _code(module: str, of_package: bool) -> str:
     found = _file(module)
-    if found is None or _is_installed(found, _search_folder(module, found)):
+    if found is None:
         return ""
-    folder = _package_folder(module, found) if of_package else None
+    depth = module.count(".") + (found.name == "__init__.py")  # the module's full name leads on from parents[depth]
+    if _is_installed(found, found.parents[depth]):
+        return ""
+    folder = found.parents[depth - 1] if of_package and depth else None  # of its outermost package
     together = hashlib.sha256()
     for file in _files(folder) if folder else [found]:
         place = file.relative_to(folder).as_posix() if folder else ""
@@ -101,17 +104,6 @@ def _is_editable(distribution: importlib.metadata.Distribution) -> bool:
         return bool(origin.get("dir_info", {}).get("editable"))
     except (ValueError, AttributeError):  # damaged: its files have no version to be relied on
         return True
-
-
-def _search_folder(module: str, file: Path) -> Path:
-    """The folder that a module's full name leads on from."""
-    return file.parents[module.count(".") + (file.name == "__init__.py")]
-
-
-def _package_folder(module: str, file: Path) -> Path | None:
-    """The folder of a module's outermost package; None for a module that is in none."""
-    depth = module.count(".") + (file.name == "__init__.py")
-    return file.parents[depth - 1] if depth else None
 
 
 @functools.lru_cache(maxsize=1000)

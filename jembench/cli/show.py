@@ -45,7 +45,7 @@ def results(
     Returns:
         the exit code.
     """
-    click.echo(Results(cells, plan.parts, published, plan.recipe_names).table(format), nl=False)
+    click.echo(Results(cells, plan.parts, published).table(format), nl=False)
     if format == TERMINAL:
         click.echo()
         for name, text in _whereabouts(ctx, plan, store, cells, stopped):

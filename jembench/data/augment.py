@@ -23,9 +23,29 @@ class Augmentation:
     flip: bool = False  # left to right, every other image
     then: Callable[[Tensor, Generator], Tensor] | None = None  # uint8 (B, C, H, W) to the same; draws from it alone
 
-    def __call__(self, images: Tensor, generator: Generator) -> Tensor:
-        """The augmented images, see :func:`augment`."""
-        return augment(images, self, generator)
+    def __call__(self, images: UInt8[Tensor, "B C H W"], generator: Generator) -> UInt8[Tensor, "B C H W"]:
+        """Reflect-pad, crop back to H x W at a random place, flip with probability 1/2.
+
+        Pad 4 with flips is the augmentation of the reference implementation of JEM for CIFAR-10. The draws are made on
+        the generator's device. Reflection, crop and flip are one look-up of rows and columns; no padded image is made.
+
+        Raises:
+            JembenchError: if an image is too small to reflect ``pad`` pixels.
+        """
+        batch, _, height, width = images.shape
+        self.check(height, width)
+        rows = torch.arange(height, device=images.device).expand(batch, -1)
+        columns = torch.arange(width, device=images.device).expand(batch, -1)
+        if self.flip:
+            flipped = _integers(2, (batch, 1), generator, images.device)
+            columns = torch.where(flipped == 1, width - 1 - columns, columns)
+        if self.pad:
+            shift = _integers(2 * self.pad + 1, (batch, 2), generator, images.device) - self.pad
+            rows = _reflect(rows + shift[:, :1], height)
+            columns = _reflect(columns + shift[:, 1:], width)
+        source = rows[:, :, None] * width + columns[:, None, :]
+        moved = images.flatten(2).gather(2, source.flatten(1)[:, None].expand(-1, images.shape[1], -1)).view_as(images)
+        return moved if self.then is None else self.then(moved, generator)
 
     def check(self, height: int, width: int) -> None:
         """Whether images of that size can be augmented.
@@ -43,34 +63,6 @@ class Augmentation:
 
 NONE = Augmentation()
 """The image as it is."""
-
-
-def augment(
-    images: UInt8[Tensor, "B C H W"], augmentation: Augmentation, generator: Generator
-) -> UInt8[Tensor, "B C H W"]:
-    """Reflect-pad, crop back to H x W at a random place, flip with probability 1/2.
-
-    Pad 4 with flips is the augmentation of the reference implementation of JEM for CIFAR-10. The draws are made on the
-    generator's device. Reflection, crop and flip are one look-up of rows and columns; no padded image is made.
-
-    Raises:
-        JembenchError: if an image is too small to reflect ``pad`` pixels.
-    """
-    batch, _, height, width = images.shape
-    pad = augmentation.pad
-    augmentation.check(height, width)
-    rows = torch.arange(height, device=images.device).expand(batch, -1)
-    columns = torch.arange(width, device=images.device).expand(batch, -1)
-    if augmentation.flip:
-        flipped = _integers(2, (batch, 1), generator, images.device)
-        columns = torch.where(flipped == 1, width - 1 - columns, columns)
-    if pad:
-        shift = _integers(2 * pad + 1, (batch, 2), generator, images.device) - pad
-        rows = _reflect(rows + shift[:, :1], height)
-        columns = _reflect(columns + shift[:, 1:], width)
-    source = rows[:, :, None] * width + columns[:, None, :]
-    moved = images.flatten(2).gather(2, source.flatten(1)[:, None].expand(-1, images.shape[1], -1)).view_as(images)
-    return moved if augmentation.then is None else augmentation.then(moved, generator)
 
 
 def add_noise(x: Float[Tensor, "B C H W"], std: float, generator: Generator) -> Float[Tensor, "B C H W"]:

@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Generator, Tensor
 
-from jembench.data.augment import Augmentation, add_noise, augment
+from jembench.data.augment import Augmentation, add_noise
 from jembench.data.pixels import Bounds, noise_to_model, to_float
 from jembench.errors import CheckpointError, JembenchError
 from jembench.interfaces import Split
@@ -99,7 +99,7 @@ class ImageSource:
 
         Args:
             indices: on any device.
-            augmentation: see :func:`~jembench.data.augment.augment`.
+            augmentation: what is done to them.
             noise_std: on the scale of [-1, 1], whatever the bounds are.
             generator: of the augmentation and the noise; fastest on the images' own device.
         """
@@ -107,6 +107,6 @@ class ImageSource:
         if device.type == "cuda" and indices.device.type == "cpu":
             indices = indices.pin_memory()  # from other memory the copy would make the host wait for the device
         indices = indices.to(device, non_blocking=True)
-        images = augment(self._images[indices], augmentation, generator)
+        images = augmentation(self._images[indices], generator)
         x = add_noise(to_float(images, self._bounds), noise_to_model(noise_std, self._bounds), generator)
         return Drawn(x, None if self._labels is None else self._labels[indices])

@@ -11,6 +11,7 @@ from pathlib import Path
 import torch
 from jaxtyping import Int, UInt8
 from torch import Generator, Tensor
+from torch.nn import functional as F
 
 from jembench.files import write_atomically
 
@@ -52,13 +53,12 @@ def write_png(
     _, channels, height, width = images.shape
     scale = max(1, math.ceil(SMALLEST / min(height, width)))
     gap = 2
-    step_y, step_x = height * scale + gap, width * scale + gap
+    blank = torch.full((1, channels, height, width), 128, dtype=torch.uint8)
+    tiles = torch.cat([images, blank])[chosen]  # -1 is the blank one
+    tiles = F.pad(tiles.repeat_interleave(scale, 3).repeat_interleave(scale, 4), (gap, 0, gap, 0), value=128)
     rows, columns = chosen.shape
-    sheet = torch.full((channels, rows * step_y + gap, columns * step_x + gap), 128, dtype=torch.uint8)
-    for row, column in (chosen >= 0).nonzero().tolist():
-        image = images[chosen[row, column]].repeat_interleave(scale, 1).repeat_interleave(scale, 2)
-        top, left = gap + row * step_y, gap + column * step_x
-        sheet[:, top : top + height * scale, left : left + width * scale] = image
+    sheet = tiles.permute(2, 0, 3, 1, 4).reshape(channels, rows * tiles.shape[3], columns * tiles.shape[4])
+    sheet = F.pad(sheet, (0, gap, 0, gap), value=128)
     array = sheet.permute(1, 2, 0).numpy()
     picture = Image.fromarray(array.squeeze(2) if channels == 1 else array)
     mark = PngInfo()

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from jembench.catalog import discovery, registry, spec
@@ -85,7 +86,7 @@ class FitPlan:
         return other
 
     def __str__(self) -> str:
-        return f"{self.key.model} on {self.key.dataset}, recipe {self.key.recipe}, seed {self.seed}"
+        return str(self.key)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,6 +115,7 @@ class Part(NamedTuple):
     metrics: tuple[str, ...]  # canonical specs
     grids: tuple[Grid, ...]
     rows: frozenset[tuple[str, str, str]] | None = None  # (model, dataset, recipe) of each fit; None: whatever there is
+    variants: Mapping[str, str] = MappingProxyType({})  # the label of a variant's recipe -> the variant
 
 
 @dataclass(frozen=True)
@@ -123,7 +125,6 @@ class Plan:
     suite: Suite
     cells: list[CellPlan]
     parts: tuple[Part, ...] = ()
-    recipe_names: Mapping[str, str] = field(default_factory=dict)  # the label of a variant's recipe -> the variant
 
     @cached_property
     def fits(self) -> list[FitPlan]:
@@ -162,19 +163,17 @@ def make_plan(
     _check_owners(for_recipe, suite)
     cells: dict[str, CellPlan] = {}
     parts: list[Part] = []
-    recipe_names: dict[str, str] = {}
     for suite_part in suite.parts:
         _check(suite_part)
-        part = _part(suite_part, for_metrics)
+        part = _part(suite_part, for_metrics, recipe, for_recipe)
         planned = _cells(suite_part, part, recipe, for_recipe, limit)
         cells |= {cell.id: cell for cell in planned if cell.id not in cells}
         rows = frozenset((cell.fit.key.model, cell.fit.key.dataset, cell.fit.key.recipe) for cell in planned)
         parts.append(part._replace(rows=rows))
-        recipe_names |= _recipe_names(suite_part, recipe, for_recipe)
     if not cells:
         datasets = ", ".join(dict.fromkeys(dataset for part in suite.parts for dataset in part.datasets))
         raise SpecError(f"There is nothing to run: no metric of the suite {suite.name} is for {datasets}. Name some.")
-    return Plan(suite, list(cells.values()), _merged(parts), recipe_names)
+    return Plan(suite, list(cells.values()), _merged(parts))
 
 
 def _check_owners(settings: Sequence[str], suite: Suite) -> None:
@@ -196,7 +195,8 @@ def _merged(parts: Sequence[Part]) -> tuple[Part, ...]:
         if same is None:
             found.append(part)
         else:
-            found[same] = found[same]._replace(rows=(found[same].rows or frozenset()) | (part.rows or frozenset()))
+            rows = (found[same].rows or frozenset()) | (part.rows or frozenset())
+            found[same] = found[same]._replace(rows=rows, variants={**found[same].variants, **part.variants})
     return tuple(found)
 
 
@@ -216,7 +216,7 @@ def parts_of(suite: Suite, fits: Iterable[FitKey]) -> tuple[Part, ...]:
             if part in trained_in or not trained_in:
                 yield name
 
-    return tuple(_part(part, ())._replace(rows=frozenset(rows(part))) for part in members)
+    return tuple(_part(part)._replace(rows=frozenset(rows(part))) for part in members)
 
 
 def _is_by(names: tuple[str, str, str], part: Suite) -> bool:
@@ -224,12 +224,8 @@ def _is_by(names: tuple[str, str, str], part: Suite) -> bool:
     return f"{recipe}+".startswith(f"{part.recipe_for(model, dataset)}+")
 
 
-def recipe_names(suite: Suite) -> dict[str, str]:
+def _variants(part: Suite, recipe: str | None, overrides: Sequence[str]) -> dict[str, str]:
     """The name of each variant, by the label of the recipe that it makes."""
-    return {label: name for part in suite.parts for label, name in _recipe_names(part, None, ()).items()}
-
-
-def _recipe_names(part: Suite, recipe: str | None, overrides: Sequence[str]) -> dict[str, str]:
     return {
         recipes.load(recipe or part.recipe_for(model, dataset), [*variant.settings, *overrides]).label: variant.name
         for dataset in part.datasets
@@ -251,10 +247,10 @@ def _check(part: Suite) -> None:
             raise SpecError(f"There is nothing to run: the suite {part.name} was left without {needed}. Name some.")
 
 
-def _part(part: Suite, settings: Sequence[str]) -> Part:
+def _part(part: Suite, settings: Sequence[str] = (), recipe: str | None = None, overrides: Sequence[str] = ()) -> Part:
     metrics = (registry.resolve("metrics", with_options(text, _options(text, settings))) for text in part.metrics)
     grids = (grid.pinned(_options(grid.metric, settings)) for grid in part.grid)
-    return Part(part.title, tuple(map(str, metrics)), tuple(grids))
+    return Part(part.title, tuple(map(str, metrics)), tuple(grids), variants=_variants(part, recipe, overrides))
 
 
 def _cells(

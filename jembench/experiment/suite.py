@@ -11,7 +11,7 @@ from jembench.catalog import packages, spec
 from jembench.catalog.validation import Option, parse, read
 from jembench.errors import JembenchError, SpecError
 from jembench.experiment import recipe as recipes
-from jembench.experiment.sweep import Grid, Variant, bare_name, in_fields
+from jembench.experiment.sweep import Grid, Variant, bare_name
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -126,7 +126,7 @@ def _load(name: str, including: tuple[str, ...]) -> Suite:
     name, where = source.name, f"suite {source.name}"
     fields = parse(source.content, source.where)
     included = tuple(_load(other, (*including, name)) for other in _included(fields, where))
-    suite = read(Suite, _in_fields(fields, where), where, name=name, included=included)
+    suite = read(Suite, _in_fields(fields), where, name=name, included=included)
     if not included:
         needed = ("models", "datasets") if suite.grid else ("models", "datasets", "metrics")
         missing = [key for key in needed if key not in fields]
@@ -149,15 +149,22 @@ def _included(fields: dict[str, Any], where: str) -> list[str]:
     return include
 
 
-def _in_fields(fields: Mapping[str, Any], where: str) -> dict[str, Any]:
+def _in_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
     """What is written shorter in a file than it is held, in the form of the dataclasses."""
     found = dict(fields)
     if isinstance(found.get("recipe"), str):
         found["recipe"] = {"default": found["recipe"]}
     for key in ("grid", "variant", "arm"):
         if isinstance(found.get(key), list):
-            found[key] = [in_fields(item, f"{key} of {where}") for item in found[key]]
+            found[key] = [_with_besides(table) for table in found[key]]
     return found
+
+
+def _with_besides(table: Any) -> Any:
+    """The key ``except``, which is a word of Python, under the name of the field."""
+    if not isinstance(table, Mapping):
+        return table
+    return {"besides" if key == "except" else key: value for key, value in table.items()}
 
 
 def all_grids() -> list[Grid]:

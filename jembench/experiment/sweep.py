@@ -10,20 +10,15 @@ import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from jembench.catalog import discovery, registry, spec
 from jembench.catalog.spec import Spec
 from jembench.catalog.validation import Option
-from jembench.errors import JembenchError, SpecError
+from jembench.errors import JembenchError
 
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Axis:
-    """An option of a metric, and the values that a grid takes it through."""
-
-    option: str
-    values: tuple[Option, ...]
+Axes = Mapping[str, tuple[Option, ...]]
+"""Options of a metric, and the values that a grid takes each of them through."""
 
 
 class Place(NamedTuple):
@@ -35,21 +30,28 @@ class Place(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Grid:
-    """One metric under every combination of some of its options; shown as a table of its own for each value."""
+class OnDatasets:
+    """What is meant for some datasets alone."""
 
-    title: str
-    metric: str
-    columns: tuple[Axis, ...]
-    rows: tuple[Axis, ...] = ()
-    values: tuple[str, ...] = ()  # the labels that are shown; none: all
-    fixed: Mapping[str, Option] = field(default_factory=dict)  # options that are the same throughout
     on: tuple[str, ...] = ()  # the names of the datasets that it is for; none: all
     besides: tuple[str, ...] = ()  # "except": those that it is not for
 
     def covers(self, dataset: str) -> bool:
         """Whether it is for a dataset, given by its spec."""
-        return _is_for(self.on, self.besides, dataset)
+        name = bare_name(dataset)
+        return (not self.on or name in self.on) and name not in self.besides
+
+
+@dataclass(frozen=True, kw_only=True)
+class Grid(OnDatasets):
+    """One metric under every combination of some of its options; shown as a table of its own for each value."""
+
+    title: str
+    metric: str
+    columns: Axes
+    rows: Axes = field(default_factory=dict)
+    values: tuple[str, ...] = ()  # the labels that are shown; none: all
+    fixed: Mapping[str, Option] = field(default_factory=dict)  # options that are the same throughout
 
     @cached_property
     def places(self) -> list[Place]:
@@ -65,47 +67,36 @@ class Grid:
         ]
 
     def _metric(self, values: Sequence[str]) -> str:
-        options = dict(zip((axis.option for axis in (*self.rows, *self.columns)), values, strict=True))
+        options = dict(zip((*self.rows, *self.columns), values, strict=True))
         return str(registry.resolve("metrics", with_options(self.metric, {**self.fixed, **options})))
 
     def pinned(self, options: Mapping[str, str]) -> Grid:
         """The grid with these options of its metric set: one that it crosses keeps that value alone."""
-        crossed = {axis.option for axis in (*self.rows, *self.columns)}
+        crossed = {*self.rows, *self.columns}
         fixed = {**self.fixed, **{key: value for key, value in options.items() if key not in crossed}}
         rows, columns = (
-            tuple(Axis(option=a.option, values=(options[a.option],)) if a.option in options else a for a in axes)
+            {key: (options[key],) if key in options else values for key, values in axes.items()}
             for axes in (self.rows, self.columns)
         )
         return dataclasses.replace(self, rows=rows, columns=columns, fixed=fixed)
 
 
-def combinations(axes: Sequence[Axis]) -> list[tuple[str, ...]]:
+def combinations(axes: Axes) -> list[tuple[str, ...]]:
     """Every combination of the values of some options, the last option changing fastest."""
-    return list(itertools.product(*(axis.values for axis in axes)))
+    return list(itertools.product(*axes.values()))
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Variant:
+@dataclass(frozen=True, kw_only=True)
+class Variant(OnDatasets):
     """A recipe with something changed, or other models, under a name: one line of an ablation study."""
 
     name: str
     settings: tuple[str, ...] = ()  # as for --set
     models: tuple[str, ...] = ()  # in place of the suite's own; none: those
-    on: tuple[str, ...] = ()  # as of a grid
-    besides: tuple[str, ...] = ()
-
-    def covers(self, dataset: str) -> bool:
-        """Whether it is for a dataset, given by its spec."""
-        return _is_for(self.on, self.besides, dataset)
 
     def under(self, arm: Variant) -> Variant:
         """The same under the settings of an arm of the suite, named after both."""
         return dataclasses.replace(self, name=f"{self.name}, {arm.name}", settings=(*self.settings, *arm.settings))
-
-
-def _is_for(on: Sequence[str], besides: Sequence[str], dataset: str) -> bool:
-    name = bare_name(dataset)
-    return (not on or name in on) and name not in besides
 
 
 def bare_name(text: str) -> str:
@@ -140,30 +131,3 @@ def with_options(text: str, options: Mapping[str, str]) -> str:
     """A spec with some of its options set."""
     parsed = spec.parse(text)
     return str(Spec(parsed.name, tuple(sorted({**dict(parsed.arguments), **options}.items()))))
-
-
-# --- in a file --------------------------------------------------------------------------------------------------------
-
-
-def in_fields(table: Any, where: str) -> Any:
-    """A grid or a variant of a file, in the names and the form of the dataclasses.
-
-    Raises:
-        SpecError: if rows or columns are not options with lists of values.
-    """
-    if not isinstance(table, Mapping):
-        return table
-    renamed = {"besides" if key == "except" else key: value for key, value in table.items()}
-    return {
-        key: _axes(value, f"{key} of {where}") if key in ("rows", "columns") else value
-        for key, value in renamed.items()
-    }
-
-
-def _axes(options: Any, where: str) -> list[dict[str, Any]]:
-    """``{ score = ["log-px"], steps = [5, 10] }`` as a list of axes, every value as text."""
-    if not isinstance(options, Mapping) or not all(isinstance(values, list) for values in options.values()):
-        raise SpecError(
-            f'{where} is {options!r}; it must give options with lists of values: {{ score = ["log-px", "max-py"] }}.'
-        )
-    return [{"option": option, "values": values} for option, values in options.items()]

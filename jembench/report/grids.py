@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from jembench.catalog import spec
 from jembench.catalog.spec import Spec
-from jembench.experiment.sweep import Axis, Grid, Place, combinations
+from jembench.experiment.sweep import Axes, Grid, Place, combinations
 from jembench.report.attacks import in_common
 from jembench.report.record import Column, ModelRecords, Record
 from jembench.report.text import Heading, Line, View, detail
@@ -70,7 +70,7 @@ def _extras(asked: Spec, placed: Spec) -> dict[str, str] | None:
 
 
 def _own_options(grid: Grid) -> set[str]:
-    return {axis.option for axis in (*grid.rows, *grid.columns)} | grid.fixed.keys()
+    return {*grid.rows, *grid.columns} | grid.fixed.keys()
 
 
 # --- pivot tables ---
@@ -151,7 +151,7 @@ class _Content:
             and any(self._is_asked_for(self._column(choice, heading, value), rows) for choice in choices)
         ]
         labels = [_heading(self.grid.columns, heading) for heading in headings]
-        differing = [index for index, axis in enumerate(axes) if len(axis.values) > 1]
+        differing = [index for index, values in enumerate(axes.values()) if len(values) > 1]
         lines = []
         for choice in choices:
             options = tuple(choice[index] for index in differing)
@@ -164,14 +164,14 @@ class _Content:
             titles=(
                 self.title,
                 f"{value.label} {detail(value.unit, value.better)}".strip(),
-                *(f"{axis.option} {axis.values[0]}" for axis in axes if len(axis.values) == 1),
+                *(f"{option} {values[0]}" for option, values in axes.items() if len(values) == 1),
                 *in_common(protocols),
             ),
             headings=tuple(map(Heading, labels)),
             labels=(value.label,),
             rows=tuple(rows),
             lines=tuple(lines),
-            options=tuple(axes[index].option for index in differing),
+            options=tuple(list(axes)[index] for index in differing),
             reasons_in_headings=True,
         )
 
@@ -193,17 +193,17 @@ def _answering(value: str, labels: Mapping[str, Column]) -> list[str]:
     return [label for label in labels if f"{label}-".startswith(f"{value}-")] or [value]
 
 
-def _heading(axes: Sequence[Axis], values: _Choice) -> str:
-    return " ".join(_named(axis, value) for axis, value in zip(axes, values, strict=True))
+def _heading(axes: Axes, values: _Choice) -> str:
+    return " ".join(_named(option, value, axes[option]) for option, value in zip(axes, values, strict=True))
 
 
-def _named(axis: Axis, value: str) -> str:
+def _named(option: str, value: str, values: Sequence[str]) -> str:
     """``interp`` says what it is; ``0.1`` is shown with the name of its option, ``celeba:root=/data`` without its own.
 
     But for options that alone tell it from another value.
     """
     if not value[:1].isalpha() or value in ("true", "false", "none"):
-        return f"{axis.option} {value}"
-    names = [other.partition(":")[0] for other in axis.values]
+        return f"{option} {value}"
+    names = [other.partition(":")[0] for other in values]
     name = value.partition(":")[0]
     return name if names.count(name) == 1 else value

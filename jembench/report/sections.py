@@ -36,7 +36,6 @@ def build(
     metrics: Sequence[str] = (),
     parts: Sequence[Part] = (),
     published: Sequence[PublishedTable] = (),
-    recipe_names: Mapping[str, str] | None = None,
 ) -> Report:
     """Summarise cells over their seeds.
 
@@ -45,7 +44,6 @@ def build(
         metrics: canonical specs, in the order of the columns; metrics that only the cells name follow.
         parts: what belongs together, each with metrics of its own, in place of ``metrics``.
         published: the reference tables to show.
-        recipe_names: what to call a recipe, given by its label, where the table is for human eyes.
     """
     cells = list(cells)
     parts = [_completed(part, cells) for part in parts] or [Part("", _and_those_of(metrics, cells), ())]
@@ -58,7 +56,7 @@ def build(
         rows=tuple(mark_incomparable(rows)),
         parts=tuple(parts),
         published=tuple(published),
-        recipe_names=recipe_names or {},
+        recipe_names={label: name for part in parts for label, name in part.variants.items()},
     )
 
 

@@ -61,6 +61,9 @@ class FitKey:
     id: Id  # hash
     family: str = ""  # hash of everything but the seed; "": written by an earlier version
 
+    def __str__(self) -> str:
+        return f"{self.model} on {self.dataset}, recipe {self.recipe}, seed {self.seed}"
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Outcome:
@@ -100,6 +103,11 @@ class Cell:
     outcome: Measured
     provenance: Mapping[str, Any] = field(default_factory=dict)  # JSON
     arrays: str | None = ""  # SHA-256 of the file of its per-example values; "": it has none; None: not known
+
+    @property
+    def name(self) -> str:
+        """What its files are named after, beside its id."""
+        return f"{self.metric}-{self.fit.model}-{self.fit.dataset}-s{self.fit.seed}"
 
 
 class _Provenance(NamedTuple):

@@ -235,7 +235,7 @@ class Store:
         """
         import numpy as np
 
-        path = self.arrays_path(cell.id, cell.metric)
+        path = self.arrays_path(cell.id, cell.name)
         if not cell.arrays and (cell.arrays == "" or not path.exists()):
             return {}
         try:
@@ -252,7 +252,7 @@ class Store:
         Raises:
             DamagedError: if not.
         """
-        path = self.arrays_path(cell.id, cell.metric)
+        path = self.arrays_path(cell.id, cell.name)
         try:
             if cell.arrays:
                 _check_arrays(cell, digest(path))

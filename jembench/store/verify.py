@@ -14,7 +14,7 @@ from jembench.files import digest, read_bytes
 from jembench.store import records, tensors
 from jembench.store.latest import LOG, asked
 from jembench.store.outcome import Cell
-from jembench.store.store import HISTORY, FitRecord, Store, read_cell_file, read_fit_record
+from jembench.store.store import HISTORY, Store, read_cell_file, read_fit_record
 
 Status = Literal["ok", "damaged", "no digest", "stray"]
 """``no digest``: written by version 0.1, and readable. ``stray``: belongs to nothing that is in the store."""
@@ -41,10 +41,16 @@ def verify(store: Store) -> list[Finding]:
     if not store.root.is_dir():
         raise SpecError(f"There is no store {store.root}. Give its folder with --store.")
     check = _Check(store)
-    parts = {"cells": check.cells, "arrays": check.arrays, "fits": check.fits, "features": check.features}
-    found = [finding for part in parts.values() for finding in part()]
-    found += [*check.readings(), *check.log()]
-    others = (path for path in _list(store.root) if path.name not in {*parts, *PASSED_OVER, "readings", LOG})
+    parts = {
+        "cells": check.cells,
+        "arrays": check.arrays,
+        "fits": check.fits,
+        "readings": check.readings,
+        "features": check.features,
+        LOG: check.log,
+    }
+    found = [finding for name, part in parts.items() for finding in part(store.root / name)]
+    others = (path for path in _list(store.root) if path.name not in {*parts, *PASSED_OVER})
     found += [check.finding(path, "stray", "it is no part of a store") for path in others]
     return sorted(found)
 
@@ -58,52 +64,55 @@ def _list(folder: Path) -> list[Path]:
         raise StoreError(f"Cannot read {folder}: {error.strerror}. Choose another --store.") from error
 
 
+class _Stray(Exception):
+    """Why a file belongs to nothing that is in the store."""
+
+
 class _Check:
     """Goes through a store, and remembers what later parts are held against."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
+        self.seen: set[str] = set()  # ids of cells
         self.known_arrays: dict[Path, Cell] = {}
         self.known_readings: set[Path] = set()
 
     def finding(self, path: Path, status: Status, reason: str = "") -> Finding:
         return Finding(str(path.relative_to(self.store.root)), status, reason)
 
-    def _tried(self, path: Path, check: Callable[..., bool], *arguments: Any) -> Finding:
+    def _tried(self, check: Callable[..., bool], path: Path, *arguments: Any) -> Finding:
         """The finding of ``check``, which says whether there was a digest, or raises."""
         try:
-            return self.finding(path, "ok" if check(*arguments) else "no digest")
+            return self.finding(path, "ok" if check(path, *arguments) else "no digest")
+        except _Stray as reason:
+            return self.finding(path, "stray", str(reason))
         except (OSError, StoreError, CheckpointError) as error:
             return self.finding(path, "damaged", str(error))
 
     # --- cells ---
 
-    def cells(self) -> Iterator[Finding]:
-        seen: set[str] = set()
-        for path in _list(self.store.root / "cells"):
-            if path.suffix == ".json":
-                yield self._tried(path, self._cell, path, seen)
-            else:
-                yield self.finding(path, "stray", "it is no cell")
+    def cells(self, folder: Path) -> list[Finding]:
+        return [self._tried(self._cell, path) for path in _list(folder)]
 
-    def _cell(self, path: Path, seen: set[str]) -> bool:
+    def _cell(self, path: Path) -> bool:
+        if path.suffix != ".json":
+            raise _Stray("it is no cell")
         cell = read_cell_file(path)
-        if cell.id in seen:
+        if cell.id in self.seen:
             raise StoreError(f"It holds the cell {cell.id} a second time.")
-        seen.add(cell.id)
-        arrays = self.store.arrays_path(cell.id, cell.metric)
+        self.seen.add(cell.id)
+        arrays = self.store.arrays_path(cell.id, cell.name)
         if cell.arrays or (cell.arrays is None and arrays.exists()):
             self.known_arrays[arrays] = cell
         return cell.arrays is not None
 
-    def arrays(self) -> Iterator[Finding]:
-        for path in sorted({*_list(self.store.root / "arrays"), *self.known_arrays}):
-            if path in self.known_arrays:
-                yield self._tried(path, self._arrays, self.known_arrays[path])
-            else:
-                yield self.finding(path, "stray", "no cell that can be read was written with it")
+    def arrays(self, folder: Path) -> list[Finding]:
+        return [self._tried(self._arrays, path) for path in sorted({*_list(folder), *self.known_arrays})]
 
-    def _arrays(self, cell: Cell) -> bool:
+    def _arrays(self, path: Path) -> bool:
+        if path not in self.known_arrays:
+            raise _Stray("no cell that can be read was written with it")
+        cell = self.known_arrays[path]
         self.store.check_arrays(cell)
         if cell.arrays is None:
             self.store.read_arrays(cell)
@@ -111,38 +120,30 @@ class _Check:
 
     # --- fits ---
 
-    def fits(self) -> Iterator[Finding]:
-        for folder in _list(self.store.root / "fits"):
-            if not folder.is_dir():
-                yield self.finding(folder, "stray", "it is no folder of a trained model")
+    def fits(self, folder: Path) -> Iterator[Finding]:
+        for fit in _list(folder):
+            if not fit.is_dir():
+                yield self.finding(fit, "stray", "it is no folder of a trained model")
                 continue
-            record, fit_id = None, folder.name.rpartition("-")[2]
-            path = folder / "fit.json"
-            try:
-                record = read_fit_record(path, fit_id)
-                yield self.finding(path, "ok" if records.read(path).is_sealed else "no digest")
-            except FileNotFoundError:
-                pass  # the training goes on, or was stopped
-            except StoreError as error:
-                yield self.finding(path, "damaged", str(error))
-            for path in sorted({*_list(folder), *(folder / name for name in (record.files if record else ()))}):
+            fit_id, path = fit.name.rpartition("-")[2], fit / "fit.json"
+            files: dict[str, str] = {}
+            if path.exists():  # otherwise the training goes on, or was stopped
+                yield self._tried(self._fit, path, fit_id, files)
+            for path in sorted({*_list(fit), *(fit / name for name in files)}):
                 if path.name != "fit.json":
-                    yield self._of_fit(path, fit_id, record)
+                    yield self._tried(self._of_fit, path, fit_id, files.get(path.name))
 
-    def _of_fit(self, path: Path, fit_id: str, record: FitRecord | None) -> Finding:
-        written = record.files.get(path.name) if record else None
+    def _fit(self, path: Path, fit_id: str, files: dict[str, str]) -> bool:
+        files.update(read_fit_record(path, fit_id).files)
+        return _has_digest(path)
+
+    def _of_fit(self, path: Path, fit_id: str, written: str | None) -> bool:
         if path.name == "interventions.json":
-            return self._tried(path, _has_digest, path)
+            return _has_digest(path)
         if path.name == HISTORY:
-            return self._tried(path, self._history, path, written)
+            return _same(written, digest(path))
         if path.suffix != ".safetensors":
-            return self.finding(path, "stray", "it is no file of a training")
-        return self._tried(path, self._tensors_of_fit, path, fit_id, written)
-
-    def _history(self, path: Path, written: str | None) -> bool:
-        return _same(written, digest(path))
-
-    def _tensors_of_fit(self, path: Path, fit_id: str, written: str | None) -> bool:
+            raise _Stray("it is no file of a training")
         seal = _checked(path)
         _same(written, seal.digest)
         if path.name == "model.safetensors":
@@ -151,35 +152,29 @@ class _Check:
 
     # --- the rest ---
 
-    def readings(self) -> Iterator[Finding]:
-        for folder in _list(self.store.root / "readings"):
-            if folder not in self.known_readings:
-                yield self.finding(folder, "stray", "no model in the store has these weights")
-                continue
-            for path in _list(folder):
-                yield self._tried(path, _has_digest, path)
+    def readings(self, folder: Path) -> Iterator[Finding]:
+        for of_model in _list(folder):
+            if of_model in self.known_readings:
+                yield from (self._tried(_has_digest, path) for path in _list(of_model))
+            else:
+                yield self.finding(of_model, "stray", "no model in the store has these weights")
 
-    def features(self) -> Iterator[Finding]:
-        for folder in _list(self.store.root / "features"):
-            for path in _list(folder):
-                if path.suffix in (".json", ".safetensors"):
-                    yield self._tried(path, _has_digest, path)
-                else:
-                    yield self.finding(path, "stray", "it is no file of features")
+    def features(self, folder: Path) -> list[Finding]:
+        return [self._tried(_has_digest, path) for network in _list(folder) for path in _list(network)]
 
-    def log(self) -> Iterator[Finding]:
-        path = self.store.root / LOG
-        if path.exists() or path.is_symlink():
-            yield self._tried(path, self._log)
+    def log(self, path: Path) -> list[Finding]:
+        return [self._tried(self._log, path)] if path.exists() or path.is_symlink() else []
 
-    def _log(self) -> bool:
-        lines = sum(bool(line) for line in read_bytes(self.store.root / LOG).splitlines())
+    def _log(self, path: Path) -> bool:
+        lines = sum(bool(line) for line in read_bytes(path).splitlines())
         if torn := lines - len(asked(self.store)):
             raise StoreError(f"{torn} of {lines} lines cannot be read.")
         return True
 
 
 def _has_digest(path: Path) -> bool:
+    if path.suffix not in (".json", ".safetensors"):
+        raise _Stray("no such file is written there")
     return records.read(path).is_sealed if path.suffix == ".json" else _checked(path).is_sealed
 
 

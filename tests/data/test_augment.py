@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from jembench.data.augment import NONE, Augmentation, add_noise, augment
+from jembench.data.augment import NONE, Augmentation, add_noise
 from jembench.errors import JembenchError
 
 
@@ -47,7 +47,7 @@ def test_each_image_is_a_crop_of_its_own_padded_self(
     height: int, width: int, channels: int, pad: int, flip: bool, seed: int
 ) -> None:
     images = random_images(6, channels, height, width)
-    augmented = augment(images, Augmentation(pad=pad, flip=flip), generator(seed))
+    augmented = Augmentation(pad=pad, flip=flip)(images, generator(seed))
     assert augmented.dtype == torch.uint8
     assert augmented.is_contiguous()
     for before, after in zip(images, augmented, strict=True):
@@ -57,7 +57,7 @@ def test_each_image_is_a_crop_of_its_own_padded_self(
 def test_all_outcomes_are_equally_likely_and_images_independent() -> None:
     image = random_images(1, 1, 5, 5)
     n = 18 * 2000
-    augmented = augment(image.expand(n, -1, -1, -1), Augmentation(pad=1, flip=True), generator())
+    augmented = Augmentation(pad=1, flip=True)(image.expand(n, -1, -1, -1), generator())
     outcomes = every_outcome(image[0], 1, flip=True)
     drawn = [outcomes[one.numpy().tobytes()] for one in augmented]
     counts = np.array([drawn.count(outcome) for outcome in outcomes.values()])
@@ -72,13 +72,13 @@ def test_what_becomes_of_an_image_does_not_depend_on_the_others() -> None:
     images, others = random_images(4, 3, 8, 8), torch.zeros(4, 3, 8, 8, dtype=torch.uint8)
     others[2] = images[2]
     both = Augmentation(pad=2, flip=True)
-    assert torch.equal(augment(images, both, generator())[2], augment(others, both, generator())[2])
+    assert torch.equal(both(images, generator())[2], both(others, generator())[2])
 
 
 def test_nothing_asked_for_nothing_done_and_nothing_drawn() -> None:
     images, fresh = random_images(4, 3, 8, 8), generator()
-    assert torch.equal(augment(images, Augmentation(), fresh), images)
-    assert torch.equal(augment(images, NONE, fresh), images)
+    assert torch.equal(Augmentation()(images, fresh), images)
+    assert torch.equal(NONE(images, fresh), images)
     x = images.float()
     assert add_noise(x, 0.0, fresh) is x
     assert torch.equal(fresh.get_state(), generator().get_state())
@@ -87,8 +87,8 @@ def test_nothing_asked_for_nothing_done_and_nothing_drawn() -> None:
 def test_the_generator_decides_and_the_global_one_is_left_alone() -> None:
     images, both = random_images(16, 1, 8, 8), Augmentation(pad=2, flip=True)
     before = torch.get_rng_state()
-    assert torch.equal(augment(images, both, generator(1)), augment(images, both, generator(1)))
-    assert not torch.equal(augment(images, both, generator(1)), augment(images, both, generator(2)))
+    assert torch.equal(both(images, generator(1)), both(images, generator(1)))
+    assert not torch.equal(both(images, generator(1)), both(images, generator(2)))
     add_noise(images.float(), 1.0, generator())
     assert torch.equal(torch.get_rng_state(), before)
 
@@ -102,14 +102,14 @@ def test_noise_has_the_given_deviation_and_no_mean() -> None:
 
 def test_padding_must_be_smaller_than_the_image() -> None:
     with pytest.raises(JembenchError, match=r"Images of 4x8 cannot be padded by 4.*by 3 or less"):
-        augment(random_images(1, 1, 4, 8), Augmentation(pad=4), generator())
+        Augmentation(pad=4)(random_images(1, 1, 4, 8), generator())
 
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_images_and_generator_may_lie_on_different_devices() -> None:
     images, both = random_images(16, 3, 8, 8), Augmentation(pad=2, flip=True)
-    on_gpu = augment(images.cuda(), both, generator(1))
+    on_gpu = both(images.cuda(), generator(1))
     assert on_gpu.is_cuda
-    assert torch.equal(on_gpu.cpu(), augment(images, both, generator(1)))
-    assert augment(images.cuda(), both, torch.Generator("cuda").manual_seed(1)).is_cuda
+    assert torch.equal(on_gpu.cpu(), both(images, generator(1)))
+    assert both(images.cuda(), torch.Generator("cuda").manual_seed(1)).is_cuda

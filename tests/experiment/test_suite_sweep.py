@@ -7,7 +7,7 @@ import pytest
 from jembench.catalog import packages
 from jembench.errors import SpecError
 from jembench.experiment import suite
-from jembench.experiment.plan import make_plan, parts_of, recipe_names
+from jembench.experiment.plan import make_plan, parts_of
 from jembench.store.outcome import FitKey
 
 ANY = "jembench.sampling.factories:sgld"
@@ -114,8 +114,8 @@ def test_variants_are_all_that_is_trained(installed):
         ("cifar10", "paper", ANY),
         ("cifar10", "paper", other),
     ]
-    assert plan.recipe_names == {"digits+chains.sampler=sgld:steps=7": "short-run"}
-    assert recipe_names(suite.load("few")) == plan.recipe_names
+    assert plan.parts[0].variants == {"digits+chains.sampler=sgld:steps=7": "short-run"}
+    assert parts_of(suite.load("few"), [])[0].variants == plan.parts[0].variants
 
 
 def test_the_command_line_is_stronger_than_a_variant_and_its_recipe_has_the_name_all_the_same(installed):
@@ -123,7 +123,7 @@ def test_the_command_line_is_stronger_than_a_variant_and_its_recipe_has_the_name
     plan = make_plan(suite.load("few"), settings=["epochs=1", "chains.sampler=sgld:steps=2"])
     label = "digits+epochs=1+chains.sampler=sgld:steps=2"
     assert [fit.key.recipe for fit in plan.fits if fit.key.dataset == "digits"] == [label, label]
-    assert plan.recipe_names == {label: "short-run"}
+    assert plan.parts[0].variants == {label: "short-run"}
 
 
 UNION = 'title = "Both"\ninclude = ["few", "more"]\nreference = ["jem-iclr2020/figure4"]\n'

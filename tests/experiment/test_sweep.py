@@ -2,24 +2,23 @@
 
 import pytest
 
+from jembench.catalog.validation import read
 from jembench.errors import SpecError
 from jembench.experiment.sweep import (
-    Axis,
     Grid,
     Place,
     Variant,
     bare_name,
     compares_with_itself,
-    in_fields,
     with_options,
 )
 
-SCORES = Axis(option="score", values=("log-px", "max-py"))
-SETS = Axis(option="set", values=("interp", "celeba:root=/data"))
+SCORES = {"score": ("log-px", "max-py")}
+SETS = {"set": ("interp", "celeba:root=/data")}
 
 
 def grid(**changes):
-    return Grid(**({"title": "", "metric": "outlier_metrics:ood", "rows": (SCORES,), "columns": (SETS,)} | changes))
+    return Grid(**({"title": "", "metric": "outlier_metrics:ood", "rows": SCORES, "columns": SETS} | changes))
 
 
 def test_every_combination_row_by_row():
@@ -33,11 +32,11 @@ def test_every_combination_row_by_row():
 
 
 def test_without_row_options_there_is_one_row():
-    assert [place.row for place in grid(rows=()).places] == [(), ()]
+    assert [place.row for place in grid(rows={}).places] == [(), ()]
 
 
 def test_options_that_are_fixed_are_in_every_place_and_what_the_metric_says_itself():
-    places = grid(metric="outlier_metrics:ood:score=max-py", rows=(), fixed={"images": "7"}).places
+    places = grid(metric="outlier_metrics:ood:score=max-py", rows={}, fixed={"images": "7"}).places
     assert {place.metric.rpartition(",set=")[0] for place in places} == {"outlier_metrics:ood:images=7,score=max-py"}
 
 
@@ -46,7 +45,7 @@ def test_options_that_are_fixed_are_in_every_place_and_what_the_metric_says_itse
     [
         ({"metric": "odd"}, "There is no metric named 'odd'"),
         ({"fixed": {"image": "7"}}, "There is no option of outlier_metrics:ood named 'image'. Nearest: images"),
-        ({"rows": (Axis(option="score", values=("px",)),)}, "score of outlier_metrics:ood is 'px'; it must be one of"),
+        ({"rows": {"score": ("px",)}}, "score of outlier_metrics:ood is 'px'; it must be one of"),
     ],
 )
 def test_a_grid_of_what_does_not_exist(changes, expected):
@@ -59,7 +58,7 @@ def test_an_option_that_is_set_on_the_command_line():
     assert grid().pinned({}) == grid()
     assert grid().pinned({"images": "7"}) == grid(fixed={"images": "7"})
     one = grid().pinned({"score": "grad-norm"})  # one that the grid crosses is not crossed any more
-    assert one == grid(rows=(Axis(option="score", values=("grad-norm",)),))
+    assert one == grid(rows={"score": ("grad-norm",)})
     assert len(one.places) == 2
 
 
@@ -92,17 +91,16 @@ def test_names_and_options():
     assert with_options("ece:bins=10,resamples=0", {"bins": "15"}) == "ece:bins=15,resamples=0"
 
 
-def test_what_is_written_shorter_in_a_file():
-    written = {"title": "T", "rows": {"top": [0.1, 500], "flag": [True]}, "columns": {}, "except": ["digits"]}
-    assert in_fields(written, "it") == {
-        "title": "T",
-        "rows": [{"option": "top", "values": [0.1, 500]}, {"option": "flag", "values": [True]}],
-        "columns": [],
-        "besides": ["digits"],
-    }
+WRITTEN = {"title": "T", "metric": "ece", "columns": {}, "rows": {"top": [0.1, 500], "flag": [True]}}
+
+
+def test_the_values_of_a_file_are_texts():
+    assert read(Grid, WRITTEN, "it") == Grid(
+        title="T", metric="ece", columns={}, rows={"top": ("0.1", "500"), "flag": ("true",)}
+    )
 
 
 @pytest.mark.parametrize("rows", ["score", ["score"], {"score": "log-px"}])
 def test_rows_that_are_no_options_with_values(rows):
-    with pytest.raises(SpecError, match=r"^rows of it is .*; it must give options with lists of values: \{ score = "):
-        in_fields({"rows": rows}, "it")
+    with pytest.raises(SpecError, match=r"^In it, rows.* is .*; it must be a (table|list)\.$"):
+        read(Grid, WRITTEN | {"rows": rows}, "it")

@@ -10,8 +10,9 @@ import re
 import pytest
 
 from jembench.experiment.plan import Part
-from jembench.experiment.sweep import Axis, Grid
+from jembench.experiment.sweep import Grid
 from jembench.interfaces import Value
+from jembench.report import sections
 from jembench.report.formats import render
 from jembench.report.layout import document, tables
 from jembench.report.references import load
@@ -23,8 +24,8 @@ GRID = Grid(
     title="Outliers",
     metric="outlier_metrics:ood",
     values=("auroc",),
-    rows=(Axis(option="score", values=SCORES),),
-    columns=(Axis(option="set", values=SETS),),
+    rows={"score": SCORES},
+    columns={"set": SETS},
 )
 
 
@@ -110,9 +111,7 @@ def test_each_value_has_a_table_of_its_own(full):
 
 def test_a_row_option_of_one_value_is_said_in_the_title(full):
     cells = [cell for cell in full if "max-py" in cell.metric]
-    one = Grid(
-        title="Outliers", metric=GRID.metric, rows=(Axis(option="score", values=("max-py",)),), columns=GRID.columns
-    )
+    one = Grid(title="Outliers", metric=GRID.metric, rows={"score": ("max-py",)}, columns=GRID.columns)
     pivot = pivots(cells, grid=one)[0]
     assert pivot.title.startswith("Outliers · auroc ↑ · score max-py · ")
     assert labels(pivot)[0] == "model"
@@ -213,8 +212,8 @@ def test_more_options_than_the_grid_has_make_another_table(full, ood):
 
 def test_a_metric_of_one_grid_is_not_in_another_that_says_nothing_of_its_options(cell):
     metric = "outlier_metrics:inception"
-    pooled = Grid(title="Pooled", metric=metric, columns=(Axis(option="pooling", values=("one", "five")),))
-    top = Grid(title="Top", metric=metric, columns=(Axis(option="top", values=("0.1", "0.5")),))
+    pooled = Grid(title="Pooled", metric=metric, columns={"pooling": ("one", "five")})
+    top = Grid(title="Top", metric=metric, columns={"top": ("0.1", "0.5")})
     metrics = [place.metric for grid in (pooled, top) for place in grid.places]
     cells = [cell("jem", metric, score=Value(index, None, None, 9)) for index, metric in enumerate(metrics)]
     found = tables(build(cells, parts=[part(cells, grids=[pooled, top])]))
@@ -246,7 +245,7 @@ def test_several_column_options_and_values_that_are_no_names(cell):
     grid = Grid(
         title="SavedChains",
         metric="outlier_metrics:inception",
-        columns=(Axis(option="pooling", values=("one", "five")), Axis(option="top", values=("0.1", "0.5"))),
+        columns={"pooling": ("one", "five"), "top": ("0.1", "0.5")},
         fixed={"selection": "model"},
     )
     cells = [cell("jem", place.metric, score=Value(index, None, None, 9)) for index, place in enumerate(grid.places)]
@@ -301,10 +300,11 @@ def test_a_suite_of_several_parts_has_a_table_for_each(full, cell):
 
 def test_a_variant_is_called_by_its_name_with_its_recipe_as_a_footnote(cell):
     cells = [cell(recipe=recipe, accuracy=Value(9.0, 8.0, 10.0, 9)) for recipe in ("digits", "digits+epochs=7")]
-    (grid,) = tables(build(cells, recipe_names={"digits+epochs=7": "longer"}))
+    named = [sections.everything(cells)._replace(variants={"digits+epochs=7": "longer"})]
+    (grid,) = tables(build(cells, parts=named))
     assert texts(grid)[1][:2] == ["jem", "longer"]
     assert [note.text for note in grid.footnotes if note.mark] == ["recipe digits+epochs=7"]
-    assert "longer" not in render(document(build(cells, recipe_names={"digits+epochs=7": "longer"})), "json")
+    assert "longer" not in render(document(build(cells, parts=named)), "json")
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jembench.experiment.plan import Part
-from jembench.experiment.sweep import Axis, Grid
+from jembench.experiment.sweep import Grid
 from jembench.interfaces import Value
 from jembench.report import grids
 from jembench.report.layout import NOTHING, tables
@@ -40,7 +40,7 @@ def test_a_row_a_model_and_a_column_a_value_in_the_order_of_the_suite(full_cells
 
 
 def test_places_are_looked_up_once_a_metric_and_not_once_a_cell(cell, monkeypatch):
-    grid = Grid(title="", metric="ood", columns=(Axis(option="set", values=("interp", "uniform")),))
+    grid = Grid(title="", metric="ood", columns={"set": ("interp", "uniform")})
     looked_up, extras = [], grids._extras
     monkeypatch.setattr(grids, "_extras", lambda *both: (looked_up.append(both), extras(*both))[1])
 

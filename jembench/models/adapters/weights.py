@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import NamedTuple
 
 from torch import Tensor, nn
 
@@ -18,11 +17,6 @@ from jembench.store.checkpoint import misfits
 
 _NET = "net."
 """What the names of a model's network begin with."""
-
-
-class _Part(NamedTuple):
-    weights: dict[str, Tensor]
-    unused: tuple[str, ...]  # names of the others
 
 
 class StateDict:
@@ -50,18 +44,18 @@ class StateDict:
                 "A plain state_dict does not say which model it is of. Name it: --model baseline:net=wrn-28-10."
             )
         found = foreign.state_dict(foreign.read(path), path, self.entry)
-        part = self._part(found, path)
+        mine, unused = self._part(found, path)
         made: nn.Module = registry.resolve("models", model).make(data)
         known = _names(made)
-        if part.weights.keys() not in known and (prefixes := _prefixes(found, known)):
+        if mine.keys() not in known and (prefixes := _prefixes(found, known)):
             raise CheckpointError(
                 f"{path} holds every name of {model} behind {' and behind '.join(map(repr, prefixes))}. Take that off: "
                 f"{' or '.join(map(self._command, prefixes))}. Names that begin otherwise are then left out."
             )
-        return Import(model=model, weights=_as_of_model(part.weights, made), unused=part.unused)
+        return Import(model=model, weights=_as_of_model(mine, made), unused=unused)
 
-    def _part(self, weights: Mapping[str, Tensor], path: Path) -> _Part:
-        """What begins with the prefix, without it, as it was saved or as it was before it was wrapped.
+    def _part(self, weights: Mapping[str, Tensor], path: Path) -> tuple[dict[str, Tensor], tuple[str, ...]]:
+        """What begins with the prefix, without it, as it was saved or before it was wrapped; and the other names.
 
         Raises:
             CheckpointError: if nothing does.
@@ -70,7 +64,7 @@ class StateDict:
             mine = _behind(self.prefix, written)
             if mine:
                 others = tuple(name for name in written if not name.startswith(self.prefix))
-                return _Part(foreign.unwrapped(mine), others)
+                return foreign.unwrapped(mine), others
         raise CheckpointError(
             f"No name in {path} begins with {self.prefix!r}; one of them is {next(iter(weights))}. Choose another "
             "prefix, or leave it out."
