@@ -40,14 +40,14 @@ if TYPE_CHECKING:
     from jembench.metrics.protocol import protocol_id as protocol_id
     from jembench.models.adapters import foreign as foreign
     from jembench.models.densities import ByBayes as ByBayes
+    from jembench.models.densities import ClassGaussians as ClassGaussians
+    from jembench.models.densities import FirstBatch as FirstBatch
     from jembench.models.energies import LogitModel as LogitModel
     from jembench.models.energies import marginal_energy as marginal_energy
     from jembench.models.execution import at_least_float32 as at_least_float32
     from jembench.models.execution import frozen as frozen
     from jembench.models.execution import mode as mode
     from jembench.models.nets.build import build_net as build_net
-    from jembench.models.nets.class_gaussians import ClassGaussians as ClassGaussians
-    from jembench.models.nets.first_batch import FirstBatch as FirstBatch
     from jembench.models.nets.wide_resnet import in_full as in_full
     from jembench.models.objective import Weights as Weights
     from jembench.models.objective import hybrid_loss as hybrid_loss
@@ -84,8 +84,8 @@ _LATE = {
     "frozen": "jembench.models.execution:frozen",
     "mode": "jembench.models.execution:mode",
     "build_net": "jembench.models.nets.build:build_net",
-    "ClassGaussians": "jembench.models.nets.class_gaussians:ClassGaussians",
-    "FirstBatch": "jembench.models.nets.first_batch:FirstBatch",
+    "ClassGaussians": "jembench.models.densities:ClassGaussians",
+    "FirstBatch": "jembench.models.densities:FirstBatch",
     "in_full": "jembench.models.nets.wide_resnet:in_full",
     "Weights": "jembench.models.objective:Weights",
     "hybrid_loss": "jembench.models.objective:hybrid_loss",

@@ -11,7 +11,7 @@ from jembench.api.live import as_tensor, dataset_spec, model_spec
 from jembench.api.results import Comparison, Results
 from jembench.errors import NotApplicable, SpecError
 from jembench.experiment import suite as suites
-from jembench.experiment.plan import FitPlan, plan_fit
+from jembench.experiment.plan import FitPlan, plan_again, plan_fit
 from jembench.report import references, select
 from jembench.running import session
 from jembench.store.latest import asked
@@ -229,8 +229,8 @@ class OpenStore:
         Args:
             model: its spec, or its name where that means one; a module is looked up by its content.
             dataset: a spec, a dataset object or arrays; None: that of the trained model, if there is but one.
-            recipe: its label as tables show it (``digits+epochs=5``), or its TOML file, which need not be installed;
-                None: that of the trained model, if there is but one.
+            recipe: its label as tables show it (``digits+epochs=5``), or its TOML file; None: that of the trained
+                model, if there is but one. The recipe itself comes from the record of the training.
             seed: of the fit.
             device: cpu, cuda, cuda:1 ...; auto takes the first GPU there is.
 
@@ -272,12 +272,13 @@ class OpenStore:
                 f"More than one trained model is meant: {'; '.join(map(str, known))}. Give dataset=, recipe= or the "
                 "spec of the model in full."
             )
-        key = known[0] if known else None
+        record = self.store.read_fit(known[0]) if known else None
+        key = record.key if record else None
         data = dataset_spec(dataset) if dataset is not None else key.dataset if key else "digits"
-        name, *settings = (key.recipe if key else recipe or "").split("+")
-        if recipe and recipe.endswith(".toml"):
-            name = recipe
-        return plan_fit(key.model if key else model, data, name or None, settings, seed)
+        if record:
+            return plan_again(record, data, str(self.store.fit_folder(record.key)), [model, recipe or ""])
+        name, *settings = [recipe] if recipe and recipe.endswith(".toml") else (recipe or "").split("+")
+        return plan_fit(model, data, name or None, settings, seed)
 
     def _missing(self, plan: FitPlan) -> SpecError:
         names = "; ".join(map(str, self.fits)) or "none"

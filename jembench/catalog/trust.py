@@ -91,23 +91,25 @@ def check(name: str) -> None:
         raise _refused("A file", name)
 
 
-def refuse_code(texts: Iterable[str], where: str) -> None:
+def refuse_code(texts: Iterable[str], where: str, typed: Iterable[str] = ()) -> None:
     """Whether specs that a file holds name nothing but installed components.
 
     Args:
         texts: specs, lists of specs or settings ``key=value``.
         where: the file.
+        typed: texts of the caller's own, which may name what they like.
 
     Raises:
         SpecError: naming the file and the import path that is not allowed, or a spec that is too long to be one.
     """
+    named = {name for text in typed for name in code_in(text)}
     for text in texts:
         try:
             found = list(code_in(text))
         except SpecError as error:
             raise SpecError(f"{where} holds no spec where one must stand: {error}") from None
         for name in found:
-            if not _is_allowed(name):
+            if name not in named and not _is_allowed(name):
                 raise _refused(where, name)
 
 

@@ -12,7 +12,7 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from jembench.catalog import discovery, registry, spec
+from jembench.catalog import discovery, registry, spec, trust
 from jembench.catalog.discovery import Component
 from jembench.catalog.registry import Resolved
 from jembench.catalog.spec import stable_hash
@@ -22,6 +22,8 @@ from jembench.experiment.recipe import Recipe
 from jembench.experiment.suite import Suite
 from jembench.experiment.sweep import Grid, compares_with_itself, with_options
 from jembench.store.outcome import FitKey
+from jembench.store.records import Record
+from jembench.store.store import FitRecord
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -313,6 +315,26 @@ def plan_fit(
     """
     registry.look_again()
     return _fit(model, dataset, recipe, settings, seed)
+
+
+def plan_again(record: FitRecord, dataset: str, where: str, typed: Sequence[str]) -> FitPlan:
+    """The plan of a trained model, with the recipe of its record, whatever the recipe's file says now.
+
+    Args:
+        record: of the model.
+        dataset: its spec, from wherever its files are taken.
+        where: the record's folder.
+        typed: the specs that the caller has named.
+
+    Raises:
+        SpecError: for a name or an option that does not exist, or code that only the record names.
+        DamagedError: if the record holds no recipe of this version.
+    """
+    trust.refuse_code([record.key.model, *trust.strings(record.recipe)], where, typed)
+    registry.look_again()
+    recipe = Record({"recipe": record.recipe}, where).read(Recipe, "recipe")
+    model, data = resolve_model(record.key.model, recipe), registry.resolve("datasets", dataset)
+    return FitPlan(model=model, dataset=data, recipe=recipe, seed=record.key.seed)
 
 
 def _fit(

@@ -1,20 +1,21 @@
-"""From log p(x|y) of every class to log p(x), p(y|x) and samples.
+"""What normalised densities share: Bayes' rule over classes, the prior of a flow's latents, setting up by a batch.
 
     log p(x) = logsumexp_y log p(x|y) - log K,   p(y|x) = softmax_y log p(x|y)
 
-Bayes' rule under a uniform prior over the classes. Both are normalised if log p(x|y) is.
+This is Bayes' rule under a uniform prior over the classes. Both are normalised if log p(x|y) is.
 
-Legend: B batch, N samples, C channels, H height, W width, K classes.
+Legend: B batch, N samples, C channels, H height, W width, K classes or components.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
-from torch import Generator, Tensor
+from torch import Generator, Tensor, nn
 
 from jembench.interfaces import DataSpec
 
@@ -47,3 +48,54 @@ class ByBayes:
         if y is None:
             y = torch.randint(self.data.num_classes, (n,), generator=generator, device=generator.device)
         return self.draw(y, generator)
+
+
+class ClassGaussians(nn.Module):
+    """N(mean_k, scale_k^2) with a mean and a scale of its own at each channel and place; standard normal at first.
+
+    Args:
+        shape: (C, H, W) of the latents.
+        components: K.
+    """
+
+    def __init__(self, shape: tuple[int, int, int], components: int) -> None:
+        super().__init__()
+        self.mean = nn.Parameter(torch.zeros(components, *shape))
+        self.log_scale = nn.Parameter(torch.zeros(components, *shape))
+
+    def log_prob(self, z: Float[Tensor, "B C H W"]) -> Float[Tensor, "B K"]:
+        """log p(z|k) of every component."""
+        standard = (z[:, None] - self.mean) * torch.exp(-self.log_scale)
+        densities = -0.5 * standard.square() - self.log_scale - 0.5 * math.log(2 * math.pi)
+        return densities.flatten(2).sum(dim=2)
+
+    def sample(self, k: Int[Tensor, " N"], generator: Generator) -> Float[Tensor, "N C H W"]:
+        """A draw from each of the components k."""
+        mean, scale = self.mean[k], self.log_scale[k].exp()
+        noise = torch.randn(mean.shape, generator=generator, device=mean.device, dtype=mean.dtype)
+        return mean + scale * noise
+
+
+class FirstBatch(nn.Module):
+    """Whether the first batch is still to come.
+
+    It is part of the network's state, so that a loaded network is not set anew, and it is known to the host as well, so
+    that asking for it never waits for the device.
+    """
+
+    over: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("over", torch.tensor(False))
+        self.is_to_come = True
+        self.register_load_state_dict_post_hook(_know)  # type: ignore[no-untyped-call]
+
+    def end(self) -> None:
+        """It was seen."""
+        self.over.fill_(True)
+        self.is_to_come = False
+
+
+def _know(first: Any, _: Any) -> None:
+    first.is_to_come = not bool(first.over)

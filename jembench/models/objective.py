@@ -22,9 +22,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from jembench.interfaces import Batch, Classifier, Energies, Loss, Negatives
-from jembench.models.energies import joint_energy, marginal_energy
+from jembench.interfaces import Batch, Chains, Classifier, DataSpec, Energies, Loss, Negatives
+from jembench.models.energies import LogitModel, joint_energy, marginal_energy
 from jembench.models.execution import at_least_float32
+from jembench.models.nets.build import check_net
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -89,3 +90,28 @@ def logits_of_each(model: Classifier, images: Sequence[Tensor]) -> tuple[Tensor,
     if any(isinstance(module, _BatchNorm) for module in cast(nn.Module, model).modules()):
         return tuple(map(model.logits, images))
     return torch.split(model.logits(torch.cat(list(images))), [len(x) for x in images])
+
+
+class PlainClassifier(LogitModel):
+    """Any network that returns logits, trained by cross-entropy: torchvision's, timm's, Hugging Face's, one's own."""
+
+    chains: Chains = "none"
+
+    def training_loss(self, batch: Batch, negatives: Negatives | None) -> Loss:
+        """CE(f(x_l), y_l)."""
+        return hybrid_loss(self, batch, negatives, Weights(cross_entropy=1))
+
+
+def as_classifier(net: nn.Module, data: DataSpec, name: str) -> PlainClassifier:
+    """A network as a model, after it has been shown two images.
+
+    Args:
+        net: without any of a model's methods.
+        data: what it will see.
+        name: what to call it in errors.
+
+    Raises:
+        PluginError: if it fails on the images, or gives no logit per class.
+    """
+    check_net(name, net, data)
+    return PlainClassifier(net)

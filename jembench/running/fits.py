@@ -20,9 +20,9 @@ from jembench.errors import CheckpointError, Diverged, JembenchError, PluginErro
 from jembench.experiment.plan import FitPlan
 from jembench.files import check_place, digest
 from jembench.interfaces import Chains, Dataset, Event, HasSampler, Sampler, Split, Trainable, TrainingRecord
-from jembench.models.adapters.classifier import as_classifier
 from jembench.models.capabilities import capabilities
 from jembench.models.execution import forget_compiled, to_channels_last
+from jembench.models.objective import as_classifier
 from jembench.running import provenance
 from jembench.running.caches import FeatureBank, TensorCache
 from jembench.running.evaluation import TrainedFit

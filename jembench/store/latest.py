@@ -12,9 +12,9 @@ import hashlib
 import json
 import warnings
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from jembench.errors import Fallback, StoreError
 from jembench.files import append_line
@@ -69,10 +69,9 @@ def newest(cells: Sequence[Cell], log: Iterable[Asked] = ()) -> list[Cell]:
         asked = by_family[cell.fit.family]
         return _rank(cell, [one for one in asked if metric is None or str(metric) in one.metrics])
 
-    backwards = cells[::-1]  # of equal ranks the last counts
-    families = {_names(cell): cell.fit.family for cell in _highest(backwards, _names, fit_rank).values()}
-    results = {cell.id for cell in _highest(backwards, _result, rank).values()}
-    return [cell for cell in cells if cell.id in results and families[_names(cell)] == cell.fit.family]
+    families = {_names(cell): cell.fit.family for cell in sorted(cells, key=fit_rank)}  # the last of each name counts
+    results = {_result(cell): cell.id for cell in sorted(cells, key=rank)}
+    return [cell for cell in cells if results[_result(cell)] == cell.id and families[_names(cell)] == cell.fit.family]
 
 
 _Rank = tuple[str, str]
@@ -96,31 +95,20 @@ def _result(cell: Cell) -> tuple[object, ...]:
     return *_names(cell), cell.fit.family, cell.fit.seed, cell.metric, cell.provenance.get("limit")
 
 
-Key = TypeVar("Key")
-
-
-def _highest(cells: Iterable[Cell], key: Callable[[Cell], Key], rank: Callable[[Cell], Any]) -> dict[Key, Cell]:
-    """The cell of the highest rank for each key; of equal ranks the first."""
-    found: dict[Key, tuple[Any, Cell]] = {}
-    for cell in cells:
-        known, own = found.get(key(cell)), rank(cell)
-        if known is None or own > known[0]:
-            found[key(cell)] = own, cell
-    return {each: cell for each, (_, cell) in found.items()}
-
-
 def _of_one_name(cells: Sequence[Cell]) -> list[Cell]:
     """The cells, those of one fit and of one dataset under the names that they were last measured by.
 
     Files may have been moved, or lie in several places.
     """
-    fits = _highest(cells, lambda cell: cell.fit.id, _time)
-    datasets = _highest((cell for cell in cells if cell.provenance.get(DATASET)), _dataset, _time)
+    backwards = cells[::-1]  # of equal times the first counts
+    by_time = sorted(backwards, key=_time)
+    fits = {cell.fit.id: cell.fit for cell in by_time}
+    datasets = {_dataset(cell): cell.fit.dataset for cell in by_time if _dataset(cell)}
 
     def named(cell: Cell) -> Cell:
-        fit = fits[cell.fit.id].fit
-        if (known := datasets.get(_dataset(cell))) and known.fit.dataset != fit.dataset:
-            fit = dataclasses.replace(fit, dataset=known.fit.dataset)
+        fit = fits[cell.fit.id]
+        if (known := datasets.get(_dataset(cell))) and known != fit.dataset:
+            fit = dataclasses.replace(fit, dataset=known)
         return cell if cell.fit == fit else dataclasses.replace(cell, fit=fit)
 
     return list(map(named, cells))

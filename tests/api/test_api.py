@@ -13,6 +13,7 @@ import torch
 import jembench as jb
 from jembench.api import live, results, runs, stored
 from jembench.errors import NotApplicable, SpecError, Unavailable
+from jembench.experiment.plan import plan_again
 from jembench.interfaces import DataSpec, Split
 from jembench.running import fits
 
@@ -39,7 +40,7 @@ def store(folder, zoo_of_tests):
 
 @pytest.fixture
 def fit(store):
-    return store.load("zoo_of_tests:jem", recipe=TINY)
+    return store.load("zoo_of_tests:jem")  # by the recipe of its record, whose file is not installed
 
 
 def net():
@@ -226,7 +227,7 @@ def test_a_module_that_can_be_trained_is_trained(zoo_of_tests, tmp_path):
 def test_a_loaded_model(fit):
     assert not fit.model.training
     assert fit.sampler is not None
-    assert fit.recipe.epochs == 4
+    assert (fit.recipe.name, fit.recipe.epochs) == ("tiny", 4)
     images = Split(*_test_split()).images
     by_pixels, by_floats = fit.logits(images), fit.logits(images.float() / 127.5 - 1)
     torch.testing.assert_close(by_pixels, by_floats)
@@ -238,6 +239,15 @@ def _test_split():
     import zoo_of_tests as zoo
 
     return zoo.Shades().split("test")
+
+
+def test_code_that_only_a_record_names_is_refused(store):
+    record = store.store.read_fit(store.fits[0])
+    record = record._replace(recipe=record.recipe | {"chains": {"sampler": "helper:build"}})
+    with pytest.raises(SpecError, match="runs names helper:build, which runs code that you did not name"):
+        plan_again(record, record.key.dataset, "runs", [record.key.model])
+    with pytest.raises(SpecError, match="runs names zoo_of_tests:"):
+        plan_again(store.store.read_fit(store.fits[0]), record.key.dataset, "runs", ["jem"])
 
 
 def test_samples_are_the_same_each_time(fit):

@@ -14,7 +14,7 @@ from conftest import DATA, Toy, ToyClassifier, ToyFactored, toy_images, toy_reci
 from jembench import seeds
 from jembench.errors import ProcessLost
 from jembench.interfaces import Negatives
-from jembench.models.nets.first_batch import FirstBatch
+from jembench.models.densities import FirstBatch
 from jembench.training import processes
 from jembench.training.fit import train
 from jembench.training.loop import Trainer

@@ -16,8 +16,8 @@ from torch import Generator, Tensor, nn
 
 from jembench import seeds
 from jembench.interfaces import Batch, DataSpec, Density, Energy, Loss, Negatives, Trainable
-from jembench.models.adapters.classifier import as_classifier
 from jembench.models.capabilities import capabilities
+from jembench.models.objective import as_classifier
 from jembench.testing.checks import DoesNotApply, Subject, only_if, require
 
 IMAGES = 5

@@ -9,8 +9,8 @@ from torch.nn import functional as F
 
 from jembench.errors import PluginError
 from jembench.interfaces import Batch
-from jembench.models.adapters.classifier import as_classifier
 from jembench.models.capabilities import capabilities
+from jembench.models.objective import as_classifier
 
 
 def test_a_network_is_a_classifier_with_an_energy(net, data):

@@ -4,7 +4,7 @@ import copy
 
 from torch import nn
 
-from jembench.models.nets.first_batch import FirstBatch
+from jembench.models.densities import FirstBatch
 
 
 def test_it_comes_once():
