@@ -13,6 +13,7 @@ from jembench.catalog.discovery import Kind
 from jembench.errors import Fallback, JembenchError, SpecError, unknown
 from jembench.experiment.suite import Suite
 from jembench.experiment.sweep import bare_name
+from jembench.report.record import grouped
 from jembench.store.latest import asked, newest
 from jembench.store.outcome import Cell
 from jembench.store.store import Store
@@ -51,10 +52,8 @@ class Pair(NamedTuple):
 
 def subjects(cells: Iterable[Cell]) -> list[Subject]:
     """Every model of some cells, in their order."""
-    groups: dict[tuple[str, str, str], list[Cell]] = {}
-    for cell in cells:
-        groups.setdefault((cell.fit.model, cell.fit.dataset, cell.fit.recipe), []).append(cell)
-    return [Subject(*names, tuple(group)) for names, group in groups.items()]
+    groups = grouped(cells, lambda cell: (cell.fit.model, cell.fit.dataset, cell.fit.recipe))
+    return [Subject(fit.model, fit.dataset, fit.recipe, tuple(group)) for group in groups for fit in [group[0].fit]]
 
 
 def _warn(problem: str) -> None:

@@ -11,6 +11,7 @@ import math
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
@@ -86,34 +87,7 @@ _LINE = 0.13  # inches from one line of text to the next
 HAIR = 0.5
 """The width of auxiliary lines, in points."""
 
-_SETTINGS: dict[Any, Any] = {
-    "font.family": "DejaVu Sans",  # comes with matplotlib: the same everywhere
-    "font.size": 8,
-    "axes.titlesize": 8,
-    "axes.labelsize": 8,
-    "xtick.labelsize": 7,
-    "ytick.labelsize": 7,
-    "legend.fontsize": 7,
-    "legend.frameon": False,
-    "legend.handlelength": 2.4,
-    "figure.titlesize": 8,
-    "figure.labelsize": 8,
-    "axes.titlelocation": "left",
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.linewidth": 0.6,
-    "xtick.major.width": 0.6,
-    "ytick.major.width": 0.6,
-    "xtick.major.size": 2.5,
-    "ytick.major.size": 2.5,
-    "lines.linewidth": 1.2,
-    "lines.markersize": 3.5,
-    "hatch.linewidth": 0.5,
-    "text.parse_math": False,  # a $ in a name is a $
-    "savefig.dpi": 200,
-    "svg.hashsalt": "jembench",  # the same figure gives the same bytes
-    "svg.fonttype": "path",
-}
+_SETTINGS = Path(__file__).with_name("figures.mplstyle")
 
 
 class Look(NamedTuple):
@@ -143,7 +117,7 @@ def styled() -> Iterator[None]:
 
     with matplotlib.rc_context():
         matplotlib.rcdefaults()
-        matplotlib.rcParams.update(_SETTINGS)
+        matplotlib.rc_file(_SETTINGS, use_default_template=False)
         matplotlib.rcParams["axes.prop_cycle"] = cycler(color=COLOURS)
         yield
 

@@ -6,10 +6,10 @@ import csv
 import io
 import math
 import statistics
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from jembench.errors import StoreError
 from jembench.files import read_bytes
@@ -65,14 +65,6 @@ def read_history(path: Path) -> History:
 # --- seeds ------------------------------------------------------------------------------------------------------------
 
 
-class Seeded(NamedTuple):
-    """One value of one seed."""
-
-    model: str
-    seed: int
-    value: float
-
-
 def seeds_of(cells: Sequence[Cell]) -> Iterator[Planned]:
     """A figure for each metric and dataset with a model that was trained from several seeds: a panel for each value."""
     measured = [cell for cell in cells if cell.outcome.status == "ok"]
@@ -83,7 +75,7 @@ def seeds_of(cells: Sequence[Cell]) -> Iterator[Planned]:
         first = group[0]
         yield Planned(
             stem(f"seeds-{first.metric}", [cell.fit for cell in group], first.provenance.get("limit")),
-            partial(strips, f"{first.metric} on {first.fit.dataset}", _by_label(group)),
+            partial(strips, f"{first.metric} on {first.fit.dataset}", group),
         )
 
 
@@ -91,31 +83,27 @@ def _protocol(cell: Cell) -> tuple[object, ...]:
     return cell.metric, cell.outcome.protocol, cell.fit.dataset, cell.provenance.get("limit")
 
 
-def _by_label(cells: Sequence[Cell]) -> dict[str, list[Seeded]]:
-    found: dict[str, list[Seeded]] = {}
-    for cell in cells:
-        for label, value in cell.outcome.values.items():
-            name = f"{label}, {value.unit}" if value.unit else label
-            found.setdefault(name, []).append(Seeded(model_of(cell.fit), cell.fit.seed, value.value))
-    return found
-
-
-def strips(title: str, found: Mapping[str, Sequence[Seeded]]) -> Drawing:
+def strips(title: str, cells: Sequence[Cell]) -> Drawing:
     """A panel for each value, a line for each model: its seeds from top to bottom, their mean and their sd."""
-    models = list(dict.fromkeys(one.model for values in found.values() for one in values))
-    columns = min(2, len(found))
-    height = 0.45 + -(-len(found) // columns) * (0.6 + 0.42 * len(models))
+    groups = grouped(cells, lambda cell: model_of(cell.fit))
+    models = {model_of(group[0].fit): sorted(group, key=lambda cell: cell.fit.seed) for group in groups}
+    units = {label: value.unit for cell in cells for label, value in cell.outcome.values.items()}
+    columns = min(2, len(units))
+    height = 0.45 + -(-len(units) // columns) * (0.6 + 0.42 * len(models))
     width = drawing.PAGE if columns > 1 else drawing.COLUMN
-    figure, axes_of_values = drawing.panels(width, height, title, len(found), columns, sharey=True)
+    figure, panels = drawing.panels(width, height, title, len(units), columns, sharey=True)
     rows = []
-    for axes, (label, values) in zip(axes_of_values, found.items(), strict=True):
-        for place, model in enumerate(models):
-            seeds = sorted((one for one in values if one.model == model), key=lambda one: one.seed)
-            _draw_strip(axes, place, [one.value for one in seeds])
-            rows += [{"label": label, **one._asdict()} for one in seeds]
+    for axes, (label, unit) in zip(panels, units.items(), strict=True):
+        name = f"{label}, {unit}" if unit else label
+        for place, (model, of_model) in enumerate(models.items()):
+            having = [cell for cell in of_model if label in cell.outcome.values]
+            values = [cell.outcome.values[label].value for cell in having]
+            _draw_strip(axes, place, values)
+            seeds = [cell.fit.seed for cell in having]
+            rows += drawing.rows_of({"seed": seeds, "value": values}, label=name, model=model)
         axes.set_yticks(range(len(models)), [drawing.wrapped(model, 1.3) for model in models])
         axes.set_ylim(len(models) - 0.5, -0.5)
-        axes.set_xlabel(label)
+        axes.set_xlabel(name)
         axes.locator_params(axis="x", nbins=5)
     return Drawing(figure, rows)
 

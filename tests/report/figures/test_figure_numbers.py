@@ -261,9 +261,13 @@ def test_scores_of_other_protocols_are_other_figures(cell):
     ]  # the third has but one point
 
 
-def test_seeds_with_their_mean_and_deviation():
-    values = [training.Seeded("jem", seed, value) for seed, value in enumerate((1.0, 2.0, 6.0))]
-    drawing = training.strips("", {"fid": [*values, training.Seeded("baseline", 0, 4.0)]})
+def fid(cell, model, seed, value):
+    return cell("fid", values={"fid": Value(value, None, None, 9)}, model=model, seed=seed)
+
+
+def test_seeds_with_their_mean_and_deviation(cell):
+    values = [fid(cell, "jem", seed, value) for seed, value in enumerate((1.0, 2.0, 6.0))]
+    drawing = training.strips("", [*values, fid(cell, "baseline", 0, 4.0)])
     assert [(row["model"], row["seed"], row["value"]) for row in drawing.rows] == [
         ("jem", 0, 1.0),
         ("jem", 1, 2.0),
@@ -277,9 +281,8 @@ def test_seeds_with_their_mean_and_deviation():
     assert (high - low) / 2 == pytest.approx(np.std([1, 2, 6], ddof=1))
 
 
-def test_a_seed_that_diverged_is_in_the_numbers_and_in_no_mean():
-    values = [training.Seeded("jem", seed, value) for seed, value in enumerate((1.0, float("nan")))]
-    drawing = training.strips("", {"fid": values})
+def test_a_seed_that_diverged_is_in_the_numbers_and_in_no_mean(cell):
+    drawing = training.strips("", [fid(cell, "jem", seed, value) for seed, value in enumerate((1.0, float("nan")))])
     assert len(drawing.rows) == 2
     assert drawing.figure.axes[0].containers == []
 
