@@ -79,8 +79,7 @@ def _claims(store: Store, suite: str | None, limit: int | None, reference: str |
     from jembench.report import claims, formats, judging, verdicts
 
     cells = [cell for cell in newest(select.read(store), asked(store)) if cell.provenance.get("limit") == limit]
-    place = "" if store.root == Path("runs") else str(store.root)
-    found = judging.judge(claims.load(), cells, store.read_arrays, store=place)
+    found = judging.judge(claims.load(), cells, store.read_arrays, store=store.root)
     click.echo(formats.render(verdicts.of_claims(found), format), nl=False)
     return 0
 

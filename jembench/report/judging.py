@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import itertools
-import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import NamedTuple
 
 from jembench.catalog import discovery, spec
@@ -26,7 +26,7 @@ from jembench.report.comparison import (
     not_comparable,
     sides,
 )
-from jembench.report.select import Pair, Subject, canonical, subjects
+from jembench.report.select import Pair, Subject, canonical, store_option, subjects
 from jembench.store.outcome import Cell
 
 
@@ -47,7 +47,12 @@ class Question(NamedTuple):
 
 
 def judge(
-    claims: Sequence[Claim], cells: Iterable[Cell], read: Read, *, store: str = "", resamples: int = RESAMPLES
+    claims: Sequence[Claim],
+    cells: Iterable[Cell],
+    read: Read,
+    *,
+    store: Path = Path("runs"),
+    resamples: int = RESAMPLES,
 ) -> list[Finding]:
     """Judge every claim for each dataset, recipe and value in the store, or say why it has none.
 
@@ -55,7 +60,7 @@ def judge(
         claims: in the order of the findings.
         cells: of one store, all evaluated on as many images.
         read: gives a cell's per-example values.
-        store: its folder, for commands; "": the usual one.
+        store: its folder, for commands.
         resamples: of the bootstrap.
     """
     known = subjects(cells)
@@ -75,7 +80,7 @@ def _verdict(row: Difference, p: float, claim: Claim) -> str:
 
 
 def _of_claim(
-    claim: Claim, claims: Sequence[Claim], known: Sequence[Subject], read: Read, store: str, resamples: int
+    claim: Claim, claims: Sequence[Claim], known: Sequence[Subject], read: Read, store: Path, resamples: int
 ) -> list[Finding]:
     if claim.unmeasured:
         return [_not_measured(claim, claim.unmeasured)]
@@ -99,7 +104,7 @@ def _not_measured(claim: Claim, reason: str, each: tuple[str, ...] = ()) -> Find
     return Finding(claim, row, each)
 
 
-def _remedy(claim: Claim, store: str, *, partly: bool) -> str:
+def _remedy(claim: Claim, store: Path, *, partly: bool) -> str:
     """Why nothing was measured, as far as it can be known without the store, or the commands that do it.
 
     ``partly``: of some values, of what digits can judge.
@@ -108,9 +113,8 @@ def _remedy(claim: Claim, store: str, *, partly: bool) -> str:
     absent = [model for model in map(bare_name, claim.models) if model not in installed]
     if absent:
         return f"no model {' or '.join(absent)} is installed"
-    place = f" --store {shlex.quote(store)}" if store else ""
     elsewhere = " --dataset cifar10" if partly and claim.not_on_digits else ""
-    commands = " and ".join(f"`{command}{elsewhere}{place}`" for command in claim.measure)
+    commands = " and ".join(f"`{command}{elsewhere}{store_option(store)}`" for command in claim.measure)
     never = claim.not_on_digits and (partly or all("--dataset" in command for command in claim.measure))
     return f"not by digits, {claim.not_on_digits}: {commands}" if never else commands
 

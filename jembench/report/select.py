@@ -107,9 +107,13 @@ def nothing(store: Path, suite: str | None, limit: int | None, results: str) -> 
 
 
 def _remedy(store: Path, suite: str | None = None, limit: int | None = None) -> str:
-    place = "" if store == Path("runs") else f" --store {shlex.quote(str(store))}"
     subset = "" if limit is None else f" --limit {limit}"
-    return f"`jembench run {suite or 'hybrid'}{subset}{place}` makes some."
+    return f"`jembench run {suite or 'hybrid'}{subset}{store_option(store)}` makes some."
+
+
+def store_option(store: Path) -> str:
+    """The option that a command needs for a store; none for the usual one."""
+    return "" if store == Path("runs") else f" --store {shlex.quote(str(store))}"
 
 
 def only(pair: Pair, metrics: Iterable[str]) -> Pair:

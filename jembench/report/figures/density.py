@@ -20,13 +20,9 @@ from jembench.report.figures.results import Arrays, Result, needs
 @needs(
     {"log-px": "N", "images": "M C H W", "shown": "M", "top": "R S", "bottom": "R S"},
     optional={
-        "labels": "N",
-        "confidence": "N",
-        "top-confidence": "R S",
-        "bottom-confidence": "R S",
-        "highest": "K L",
-        "random": "K L",
-        "lowest": "K L",
+        **dict.fromkeys(("labels", "confidence"), "N"),
+        **dict.fromkeys(("top-confidence", "bottom-confidence"), "R S"),
+        **dict.fromkeys(("highest", "random", "lowest"), "K L"),
     },
 )
 def plan(results: list[Result]) -> Iterator[Planned]:

@@ -103,15 +103,12 @@ def auroc(results: Sequence[Result]) -> Drawing:
 
 
 def _draw_points(axes: Axes, points: Sequence[tuple[int, Value]], shift: float, index: int, model: str) -> None:
-    colour, _, marker, _ = drawing.look(index)
     values = [value for _, value in points]
     axes.errorbar(
         [value.value for value in values],
         [place + shift for place, _ in points],
         xerr=drawing.error_bars(values),
-        color=colour,
-        marker=marker,
-        linestyle="none",
         elinewidth=0.8,
         label=model,
+        **{**drawing.line(index), "linestyle": "none"},
     )

@@ -109,6 +109,12 @@ def look(index: int) -> Look:
     )
 
 
+def line(index: int) -> dict[str, Any]:
+    """The look of a series of points and lines, as options of ``Axes.plot``."""
+    colour, style, marker, _ = look(index)
+    return {"color": colour, "linestyle": style, "marker": marker}
+
+
 @contextmanager
 def styled() -> Iterator[None]:
     """Within it, figures are made and saved in our style, whatever the user's own settings are."""

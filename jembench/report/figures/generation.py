@@ -87,18 +87,15 @@ def curves(title: str, label: str, scale: Scale, points: Sequence[Point]) -> Dra
     found.sort(key=lambda group: [point.curve for point in points].index(group[0].curve))
     figure, (axes,) = drawing.panels(drawing.COLUMN, 2.3 + 0.16 * len(found) * (len(found) > 1), title)
     for index, group in enumerate(found):
-        colour, line, marker, _ = drawing.look(index)
         values = [point.value for point in group]
         nudge = 1.03 ** (index - (len(found) - 1) / 2)  # apart, so that intervals do not hide one another
         axes.errorbar(
             [point.x * nudge for point in group],
             [value.value for value in values],
             yerr=drawing.error_bars(values),
-            color=colour,
-            linestyle=line,
-            marker=marker,
             elinewidth=0.8,
             label=group[0].curve,
+            **drawing.line(index),
         )
     ticks = sorted({point.x for point in points})
     axes.set_xscale("log")

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _FREE = ("norm", *DEFENCE, *RULE)  # what may differ between the curves of a figure
+_NUMBERS = ("index", "label", "found", "distance-linf", "distance-l2", "predicted", "wrong")  # of each attacked image
 FEW = 5
 """Curves end a little beyond the size at which they fall below this accuracy in %."""
 
@@ -49,17 +50,7 @@ class Curve(NamedTuple):
 
 
 @needs(
-    {
-        "index": "N",
-        "label": "N",
-        "found": "N",
-        "distance-linf": "N",
-        "distance-l2": "N",
-        "predicted": "N",
-        "wrong": "N",
-        "image": "N C H W",
-        "adversarial": "N C H W",
-    },
+    dict.fromkeys(_NUMBERS, "N") | {"image": "N C H W", "adversarial": "N C H W"},
     optional={"*-as-it-is": "N"},
 )
 def plan(results: list[Result]) -> Iterator[Planned]:
@@ -172,8 +163,7 @@ def curves(title: str, found: Sequence[Curve]) -> Drawing:
         axes.set_xlabel("ε, 1/255")
     panels[0].set_ylabel("accuracy, %")
     for index, label in enumerate(labels):  # one that is in another panel alone has its line in the legend as well
-        colour, line, marker, _ = drawing.look(index)
-        panels[0].plot([], [], color=colour, linestyle=line, marker=marker, label=label)
+        panels[0].plot([], [], label=label, **drawing.line(index))
     drawing.legend_below(figure, panels[0], columns=columns)
     return Drawing(figure, [row for curve in found for row in _rows(curve)])
 
@@ -185,21 +175,12 @@ def _end(steps: Accuracy) -> float:
 
 
 def _draw(axes: Axes, steps: Accuracy, end: float, index: int) -> None:
-    colour, line, marker, _ = drawing.look(index)
-    to_the_end = Accuracy(np.append(steps.eps, end), *(np.append(values, values[-1]) for values in steps[1:]))
-    axes.fill_between(
-        to_the_end.eps, to_the_end.low, to_the_end.high, step="post", color=colour, alpha=0.15, linewidth=0
-    )
+    look = drawing.line(index)
+    accuracy, low, high = (np.append(values, values[-1]) for values in steps[1:])
+    eps = np.append(steps.eps, end)
+    axes.fill_between(eps, low, high, step="post", color=look["color"], alpha=0.15, linewidth=0)
     some = (0.02 * index, 0.15)  # of the points have markers, in every curve others
-    axes.step(
-        to_the_end.eps,
-        to_the_end.accuracy,
-        where="post",
-        color=colour,
-        linestyle=line,
-        marker=marker,
-        markevery=some,
-    )
+    axes.step(eps, accuracy, where="post", markevery=some, **look)
 
 
 def _rows(curve: Curve) -> list[dict[str, Any]]:

@@ -107,15 +107,7 @@ def ages_by_class(title: str, arrays: Arrays) -> Drawing:
 # --- the nearest training images --------------------------------------------------------------------------------------
 
 
-@needs(
-    {
-        "images": "M C H W",
-        "neighbours": "M C H W",
-        "distance*": "N",
-        "nearest*": "N",
-        "test-distance*": "T",
-    }
-)
+@needs({"images": "M C H W", "neighbours": "M C H W", "distance*": "N", "nearest*": "N", "test-distance*": "T"})
 def neighbours(results: list[Result]) -> Iterator[Planned]:
     """For each model and choice of samples the nearest pairs, and the distances of all."""
     for result in results:
