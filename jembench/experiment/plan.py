@@ -117,6 +117,12 @@ class Part(NamedTuple):
     metrics: tuple[str, ...]  # canonical specs
     grids: tuple[Grid, ...]
     rows: frozenset[tuple[str, str, str]] | None = None  # (model, dataset, recipe) of each fit; None: whatever there is
+
+    def metrics_on(self, dataset: str) -> list[str]:
+        """The metrics of a dataset: the suite's own, then those of its grids."""
+        of_grids = (place.metric for grid in self.grids if grid.covers(dataset) for place in grid.places)
+        return [metric for metric in (*self.metrics, *of_grids) if not compares_with_itself(metric, dataset)]
+
     variants: Mapping[str, str] = MappingProxyType({})  # the label of a variant's recipe -> the variant
 
 
@@ -261,7 +267,7 @@ def _cells(
     found: list[CellPlan] = []
     for dataset_spec in suite_part.datasets:
         dataset = registry.resolve("datasets", dataset_spec)
-        metrics = _metrics(part, str(dataset))
+        metrics = [registry.resolve("metrics", metric) for metric in part.metrics_on(str(dataset))]
         for variant in suite_part.variants_on(str(dataset)):
             settings = [*variant.settings, *overrides]
             for model in variant.models or suite_part.models:
@@ -279,13 +285,6 @@ def _known(fit: FitPlan) -> FitPlan:
     except Unavailable as error:
         return dataclasses.replace(fit, absent=str(error))
     return fit
-
-
-def _metrics(part: Part, dataset: str) -> list[Resolved]:
-    """Those of a dataset: the suite's own, then those of its grids."""
-    of_grids = [place.metric for grid in part.grids if grid.covers(dataset) for place in grid.places]
-    found = [metric for metric in (*part.metrics, *of_grids) if not compares_with_itself(metric, dataset)]
-    return [registry.resolve("metrics", metric) for metric in found]
 
 
 _NONE = Suite(name="", title="")

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from jembench.catalog import spec
 from jembench.experiment import suite as suites
 from jembench.experiment.plan import Part
-from jembench.experiment.sweep import compares_with_itself
 from jembench.report.attacks import main_view
 from jembench.report.grids import Places, pivots
 from jembench.report.record import BUFFER, DIRECT, Column, ModelRecords, columns_of, mark_incomparable, record
@@ -121,14 +120,11 @@ def _row(subject: Subject, columns: Sequence[Column], parts: Sequence[Part], cel
     return replace(row, records=records)
 
 
-def _asked(part: Part, row: ModelRecords) -> list[str]:
+def _asked(part: Part, row: ModelRecords) -> Collection[str]:
     """The metrics that a part asks for of a row, as they are planned."""
     if part.rows is None:
-        return list(part.metrics)
-    if row.key not in part.rows:
-        return []
-    of_grids = (place.metric for grid in part.grids if grid.covers(row.dataset) for place in grid.places)
-    return [metric for metric in (*part.metrics, *of_grids) if not compares_with_itself(metric, row.dataset)]
+        return part.metrics
+    return part.metrics_on(row.dataset) if row.key in part.rows else ()
 
 
 def _divergences(cells: Sequence[Cell], seeds: Sequence[int]) -> Iterator[str]:
