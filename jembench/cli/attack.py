@@ -69,23 +69,17 @@ EXAMPLES = options.examples(
     type=click.Choice(list(BUDGETS)),
     help="Budget of the attack. By default quick on digits, else paper. The options below override parts of it.",
 )
-@click.option("--images", type=click.IntRange(min=1), metavar="N", help="Number of images to attack.")
-@click.option("--restarts", type=click.IntRange(min=1), metavar="R", help="Restarts of PGD per image.")
-@click.option("--steps", type=click.IntRange(min=1), metavar="S", help="Steps per restart.")
+@click.option("--images", type=options.COUNT, metavar="N", help="Number of images to attack.")
+@click.option("--restarts", type=options.COUNT, metavar="R", help="Restarts of PGD per image.")
+@click.option("--steps", type=options.COUNT, metavar="S", help="Steps per restart.")
 @click.option(
     "--query-limit",
     "queries",
-    type=click.IntRange(min=1),
+    type=options.COUNT,
     metavar="Q",
     help="Queries per image of boundary and pointwise.",
 )
-@click.option(
-    "--dataset",
-    metavar="SPECS",
-    default="digits",
-    envvar="JEMBENCH_DATASET",
-    help="Datasets of the models.",
-)
+@options.shared("--dataset", "Datasets of the models.", metavar="SPECS", default="digits")
 @click.option("--seeds", metavar="LIST", default="0", help="Seeds of the models: 0,1,2.")
 @options.recipe
 @options.recipe_settings

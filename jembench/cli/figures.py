@@ -31,21 +31,10 @@ EXAMPLES = options.examples(
 
 @click.command("figures", epilog=EXAMPLES)
 @click.argument("suite", metavar="[SUITE]", required=False)
-@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Draw the results of `run --limit N`.")
-@click.option(
-    "--output",
-    type=click.Path(path_type=Path),
-    metavar="FOLDER",
-    help="Output folder. By default figures/ in the store.",
-)
+@click.option("--limit", type=options.COUNT, metavar="N", help="Draw the results of `run --limit N`.")
+@click.option("--output", type=options.PATH, metavar="FOLDER", help="Output folder. By default figures/ in the store.")
 @options.force
-@click.option(
-    "--format",
-    "formats",
-    default="png,svg",
-    metavar="LIST",
-    help="Image formats: png, svg or both.",
-)
+@click.option("--format", "formats", default="png,svg", metavar="LIST", help="Image formats: png, svg or both.")
 @options.store
 @click.pass_context
 def figures(

@@ -32,12 +32,12 @@ EXAMPLES = options.examples(
 
 @click.command("import", epilog=EXAMPLES)
 @click.argument("importer", metavar="IMPORTER")
-@click.argument("file", metavar="FILE", type=click.Path(path_type=Path))
+@click.argument("file", metavar="FILE", type=options.PATH)
 @click.option("--model", metavar="SPEC", help="Model that the weights belong to, if the file does not name it.")
 @options.dataset
 @click.option(
     "--output",
-    type=click.Path(path_type=Path),
+    type=options.PATH,
     metavar="FILE.safetensors",
     help="Output file. By default FILE with the extension .safetensors. An existing file is kept, unless it was "
     "imported from the same FILE.",

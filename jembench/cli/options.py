@@ -1,7 +1,4 @@
-"""The options that several commands share, each defined once.
-
-Each also answers to an environment variable without the command's name: ``JEMBENCH_STORE`` for ``--store`` anywhere.
-"""
+"""The options that several commands share, each defined once."""
 
 from __future__ import annotations
 
@@ -21,43 +18,36 @@ from jembench.experiment.plan import plan_fit
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-store = click.option(
-    "--store",
-    type=click.Path(path_type=Path),
-    default="runs",
-    envvar="JEMBENCH_STORE",
-    help="Folder of trained models and results.",
-)
+PATH = click.Path(path_type=Path)
+COUNT = click.IntRange(min=1)
 
-dataset = click.option(
-    "--dataset",
-    metavar="SPEC",
-    default="digits",
-    envvar="JEMBENCH_DATASET",
-    help="Dataset; `jembench list datasets` lists them.",
-)
 
-recipe = click.option(
+def shared(flag: str, help: str, *name: str, **given: Any) -> Callable[[Command], Command]:
+    """An option with an environment variable for all commands: ``JEMBENCH_STORE`` for ``--store``.
+
+    Its parameter may have another name than the flag.
+    """
+    return click.option(flag, *name, envvar=f"JEMBENCH_{flag.removeprefix('--').upper()}", help=help, **given)
+
+
+store = shared("--store", "Folder of trained models and results.", type=PATH, default="runs")
+dataset = shared("--dataset", "Dataset; `jembench list datasets` lists them.", metavar="SPEC", default="digits")
+recipe = shared(
     "--recipe",
+    "Training recipe: a TOML file, or a name of `jembench list recipes`. By default the one for the dataset.",
     metavar="NAME",
-    envvar="JEMBENCH_RECIPE",
-    help="Training recipe: a TOML file, or a name of `jembench list recipes`. By default the one for the dataset.",
 )
-
-device = click.option(
+device = shared(
     "--device",
+    "Device: cpu, cuda, cuda:1 ...; auto selects the first GPU, or the CPU if there is none.",
     metavar="DEVICE",
     default="auto",
-    envvar="JEMBENCH_DEVICE",
-    help="Device: cpu, cuda, cuda:1 ...; auto selects the first GPU, or the CPU if there is none.",
 )
-
-devices = click.option(
+devices = shared(
     "--devices",
-    type=click.IntRange(min=1),
+    "Train each model on N GPUs, or in N processes on the CPU. Under torchrun or srun, use all their processes.",
+    type=COUNT,
     metavar="N",
-    envvar="JEMBENCH_DEVICES",
-    help="Train each model on N GPUs, or in N processes on the CPU. Under torchrun or srun, use all their processes.",
 )
 
 
@@ -108,15 +98,9 @@ reference = click.option(
     help="Published tables to show instead of the suite's own: jem-iclr2020/table1,later-work/hybrid, or none.",
 )
 
-listing_format = click.option(
-    "--format",
-    type=click.Choice(["table", "json"]),
-    default="table",
-    help="Output format.",
-)
+listing_format = click.option("--format", type=click.Choice(["table", "json"]), default="table", help="Output format.")
 
-
-limit = click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Evaluate on only N of the test images.")
+limit = click.option("--limit", type=COUNT, metavar="N", help="Evaluate on only N of the test images.")
 
 force = click.option("--force", is_flag=True, help="Overwrite files that jembench did not write.")
 
@@ -157,29 +141,21 @@ def _add_plugins(ctx: click.Context, parameter: click.Parameter, paths: Sequence
     ctx.meta[PLUGINS] = paths if named_here else ()
 
 
-plugin = click.option(
+plugin = shared(
     "--plugin",
-    type=click.Path(path_type=Path),
+    "Python file with your own models, metrics or other components, named as FILE:build. May be repeated.",
+    type=PATH,
     metavar="FILE.py",
     multiple=True,
-    envvar="JEMBENCH_PLUGIN",
     is_eager=True,
     expose_value=False,
     callback=_add_plugins,
-    help="Python file with your own models, metrics or other components, named as FILE:build. May be repeated.",
 )
 
 
 def settings(what: str) -> Callable[[Command], Command]:
     """``--set``, which may be repeated."""
-    return click.option(
-        "--set",
-        "settings",
-        metavar="KEY=VALUE",
-        multiple=True,
-        envvar="JEMBENCH_SET",
-        help=f"{what} May be repeated.",
-    )
+    return shared("--set", f"{what} May be repeated.", "settings", metavar="KEY=VALUE", multiple=True)
 
 
 recipe_settings = settings("Change a field of the recipe: epochs=5, optimizer.learning_rate=1e-3.")

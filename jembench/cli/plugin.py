@@ -92,7 +92,7 @@ NEW_EXAMPLES = options.examples(
 @click.argument("name", metavar="NAME")
 @click.option(
     "--folder",
-    type=click.Path(path_type=Path),
+    type=options.PATH,
     metavar="PATH",
     help="Output folder. By default NAME in the current folder.",
 )

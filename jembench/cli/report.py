@@ -31,7 +31,7 @@ EXAMPLES = options.examples(
 
 @click.command("report", epilog=EXAMPLES)
 @click.argument("suite", metavar="[SUITE]", required=False)
-@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Show the results of `run --limit N`.")
+@click.option("--limit", type=options.COUNT, metavar="N", help="Show the results of `run --limit N`.")
 @click.option("--claims", is_flag=True, help="Test which claims of the papers hold for the results in the store.")
 @options.store
 @options.reference
@@ -115,10 +115,10 @@ COMPARE_EXAMPLES = options.examples(
     "--metrics", metavar="LIST", help="Metrics to compare: accuracy,ood:set=interp. A bare name covers all its options."
 )
 @click.option("--seeds", metavar="LIST", help="Seeds to compare: 0,1,2. By default all that both models have.")
-@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Compare the results of `run --limit N`.")
+@click.option("--limit", type=options.COUNT, metavar="N", help="Compare the results of `run --limit N`.")
 @click.option(
     "--resamples",
-    type=click.IntRange(min=1),
+    type=options.COUNT,
     metavar="R",
     default=10_000,
     help="Resamples of the bootstrap. No p value is below 1 / (R + 1).",

@@ -42,12 +42,7 @@ EXAMPLES = options.examples(
 @click.option(
     "--metrics", metavar="SPECS", help="Metrics instead of the suite's own and its grids: accuracy,ece:bins=15."
 )
-@click.option(
-    "--dataset",
-    metavar="SPECS",
-    envvar="JEMBENCH_DATASET",
-    help="Datasets instead of the suite's own: digits,cifar10:root=/data.",
-)
+@options.shared("--dataset", "Datasets instead of the suite's own: digits,cifar10:root=/data.", metavar="SPECS")
 @click.option("--seeds", metavar="LIST", help="Seeds instead of the suite's own: 0,1,2.")
 @options.recipe
 @options.settings(

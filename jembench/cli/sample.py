@@ -9,7 +9,6 @@ import click
 
 from jembench.cli import options, show
 from jembench.cli.output import check_file, plugins_aside
-from jembench.errors import SpecError
 from jembench.files import sweep_beside
 from jembench.running import session
 from jembench.running.display import display
@@ -19,7 +18,6 @@ from jembench.training.launch import Placement, joined
 
 if TYPE_CHECKING:
     from jembench.experiment.plan import FitPlan
-    from jembench.interfaces import Dataset
 
 EXAMPLES = options.examples(
     "jembench sample jem",
@@ -34,17 +32,12 @@ _SOURCES = {"buffer": "from the chains that training kept", "direct": "drawn dir
 @options.planned_fit
 @click.option(
     "--steps",
-    type=click.IntRange(min=1),
+    type=options.COUNT,
     metavar="K",
     help="Run new chains of K steps instead of showing the images kept by training.",
 )
-@click.option("--columns", type=click.IntRange(min=1), metavar="N", default=10, help="Images per row.")
-@click.option(
-    "--output",
-    type=click.Path(path_type=Path),
-    default="samples.png",
-    help="Output file (PNG).",
-)
+@click.option("--columns", type=options.COUNT, metavar="N", default=10, help="Images per row.")
+@click.option("--output", type=options.PATH, default="samples.png", help="Output file (PNG).")
 @options.force
 @options.device
 @options.store
@@ -63,10 +56,11 @@ def sample(
     first. The images shown are chosen at random.
     """
     from jembench.running import fit_samples
+    from jembench.running.fits import make_model
 
     with plugins_aside():
         data = fit.dataset.make()
-        _check_model(fit, data, steps)
+        fit_samples.check(make_model(fit, data), fit, steps)  # before training
         check_file(output, ".png", force=force)
         sweep_beside(output)
         place = Store(store)
@@ -77,16 +71,3 @@ def sample(
             by_class = fit_samples.write_samples(evaluation, samples, output, columns, "--output")
     source = _SOURCES.get(samples.source) or f"from new chains of {samples.source.rpartition('=')[2]} steps"
     click.echo(f"{output}: images of {fit}, {source}, {'a row for each class' if by_class else 'in no order'}")
-
-
-def _check_model(fit: FitPlan, data: Dataset, steps: int | None) -> None:
-    """Check before training that the model can generate the images."""
-    from jembench.models.capabilities import capabilities
-    from jembench.running import fit_samples
-    from jembench.running.fits import make_model
-
-    model = make_model(fit, data)
-    if "samples" not in capabilities(model):
-        raise fit_samples.generates_nothing(fit)
-    if steps is not None and getattr(model, "chains", "none") == "none":
-        raise SpecError(f"{fit.key.model} draws its images directly, without a chain. Leave --steps out.")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from torch import nn
+
 from jembench.data import grid
 from jembench.errors import SpecError
 from jembench.experiment.plan import FitPlan
@@ -11,25 +13,27 @@ from jembench.interfaces import Evaluation, Samples, Source
 from jembench.models.capabilities import capabilities
 
 
-def generates_nothing(fit: FitPlan) -> SpecError:
-    """The error for a model that generates no images."""
-    why = "it neither draws them nor has chains" if fit.model.is_pretrained else "it is trained without chains"
-    return SpecError(f"{fit.key.model} generates no images: {why}. Choose a model that does.")
+def check(model: nn.Module, fit: FitPlan, steps: int | None) -> None:
+    """Refuse a model that generates no images or, for new chains of ``steps`` steps, has no chains.
+
+    Raises:
+        SpecError: with the reason.
+    """
+    if "samples" not in capabilities(model):
+        why = "it neither draws them nor has chains" if fit.model.is_pretrained else "it is trained without chains"
+        raise SpecError(f"{fit.key.model} generates no images: {why}. Choose a model that does.")
+    if steps is not None and getattr(model, "chains", "none") == "none":
+        raise SpecError(f"{fit.key.model} draws its images directly, without a chain. Leave --steps out.")
 
 
 def samples_of(evaluation: Evaluation, fit: FitPlan, steps: int | None, n: int | None = None) -> Samples:
     """The images that the model keeps or draws; with ``steps``, the ends of n new chains of ``steps`` steps.
 
     Raises:
-        SpecError: if the model does not generate, or has no chains.
+        SpecError: as :func:`check`.
     """
-    if "samples" not in capabilities(evaluation.model):
-        raise generates_nothing(fit)
-    if steps is None:
-        return evaluation.samples()
-    if evaluation.sampler is None:
-        raise SpecError(f"{fit.key.model} draws its images directly, without a chain. Leave --steps out.")
-    return evaluation.samples(Source(chains="fresh", steps=steps, images=n))
+    check(evaluation.model, fit, steps)
+    return evaluation.samples() if steps is None else evaluation.samples(Source(chains="fresh", steps=steps, images=n))
 
 
 def write_samples(
