@@ -32,7 +32,7 @@ FAULTS = [
     ("answers-are-float32", "Double", "energy(x) is torch.float64"),
     ("answers-are-finite", "NotANumber", "1 of 320 values of sample(n) are not finite"),
     ("one-image", "Squeezes", "squeeze(1) in place of squeeze()"),
-    ("each-image-alone", "LooksAround", "energy(x) of the same images, in other batches, differs by"),
+    ("each-image-alone", "LooksAround", "energy(x), of the same images in other batches, differs by"),
     ("any-memory-layout", "Views", "Use flatten or reshape in place of view"),
     ("weights-by-seed", "counts_models", "differs in log_scale"),
     ("making-sets-no-seed", "seeds_torch", "global generator of torch"),

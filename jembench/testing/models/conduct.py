@@ -13,7 +13,7 @@ from torch import Tensor
 from jembench.interfaces import Batch, Trainable
 from jembench.testing.checks import promise, require
 from jembench.testing.comparing import global_states, known_randomness, same, untouched_randomness
-from jembench.testing.models.subject import ModelSubject, distance, needs
+from jembench.testing.models.subject import ModelSubject, needs, require_equal
 
 
 @promise("models")
@@ -56,10 +56,7 @@ def same_answer_twice(subject: ModelSubject) -> None:
     Switch dropout and noise off in evaluation mode, or draw the noise from a generator that is seeded at every
     call.
     """
-    first, second = subject.answers(subject.model), subject.answers(subject.model)
-    for name, answer in first.items():
-        found = f"{name}, asked twice, differs by {distance(answer, second[name])}."
-        require(same(answer, second[name]), found)
+    require_equal(subject.answers(subject.model), subject.answers(subject.model), "asked twice")
 
 
 @promise("models")
@@ -70,9 +67,8 @@ def samples_by_generator(subject: ModelSubject) -> None:
     """
     model = needs(subject.model, "sample")
     first, again, other = (subject.drawn(model, seed) for seed in (0, 0, 1))
+    require_equal(first, again, "under two equal generators")
     for name, images in first.items():
-        found = f"{name} under two equal generators gives images that differ by {distance(images, again[name])}."
-        require(same(images, again[name]), found)
         require(not same(images, other[name]), f"{name} gives the same images under another generator.")
 
 

@@ -26,9 +26,7 @@ def energy_is_minus_log_density(subject: ModelSubject) -> None:
 
     Lower energy = likelier: E(x) is -log p(x). Derive one from the other.
     """
-    model = needs(subject.shaken, "energy", "log_prob")
-    with torch.no_grad():
-        energy, log_prob = model.energy(subject.x), model.log_prob(subject.x)
+    energy, log_prob = subject.answer("energy"), subject.answer("log_prob")
     worst = _variation(energy + log_prob)
     found = f"energy(x) + log_prob(x) varies by {worst:.2g} nats from image to image."
     require(worst <= TOLERANCE * _scale(energy, log_prob), found)
@@ -40,10 +38,7 @@ def energy_sums_over_classes(subject: ModelSubject) -> None:
 
     Energies are of one joint p(x, y): jembench.plugin.marginal_energy computes E(x) from the logits -E(x, y).
     """
-    model = needs(subject.shaken, "energy")
-    joint = subject.each_class("energy", model)
-    with torch.no_grad():
-        energy = model.energy(subject.x)
+    energy, joint = subject.answer("energy"), subject.each_class("energy")
     worst = _variation(energy + (-joint).logsumexp(dim=1))
     found = f"energy(x) + logsumexp_y(-energy(x, y)) varies by {worst:.2g} nats from image to image."
     require(worst <= TOLERANCE * _scale(energy, joint), found)
@@ -55,12 +50,9 @@ def energy_follows_from_logits(subject: ModelSubject) -> None:
 
     Leave out the attribute energy_follows_from_logits, or return jembench.plugin.marginal_energy(logits).
     """
-    model = needs(subject.shaken, "energy")
-    only_if(
-        bool(predictions.energy_follows_from_logits(model)), "It does not say that its energy follows from its logits."
-    )
-    with torch.no_grad():
-        energy, expected = model.energy(subject.x), marginal_energy(model.logits(subject.x))
+    follows = predictions.energy_follows_from_logits(needs(subject.shaken, "energy"))
+    only_if(bool(follows), "It does not say that its energy follows from its logits.")
+    energy, expected = subject.answer("energy"), marginal_energy(subject.answer("logits"))
     found = f"energy(x) differs from -logsumexp(logits(x)) by {distance(energy, expected)}."
     require(close(energy, expected), found)
 
@@ -71,10 +63,7 @@ def class_energies_agree_with_logits(subject: ModelSubject) -> None:
 
     Lower energy = likelier: E(x, y) = -f(x)[y], up to what does not depend on y.
     """
-    model = needs(subject.shaken, "logits", "energy")
-    joint = subject.each_class("energy", model)
-    with torch.no_grad():
-        logits = model.logits(subject.x)
+    logits, joint = subject.answer("logits"), subject.each_class("energy")
     ours, theirs = logits.softmax(dim=1), (-joint).softmax(dim=1)
     found = f"p(y|x) by softmax of logits and by softmax of -energy(x, y) differs by {distance(theirs, ours)}."
     require(close(theirs, ours, TOLERANCE), found)
@@ -86,10 +75,7 @@ def class_densities_agree_with_logits(subject: ModelSubject) -> None:
 
     Return log p(x|y) + log p(y), or p(y|x) of the same joint density.
     """
-    model = needs(subject.shaken, "logits", "log_prob")
-    densities = subject.each_class("log_prob", model)
-    with torch.no_grad():
-        logits = model.logits(subject.x)
+    logits, densities = subject.answer("logits"), subject.each_class("log_prob")
     prior = logits - densities  # log p(y) + c(x)
     interaction = prior - prior.mean(dim=1, keepdim=True) - prior.mean(dim=0) + prior.mean()
     worst = float(interaction.abs().max())
@@ -113,9 +99,7 @@ def lie_within_their_classes(subject: ModelSubject) -> bool:
     """Whether densities lie between those of the classes, if there are any."""
     if not subject.takes_labels("log_prob"):
         return True
-    by_class = subject.each_class("log_prob", subject.shaken)
-    with torch.no_grad():
-        marginal = subject.shaken.log_prob(subject.x)
+    by_class, marginal = subject.each_class("log_prob"), subject.answer("log_prob")
     slack = TOLERANCE * _scale(by_class)
     outside = (marginal < by_class.amin(dim=1) - slack) | (marginal > by_class.amax(dim=1) + slack)
     return not bool(outside.any())
@@ -147,7 +131,7 @@ def answers_depend_on_the_class(subject: ModelSubject) -> None:
     methods = [method for method in ("energy", "log_prob") if subject.takes_labels(method)]
     only_if(len(methods) > 0, "It has no energies or densities by class.")
     for method in methods:
-        by_class = subject.each_class(method, subject.shaken)
+        by_class = subject.each_class(method)
         equal = bool((by_class == by_class[:, :1]).all())
         require(
             not equal, f"{method}(x, y) is the same for all {subject.data.num_classes} classes, with other weights too."

@@ -20,7 +20,7 @@ from jembench.store import checkpoint
 from jembench.testing.checks import CheckFailed, DoesNotApply, explained, only_if, promise, require
 from jembench.testing.comparing import same
 from jembench.testing.models.outputs import out_of_bounds, wrong_shape
-from jembench.testing.models.subject import Answers, ModelSubject, distance
+from jembench.testing.models.subject import ModelSubject, require_equal
 
 OTHER = DataSpec(name="other", shape=(3, 16, 16), num_classes=4, bounds=(0.0, 1.0))
 """Other size, colours, classes and bounds than the data that models are checked on."""
@@ -125,7 +125,7 @@ def saved_and_loaded(subject: ModelSubject) -> None:
         with explained("Its state_dict cannot be written and loaded"):
             checkpoint.write(path, dict(model.state_dict()))
             checkpoint.load_weights(loaded, checkpoint.read(path))
-    _check_same(subject.outputs(model), subject.outputs(loaded), "after it was saved and loaded")
+    require_equal(subject.outputs(loaded), subject.outputs(model), "after saving and loading")
     _check_same_loss(subject, model, loaded)
 
 
@@ -155,7 +155,7 @@ def deep_copy(subject: ModelSubject) -> None:
     model = subject.model
     with explained("It cannot be copied"):
         twin = copy.deepcopy(model)
-    _check_same(subject.outputs(model), subject.outputs(twin), "in a deep copy")
+    require_equal(subject.outputs(twin), subject.outputs(model), "in a deep copy")
     state = {name: value.clone() for name, value in model.state_dict().items()}
     for value in twin.state_dict().values():
         value.fill_(1)
@@ -172,8 +172,3 @@ def _used(subject: ModelSubject) -> Any:
         for _ in range(LOSSES):
             subject.loss(model)
     return subject.shaken.eval()
-
-
-def _check_same(expected: Answers, found: Answers, when: str) -> None:
-    for name, answer in expected.items():
-        require(same(answer, found[name]), f"{name} differs by {distance(answer, found[name])} {when}.")

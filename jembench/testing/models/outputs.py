@@ -13,7 +13,7 @@ from torch import Tensor
 from jembench.errors import SpecError
 from jembench.interfaces import DataSpec
 from jembench.testing.checks import explained, only_if, promise, require
-from jembench.testing.models.subject import IMAGES, ModelSubject, close, distance, has, needs
+from jembench.testing.models.subject import IMAGES, ModelSubject, close, has, needs, require_equal
 
 
 def wrong_shape(name: str, answer: Any, data: DataSpec) -> str:
@@ -141,10 +141,9 @@ def each_image_alone(subject: ModelSubject) -> None:
     together = subject.answers(subject.model)
     parts = (torch.tensor([4, 2]), torch.tensor([0, 1, 3]))
     halves = [subject.answers(subject.model, subject.x[part], subject.y[part]) for part in parts]
-    for name, answer in together.items():
-        apart, expected = torch.cat([half[name] for half in halves]), answer[torch.cat(parts)]
-        found = f"{name} of the same images, in other batches, differs by {distance(apart, expected)}."
-        require(close(apart, expected), found)
+    apart = {name: torch.cat([half[name] for half in halves]) for name in together}
+    expected = {name: answer[torch.cat(parts)] for name, answer in together.items()}
+    require_equal(apart, expected, "of the same images in other batches", close)
 
 
 @promise("models")
@@ -163,8 +162,7 @@ def any_memory_layout(subject: ModelSubject) -> None:
         for name, ask in subject.questions(subject.model).items():
             with explained(f"{name} fails on {layout} images"), torch.no_grad():
                 answer = ask(images, subject.y)
-            found = f"{name} of {layout} images differs by {distance(answer, expected[name])}."
-            require(close(answer, expected[name]), found)
+            require_equal({name: answer}, expected, f"of {layout} images", close)
 
 
 @promise("models")

@@ -19,6 +19,7 @@ from jembench.interfaces import Batch, DataSpec, Density, Energy, Loss, Negative
 from jembench.models.capabilities import capabilities
 from jembench.models.objective import as_classifier
 from jembench.testing.checks import DoesNotApply, Subject, only_if, require
+from jembench.testing.comparing import same
 
 IMAGES = 5
 """B and N: different from likely numbers of channels, pixels and classes."""
@@ -158,12 +159,18 @@ class ModelSubject(Subject):
             return with_labels(IMAGES, self.y, generator=sampling())
         return with_labels(self.x, self.y)
 
-    def each_class(self, method: str, model: Any) -> Tensor:
-        """Energy or log_prob of every image with every class: (B, K)."""
+    def answer(self, method: str) -> Tensor:
+        """What the model with moved parameters answers to the images; skips the check if it has no such method."""
+        with torch.no_grad():
+            answer: Tensor = getattr(needs(self.shaken, method), method)(self.x)
+        return answer
+
+    def each_class(self, method: str) -> Tensor:
+        """The same for energy or log_prob of every image with every class: (B, K)."""
         only_if(self.takes_labels(method), f"It has no {method}(x, y).")
         classes = [torch.full((IMAGES,), k) for k in range(self.data.num_classes)]
         with torch.no_grad():
-            return torch.stack([getattr(model, method)(self.x, y) for y in classes], dim=1)
+            return torch.stack([getattr(self.shaken, method)(self.x, y) for y in classes], dim=1)
 
     def energies(self, model: Any, x: Tensor) -> Tensor:
         """E(x), or -log p(x) of a model that has a density alone: (B,), with gradients."""
@@ -229,6 +236,12 @@ def needs(model: Any, *methods: str) -> Any:
     for method in methods:
         only_if(has(model, method), f"It has no {method}.")
     return model
+
+
+def require_equal(found: Answers, expected: Answers, how: str, equal: Callable[[Tensor, Tensor], bool] = same) -> None:
+    """Fail the check if outputs differ, by default in any bit; ``how`` they were found says the message."""
+    for name, answer in found.items():
+        require(equal(answer, expected[name]), f"{name}, {how}, differs by {distance(answer, expected[name])}.")
 
 
 def close(a: Tensor, b: Tensor, tolerance: float = 2e-5) -> bool:
