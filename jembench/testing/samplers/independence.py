@@ -191,6 +191,5 @@ def looking(subject: SamplerSubject) -> None:
         for number in (0, 1):
             if look:
                 _ = sampler.kept(), sampler.state_dict(), sampler.start(CHAINS, subject.labels, generator=seeded(7))
-            with known_randomness():
-                ends.append(subject.iteration(sampler, subject.labels, number))
+            ends.append(subject.iteration(sampler, subject.labels, number))
     require(same(ends[:2], ends[2:]), "kept, state_dict or start changes what the next init gives.")

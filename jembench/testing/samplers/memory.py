@@ -14,7 +14,7 @@ from torch import Tensor
 from jembench.errors import SpecError
 from jembench.interfaces import ChainState, NeedsTrainingData, Sampler, Shardable
 from jembench.testing.checks import DoesNotApply, only_if, promise, require
-from jembench.testing.comparing import known_randomness, same
+from jembench.testing.comparing import same
 from jembench.testing.samplers.subject import CHAINS, SamplerSubject, alike, copied, described, require_images, seeded
 
 
@@ -46,10 +46,7 @@ def resumes(subject: SamplerSubject) -> None:
         second.load_state_dict(copied(first.state_dict()))
         require(same(first.kept(), second.kept()), "What is kept is lost on the way through state_dict.")
         for seed in (10, 20):
-            ends = []
-            for sampler in (first, second):
-                with known_randomness():
-                    ends.append(subject.iteration(sampler, y, seed))
+            ends = [subject.iteration(sampler, y, seed) for sampler in (first, second)]
             goes_on = same(*ends) and same(first.kept(), second.kept())
             require(goes_on, "Chains do not go on as they would have after load_state_dict.")
 
@@ -129,10 +126,7 @@ def informing(subject: SamplerSubject) -> None:
         sampler.inform(shown)
     require(same(shown, subject.train), "inform changes the training images in place.")
     subject.require_deterministic()
-    ends = []
-    for each in (sampler, subject.make()):
-        with known_randomness():
-            ends.append(subject.iteration(each, subject.labels))
+    ends = [subject.iteration(each, subject.labels) for each in (sampler, subject.make())]
     require(same(*ends), "A sampler that was informed twice, as after resuming, draws other chains.")
 
 

@@ -73,7 +73,11 @@ class SamplerSubject(Subject):
         return evaluate
 
     def iteration(self, sampler: Sampler, y: Tensor | None, seed: int = 0) -> ChainState:
-        """Run a training iteration: chains begin, move, and finish."""
+        """Run a training iteration, with the same global randomness each time."""
+        with known_randomness():
+            return self._iteration(sampler, y, seed)
+
+    def _iteration(self, sampler: Sampler, y: Tensor | None, seed: int) -> ChainState:
         state = move(sampler, sampler.init(CHAINS, y, generator=seeded(seed)), self.bowl(), seed + 1)
         sampler.finish(state)
         return state
@@ -81,7 +85,7 @@ class SamplerSubject(Subject):
     def live(self) -> list[Any]:
         """Everything that two iterations of a new sampler show."""
         sampler = self.make()
-        ends = [self.iteration(sampler, self.labels, number) for number in (0, 1)]
+        ends = [self._iteration(sampler, self.labels, number) for number in (0, 1)]
         return [ends, sampler.kept(), sampler.start(CHAINS, generator=seeded())]
 
     @property
