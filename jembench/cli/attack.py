@@ -10,7 +10,7 @@ import click
 
 from jembench.catalog.spec import split_list
 from jembench.cli import options
-from jembench.cli.figures import draw
+from jembench.cli.figures import LeftOut, draw
 from jembench.cli.output import plugins_aside
 from jembench.cli.run import carry_out
 from jembench.errors import OutOfTime
@@ -133,7 +133,9 @@ def _show_more(plan: Plan, root: Path, format: str) -> None:
     store = Store(root)
     cells = outcomes(plan, store)
     folder = root / "figures"
-    pictures = [path for path in draw(cells, store, folder, ["png", "svg"]) if path.suffix == ".png"]
+    pictures = [
+        path for path in draw(cells, store, folder, ["png", "svg"], LeftOut(debug=False)) if path.suffix == ".png"
+    ]
     for path in (path for path in pictures if "-curves-" in path.name):
         click.echo(f"{'curves':>8}  {path}")
     if pictures:

@@ -22,7 +22,7 @@ from jembench.store.outcome import Cell
 from jembench.store.store import Store
 
 if TYPE_CHECKING:
-    from jembench.report.figures.drawing import Planned
+    pass
 
 EXAMPLES = options.examples(
     "jembench figures", "jembench figures ood --output paper/figures", "jembench figures --format png"
@@ -51,40 +51,25 @@ def figures(
     Draws every figure that the store has results for, or those of the metrics of SUITE. No model is run: if a figure is
     missing, its metric was not evaluated.
     """
-    from jembench.report.figures import catalogue
-
     wanted = _formats(formats)
     place = Store(store)
     place.sweep()
-    left_out = _LeftOut(ctx.obj.debug)
+    left_out = LeftOut(ctx.obj.debug)
     cells = newest(select.read(place, left_out), asked(place))
     chosen = select.of_suite(cells, suites.load(suite) if suite else None)
     shown = [cell for cell in chosen if cell.provenance.get("limit") == limit]
     written = 0
-    for planned in catalogue.figures(shown, place.read_arrays, left_out, place.history):
-        for path in _drawn(planned, wanted, output or store / "figures", left_out, force=force or output is None):
-            click.echo(path)
-            written += 1
+    folder, force = output or store / "figures", force or output is None
+    for path in draw(shown, place, folder, wanted, left_out, training=True, force=force):
+        click.echo(path)
+        written += 1
     if not written and not left_out.count:
         click.echo(select.nothing(store, suite, limit, "results that have figures"))
     return int(left_out.count > 0)
 
 
-def draw(cells: Sequence[Cell], store: Store, folder: Path, formats: Sequence[Format]) -> Iterable[Path]:
-    """Draw the results of some cells and return the files; figures that cannot be drawn are named on stderr.
-
-    Raises:
-        StoreError: if they cannot be written.
-    """
-    from jembench.report.figures.catalogue import figures
-
-    left_out = _LeftOut(debug=False)
-    for planned in figures(cells, store.read_arrays, left_out):
-        yield from _drawn(planned, formats, folder, left_out, force=True)  # a folder of the store
-
-
 @dataclass
-class _LeftOut:
+class LeftOut:
     """Prints a line for each thing that could not be read or drawn."""
 
     debug: bool
@@ -105,18 +90,35 @@ def _formats(text: str) -> list[Format]:
     return [format for format in known if format in asked]
 
 
-def _drawn(
-    planned: Planned, formats: Sequence[Format], folder: Path, left_out: _LeftOut, *, force: bool
+def draw(
+    cells: Sequence[Cell],
+    store: Store,
+    folder: Path,
+    formats: Sequence[Format],
+    left_out: LeftOut,
+    *,
+    training: bool = False,
+    force: bool = True,
 ) -> Iterable[Path]:
-    """Draw and write one figure. One that cannot be drawn stops no other."""
+    """Draw the results of some cells and return the files. A figure that cannot be drawn stops no other.
+
+    Args:
+        training: draw how the models were trained as well.
+        force: write over whatever is there.
+
+    Raises:
+        StoreError: if they cannot be written.
+    """
+    from jembench.report.figures import catalogue
     from jembench.report.figures.drawing import render
 
-    try:
-        files = render(planned, formats)
-    except Exception as error:
-        cause = " ".join(f"{type(error).__name__}: {error}".split())
-        left_out(f"the figure {planned.stem} cannot be drawn: {cause}")
-        return
-    for name, content in files.items():
-        write_file(folder / name, content, force=force)
-        yield folder / name
+    for planned in catalogue.figures(cells, store.read_arrays, left_out, store.history if training else None):
+        try:
+            files = render(planned, formats)
+        except Exception as error:
+            cause = " ".join(f"{type(error).__name__}: {error}".split())
+            left_out(f"the figure {planned.stem} cannot be drawn: {cause}")
+            continue
+        for name, content in files.items():
+            write_file(folder / name, content, force=force)
+            yield folder / name

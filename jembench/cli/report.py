@@ -89,7 +89,8 @@ def _left_out(cells: Iterable[Cell], limit: int | None) -> Iterable[str]:
     for other, count in counts.items():
         if other != limit:
             how = "without --limit" if other is None else f"with --limit {other}"
-            yield f"Left out: {_outcomes(count)} on {show.images(other)}; `jembench report` shows them {how}."
+            images = "all test images" if other is None else f"{other} of the test images"
+            yield f"Left out: {_outcomes(count)} on {images}; `jembench report` shows them {how}."
 
 
 def _outcomes(count: int) -> str:

@@ -105,7 +105,7 @@ def carry_out(
         done = session.carry_out(plan, place, how, display, ctx.obj.arguments)
     if done is None:
         return 0
-    code = show.results(ctx, plan, place, published, format, done.cells, stopped=done.stopped is not None)
+    code = show.results(ctx, plan, place, published, format, done)
     if done.stopped:
         raise done.stopped
     return code

@@ -16,7 +16,7 @@ from jembench.experiment.twins import differences
 from jembench.report.formats import TERMINAL
 from jembench.report.references import PublishedTable
 from jembench.running import session
-from jembench.running.session import RunOptions
+from jembench.running.session import Finished, RunOptions
 from jembench.store.outcome import Cell
 from jembench.store.store import Store
 
@@ -33,24 +33,19 @@ def results(
     store: Store,
     published: Sequence[PublishedTable],
     format: str,
-    cells: Sequence[Cell],
-    *,
-    stopped: bool = False,
+    done: Finished,
 ) -> int:
     """Print the tables of a plan's cells, and where everything lies.
-
-    Args:
-        stopped: the work was ended before it was done: the next command is the same.
 
     Returns:
         the exit code.
     """
-    click.echo(Results(cells, plan.parts, published).table(format), nl=False)
+    click.echo(Results(done.cells, plan.parts, published).table(format), nl=False)
     if format == TERMINAL:
         click.echo()
-        for name, text in _whereabouts(ctx, plan, store, cells, stopped):
+        for name, text in _whereabouts(ctx, plan, store, done):
             click.echo(f"{name:>8}  {text}")
-    return exit_code(ctx, cells)
+    return exit_code(ctx, done.cells)
 
 
 def exit_code(ctx: click.Context, cells: Iterable[Cell]) -> int:
@@ -62,26 +57,18 @@ def exit_code(ctx: click.Context, cells: Iterable[Cell]) -> int:
     return int(bool(failed))
 
 
-def images(limit: int | None) -> str:
-    """Which images were evaluated."""
-    return "all test images" if limit is None else f"{limit} of the test images"
-
-
-def _whereabouts(
-    ctx: click.Context, plan: Plan, store: Store, cells: Sequence[Cell], stopped: bool
-) -> list[tuple[str, str]]:
+def _whereabouts(ctx: click.Context, plan: Plan, store: Store, done: Finished) -> list[tuple[str, str]]:
     drawn = [fit for fit in plan.fits if (store.fit_folder(fit.key) / "samples.png").exists()]
     pictures = [str(store.fit_folder(fit.key) / "samples.png") for fit in drawn]
     if len(pictures) > PICTURES:
         pictures = [f"{store.root / 'fits'}: samples.png of {len(pictures)} trained models"]
     lines = [("samples", picture) for picture in pictures]
-    lines.append(("results", f"{store.root / 'cells'}: {len(cells)} outcomes, each with its provenance"))
-    if failures := [cell for cell in cells if cell.outcome.status == "failed"]:
-        lines.append(
-            ("failed", f"{len(failures)} of {len(cells)} outcomes; this tries them again and shows tracebacks:")
-        )
+    lines.append(("results", f"{store.root / 'cells'}: {len(done.cells)} outcomes, each with its provenance"))
+    if failures := [cell for cell in done.cells if cell.outcome.status == "failed"]:
+        count = f"{len(failures)} of {len(done.cells)} outcomes"
+        lines.append(("failed", f"{count}; this tries them again and shows tracebacks:"))
         lines.append(("", again(ctx, debug=True)))
-    elif stopped:
+    elif done.stopped:  # the next command is the same
         lines.append(("next", again(ctx)))
     else:
         seeds = {fit.seed for fit in plan.fits}
@@ -105,10 +92,10 @@ def twins(fits: Sequence[FitPlan], store: Store, how: RunOptions) -> None:
 
 def again(ctx: click.Context, *, debug: bool = False, **changes: Any) -> str:
     """The command of ``ctx`` as it was given, with some options changed."""
+    arguments = [ctx.params[p.name or ""] for p in ctx.command.params if isinstance(p, click.Argument)]
     kept = [name for name in ctx.params if name not in ("format", "dry_run")]
-    return _line(
-        "--debug" if debug else "", ctx.info_name, *_positional(ctx), *_given(ctx, kept, changes), *plugins(ctx)
-    )
+    words = [ctx.info_name, *(str(value) for value in arguments if value is not None), *_given(ctx, kept, changes)]
+    return _line("--debug" if debug else "", *words, *plugins(ctx))
 
 
 def _sample(ctx: click.Context, fit: FitPlan) -> str:
@@ -138,14 +125,10 @@ def _line(root_option: str, *words: str | None) -> str:
     return shlex.join(filter(None, ["jembench", root_option, *words]))
 
 
-def _positional(ctx: click.Context) -> list[str]:
-    names = [parameter.name for parameter in ctx.command.params if isinstance(parameter, click.Argument)]
-    return [str(value) for name in names if (value := ctx.params[name or ""]) is not None]
-
-
 def _given(ctx: click.Context, names: list[str], changes: dict[str, Any] | None = None) -> list[str]:
     """The options of those names that stood on the command line (what the environment says, it goes on saying)."""
-    values = {name: ctx.params[name] for name in names if _on_command_line(ctx, name)} | (changes or {})
+    given = [name for name in names if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE]
+    values = {name: ctx.params[name] for name in given} | (changes or {})
     words: list[str] = []
     for parameter in ctx.command.params:
         if isinstance(parameter, click.Option) and parameter.name in values:
@@ -153,7 +136,3 @@ def _given(ctx: click.Context, names: list[str], changes: dict[str, Any] | None 
             for item in value if parameter.multiple else [value]:
                 words += [parameter.opts[0], str(item)]
     return words
-
-
-def _on_command_line(ctx: click.Context, name: str) -> bool:
-    return ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
