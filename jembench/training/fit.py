@@ -255,8 +255,11 @@ class _Run:
         self.history.append({**place, **means, **{f"{name}_start": value for name, value in starts.items()}})
         if not self.looks:
             return None
-        ended = self.trainer.iteration == self.trainer.iterations
-        return guard.verdict(rows, window.starts) or guard.lost_contact(self.history, ended=ended)
+        if wrong := guard.verdict(rows, window.starts):
+            return wrong
+        if self.ladder and len(self.interventions) == len(self.ladder):
+            return None  # without a remedy, a model that classifies is better than none; the record says how it ended
+        return guard.lost_contact(self.history, ended=self.trainer.iteration == self.trainer.iterations)
 
     def report_window(self) -> None:
         """Send the last row of the history."""
@@ -308,13 +311,15 @@ class _Run:
 
     def _stability(self) -> Stability:
         first = self.interventions[0] if self.interventions else self.unrepaired
+        changed = guard.describe(self.trainer.adjustment, self.trainer.recipe, self.trainer.sampling_steps)
+        away = guard.lost_contact(self.history, ended=True) if self.interventions else None
         return Stability(
             criterion=guard.CRITERION,
             iterations=self.trainer.iterations,
             diverged_at=first.iteration if first else None,
             reason=first.reason if first else "",
             remedies=tuple(intervention.remedy for intervention in self.interventions),
-            ended_with=guard.describe(self.trainer.adjustment, self.trainer.recipe, self.trainer.sampling_steps),
+            ended_with=", ".join(filter(None, [changed, away])),
         )
 
     def _state(self) -> dict[str, Any]:

@@ -179,32 +179,49 @@ def test_progress_makes_the_newest_state_a_good_one_again(make_trainer, tmp_path
     assert [each.returned_to for each in fitted.interventions] == [16, 24, 16, 0]
 
 
-@pytest.mark.parametrize("killed", [False, True])
-def test_it_goes_back_to_a_state_in_which_the_chains_were_near_the_data(make_trainer, tmp_path, monkeypatch, killed):
-    """Checkpoints at 16 and 24 are doubtful, so that the one at 8 is still there when contact is found to be lost."""
+def at_distances(trainer, distances):
+    """Samples lie so far above the data in the window of that attempt that ends with that iteration."""
+    window = trainer.window
+
+    def moved(n):
+        seen = window(n)
+        distance = distances.get((trainer.adjustment.seeds, 4 * math.ceil(trainer.iteration / 4)), 0.0)
+        energies = {"energy_data": 0.0, "highest_data": 1.0, "energy_samples": distance, "highest_sample": distance}
+        return seen._replace(rows=[row | energies for row in seen.rows])
+
+    trainer.window = moved
+    return trainer
+
+
+@pytest.fixture
+def soon_lost(monkeypatch):
+    """Two windows near the data are contact, and two away from it are its loss."""
     monkeypatch.setattr(guard, "CONTACT", 2)
     monkeypatch.setattr(guard, "LOST", 2)
+
+
+@pytest.mark.parametrize("killed", [False, True])
+@pytest.mark.usefixtures("soon_lost")
+def test_it_goes_back_to_a_state_in_which_the_chains_were_near_the_data(make_trainer, tmp_path, killed):
+    """Checkpoints at 16 and 24 are doubtful, so that the one at 8 is still there when contact is found to be lost."""
     distances = {(0, 16): 0.3, (0, 20): 0.4, (0, 24): 0.4, (0, 28): 0.6, (0, 32): 0.6}
-
-    def make():
-        trainer = make_trainer()
-        window = trainer.window
-
-        def moved(n):
-            seen = window(n)
-            distance = distances.get((trainer.adjustment.seeds, 4 * math.ceil(trainer.iteration / 4)), 0.0)
-            energies = {"energy_data": 0.0, "highest_data": 1.0, "energy_samples": distance, "highest_sample": distance}
-            return seen._replace(rows=[row | energies for row in seen.rows])
-
-        trainer.window = moved
-        return trainer
-
     if killed:
         with pytest.raises(Killed):
-            train(make(), tmp_path, lambda event: kill() if event.done == 24 else None)
+            train(at_distances(make_trainer(), distances), tmp_path, kill_from(24))
         assert newest(tmp_path) == 24
-    fitted = train(make(), tmp_path)
+    fitted = train(at_distances(make_trainer(), distances), tmp_path)
     assert [(each.iteration, each.returned_to) for each in fitted.interventions] == [(32, 8)]
+    assert fitted.stability.ended_with == ""
+
+
+@pytest.mark.usefixtures("soon_lost")
+def test_chains_that_are_lost_when_no_remedy_is_left_end_no_training(make_trainer, tmp_path):
+    away = {(attempt, iteration): 0.6 for attempt in (0, 1) for iteration in range(28, 40, 4)}
+    fitted = train(at_distances(make_trainer(**ONCE), away), tmp_path)
+    assert [(each.iteration, each.returned_to) for each in fitted.interventions] == [(32, 24)]
+    assert fitted.stability.ended_with == (
+        "samples lay above the data for the last window, by 0.6 times as much as the highest training image"
+    )
 
 
 def test_every_rung_of_the_ladder_is_in_force(make_trainer, tmp_path):
