@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -148,29 +149,14 @@ def attack(
     given = {key: ",".join(map(str, _several(value))) for key, value in options.items() if value is not None}
     how = RunOptions(device, 1, max_hours, executor)
 
-    def planned(specs: list[str], data: list[str], of_seeds: Sequence[int], by: str | None, changed: list[str]) -> Plan:
-        return attack_plan.plan_attack(
-            name,
-            given,
-            models=specs,
-            datasets=data,
-            seeds=of_seeds,
-            budget=budget,
-            recipe=by,
-            settings=changed,
-            limit=limit,
-        )
-
-    if not fits:
-        data = [dataset_spec(one) for one in _several(datasets)]
-        plan = planned([model_spec(one) for one in found], data, _seeds(seeds), recipe, _texts(settings))
-        return _carried_out(plan, "runs" if store is None else store, how, progress)
-    plans = [
-        _on(fit, planned([fit.plan.key.model], [fit.plan.dataset.bound.in_full], [fit.plan.seed], None, []))
-        for fit in fits
-    ]
-    place = OpenStore(fits[0].store.root) if store is None else store
-    return _carried_out(attack_plan.joined(plans), place, how, progress)
+    plan_for = functools.partial(attack_plan.plan_attack, name, given, budget=budget, limit=limit)
+    if fits:
+        plans = [_on(fit, plan_for) for fit in fits]
+        place = OpenStore(fits[0].store.root) if store is None else store
+        return _carried_out(attack_plan.joined(plans), place, how, progress)
+    specs, data = [model_spec(one) for one in found], [dataset_spec(one) for one in _several(datasets)]
+    plan = plan_for(models=specs, datasets=data, seeds=_seeds(seeds), recipe=recipe, settings=_texts(settings))
+    return _carried_out(plan, "runs" if store is None else store, how, progress)
 
 
 def train(
@@ -203,9 +189,10 @@ def train(
     return place.load_planned(plan, device)
 
 
-def _on(fit: Fit, plan: Plan) -> Plan:
-    """A plan for one model, for a trained one with whatever recipe it has."""
+def _on(fit: Fit, plan_for: Callable[..., Plan]) -> Plan:
+    """The plan for one trained model, with whatever recipe it has."""
     names = (fit.plan.key.model, fit.plan.key.dataset, fit.plan.key.recipe)
+    plan = plan_for(models=[names[0]], datasets=[fit.plan.dataset.bound.in_full], seeds=[fit.plan.seed])
     return dataclasses.replace(
         plan,
         cells=[dataclasses.replace(cell, fit=fit.plan) for cell in plan.cells],

@@ -91,11 +91,9 @@ class Fit:
             return samples
         import torch
 
-        chosen = torch.randperm(len(samples.images), generator=self._evaluation.services.generator("chosen samples"))[
-            :n
-        ]
-        parts = (None if part is None else part[chosen] for part in (samples.labels, samples.ages))
-        labels, ages = parts
+        generator = self._evaluation.services.generator("chosen samples")
+        chosen = torch.randperm(len(samples.images), generator=generator)[:n]
+        labels, ages = (None if part is None else part[chosen] for part in (samples.labels, samples.ages))
         return samples._replace(images=samples.images[chosen], labels=labels, ages=ages)
 
     def logits(self, x: Tensor | np.ndarray[Any, Any]) -> Tensor:

@@ -165,18 +165,11 @@ def planned_fit(command: Callable[..., Any]) -> Callable[..., Any]:
     """The options that name one model. The command gets its plan as ``fit``."""
 
     @functools.wraps(command)
-    def planned(
-        *arguments: Any,
-        model: str,
-        dataset: str,
-        recipe: str | None,
-        settings: tuple[str, ...],
-        seed: int,
-        **others: Any,
-    ) -> Any:
+    def planned(*arguments: Any, **given: Any) -> Any:
+        named = [given.pop(name) for name in ("model", "dataset", "recipe", "settings", "seed")]
         with plugins_aside():
-            fit = plan_fit(model, dataset, recipe, settings, seed)
-        return command(*arguments, fit=fit, **others)
+            fit = plan_fit(*named)
+        return command(*arguments, fit=fit, **given)
 
     for option in (seed, recipe_settings, recipe, dataset, click.argument("model", metavar="MODEL")):
         planned = option(planned)
