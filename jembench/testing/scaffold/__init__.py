@@ -59,17 +59,9 @@ KINDS: Mapping[str, Kind] = {
         "jembench run hybrid --metrics accuracy,$name",
     ),
     "dataset": Kind(
-        "datasets",
-        "data",
-        "Discs, rings and crosses",
-        "jembench run hybrid --dataset $name --recipe digits",
+        "datasets", "data", "Discs, rings and crosses", "jembench run hybrid --dataset $name --recipe digits"
     ),
-    "suite": Kind(
-        "suites",
-        "",
-        "How well models classify digits from 200 labels",
-        "jembench run $name",
-    ),
+    "suite": Kind("suites", "", "How well models classify digits from 200 labels", "jembench run $name"),
 }
 
 
