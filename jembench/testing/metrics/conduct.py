@@ -20,7 +20,7 @@ from jembench.testing import stage
 from jembench.testing.checks import only_if, promise, require
 from jembench.testing.comparing import same
 from jembench.testing.exact import IMAGES
-from jembench.testing.metrics.subject import GLOBAL, MODEL, SAMPLER, SHARED, MetricSubject, compute, measured
+from jembench.testing.metrics.subject import MetricSubject, compute, measured
 
 ROUNDING = 1e-4
 """How much the other images in a batch may change the outputs of a network, relative and absolute."""
@@ -117,7 +117,7 @@ def global_randomness(subject: MetricSubject) -> None:
 
     Draw from evaluation.services.generator(purpose).
     """
-    _require_unchanged(subject, "the global generator of", GLOBAL)
+    _require_unchanged(subject, "the global generator of")
 
 
 @promise("metrics")
@@ -126,7 +126,7 @@ def leaves_the_model(subject: MetricSubject) -> None:
 
     jembench.plugin has mode and frozen, which put them back; torch.autograd.grad towards x leaves no gradients.
     """
-    _require_unchanged(subject, "the model's", MODEL)
+    _require_unchanged(subject, "the model's")
 
 
 @promise("metrics")
@@ -135,7 +135,7 @@ def leaves_the_sampler(subject: MetricSubject) -> None:
 
     init and finish are for training: use start, kept and jembench.plugin.chain.run, or evaluation.samples.
     """
-    _require_unchanged(subject, "the state of the", SAMPLER)
+    _require_unchanged(subject, "the state of the")
 
 
 @promise("metrics")
@@ -144,10 +144,10 @@ def leaves_what_is_shared(subject: MetricSubject) -> None:
 
     Work on a copy.
     """
-    _require_unchanged(subject, "the shared", SHARED)
+    _require_unchanged(subject, "the shared")
 
 
-def _require_unchanged(subject: MetricSubject, what: str, names: tuple[str, ...]) -> None:
+def _require_unchanged(subject: MetricSubject, group: str) -> None:
     measured(subject.run)
-    changed = " and ".join(name for name in subject.run.disturbed if name in names)
-    require(not changed, f"It changes {what} {changed}.")
+    changed = " and ".join(subject.run.changed[group])
+    require(not changed, f"It changes {group} {changed}.")

@@ -15,10 +15,8 @@ from jembench.testing import stage
 from jembench.testing.checks import DoesNotApply, Subject
 from jembench.testing.comparing import fingerprint, global_states, known_randomness, same
 
-GLOBAL = ("numpy.random", "torch")
-MODEL = ("mode", "parameters", "buffers", "gradients")
-SAMPLER = ("sampler",)
-SHARED = ("test images", "logits", "energies", "samples")
+State = Mapping[str, Mapping[str, Any]]
+"""What a metric must not change, by the names and groups of names that messages use."""
 
 
 class Run(NamedTuple):
@@ -26,7 +24,7 @@ class Run(NamedTuple):
 
     measurement: Measurement | None
     error: Exception | None
-    disturbed: tuple[str, ...] = ()  # the names above that have changed
+    changed: Mapping[str, list[str]] = {}  # the names of what it changed, by their groups
 
 
 @dataclass(frozen=True)
@@ -63,7 +61,7 @@ def measured(run: Run) -> Measurement:
     return run.measurement
 
 
-def compute(metric: Metric, fit: TrainedFit, state: Callable[[Evaluation], dict[str, Any]] = lambda _: {}) -> Run:
+def compute(metric: Metric, fit: TrainedFit, state: Callable[[Evaluation], State] = lambda _: {}) -> Run:
     """Run the metric, with the same global randomness each time, and find what of a state it changes."""
     evaluation = fit.evaluation()
     with known_randomness():
@@ -73,26 +71,33 @@ def compute(metric: Metric, fit: TrainedFit, state: Callable[[Evaluation], dict[
         except Exception as error:  # the checks say what it means
             return Run(None, error)
         after = state(evaluation)
-    return Run(measurement, None, tuple(name for name in before if not same(before[name], after[name])))
+    changed = {
+        group: [name for name in states if not same(states[name], after[group][name])]
+        for group, states in before.items()
+    }
+    return Run(measurement, None, changed)
 
 
-def _state(evaluation: Evaluation) -> dict[str, Any]:
-    """Everything that a metric must not change, by name."""
+def _state(evaluation: Evaluation) -> State:
     assert evaluation.sampler is not None
     parameters, buffers = dict(evaluation.model.named_parameters()), dict(evaluation.model.named_buffers())
     images, labels = evaluation.data.part("test")
     samples = evaluation.samples()
     return {
-        **global_states(),
-        "mode": [module.training for module in evaluation.model.modules()],
-        "parameters": {name: (values.requires_grad, fingerprint(values)) for name, values in parameters.items()},
-        "buffers": _prints(buffers),
-        "gradients": _prints({name: values.grad for name, values in parameters.items()}),
-        "sampler": _prints(evaluation.sampler.state_dict()),
-        "test images": _prints({"images": images, "labels": labels}),
-        "logits": fingerprint(evaluation.predictions.read("logits")),
-        "energies": fingerprint(evaluation.predictions.read("energy")),
-        "samples": _prints({"images": samples.images, "ages": samples.ages}),
+        "the global generator of": global_states(),
+        "the model's": {
+            "mode": [module.training for module in evaluation.model.modules()],
+            "parameters": {name: (values.requires_grad, fingerprint(values)) for name, values in parameters.items()},
+            "buffers": _prints(buffers),
+            "gradients": _prints({name: values.grad for name, values in parameters.items()}),
+        },
+        "the state of the": {"sampler": _prints(evaluation.sampler.state_dict())},
+        "the shared": {
+            "test images": _prints({"images": images, "labels": labels}),
+            "logits": fingerprint(evaluation.predictions.read("logits")),
+            "energies": fingerprint(evaluation.predictions.read("energy")),
+            "samples": _prints({"images": samples.images, "ages": samples.ages}),
+        },
     }
 
 
