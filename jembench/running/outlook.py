@@ -26,11 +26,11 @@ class Ready(NamedTuple):
     dataset: Dataset
     has: frozenset[Capability]
     sampled: bool  # whether its chains are those of the recipe's sampler
-    impossible: dict[str, str]  # cell id -> why it is not applicable
-    missing: dict[str, str]  # cell id -> what it lacks, with the remedy
     iterations: int
     passes: int  # forward-backward passes of a batch that training takes
-    costs: dict[str, int]  # cell id -> passes of an image that a metric takes, where it states them
+    impossible: dict[str, str]  # metric -> why it is not applicable
+    missing: dict[str, str]  # metric -> what it lacks, with the remedy
+    costs: dict[str, int]  # metric -> passes of an image that it takes, where it states them
 
 
 class Outlook(NamedTuple):
@@ -52,7 +52,7 @@ class Outlook(NamedTuple):
         lacking: dict[str, list[str]] = {}
         for cell in plan.cells:
             ready = self.fits.get(cell.fit.key.id)
-            if ready and (reason := ready.missing.get(cell.id)):
+            if ready and (reason := ready.missing.get(str(cell.metric))):
                 lacking.setdefault(reason, []).append(cell.metric.component.name)
         reasons = [f"{', '.join(dict.fromkeys(metrics))}: {reason}" for reason, metrics in lacking.items()]
         if self.absent:
@@ -128,26 +128,11 @@ def _read(dataset: Dataset) -> Dataset:
 def _look_at(fits: Sequence[FitPlan], plan: Plan, data: PlannedData, group: ProcessGroup) -> dict[str, Ready]:
     """One model before training, with all of its seeds."""
     planned, iterations, passes = _planned(fits[0], data, group)
-    verdicts: dict[str, _Verdict] = {}
-    found = {}
-    for fit in fits:
-        cells = plan.cells_of(fit)
-        for metric, cell in {str(cell.metric): cell for cell in cells}.items():
-            if metric not in verdicts:
-                verdicts[metric] = _judge(cell, planned)
-        of = {cell.id: verdicts[str(cell.metric)] for cell in cells}
-        found[fit.key.id] = Ready(
-            fit=fit,
-            dataset=data.dataset,
-            has=capabilities(planned.model),
-            sampled=is_sampled(planned.model),
-            impossible={cell: verdict.impossible for cell, verdict in of.items() if verdict.impossible},
-            missing={cell: verdict.missing for cell, verdict in of.items() if verdict.missing},
-            iterations=iterations,
-            passes=passes,
-            costs={cell: verdict.cost for cell, verdict in of.items() if verdict.cost is not None},
-        )
-    return found
+    has, sampled = capabilities(planned.model), is_sampled(planned.model)
+    ready = Ready(fits[0], data.dataset, has, sampled, iterations, passes, {}, {}, {})
+    for cell in {str(cell.metric): cell for fit in fits for cell in plan.cells_of(fit)}.values():
+        _judge(cell, planned, ready)
+    return {fit.key.id: ready._replace(fit=fit) for fit in fits}
 
 
 def _planned(fit: FitPlan, data: PlannedData, group: ProcessGroup) -> tuple[PlannedFit, int, int]:
@@ -167,27 +152,23 @@ def _planned(fit: FitPlan, data: PlannedData, group: ProcessGroup) -> tuple[Plan
     return planned, trainer.iterations, round(trainer.iterations * trainer.passes)
 
 
-class _Verdict(NamedTuple):
-    """What a metric says of a fit beforehand."""
-
-    impossible: str = ""
-    missing: str = ""
-    cost: int | None = None
-
-
-def _judge(cell: CellPlan, planned: PlannedFit) -> _Verdict:
-    metric = cell.metric.make()
-    if reason := not_applicable(metric, capabilities(planned.model), cell.fit.key.model):
-        return _Verdict(impossible=reason)
+def _judge(cell: CellPlan, planned: PlannedFit, ready: Ready) -> None:
+    """Note what a metric says of a fit beforehand."""
+    metric, name = cell.metric.make(), str(cell.metric)
+    if reason := not_applicable(metric, ready.has, cell.fit.key.model):
+        ready.impossible[name] = reason
+        return
     try:
         if isinstance(metric, Checked):
             metric.check(planned)
     except NotApplicable as error:
-        return _Verdict(impossible=str(error))
+        ready.impossible[name] = str(error)
     except Unavailable as error:
-        return _Verdict(missing=str(error))
+        ready.missing[name] = str(error)
     except JembenchError:
         raise
     except Exception:  # a plugin's own: it becomes the outcome of this cell, and stops no other
-        return _Verdict()
-    return _Verdict(cost=metric.passes(planned.count("test")) if isinstance(metric, Costly) else None)
+        return
+    else:
+        if isinstance(metric, Costly):
+            ready.costs[name] = metric.passes(planned.count("test"))

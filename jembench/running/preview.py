@@ -89,7 +89,8 @@ def _fit(
     fit: FitPlan, settled: Sequence[Cell], todo: Sequence[CellPlan], ready: Ready | None, is_trained: bool
 ) -> FitPreview:
     impossible, missing = (ready.impossible, ready.missing) if ready else ({}, {})
-    possible = [str(cell.metric) for cell in todo if cell.id not in impossible and cell.id not in missing]
+    metrics = [str(cell.metric) for cell in todo]
+    possible = [metric for metric in metrics if metric not in impossible and metric not in missing]
     trained = fit.model.is_pretrained or is_trained
     iterations, passes = (ready.iterations, ready.passes) if ready else (None, None)
     if trained or not possible:
@@ -106,9 +107,9 @@ def _fit(
         done=[cell.metric for cell in settled if cell.outcome.status == "ok"],
         not_applicable={
             **{cell.metric: cell.outcome.reason for cell in settled if cell.outcome.status == "na"},
-            **{str(cell.metric): impossible[cell.id] for cell in todo if cell.id in impossible},
+            **{metric: impossible[metric] for metric in metrics if metric in impossible},
         },
-        missing={str(cell.metric): missing[cell.id] for cell in todo if cell.id in missing},
+        missing={metric: missing[metric] for metric in metrics if metric in missing},
         attacks={},
     )
 
@@ -122,5 +123,5 @@ def _attacks(
     family = ready.fit.key.family
     if family not in seconds:
         seconds[family] = seconds_a_pass(ready.fit, ready.dataset, device)
-    costs = {str(cell.metric): ready.costs[cell.id] for cell in todo if cell.id in ready.costs}
-    return {metric: Cost(passes, passes * seconds[family]) for metric, passes in costs.items()}
+    costs = [(str(cell.metric), ready.costs.get(str(cell.metric))) for cell in todo]
+    return {metric: Cost(passes, passes * seconds[family]) for metric, passes in costs if passes is not None}

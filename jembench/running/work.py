@@ -113,9 +113,9 @@ class _Job(FitWork):
             for cell in self.cells:
                 if self.store.is_settled(cell.id, cell.name):
                     continue
-                if reason := self.ready.impossible.get(cell.id):
+                if reason := self.ready.impossible.get(str(cell.metric)):
                     self._write(cell, Measured(Outcome(status="na", reason=reason, details=SETTLED), {}))
-                elif reason := self.ready.missing.get(cell.id):
+                elif reason := self.ready.missing.get(str(cell.metric)):
                     self._write(cell, Measured(Outcome(status="na", reason=reason), {}))
                 else:
                     possible.append(cell)

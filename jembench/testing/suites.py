@@ -109,14 +109,15 @@ def can_begin(file: File) -> None:
 def no_metric_in_vain(file: File) -> None:
     """Every metric can be computed for one of the models at least."""
     with _given("can-begin"):
-        fits = file.outlook.fits.values()
-    reasons = {cell: reason for fit in fits for cell, reason in fit.impossible.items()}
-    possible = {str(cell.metric) for cell in file.plan.cells if cell.id not in reasons}
+        fits = file.outlook.fits
+    reasons: dict[str, list[str]] = {}
     for cell in file.plan.cells:
+        metric = str(cell.metric)
+        reasons.setdefault(metric, []).append(fits[cell.fit.key.id].impossible.get(metric, ""))
+    for metric, found in reasons.items():
         require(
-            str(cell.metric) in possible,
-            f"{cell.metric} is N/A for every model: {reasons.get(cell.id, '').rstrip('.')}. Leave it out, or add a "
-            "model that it is for.",
+            not all(found),
+            f"{metric} is N/A for every model: {found[0].rstrip('.')}. Leave it out, or add a model that it is for.",
         )
 
 
