@@ -11,14 +11,14 @@ import pkgutil
 from typing import TYPE_CHECKING, Any
 
 from jembench.catalog.limits import Size as Size
+from jembench.catalog.options import added_later as added_later
+from jembench.catalog.options import content_of as content_of
+from jembench.catalog.options import convert as convert
+from jembench.catalog.options import incidental as incidental
+from jembench.catalog.options import only_with as only_with
+from jembench.catalog.options import pretrained as pretrained
+from jembench.catalog.options import takes as takes
 from jembench.catalog.registry import resolve as resolve
-from jembench.catalog.spec import added_later as added_later
-from jembench.catalog.spec import content_of as content_of
-from jembench.catalog.spec import convert as convert
-from jembench.catalog.spec import incidental as incidental
-from jembench.catalog.spec import only_with as only_with
-from jembench.catalog.spec import pretrained as pretrained
-from jembench.catalog.spec import takes as takes
 from jembench.errors import CheckpointError as CheckpointError
 from jembench.errors import Diverged as Diverged
 from jembench.errors import NotApplicable as NotApplicable

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 
 from jembench.catalog import discovery, packages
 from jembench.catalog.discovery import Component
-from jembench.catalog.spec import Scalar, format_value, keyword_parameters
+from jembench.catalog.options import keyword_parameters
+from jembench.catalog.spec import Scalar, format_value
 from jembench.catalog.validation import parse
 from jembench.errors import JembenchError
 from jembench.experiment import recipe

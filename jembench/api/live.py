@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from jembench.catalog import discovery
 from jembench.catalog.discovery import Component, Kind
-from jembench.catalog.spec import pretrained
+from jembench.catalog.options import pretrained
 from jembench.errors import SpecError
 
 if TYPE_CHECKING:

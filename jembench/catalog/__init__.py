@@ -1,1 +1,1 @@
-"""Specs, the registry of components, and what identifies their code."""
+"""Specs, the components that there are and their options, and what identifies their code."""

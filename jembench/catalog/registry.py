@@ -13,7 +13,7 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, cast
 
-from jembench.catalog import code_identity, discovery, limits, trust
+from jembench.catalog import code_identity, discovery, limits, options, trust
 from jembench.catalog import spec as specs
 from jembench.catalog.contents import Listing, content, the_file
 from jembench.catalog.discovery import Component, Kind
@@ -29,7 +29,7 @@ class Resolved:
 
     component: Component
     factory: Callable[..., Any]
-    bound: specs.Bound
+    bound: options.Bound
 
     def __str__(self) -> str:
         return self._text
@@ -54,7 +54,7 @@ class Resolved:
 
     def _others(self) -> list[tuple[Component, specs.Spec]]:
         """The other components that it is made from, and how they are asked for."""
-        made_from: specs.Uses = getattr(self.factory, "made_from", lambda arguments: [])
+        made_from: options.Uses = getattr(self.factory, "made_from", lambda arguments: [])
         asked_for = [(cast(Kind, kind), specs.parse(text)) for kind, text in made_from(self.bound.arguments)]
         return [(discovery.find(kind, spec.name), spec) for kind, spec in asked_for]
 
@@ -226,7 +226,7 @@ def resolve(kind: Kind, text: str) -> Resolved:
     spec = specs.parse(text)
     component = discovery.find(kind, spec.name)
     factory = discovery.load(component)
-    bound = specs.bind(specs.Spec(_shortest(component), spec.arguments), factory, f"jembench list {kind}")
+    bound = options.bind(specs.Spec(_shortest(component), spec.arguments), factory, f"jembench list {kind}")
     trust.allow(bound.defaults.values())
     return Resolved(component, factory, bound)
 

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from jembench.catalog.spec import content_of, incidental
+from jembench.catalog.options import content_of, incidental
 from jembench.data.datasets import LazyDataset
 from jembench.errors import SpecError, Unavailable
 from jembench.files import data_folder

@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from jembench.catalog import discovery
-from jembench.catalog.spec import Spec, keyword_parameters, split_list
+from jembench.catalog.options import keyword_parameters
+from jembench.catalog.spec import Spec, split_list
 from jembench.errors import SpecError, unknown
 from jembench.experiment.plan import Plan, make_plan
 from jembench.experiment.suite import Suite

@@ -14,7 +14,8 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple
 
 from jembench.attacks.eps import Norm, check_eps, parse_eps
-from jembench.catalog.spec import Scalar, added_later
+from jembench.catalog.options import added_later
+from jembench.catalog.spec import Scalar
 from jembench.catalog.validation import Range
 from jembench.errors import SpecError
 from jembench.interfaces import Capability

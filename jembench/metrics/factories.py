@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jembench.catalog.spec import content_of, incidental
+from jembench.catalog.options import content_of, incidental
 from jembench.interfaces import FeatureNetwork
 
 

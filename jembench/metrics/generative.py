@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
-from jembench.catalog.spec import added_later
+from jembench.catalog.options import added_later
 from jembench.catalog.validation import Range
 from jembench.interfaces import Capability
 from jembench.metrics.base import MOST, Bootstrapped, Comparable, Count, Metric, Resamples

@@ -7,8 +7,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, cast
 
 from jembench.catalog import registry
+from jembench.catalog.options import added_later
 from jembench.catalog.registry import Resolved
-from jembench.catalog.spec import Scalar, added_later
+from jembench.catalog.spec import Scalar
 from jembench.interfaces import Capability, Checked, OODScore, Quantity
 from jembench.metrics.base import Bootstrapped, Comparable, Count, NotNegative
 

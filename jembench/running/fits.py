@@ -85,7 +85,7 @@ def _check_trainable(model: nn.Module, name: str) -> None:
     if wrong:
         raise PluginError(
             f"The model {name} cannot be trained: {wrong}. If it has been trained elsewhere, mark its factory: "
-            "@jembench.catalog.spec.pretrained()."
+            "@jembench.plugin.pretrained()."
         )
 
 

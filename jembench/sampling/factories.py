@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from jembench.catalog import registry
 from jembench.catalog.limits import Size
-from jembench.catalog.spec import takes
+from jembench.catalog.options import takes
 from jembench.errors import SpecError
 
 if TYPE_CHECKING:

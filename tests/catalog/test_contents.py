@@ -14,7 +14,7 @@ from jembench.experiment.plan import plan_fit
 
 SETS = """
 from pathlib import Path
-from jembench.catalog.spec import added_later, content_of, incidental
+from jembench.catalog.options import added_later, content_of, incidental
 
 @incidental("fetch")
 @content_of("root", listing=lambda root: {path.name: path for path in Path(root).iterdir()})

@@ -10,7 +10,7 @@ from jembench.experiment.plan import plan_fit
 from jembench.running.session import RunOptions, place
 
 SOURCE = """
-from jembench.catalog.spec import pretrained
+from jembench.catalog.options import pretrained
 
 def uses(arguments):
     return [("models", "jem:net=small-4"), ("samplers", arguments["sampler"])]

@@ -7,20 +7,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from jembench.catalog.spec import (
-    Bound,
-    Spec,
-    added_later,
-    bind,
-    convert,
-    format_value,
-    keyword_parameters,
-    only_with,
-    parse,
-    slug,
-    split_list,
-    stable_hash,
-)
+from jembench.catalog.options import Bound, added_later, bind, convert, keyword_parameters, only_with
+from jembench.catalog.spec import Spec, format_value, parse, slug, split_list, stable_hash
 from jembench.errors import PluginError, SpecError
 
 names = st.from_regex(

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from jembench.catalog import discovery, registry, spec
+from jembench.catalog import discovery, options, registry
 from jembench.errors import SpecError
 from jembench.experiment import recipe as recipes
 from jembench.experiment import suite
@@ -241,7 +241,7 @@ def test_cells_differ_by_metric_and_limit_as_well(make):
 def test_a_default_that_changes_makes_it_another_cell(make, monkeypatch, factory, option):
     import zoo_of_tests as zoo
 
-    monkeypatch.setattr(spec, "_known_parameters", spec._keyword_parameters)  # a process reads the defaults once
+    monkeypatch.setattr(options, "_known_parameters", options._keyword_parameters)  # a process reads the defaults once
     before = cell_id(make())
     changed = inspect.unwrap(getattr(samplers if factory == "pcd" else zoo, factory))
     value = changed.__kwdefaults__[option] + 1

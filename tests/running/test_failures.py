@@ -230,7 +230,7 @@ def test_a_store_that_cannot_be_written_is_known_before_anything_is_done(plan, t
             "untrainable",
             "The model zoo_of_tests:untrainable cannot be trained: LogitModel lacks `chains` and `training_loss` "
             "(jembench.interfaces.Trainable). If it has been trained elsewhere, mark its factory: "
-            "@jembench.catalog.spec.pretrained().",
+            "@jembench.plugin.pretrained().",
         ),
         (
             "needs_more",
@@ -249,7 +249,7 @@ def test_a_store_that_cannot_be_written_is_known_before_anything_is_done(plan, t
         (
             "frozen",
             "The model zoo_of_tests:frozen cannot be trained: none of its parameters is to be trained (requires_grad). "
-            "If it has been trained elsewhere, mark its factory: @jembench.catalog.spec.pretrained().",
+            "If it has been trained elsewhere, mark its factory: @jembench.plugin.pretrained().",
         ),
         (
             "confused",

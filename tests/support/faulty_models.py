@@ -10,7 +10,7 @@ import torch
 from sound_models import Contrastive, EnergyAlone, Finished, Mixture
 from torch.nn import functional as F
 
-from jembench.catalog.spec import pretrained
+from jembench.catalog.options import pretrained
 from jembench.errors import SpecError
 from jembench.interfaces import Loss
 from jembench.models.energies import marginal_energy

@@ -7,7 +7,7 @@ import math
 import torch
 from torch import nn
 
-from jembench.catalog.spec import pretrained
+from jembench.catalog.options import pretrained
 from jembench.errors import SpecError
 from jembench.interfaces import Loss
 from jembench.models.energies import LogitModel

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from jembench.catalog import registry
-from jembench.catalog.spec import pretrained
+from jembench.catalog.options import pretrained
 from jembench.errors import SpecError, StoreError, Unavailable
 from jembench.interfaces import DataSpec, Measurement, Split, Value
 from jembench.models.energies import LogitModel

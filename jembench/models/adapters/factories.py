@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from jembench.catalog.spec import Scalar, pretrained
+from jembench.catalog.options import pretrained
+from jembench.catalog.spec import Scalar
 from jembench.errors import SpecError
 
 if TYPE_CHECKING:

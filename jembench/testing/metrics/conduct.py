@@ -12,7 +12,8 @@ import numpy as np
 import torch
 
 from jembench.catalog import registry
-from jembench.catalog.spec import Scalar, format_value, keyword_parameters
+from jembench.catalog.options import keyword_parameters
+from jembench.catalog.spec import Scalar, format_value
 from jembench.errors import JembenchError
 from jembench.experiment.sweep import with_options
 from jembench.interfaces import Costly, Measurement, Metric, Resampled

@@ -12,7 +12,8 @@ from typing import Any
 from torch import Tensor
 
 from jembench.catalog import registry
-from jembench.catalog.spec import Spec, format_value, keyword_parameters
+from jembench.catalog.options import keyword_parameters
+from jembench.catalog.spec import Spec, format_value
 from jembench.errors import SpecError
 from jembench.interfaces import DataSpec, Trainable
 from jembench.models.capabilities import capabilities
