@@ -117,13 +117,12 @@ class Part(NamedTuple):
     metrics: tuple[str, ...]  # canonical specs
     grids: tuple[Grid, ...]
     rows: frozenset[tuple[str, str, str]] | None = None  # (model, dataset, recipe) of each fit; None: whatever there is
+    variants: Mapping[str, str] = MappingProxyType({})  # the label of a variant's recipe -> the variant
 
     def metrics_on(self, dataset: str) -> list[str]:
         """The metrics of a dataset: the suite's own, then those of its grids."""
         of_grids = (place.metric for grid in self.grids if grid.covers(dataset) for place in grid.places)
         return [metric for metric in (*self.metrics, *of_grids) if not compares_with_itself(metric, dataset)]
-
-    variants: Mapping[str, str] = MappingProxyType({})  # the label of a variant's recipe -> the variant
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -185,7 +185,7 @@ def _questions(claim: Claim, subject: Subject) -> Iterator[Question]:
         options = dict(zip(claim.each, values, strict=True))
         for free in _free_options(claim, subject):
             both = (claim.metric, claim.than_metric or claim.metric)
-            metric, than_metric = (_metric(text, {**options, **free}) for text in both)
+            metric, than_metric = (canonical("metrics", with_options(text, {**options, **free})) for text in both)
             yield Question(metric, than_metric, values)
 
 
@@ -198,10 +198,6 @@ def _free_options(claim: Claim, subject: Subject) -> list[dict[str, str]]:
         if parsed.name == spec.parse(claim.metric).name and options not in found:
             found.append(options)
     return found
-
-
-def _metric(text: str, options: Mapping[str, str]) -> str:
-    return canonical("metrics", with_options(text, options))
 
 
 def _answer(claim: Claim, question: Question, pair: Pair, read: Read, resamples: int) -> Finding | None:

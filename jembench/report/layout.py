@@ -52,6 +52,7 @@ class _Layout:
 
     def __init__(self, report: Report, beside: Sequence[Beside], notes: Footnotes) -> None:
         self.report, self.beside, self.notes = report, beside, notes
+        self.variants = {label: name for part in report.parts for label, name in part.variants.items()}
 
     def table(self, view: View) -> Table:
         """The texts of a view, published rows below ours."""
@@ -102,7 +103,7 @@ class _Layout:
         yield Text(row.model, marks=tuple(self.notes.mark(note) for note in row.notes))
         for name in context.differing:
             text = _CONTEXT[name](row)
-            short = self.report.recipe_names.get(text) if name == "recipe" else None
+            short = self.variants.get(text) if name == "recipe" else None
             yield Text(text) if short is None else Text(short, marks=(self.notes.mark(f"recipe {text}"),))
 
     def _context(self, rows: Sequence[ModelRecords]) -> _Context:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from jembench.report.protocols import Difference, Match, compare, in_words
+from jembench.report.protocols import Difference, compare, in_words
 from jembench.report.record import Column, ModelRecords
 from jembench.report.references import PublishedRow, PublishedTable
 from jembench.report.sections import Report
@@ -78,21 +79,18 @@ def _of_row(row: PublishedRow, published: PublishedTable, ours: Sequence[_Ours])
     by_dataset: dict[str, dict[Column, float]] = {}
     tacit: dict[str, dict[str, None]] = {}
     labels: set[str] = set()
-    for column in published.columns:
-        if column.label not in row.protocols:
+    for column, one in itertools.product(published.columns, ours):
+        same = (one.column.label, one.column.unit) == (column.value, column.unit)
+        if not same or column.label not in row.protocols:
             continue
-        for one in ours:
-            compared = [compare(row.protocols[column.label], protocol) for protocol in one.protocols]
-            if (one.column.label, one.column.unit) == (column.value, column.unit) and all(map(_agree, compared)):
-                by_dataset.setdefault(one.dataset, {})[one.column] = row.values[column.label]
-                tacit.setdefault(one.dataset, {}).update(dict.fromkeys(t for c in compared if c for t in c.tacit))
-                labels.add(column.label)
+        matches = [compare(row.protocols[column.label], protocol) for protocol in one.protocols]
+        if all(match and not match.differences for match in matches):
+            by_dataset.setdefault(one.dataset, {})[one.column] = row.values[column.label]
+            unstated = (part for match in matches if match for part in match.tacit)
+            tacit.setdefault(one.dataset, {}).update(dict.fromkeys(unstated))
+            labels.add(column.label)
     found = [Beside(row, published, data, values, tuple(tacit[data])) for data, values in by_dataset.items()]
     return found, labels
-
-
-def _agree(compared: Match | None) -> bool:
-    return compared is not None and not compared.differences
 
 
 # --- what is left -----------------------------------------------------------------------------------------------------

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from jembench.catalog import spec
@@ -25,14 +25,12 @@ class Report:
     columns: tuple[Column, ...]
     rows: tuple[ModelRecords, ...]
     parts: tuple[Part, ...]  # which columns and rows belong together
-    published: tuple[PublishedTable, ...] = ()
-    recipe_names: Mapping[str, str] = field(default_factory=dict)  # the label of a variant's recipe -> the variant
+    published: tuple[PublishedTable, ...]
 
 
 def build(
     cells: Iterable[Cell],
     *,
-    metrics: Sequence[str] = (),
     parts: Sequence[Part] = (),
     published: Sequence[PublishedTable] = (),
 ) -> Report:
@@ -40,12 +38,11 @@ def build(
 
     Args:
         cells: in the order in which their models shall appear.
-        metrics: canonical specs, in the order of the columns; metrics that only the cells name follow.
-        parts: what belongs together, each with metrics of its own, in place of ``metrics``.
+        parts: what belongs together, each with metrics of its own; none: all metrics of the cells, together.
         published: the reference tables to show.
     """
     cells = list(cells)
-    parts = [_completed(part, cells) for part in parts] or [Part("", _and_those_of(metrics, cells), ())]
+    parts = [_completed(part, cells) for part in parts] or [Part("", _and_those_of((), cells), ())]
     order = dict.fromkeys(metric for part in parts for metric in (*part.metrics, *_of_grids(part, cells)))
     by_metric = _by_metric(cells)
     columns = tuple(column for metric in order for column in columns_of(metric, by_metric.get(metric, ())))
@@ -55,7 +52,6 @@ def build(
         rows=tuple(mark_incomparable(rows)),
         parts=tuple(parts),
         published=tuple(published),
-        recipe_names={label: name for part in parts for label, name in part.variants.items()},
     )
 
 

@@ -174,8 +174,9 @@ def find_pair(
     if len(candidates) == 1:
         return candidates[0]
     if not candidates:
+        found = "; ".join(dict.fromkeys(map(str, (*ours, *theirs))))
         raise SpecError(
-            f"{a} and {b} were not measured on the same dataset: {_listed([*ours, *theirs])}. `jembench run` with "
+            f"{a} and {b} were not measured on the same dataset: {found}. `jembench run` with "
             "--dataset measures the one that is missing."
         )
     raise SpecError(
@@ -219,10 +220,6 @@ def _by(known: Sequence[Subject], recipe: str | None) -> list[Subject]:
         labels = ", ".join(dict.fromkeys(subject.recipe for subject in known))
         raise SpecError(f"{known[0].model} was not trained by a recipe {recipe!r}. In the store: {labels}.")
     return found
-
-
-def _listed(found: Iterable[Subject]) -> str:
-    return "; ".join(dict.fromkeys(map(str, found)))
 
 
 def matching(kind: Kind, text: str, specs: Iterable[str]) -> list[str]:

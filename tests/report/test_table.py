@@ -31,7 +31,7 @@ def shown(table, row=0, column=1):
 
 
 def test_a_row_a_model_and_a_column_a_value_in_the_order_of_the_suite(full_cells):
-    table = build(full_cells, metrics=["iteration-time", "accuracy"])
+    table = build(full_cells, parts=[Part("", ("iteration-time", "accuracy", "ece", "nll", "is", "fid"), ())])
     assert [row.model for row in table.rows] == ["jem", "jem-factored", "baseline"]
     assert [column.label for column in table.columns] == [
         *("iteration-time", "accuracy", "ece", "nll", "is-digits-cnn", "fid-digits-cnn")
@@ -144,7 +144,7 @@ def test_a_metric_that_failed_with_a_value_that_is_not_finite_says_so(cell):
 
 
 def test_a_metric_that_was_never_run_keeps_its_column(cell):
-    table = build([cell(accuracy=Value(97.5, 95.4, 98.6, 397))], metrics=["accuracy", "fid"])
+    table = build([cell(accuracy=Value(97.5, 95.4, 98.6, 397))], parts=[Part("", ("accuracy", "fid"), ())])
     assert [column.label for column in table.columns] == ["accuracy", "fid"]
     assert shown(table, column=2).value == "not run"
 
@@ -234,7 +234,7 @@ def test_direct_samples_stand_beside_kept_chains_with_a_note(cell):
 
 
 def test_no_rows_says_so():
-    (grid,) = tables(build([], metrics=["accuracy"]))
+    (grid,) = tables(build([], parts=[Part("", ("accuracy",), ())]))
     assert grid.rows == ()
     assert [note.text for note in grid.footnotes] == [NOTHING]
 
@@ -330,7 +330,7 @@ def test_no_place_is_blank_and_every_mark_has_its_footnote(cell, results):
         gap = Outcome(status=result, reason=f"reason {seed}") if isinstance(result, str) else None
         value = {} if gap else {metric: result}
         cells.append(cell(model, metric, seed=seed, outcome=gap, **value))
-    table = build(cells, metrics=["x", "w"])
+    table = build(cells, parts=[Part("", ("x", "w", "y", "z"), ())])
     texts = [text for row in tables(table)[0].rows for text in row]
     assert all(text.value and "nan" not in text.value for text in texts)
     assert {mark for text in texts for mark in text.marks} == footnotes(table).keys()
