@@ -43,20 +43,19 @@ def main_view(
     metrics = [_Metric(models, metric, columns) for metric in names]
     valued = {one.base for one in metrics if one.valued}
     found = {
-        (one.base, label): column
+        column._replace(metric=one.base): column  # where it first stands in the results
         for one in reversed(metrics)
-        for label, column in one.labels.items()
+        for column in one.labels.values()
         if one.valued or one.base not in valued
     }
     places = dict(sorted(found.items(), key=lambda place: columns.index(place[1])))
-    shown = {column._replace(metric=base): (base, column.label) for (base, _), column in places.items()}
-    defended = mark_incomparable([one for row in rows for one in _defended(row, metrics, shown)])
-    labels = tuple(column.label for column in shown)
-    records = tuple(tuple(row.records.get(column) for column in shown) for row in defended)
+    defended = mark_incomparable([one for row in rows for one in _defended(row, metrics, places)])
+    labels = tuple(column.label for column in places)
+    records = tuple(tuple(row.records.get(column) for column in places) for row in defended)
     protocols = (record.protocol for row in rows for column in columns if (record := row.records.get(column)))
     return View(
         titles=(title, *in_common(protocols)),
-        headings=tuple(_heading(column, labels.count(column.label) == 1) for column in shown),
+        headings=tuple(_heading(column, labels.count(column.label) == 1) for column in places),
         labels=labels,
         rows=tuple(defended),
         lines=(Line((), tuple(places.values()), labels, records),),
@@ -68,9 +67,7 @@ def _heading(column: Column, alone: bool) -> Heading:
     return Heading(label, detail(column.unit, column.better))
 
 
-def _defended(
-    row: ModelRecords, metrics: Sequence[_Metric], shown: Mapping[Column, tuple[str, str]]
-) -> list[ModelRecords]:
+def _defended(row: ModelRecords, metrics: Sequence[_Metric], columns: Iterable[Column]) -> list[ModelRecords]:
     """A row for each defence of a model, called ``jem, refined 10``."""
     by_place = {(one.base, one.defence): one for one in metrics}
     defences = sorted(dict.fromkeys(one.defence for one in metrics), key=bool)
@@ -78,8 +75,8 @@ def _defended(
     for defence, name in zip(defences, _names([dict(defence) for defence in defences]), strict=True):
         records = {
             column: record
-            for column, (base, label) in shown.items()
-            if (base, defence) in by_place and (record := by_place[base, defence].record(row, label))
+            for column in columns
+            if (one := by_place.get((column.metric, defence))) and (record := one.record(row, column.label))
         }
         if records:
             found.append((name, records))
