@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     from jembench.attacks.threat import steepest as steepest
     from jembench.data import dequantisation as dequantisation
     from jembench.data.pixels import Bounds as Bounds
+    from jembench.metrics.base import protocol_id as protocol_id
     from jembench.metrics.estimates import Estimate as Estimate
     from jembench.metrics.estimates import values_of as values_of
-    from jembench.metrics.protocol import protocol_id as protocol_id
     from jembench.models.adapters import foreign as foreign
     from jembench.models.densities import ByBayes as ByBayes
     from jembench.models.densities import ClassGaussians as ClassGaussians
@@ -75,7 +75,7 @@ _LATE = {
     "Bounds": "jembench.data.pixels:Bounds",
     "Estimate": "jembench.metrics.estimates:Estimate",
     "values_of": "jembench.metrics.estimates:values_of",
-    "protocol_id": "jembench.metrics.protocol:protocol_id",
+    "protocol_id": "jembench.metrics.base:protocol_id",
     "foreign": "jembench.models.adapters.foreign",
     "ByBayes": "jembench.models.densities:ByBayes",
     "LogitModel": "jembench.models.energies:LogitModel",

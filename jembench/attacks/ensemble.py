@@ -18,9 +18,9 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from jembench.attacks import decision
+from jembench.attacks.decision import Start
 from jembench.attacks.eps import Norm
 from jembench.attacks.foolbox_bridge import TargetModule, seeded
-from jembench.attacks.starts import Start
 from jembench.attacks.target import Target
 from jembench.attacks.threat import distance, project
 from jembench.errors import Unavailable

@@ -5,7 +5,6 @@ Legend: N attacked images, C channels, H height, W width, R resamples.
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -23,12 +22,9 @@ from jembench.catalog.spec import Scalar, stable_hash
 from jembench.data.pixels import content_hash, to_float
 from jembench.errors import OutOfTime
 from jembench.interfaces import Evaluation, Measurement, Resampling
-from jembench.metrics.attacks import Attack
-from jembench.metrics.base import Bootstrapped
-from jembench.metrics.defence import Defence
-from jembench.metrics.estimates import Arrays, Estimate, mean, share, values_of
-from jembench.metrics.labelled import no_labels
-from jembench.metrics.protocol import protocol_id
+from jembench.metrics.attacks import Attack, Budgeted
+from jembench.metrics.base import no_labels
+from jembench.metrics.estimates import Arrays, Estimate, mean, measurement, share
 from jembench.stopping import Stopped
 
 LEVELS = 255
@@ -66,16 +62,29 @@ class Shard:
     y: Tensor  # int64 (N,)
 
 
+class Found(NamedTuple):
+    """What an attack has found of a shard."""
+
+    adversarial: Tensor  # (N, C, H, W)
+    claimed: Tensor  # bool (N,): where it is of another class, as the attack saw it
+    others: Mapping[str, Tensor] = {}  # further arrays
+
+
 class Attacked(NamedTuple):
     """What an attack has given so far."""
 
     arrays: dict[str, NDArray[Any]]
-    details: dict[str, Any]  # ``partial`` is there if the time was over before all images were attacked
+    wanted: int  # images
 
     @property
     def images(self) -> int:
-        """How many were attacked."""
+        """How many were attacked before the time was over."""
         return len(self.arrays["index"])
+
+    @property
+    def details(self) -> dict[str, Any]:
+        """``partial``, unless all images were attacked."""
+        return {"partial": f"{self.images} of {self.wanted} images"} if self.images < self.wanted else {}
 
 
 def choose(evaluation: Evaluation, count: int) -> Chosen:
@@ -91,27 +100,39 @@ def choose(evaluation: Evaluation, count: int) -> Chosen:
     return Chosen(index, images[index], labels[index])
 
 
+def attacked(metric: Attack, evaluation: Evaluation, find: Callable[[Shard, Target], Found]) -> Attacked:
+    """Attack the model shard by shard, and verify what was found with random numbers that the attack did not see."""
+
+    def search(shard: Shard) -> Mapping[str, Tensor]:
+        target, fresh = (
+            metric.defence.target(evaluation, f"{look}{metric.label} {shard.number}") for look in ("", "verify ")
+        )
+        found = find(shard, target)
+        return {**verified(fresh, shard, found.adversarial, found.claimed), **found.others}
+
+    return in_shards(metric, evaluation, choose(evaluation, metric.spent.images), search)
+
+
 def in_shards(
+    metric: Budgeted,
     evaluation: Evaluation,
-    name: str,
-    options: Mapping[str, Scalar],
-    defence: Defence,
     chosen: Chosen,
     attack: Callable[[Shard], Mapping[str, Tensor]],
+    **options: Scalar,
 ) -> Attacked:
     """Attack shard by shard. Each is remembered: after a kill, or when the time was up, the work goes on there.
 
     Args:
+        metric: its options and its defence decide what the attack gives.
         evaluation: the model.
-        name: of the attack.
-        options: all that decides what the attack gives.
-        defence: between the attack and the model.
         chosen: the images.
         attack: gives arrays with a row for each image.
+        options: what else decides it.
 
     Raises:
         OutOfTime: if the time was over before the first shard.
     """
+    defence = metric.defence
     parts: list[dict[str, Tensor]] = []
     total = len(chosen.images)
     size = SHARD_REFINED if defence.refine else SHARD
@@ -121,7 +142,14 @@ def in_shards(
             break
         which = slice(start, start + size)
         content = content_hash(chosen.images[which])
-        made_of = {**options, **defence.identity, "version": _VERSION, "shard": number, "content": content}
+        made_of = {
+            **metric.options,
+            **options,
+            **defence.identity,
+            "version": _VERSION,
+            "shard": number,
+            "content": content,
+        }
 
         def computed(which: slice = which, number: int = number) -> dict[str, Tensor]:
             shard = Shard(
@@ -133,7 +161,7 @@ def in_shards(
             return {key: value.cpu() for key, value in attack(shard).items()}
 
         try:
-            parts.append(evaluation.services.remembered(f"{name}-{number}-{stable_hash(made_of, 16)}", computed))
+            parts.append(evaluation.services.remembered(f"{metric.name}-{number}-{stable_hash(made_of, 16)}", computed))
         except Stopped:
             if not parts:
                 raise
@@ -148,7 +176,7 @@ def in_shards(
         "label": chosen.labels[:done].numpy(),
         "image": chosen.images[:done].numpy(),
     }
-    return Attacked(arrays, {"partial": f"{done} of {total} images"} if done < total else {})
+    return Attacked(arrays, total)
 
 
 def verified(target: Target, shard: Shard, adversarial: Tensor, claimed: Tensor) -> dict[str, Tensor]:
@@ -182,20 +210,10 @@ def measured(
         details: what a reader must know beside.
         searched: whether the attack searched against random answers, by a rule of its own.
     """
-    module = importlib.import_module(metric.computed_by)
-    resamples = metric.resamples if isinstance(metric, Bootstrapped) else 0
-    return Measurement(
-        protocol=protocol_id(
-            metric.name,
-            evaluation,
-            images=found.images,
-            **metric.options,
-            **metric.defence.identity,
-            **metric.defence.rule(searched=searched),
-        ),
-        values=values_of(module.estimates(metric, found.arrays), evaluation, metric.name, resamples),
-        arrays=found.arrays,
-        details={**details, **found.details},
+    parts = {**metric.options, **metric.defence.identity, **metric.defence.rule(searched=searched)}
+    estimates = metric.estimates(found.arrays)
+    return measurement(
+        metric, evaluation, {"images": found.images, **parts}, estimates, found.arrays, {**details, **found.details}
     )
 
 

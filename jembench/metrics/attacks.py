@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, TypeVar
 
 from jembench.attacks.eps import Norm, check_eps, parse_eps
 from jembench.catalog.options import added_later
@@ -19,7 +19,7 @@ from jembench.catalog.spec import Scalar
 from jembench.catalog.validation import Range
 from jembench.errors import SpecError
 from jembench.interfaces import Capability
-from jembench.metrics.base import MOST, Bootstrapped, Comparable, Count, NotNegative, OptionalCount
+from jembench.metrics.base import MOST, Bootstrapped, Comparable, Count, NotNegative, OptionalCount, check_labels
 from jembench.metrics.budgets import BUDGETS, Budget, BudgetName
 from jembench.metrics.defence import Defence
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from jembench.interfaces import Planned
 
 Gradient = Literal["through", "bpda"]
+Kind = TypeVar("Kind", bound="Attack")
 
 ALL = "all"
 
@@ -45,6 +46,21 @@ class Budgeted(Comparable):
     def spent(self) -> Budget:
         """What may be spent."""
         return BUDGETS[self.budget].but(**{field.name: getattr(self, field.name, None) for field in fields(Budget)})
+
+    @property
+    def defence(self) -> Defence:
+        """What stands between the attack and the model's answer."""
+        return Defence()
+
+    @property
+    def options(self) -> dict[str, Scalar]:
+        """What decides which images are found, beside the defence: parts of the protocol."""
+        raise NotImplementedError
+
+    @property
+    def label(self) -> str:
+        """Of the value."""
+        return self.name
 
 
 @added_later(data_noise=0.0)
@@ -72,15 +88,8 @@ class Attack(Budgeted):
         """What the defence needs."""
         return self.defence.requires
 
-    @property
-    def options(self) -> dict[str, Scalar]:
-        """What decides which images are found, beside the defence: parts of the protocol."""
-        raise NotImplementedError
-
     def check(self, planned: Planned) -> None:
         """Whether there will be classes and chains."""
-        from jembench.metrics.labelled import check_labels
-
         check_labels(planned)
         self.defence.check(planned)
 
@@ -118,7 +127,7 @@ class PGD(SearchAttack, SmoothedAttack, Bootstrapped):
     eps: str = ""  # as the user wrote it; "": the smallest of each image is searched
     grad: Gradient = "through"
     name: ClassVar[str] = "pgd"
-    computed_by: ClassVar[str] = "jembench.metrics.robustness"
+    computed_by: ClassVar[str] = "jembench.metrics.robustness:pgd"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -158,7 +167,7 @@ class DecisionAttack(SmoothedAttack, Bootstrapped):
     """
 
     queries: OptionalCount = None
-    computed_by: ClassVar[str] = "jembench.metrics.decision_robustness"
+    computed_by: ClassVar[str] = "jembench.metrics.robustness:decision_attack"
 
     @property
     def options(self) -> dict[str, Scalar]:
@@ -202,7 +211,7 @@ class Ensemble(SearchAttack, SmoothedAttack):
     grad: Gradient = "through"
     queries: OptionalCount = None
     name: ClassVar[str] = "ensemble"
-    computed_by: ClassVar[str] = "jembench.metrics.ensemble"
+    computed_by: ClassVar[str] = "jembench.metrics.robustness:ensemble"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -247,7 +256,7 @@ class Transfer(SearchAttack):
 
     refine: Count = 10
     name: ClassVar[str] = "transfer"
-    computed_by: ClassVar[str] = "jembench.metrics.transfer"
+    computed_by: ClassVar[str] = "jembench.metrics.transfer:transfer"
 
     @property
     def source(self) -> PGD:
@@ -282,15 +291,10 @@ class Distal(Attack, Bootstrapped):
     target: str = ALL
     images: Count = 100
     steps: Count = 200
-    threshold: float = 0.9
+    threshold: Annotated[float, Range(above=0, below=1)] = 0.9
     grad: Gradient = "through"
     name: ClassVar[str] = "distal"
-    computed_by: ClassVar[str] = "jembench.metrics.distal"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not 0 < self.threshold < 1:
-            raise SpecError(f"threshold of {self.name} is {self.threshold}; it must be a probability between 0 and 1.")
+    computed_by: ClassVar[str] = "jembench.metrics.distal:distal"
 
     @property
     def options(self) -> dict[str, Scalar]:
@@ -336,7 +340,7 @@ class GradientChecks(SearchAttack, SmoothedAttack, Bootstrapped):
     grad: Gradient = "through"
     queries: OptionalCount = None
     name: ClassVar[str] = "gradient-checks"
-    computed_by: ClassVar[str] = "jembench.metrics.gradient_checks"
+    computed_by: ClassVar[str] = "jembench.metrics.gradient_checks:gradient_checks"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -371,31 +375,17 @@ class GradientChecks(SearchAttack, SmoothedAttack, Bootstrapped):
 
     def search(self, norm: Norm) -> PGD:
         """The attack that is checked."""
-        return PGD(
-            norm=norm,
-            refine=self.refine,
-            grad=self.grad,
-            budget=self.budget,
-            images=self.spent.images,
-            restarts=self.restarts,
-            steps=self.steps,
-            eot=self.eot,
-            data_noise=self.data_noise,
-            smooth=self.smooth,
-        )
+        return self._with_these_options(PGD, norm=norm)
 
     @property
     def black_box(self) -> Boundary:
         """The attack that sees no gradient."""
-        return Boundary(
-            refine=self.refine,
-            budget=self.budget,
-            images=self.spent.images,
-            queries=self.queries,
-            eot=self.eot,
-            data_noise=self.data_noise,
-            smooth=self.smooth,
-        )
+        return self._with_these_options(Boundary)
+
+    def _with_these_options(self, kind: type[Kind], **others: Any) -> Kind:
+        """An attack with the options of these checks that it has, on the same images."""
+        shared = {field.name: getattr(self, field.name) for field in fields(kind) if hasattr(self, field.name)}
+        return kind(**{**shared, "images": self.spent.images, **others})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -413,7 +403,7 @@ class Certified(Budgeted, Bootstrapped):
     copies: OptionalCount = None
     alpha: Annotated[float, Range(above=0, below=1)] = 0.001
     name: ClassVar[str] = "certified"
-    computed_by: ClassVar[str] = "jembench.metrics.certified"
+    computed_by: ClassVar[str] = "jembench.metrics.certified:certified"
     requires: ClassVar[frozenset[Capability]] = frozenset({"logits"})
     selection: ClassVar[int] = 100
 
@@ -433,6 +423,4 @@ class Certified(Budgeted, Bootstrapped):
 
     def check(self, planned: Planned) -> None:
         """Whether there will be classes."""
-        from jembench.metrics.labelled import check_labels
-
         check_labels(planned)

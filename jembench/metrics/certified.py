@@ -9,7 +9,6 @@ Legend: N images, K classes.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from fractions import Fraction
 from statistics import NormalDist
 
 import numpy as np
@@ -19,20 +18,17 @@ from scipy.stats import beta
 from torch import Generator, Tensor
 
 from jembench import seeds
+from jembench.attacks.eps import parse_eps
 from jembench.attacks.target import Target
 from jembench.interfaces import Evaluation, Measurement
 from jembench.metrics.attacked import CURVE, LEVELS, Shard, choose, in_shards
 from jembench.metrics.attacks import Certified
-from jembench.metrics.defence import Defence
-from jembench.metrics.estimates import Arrays, Estimate, mean, share, values_of
-from jembench.metrics.protocol import protocol_id
-
-SIZES = ("0/255", *CURVE["l2"])
+from jembench.metrics.estimates import Arrays, Estimate, mean, measurement, share
 
 _BLOCK = 1000  # noisy copies that are drawn together; results do not depend on it
 
 
-def compute(metric: Certified, evaluation: Evaluation) -> Measurement:
+def certified(metric: Certified, evaluation: Evaluation) -> Measurement:
     """Certify the images that every attack takes."""
     target = Target(evaluation.model, evaluation.data.spec)
 
@@ -42,13 +38,9 @@ def compute(metric: Certified, evaluation: Evaluation) -> Measurement:
         return {"predicted": predicted, "radius": radius(metric, frequent)}
 
     chosen = choose(evaluation, metric.spent.images)
-    found = in_shards(evaluation, metric.name, metric.options, Defence(), chosen, certify)
-    return Measurement(
-        protocol=protocol_id(metric.name, evaluation, images=found.images, norm="l2", **metric.options),
-        values=values_of(estimates(metric, found.arrays), evaluation, metric.name, metric.resamples),
-        arrays=found.arrays,
-        details=found.details,
-    )
+    found = in_shards(metric, evaluation, chosen, certify)
+    parts = {"images": found.images, "norm": "l2", **metric.options}
+    return measurement(metric, evaluation, parts, metric.estimates(found.arrays), found.arrays, found.details)
 
 
 def _count(metric: Certified, target: Target, x: Float[Tensor, "C H W"], index: int) -> tuple[int, int]:
@@ -65,11 +57,12 @@ def radius(metric: Certified, frequent: Int[Tensor, " N"]) -> Float[Tensor, " N"
     return torch.tensor([metric.sigma * normal.inv_cdf(p) if p > 0.5 else 0.0 for p in lower], dtype=torch.float64)
 
 
-def estimates(metric: Certified, arrays: Arrays) -> dict[str, Estimate]:
+def certified_estimates(metric: Certified, arrays: Arrays) -> dict[str, Estimate]:
     """The values, of images: certain of their class within each size of the curve, mean radius, abstentions."""
     right, certain = arrays["predicted"] == arrays["label"], arrays["radius"]
     return {
-        **{f"certified-l2@{eps}": share(right & (certain > float(Fraction(eps))), "higher") for eps in SIZES},
+        "certified-l2@0/255": share(right & (certain > 0), "higher"),
+        **{f"certified-l2@{eps}": share(right & (certain > parse_eps(eps)), "higher") for eps in CURVE["l2"]},
         "certified-radius": mean(LEVELS * np.where(right, certain, 0.0), "1/255", "higher", (0.0, float("inf"))),
         "abstained": share(certain == 0, "lower"),
     }

@@ -21,7 +21,7 @@ class BitsPerDim(Bootstrapped, Comparable):
     """
 
     name: ClassVar[str] = "bits-per-dim"
-    computed_by: ClassVar[str] = "jembench.metrics.bits_per_dim"
+    computed_by: ClassVar[str] = "jembench.metrics.energies:bits_per_dim"
     requires: ClassVar[frozenset[Capability]] = frozenset({"log_prob"})
     reads: ClassVar[frozenset[Quantity]] = frozenset({"energy"})
 
@@ -35,7 +35,7 @@ class EnergyGap(Bootstrapped, Comparable):
     """
 
     name: ClassVar[str] = "energy-gap"
-    computed_by: ClassVar[str] = "jembench.metrics.energy"
+    computed_by: ClassVar[str] = "jembench.metrics.energies:energy_gap"
     requires: ClassVar[frozenset[Capability]] = frozenset({"energy", "samples"})
 
 
@@ -51,7 +51,7 @@ class LogDensity(Bootstrapped, Comparable):
     """
 
     name: ClassVar[str] = "log-density"
-    computed_by: ClassVar[str] = "jembench.metrics.log_density"
+    computed_by: ClassVar[str] = "jembench.metrics.energies:log_density"
     requires: ClassVar[frozenset[Capability]] = frozenset({"energy"})
     reads: ClassVar[frozenset[Quantity]] = frozenset({"energy", "logits"})
 
@@ -65,7 +65,7 @@ class LogitShift(Metric):
 
     by: float = 10.0
     name: ClassVar[str] = "logit-shift"
-    computed_by: ClassVar[str] = "jembench.metrics.logit_shift"
+    computed_by: ClassVar[str] = "jembench.metrics.energies:logit_shift"
     requires: ClassVar[frozenset[Capability]] = frozenset({"logits"})
     reads: ClassVar[frozenset[Quantity]] = frozenset({"logits"})
 

@@ -14,41 +14,44 @@ from jembench.data.ood_sets.resolve import resolve
 from jembench.data.pixels import content_hash
 from jembench.errors import Diverged
 from jembench.interfaces import Evaluation, Measurement, Value
-from jembench.metrics.estimates import Arrays, Estimate, values_of
+from jembench.metrics.base import protocol_id
+from jembench.metrics.classification import of_test_images
+from jembench.metrics.estimates import Arrays, Estimate, bootstrap_rng, value_of
 from jembench.metrics.ood import OutOfDistribution
-from jembench.metrics.protocol import protocol_id
 from jembench.stats import ranking, wilson
 
 
-def compute(metric: OutOfDistribution, evaluation: Evaluation) -> Measurement:
+def detection(metric: OutOfDistribution, evaluation: Evaluation) -> Measurement:
     """Score the test images and the outliers."""
     outliers = evaluation.data.images(metric.set)  # first: where they are missing, nothing need be scored
     arrays = {"inside": _scores(metric, evaluation, "test"), "outside": _scores(metric, evaluation, metric.set)}
+    in_order = {side: np.sort(scores) for side, scores in arrays.items()}  # then no value depends on the images' order
     of_set = resolve(metric.set)
+    parts = {
+        **of_test_images(len(arrays["inside"]), metric.data_noise),
+        "set": str(of_set),
+        "outliers": len(outliers),
+        "content": content_hash(outliers)[:10],
+        **metric.protocol_parts,
+    }
+    rng = bootstrap_rng(evaluation.services.generator(f"bootstrap {metric.name}/{metric.score}/{of_set}"))
     return Measurement(
-        protocol=protocol_id(
-            metric.name,
-            evaluation,
-            split="test",
-            images=len(evaluation.data.part("test").images),
-            set=str(of_set),
-            outliers=len(outliers),
-            content=content_hash(outliers)[:10],
-            data_noise=f"{metric.data_noise:g}",
-            **metric.protocol_parts,
-        ),
-        values=_values(metric, evaluation, arrays, f"{metric.name}/{metric.score}/{of_set}"),
+        protocol=protocol_id(metric.name, evaluation, **parts),
+        values={
+            label: ranked_value(label, estimate, rng, metric.resamples)
+            for label, estimate in metric.estimates(in_order).items()
+        },
         arrays=arrays,
         details={"mean-inside": float(arrays["inside"].mean()), "mean-outside": float(arrays["outside"].mean())},
     )
 
 
-def estimates(metric: OutOfDistribution, arrays: Arrays) -> dict[str, Estimate]:
+def detection_estimates(metric: OutOfDistribution, arrays: Arrays) -> dict[str, Estimate]:
     """AUROC, FPR at 95 % TPR and average precision, of test images and outliers."""
-    found = ranking.resamplings(arrays["inside"], arrays["outside"])
+    exact = ranking.detection(arrays["inside"], arrays["outside"])
     return {
-        label: Estimate(resampling, "", "lower" if label.startswith("fpr95") else "higher")
-        for label, resampling in found.items()
+        label: Estimate(resampling, "", "lower" if label.startswith("fpr95") else "higher", value=exact[label])
+        for label, resampling in ranking.resamplings(arrays["inside"], arrays["outside"]).items()
     }
 
 
@@ -64,28 +67,18 @@ def _scores(metric: OutOfDistribution, evaluation: Evaluation, images: str) -> N
     return scores
 
 
-def _values(metric: OutOfDistribution, evaluation: Evaluation, arrays: Arrays, purpose: str) -> dict[str, Value]:
-    in_order = {side: np.sort(scores) for side, scores in arrays.items()}  # then no value depends on the images' order
-    exact = ranking.detection(**in_order)
-    found = {label: one._replace(value=exact[label]) for label, one in estimates(metric, in_order).items()}
-    values = values_of(found, evaluation, purpose, metric.resamples)
-    sizes = len(arrays["inside"]), len(arrays["outside"])
-    agree = metric.resamples > 0 and min(sizes) > 1
-    return {
-        label: _where_resamples_agree(label, value, *sizes) if agree and value.low is None else value
-        for label, value in values.items()
-    }
-
-
-def _where_resamples_agree(label: str, value: Value, inside: int, outside: int) -> Value:
-    """Wilson's interval where all resamples give the same, as they do for sets that do not overlap.
+def ranked_value(label: str, estimate: Estimate, rng: np.random.Generator, resamples: int) -> Value:
+    """A value with its interval: Wilson's where all resamples give the same, as they do for sets that do not overlap.
 
     AUROC is the probability that an image ranks above an outlier. As many pairs as the smaller set has share no image,
     and are Bernoulli trials. So is each image of the negative class for the false positive rate. Average precision is
     not such a share.
     """
+    value = value_of(estimate, rng, resamples)
+    inside, outside = estimate.resampling.sizes
     trials = {"auroc": min(inside, outside), "fpr95-in": outside, "fpr95-out": inside}.get(label, 0)
-    if not trials or value.value not in (0, 1):
+    known = value.low is not None or resamples == 0 or min(inside, outside) < 2
+    if known or not trials or value.value not in (0, 1):
         return value
     within = wilson(round(value.value * trials), trials)
     return value._replace(low=within.low, high=within.high)

@@ -19,27 +19,24 @@ from jembench.attacks import verify
 from jembench.attacks.distal import ascend, confidence
 from jembench.catalog.spec import Scalar
 from jembench.data.pixels import to_uint8
-from jembench.errors import Diverged, NotApplicable, SpecError
+from jembench.errors import NotApplicable, SpecError
 from jembench.interfaces import DataSpec, Density, Energy, Evaluation, Measurement, Resampling
 from jembench.metrics.attacked import Attacked, Chosen, Shard, in_shards
 from jembench.metrics.attacks import ALL, Distal
-from jembench.metrics.estimates import Arrays, Estimate, share, values_of
-from jembench.metrics.protocol import protocol_id
+from jembench.metrics.energies import log_px
+from jembench.metrics.estimates import Arrays, Estimate, measurement, share
 
 _RANGE = (0.0, 1.0)
 
 
-def compute(metric: Distal, evaluation: Evaluation) -> Measurement:
+def distal(metric: Distal, evaluation: Evaluation) -> Measurement:
     """Make noise into images of classes."""
     found = _ascents(metric, evaluation)
     arrays = found.arrays | _densities(evaluation, found.arrays)
     parts: dict[str, Scalar] = {"images": found.images, "test_images": len(evaluation.data.part("test").images)}
-    return Measurement(
-        protocol=protocol_id(metric.name, evaluation, **parts, **metric.options, **metric.defence.identity),
-        values=values_of(estimates(metric, arrays), evaluation, metric.name, metric.resamples),
-        arrays=arrays,
-        details={"unverified": int(arrays["unverified"].sum()), **found.details},
-    )
+    parts |= {**metric.options, **metric.defence.identity}
+    details = {"unverified": int(arrays["unverified"].sum()), **found.details}
+    return measurement(metric, evaluation, parts, metric.estimates(arrays), arrays, details)
 
 
 def _ascents(metric: Distal, evaluation: Evaluation) -> Attacked:
@@ -60,12 +57,12 @@ def _ascents(metric: Distal, evaluation: Evaluation) -> Attacked:
             "unverified": ends.reached & ~reached,
         }
 
-    found = in_shards(evaluation, metric.name, metric.options, defence, begin, climb)
+    found = in_shards(metric, evaluation, begin, climb)
     noise, target = found.arrays.pop("image"), found.arrays.pop("label")
     return found._replace(arrays={**found.arrays, "noise": noise, "target": target})
 
 
-def estimates(metric: Distal, arrays: Arrays) -> dict[str, Estimate]:
+def distal_estimates(metric: Distal, arrays: Arrays) -> dict[str, Estimate]:
     """The values, of ascents: of all, and of those that ended above the threshold."""
     reached, count = arrays["reached"], int(arrays["reached"].sum())
     found = {"distal": share(reached)}
@@ -112,17 +109,11 @@ def _densities(evaluation: Evaluation, arrays: Arrays) -> dict[str, NDArray[np.f
     """
     if not isinstance(evaluation.model, Energy | Density):
         return {}
-    found = {
-        "log-px": evaluation.predictions.read("energy", torch.from_numpy(arrays["images"])),
-        "log-px-noise": evaluation.predictions.read("energy", torch.from_numpy(arrays["noise"])),
-        "log-px-test": evaluation.predictions.read("energy"),
+    return {
+        "log-px": log_px(evaluation, torch.from_numpy(arrays["images"])),
+        "log-px-noise": log_px(evaluation, torch.from_numpy(arrays["noise"])),
+        "log-px-test": log_px(evaluation),
     }
-    if not all(bool(energies.isfinite().all()) for energies in found.values()):
-        raise Diverged(
-            "log p(x) of noise, of what it was made into or of the test images is not finite: the model has diverged. "
-            "Train it again with another seed or a lower learning rate."
-        )
-    return {name: -energies.double().numpy() for name, energies in found.items()}
 
 
 def _way(arrays: Arrays) -> Resampling:

@@ -14,8 +14,9 @@ import torch
 from numpy.typing import NDArray
 from scipy.special import entr
 
-from jembench.interfaces import Evaluation, Resampling, Value
-from jembench.metrics.base import Better
+from jembench.catalog.spec import Scalar
+from jembench.interfaces import Evaluation, Measurement, Resampling, Value
+from jembench.metrics.base import Better, Metric, protocol_id
 from jembench.stats import Indices, interval_of, mean_of, multiplicities, wilson
 
 Arrays = Mapping[str, NDArray[Any]]
@@ -86,11 +87,39 @@ def highest_of(order: NDArray[np.int64], n: int) -> Callable[[Indices], Indices]
     return lambda indices: order[np.partition(rank[indices], n - 1, axis=1)[:, :n]]
 
 
+def measurement(
+    metric: Metric,
+    evaluation: Evaluation,
+    parts: Mapping[str, Scalar],
+    estimates: Mapping[str, Estimate],
+    arrays: Arrays | None = None,
+    details: Mapping[str, Any] | None = None,
+    purpose: str = "",
+) -> Measurement:
+    """The measurement of a metric: its values with intervals, and what is kept of each image.
+
+    Args:
+        metric: its ``resamples``, if it has them, are those of the intervals.
+        evaluation: the model.
+        parts: of the protocol.
+        estimates: the values, by label.
+        arrays: what is kept of each image.
+        details: further information.
+        purpose: names the random numbers that the resamples are drawn with; by default the metric's name.
+    """
+    return Measurement(
+        protocol=protocol_id(metric.name, evaluation, **parts),
+        values=values_of(estimates, evaluation, purpose or metric.name, getattr(metric, "resamples", 0)),
+        arrays=arrays or {},
+        details=details or {},
+    )
+
+
 def values_of(
     estimates: Mapping[str, Estimate], evaluation: Evaluation, purpose: str, resamples: int = 0
 ) -> dict[str, Value]:
     """Values with their intervals; ``purpose`` names the random numbers that the resamples are drawn with."""
-    rng = bootstrap_rng(evaluation, purpose)
+    rng = bootstrap_rng(evaluation.services.generator(f"bootstrap {purpose}"))
     return {label: value_of(estimate, rng, resamples) for label, estimate in estimates.items()}
 
 
@@ -111,8 +140,6 @@ def value_of(estimate: Estimate, rng: np.random.Generator, resamples: int) -> Va
     return Value(value, low, high, min(resampling.sizes) if n is None else n, unit, better)
 
 
-def bootstrap_rng(evaluation: Evaluation, purpose: str) -> np.random.Generator:
-    """The numpy generator of a metric's resamples, derived from the fit's seed."""
-    generator = evaluation.services.generator(f"bootstrap {purpose}")
-    seed = torch.randint(2**62, (), generator=generator, device=generator.device)
-    return np.random.default_rng(int(seed))
+def bootstrap_rng(generator: torch.Generator) -> np.random.Generator:
+    """The numpy generator of a metric's resamples."""
+    return np.random.default_rng(int(torch.randint(2**62, (), generator=generator, device=generator.device)))

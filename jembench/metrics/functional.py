@@ -1,39 +1,34 @@
 """Metrics of one's own tensors: the values and intervals that the metrics of a run give.
 
-Each function makes the registered metric and hands it the tensors in the place of a trained model, so there is one
-implementation. Legend: N examples, K classes, C channels, H height, W width, D features.
+Each function makes the registered metric and calls its computation, so there is one implementation.
+
+Legend: N examples, K classes, C channels, H height, W width, D features.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from torch import Generator, Tensor
+from torch import Tensor
 
 from jembench import seeds
 from jembench.catalog import registry
-from jembench.catalog.spec import Spec, format_value
 from jembench.errors import Diverged, NotApplicable, SpecError
-from jembench.interfaces import (
-    KEPT,
-    Dataset,
-    DataSpec,
-    Evaluation,
-    FeatureNetwork,
-    Features,
-    Quantity,
-    Samples,
-    Source,
-    Split,
-    SplitName,
-    TrainingRecord,
-    Value,
-)
-from jembench.stats import interval_of, ranking, wilson
+from jembench.interfaces import DataSpec, FeatureNetwork, Features, Split, SplitName, Value
+from jembench.metrics.base import Metric
+from jembench.metrics.classification import classification_values, require_finite
+from jembench.metrics.detection import ranked_value
+from jembench.metrics.estimates import Estimate, bootstrap_rng, value_of
+from jembench.metrics.feature_scores import score
+from jembench.metrics.generation import Generated, canonical_order, finite
+from jembench.metrics.generative import FID, IS, KID, PRC, FeatureMetric
+from jembench.metrics.ood import OutOfDistribution
+from jembench.metrics.predictive import ECE, NLL, Accuracy, AdaptiveECE, Brier, ClasswiseECE, Predictive
 
 if TYPE_CHECKING:
     Array = Tensor | np.ndarray[Any, Any]
@@ -57,7 +52,7 @@ def accuracy(logits: Array, labels: Array) -> Value:
         >>> f"{value.value:.1f} [{value.low:.1f}, {value.high:.1f}] {value.unit}"
         '66.7 [20.8, 93.9] %'
     """
-    return _of_logits("accuracy", logits, labels)
+    return _of_logits(Accuracy(), logits, labels)
 
 
 def nll(logits: Array, labels: Array, *, resamples: int = 1000) -> Value:
@@ -72,7 +67,7 @@ def nll(logits: Array, labels: Array, *, resamples: int = 1000) -> Value:
         >>> round(nll(torch.zeros(4, 2), torch.tensor([0, 1, 1, 0])).value, 4)
         0.6931
     """
-    return _of_logits("nll", logits, labels, resamples=resamples)
+    return _of_logits(NLL(resamples=resamples), logits, labels)
 
 
 def brier(logits: Array, labels: Array, *, resamples: int = 1000) -> Value:
@@ -84,7 +79,7 @@ def brier(logits: Array, labels: Array, *, resamples: int = 1000) -> Value:
         >>> brier(torch.zeros(4, 2), torch.tensor([0, 1, 1, 0])).value
         0.5
     """
-    return _of_logits("brier", logits, labels, resamples=resamples)
+    return _of_logits(Brier(resamples=resamples), logits, labels)
 
 
 def ece(logits: Array, labels: Array, *, bins: int = 20, resamples: int = 1000) -> Value:
@@ -96,7 +91,7 @@ def ece(logits: Array, labels: Array, *, bins: int = 20, resamples: int = 1000) 
         >>> round(ece(torch.zeros(4, 2), torch.tensor([0, 0, 0, 1])).value, 1)
         25.0
     """
-    return _of_logits("ece", logits, labels, bins=bins, resamples=resamples)
+    return _of_logits(ECE(bins=bins, resamples=resamples), logits, labels)
 
 
 def adaptive_ece(logits: Array, labels: Array, *, bins: int = 20, resamples: int = 1000) -> Value:
@@ -108,7 +103,7 @@ def adaptive_ece(logits: Array, labels: Array, *, bins: int = 20, resamples: int
         >>> round(adaptive_ece(torch.zeros(4, 2), torch.tensor([0, 0, 0, 1]), bins=1).value, 1)
         25.0
     """
-    return _of_logits("adaptive-ece", logits, labels, bins=bins, resamples=resamples)
+    return _of_logits(AdaptiveECE(bins=bins, resamples=resamples), logits, labels)
 
 
 def classwise_ece(logits: Array, labels: Array, *, bins: int = 20, resamples: int = 1000) -> Value:
@@ -120,7 +115,7 @@ def classwise_ece(logits: Array, labels: Array, *, bins: int = 20, resamples: in
         >>> round(classwise_ece(torch.zeros(4, 2), torch.tensor([0, 0, 0, 1])).value, 1)
         25.0
     """
-    return _of_logits("classwise-ece", logits, labels, bins=bins, resamples=resamples)
+    return _of_logits(ClasswiseECE(bins=bins, resamples=resamples), logits, labels)
 
 
 # --- of scores --------------------------------------------------------------------------------------------------------
@@ -147,13 +142,8 @@ def auroc(inside: Array, outside: Array, *, resamples: int = 1000) -> Value:
         raise SpecError(f"The scores have the shapes {first.shape} and {second.shape}; they must be (N,) and (M,).")
     if not (np.isfinite(first).all() and np.isfinite(second).all()):
         raise Diverged("A score is not finite, and cannot be ranked.")
-    n, value = min(len(first), len(second)), ranking.detection(first, second)["auroc"]
-    resampling, rng = ranking.auroc_resampling(first, second), np.random.default_rng(0)
-    interval = interval_of(value, resampling, rng=rng, resamples=resamples)
-    if interval and interval.low == interval.high:  # sets that do not overlap: n pairs without a common score
-        interval = wilson(round(value * n), n) if value in (0, 1) else None
-    low, high = interval or (None, None)
-    return Value(value, low, high, n, "", "higher")
+    estimate = OutOfDistribution(set=_GIVEN).estimates({"inside": first, "outside": second})["auroc"]
+    return ranked_value("auroc", estimate, np.random.default_rng(0), resamples)
 
 
 # --- of images --------------------------------------------------------------------------------------------------------
@@ -178,7 +168,7 @@ def inception_score(images: Array, *, splits: int = 10, features: str = "incepti
         >>> round(inception_score(100 * torch.eye(10), splits=1, resamples=0).value, 3)
         10.0
     """
-    return _single(_of_images("is", images, images, features, splits=splits, resamples=resamples))
+    return _of_images(IS(splits=splits, features=features, resamples=resamples), images)["is"]
 
 
 def fid(images: Array, reference: Array, *, features: str = "inception", resamples: int | None = None) -> Value:
@@ -201,7 +191,7 @@ def fid(images: Array, reference: Array, *, features: str = "inception", resampl
         >>> round(fid(features + torch.tensor([3.0, 4.0]), features, resamples=0).value, 3)
         25.0
     """
-    return _single(_of_images("fid", images, reference, features, resamples=resamples))
+    return _of_images(FID(features=features, resamples=resamples), images, reference)["fid"]
 
 
 def kid(
@@ -234,8 +224,8 @@ def kid(
         >>> kid(features + 5, features, subset_size=20, resamples=0).value > 1
         True
     """
-    options = {"subsets": subsets, "subset_size": subset_size, "resamples": resamples}
-    return _single(_of_images("kid", images, reference, features, **options))
+    metric = KID(features=features, subsets=subsets, subset_size=subset_size, resamples=resamples)
+    return _of_images(metric, images, reference)["kid"]
 
 
 def prc(
@@ -262,11 +252,10 @@ def prc(
         >>> {name: value.value for name, value in found.items()}
         {'precision': 100.0, 'recall': 100.0}
     """
-    found = _of_images("prc", images, reference, features, neighbours=neighbours, resamples=resamples)
-    return {label.removesuffix(f"-{_GIVEN}"): value for label, value in found.items()}
+    return _of_images(PRC(features=features, neighbours=neighbours, resamples=resamples), images, reference)
 
 
-# --- the tensors in the place of a trained model ----------------------------------------------------------------------
+# --- the computations of the metrics, on tensors ----------------------------------------------------------------------
 
 _GIVEN = "given"
 
@@ -282,97 +271,7 @@ class _NoDataset:
         raise NotApplicable("This feature network is trained on a dataset, and images are given here. Use inception.")
 
 
-class GivenFeatures:
-    """A :class:`jembench.interfaces.FeatureNetwork` whose features are given instead of images."""
-
-    name = identity = _GIVEN
-
-    def prepare(self, dataset: Dataset, cache: Any, device: torch.device) -> None:
-        """Nothing to load."""
-
-    def features(self, images: Tensor) -> Features:
-        """Features (N, D) as they are."""
-        return Features(images, images)
-
-
-@dataclass(kw_only=True)
-class Given:
-    """What metrics of tensors read of an evaluation's parts, from tensors on the CPU."""
-
-    logits: Tensor | None = None  # (N, K)
-    labels: Tensor | None = None  # (N,)
-    generated: Tensor | None = None  # uint8 (N, C, H, W) or features (N, D)
-    reference: Tensor | None = None
-    content = ""
-    networks: dict[str, FeatureNetwork] = field(default_factory=dict)
-
-    @property
-    def evaluation(self) -> Evaluation:
-        """The evaluation, of which each part is this."""
-        it: Any = self
-        parts = {"data": it, "predictions": it, "services": it, "samples": self.samples}
-        return Evaluation(model=None, sampler=None, device=torch.device("cpu"), training=TrainingRecord(), **parts)
-
-    @property
-    def spec(self) -> DataSpec:
-        """What is known of the images."""
-        classes = 0 if self.logits is None else self.logits.shape[1]
-        _, *shape = (1, 1, 1, 1) if self.generated is None or self.generated.ndim != 4 else self.generated.shape
-        return DataSpec(name=_GIVEN, shape=(shape[0], shape[1], shape[2]), num_classes=classes)
-
-    def part(self, name: str) -> Split:
-        """The labels."""
-        return Split(torch.empty((0, 1, 1, 1), dtype=torch.uint8), self.labels)
-
-    def read(self, quantity: Quantity, images: str | Tensor = "test", noise: float = 0.0) -> Tensor:
-        """The logits."""
-        assert self.logits is not None
-        return self.logits
-
-    def samples(self, source: Source = KEPT) -> Samples:
-        """The images that are scored; of given features, their bytes."""
-        assert self.generated is not None
-        images = self.generated if self.generated.ndim == 4 else _as_pixels(self.generated)
-        return Samples(images, None, _GIVEN)
-
-    def features(self, spec: str) -> Any:
-        """The feature network of images; of given features, their name alone."""
-        if self.generated is not None and self.generated.ndim == 2:
-            return GivenFeatures()
-        if spec not in self.networks:
-            network: FeatureNetwork = registry.resolve("features", spec).make()
-            network.prepare(_NoDataset(self.spec), Path(), torch.device("cpu"))
-            self.networks[spec] = network
-        return self.networks[spec]
-
-    def features_of(self, spec: str, images: str | Tensor) -> Features:
-        """The features of the scored images, or of the reference."""
-        wanted = self.generated if isinstance(images, Tensor) else self.reference
-        assert wanted is not None
-        found: Features = self.features(spec).features(wanted)
-        return found
-
-    def generator(self, purpose: str) -> Generator:
-        """A generator for each purpose, always of the same numbers."""
-        return seeds.generator(0, f"evaluation/{purpose}")
-
-
-def _as_pixels(features: Tensor) -> Tensor:
-    """The bytes of features (N, D) as images (N, 1, 1, .): equal where the features are, and in a fixed order."""
-    return features.contiguous().view(torch.uint8)[:, None, None]
-
-
-def _measured(name: str, given: Given, **options: Any) -> dict[str, Value]:
-    texts = tuple((key, format_value(value)) for key, value in sorted(options.items()))
-    return dict(registry.resolve("metrics", str(Spec(name, texts))).make().compute(given.evaluation).values)
-
-
-def _single(values: dict[str, Value]) -> Value:
-    (value,) = values.values()
-    return value
-
-
-def _of_logits(name: str, logits: Array, labels: Array, **options: Any) -> Value:
+def _of_logits(metric: Predictive, logits: Array, labels: Array) -> Value:
     given, classes = _tensor(logits), _tensor(labels)
     if given.ndim != 2 or not given.is_floating_point() or classes.shape != given.shape[:1] or not len(given):
         raise SpecError(
@@ -381,18 +280,45 @@ def _of_logits(name: str, logits: Array, labels: Array, **options: Any) -> Value
         )
     if classes.is_floating_point() or int(classes.min()) < 0 or int(classes.max()) >= given.shape[1]:
         raise SpecError(f"The labels must be whole numbers from 0 to {given.shape[1] - 1}.")
-    return _single(_measured(name, Given(logits=given, labels=classes.long()), **options))
+    require_finite(given, "logits", "examples")
+    (value,) = _values(metric, classification_values(metric, given.double(), classes.long())).values()
+    return value
 
 
-def _of_images(name: str, images: Array, reference: Array, features: str, **options: Any) -> dict[str, Value]:
-    both = [_tensor(part) for part in (images, reference)]
+def _of_images(metric: FeatureMetric, images: Array, reference: Array | None = None) -> dict[str, Value]:
+    both = [_tensor(part) for part in (images, images if reference is None else reference)]
     kinds = {(part.ndim, part.dtype == torch.uint8, tuple(part.shape[1:])) for part in both}
     as_images = kinds <= {(4, True, tuple(both[0].shape[1:]))}
     as_features = len(kinds) == 1 and both[0].ndim == 2 and all(part.is_floating_point() for part in both)
     if not (as_images or as_features):
         shapes = " and ".join(f"{part.dtype} {tuple(part.shape)}" for part in both)
         raise SpecError(f"Given are {shapes}; both must be images, uint8 (N, C, H, W), or features, floats (N, D).")
-    return _measured(name, Given(generated=both[0], reference=both[1]), features=features, **options)
+    given, name = both[0], _GIVEN
+    if as_images:
+        network = _network(metric.features, given)
+        found, real, name = network.features(given), network.features(both[1]).pool, network.name
+    else:
+        found, real = Features(given, given), both[1]
+        given = given.contiguous().view(torch.uint8)[:, None, None]  # bytes that are equal where the features are
+    order = torch.from_numpy(canonical_order(given))
+    sample = Generated.of(given, found, order, name, {"features": name})
+    metric, scored = score(metric, sample, None if reference is None else finite(real, "reference images"))
+    return _values(metric, scored.estimates)
+
+
+def _network(spec: str, images: Tensor) -> FeatureNetwork:
+    network: FeatureNetwork = registry.resolve("features", spec).make()
+    channels, height, width = images.shape[1:]
+    data = DataSpec(name=_GIVEN, shape=(channels, height, width), num_classes=0)
+    network.prepare(_NoDataset(data), Path(), torch.device("cpu"))
+    return network
+
+
+def _values(metric: Metric, estimates: Mapping[str, Estimate]) -> dict[str, Value]:
+    """The values with the intervals of the fit of seed 0."""
+    rng = bootstrap_rng(seeds.generator(0, f"evaluation/bootstrap {metric.name}"))
+    resamples = getattr(metric, "resamples", 0)
+    return {label: value_of(estimate, rng, resamples) for label, estimate in estimates.items()}
 
 
 def _tensor(values: Array) -> Tensor:

@@ -1,29 +1,26 @@
 """What every metric of generated images needs: the samples that a protocol asks for, features of
 them and of the dataset, and an order of their own.
 
-Legend: N generated images, M reference images, D features, K logits, C channels, H height, W width.
+Legend: N generated images, n of them kept, M reference images, D features, K logits, C channels, H height, W width.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import UInt8
+from jaxtyping import Float, Int, UInt8
 from numpy.typing import NDArray
 from torch import Tensor
 
 from jembench.catalog.spec import Scalar
 from jembench.errors import Diverged, NotApplicable
-from jembench.interfaces import DataSpec, Evaluation, FeatureNetwork, Features, Measurement, Planned
-from jembench.metrics.classified import require_finite
-from jembench.metrics.estimates import Estimate, values_of
+from jembench.interfaces import DataSpec, Evaluation, FeatureNetwork, Features, Planned, Quantity
+from jembench.metrics.classification import log_odds, require_finite
 from jembench.metrics.generative import FeatureMetric, Reference, ReferenceMetric
-from jembench.metrics.protocol import protocol_id
-from jembench.metrics.sample_protocol import SampleProtocol
-from jembench.metrics.selection import selected
+from jembench.metrics.sample_protocol import SampleProtocol, require_images
 
 _INCEPTION_FROM_HEIGHT = 32
 
@@ -32,10 +29,18 @@ class Generated(NamedTuple):
     """Images of a model that are scored, with their features, float64 on the CPU, in canonical order."""
 
     images: Tensor  # uint8 (N, C, H, W)
-    network: FeatureNetwork
     features: Features
-    identity: Mapping[str, Scalar]  # what a protocol must say of which images these are
     places: Tensor  # int64 (N,): where each stood among all of the model's images
+    network: str  # the name of the feature network; "": Inception
+    identity: Mapping[str, Scalar]  # what a protocol must say of which images and features these are
+
+    @classmethod
+    def of(
+        cls, images: Tensor, features: Features, kept: Tensor, network: str, identity: Mapping[str, Scalar]
+    ) -> Generated:
+        """The images of ``kept``, int64 (N,), with their features, which must be finite."""
+        pool, logits = (finite(part, "samples")[kept] for part in features)
+        return cls(images[kept], Features(pool, logits), kept, network, identity)
 
     @property
     def n(self) -> int:
@@ -44,14 +49,7 @@ class Generated(NamedTuple):
 
     def label(self, metric: str) -> str:
         """``fid`` under Inception, ``fid-digits-cnn`` under a network of another name."""
-        return f"{metric}-{self.network.name}" if self.network.name else metric
-
-    def protocol(
-        self, metric: str, evaluation: Evaluation, implementation: str = "torch-fidelity", **parts: Scalar
-    ) -> str:
-        """The protocol id."""
-        named = {"implementation": implementation, "features": self.network.identity, **self.identity, **parts}
-        return protocol_id(metric, evaluation, **named)
+        return f"{metric}-{self.network}" if self.network else metric
 
 
 def features_spec(option: str, data: DataSpec) -> str:
@@ -73,39 +71,62 @@ def generated(evaluation: Evaluation, features: str, asked: SampleProtocol) -> G
     """
     spec = features_spec(features, evaluation.data.spec)
     samples = evaluation.samples(asked.wanted)
-    all_features = Features(
-        *(_finite(part, "samples") for part in evaluation.services.features_of(spec, samples.images))
-    )
+    found = evaluation.services.features_of(spec, samples.images)
+    network = evaluation.services.features(spec)
     kept = torch.from_numpy(canonical_order(samples.images))
     if asked.selection == "features":
-        kept = kept[selected(asked, all_features.logits[kept])]
+        kept = kept[selected(asked, finite(found.logits, "samples")[kept])]
     elif asked.selection != "none":
-        scores = _log_density(evaluation, samples.images)[kept] if asked.selection == "density" else None
-        kept = kept[selected(asked, _logits(evaluation, samples.images)[kept], scores)]
-    return Generated(
-        samples.images[kept],
-        evaluation.services.features(spec),
-        Features(*(part[kept] for part in all_features)),
-        asked.parts(len(kept), len(samples.images), samples.source),
-        kept,
-    )
+        density = _read(evaluation, "energy", samples.images)[kept].neg() if asked.selection == "density" else None
+        kept = kept[selected(asked, _read(evaluation, "logits", samples.images)[kept], density)]
+    identity = {"features": network.identity, **asked.parts(len(kept), len(samples.images), samples.source)}
+    return Generated.of(samples.images, found, kept, network.name, identity)
 
 
-class Foreseen(NamedTuple):
-    """What is known of :class:`Generated` before training."""
-
-    n: int | None  # images; None: not known
-    network: FeatureNetwork
-
-    @property
-    def dimensions(self) -> int:
-        """Of the pooled features; 0: not known."""
-        known: int = getattr(self.network, "dimensions", 0)
-        return known
+def _read(evaluation: Evaluation, quantity: Quantity, samples: Tensor) -> Tensor:
+    values = evaluation.predictions.read(quantity, samples).cpu().double()
+    require_finite(values, "energies" if quantity == "energy" else quantity, "samples")
+    return values
 
 
-def foreseen(planned: Planned, features: str, asked: SampleProtocol) -> Foreseen:
-    """The images that a protocol will have.
+def selected(
+    asked: SampleProtocol, logits: Float[Tensor, "N K"], scores: Float[Tensor, " N"] | None = None
+) -> Int[Tensor, " n"]:
+    """Which images are kept, in ascending order; of equals the first.
+
+    Args:
+        asked: how many, and whether as many of each class.
+        logits: those of the selecting network.
+        scores: the highest are kept; None: the highest confidence.
+
+    Raises:
+        NotApplicable: if there are too few, in total or of some class.
+    """
+    count = asked.count(len(logits))
+    ranking = (log_odds(logits) if scores is None else scores).argsort(descending=True, stable=True)
+    if asked.per_class:
+        classes = logits.argmax(dim=1)[ranking]
+        return _as_many_of_each(ranking, classes, logits.shape[1], count).sort().values
+    return ranking[:count].sort().values
+
+
+def _as_many_of_each(
+    ranking: Int[Tensor, " N"], classes: Int[Tensor, " N"], num_classes: int, count: int
+) -> Int[Tensor, " n"]:
+    each = count // num_classes
+    sizes = classes.bincount(minlength=num_classes)
+    if each == 0 or int(sizes.min()) < each:
+        rarest = int(sizes.argmin())
+        raise NotApplicable(
+            f"The {count} most confident images, as many of each of {num_classes} classes, are {each} a class, and the "
+            f"network that selects sees {int(sizes[rarest])} of class {rarest}. Choose another top, or "
+            "per_class=false."
+        )
+    return torch.cat([ranking[classes == number][:each] for number in range(num_classes)])
+
+
+def foreseen(planned: Planned, features: str, asked: SampleProtocol) -> tuple[int | None, FeatureNetwork]:
+    """The number of images that a protocol will have, None if it is not known, and the feature network.
 
     Raises:
         Unavailable: if the feature network cannot be had, or the model will have no such images, or too few.
@@ -113,19 +134,10 @@ def foreseen(planned: Planned, features: str, asked: SampleProtocol) -> Foreseen
     network = planned.features(features_spec(features, planned.spec))
     drawn = planned.samples(asked.wanted)
     n = None if drawn is None else asked.count(drawn)
-    if asked.per_class and asked.selection != "features" and n is not None:
+    if asked.per_class and asked.selection != "features":
         classes = planned.spec.num_classes
         require_images(n, classes, "selected images", "per_class=true", f"one of each of {classes} classes")
-    return Foreseen(n, network)
-
-
-class Scored(NamedTuple):
-    """What a metric finds by comparing generated images with real ones."""
-
-    estimates: Mapping[str, Estimate]  # by label
-    resamples: int
-    parts: Mapping[str, Scalar] = {}  # of the protocol
-    details: Mapping[str, Any] = {}
+    return n, network
 
 
 def check(metric: FeatureMetric, planned: Planned) -> None:
@@ -135,70 +147,9 @@ def check(metric: FeatureMetric, planned: Planned) -> None:
         NotApplicable: if not.
         Unavailable: if the feature network cannot be had.
     """
-    n, network = seen = foreseen(planned, metric.features, metric)
+    n, network = foreseen(planned, metric.features, metric)
     real = planned.count(metric.reference) if isinstance(metric, ReferenceMetric) else None
-    _require(metric, n, real, network, seen.dimensions)
-
-
-def _require(metric: FeatureMetric, n: int | None, real: int | None, network: FeatureNetwork, dimensions: int) -> None:
-    least, because = metric.least(network, dimensions)
-    require_images(n, least, "generated images", metric.name, because)
-    if isinstance(metric, ReferenceMetric):
-        require_images(real, least, f"{metric.reference} images", metric.name, because)
-
-
-def score(
-    metric: FeatureMetric, evaluation: Evaluation, compute: Callable[[Generated], Scored], implementation: str
-) -> Measurement:
-    """Score generated images by themselves."""
-    sample = generated(evaluation, metric.features, metric)
-    _require(metric, sample.n, None, sample.network, sample.features.pool.shape[1])
-    return _measurement(metric, evaluation, sample, compute(sample), implementation)
-
-
-def compare(
-    metric: ReferenceMetric, evaluation: Evaluation, compute: Callable[[Generated, Tensor], Scored]
-) -> Measurement:
-    """Score generated images by the pooled features of real ones (M, D)."""
-    sample = generated(evaluation, metric.features, metric)
-    real = reference_pool(evaluation, metric.features, metric.reference)
-    _require(metric, sample.n, len(real), sample.network, real.shape[1])
-    scored = compute(sample, real)
-    parts = {"reference": metric.reference, "reference_images": len(real), **scored.parts}
-    return _measurement(metric, evaluation, sample, scored._replace(parts=parts))
-
-
-def _measurement(
-    metric: FeatureMetric,
-    evaluation: Evaluation,
-    sample: Generated,
-    scored: Scored,
-    implementation: str = "torch-fidelity",
-) -> Measurement:
-    values = values_of(scored.estimates, evaluation, metric.name, scored.resamples)
-    return Measurement(
-        protocol=sample.protocol(metric.name, evaluation, implementation, **scored.parts),
-        values={sample.label(label): value for label, value in values.items()},
-        details=scored.details,
-    )
-
-
-def _logits(evaluation: Evaluation, samples: Tensor) -> Tensor:
-    logits = evaluation.predictions.read("logits", samples).cpu().double()
-    require_finite(logits, "samples")
-    return logits
-
-
-def _log_density(evaluation: Evaluation, samples: Tensor) -> Tensor:
-    """log p(x) + log Z, float64 (N,)."""
-    energies = evaluation.predictions.read("energy", samples).cpu().double()
-    require_finite(energies[:, None], "samples")
-    return -energies
-
-
-def reference_pool(evaluation: Evaluation, features: str, split: Reference) -> Tensor:
-    """The pooled features of a part of the dataset, float64 (M, D) on the CPU."""
-    return pool_of(evaluation, features, split, f"{split} images")
+    metric.require(n, real, network.identity, getattr(network, "dimensions", 0))
 
 
 def pool_of(evaluation: Evaluation, features: str, images: Reference | Tensor, what: str) -> Tensor:
@@ -207,7 +158,7 @@ def pool_of(evaluation: Evaluation, features: str, images: Reference | Tensor, w
     Raises:
         Diverged: if one is not finite.
     """
-    return _finite(evaluation.services.features_of(features_spec(features, evaluation.data.spec), images).pool, what)
+    return finite(evaluation.services.features_of(features_spec(features, evaluation.data.spec), images).pool, what)
 
 
 def canonical_order(images: UInt8[Tensor, "N C H W"]) -> NDArray[np.int64]:
@@ -217,22 +168,14 @@ def canonical_order(images: UInt8[Tensor, "N C H W"]) -> NDArray[np.int64]:
     return np.argsort(content, kind="stable")
 
 
-def _finite(features: Tensor, what: str) -> Tensor:
+def finite(features: Tensor, what: str) -> Tensor:
+    """Features in float64 on the CPU.
+
+    Raises:
+        Diverged: if one is not finite; ``what`` they are of.
+    """
     features = features.cpu().double()
     bad = int((~features.isfinite()).any(dim=1).sum())
     if bad:
         raise Diverged(f"The features of {bad} of {len(features)} {what} are not finite, so nothing can be compared.")
     return features
-
-
-def require_images(n: int | None, needed: int, what: str, metric: str, because: str) -> None:
-    """Refuse a metric for which there are too few images; None: it is not known how many.
-
-    Raises:
-        NotApplicable: with what the metric needs, and why.
-    """
-    if n is not None and n < needed:
-        raise NotApplicable(
-            f"{metric} needs at least {needed} {what}, {because}; there are {n}. Generate more images, or lift the "
-            "limit on the dataset."
-        )

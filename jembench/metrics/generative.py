@@ -7,12 +7,19 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from jembench.catalog.options import added_later
 from jembench.catalog.validation import Range
+from jembench.errors import NotApplicable
 from jembench.interfaces import Capability
 from jembench.metrics.base import MOST, Bootstrapped, Comparable, Count, Metric, Resamples
-from jembench.metrics.sample_protocol import ALL_KEPT, SampleProtocol
+from jembench.metrics.sample_protocol import ALL_KEPT, SampleProtocol, require_images
 
 if TYPE_CHECKING:
-    from jembench.interfaces import FeatureNetwork, Planned
+    from jembench.interfaces import Planned
+
+SHOWN = 64
+"""Confident samples that are shown: a sheet of eight by eight."""
+
+PERCENTILE = 1
+"""Of the test images' distances to training images: as many of them count as memorised, and as many fresh samples."""
 
 Reference = Literal["train", "test"]
 Implementation = Literal["torch-fidelity", "barratt-sharma"]
@@ -23,19 +30,26 @@ class FeatureMetric(SampleProtocol, Metric):
     """A metric of features of generated images, computed by torch-fidelity or by us."""
 
     features: str = "auto"
+    computed_by: ClassVar[str] = "jembench.metrics.feature_scores:feature_score"
 
     def __post_init__(self) -> None:
         SampleProtocol.__post_init__(self)
         Metric.__post_init__(self)
 
-    def least(self, network: FeatureNetwork, dimensions: int) -> tuple[int, str]:
+    def least(self, network: str, dimensions: int) -> tuple[int, str]:
         """How many images are needed of each kind, and why.
 
         Args:
-            network: the feature network.
+            network: the identity of the feature network.
             dimensions: the number of its pooled features; 0: not known.
         """
         raise NotImplementedError
+
+    def require(self, n: int | None, real: int | None, network: str, dimensions: int) -> None:
+        """Refuse too few generated images, or too few of the dataset; None: it is not known how many."""
+        least, because = self.least(network, dimensions)
+        require_images(n, least, "generated images", self.name, because)
+        require_images(real, least, f"{getattr(self, 'reference', '')} images", self.name, because)
 
     def check(self, planned: Planned) -> None:
         """Whether there will be enough images."""
@@ -59,9 +73,8 @@ class IS(FeatureMetric):
     resamples: Resamples = 200
     implementation: Implementation = "torch-fidelity"
     name: ClassVar[str] = "is"
-    computed_by: ClassVar[str] = "jembench.metrics.inception"
 
-    def least(self, network: FeatureNetwork, dimensions: int) -> tuple[int, str]:
+    def least(self, network: str, dimensions: int) -> tuple[int, str]:
         """An image for each split."""
         return self.splits, "one in each split"
 
@@ -82,11 +95,10 @@ class FID(ReferenceMetric):
 
     resamples: Annotated[int | None, Range(least=0, most=MOST)] = None
     name: ClassVar[str] = "fid"
-    computed_by: ClassVar[str] = "jembench.metrics.frechet_distance"
 
-    def least(self, network: FeatureNetwork, dimensions: int) -> tuple[int, str]:
+    def least(self, network: str, dimensions: int) -> tuple[int, str]:
         """As many images as the network has features."""
-        because = f"as many as {network.identity} has features, or the fitted Gaussian is degenerate"
+        because = f"as many as {network} has features, or the fitted Gaussian is degenerate"
         return dimensions, because
 
 
@@ -102,9 +114,8 @@ class KID(ReferenceMetric):
     subset_size: Annotated[int, Range(least=2, most=MOST)] = 1000
     resamples: Resamples = 200
     name: ClassVar[str] = "kid"
-    computed_by: ClassVar[str] = "jembench.metrics.kernel_distance"
 
-    def least(self, network: FeatureNetwork, dimensions: int) -> tuple[int, str]:
+    def least(self, network: str, dimensions: int) -> tuple[int, str]:
         """A pair."""
         return 2, "to compare them with one another"
 
@@ -119,9 +130,8 @@ class PRC(ReferenceMetric):
     neighbours: Count = 3
     resamples: Resamples = 200
     name: ClassVar[str] = "prc"
-    computed_by: ClassVar[str] = "jembench.metrics.precision_recall"
 
-    def least(self, network: FeatureNetwork, dimensions: int) -> tuple[int, str]:
+    def least(self, network: str, dimensions: int) -> tuple[int, str]:
         """An image and its neighbours."""
         return self.neighbours + 1, f"each with {self.neighbours} neighbours"
 
@@ -138,14 +148,18 @@ class Neighbours(FeatureMetric, Comparable):
 
     resamples: Resamples = 200
     name: ClassVar[str] = "neighbours"
-    computed_by: ClassVar[str] = "jembench.metrics.neighbours"
+    computed_by: ClassVar[str] = "jembench.metrics.neighbours:neighbours"
 
     def check(self, planned: Planned) -> None:
         """Whether there will be enough images."""
-        from jembench.metrics import generation, neighbours
+        from jembench.metrics.generation import foreseen
 
-        generation.foreseen(planned, self.features, self)
-        neighbours.require_test_images(planned.count("test"))
+        foreseen(planned, self.features, self)
+        self.require_test_images(planned.count("test"))
+
+    def require_test_images(self, n: int) -> None:
+        """Refuse fewer than 100 test images."""
+        require_images(n, 100 // PERCENTILE, "test images", self.name, "whose nearest 1 % set its threshold")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,7 +180,7 @@ class ClassSamples(Bootstrapped, Comparable):
     images: int | None = None
     conditional: bool | None = None
     name: ClassVar[str] = "class-samples"
-    computed_by: ClassVar[str] = "jembench.metrics.class_samples"
+    computed_by: ClassVar[str] = "jembench.metrics.samples:class_samples"
     requires: ClassVar[frozenset[Capability]] = frozenset({"logits", "samples"})
 
     def __post_init__(self) -> None:
@@ -191,14 +205,16 @@ class ConfidentSamples(Bootstrapped, Comparable):
     """
 
     name: ClassVar[str] = "confident-samples"
-    computed_by: ClassVar[str] = "jembench.metrics.confident_samples"
+    computed_by: ClassVar[str] = "jembench.metrics.samples:confident_samples"
     requires: ClassVar[frozenset[Capability]] = frozenset({"logits", "samples"})
 
     def check(self, planned: Planned) -> None:
         """Whether there will be enough samples."""
-        from jembench.metrics.confident_samples import require
+        self.require(planned.samples(ALL_KEPT.wanted))
 
-        require(planned.samples(ALL_KEPT.wanted))
+    def require(self, n: int | None) -> None:
+        """Refuse fewer than 64 samples; None: it is not known how many there will be."""
+        require_images(n, SHOWN, "samples", self.name, "the most confident of which it shows")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -211,12 +227,15 @@ class ChainAge(Bootstrapped, Comparable):
     """
 
     name: ClassVar[str] = "chain-age"
-    computed_by: ClassVar[str] = "jembench.metrics.chain_age"
+    computed_by: ClassVar[str] = "jembench.metrics.samples:chain_age"
     requires: ClassVar[frozenset[Capability]] = frozenset({"logits", "samples"})
 
     def check(self, planned: Planned) -> None:
         """Whether chains will be kept."""
-        from jembench.metrics.chain_age import no_ages
-
         if planned.kept == 0:
             raise no_ages()
+
+
+def no_ages() -> NotApplicable:
+    """The error for a model without ages of chains."""
+    return NotApplicable("The model keeps no chains, or not their ages: only a replay buffer does.")

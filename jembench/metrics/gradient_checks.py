@@ -24,7 +24,7 @@ from jembench.attacks.target import Target
 from jembench.attacks.threat import distance, steepest
 from jembench.attacks.verify import verify
 from jembench.interfaces import Evaluation, Measurement, Resampling
-from jembench.metrics import decision_robustness, robustness
+from jembench.metrics import robustness
 from jembench.metrics.attacked import Attacked, Shard, choose, in_shards, measured
 from jembench.metrics.attacks import GradientChecks
 from jembench.metrics.estimates import Arrays, Estimate, share
@@ -53,7 +53,7 @@ class Rise(NamedTuple):
     p: float  # McNemar's, after Holm's correction for the number of pairs
 
 
-def compute(metric: GradientChecks, evaluation: Evaluation) -> Measurement:
+def gradient_checks(metric: GradientChecks, evaluation: Evaluation) -> Measurement:
     """Check the attacks on a model; ``details["suspicious"]`` has a sentence for each check that fails."""
     found = attack(metric, evaluation)
     suspicious = {"suspicious": suspicions(metric, found.arrays)}
@@ -63,10 +63,9 @@ def compute(metric: GradientChecks, evaluation: Evaluation) -> Measurement:
 def attack(metric: GradientChecks, evaluation: Evaluation) -> Attacked:
     """What each check finds of each image, now or remembered."""
     defence, norm = metric.defence, metric.norm
-    chosen = choose(evaluation, metric.spent.images)
-    searched = robustness.attack(metric.search(norm), evaluation)
-    white = searched if norm == "l2" else robustness.attack(metric.search("l2"), evaluation)
-    black = decision_robustness.attack(metric.black_box, evaluation)
+    searched = robustness.descend(metric.search(norm), evaluation)
+    white = searched if norm == "l2" else robustness.descend(metric.search("l2"), evaluation)
+    black = robustness.decide(metric.black_box, evaluation)
     largest = largest_distance(norm, evaluation.data.spec.dimensions)
     eps = _median(searched.arrays, norm, largest)
 
@@ -86,15 +85,14 @@ def attack(metric: GradientChecks, evaluation: Evaluation) -> Attacked:
         }
 
     ready = choose(evaluation, min(searched.images, white.images, black.images))
-    found = in_shards(evaluation, metric.name, {**metric.options, "eps": eps}, defence, ready, check)
+    found = in_shards(metric, evaluation, ready, check, eps=eps)
     nearest = {"white-box": white, "black-box": black}
     arrays = {name: attacked.arrays["distance-l2"][: found.images] for name, attacked in nearest.items()}
     arrays |= {**found.arrays, "eps": np.array([eps])}
-    partial = {"partial": f"{found.images} of {len(chosen.images)} images"}
-    return Attacked(arrays, partial if found.images < len(chosen.images) else {})
+    return Attacked(arrays, searched.wanted)
 
 
-def estimates(metric: GradientChecks, arrays: Arrays) -> dict[str, Estimate]:
+def gradient_checks_estimates(metric: GradientChecks, arrays: Arrays) -> dict[str, Estimate]:
     """The values, of images."""
     n = len(arrays["standing"])
     found = {label: share(which, "lower") for label, which in _failing(arrays).items()}

@@ -9,6 +9,7 @@ Legend: N generated images, M test images, T training images, D features or pixe
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,13 +20,10 @@ from torch import Tensor
 
 from jembench.errors import NotApplicable
 from jembench.interfaces import Evaluation, Measurement, Resampling, Value
-from jembench.metrics.estimates import Arrays, Estimate, values_of
-from jembench.metrics.generation import Generated, generated, pool_of, require_images
-from jembench.metrics.generative import Neighbours
+from jembench.metrics.estimates import Arrays, Estimate, measurement
+from jembench.metrics.generation import Generated, generated, pool_of
+from jembench.metrics.generative import PERCENTILE, Neighbours
 from jembench.stats import Indices, Statistic, wilson
-
-PERCENTILE = 1
-"""Of the test images' distances: as many of them count as memorised, and as many samples that are as fresh."""
 
 SHOWN = 32
 """Pairs that are kept for a figure."""
@@ -91,39 +89,28 @@ def median_ratio(distance: NDArray[np.float64], of_test: NDArray[np.float64]) ->
     return ratios
 
 
-def require_test_images(n: int) -> None:
-    """Refuse fewer than 100 test images.
-
-    Raises:
-        NotApplicable: if there are fewer.
-    """
-    require_images(n, 100 // PERCENTILE, "test images", "neighbours", "whose nearest 1 % set its threshold")
-
-
-def compute(metric: Neighbours, evaluation: Evaluation) -> Measurement:
+def neighbours(metric: Neighbours, evaluation: Evaluation) -> Measurement:
     """Measure generated images."""
     sample = generated(evaluation, metric.features, metric)
     train, test = evaluation.data.images("train"), evaluation.data.part("test").images
-    require_test_images(len(test))
+    metric.require_test_images(len(test))
     arrays = _distances(metric, evaluation, sample, train, test)
     closest = np.argsort(arrays[sample.label("distance")], kind="stable")[:SHOWN]
     shown = train[torch.from_numpy(arrays[sample.label("nearest")][closest])]
-    values = values_of(estimates(metric, arrays), evaluation, metric.name, metric.resamples)
-    return Measurement(
-        protocol=sample.protocol(
-            metric.name,
-            evaluation,
-            implementation="jembench",
-            percentile=PERCENTILE,
-            test_images=len(test),
-            train_images=len(train),
-        ),
-        values={label: _at_least_wilsons(value) if value.unit == "%" else value for label, value in values.items()},
-        arrays={**arrays, "images": sample.images[torch.from_numpy(closest)].numpy(), "neighbours": shown.numpy()},
-    )
+    parts = {
+        **sample.identity,
+        "implementation": "jembench",
+        "percentile": PERCENTILE,
+        "test_images": len(test),
+        "train_images": len(train),
+    }
+    pairs = {"images": sample.images[torch.from_numpy(closest)].numpy(), "neighbours": shown.numpy()}
+    found = measurement(metric, evaluation, parts, metric.estimates(arrays), {**arrays, **pairs})
+    shares = {label: _at_least_wilsons(value) for label, value in found.values.items() if value.unit == "%"}
+    return dataclasses.replace(found, values={**found.values, **shares})
 
 
-def estimates(metric: Neighbours, arrays: Arrays) -> dict[str, Estimate]:
+def neighbours_estimates(metric: Neighbours, arrays: Arrays) -> dict[str, Estimate]:
     """The values, of samples and of test images, in each space."""
     found: dict[str, Estimate] = {}
     for space in [name.removeprefix("test-distance") for name in arrays if name.startswith("test-distance")]:

@@ -37,7 +37,7 @@ class OutOfDistribution(Bootstrapped, Comparable):
     steps: Count = 10
     data_noise: NotNegative = 0.0
     name: ClassVar[str] = "ood"
-    computed_by: ClassVar[str] = "jembench.metrics.detection"
+    computed_by: ClassVar[str] = "jembench.metrics.detection:detection"
 
     @property
     def requires(self) -> frozenset[Capability]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 from jembench.catalog.options import added_later
 from jembench.catalog.validation import Range
 from jembench.interfaces import Capability, Quantity
-from jembench.metrics.base import Bootstrapped, Comparable, NotNegative
+from jembench.metrics.base import Bootstrapped, Comparable, NotNegative, check_labels
 
 if TYPE_CHECKING:
     from jembench.interfaces import Planned
@@ -22,14 +22,12 @@ class Predictive(Comparable):
     """A metric of the logits of the test images and their labels."""
 
     data_noise: NotNegative = 0.0
-    computed_by: ClassVar[str] = "jembench.metrics.classification"
+    computed_by: ClassVar[str] = "jembench.metrics.classification:classification"
     requires: ClassVar[frozenset[Capability]] = frozenset({"logits"})
     reads: ClassVar[frozenset[Quantity]] = frozenset({"logits"})
 
     def check(self, planned: Planned) -> None:
         """Whether the test images have labels."""
-        from jembench.metrics.labelled import check_labels
-
         check_labels(planned)
 
 

@@ -1,63 +1,67 @@
-"""Robustness to projected gradient descent: how far the nearest image of another class is.
+"""Robustness to PGD, to attacks that see nothing but the class, and to the worst of several strong attacks.
 
-Grathwohl et al. (2020), arXiv:1912.03263, section 5.4, Figure 5.
+PGD and the decision-based attacks measure how far the nearest image of another class is: Grathwohl et al. (2020),
+arXiv:1912.03263, section 5.4, Figure 5.
 """
 
 from __future__ import annotations
-
-from collections.abc import Mapping
 
 import torch
 from torch import Tensor
 
 from jembench import seeds
-from jembench.attacks import pgd
-from jembench.attacks.eps import parse_eps
+from jembench.attacks import decision
+from jembench.attacks import ensemble as members
+from jembench.attacks import pgd as descent
+from jembench.attacks.decision import Start, of_runner_up
+from jembench.attacks.eps import Norm, parse_eps
+from jembench.attacks.target import Target
 from jembench.attacks.threat import starts
+from jembench.data.pixels import to_float
 from jembench.interfaces import Evaluation, Measurement
 from jembench.metrics.attacked import (
     CURVE,
     Attacked,
+    Found,
     Shard,
     accuracies,
-    choose,
+    attacked,
     distance_estimates,
     found_details,
-    in_shards,
     measured,
-    verified,
 )
-from jembench.metrics.attacks import PGD
-from jembench.metrics.estimates import Arrays, Estimate
+from jembench.metrics.attacks import PGD, Boundary, DecisionAttack, Ensemble
+from jembench.metrics.estimates import Arrays, Estimate, share
+
+NORMS: tuple[Norm, ...] = ("l2", "linf")
 
 
-def compute(metric: PGD, evaluation: Evaluation) -> Measurement:
+# --- PGD --------------------------------------------------------------------------------------------------------------
+
+
+def pgd(metric: PGD, evaluation: Evaluation) -> Measurement:
     """Attack the model, and measure how far it had to go."""
-    found = attack(metric, evaluation)
+    found = descend(metric, evaluation)
     return measured(metric, evaluation, found, found_details(found.arrays))
 
 
-def attack(metric: PGD, evaluation: Evaluation) -> Attacked:
+def descend(metric: PGD, evaluation: Evaluation) -> Attacked:
     """The adversarial images, made now or remembered."""
-    spent, defence = metric.spent, metric.defence
 
-    def search(shard: Shard) -> Mapping[str, Tensor]:
-        algorithm = pgd.PGD(norm=metric.norm, steps=spent.steps, tolerance=spent.tolerance)
-        target = defence.target(evaluation, f"{metric.label} {shard.number}")
+    def search(shard: Shard, target: Target) -> Found:
+        algorithm = descent.PGD(norm=metric.norm, steps=metric.spent.steps, tolerance=metric.spent.tolerance)
         begin = starts_of(metric, shard)
         if metric.eps:
             closest = algorithm.robust(target, shard.x, shard.y, parse_eps(metric.eps), begin)
         else:
             sizes = [parse_eps(eps) for eps in CURVE[metric.norm]]
             closest = algorithm.minimal(target, shard.x, shard.y, begin, sizes)
-        fresh = defence.target(evaluation, f"verify {metric.label} {shard.number}")
-        return verified(fresh, shard, closest.adversarial, closest.distance.isfinite())
+        return Found(closest.adversarial, closest.distance.isfinite())
 
-    chosen = choose(evaluation, spent.images)
-    return in_shards(evaluation, metric.name, metric.options, defence, chosen, search)
+    return attacked(metric, evaluation, search)
 
 
-def estimates(metric: PGD, arrays: Arrays) -> dict[str, Estimate]:
+def pgd_estimates(metric: PGD, arrays: Arrays) -> dict[str, Estimate]:
     """The values, of images."""
     if metric.eps:
         return dict(accuracies(metric.label, arrays, ~arrays["found"], arrays["wrong"]))
@@ -72,3 +76,80 @@ def starts_of(metric: PGD, shard: Shard) -> Tensor:
         for index in shard.index.tolist()
     ]
     return torch.stack(drawn).to(shard.x.device)
+
+
+# --- decision-based attacks -------------------------------------------------------------------------------------------
+
+
+def decision_attack(metric: DecisionAttack, evaluation: Evaluation) -> Measurement:
+    """Attack the model, and measure how far it had to go."""
+    found = decide(metric, evaluation)
+    without = {"without-start": int((~found.arrays["started"]).sum())}
+    return measured(metric, evaluation, found, {**found_details(found.arrays), **without})
+
+
+def decide(metric: DecisionAttack, evaluation: Evaluation) -> Attacked:
+    """The adversarial images, made now or remembered."""
+
+    def search(shard: Shard, target: Target) -> Found:
+        closest = decision.attack(
+            "boundary" if isinstance(metric, Boundary) else "pointwise",
+            target,
+            shard.x,
+            shard.y,
+            begin(evaluation, target, shard),
+            queries=metric.spent.queries,
+            # the same in all shards, so that the boundary attack on an image does not depend on which it is in
+            seed=seeds.derive(0, f"robustness/{metric.name}"),
+        )
+        started = closest.distance.isfinite()
+        return Found(closest.adversarial, started, {"started": started})
+
+    return attacked(metric, evaluation, search)
+
+
+def decision_attack_estimates(metric: DecisionAttack, arrays: Arrays) -> dict[str, Estimate]:
+    """The values, of images."""
+    return dict(distance_estimates(metric.name, arrays, NORMS))
+
+
+def begin(evaluation: Evaluation, target: Target, shard: Shard) -> Start:
+    """Where an attack on each image begins, among all test images in one seeded order."""
+    images, labels = evaluation.data.part("test")
+    assert labels is not None  # else no images could have been chosen
+    order = torch.randperm(len(images), generator=seeds.generator(0, "robustness/starts"))
+    pool = to_float(images[order].to(evaluation.device), (0.0, 1.0))
+    return of_runner_up(target, shard.x, shard.y, pool, labels[order].to(evaluation.device))
+
+
+# --- several attacks --------------------------------------------------------------------------------------------------
+
+
+def ensemble(metric: Ensemble, evaluation: Evaluation) -> Measurement:
+    """Attack the model, and count the images that withstand all attacks."""
+    spent = metric.spent
+
+    def search(shard: Shard, target: Target) -> Found:
+        broken = members.attack(
+            target,
+            shard.x,
+            shard.y,
+            begin(evaluation, target, shard),
+            norm=metric.norm,
+            eps=parse_eps(metric.eps),
+            steps=spent.steps,
+            restarts=spent.restarts,
+            queries=spent.queries,
+            seed=seeds.derive(0, f"robustness/{metric.name} {shard.number}") % 2**31,
+        )
+        return Found(broken.adversarial, broken.by > -2, {"by": broken.by})
+
+    found = attacked(metric, evaluation, search)
+    by = found.arrays["by"][found.arrays["found"]]
+    first = {f"broken-by-{member}": int((by == place).sum()) for place, member in enumerate(members.MEMBERS)}
+    return measured(metric, evaluation, found, {**found_details(found.arrays), **first}, searched=False)
+
+
+def ensemble_estimates(metric: Ensemble, arrays: Arrays) -> dict[str, Estimate]:
+    """The share of images that withstand all attacks."""
+    return {metric.label: share(~arrays["found"], "higher")}

@@ -115,3 +115,16 @@ def _check_selection(asked: SampleProtocol) -> None:
 
 ALL_KEPT = SampleProtocol()
 """Every image that the model keeps, or draws without a chain."""
+
+
+def require_images(n: int | None, needed: int, what: str, metric: str, because: str) -> None:
+    """Refuse a metric for which there are too few images; None: it is not known how many.
+
+    Raises:
+        NotApplicable: with what the metric needs, and why.
+    """
+    if n is not None and n < needed:
+        raise NotApplicable(
+            f"{metric} needs at least {needed} {what}, {because}; there are {n}. Generate more images, or lift the "
+            "limit on the dataset."
+        )

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+from jembench.catalog.spec import Scalar
 from jembench.errors import NotApplicable
-from jembench.interfaces import Capability
-from jembench.metrics.base import Bootstrapped, Metric
+from jembench.interfaces import Capability, Measurement, Resampling, Value
+from jembench.metrics.base import Bootstrapped, Metric, protocol_id
 
 if TYPE_CHECKING:
-    from jembench.interfaces import Planned
+    from jembench.interfaces import Evaluation, Planned
+
+BUSY = 0.5
+"""A load of other processes above this slows training down."""
+
+NO_TIMINGS = "The model was trained elsewhere: no timings of its training are known."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,7 +29,6 @@ class IterationTime(Bootstrapped):
     """
 
     name: ClassVar[str] = "iteration-time"
-    computed_by: ClassVar[str] = "jembench.metrics.timing"
     requires: ClassVar[frozenset[Capability]] = frozenset()
 
     def check(self, planned: Planned) -> None:
@@ -30,8 +36,33 @@ class IterationTime(Bootstrapped):
         if planned.pretrained:
             raise NotApplicable(NO_TIMINGS)
 
+    def compute(self, evaluation: Evaluation) -> Measurement:
+        """Measure the training."""
+        import numpy as np
+        import torch
 
-NO_TIMINGS = "The model was trained elsewhere: no timings of its training are known."
+        from jembench.metrics.estimates import Estimate, measurement
+        from jembench.models import devices
+
+        seconds, other_load, _ = evaluation.training
+        if not seconds:
+            raise NotApplicable(NO_TIMINGS)
+        windows = np.sort(np.asarray(seconds, dtype=np.float64))
+        median = Resampling(lambda indices: np.median(windows[indices], axis=1), (len(windows),), (0.0, np.inf))
+        parts: dict[str, Scalar] = {
+            "statistic": "median",
+            "when": "training",
+            "hardware": devices.name(evaluation.device),
+            "threads": torch.get_num_threads(),
+        }
+        estimates = {self.name: Estimate(median, "s", "lower")}
+        return measurement(self, evaluation, parts, estimates, details={"suspicious": _load(other_load)})
+
+
+def _load(others: float | None) -> list[str]:
+    if others is None or others <= BUSY:
+        return []
+    return [f"it was measured under load: other processes kept {others:.1f} processors busy"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,10 +77,32 @@ class StabilityOfTraining(Metric):
     """
 
     name: ClassVar[str] = "stability"
-    computed_by: ClassVar[str] = "jembench.metrics.stability"
     requires: ClassVar[frozenset[Capability]] = frozenset()
 
     def check(self, planned: Planned) -> None:
         """Whether the training will be known."""
         if planned.pretrained:
             raise NotApplicable("The model was trained elsewhere: its training was not watched.")
+
+    def compute(self, evaluation: Evaluation) -> Measurement:
+        """Read the record of the training."""
+        found = evaluation.training.stability
+        if found is None:
+            raise NotApplicable(
+                "The record of the training does not say whether it diverged: it ran with guard.mode=off, or an "
+                "earlier version wrote it. Train again with guard.mode=watch, in another --store."
+            )
+        stable = found.iterations if found.diverged_at is None else found.diverged_at
+        return Measurement(
+            protocol=protocol_id(self.name, evaluation, criterion=found.criterion),
+            values={
+                "stable-iterations": Value(float(stable), None, None, found.iterations, "", "higher"),
+                "interventions": Value(float(len(found.remedies)), None, None, found.iterations, "", "lower"),
+            },
+            details={
+                "diverged-at": found.diverged_at,
+                "reason": found.reason,
+                "remedies": dict(Counter(found.remedies)),
+                "ended-with": found.ended_with,
+            },
+        )

@@ -12,18 +12,18 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from jembench.attacks import verify
 from jembench.attacks.eps import parse_eps
+from jembench.attacks.verify import LOOKS
 from jembench.interfaces import Evaluation, Measurement, Resampling
 from jembench.metrics.attacked import CURVE, Attacked, Shard, choose, in_shards, measured, verified, withstands
 from jembench.metrics.attacks import Transfer
 from jembench.metrics.estimates import Arrays, Estimate, share
-from jembench.metrics.robustness import attack
+from jembench.metrics.robustness import descend
 from jembench.sampling.chain import require_chains
 from jembench.stats import Statistic
 
 
-def compute(metric: Transfer, evaluation: Evaluation) -> Measurement:
+def transfer(metric: Transfer, evaluation: Evaluation) -> Measurement:
     """Show the refined model what was made against the unrefined one."""
     found = _shown(metric, evaluation)
     shown, deceived = found.arrays["found-source"], found.arrays["found"]
@@ -43,8 +43,7 @@ def _shown(metric: Transfer, evaluation: Evaluation) -> Attacked:
     """
     require_chains(evaluation.sampler)  # before the images are made
     defence = metric.defence
-    chosen = choose(evaluation, metric.spent.images)
-    source = attack(metric.source, evaluation)
+    source = descend(metric.source, evaluation)
     done = choose(evaluation, source.images)
     row = {index: place for place, index in enumerate(done.index.tolist())}
 
@@ -59,20 +58,19 @@ def _shown(metric: Transfer, evaluation: Evaluation) -> Attacked:
             defence.target(evaluation, f"{look} {metric.name} {metric.norm} {shard.number}")
             for look in ("look", "verify")
         )
-        wrong = target.wrong_share(shard.x, shard.y, verify.LOOKS) > 0.5
+        wrong = target.wrong_share(shard.x, shard.y, LOOKS) > 0.5
         shown = claimed & (distance > 0) & ~wrong
         images = torch.where(shown[:, None, None, None], made, shard.x)
         return {**verified(fresh, shard, images, shown | wrong), "found-source": shown}
 
-    found = in_shards(evaluation, metric.name, metric.options, defence, done, show)
-    partial = {"partial": f"{found.images} of {len(chosen.images)} images"}
+    found = in_shards(metric, evaluation, done, show)
     as_it_is = {  # what the model withstands without refinement, to be shown beside
         f"{key}-as-it-is": source.arrays[key][: found.images] for key in ("found", f"distance-{metric.norm}")
     }
-    return Attacked({**found.arrays, **as_it_is}, partial if found.images < len(chosen.images) else {})
+    return Attacked({**found.arrays, **as_it_is}, source.wanted)
 
 
-def estimates(metric: Transfer, arrays: Arrays) -> dict[str, Estimate]:
+def transfer_estimates(metric: Transfer, arrays: Arrays) -> dict[str, Estimate]:
     """The values, of images; of two models' images the same may be shown or not."""
     label, shown, found = f"{metric.name}-{metric.norm}", arrays["found-source"], arrays["found"]
     deceived: dict[str, Estimate] = {}

@@ -4,7 +4,7 @@ import torch
 from torch import nn
 
 from jembench.attacks import decision
-from jembench.attacks.starts import Start
+from jembench.attacks.decision import Start
 from jembench.attacks.target import AGAIN, LOOKS, Target
 from jembench.attacks.threat import distance
 

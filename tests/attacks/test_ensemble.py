@@ -6,8 +6,8 @@ from torch import nn
 
 from jembench import seeds
 from jembench.attacks import ensemble
+from jembench.attacks.decision import Start
 from jembench.attacks.ensemble import MEMBERS
-from jembench.attacks.starts import Start
 from jembench.attacks.target import Target
 from jembench.attacks.threat import distance
 from jembench.errors import Unavailable

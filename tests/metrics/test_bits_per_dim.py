@@ -34,5 +34,5 @@ def test_the_mean_over_the_test_images_with_an_interval(fake):
 
 
 def test_a_density_that_is_not_finite_is_no_number(fake):
-    with pytest.raises(Diverged, match="log p\\(x\\) of 1 of 3 test images is not finite"):
+    with pytest.raises(Diverged, match="log densities of 1 of 3 test images are not finite"):
         BitsPerDim().compute(fake.Evaluation(test_energies=torch.tensor([1.0, math.inf, 2.0])))

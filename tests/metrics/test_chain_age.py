@@ -9,8 +9,8 @@ from scipy.stats import kruskal
 
 from jembench.errors import Diverged, NotApplicable, SpecError
 from jembench.interfaces import KEPT, Samples
-from jembench.metrics.chain_age import epsilon_squared
 from jembench.metrics.generative import ChainAge
+from jembench.metrics.samples import epsilon_squared
 
 
 class Model:

@@ -165,7 +165,7 @@ def test_protocol_and_cost(evaluation):
 
 
 def test_errors_of_use(evaluation):
-    with pytest.raises(SpecError, match=r"threshold of distal is 90\.0; it must be a probability between 0 and 1"):
+    with pytest.raises(SpecError, match="threshold of distal is 90; it must be greater than 0 and below 1"):
         Distal(threshold=90.0)
     with pytest.raises(SpecError, match="steps of distal is 0"):
         Distal(steps=0)

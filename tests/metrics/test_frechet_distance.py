@@ -5,8 +5,8 @@ import pytest
 import scipy.linalg
 import torch
 
-from jembench.metrics import frechet_distance as frechet_distance_module
-from jembench.metrics.frechet_distance import Moments, fid, frechet_distance, resampled_fid, weighted_moments
+from jembench.metrics import feature_scores
+from jembench.metrics.feature_scores import Moments, fid, frechet_distance, resampled_fid, weighted_moments
 from jembench.metrics.generative import FID
 
 
@@ -86,7 +86,7 @@ def test_a_set_has_no_distance_from_itself():
 
 @pytest.mark.parametrize(("dimensions", "has_interval"), [(4, True), (5, False)])
 def test_resampling_large_matrices_must_be_asked_for(dimensions, has_interval, generation, fake, monkeypatch):
-    monkeypatch.setattr(frechet_distance_module, "_SMALL", 4)
+    monkeypatch.setattr(feature_scores, "_SMALL", 4)
     generation.network = fake.Features(dimensions=dimensions)
     by_default = FID().compute(generation).values["fid-pixels"]
     assert (by_default.low is not None) == has_interval

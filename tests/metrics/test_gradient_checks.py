@@ -223,7 +223,7 @@ def test_eps_is_the_median_of_what_had_to_be_looked_for(checked):
     evaluation, metric = checked(Linear())
     evaluation.labels[:8] = 1 - evaluation.labels[:8]
     found = metric.compute(evaluation)
-    distances = robustness.attack(PGD(**SEARCH), evaluation).arrays["distance-linf"]
+    distances = robustness.descend(PGD(**SEARCH), evaluation).arrays["distance-linf"]
     assert (distances == 0).sum() == 8
     assert found.arrays["eps"][0] == np.median(distances[distances > 0])
     nearer, at, farther = found.details["accuracy-by-eps"].values()

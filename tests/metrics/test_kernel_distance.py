@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from jembench.metrics import kernel_distance
+from jembench.metrics import feature_scores
+from jembench.metrics.feature_scores import kid, resampled_kid, standardised
 from jembench.metrics.generative import KID
-from jembench.metrics.kernel_distance import kid, resampled_kid, standardised
 
 
 def features(n, seed, shift=0.0):
@@ -30,7 +30,7 @@ def test_kid_of_all_images_agrees_with_the_definition():
 
 
 def test_the_resampled_kid_agrees_with_the_definition_for_sets_of_different_size(monkeypatch):
-    monkeypatch.setattr(kernel_distance, "_BLOCK", 7)
+    monkeypatch.setattr(feature_scores, "_BLOCK", 7)
     x, y = features(20, 0), features(33, 1, shift=0.5)
     everything = np.arange(20)[None], np.arange(33)[None]
     assert resampled_kid(x, y)(*everything) == pytest.approx([unbiased_mmd(x, y)], rel=1e-10)

@@ -9,7 +9,7 @@ from sklearn.metrics import roc_auc_score
 from jembench.errors import Diverged, SpecError
 from jembench.interfaces import DataSpec
 from jembench.metrics.densities import LogDensity
-from jembench.metrics.log_density import size_of_end
+from jembench.metrics.energies import size_of_end
 from jembench.stats import wilson
 
 N = 60
@@ -221,7 +221,7 @@ def test_one_image_classified_wrongly_gives_a_value_without_an_interval(evaluati
 @pytest.mark.parametrize("wrong", [float("nan"), float("inf"), -float("inf")])
 def test_an_energy_that_is_not_finite_is_never_ranked(evaluation, wrong):
     evaluation.test_energies[7] = wrong
-    with pytest.raises(Diverged, match=r"log p\(x\) of 1 of 60 test images is not finite"):
+    with pytest.raises(Diverged, match="energies of 1 of 60 test images are not finite"):
         LogDensity().compute(evaluation)
 
 

@@ -9,7 +9,7 @@ from scipy.special import logsumexp
 
 from jembench.errors import Diverged, SpecError
 from jembench.metrics.densities import LogitShift
-from jembench.metrics.logit_shift import shift_errors
+from jembench.metrics.energies import shift_errors
 
 
 def random_logits(scale, seed=0):

@@ -5,8 +5,8 @@ import pytest
 import torch
 from sklearn.neighbors import NearestNeighbors
 
-from jembench.metrics import precision_recall as module
-from jembench.metrics.precision_recall import precision_recall, resampled_coverage
+from jembench.metrics import feature_scores as module
+from jembench.metrics.feature_scores import precision_recall, resampled_coverage
 
 
 def features(n, seed, shift=0.0, dimensions=4):
@@ -35,9 +35,9 @@ def test_the_same_images_are_precise_and_complete_and_far_ones_neither():
 
 def test_images_of_one_mode_are_precise_but_not_complete():
     real = torch.cat([features(50, 0), features(50, 1, shift=100)])
-    found = precision_recall(features(50, 2), real, 3)
-    assert found.precision > 0.9
-    assert found.recall < 0.51
+    precision, recall = precision_recall(features(50, 2), real, 3)
+    assert precision > 0.9
+    assert recall < 0.51
 
 
 @pytest.mark.parametrize("k", [1, 3])

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from jembench.catalog import registry
 from jembench.errors import NotApplicable, SpecError
 from jembench.interfaces import KEPT, Samples, Source
+from jembench.metrics.base import protocol_id
 from jembench.metrics.generation import generated
 from jembench.metrics.sample_protocol import SampleProtocol
 
@@ -104,7 +105,7 @@ def test_an_id_says_which_images_are_scored_and_nothing_else(generation, fake):
     meanings, images_of = {}, {}
     for asked in chosen():
         sample = generated(generation, "auto", asked)
-        name = sample.protocol("is", generation, splits=10)
+        name = protocol_id("is", generation, splits=10, **sample.identity)
         meaning = asked.wanted, asked.selection, asked.per_class, sample.n
         assert meanings.setdefault(name, meaning) == meaning
         assert torch.equal(images_of.setdefault(name, sample.images), sample.images)

@@ -9,7 +9,7 @@ from scipy.optimize import minimize_scalar
 from torch.nn import functional as F
 
 from jembench.errors import NotApplicable
-from jembench.metrics.temperature import HIGHEST, LOWEST, fit_temperature
+from jembench.metrics.classification import HIGHEST, LOWEST, fit_temperature
 
 
 def made(n=200, sharper=1.0, seed=0):

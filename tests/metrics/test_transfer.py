@@ -75,7 +75,7 @@ def margins(evaluation, images) -> np.ndarray:
 @pytest.mark.parametrize("norm", ["linf", "l2"])
 def test_a_chain_towards_one_class_refines_its_images_back_and_no_others(evaluation, norm):
     """The images found are just behind the hyperplane: a small shift takes all those of one class back."""
-    source = robustness.attack(PGD(norm=norm, **BUDGET), evaluation).arrays
+    source = robustness.descend(PGD(norm=norm, **BUDGET), evaluation).arrays
     overshoot = np.abs(margins(evaluation, source["adversarial"])).max()
     clean = np.abs(margins(evaluation, source["image"] / 255)).min()
     assert 3 * overshoot < clean
@@ -180,10 +180,10 @@ def test_part_of_the_source_stays_a_part(evaluation, monkeypatch):
     """Even if there should be time again for the rest."""
 
     def part(metric, evaluation):
-        found = robustness.attack(metric, evaluation)
+        found = robustness.descend(metric, evaluation)
         return found._replace(arrays={name: array[:20] for name, array in found.arrays.items()})
 
-    monkeypatch.setattr(transfer, "attack", part)
+    monkeypatch.setattr(transfer, "descend", part)
     measured = Transfer(refine=1, **BUDGET).compute(evaluation)
     assert measured.details["partial"] == f"20 of {N} images"
     assert len(measured.arrays["found"]) == 20

@@ -1,7 +1,7 @@
 import torch
 from torch import nn
 
-from jembench.attacks.starts import of_runner_up
+from jembench.attacks.decision import of_runner_up
 from jembench.attacks.target import Target
 from jembench.interfaces import DataSpec
 
