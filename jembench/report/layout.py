@@ -74,6 +74,11 @@ class _Layout:
             found = self._published(line.columns, view.rows, context)
             published += found
             rows += [(*options, *row) for row in found]
+        legend = (
+            *_legend([record for column in columns for record in column], published),
+            *_positive_class(view.labels),
+            *_recipes(row.recipe for row in view.rows),
+        )
         return Table(
             title=" · ".join((*view.titles, *context.shared)),
             headings=(
@@ -82,9 +87,7 @@ class _Layout:
             ),
             rows=tuple(rows),
             footnotes=(
-                *_legend([record for column in columns for record in column], published),
-                *_positive_class(view.labels),
-                *_recipes(row.recipe for row in view.rows),
+                *(Footnote("", text) for text in legend),
                 *_differing_protocols(view),
                 *self.notes.take(),
             ),
@@ -169,40 +172,37 @@ def _differing_protocols(view: View) -> Iterator[Footnote]:
         yield Footnote(DAGGER, f"{name} was measured under different protocols, do not compare: {which}")
 
 
-def _recipes(labels: Iterable[str]) -> Iterator[Footnote]:
+def _recipes(labels: Iterable[str]) -> Iterator[str]:
     """What the recipes are, of those that are installed."""
     for name in dict.fromkeys(label.partition("+")[0] for label in labels):
         if title := title_of(name):
-            yield Footnote("", f"recipe {name}: {title}.")
+            yield f"recipe {name}: {title}."
 
 
-def _positive_class(labels: Iterable[str]) -> Iterator[Footnote]:
+def _positive_class(labels: Iterable[str]) -> Iterator[str]:
     """Which class is positive under FPR95 and AUPR: half of the literature has it the other way round."""
     if {"fpr95-in", "fpr95-out", "aupr-in", "aupr-out"} & set(labels):
-        yield Footnote(
-            "",
+        yield (
             "-in: in-distribution is the positive class (fpr95-in: the share of outliers above the threshold that 95 % "
-            "of the test images pass); -out: outliers are, which is OpenOOD's convention for FPR95.",
+            "of the test images pass); -out: outliers are, which is OpenOOD's convention for FPR95."
         )
 
 
-def _legend(records: Sequence[Record | None], published: Sequence[tuple[Text, ...]]) -> Iterator[Footnote]:
+def _legend(records: Sequence[Record | None], published: Sequence[tuple[Text, ...]]) -> Iterator[str]:
     found = [record for record in records if record]
     intervals = any(record.low is not None for record in found)
     if intervals:
-        yield Footnote(
-            "", "[low, high]: 95 % interval over what was measured (test images, samples, timed iterations)."
-        )
+        yield "[low, high]: 95 % interval over what was measured (test images, samples, timed iterations)."
     if any(record.sd is not None for record in found):
         ends = " The ends of the interval are means over the seeds: what other test images would change." * intervals
         means = "Value: mean over the seeds; ±: standard deviation over the seeds, how much training anew changes it."
-        yield Footnote("", means + ends)
+        yield means + ends
     if any(record.status == "not run" for record in found):
-        yield Footnote("", "not run: `jembench run` measures what is missing.")
+        yield "not run: `jembench run` measures what is missing."
     if len(found) < len(records):
-        yield Footnote("", f"{ABSENT}: not asked for there.")
+        yield f"{ABSENT}: not asked for there."
     if any(text.value == ABSENT for row in published for text in row):
-        yield Footnote("", f"{ABSENT} in a published row: not given, or not comparable with ours.")
+        yield f"{ABSENT} in a published row: not given, or not comparable with ours."
 
 
 # --- data: JSON with a list of values for each model, CSV with a line for each record ---------------------------------

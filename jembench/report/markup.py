@@ -76,14 +76,8 @@ def _html_table(table: Table) -> str:
 
 _LATEX_ESCAPES = str.maketrans(
     {
+        **{character: rf"\{character}" for character in "{}$&#%_"},
         "\\": r"\textbackslash{}",
-        "{": r"\{",
-        "}": r"\}",
-        "$": r"\$",
-        "&": r"\&",
-        "#": r"\#",
-        "%": r"\%",
-        "_": r"\_",
         "^": r"\textasciicircum{}",
         "~": r"\textasciitilde{}",
         "<": r"\textless{}",

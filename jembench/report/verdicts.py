@@ -64,7 +64,7 @@ def _table(comparison: Comparison) -> Table:
             Heading("verdict"),
         ),
         rows=tuple(_texts(row, comparison, labels.count(row.label) == 1, notes) for row in comparison.rows),
-        footnotes=(*_legend(comparison), *notes.take()),
+        footnotes=(*(Footnote("", text) for text in _legend(comparison)), *notes.take()),
     )
 
 
@@ -117,27 +117,24 @@ def _p_text(p: float | None) -> str:
     return "< 0.001" if p < 0.001 else fixed(p, decimals_for(p, p) if p < 0.995 else 0)
 
 
-def _legend(comparison: Comparison) -> Iterator[Footnote]:
+def _legend(comparison: Comparison) -> Iterator[str]:
     images = [row for row in comparison.rows if row.images_test]
     if images:
         pilot = f" ({PILOT:,} where p is above {HOPELESS:g})" * (comparison.resamples > PILOT)
-        yield Footnote(
-            "",
+        yield (
             "other images: 95 % interval of the difference, by the bootstrap: both models see the same "
-            f"{comparison.resamples:,} resamples of the images{pilot}.",
+            f"{comparison.resamples:,} resamples of the images{pilot}."
         )
     if any(row.training_p is not None for row in comparison.rows):
-        yield Footnote("", _OTHER_SEEDS)
+        yield _OTHER_SEEDS
     if any(row.training_p is None for row in images):
-        yield Footnote(
-            "", f"Of fewer than {SEEDS} seeds that both have, it is not judged what training anew would change."
-        )
+        yield f"Of fewer than {SEEDS} seeds that both have, it is not judged what training anew would change."
     judged = sum(row.p is not None for row in comparison.rows)
     if judged:
-        yield Footnote("", _how_judged(images, judged))
+        yield _how_judged(images, judged)
     for subject, metrics in zip(comparison.pair, (comparison.only_a, comparison.only_b), strict=True):
         if metrics:
-            yield Footnote("", f"Only of {subject.model}, recipe {subject.recipe}: {', '.join(metrics)}.")
+            yield f"Only of {subject.model}, recipe {subject.recipe}: {', '.join(metrics)}."
 
 
 def _how_judged(images: Sequence[Difference], judged: int) -> str:
