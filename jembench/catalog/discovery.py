@@ -88,10 +88,6 @@ class Catalogue:
     components: tuple[Component, ...]
     unreadable: tuple[Unreadable, ...]
 
-    def of(self, kind: Kind) -> list[Component]:
-        """The components of one kind, sorted by name."""
-        return [component for component in self.components if component.kind == kind]
-
 
 @cache
 def catalogue() -> Catalogue:
@@ -162,7 +158,7 @@ added: list[Component] = []
 
 def components(kind: Kind) -> list[Component]:
     """The components of one kind, sorted by name."""
-    return catalogue().of(kind)
+    return [component for component in catalogue().components if component.kind == kind]
 
 
 def find(kind: Kind, name: str) -> Component:

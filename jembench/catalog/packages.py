@@ -28,7 +28,7 @@ def files(folder: str = "") -> dict[str, Traversable]:
 def _files(catalogue: Catalogue, folder: str) -> dict[str, Traversable]:
     found: dict[str, Traversable] = {}
     origin: dict[str, str] = {}
-    for component in catalogue.of("suites"):
+    for component in discovery.components("suites"):
         try:
             brought = files_of(component, folder)
         except JembenchError:
@@ -53,13 +53,9 @@ def files_of(component: Component, folder: str = "") -> dict[str, Traversable]:
     if not hasattr(package, "__path__"):
         return {}  # a module, not a package
     root = importlib.resources.files(component.module)
-    return {file.name.removesuffix(".toml"): file for file in _toml_files(root / folder if folder else root)}
-
-
-def _toml_files(folder: Traversable) -> list[Traversable]:
-    if not folder.is_dir():
-        return []
-    return sorted((file for file in folder.iterdir() if file.name.endswith(".toml")), key=lambda file: file.name)
+    place = root / folder if folder else root
+    found = sorted(place.iterdir(), key=lambda file: file.name) if place.is_dir() else []
+    return {file.name.removesuffix(".toml"): file for file in found if file.name.endswith(".toml")}
 
 
 class Source(NamedTuple):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import re
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -61,28 +60,21 @@ def _check_free(path: Path) -> None:
 
 
 def _declared(path: Path, entry_points: Any) -> list[Component]:
-    version = f"sha256:{digest(path)[:12]}"
-    if not _is_declaration(entry_points):
+    """What ENTRY_POINTS declares: of names that a spec, and attributes that a path can be made of."""
+    version, kinds = f"sha256:{digest(path)[:12]}", set(KINDS) - {"suites"}
+    try:
+        pairs = [(kind, name, attribute) for kind, names in entry_points.items() for name, attribute in names.items()]
+        is_sound = entry_points.keys() <= kinds and all(
+            re.fullmatch(r"[A-Za-z_][\w.-]*", name) and re.fullmatch(".+", attribute) for _, name, attribute in pairs
+        )
+    except (AttributeError, TypeError):  # no mappings of texts
+        is_sound = False
+    if not is_sound:
         raise PluginError(
             f"ENTRY_POINTS of {path} must map kinds to names and attributes: "
             f'{{"models": {{"my-ebm": "build"}}}}. Kinds are {", ".join(KINDS)}, but no suites.'
         )
-    return [
-        Component(kind, name, path.name, version, path.stem, attribute)
-        for kind, names in entry_points.items()
-        for name, attribute in names.items()
-    ]
-
-
-def _is_declaration(entry_points: Any) -> bool:
-    """Whether it maps kinds to mappings of names to attributes, both of which a spec or a path can be made of."""
-    if not isinstance(entry_points, Mapping) or not entry_points.keys() <= set(KINDS) - {"suites"}:
-        return False
-    if not all(isinstance(names, Mapping) for names in entry_points.values()):
-        return False
-    pairs = [pair for names in entry_points.values() for pair in names.items()]
-    texts = all(isinstance(text, str) for pair in pairs for text in pair)
-    return texts and all(re.fullmatch(r"[A-Za-z_][\w.-]*", name) and attribute for name, attribute in pairs)
+    return [Component(kind, name, path.name, version, path.stem, attribute) for kind, name, attribute in pairs]
 
 
 def forget() -> None:
