@@ -1,4 +1,4 @@
-"""Comparisons of two models, and what became of the papers' claims, as tables of texts and as records."""
+"""Comparisons of two models, and the verdicts on the papers' claims, as tables of texts and as records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run would do, without doing it: the cost of each fit, and what becomes of its metrics."""
+"""What a run would do, without doing it: the cost of each fit, and the state of its metrics."""
 
 from __future__ import annotations
 
