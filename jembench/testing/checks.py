@@ -108,6 +108,7 @@ class Subject:
     context: tuple[Any, ...] = ()  # what the factory is called with beside the options
     kind: ClassVar[Kind]
     protocol: ClassVar[type]
+    parts: ClassVar[tuple[str, ...]] = ()  # of the protocol
 
     def build(self) -> Any:
         """Call the factory."""
@@ -129,6 +130,13 @@ class Subject:
             raise
         except Exception as error:
             raise DoesNotApply(f"See the check {PROMISES[self.kind][0].name}.") from error
+
+
+@promise("samplers", "metrics")
+def all_parts(subject: Subject) -> None:
+    """It has every part of the protocol of its kind."""
+    missing = [part for part in subject.parts if not hasattr(subject.build(), part)]
+    require(not missing, f"It has no {', '.join(missing)}: see jembench.interfaces.{subject.protocol.__name__}.")
 
 
 # --- one check --------------------------------------------------------------------------------------------------------

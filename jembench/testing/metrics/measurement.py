@@ -26,14 +26,6 @@ CLOSE = 1e-6
 
 
 @promise("metrics")
-def all_parts(subject: MetricSubject) -> None:
-    """It has every part of jembench.interfaces.Metric: a name, what it requires, and a computation."""
-    metric = subject.build()
-    missing = [part for part in ("name", "requires", "compute") if not hasattr(metric, part)]
-    require(not missing, f"The metric has no {', '.join(missing)}: see jembench.interfaces.Metric.")
-
-
-@promise("metrics")
 def needs_are_capabilities(subject: MetricSubject) -> None:
     """It has a name, and requires and reads what there is."""
     metric = subject.make()

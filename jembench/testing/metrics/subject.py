@@ -33,6 +33,7 @@ class MetricSubject(Subject):
 
     kind = "metrics"
     protocol = Metric
+    parts = ("name", "requires", "compute")
 
     @property
     def run(self) -> Run:

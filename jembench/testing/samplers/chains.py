@@ -32,15 +32,6 @@ DOWNHILL_STEPS = 200
 DOWNHILL_SHARE = 0.2
 """The largest share of the initial energy that may be left after these steps."""
 
-PARTS = ("steps", "start", "init", "step", "finish", "kept", "state_dict", "load_state_dict")
-
-
-@promise("samplers")
-def all_parts(subject: SamplerSubject) -> None:
-    """It has every part of jembench.interfaces.Sampler."""
-    missing = [name for name in PARTS if not hasattr(subject.build(), name)]
-    require(not missing, f"The sampler has no {', '.join(missing)}: see jembench.interfaces.Sampler.")
-
 
 @promise("samplers")
 def length(subject: SamplerSubject) -> None:

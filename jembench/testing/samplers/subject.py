@@ -32,6 +32,7 @@ class SamplerSubject(Subject):
 
     kind = "samplers"
     protocol = Sampler
+    parts = ("steps", "start", "init", "step", "finish", "kept", "state_dict", "load_state_dict")
 
     @property
     def data(self) -> DataSpec:
