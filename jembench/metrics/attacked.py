@@ -17,7 +17,7 @@ from torch import Tensor
 from jembench import seeds
 from jembench.attacks.eps import Norm, largest_distance, parse_eps, rounding
 from jembench.attacks.target import Target
-from jembench.attacks.verify import LOOKS, verify
+from jembench.attacks.threat import VERIFICATIONS, verify
 from jembench.catalog.spec import Scalar, stable_hash
 from jembench.data.pixels import content_hash, to_float
 from jembench.errors import OutOfTime
@@ -182,7 +182,7 @@ def in_shards(
 def verified(target: Target, shard: Shard, adversarial: Tensor, claimed: Tensor) -> dict[str, Tensor]:
     """The arrays that are kept of an attack's images, from looking at them again."""
     seen = verify(target, shard.x, shard.y, adversarial, claimed)
-    of_random = {"wrong-as-it-is": target.wrong_share(shard.x, shard.y, LOOKS)} if target.stochastic else {}
+    of_random = {"wrong-as-it-is": target.wrong_share(shard.x, shard.y, VERIFICATIONS)} if target.stochastic else {}
     return {
         "adversarial": adversarial,
         "found": seen.found,

@@ -62,11 +62,11 @@ class Defence:
         accuracy that is expected of one answer stands beside.
         """
         from jembench.attacks.target import AGAIN, SURE
-        from jembench.attacks.verify import LOOKS
+        from jembench.attacks.threat import VERIFICATIONS
 
         if not self.is_random:
             return {}
-        verified: dict[str, Scalar] = {"verified": f"{LOOKS // 2 + 1}/{LOOKS}"}
+        verified: dict[str, Scalar] = {"verified": f"{VERIFICATIONS // 2 + 1}/{VERIFICATIONS}"}
         return {"sure": f"{int(SURE * AGAIN) + 1}/{AGAIN}", **verified} if searched else verified
 
     @property

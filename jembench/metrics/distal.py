@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from jembench import seeds
-from jembench.attacks import verify
 from jembench.attacks.distal import ascend, confidence
+from jembench.attacks.threat import VERIFICATIONS
 from jembench.catalog.spec import Scalar
 from jembench.data.pixels import to_uint8
 from jembench.errors import NotApplicable, SpecError
@@ -47,7 +47,7 @@ def _ascents(metric: Distal, evaluation: Evaluation) -> Attacked:
         purpose = f"{metric.name} {metric.target} {shard.number}"
         target, fresh = (defence.target(evaluation, look + purpose) for look in ("", "verify "))
         ends = ascend(target, shard.x, shard.y, steps=metric.steps, threshold=metric.threshold)
-        sure = confidence(fresh, ends.images, shard.y, verify.LOOKS)
+        sure = confidence(fresh, ends.images, shard.y, VERIFICATIONS)
         reached = ends.reached & (sure > metric.threshold)
         return {
             "images": to_uint8(ends.images, _RANGE),

@@ -17,12 +17,10 @@ from torch import Tensor
 
 from jembench.catalog.spec import Scalar
 from jembench.errors import Diverged, NotApplicable
-from jembench.interfaces import DataSpec, Evaluation, FeatureNetwork, Features, Planned, Quantity
+from jembench.interfaces import Evaluation, Features, Quantity
 from jembench.metrics.classification import log_odds, require_finite
-from jembench.metrics.generative import FeatureMetric, Reference, ReferenceMetric
-from jembench.metrics.sample_protocol import SampleProtocol, require_images
-
-_INCEPTION_FROM_HEIGHT = 32
+from jembench.metrics.generative import Reference, features_spec
+from jembench.metrics.sample_protocol import SampleProtocol
 
 
 class Generated(NamedTuple):
@@ -50,13 +48,6 @@ class Generated(NamedTuple):
     def label(self, metric: str) -> str:
         """``fid`` under Inception, ``fid-digits-cnn`` under a network of another name."""
         return f"{metric}-{self.network}" if self.network else metric
-
-
-def features_spec(option: str, data: DataSpec) -> str:
-    """The feature network that the option ``features`` of a metric means; ``auto`` goes by the size of the images."""
-    if option != "auto":
-        return option
-    return "inception" if data.shape[1] >= _INCEPTION_FROM_HEIGHT else "cnn"
 
 
 def generated(evaluation: Evaluation, features: str, asked: SampleProtocol) -> Generated:
@@ -123,33 +114,6 @@ def _as_many_of_each(
             "per_class=false."
         )
     return torch.cat([ranking[classes == number][:each] for number in range(num_classes)])
-
-
-def foreseen(planned: Planned, features: str, asked: SampleProtocol) -> tuple[int | None, FeatureNetwork]:
-    """The number of images that a protocol will have, None if it is not known, and the feature network.
-
-    Raises:
-        Unavailable: if the feature network cannot be had, or the model will have no such images, or too few.
-    """
-    network = planned.features(features_spec(features, planned.spec))
-    drawn = planned.samples(asked.wanted)
-    n = None if drawn is None else asked.count(drawn)
-    if asked.per_class and asked.selection != "features":
-        classes = planned.spec.num_classes
-        require_images(n, classes, "selected images", "per_class=true", f"one of each of {classes} classes")
-    return n, network
-
-
-def check(metric: FeatureMetric, planned: Planned) -> None:
-    """Whether there will be enough images.
-
-    Raises:
-        NotApplicable: if not.
-        Unavailable: if the feature network cannot be had.
-    """
-    n, network = foreseen(planned, metric.features, metric)
-    real = planned.count(metric.reference) if isinstance(metric, ReferenceMetric) else None
-    metric.require(n, real, network.identity, getattr(network, "dimensions", 0))
 
 
 def pool_of(evaluation: Evaluation, features: str, images: Reference | Tensor, what: str) -> Tensor:

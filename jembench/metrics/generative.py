@@ -13,13 +13,15 @@ from jembench.metrics.base import MOST, Bootstrapped, Comparable, Count, Metric,
 from jembench.metrics.sample_protocol import ALL_KEPT, SampleProtocol, require_images
 
 if TYPE_CHECKING:
-    from jembench.interfaces import Planned
+    from jembench.interfaces import DataSpec, FeatureNetwork, Planned
 
 SHOWN = 64
 """Confident samples that are shown: a sheet of eight by eight."""
 
 PERCENTILE = 1
 """Of the test images' distances to training images: as many of them count as memorised, and as many fresh samples."""
+
+_INCEPTION_FROM_HEIGHT = 32
 
 Reference = Literal["train", "test"]
 Implementation = Literal["torch-fidelity", "barratt-sharma"]
@@ -53,9 +55,9 @@ class FeatureMetric(SampleProtocol, Metric):
 
     def check(self, planned: Planned) -> None:
         """Whether there will be enough images."""
-        from jembench.metrics.generation import check
-
-        check(self, planned)
+        n, network = foreseen(planned, self.features, self)
+        real = planned.count(self.reference) if isinstance(self, ReferenceMetric) else None
+        self.require(n, real, network.identity, getattr(network, "dimensions", 0))
 
 
 @added_later(implementation="torch-fidelity")
@@ -152,8 +154,6 @@ class Neighbours(FeatureMetric, Comparable):
 
     def check(self, planned: Planned) -> None:
         """Whether there will be enough images."""
-        from jembench.metrics.generation import foreseen
-
         foreseen(planned, self.features, self)
         self.require_test_images(planned.count("test"))
 
@@ -239,3 +239,25 @@ class ChainAge(Bootstrapped, Comparable):
 def no_ages() -> NotApplicable:
     """The error for a model without ages of chains."""
     return NotApplicable("The model keeps no chains, or not their ages: only a replay buffer does.")
+
+
+def features_spec(option: str, data: DataSpec) -> str:
+    """The feature network that the option ``features`` of a metric means; ``auto`` goes by the size of the images."""
+    if option != "auto":
+        return option
+    return "inception" if data.shape[1] >= _INCEPTION_FROM_HEIGHT else "cnn"
+
+
+def foreseen(planned: Planned, features: str, asked: SampleProtocol) -> tuple[int | None, FeatureNetwork]:
+    """The number of images that a protocol will have, None if it is not known, and the feature network.
+
+    Raises:
+        Unavailable: if the feature network cannot be had, or the model will have no such images, or too few.
+    """
+    network = planned.features(features_spec(features, planned.spec))
+    drawn = planned.samples(asked.wanted)
+    n = None if drawn is None else asked.count(drawn)
+    if asked.per_class and asked.selection != "features":
+        classes = planned.spec.num_classes
+        require_images(n, classes, "selected images", "per_class=true", f"one of each of {classes} classes")
+    return n, network

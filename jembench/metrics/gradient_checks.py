@@ -21,8 +21,7 @@ from torch import Tensor
 from jembench.attacks.eps import Norm, largest_distance
 from jembench.attacks.pgd import PGD
 from jembench.attacks.target import Target
-from jembench.attacks.threat import distance, steepest
-from jembench.attacks.verify import verify
+from jembench.attacks.threat import distance, steepest, verify
 from jembench.interfaces import Evaluation, Measurement, Resampling
 from jembench.metrics import robustness
 from jembench.metrics.attacked import Attacked, Shard, choose, in_shards, measured

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from jembench.attacks.eps import parse_eps
-from jembench.attacks.verify import LOOKS
+from jembench.attacks.threat import VERIFICATIONS
 from jembench.interfaces import Evaluation, Measurement, Resampling
 from jembench.metrics.attacked import CURVE, Attacked, Shard, choose, in_shards, measured, verified, withstands
 from jembench.metrics.attacks import Transfer
@@ -58,7 +58,7 @@ def _shown(metric: Transfer, evaluation: Evaluation) -> Attacked:
             defence.target(evaluation, f"{look} {metric.name} {metric.norm} {shard.number}")
             for look in ("look", "verify")
         )
-        wrong = target.wrong_share(shard.x, shard.y, LOOKS) > 0.5
+        wrong = target.wrong_share(shard.x, shard.y, VERIFICATIONS) > 0.5
         shown = claimed & (distance > 0) & ~wrong
         images = torch.where(shown[:, None, None, None], made, shard.x)
         return {**verified(fresh, shard, images, shown | wrong), "found-source": shown}

@@ -62,10 +62,6 @@ _UNTRAINED = TrainingRecord()
 _NO_CACHE = TensorCache(None)
 
 
-def _silent(done: int, total: int) -> None:
-    """No progress is shown."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class TrainedFit:
     """A trained model, its data and its training, with the caches that the evaluations of all its metrics share."""
@@ -103,7 +99,7 @@ class TrainedFit:
         self,
         used: set[Component] | None = None,
         code: str = "",
-        progress: Callable[[int, int], None] = _silent,
+        progress: Callable[[int, int], None] = lambda done, total: None,
     ) -> Evaluation:
         """The evaluation for one metric.
 

@@ -5,8 +5,7 @@ from hyperplane import DATA, Linear, grey
 from jembench.errors import SpecError
 from jembench.metrics import attacked
 from jembench.metrics.attacked import choose
-from jembench.metrics.attacks import Boundary, Pointwise
-from jembench.metrics.budgets import BUDGETS
+from jembench.metrics.attacks import BUDGETS, Boundary, Pointwise
 
 FACTORIES = [Boundary, Pointwise]
 
