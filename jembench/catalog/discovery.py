@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal, NamedTuple, get_args
 
+import entrypoints
+
 from jembench.catalog import spec as specs
 from jembench.catalog import trust
 from jembench.errors import Incompatible, JembenchError, PluginError, SpecError, unknown
@@ -43,7 +45,6 @@ Kind = Literal[
 KINDS: tuple[Kind, ...] = get_args(Kind)
 _API_GROUP = "jembench.api"
 _FORMER_GROUP = "jembench.outliers"  # of API 1, now jembench.ood_sets
-_TARGET = re.compile(r"(\w+(?:\.\w+)*)(?::(\w+(?:\.\w+)*))?\s*(?:\[.*\])?")  # module:attribute [extras]
 _GROUPS: dict[str, Kind] = {**{f"jembench.{kind}": kind for kind in KINDS}, _FORMER_GROUP: "ood_sets"}
 
 
@@ -106,8 +107,7 @@ def _installed() -> tuple[list[Component], list[Unreadable]]:
     problems: list[Unreadable] = []
     path = [folder for folder in sys.path if folder]  # the folder where the user stands is no installation
     for distribution in importlib.metadata.distributions(path=path):
-        parser = configparser.RawConfigParser(delimiters=("=",))
-        parser.optionxform = str  # type: ignore[assignment, method-assign] # names differ by their case
+        parser = entrypoints.CaseSensitiveConfigParser(delimiters=("=",), interpolation=None)
         try:
             parser.read_string(distribution.read_text("entry_points.txt") or "")
             api = _api(list(parser[_API_GROUP]) if _API_GROUP in parser else [])
@@ -117,12 +117,12 @@ def _installed() -> tuple[list[Component], list[Unreadable]]:
         groups = [group for group in _GROUPS if group in parser]
         name, version = _name_and_version(distribution) if groups else ("", "")
         for group, (key, target) in ((each, entry) for each in groups for entry in parser[each].items()):
-            if match := _TARGET.fullmatch(target):
-                stated = 1 if group == _FORMER_GROUP else api
-                found.append(
-                    Component(_GROUPS[group], key, _normalised(name), version, match[1], match[2] or "", stated)
-                )
-            else:
+            stated = 1 if group == _FORMER_GROUP else api
+            try:
+                point = entrypoints.EntryPoint.from_string(target, key)
+                where = point.module_name, point.object_name or ""
+                found.append(Component(_GROUPS[group], key, _normalised(name), version, *where, stated))
+            except entrypoints.BadEntryPoint:
                 problems.append(Unreadable(name, f"{key} = {target} in {group} is not module:attribute"))
     return found, problems
 
