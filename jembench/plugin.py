@@ -24,6 +24,7 @@ from jembench.errors import Diverged as Diverged
 from jembench.errors import NotApplicable as NotApplicable
 from jembench.errors import SpecError as SpecError
 from jembench.errors import Unavailable as Unavailable
+from jembench.metrics.ood_scores import OfPrediction as OfPrediction
 from jembench.models.nets.names import least_net as least_net
 from jembench.sampling.factories import least_buffer as least_buffer
 
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
     from jembench.report.figures.results import Result as Result
     from jembench.report.figures.results import needs as needs
     from jembench.report.formats import Document as Document
+    from jembench.report.formats import csv_text as csv_text
     from jembench.sampling import chain as chain
     from jembench.sampling.pcd import PersistentChains as PersistentChains
     from jembench.sampling.sgld import Langevin as Langevin
@@ -95,6 +97,7 @@ _LATE = {
     "needs": "jembench.report.figures.results:needs",
     "new_figure": "jembench.report.figures.drawing:new_figure",
     "Document": "jembench.report.formats:Document",
+    "csv_text": "jembench.report.formats:csv_text",
     "chain": "jembench.sampling.chain",
     "PersistentChains": "jembench.sampling.pcd:PersistentChains",
     "Langevin": "jembench.sampling.sgld:Langevin",

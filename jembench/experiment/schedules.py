@@ -24,7 +24,7 @@ def steps(*, decay: float, epochs: str) -> Schedule:
 
 
 def linear(*, start: float = 0.0) -> Schedule:
-    """Linear decay to 0 at the end, from ``start``, a share of the training, on."""
+    """Constant until the fraction ``start`` of the training, then linear decay to 0."""
     return lambda i, per_epoch, total: min(1.0, (1 - i / total) / (1 - start)) if start < 1 else 1.0
 
 

@@ -16,6 +16,9 @@ from jembench.metrics.base import Bootstrapped, Comparable, Count, NotNegative
 if TYPE_CHECKING:
     from jembench.interfaces import Planned
 
+STEPS = 10
+"""The value of ``steps`` that leaves a score's own as it is."""
+
 
 @added_later(data_noise=0.0)
 @dataclass(frozen=True, kw_only=True)
@@ -23,7 +26,7 @@ class OutOfDistribution(Bootstrapped, Comparable):
     """Out-of-distribution detection: AUROC, FPR at 95 % TPR and average precision of a score against other images.
 
     ``set`` is an OOD set (`jembench list ood_sets`) or a dataset: interp, svhn, celeba:root=/data. ``score`` is
-    a name of `jembench list scores` or an import path; one with an option ``steps`` gets that of the metric.
+    a name of `jembench list scores` or an import path; ``steps`` changes that option of a score that has it.
     ``data_noise`` is on both kinds of images.
 
     All values are by scikit-learn, in float64, in 0..1. ``-in``: test images are the positive class; ``fpr95-in`` is
@@ -34,7 +37,7 @@ class OutOfDistribution(Bootstrapped, Comparable):
 
     set: str
     score: str = "log-px"
-    steps: Count = 10
+    steps: Count = STEPS
     data_noise: NotNegative = 0.0
     name: ClassVar[str] = "ood"
     computed_by: ClassVar[str] = "jembench.metrics.detection:detection"
@@ -55,10 +58,12 @@ class OutOfDistribution(Bootstrapped, Comparable):
 
     @property
     def _options(self) -> dict[str, Scalar]:
-        """The options of the metric that the score has as well, unless its spec sets them."""
+        """``steps``, if the score has such an option that its spec leaves as it is."""
         bound = self._score.bound
-        takes_steps = "steps" in bound.arguments and bound.arguments["steps"] == bound.defaults.get("steps")
-        return {"steps": self.steps} if takes_steps else {}
+        default = bound.defaults.get("steps")
+        if "steps" not in bound.arguments or bound.arguments["steps"] != default:
+            return {}
+        return {"steps": default if self.steps == STEPS else self.steps}
 
     @cached_property
     def scorer(self) -> OODScore:

@@ -52,7 +52,7 @@ def to_json(document: Document) -> str:
 
 def to_csv(document: Document) -> str:
     """CSV in full precision, a line for each value."""
-    return csv_text(document.fields, (encode(record) for record in document.records()))
+    return csv_text(document.fields, document.records())
 
 
 def csv_text(fields: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
@@ -64,7 +64,7 @@ def csv_text(fields: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
     stream = io.StringIO()
     writer = csv.DictWriter(stream, fields, lineterminator="\n")
     writer.writeheader()
-    writer.writerows({key: _inert(value) for key, value in row.items()} for row in rows)
+    writer.writerows({key: _inert(value) for key, value in encode(row).items()} for row in rows)
     return stream.getvalue()
 
 

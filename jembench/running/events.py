@@ -20,6 +20,11 @@ Report = Callable[[Event], None]
 """Sends one event."""
 
 
+def chosen_trackers() -> list[str]:
+    """The specs in ``JEMBENCH_TRACKERS``."""
+    return split_list(os.environ.get(VARIABLE, ""))
+
+
 class Events:
     """Sends each event to the display and to the trackers of ``JEMBENCH_TRACKERS``.
 
@@ -34,8 +39,9 @@ class Events:
 
     def __init__(self, display: Tracker | None = None) -> None:
         self._display = display
-        specs = split_list(os.environ.get(VARIABLE, ""))
-        self._trackers: dict[str, Tracker] = {spec: registry.resolve("trackers", spec).make() for spec in specs}
+        self._trackers: dict[str, Tracker] = {
+            spec: registry.resolve("trackers", spec).make() for spec in chosen_trackers()
+        }
 
     def of(self, fit: FitKey) -> Report:
         """A function that sends the events of one fit."""

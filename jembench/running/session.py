@@ -16,6 +16,7 @@ from jembench.catalog import registry
 from jembench.errors import OutOfTime, SpecError
 from jembench.experiment.plan import CellPlan, FitPlan, Plan
 from jembench.experiment.recipe import check_shares
+from jembench.running.events import Events, chosen_trackers
 from jembench.stopping import Stopped
 from jembench.store.latest import mark_latest
 from jembench.store.outcome import Cell
@@ -75,8 +76,8 @@ def place(fits: Iterable[FitPlan], how: RunOptions) -> Placement:
     """The rank of this process and the number of processes.
 
     Raises:
-        SpecError: if the fits cannot be trained by that number of processes or by that executor, or if there is none of
-            that name.
+        SpecError: if the fits cannot be trained by that number of processes or by that executor, or if there is no
+            executor or tracker of that name.
     """
     processes = placement(how.devices)
     for fit in fits:
@@ -85,6 +86,8 @@ def place(fits: Iterable[FitPlan], how: RunOptions) -> Placement:
     if processes.size > 1 and how.executor != "local":
         raise SpecError(f"--devices trains here, and the executor {how.executor} elsewhere. Leave one of them out.")
     registry.resolve("executors", how.executor)
+    for tracker in chosen_trackers():
+        registry.resolve("trackers", tracker)
     return processes
 
 
@@ -161,7 +164,6 @@ def open_fit(
     """
     from jembench.models import devices
     from jembench.running.caches import FeatureBank
-    from jembench.running.events import Events
     from jembench.running.fits import FitWork
 
     if not store.is_trained(fit.key):

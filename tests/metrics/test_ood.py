@@ -162,6 +162,13 @@ def test_a_score_may_be_of_a_user_with_options_of_its_own(evaluation):
     assert metric.scorer.steps == 3
 
 
+@pytest.mark.parametrize(("options", "steps"), [({}, 3), ({"steps": 7}, 7)])
+@pytest.mark.parametrize("spec", ["", ":steps=3"])
+def test_a_score_s_own_default_counts_unless_the_metric_s_steps_are_changed(options, steps, spec):
+    metric = OutOfDistribution(set="patches", score=f"outlier_metrics:in_steps{spec}", **options)
+    assert metric.scorer.steps == metric.protocol_parts["steps"] == steps
+
+
 def test_a_score_that_does_not_exist_is_told_with_its_neighbours():
     with pytest.raises(SpecError, match=r"(?s)log-pxy.*log-px"):
         _ = OutOfDistribution(set="patches", score="log-pxy").requires

@@ -43,6 +43,7 @@ def rows(tmp_path_factory):
         ("mala", "samplers", "jembench_example:mala"),
         ("stripes", "datasets", "jembench_example:stripes"),
         ("confidence", "metrics", "jembench_example:confidence"),
+        ("margin", "scores", "jembench_example:margin"),
         ("jsonl", "trackers", "jembench_example:jsonl"),
         ("confidence", "figures", "jembench_example:bars"),
         ("sentences", "formats", "jembench_example:sentences"),
@@ -134,6 +135,6 @@ def test_it_keeps_every_promise(tmp_path):
     done = jembench("plugin", "check", "jembench-example", "--format", "json", cwd=tmp_path)
     assert done.returncode == 0, done.stdout
     rows = json.loads(done.stdout)
-    parts = {"erase", "grey", "halving", "jsonl", "sentences", "sign-sgd"}
+    parts = {"erase", "grey", "halving", "jsonl", "margin", "sentences", "sign-sgd"}
     assert {row["component"] for row in rows} == {"linear", "mala", "stripes", "confidence"} | parts
     assert {row["status"] for row in rows} <= {"passed", "skipped"}

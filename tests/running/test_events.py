@@ -8,6 +8,7 @@ from jembench.catalog import trust
 from jembench.errors import Fallback, SpecError
 from jembench.interfaces import Event
 from jembench.running.events import VARIABLE, Events
+from jembench.running.session import RunOptions, place
 from jembench.store.outcome import FitKey
 
 FIT = {"model": "zoo_of_tests:jem", "dataset": "zoo_of_tests:data", "recipe": "tiny", "seed": 0}
@@ -41,6 +42,8 @@ def test_an_unknown_tracker_is_refused(monkeypatch):
     monkeypatch.setenv(VARIABLE, "jsonlines")
     with pytest.raises(SpecError, match=r"no tracker named 'jsonlines'"):
         Events()
+    with pytest.raises(SpecError, match=r"no tracker named 'jsonlines'"):
+        place([], RunOptions())  # also where nothing is left to do
 
 
 def test_a_command_may_load_the_trackers_that_the_variable_names(zoo, monkeypatch):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from jembench.plugin import SpecError
+from jembench.plugin import OfPrediction, SpecError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from torch import Generator, Tensor
     from torch.optim import Optimizer
 
-    from jembench.interfaces import Dataset, DataSpec, Metric, Sampler, Start, Tracker
+    from jembench.interfaces import Dataset, DataSpec, Metric, OODScore, Sampler, Start, Tracker
     from jembench.plugin import Document, Planned, Result
     from jembench_example.model import Linear
 
@@ -47,6 +47,16 @@ def confidence() -> Metric:
     from jembench_example.metric import Confidence
 
     return Confidence()
+
+
+def margin() -> OODScore:
+    """The largest logit above the second largest: a score that tells other images from test images."""
+
+    def function(logits: Tensor) -> Tensor:
+        first, second = logits.topk(2, dim=1).values.unbind(dim=1)
+        return first - second
+
+    return OfPrediction("logits", "logits", function)
 
 
 def jsonl(*, file: str) -> Tracker:
