@@ -204,7 +204,7 @@ def soon_lost(monkeypatch):
 @pytest.mark.usefixtures("soon_lost")
 def test_it_goes_back_to_a_state_in_which_the_chains_were_near_the_data(make_trainer, tmp_path, killed):
     """Checkpoints at 16 and 24 are doubtful, so that the one at 8 is still there when contact is found to be lost."""
-    distances = {(0, 16): 0.3, (0, 20): 0.4, (0, 24): 0.4, (0, 28): 0.6, (0, 32): 0.6}
+    distances = {(0, 16): 0.3, (0, 20): 0.4, (0, 24): 0.4, (0, 28): 0.8, (0, 32): 0.8}
     if killed:
         with pytest.raises(Killed):
             train(at_distances(make_trainer(), distances), tmp_path, kill_from(24))
@@ -216,11 +216,11 @@ def test_it_goes_back_to_a_state_in_which_the_chains_were_near_the_data(make_tra
 
 @pytest.mark.usefixtures("soon_lost")
 def test_chains_that_are_lost_when_no_remedy_is_left_end_no_training(make_trainer, tmp_path):
-    away = {(attempt, iteration): 0.6 for attempt in (0, 1) for iteration in range(28, 40, 4)}
+    away = {(attempt, iteration): 0.8 for attempt in (0, 1) for iteration in range(28, 40, 4)}
     fitted = train(at_distances(make_trainer(**ONCE), away), tmp_path)
     assert [(each.iteration, each.returned_to) for each in fitted.interventions] == [(32, 24)]
     assert fitted.stability.ended_with == (
-        "samples lay above the data for the last window, by 0.6 times as much as the highest training image"
+        "samples lay above the data for the last window, by 0.8 times as much as the highest training image"
     )
 
 
