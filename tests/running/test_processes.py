@@ -11,9 +11,9 @@ import torch
 
 from jembench.errors import OutOfTime
 from jembench.running import fits, work
+from jembench.running.caches import FeatureBank
 from jembench.running.events import Events
 from jembench.running.executor import LocalExecutor
-from jembench.running.features import FeatureBank
 from jembench.store import checkpoint
 from jembench.store.store import Store
 from jembench.training.generations import Generations
