@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 from jembench.errors import Unavailable
 from jembench.experiment.plan import Part, parts_of
 from jembench.experiment.suite import Suite
-from jembench.report import formats, layout, sections, verdicts
-from jembench.report.comparison import Comparison as ComparedPair
+from jembench.report import formats, layout, sections
 from jembench.report.formats import Document
 from jembench.report.record import Record
 from jembench.report.references import PublishedTable
@@ -18,6 +17,8 @@ from jembench.store.outcome import Cell
 
 if TYPE_CHECKING:
     from pandas import DataFrame
+
+    from jembench.report.comparison import Comparison as ComparedPair
 
 
 class Shown:
@@ -119,6 +120,8 @@ class Comparison(Shown):
     """
 
     def __init__(self, found: ComparedPair) -> None:
+        from jembench.report import verdicts  # imports numpy, which tables of results need not
+
         self.found = found
         self.document = verdicts.of_comparison(found)
         self.records = list(self.document.records())

@@ -13,11 +13,9 @@ from jembench.errors import NotApplicable, SpecError
 from jembench.experiment import suite as suites
 from jembench.experiment.plan import FitPlan, plan_again, plan_fit
 from jembench.report import references, select
-from jembench.running import session
 from jembench.store.latest import asked
 from jembench.store.outcome import FitKey
 from jembench.store.store import Store
-from jembench.training.launch import Placement, joined
 
 if TYPE_CHECKING:
     import numpy as np
@@ -250,6 +248,9 @@ class OpenStore:
 
     def load_planned(self, plan: FitPlan, device: str = "auto") -> Fit:
         """The model of a plan, which the store has."""
+        from jembench.running import session
+        from jembench.training.launch import Placement, joined
+
         data = plan.dataset.make()
         with (
             joined(Placement(), device, ()) as here,

@@ -11,10 +11,9 @@ from typing import Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from jembench.catalog import discovery, plugin_files, registry
+from jembench.catalog import plugin_files
 from jembench.cli.output import plugins_aside
 from jembench.errors import SpecError
-from jembench.experiment.plan import plan_fit
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -76,8 +75,17 @@ seed = click.option("--seed", type=click.IntRange(min=0), metavar="N", default=0
 
 
 def _known_format(ctx: click.Context, parameter: click.Parameter, value: str) -> str:
+    from jembench.catalog import registry
+
     registry.resolve("formats", value)  # before anything is computed
     return value
+
+
+def _formats(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    """The names that a shell completes."""
+    from jembench.catalog import discovery
+
+    return [found.name for found in discovery.components("formats") if found.name.startswith(incomplete)]
 
 
 report_format = click.option(
@@ -85,9 +93,7 @@ report_format = click.option(
     metavar="FORMAT",
     default="table",
     callback=_known_format,
-    shell_complete=lambda ctx, parameter, incomplete: [
-        component.name for component in discovery.components("formats") if component.name.startswith(incomplete)
-    ],
+    shell_complete=_formats,
     help="Output format: table, json, markdown, latex, csv, or another of `jembench list formats`. Progress is "
     "printed to stderr.",
 )
@@ -166,6 +172,8 @@ def planned_fit(command: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(command)
     def planned(*arguments: Any, **given: Any) -> Any:
+        from jembench.experiment.plan import plan_fit
+
         named = [given.pop(name) for name in ("model", "dataset", "recipe", "settings", "seed")]
         with plugins_aside():
             fit = plan_fit(*named)

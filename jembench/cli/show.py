@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
@@ -15,10 +15,11 @@ from jembench.experiment.plan import FitPlan, Plan
 from jembench.experiment.twins import differences
 from jembench.report.formats import TERMINAL
 from jembench.report.references import PublishedTable
-from jembench.running import session
-from jembench.running.session import Finished, RunOptions
 from jembench.store.outcome import Cell
 from jembench.store.store import Store
+
+if TYPE_CHECKING:
+    from jembench.running.session import Finished, RunOptions
 
 PICTURES = 3
 """Up to this number, pictures are listed one by one."""
@@ -82,6 +83,8 @@ def _whereabouts(ctx: click.Context, plan: Plan, store: Store, done: Finished) -
 
 def twins(fits: Sequence[FitPlan], store: Store, how: RunOptions) -> None:
     """Say before training which models of the store have the same names as the fits, and how they differ."""
+    from jembench.running import session
+
     if not session.place(fits, how).rank:
         for line in differences(fits, store):
             click.echo(line, err=True)
