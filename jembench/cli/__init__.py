@@ -1,1 +1,1 @@
-"""The command line: one small file a command."""
+"""The command line: each command parses its options, calls the library and prints."""

@@ -1,1 +1,1 @@
-"""Recipes, the training loop and its checkpoints."""
+"""The training loop, its guard and its checkpoints."""
