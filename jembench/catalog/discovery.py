@@ -107,12 +107,9 @@ def _installed() -> tuple[list[Component], list[Unreadable]]:
     problems: list[Unreadable] = []
     path = [folder for folder in sys.path if folder]  # the folder where the user stands is no installation
     for distribution in importlib.metadata.distributions(path=path):
+        parser = entrypoints.CaseSensitiveConfigParser(delimiters=("=",), interpolation=None)
         try:
-            text = distribution.read_text("entry_points.txt") or ""
-            if "jembench." not in text:
-                continue
-            parser = entrypoints.CaseSensitiveConfigParser(delimiters=("=",), interpolation=None)
-            parser.read_string(text)
+            parser.read_string(distribution.read_text("entry_points.txt") or "")
             api = _api(list(parser[_API_GROUP]) if _API_GROUP in parser else [])
         except (configparser.Error, ValueError) as error:  # also of bytes that are no text
             problems.append(Unreadable(_name_and_version(distribution)[0], " ".join(str(error).split())))
