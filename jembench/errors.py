@@ -5,7 +5,6 @@ The command line prints them without a traceback (``--debug`` shows it). Everyth
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable
 
@@ -83,6 +82,8 @@ def printable(text: str) -> str:
 
 def unknown(kind: str, asked: str, known: Iterable[str], list_command: str) -> SpecError:
     """The error for an unknown name, with the nearest three names and the command that lists all, if there is one."""
+    import difflib  # most commands meet no unknown name
+
     names = sorted(known)
     nearest = difflib.get_close_matches(asked.lower(), names, n=3, cutoff=0.3)
     hint = f" Nearest: {', '.join(nearest)}." if nearest else ""

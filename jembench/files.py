@@ -13,7 +13,6 @@ import os
 import platform
 import re
 import stat
-import tempfile
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -107,6 +106,8 @@ def write_atomically(path: Path, write: Callable[[IO[bytes]], object], option: s
 
 def _temporary(folder: Path) -> IO[bytes]:
     """A new file that its writer keeps a lock on, with the host in its name: what :func:`sweep` goes by."""
+    import tempfile  # reports write nothing
+
     while True:
         stream = tempfile.NamedTemporaryFile(dir=folder, prefix=_of_this_host(), suffix=".tmp", delete=False)  # noqa: SIM115
         with suppress(OSError):  # a file system without locks

@@ -8,7 +8,6 @@ import json
 import os
 import stat
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
@@ -54,6 +53,8 @@ def _state(path: Path) -> tuple[int, int, int]:
 
 
 def _read(files: Mapping[str, Path]) -> str:
+    from concurrent.futures import ThreadPoolExecutor  # most commands hash nothing
+
     names = sorted(files)
     with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:  # hashing lets go of the interpreter
         digests = list(pool.map(lambda name: digest(files[name]), names))

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import math
 import os
-import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jembench.errors import SpecError
+
+if TYPE_CHECKING:
+    import zipfile
 
 GIB = 2**30
 
