@@ -23,7 +23,7 @@ from typing import IO
 from jembench.errors import StoreError
 
 ABANDONED_AFTER = 3600.0
-"""Seconds without a change after which another machine's temporary file is removed."""
+"""Seconds without a change after which a temporary file is removed whose writer's lock may not be seen."""
 
 _OURS = ".jembench-"
 """What the names of all temporary files begin with."""
@@ -104,29 +104,62 @@ def write_atomically(path: Path, write: Callable[[IO[bytes]], object], option: s
         raise cannot_write(path, error, option) from error
 
 
+def lock(file: IO[bytes] | int, how: int) -> bool:
+    """Lock an open file, as ``fcntl.flock`` does; False if its file system has no locks.
+
+    Raises:
+        BlockingIOError: if another process holds the lock.
+    """
+    try:
+        fcntl.flock(file, how)
+    except BlockingIOError:
+        raise
+    except OSError:
+        return False
+    return True
+
+
+def lock_scope(status: os.stat_result) -> str:
+    """A name for the processes that see one another's locks on a file: those of one kernel and mounted file system.
+
+    A host name does not do: containers on several machines may share it. "" if this kernel has no name of its own.
+
+    Args:
+        status: of a file of that file system.
+    """
+    kernel = _kernel()
+    return kernel and f"{kernel}-{status.st_dev:x}"
+
+
+@functools.cache
+def _kernel() -> str:
+    with suppress(OSError):
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    if platform.system() == "Linux":  # a sandbox, where names and addresses are often those of others
+        return ""
+    import uuid
+
+    return f"{re.sub(r'[^A-Za-z0-9-]', '-', platform.node())[:60]}-{uuid.getnode():x}"
+
+
 def _temporary(folder: Path) -> IO[bytes]:
-    """A new file that its writer keeps a lock on, with the host in its name: what :func:`sweep` goes by."""
+    """A new file that its writer keeps a lock on, with the scope of the lock in its name: :func:`sweep` needs both."""
     import tempfile  # reports write nothing
 
+    prefix = f"{_OURS}{lock_scope(folder.stat())}."
     while True:
-        stream = tempfile.NamedTemporaryFile(dir=folder, prefix=_of_this_host(), suffix=".tmp", delete=False)  # noqa: SIM115
-        with suppress(OSError):  # a file system without locks
-            fcntl.flock(stream, fcntl.LOCK_EX)
+        stream = tempfile.NamedTemporaryFile(dir=folder, prefix=prefix, suffix=".tmp", delete=False)  # noqa: SIM115
+        lock(stream, fcntl.LOCK_EX)
         if os.fstat(stream.fileno()).st_nlink:
             return stream
         stream.close()  # swept away before the lock was there
 
 
-def _of_this_host() -> str:
-    """What the names of this host's temporary files begin with."""
-    return f"{_OURS}{re.sub(r'[^A-Za-z0-9-]', '-', platform.node())[:60]}."
-
-
 def sweep(folder: Path) -> None:
     """Remove the temporary files below ``folder`` that killed processes left behind.
 
-    The system frees a lock when its holder ends, so on this host a file without one is removed at once. Another host's
-    lock may not be seen: its files are removed when they have not changed for an hour.
+    The system frees a lock when its holder ends, so where locks are seen a file without one is removed at once. Others
+    are removed when they have not changed for an hour.
     """
     for place, _, names in os.walk(folder):
         _sweep(Path(place), names)
@@ -148,9 +181,11 @@ def _sweep(folder: Path, names: Iterable[str]) -> None:
 def _remove_abandoned(path: Path) -> None:
     descriptor = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_NOFOLLOW)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        here = path.name.startswith(_of_this_host())
-        if here or time.time() - os.fstat(descriptor).st_mtime > ABANDONED_AFTER:
+        locked = lock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        status = os.fstat(descriptor)
+        scope = locked and lock_scope(status)
+        is_of_dead = scope and path.name.startswith(f"{_OURS}{scope}.")
+        if is_of_dead or time.time() - status.st_mtime > ABANDONED_AFTER:
             path.unlink()
     finally:
         os.close(descriptor)

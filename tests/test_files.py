@@ -142,7 +142,7 @@ with lease.lease(Path(sys.argv[1], "leases", "fit.json")):
 
 
 def unfinished(root):
-    return [path for path in root.rglob("*") if path.is_file() and path.name != ".guard"]
+    return [path for path in root.rglob("*") if path.is_file()]
 
 
 def test_what_a_killed_process_left_is_swept_away_at_once_and_nothing_of_a_living_one(tmp_path):
@@ -177,6 +177,21 @@ def test_a_file_of_another_host_is_swept_by_its_age(tmp_path):
     os.utime(tmp_path / "cells" / names[0], (0, 0))
     Store(tmp_path).sweep()
     assert {path.name for path in (tmp_path / "cells").iterdir()} == set(names[1:])  # the second is another program's
+
+
+def test_without_locks_files_are_swept_by_their_age(tmp_path, monkeypatch):
+    def refuse(*arguments):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(files.fcntl, "flock", refuse)
+    young = []
+    files.write_atomically(tmp_path / "x", lambda stream: (files.sweep(tmp_path), young.extend(tmp_path.iterdir())))
+    assert (tmp_path / "x").exists()
+    assert len(young) == 1
+    young[0].touch()
+    os.utime(young[0], (0, 0))
+    files.sweep(tmp_path)
+    assert list(tmp_path.iterdir()) == [tmp_path / "x"]
 
 
 def test_a_store_in_somebody_s_folder_is_swept_no_further_than_its_own_folders(tmp_path):

@@ -1,118 +1,284 @@
 """Leases: files that keep two processes on one store from doing the same work.
 
-The holder keeps a lock on its file. The system frees it the moment the process ends, however it ends, so on one machine
-the lock alone decides. Another machine may not see the lock: there the time of the holder's last heartbeat decides.
+The holder creates the file, keeps a lock on it and renews its time every 30 seconds: the heartbeat. Where the holder's
+lock can be seen (same kernel, same mounted file system), the lock alone decides: the system frees it the moment the
+process ends. Elsewhere, and on a file system without locks, a lease lasts until it has had no heartbeat for
+``LIFETIME``, by the clock of the file system.
+
+Files are created, and those of dead holders taken over, under names that only one process can create.
 """
 
 from __future__ import annotations
 
+import datetime
 import fcntl
+import functools
+import itertools
 import json
 import os
 import platform
 import threading
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+import time
+import uuid
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from io import FileIO
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
-from jembench.files import cannot_write
+from jembench.errors import Fallback, StoreError, printable
+from jembench.files import ABANDONED_AFTER, cannot_write, lock, lock_scope
+from jembench.store.records import Record
 
 LIFETIME = 120.0
-"""Seconds without a heartbeat after which another machine may take a lease over. There are four beats in them."""
+"""Seconds without a heartbeat after which a lease may be taken over where locks do not decide."""
+
+_LARGEST = 2**16  # bytes of a lease
+
+
+class Holder(NamedTuple):
+    """Who holds a lease."""
+
+    id: str  # of what it is on: a fit, or a name
+    host: str
+    pid: int
+    since: str  # ISO 8601, UTC
+    facts: Mapping[str, Any]  # JSON, as given to :func:`lease`
+    age: float  # seconds since the last heartbeat, by the clock of the file system
+    alive: bool  # False: the lease is free
+
+
+class _Content(NamedTuple):
+    """The content of a lease file; empty if it is new, or torn by a full disk."""
+
+    token: str = ""  # unique to the holder
+    locks: str = ""  # where its lock can be seen; "": nowhere
+    host: str = ""
+    pid: int = 0
+    since: str = ""
+    facts: Mapping[str, Any] = MappingProxyType({})
+
+
+class Held:
+    """A lease that this process holds."""
+
+    def __init__(self, path: Path, file: FileIO, token: str) -> None:
+        self.path, self._file, self._token = path, file, token
+
+    @property
+    def is_mine(self) -> bool:
+        """False after another process took the lease over, or somebody removed it."""
+        with suppress(OSError), self.path.open("rb", buffering=0) as file:
+            return _read(file).token == self._token
+        return False
+
+    def check(self) -> None:
+        """Check that the lease was not lost, before a result is written.
+
+        Raises:
+            StoreError: if the lease was lost.
+        """
+        if not self.is_mine:
+            raise StoreError(
+                f"The lease {self.path} was taken over or removed, as happens when a process is stopped for more than "
+                f"{LIFETIME:g} s. Nothing more is written here. The same command waits for the other process, or goes "
+                "on."
+            )
+
+    def renew(self, lifetime: float, stopped: threading.Event) -> None:
+        """Renew the file's time until ``stopped`` is set."""
+        while not stopped.wait(lifetime / 4):
+            with suppress(OSError):  # the next heartbeat makes up for one that failed
+                if self.is_mine:
+                    os.utime(self._file.fileno())
+
+    def release(self) -> None:
+        """Remove the file."""
+        with suppress(OSError):  # a store that was removed meanwhile needs no release
+            if self.is_mine:
+                self.path.unlink()
+        self._file.close()
 
 
 @contextmanager
-def lease(path: Path, lifetime: float = LIFETIME) -> Iterator[bool]:
-    """Hold the lease at ``path``: gives True, or False if a living process holds it.
+def lease(
+    path: Path, facts: Mapping[str, Any] = MappingProxyType({}), *, lifetime: float = LIFETIME
+) -> Iterator[Held | None]:
+    """Hold the lease at ``path``; gives None if a living process holds it.
+
+    Args:
+        path: of the file.
+        facts: JSON to be shown by :func:`holders`.
+        lifetime: in seconds.
 
     Raises:
         StoreError: if the file cannot be written.
     """
-    held = _acquire(path, lifetime)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        held = _acquire(path, facts, lifetime)
+    except OSError as error:
+        raise cannot_write(path, error) from error
     if held is None:
-        yield False
+        yield None
         return
     stopped = threading.Event()
-    renewal = threading.Thread(target=_renew, args=(held, lifetime, stopped), daemon=True)
+    renewal = threading.Thread(target=held.renew, args=(lifetime, stopped), daemon=True)
     renewal.start()
     try:
-        yield True
+        yield held
     finally:
         stopped.set()
         renewal.join()
-        _release(path, held)
+        held.release()
+
+
+def holders(folder: Path, lifetime: float = LIFETIME) -> Iterator[Holder]:
+    """Who holds each lease in ``folder``, in the order of their names. None is taken."""
+    for path in sorted(folder.glob("*.json")):
+        with suppress(OSError), path.open("rb", buffering=0) as file:
+            found, alive = _read(file), _is_alive(file, path, lifetime)
+            age = _now(folder) - os.fstat(file.fileno()).st_mtime
+            yield Holder(path.stem, printable(found.host), found.pid, printable(found.since), found.facts, age, alive)
 
 
 def sweep(folder: Path, lifetime: float = LIFETIME) -> None:
-    """Remove the leases in ``folder`` that no living process holds: those that could be taken over."""
+    """Remove the leases in ``folder`` that no living process holds, and what is left of old take-overs."""
     for path in folder.glob("*.json"):
-        with suppress(OSError), _guarded(path) as now, path.open("rb+", buffering=0) as file:
-            if _lock(file) and not _held_elsewhere(file, now, lifetime):
+        with suppress(OSError), _seized(path, lifetime) as free:
+            if free:
+                path.unlink()
+    for path in folder.glob(".*"):
+        with suppress(OSError):
+            if _now(folder) - path.stat().st_mtime > ABANDONED_AFTER:
                 path.unlink()
 
 
-def _acquire(path: Path, lifetime: float) -> FileIO | None:
-    """The locked file, or None."""
+# --- acquiring --------------------------------------------------------------------------------------------------------
+
+
+def _acquire(path: Path, facts: Mapping[str, Any], lifetime: float) -> Held | None:
+    token = uuid.uuid4().hex
+    with suppress(FileExistsError):
+        return Held(path, _create(path, token, facts), token)
+    with suppress(FileNotFoundError), _seized(path, lifetime) as free:  # released meanwhile: the next attempt gets it
+        if free:
+            new = path.with_name(f".{token}")
+            file = _create(new, token, facts)
+            new.replace(path)
+            return Held(path, file, token)
+    return None
+
+
+def _create(path: Path, token: str, facts: Mapping[str, Any]) -> FileIO:
+    """A new file, locked if the file system has locks.
+
+    Raises:
+        FileExistsError: if there is one.
+    """
+    file = path.open("x+b", buffering=0)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with _guarded(path) as now, ExitStack() as unless_held:
-            file = unless_held.enter_context(path.open("ab+", buffering=0))
-            if not _lock(file) or _held_elsewhere(file, now, lifetime):
-                return None
-            file.truncate(0)
-            file.write(json.dumps({"host": platform.node(), "pid": os.getpid()}).encode())
-            unless_held.pop_all()
-            return file
-    except OSError as error:
-        raise cannot_write(path, error) from error
-
-
-def _release(path: Path, held: FileIO) -> None:
-    with suppress(OSError), _guarded(path):  # a store that was removed meanwhile needs no release
-        if _is_mine(held) and os.path.samestat(os.fstat(held.fileno()), path.stat()):
-            path.unlink()
-    held.close()
+        scope = ""
+        if lock(file.fileno(), fcntl.LOCK_EX):
+            scope = lock_scope(os.fstat(file.fileno()))
+        else:
+            _note_no_locks()
+        since = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+        content = _Content(token, scope, platform.node(), os.getpid(), since, facts)
+        file.write(json.dumps(content._asdict() | {"facts": dict(facts)}).encode())
+    except BaseException:
+        path.unlink(missing_ok=True)
+        file.close()
+        raise
+    return file
 
 
 @contextmanager
-def _guarded(path: Path) -> Iterator[float]:
-    """Exclude other processes from acquiring and releasing. Gives the time by the clock of the store's file system."""
-    with (path.parent / ".guard").open("w") as guard:
-        fcntl.flock(guard, fcntl.LOCK_EX)
-        os.utime(guard.fileno())
-        yield os.fstat(guard.fileno()).st_mtime
+def _seized(path: Path, lifetime: float) -> Iterator[bool]:
+    """Whether a lease is free. If so, this process alone may replace or remove it within the context.
+
+    Raises:
+        FileNotFoundError: if there is no such file.
+    """
+    with path.open("rb", buffering=0) as file:
+        if _is_alive(file, path, lifetime):
+            yield False
+            return
+        former = _name(file)
+    with _claimed(path.with_name(f".{former}"), lifetime) as claimed:
+        if claimed:
+            with path.open("rb", buffering=0) as file:  # another process may have replaced it before this one's claim
+                claimed = _name(file) == former
+        yield claimed
 
 
-def _lock(file: FileIO) -> bool:
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
+@contextmanager
+def _claimed(path: Path, lifetime: float) -> Iterator[bool]:
+    """Whether no other process has a claim of this name. That of a process that was killed lapses."""
+    for attempt in itertools.count():
+        claim = path.with_name(f"{path.name}.{attempt}")
+        try:
+            claim.open("x").close()
+        except FileExistsError:
+            with suppress(FileNotFoundError):
+                if _now(claim.parent) - claim.stat().st_mtime > lifetime:
+                    continue
+            yield False
+            return
+        try:
+            yield True
+        finally:
+            claim.unlink(missing_ok=True)
+        return
 
 
-def _held_elsewhere(file: FileIO, now: float, lifetime: float) -> bool:
-    host = _host(file)
-    return host not in ("", platform.node()) and now - os.fstat(file.fileno()).st_mtime < lifetime
+# --- what a file says -------------------------------------------------------------------------------------------------
 
 
-def _host(file: FileIO) -> str:
-    """Who wrote the file; empty if it is new, or torn by a full disk."""
+def _read(file: FileIO) -> _Content:
     file.seek(0)
     try:
-        return str(json.load(file)["host"])
-    except (ValueError, LookupError, TypeError):
-        return ""
+        return Record(json.loads(file.read(_LARGEST)), file.name).read(_Content)
+    except (ValueError, RecursionError, StoreError):
+        return _Content()
 
 
-def _is_mine(held: FileIO) -> bool:
-    """False if another machine took the lease over while this one was asleep."""
-    return _host(held) == platform.node()
+def _name(file: FileIO) -> str:
+    """A name that a lease shares with no other one: its token, or its time if it has none."""
+    token = _read(file).token
+    return token if token.isalnum() else str(os.fstat(file.fileno()).st_mtime_ns)
 
 
-def _renew(held: FileIO, lifetime: float, stopped: threading.Event) -> None:
-    while not stopped.wait(lifetime / 4):
-        with suppress(OSError):  # the next heartbeat makes up for one that failed
-            if _is_mine(held):
-                os.utime(held.fileno())
+def _is_alive(file: FileIO, path: Path, lifetime: float) -> bool:
+    """Whether the holder of an open lease lives."""
+    try:
+        unlocked = lock(file.fileno(), fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    status = os.fstat(file.fileno())
+    if unlocked and _read(file).locks == lock_scope(status) != "":
+        return False
+    return _now(path.parent) - status.st_mtime < lifetime
+
+
+@functools.cache
+def _note_no_locks() -> None:
+    warnings.warn(
+        "The file system of the store has no file locks. Processes are kept apart by heartbeats instead: the work of a "
+        f"process that was killed is taken over after {LIFETIME:g} s.",
+        Fallback,
+        stacklevel=2,
+    )
+
+
+def _now(folder: Path) -> float:
+    """The time by the clock of the file system; by our own, where nothing can be written."""
+    import tempfile  # most commands take no lease
+
+    try:
+        with tempfile.TemporaryFile(dir=folder) as probe:
+            return os.fstat(probe.fileno()).st_mtime
+    except OSError:
+        return time.time()

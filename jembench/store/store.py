@@ -20,7 +20,7 @@ import os
 import warnings
 import zipfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeVar
@@ -32,6 +32,7 @@ from jembench.errors import DamagedError, Fallback, StoreError
 from jembench.files import digest, read_bytes, write_bytes
 from jembench.interfaces import Stability
 from jembench.store import lease, outcome, records
+from jembench.store.lease import Held, Holder
 from jembench.store.outcome import Cell, FitKey
 from jembench.store.records import Record
 
@@ -92,6 +93,7 @@ class Store:
             raise StoreError(f"The store {root} is a file, not a folder. Choose another place with --store.")
         self.root = root
         self._listed: dict[str, _Listing] = {}
+        self._held: dict[str, Held] = {}
 
     def check_writable(self) -> None:
         """Fail now rather than after an hour of training.
@@ -177,7 +179,12 @@ class Store:
         return all((self.fit_folder(key) / name).exists() for name in ("model.safetensors", "sampler.safetensors"))
 
     def write_fit(self, record: FitRecord) -> None:
-        """Write a fit's record: from now on the fit is finished."""
+        """Write a fit's record: from now on the fit is finished.
+
+        Raises:
+            StoreError: if it cannot be written, or the lease of the fit was lost.
+        """
+        self._check_lease(record.key.id)
         records.write(self.fit_folder(record.key) / "fit.json", outcome.encode(record._asdict()))
 
     # --- cells --------------------------------------------------------------------------------------------------------
@@ -215,7 +222,12 @@ class Store:
         return cell is not None and cell.outcome.is_settled
 
     def write_cell(self, cell: Cell, name: str, arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
-        """Write a cell, its arrays first: a cell that can be read is complete."""
+        """Write a cell, its arrays first: a cell that can be read is complete.
+
+        Raises:
+            StoreError: if it cannot be written, or the lease of its fit was lost.
+        """
+        self._check_lease(cell.fit.id)
         if arrays:
             content = _encode_arrays(arrays)
             cell = dataclasses.replace(cell, arrays=hashlib.sha256(content).hexdigest())
@@ -319,9 +331,39 @@ class Store:
         """Where it is kept what a trained model said of images; ``weights`` is the digest of its file."""
         return self.root / "readings" / hashlib.sha256(f"{fit_id} {weights}".encode()).hexdigest()[:16]
 
-    def lease(self, fit_id: str) -> AbstractContextManager[bool]:
-        """Hold the right to work on a fit and its cells: gives False while another process holds it."""
-        return lease.lease(self._leases / f"{fit_id}.json")
+    @contextmanager
+    def lease(self, fit_id: str, facts: Mapping[str, Any] = MappingProxyType({})) -> Iterator[Held | None]:
+        """Hold the right to work on a fit and its cells; gives None while another process holds it.
+
+        Args:
+            fit_id: of the fit, or the name of another thing that one process at a time makes.
+            facts: JSON that :meth:`leases` shows.
+
+        Raises:
+            StoreError: if the lease cannot be written.
+        """
+        with lease.lease(self._leases / f"{fit_id}.json", facts) as held:
+            if held is None:
+                yield None
+                return
+            self._held[fit_id] = held
+            try:
+                yield held
+            finally:
+                del self._held[fit_id]
+
+    def leases(self) -> Iterator[Holder]:
+        """Who works on what. None is taken; one whose holder is not alive is free."""
+        return lease.holders(self._leases)
+
+    def _check_lease(self, fit_id: str) -> None:
+        """Check that a lease that this object gave out has not been lost.
+
+        Raises:
+            StoreError: if it has.
+        """
+        if held := self._held.get(fit_id):
+            held.check()
 
     @property
     def _leases(self) -> Path:

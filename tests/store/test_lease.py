@@ -1,9 +1,11 @@
 """Leases between real processes."""
 
+import datetime
 import errno
-import fcntl
 import json
 import os
+import platform
+import re
 import signal
 import subprocess
 import sys
@@ -14,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from jembench import files
 from jembench.errors import StoreError
 from jembench.store import lease as module
 from jembench.store.lease import lease
@@ -23,8 +26,22 @@ import sys
 from pathlib import Path
 from jembench.store.lease import lease
 with lease(Path(sys.argv[1])) as mine:
-    print(mine, flush=True)
+    print(mine is not None, flush=True)
     sys.stdin.readline()
+"""
+
+NO_LOCKS = """
+import errno, fcntl
+def flock(*arguments):
+    raise OSError(errno.ENOLCK, "No locks available")
+fcntl.flock = flock
+"""
+
+ANOTHER_KERNEL = """
+import fcntl, os
+from jembench import files
+fcntl.flock = lambda *arguments: None  # a lock that is seen there alone
+files._kernel = lambda: str(os.getpid())
 """
 
 CONTEND = """
@@ -62,10 +79,11 @@ def process(script, *arguments):
             running.kill()
 
 
-def write_as_of(path, host, age):
-    """The lease that another machine left so many seconds ago."""
+def write_as_of(path, age, kernel="another"):
+    """The lease that a process of a kernel wrote ``age`` seconds ago, on a machine with the name of this one."""
     path.parent.mkdir(exist_ok=True)
-    path.write_text(json.dumps({"host": host, "pid": 1}))
+    locks = f"{kernel}-{path.parent.stat().st_dev:x}"
+    path.write_text(json.dumps({"host": platform.node(), "pid": 1, "locks": locks, "token": "theirs"}))
     then = time.time() - age
     os.utime(path, (then, then))
 
@@ -132,80 +150,134 @@ def test_a_holder_that_is_stopped_for_long_still_holds_it(path):
             assert not mine
 
 
-def test_of_eight_that_want_it_one_has_it_at_a_time(path, tmp_path):
+@pytest.mark.parametrize(("how", "size"), [("", 8), (NO_LOCKS, 4)], ids=["locks", "no-locks"])
+def test_of_many_that_want_it_one_has_it_at_a_time(path, tmp_path, how, size):
     log = tmp_path / "log"
     log.touch()
-    command = [sys.executable, "-c", CONTEND, str(path), str(log)]
-    crowd = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(8)]
+    command = [sys.executable, "-c", how + CONTEND, str(path), str(log)]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    crowd = [subprocess.Popen(command, text=True, **pipes) for _ in range(size)]
     for one in crowd:
         assert one.stdout.readline() == "ready\n"
     for one in crowd:
         one.stdin.write("go\n")
         one.stdin.flush()
     for one in crowd:
-        one.communicate()
+        _, said = one.communicate()
         assert one.returncode == 0
+        assert said.count("has no file locks") == bool(how)  # once a process
     lines = log.read_text().splitlines()
-    assert len(lines) == 2 * 8 * 8
+    assert len(lines) == 2 * 8 * size
     for begin, end in zip(lines[::2], lines[1::2], strict=True):
         assert (begin.split()[0], end) == ("begin", begin.replace("begin", "end"))
     assert {line.split()[1] for line in lines} == {str(one.pid) for one in crowd}
+    assert list(path.parent.iterdir()) == []
 
 
-def test_nobody_comes_between_the_looking_and_the_taking_or_leaving(path):
-    """Else one could lock the file that the holder is just removing, while a third makes a new one."""
-    held, leave = threading.Event(), threading.Event()
-
-    def hold():
-        with lease(path):
-            held.set()
-            leave.wait(10)
-
-    def guarded(thread, begin):
-        """Begin while somebody else is at the guard: nothing happens before they leave."""
-        with (path.parent / ".guard").open() as guard:
-            fcntl.flock(guard, fcntl.LOCK_EX)
-            before = path.exists()
-            begin()
-            thread.join(0.05)
-            assert path.exists() == before
-            assert thread.is_alive()
-
-    with lease(path):
-        pass  # the folder and the guard are there
-    thread = threading.Thread(target=hold, daemon=True)
-    guarded(thread, thread.start)
-    assert held.wait(10)
-    assert path.exists()
-    guarded(thread, leave.set)
-    thread.join()
-    assert not path.exists()
+@pytest.mark.parametrize("how", [NO_LOCKS, ANOTHER_KERNEL], ids=["no-locks", "another-kernel"])
+def test_a_stale_one_is_taken_over_by_one_of_many(path, how):
+    write_as_of(path, age=module.LIFETIME + 1)
+    command = [sys.executable, "-c", how + HOLD.replace("with", "sys.stdin.readline()\nwith"), str(path)]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    crowd = [subprocess.Popen(command, text=True, **pipes) for _ in range(4)]
+    for one in crowd:
+        one.stdin.write("go\n")
+        one.stdin.flush()
+    won = [one.stdout.readline().strip() for one in crowd]
+    assert sorted(won) == ["False"] * 3 + ["True"]
+    for one in crowd:
+        one.communicate("end\n")
+    assert list(path.parent.iterdir()) == []
 
 
-# --- other machines ---------------------------------------------------------------------------------------------------
-
-
-def test_another_machine_s_lease_holds_until_it_expires(path):
-    write_as_of(path, "elsewhere", age=50)
+def test_a_take_over_by_a_process_that_was_killed_lapses(path):
+    write_as_of(path, age=101)
+    claim = path.with_name(".theirs.0")
+    claim.touch()
     with lease(path, lifetime=100) as mine:
         assert not mine
-    assert json.loads(path.read_text())["host"] == "elsewhere"
-    write_as_of(path, "elsewhere", age=101)
+    os.utime(claim, (0, 0))
     with lease(path, lifetime=100) as mine:
         assert mine
-        assert json.loads(path.read_text())["host"] != "elsewhere"
+    module.sweep(path.parent)
+    assert list(path.parent.iterdir()) == []
 
 
-def test_what_a_killed_process_of_this_machine_left_is_free_whatever_its_age(path):
-    write_as_of(path, module.platform.node(), age=0)
+def test_one_that_was_replaced_before_the_claim_is_not_taken_over(path, monkeypatch):
+    """A process that is slow sees a dead holder whose lease another one has taken over meanwhile."""
+    write_as_of(path, age=101)
+    claimed = module._claimed
+
+    @contextmanager
+    def slow(*arguments):
+        with claimed(*arguments) as mine:
+            path.write_text(json.dumps({"token": "newer"}))
+            yield mine
+
+    monkeypatch.setattr(module, "_claimed", slow)
+    with lease(path, lifetime=100) as mine:
+        assert not mine
+    assert json.loads(path.read_text())["token"] == "newer"
+
+
+# --- other kernels ----------------------------------------------------------------------------------------------------
+
+
+def test_a_lease_of_another_kernel_holds_until_it_expires_whatever_the_name_of_the_host(path):
+    write_as_of(path, age=50)
+    with lease(path, lifetime=100) as mine:
+        assert not mine
+    assert json.loads(path.read_text())["token"] == "theirs"
+    write_as_of(path, age=101)
+    with lease(path, lifetime=100) as mine:
+        assert mine
+        assert mine.is_mine
+        assert json.loads(path.read_text())["pid"] == os.getpid()
+
+
+def test_two_kernels_with_one_host_name_never_both_hold_it(path):
+    with process(ANOTHER_KERNEL + HOLD, path) as (holder, said):
+        assert said == "True"
+        with lease(path) as mine:
+            assert not mine
+        holder.communicate("end\n")
+    with lease(path), process(ANOTHER_KERNEL + HOLD, path) as (_, said):
+        assert said == "False"
+
+
+def test_without_locks_a_killed_process_holds_it_until_it_expires(path):
+    with process(NO_LOCKS + HOLD, path) as (holder, said):
+        assert said == "True"
+        holder.kill()
+        holder.wait()
+    with lease(path) as mine:
+        assert not mine
+    os.utime(path, (0, 0))
     with lease(path) as mine:
         assert mine
 
 
+def test_what_a_killed_process_of_this_kernel_left_is_free_whatever_its_age(path):
+    write_as_of(path, age=0, kernel=files._kernel())
+    with lease(path) as mine:
+        assert mine
+
+
+def test_a_sandbox_that_cannot_name_its_kernel_goes_by_heartbeats(path, monkeypatch):
+    monkeypatch.setattr(files, "_kernel", lambda: "")
+    write_as_of(path, age=0, kernel="")
+    with lease(path) as mine:
+        assert not mine
+
+
 @pytest.mark.parametrize("content", ["", "{", "[]", "{}", "null", '{"pid": 3}'])
-def test_what_a_full_disk_left_is_free(path, content):
+def test_what_says_nothing_is_free_when_it_is_old(path, content):
+    """A file that was created, and not written yet, looks the same."""
     path.parent.mkdir()
     path.write_text(content)
+    with lease(path) as mine:
+        assert not mine
+    os.utime(path, (0, 0))
     with lease(path) as mine:
         assert mine
 
@@ -220,27 +292,28 @@ def test_a_holder_gives_signs_of_life(path):
 
 
 def test_one_that_was_taken_over_is_neither_renewed_nor_released(path):
-    """This machine slept for longer than the lifetime, and another one took over."""
-    with lease(path, lifetime=0.004):
-        path.write_text(json.dumps({"host": "elsewhere", "pid": 1}))
+    """This process slept for longer than the lifetime, and another one took over."""
+    with lease(path, lifetime=0.004) as mine:
+        mine.check()
+        write_as_of(path, age=0)
+        with pytest.raises(StoreError, match=f"The lease {re.escape(str(path))} was taken over or removed"):
+            mine.check()
         time.sleep(0.02)
         os.utime(path, (0, 0))
         time.sleep(0.02)
         assert path.stat().st_mtime == 0
-    assert json.loads(path.read_text())["host"] == "elsewhere"
+    assert json.loads(path.read_text())["token"] == "theirs"
 
 
 def test_one_that_was_removed_and_taken_again_is_not_released(path):
-    with lease(path):
+    with lease(path) as mine:
         path.unlink()
+        assert not mine.is_mine
         with lease(path) as again:
             assert again
-            held = path.read_text()
-    assert not path.exists()
-    with lease(path):
-        path.unlink()
-        path.write_text(held)
-    assert path.read_text() == held
+            assert not mine.is_mine
+    with lease(path), lease(path) as again:
+        assert not again
 
 
 def test_a_store_that_was_emptied_is_no_error(path):
@@ -252,6 +325,30 @@ def test_a_store_that_was_emptied_is_no_error(path):
     assert not path.parent.exists()
 
 
+# --- who holds what ---------------------------------------------------------------------------------------------------
+
+
+def test_holders_are_listed_and_none_is_disturbed(path):
+    with lease(path, {"what": "jem on digits"}):
+        write_as_of(path.with_name("gone.json"), age=500)
+        write_as_of(path.with_name("slow.json"), age=50)
+        path.with_name("torn.json").write_text("{")
+        before = {file: file.read_bytes() for file in path.parent.iterdir()}
+        fit, gone, slow, torn = module.holders(path.parent)
+        assert (fit.id, fit.host, fit.pid, fit.facts) == (
+            "fit",
+            platform.node(),
+            os.getpid(),
+            {"what": "jem on digits"},
+        )
+        assert datetime.datetime.fromisoformat(fit.since).tzinfo
+        assert [one.alive for one in (fit, gone, slow, torn)] == [True, False, True, True]
+        assert (round(gone.age), round(slow.age)) == (500, 50)
+        assert (torn.host, torn.facts) == ("", {})
+        assert {file: file.read_bytes() for file in path.parent.iterdir()} == before
+    assert list(module.holders(path.parent / "nowhere")) == []
+
+
 # --- what is left behind ----------------------------------------------------------------------------------------------
 
 
@@ -260,12 +357,12 @@ def open_files():
 
 
 def test_no_thread_and_no_open_file_is_left_behind(path):
-    threads, files = threading.active_count(), open_files()
+    threads, opened = threading.active_count(), open_files()
     for _ in range(3):
         with lease(path), lease(path):
             pass
     assert threading.active_count() == threads
-    assert open_files() == files
+    assert open_files() == opened
 
 
 def test_a_folder_that_cannot_be_written(tmp_path):
@@ -278,14 +375,10 @@ def test_a_folder_that_cannot_be_written(tmp_path):
 
 
 def test_a_full_disk(path, monkeypatch):
-    class Full(module.FileIO):
-        def write(self, data):
-            raise OSError(errno.ENOSPC, "No space left on device")
+    def fail(*arguments):
+        raise OSError(errno.ENOSPC, "No space left on device")
 
-    real = type(path).open
-    monkeypatch.setattr(
-        type(path), "open", lambda self, *a, **k: Full(str(self), "a+") if self == path else real(self, *a, **k)
-    )
+    monkeypatch.setattr(module.json, "dumps", fail)
     with pytest.raises(StoreError, match=r"No space left on device\. The disk is full"), lease(path):
         pass
     monkeypatch.undo()

@@ -60,7 +60,7 @@ def with_outcome(**fields):
 
 
 def hidden(folder):
-    return [path for path in folder.rglob(".*") if path.name != ".guard"]
+    return list(folder.rglob(".*"))
 
 
 # --- cells ------------------------------------------------------------------------------------------------------------
@@ -513,8 +513,21 @@ def test_two_processes_that_write_one_cell_at_once_never_tear_it(store):
 
 def test_a_lease_is_on_one_fit(store):
     with store.lease("one") as first, store.lease("one") as second, store.lease("other") as other:
-        assert (first, second, other) == (True, False, True)
-    assert [path.name for path in (store.root / "leases").iterdir()] == [".guard"]
+        assert first
+        assert not second
+        assert other
+        assert [holder.id for holder in store.leases()] == ["one", "other"]
+    assert list((store.root / "leases").iterdir()) == []
+
+
+def test_whoever_lost_the_lease_of_a_fit_writes_nothing_about_it(store):
+    with store.lease(CELL.fit.id):
+        store.write_cell(CELL, NAME, {})
+        (store.root / "leases" / f"{CELL.fit.id}.json").write_text('{"token": "theirs"}')
+        with pytest.raises(StoreError, match="was taken over or removed"):
+            store.write_cell(with_outcome(seconds=9.0), NAME, {"a": np.zeros(2)})
+    assert store.contents() == ([CELL], [])
+    assert list(store.root.glob("arrays/*")) == []
 
 
 def test_where_feature_networks_are_kept(store):

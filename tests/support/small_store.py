@@ -29,8 +29,6 @@ def small_store(root):
     tensors.write(root / "features" / "digits-cnn" / "weights.safetensors", {"w": torch.ones(3)}, {})
     records.write(root / "features" / "digits-cnn" / "record.json", {"sha256": "0"})
     mark_latest(store, ["family"], ["metric"])
-    (root / "leases").mkdir()
-    (root / "leases" / ".guard").touch()
     return store
 
 
