@@ -123,6 +123,7 @@ class FeatureNetwork(Protocol):
 
     ``identity`` names the network *and* its weights, and is part of the protocols that use it. A network whose weights
     may be missing is also :class:`Checked`. The attribute ``dimensions: int`` may give the number of pooled features.
+    ``trained_here = True`` says that ``prepare`` trains the network: then one process at a time prepares it.
     """
 
     @property

@@ -73,6 +73,7 @@ class CnnFeatures:
     """
 
     dimensions = SmallConvNet.width
+    trained_here = True
 
     def __init__(self) -> None:
         self.name = self.identity = "cnn"

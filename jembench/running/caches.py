@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import torch
@@ -16,6 +18,10 @@ from jembench.errors import CheckpointError, Fallback
 from jembench.files import is_taken
 from jembench.interfaces import Dataset, FeatureNetwork, Features
 from jembench.store import checkpoint
+from jembench.store.store import Store
+
+WAIT = 0.2
+"""Seconds between two looks whether another process has finished a feature network."""
 
 
 class TensorCache:
@@ -68,29 +74,42 @@ class FeatureBank:
 
     Args:
         dataset: what networks may be trained on.
-        folder: where they and their features are kept.
+        store: where they and their features are kept.
         device: where they run.
     """
 
-    def __init__(self, dataset: Dataset, folder: Path, device: torch.device) -> None:
+    def __init__(self, dataset: Dataset, store: Store, device: torch.device) -> None:
         self.dataset = dataset
-        self.folder = folder
+        self.store = store
         self.device = device
         self._networks: dict[str, FeatureNetwork] = {}
         self._features: dict[str, Features] = {}
-        self._cache = TensorCache(folder / "of-images", "The features are computed again.")
+        self._cache = TensorCache(store.features / "of-images", "The features are computed again.")
 
     def network(self, spec: str) -> FeatureNetwork:
-        """The feature network of that spec, ready for use.
+        """The feature network of that spec, ready for use. One that is trained is trained by one process of the store.
 
         Raises:
             Unavailable: if its weights are missing.
+            StoreError: if it cannot be kept.
         """
         if spec not in self._networks:
             network: FeatureNetwork = registry.resolve("features", spec).make()
-            network.prepare(self.dataset, self.folder, self.device)
+            with self._alone(spec) if getattr(network, "trained_here", False) else nullcontext():
+                network.prepare(self.dataset, self.store.features, self.device)
             self._networks[spec] = network
         return self._networks[spec]
+
+    @contextmanager
+    def _alone(self, spec: str) -> Iterator[None]:
+        """Wait until no other process prepares the network: it has kept what is read next."""
+        name = f"features-{slug(f'{self.dataset.spec.name}-{spec}')}"
+        while True:
+            with self.store.lease(name, {"what": f"feature network {spec}"}) as mine:
+                if mine:
+                    yield
+                    return
+            time.sleep(WAIT)
 
     def of_images(self, spec: str, images: Tensor) -> Features:
         """The features of images, uint8 (N, C, H, W): remembered by what the images are, not by their name."""

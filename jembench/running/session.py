@@ -173,7 +173,7 @@ def open_fit(
     store.check_writable()
     with devices.threads_for(dataset.spec, here.device):
         with display([fit]) as shown:
-            bank, report = FeatureBank(dataset, store.features, here.device), Events(shown).of(fit.key)
+            bank, report = FeatureBank(dataset, store, here.device), Events(shown).of(fit.key)
             work = FitWork(fit=fit, bank=bank, store=store, report=report, until=until, group=here.group)
             with work.lease():
                 evaluation = work.load_or_train().evaluation()

@@ -66,7 +66,7 @@ def carry_out(
     banks: dict[str, FeatureBank] = {}
     jobs = []
     for ready in outlook.fits.values():
-        bank = banks.setdefault(ready.fit.key.dataset, FeatureBank(ready.dataset, store.features, device))
+        bank = banks.setdefault(ready.fit.key.dataset, FeatureBank(ready.dataset, store, device))
         jobs.append(
             _Job(
                 fit=ready.fit,

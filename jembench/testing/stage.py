@@ -28,6 +28,7 @@ from jembench.sampling import chain
 from jembench.sampling.pcd import PersistentChains
 from jembench.sampling.sgld import Langevin
 from jembench.sampling.starts import ClassGaussianStart
+from jembench.store.store import Store
 from jembench.testing.exact import ByChains, Exposing, Mixture, deviation, drawn_images
 
 DATA = DataSpec(name="mixture", shape=(1, 8, 8), num_classes=10)
@@ -111,4 +112,4 @@ def _bank() -> FeatureBank:
     """Training a feature network takes seconds: once a process."""
     folder = tempfile.TemporaryDirectory(prefix="jembench-testing-")
     atexit.register(folder.cleanup)
-    return FeatureBank(_dataset(), Path(folder.name), torch.device("cpu"))
+    return FeatureBank(_dataset(), Store(Path(folder.name)), torch.device("cpu"))

@@ -10,6 +10,7 @@ from jembench.catalog import discovery, registry
 from jembench.metrics import cnn_features
 from jembench.running.caches import FeatureBank
 from jembench.running.measure import measure
+from jembench.store.store import Store
 from jembench.testing import stage
 
 QUICK = "budget=quick,images=4"
@@ -43,7 +44,7 @@ def evaluation(monkeypatch, tmp_path):
     monkeypatch.setitem(cnn_features._RECIPE, "iterations", 2)
     with fake_gpu(monkeypatch):
         found.model.to(GPU)
-        bank = FeatureBank(found.dataset, tmp_path, GPU)
+        bank = FeatureBank(found.dataset, Store(tmp_path), GPU)
         yield dataclasses.replace(found, limit=100, device=GPU, bank=bank).evaluation()
 
 

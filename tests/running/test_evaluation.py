@@ -18,6 +18,7 @@ from jembench.running import evaluation
 from jembench.running.caches import FeatureBank, TensorCache
 from jembench.running.evaluation import TrainedFit
 from jembench.sampling.factories import pcd, sgld
+from jembench.store.store import Store
 
 DATA = DataSpec(name="three", shape=(1, 1, 3), num_classes=3)
 IMAGES = torch.tensor([[0, 0, 255], [255, 0, 0], [51, 102, 204], [0, 0, 0]], dtype=torch.uint8).reshape(4, 1, 1, 3)
@@ -72,7 +73,7 @@ def make(tmp_path):
             dataset=(dataset := Dataset()),
             device=CPU,
             seed=seed,
-            bank=FeatureBank(dataset, tmp_path, CPU),
+            bank=FeatureBank(dataset, Store(tmp_path), CPU),
             **more,
         ).evaluation(used)
 
@@ -205,7 +206,7 @@ def test_features_are_computed_once_for_each_network_and_part(make, monkeypatch)
     assert evaluation.services.features("net") is network
     assert asked == {Network.component}
     assert [(type(dataset), cache, device) for dataset, cache, device in network.prepared] == [
-        (Dataset, evaluation.services.fit.bank.folder, CPU)
+        (Dataset, evaluation.services.fit.bank.store.features, CPU)
     ]
 
 

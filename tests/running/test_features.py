@@ -1,6 +1,8 @@
 """Feature networks and features of real images: made once, shared, kept, and made again when damaged."""
 
+import multiprocessing
 import os
+import time
 
 import pytest
 import torch
@@ -8,7 +10,10 @@ import torch
 from jembench.catalog import registry
 from jembench.errors import Fallback
 from jembench.interfaces import Features
+from jembench.metrics import cnn_features
+from jembench.running import caches
 from jembench.running.caches import FeatureBank
+from jembench.store.store import Store
 
 IMAGES = torch.arange(2 * 9, dtype=torch.uint8).reshape(2, 1, 3, 3)
 
@@ -41,7 +46,7 @@ def network(monkeypatch):
 
 
 def bank(tmp_path):
-    return FeatureBank(None, tmp_path, torch.device("cpu"))
+    return FeatureBank(None, Store(tmp_path), torch.device("cpu"))
 
 
 def test_a_network_is_prepared_once_and_its_features_computed_once(network, tmp_path):
@@ -69,7 +74,7 @@ def test_other_images_or_another_network_have_features_of_their_own(network, tmp
 @pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
 def test_features_are_not_kept_where_something_else_lies(network, tmp_path, make):
     expected = bank(tmp_path).of_images("net", IMAGES)
-    (kept,) = (tmp_path / "of-images").iterdir()
+    (kept,) = (tmp_path / "features" / "of-images").iterdir()
     kept.unlink()
     make(kept)
     with pytest.warns(Fallback, match=f"{kept} .*The features are computed again"):
@@ -80,9 +85,46 @@ def test_features_are_not_kept_where_something_else_lies(network, tmp_path, make
 
 def test_damaged_features_are_computed_again(network, tmp_path):
     bank(tmp_path).of_images("net", IMAGES)
-    (kept,) = (tmp_path / "of-images").iterdir()
+    (kept,) = (tmp_path / "features" / "of-images").iterdir()
     kept.write_bytes(kept.read_bytes()[:50])
     with pytest.warns(Fallback, match=f"{kept} is damaged .*The features are computed again"):
         again = bank(tmp_path).of_images("net", IMAGES)
     assert network.asked == 2
     assert torch.equal(again.pool, IMAGES.flatten(1).float())
+
+
+# --- several processes ------------------------------------------------------------------------------------------------
+
+
+def _prepare(log, root, data):
+    identity = FeatureBank(data, Store(root), torch.device("cpu")).network("cnn").identity
+    with log.open("a") as file:
+        file.write(f"{identity}\n")
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_several_processes_train_a_network_once(zoo_of_tests, tmp_path, monkeypatch):
+    import zoo_of_tests as zoo
+
+    log = tmp_path / "log"
+
+    def train(spec, images, labels):
+        with log.open("a") as file:
+            file.write("trained\n")
+        time.sleep(0.1)  # the others come meanwhile
+        return cnn_features._initialise(cnn_features._uninitialised(spec), torch.Generator()).eval()
+
+    monkeypatch.setattr(cnn_features, "_train", train)
+    monkeypatch.setattr(caches, "WAIT", 0.01)
+    fork = multiprocessing.get_context("fork")
+    crowd = [fork.Process(target=_prepare, args=(log, tmp_path / "runs", zoo.data())) for _ in range(3)]
+    for one in crowd:
+        one.start()
+    for one in crowd:
+        one.join()
+        assert one.exitcode == 0
+    first, *identities = log.read_text().splitlines()
+    assert first == "trained"
+    assert len(identities) == 3
+    assert len(set(identities)) == 1
+    assert list((tmp_path / "runs" / "leases").iterdir()) == []

@@ -21,7 +21,7 @@ CHAINS = "energy_alone:chains=marginal"
 
 def evaluation_of(plan, store):
     (fit,) = plan.fits
-    bank = FeatureBank(fit.dataset.make(), store.features, torch.device("cpu"))
+    bank = FeatureBank(fit.dataset.make(), store, torch.device("cpu"))
     return fit, fits.FitWork(fit=fit, bank=bank, store=store, report=Events().of(fit.key)).load_or_train().evaluation()
 
 

@@ -205,7 +205,7 @@ def test_waiting_for_a_lease(plan, store, monkeypatch, recorder):
     others.__enter__()
     slept = []
     monkeypatch.setattr(fits.time, "sleep", lambda seconds: slept.append(others.__exit__(None, None, None)))
-    bank = FeatureBank(fit.dataset.make(), store.features, CPU)
+    bank = FeatureBank(fit.dataset.make(), store, CPU)
     work_on_it = fits.FitWork(fit=fit, bank=bank, store=store, report=Events(recorder).of(fit.key))
     with work_on_it.lease(), store.lease(fit.key.id) as again:
         assert not again

@@ -13,7 +13,7 @@ CPU = torch.device("cpu")
 
 def evaluation_of(plan, store, display=None):
     (fit,) = plan.fits
-    bank = FeatureBank(fit.dataset.make(), store.features, CPU)
+    bank = FeatureBank(fit.dataset.make(), store, CPU)
     return fit, fits.FitWork(
         fit=fit, bank=bank, store=store, report=Events(display).of(fit.key)
     ).load_or_train().evaluation()

@@ -19,6 +19,7 @@ from jembench.models.capabilities import capabilities
 from jembench.running.caches import FeatureBank
 from jembench.running.evaluation import TrainedFit
 from jembench.store.checkpoint import load_weights, read, write
+from jembench.store.store import Store
 from jembench_glow import glow
 from jembench_glow.network import ActNorm
 
@@ -192,7 +193,7 @@ class Noise:
 
 
 def evaluation_of(model):
-    bank = FeatureBank(Noise(), Path(), CPU)
+    bank = FeatureBank(Noise(), Store(Path()), CPU)
     return TrainedFit(
         model=model,
         sampler=None,

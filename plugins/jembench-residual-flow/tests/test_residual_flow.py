@@ -18,6 +18,7 @@ from jembench.metrics.ood import OutOfDistribution
 from jembench.models.capabilities import capabilities
 from jembench.running.caches import FeatureBank
 from jembench.running.evaluation import TrainedFit
+from jembench.store.store import Store
 from jembench.training.loop import Trainer
 from jembench_residual_flow import residual_flow
 from jembench_residual_flow.flow import ActNorm, Block
@@ -349,7 +350,7 @@ def test_a_gradient_that_overflows_is_reported_and_not_ranked():
         dataset=Noise(),
         device=CPU,
         seed=0,
-        bank=FeatureBank(Noise(), Path(), CPU),
+        bank=FeatureBank(Noise(), Store(Path()), CPU),
     ).evaluation()
     with pytest.raises(Diverged, match="grad-norm of 5 of 5 images of test is not finite"):
         OutOfDistribution(set="train", score="grad-norm").compute(evaluation)
