@@ -123,9 +123,19 @@ def _dataset(cell: Cell) -> str:
 
 def asked(store: Store) -> list[Asked]:
     """What was asked for in a store, the oldest first. Lines that are torn or in another form are ignored."""
-    path = _log(store)
-    lines = path.read_bytes().splitlines() if path.is_file() else []
-    return [found for line in lines if (found := _parsed(line))]
+    return sorted((found for line in _lines(store) if (found := _parsed(line))), key=lambda found: found.time)
+
+
+def copy_log(source: Store, target: Store) -> None:
+    """Append the lines that the log of ``target`` lacks. Their times decide, not their order.
+
+    Raises:
+        StoreError: if it cannot be written.
+    """
+    known = set(_lines(target))
+    for line in _lines(source):
+        if line not in known and _parsed(line):
+            append_line(_log(target), line.decode())
 
 
 def mark_latest(store: Store, families: Collection[str], metrics: Collection[str]) -> None:
@@ -148,6 +158,11 @@ def mark_latest(store: Store, families: Collection[str], metrics: Collection[str
 
 def _log(store: Store) -> Path:
     return store.root / LOG
+
+
+def _lines(store: Store) -> list[bytes]:
+    path = _log(store)
+    return path.read_bytes().splitlines() if path.is_file() else []
 
 
 def _measured_since(store: Store) -> bool:

@@ -352,6 +352,10 @@ class Store:
             finally:
                 del self._held[fit_id]
 
+    def holds(self, fit_id: str) -> bool:
+        """Whether this object holds the lease of a fit."""
+        return fit_id in self._held
+
     def leases(self) -> Iterator[Holder]:
         """Who works on what. None is taken; one whose holder is not alive is free."""
         return lease.holders(self._leases)

@@ -16,8 +16,10 @@ from jembench.store.latest import LOG, asked
 from jembench.store.outcome import Cell
 from jembench.store.store import HISTORY, Store, read_cell_file, read_fit_record
 
-Status = Literal["ok", "damaged", "no digest", "stray"]
-"""``no digest``: written by version 0.1, and readable. ``stray``: belongs to nothing that is in the store."""
+Status = Literal["ok", "damaged", "no digest", "stray", "copied", "kept", "busy"]
+"""``no digest``: written by version 0.1, and readable. ``stray``: belongs to nothing in the store. The last three
+are said by :func:`jembench.store.merge.merge`.
+"""
 
 PASSED_OVER = {"leases", "figures"}
 """Folders of a store that hold nothing that is computed with."""

@@ -1,0 +1,298 @@
+"""Bring the results of one store into another, which keeps what it has.
+
+A file is copied after its digest was checked, under a temporary name, and after the files that it vouches for: a cell
+after its arrays, the record of a fit after its weights. A merge that was interrupted is completed by the next one.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections import defaultdict
+from contextlib import nullcontext, suppress
+from pathlib import Path
+
+from jembench.errors import CheckpointError, SpecError, StoreError
+from jembench.files import digest, open_regular, write_atomically
+from jembench.store import records, tensors
+from jembench.store.latest import copy_log
+from jembench.store.outcome import Cell, encode
+from jembench.store.store import FitRecord, Store, read_cell_file, read_fit_record
+from jembench.store.verify import Finding, Status
+
+_KINDS = {".safetensors", ".json", ".csv", ".png"}
+"""Endings of the files in the folder of a fit."""
+
+_FAILURES = (OSError, StoreError, CheckpointError)
+
+
+def merge(source: Store, target: Store) -> list[Finding]:
+    """Copy into ``target`` what it lacks of ``source``: fits, cells with arrays, predictions, features and the log.
+
+    A fit that is being worked on in either store is left alone, unless ``target`` itself holds its lease. Of a fit or a
+    cell that is in both and differs, the one of ``target`` is kept, unless it is to be computed again and that of
+    ``source`` is not.
+
+    Returns:
+        A finding for each fit and file that was ``copied``, ``kept`` as it is in ``target``, ``damaged`` in ``source``,
+        or ``busy``. The merge is complete if all were copied.
+
+    Raises:
+        SpecError: if there is no such source.
+        StoreError: if a file cannot be written.
+    """
+    if not source.root.is_dir():
+        raise SpecError(f"There is no store {source.root}. Name the folder of a store.")
+    target.check_writable()
+    work = _Merge(source, target)
+    cells = work.lacking_cells()
+    folders = {folder.name.rpartition("-")[2]: folder for folder in _list(source.root / "fits") if folder.is_dir()}
+    for fit_id in {**folders, **cells}:
+        work.merge_fit(fit_id, folders.get(fit_id), cells.get(fit_id, []))
+    for folder in _list(source.root / "readings"):
+        work.merge_cache(folder)
+    for folder in _list(source.features):
+        work.merge_cache(folder) if folder.name == "of-images" else work.merge_network(folder)
+    copy_log(source, target)
+    return work.findings
+
+
+class _Merge:
+    """Goes through a store, and notes what was done."""
+
+    def __init__(self, source: Store, target: Store) -> None:
+        self.source, self.target = source, target
+        self.findings: list[Finding] = []
+        self.busy = {holder.id for holder in source.leases() if holder.alive}
+        self.there = {name: _by_id(target.root / name) for name in ("fits", "cells", "arrays")}
+        self.other_weights: set[str] = set()  # ids of the fits that differ
+
+    def note(self, path: Path, status: Status, reason: object = "") -> None:
+        self.findings.append(Finding(str(path.relative_to(self.source.root)), status, str(reason)))
+
+    def place(self, path: Path) -> Path:
+        """Where a fit or a file of the source belongs in the target: what has its id may have another name there."""
+        folder = path.parent.name
+        return self.target.root / folder / self.there[folder].get(path.name.rpartition("-")[2], path.name)
+
+    # --- fits ---------------------------------------------------------------------------------------------------------
+
+    def merge_fit(self, fit_id: str, folder: Path | None, cells: list[Path]) -> None:
+        """Copy a fit and its cells, which the target seemed to lack."""
+        lacking = folder is not None and self.lacks_fit(folder)
+        if not lacking and not cells:
+            return
+        with nullcontext(True) if self.target.holds(fit_id) else self.target.lease(fit_id, {"what": "merge"}) as mine:
+            if not mine:
+                for path in [folder] * lacking + cells:
+                    assert path is not None
+                    self.note(path, "busy", "another process works on this fit in the target")
+                return
+            if folder and lacking:
+                self.copy_fit(folder)
+            for path in cells:
+                if fit_id in self.other_weights:
+                    self.note(path, "kept", "it was measured on other weights than those of the target")
+                else:
+                    self.copy_cell(path)
+
+    def lacks_fit(self, folder: Path) -> bool:
+        """Whether a fit is to be copied; notes why it cannot be."""
+        fit_id, there = folder.name.rpartition("-")[2], self.place(folder)
+        try:
+            mine = _record(folder, fit_id)
+        except _FAILURES as error:
+            self.note(folder, "damaged", error)
+            return False
+        with suppress(*_FAILURES):  # a damaged record is replaced
+            theirs = _record(there, fit_id)
+            if theirs and theirs.status == "done" and (weights := _weights(there)):
+                if mine and mine.status == "done" and weights != _weights(folder):
+                    self.other_weights.add(fit_id)
+                    self.note(folder, "kept", _newer(_time(mine), _time(theirs)))
+                return False
+            if theirs and (mine is None or mine.status == "failed"):
+                return False
+        if mine is None and fit_id in self.busy:
+            self.note(folder, "busy", "another process trains it")
+            return False
+        return mine is not None or _age(folder) > _age(there)
+
+    def copy_fit(self, folder: Path) -> None:
+        """Copy a fit, all files or none; its record, or its newest checkpoint, comes last."""
+        fit_id, there = folder.name.rpartition("-")[2], self.place(folder)
+        if not self.lacks_fit(folder):  # it came meanwhile
+            return
+        try:
+            record = _record(folder, fit_id)
+            files = [path for path in _list(folder) if path.suffix in _KINDS and path.name != "fit.json"]
+            _check_fit(folder, files, record)
+        except _FAILURES as error:
+            self.note(folder, "damaged", error)
+            return
+        files.sort(key=lambda path: _age_of(path) if path.name.startswith("checkpoint") else -2)
+        for path in [*files, *([folder / "fit.json"] if record else [])]:
+            _copy(path, there / path.name)
+        self.note(folder, "copied")
+
+    # --- cells --------------------------------------------------------------------------------------------------------
+
+    def lacking_cells(self) -> dict[str, list[Path]]:
+        """The cells that the target lacks, by the ids of their fits; notes those that differ."""
+        found: defaultdict[str, list[Path]] = defaultdict(list)
+        for path in [path for path in _list(self.source.root / "cells") if path.suffix == ".json"]:
+            try:
+                cell = read_cell_file(path)
+            except _FAILURES as error:
+                self.note(path, "damaged", error)
+                continue
+            theirs = self.their_cell(path)
+            if theirs is None or _replaces(cell, theirs):
+                found[cell.fit.id].append(path)
+            elif not _is_same(cell, theirs):
+                self.note(path, "kept", _newer(_time(cell), _time(theirs)))
+        return found
+
+    def their_cell(self, path: Path) -> Cell | None:
+        """The target's cell of that id, if it has one that can be read."""
+        with suppress(*_FAILURES):
+            return read_cell_file(self.place(path))
+        return None
+
+    def copy_cell(self, path: Path) -> None:
+        """Copy a cell after its arrays."""
+        try:
+            cell, theirs = read_cell_file(path), self.their_cell(path)
+            if theirs and not _replaces(cell, theirs):  # it came meanwhile
+                return
+            self.source.check_arrays(cell)
+            if cell.arrays is None:  # of version 0.1
+                self.source.read_arrays(cell)
+        except _FAILURES as error:
+            self.note(path, "damaged", error)
+            return
+        arrays = self.source.arrays_path(cell.id, cell.name)
+        if cell.arrays or (cell.arrays is None and arrays.exists()):
+            _copy(arrays, self.place(arrays))
+        _copy(path, self.place(path))
+        self.note(path, "copied")
+
+    # --- what can be computed again -----------------------------------------------------------------------------------
+
+    def merge_cache(self, folder: Path) -> None:
+        """Copy files of tensors whose names say what they are of."""
+        for path in folder.glob("*.safetensors"):
+            there = self.target.root / path.relative_to(self.source.root)
+            if not there.exists():
+                self.copy_checked([path], there.parent)
+
+    def merge_network(self, folder: Path) -> None:
+        """Copy a feature network, its record last."""
+        there = self.target.features / folder.name
+        files = sorted(folder.glob("*.safetensors")) + sorted(folder.glob("*.json"))
+        if not _list(there):
+            self.copy_checked(files, there)
+        elif any(_digest(path) != _digest(there / path.name) for path in files):
+            self.note(folder, "kept", "the target has another network of this name")
+
+    def copy_checked(self, files: list[Path], there: Path) -> None:
+        """Copy files, all of them or none."""
+        try:
+            for path in files:
+                _check(path)
+        except _FAILURES as error:
+            self.note(path, "damaged", error)
+            return
+        for path in files:
+            _copy(path, there / path.name)
+            self.note(path, "copied")
+
+
+def _list(folder: Path) -> list[Path]:
+    """The files and folders of jembench in a folder, by name."""
+    try:
+        return sorted(path for path in folder.iterdir() if not path.name.startswith("."))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def _by_id(folder: Path) -> dict[str, str]:
+    """The names in a folder by the ids that they end with."""
+    return {path.name.rpartition("-")[2]: path.name for path in _list(folder)}
+
+
+def _copy(path: Path, to: Path) -> None:
+    with open_regular(path) as stream:
+        write_atomically(to, lambda out: shutil.copyfileobj(stream, out))
+
+
+# --- what a file says -------------------------------------------------------------------------------------------------
+
+
+def _record(folder: Path, fit_id: str) -> FitRecord | None:
+    """The record of a fit; None if it has not been finished."""
+    try:
+        return read_fit_record(folder / "fit.json", fit_id)
+    except FileNotFoundError:
+        return None
+
+
+def _check(path: Path) -> str:
+    """The digest in a file, after it was checked; of another kind of file, that of its bytes."""
+    if path.suffix == ".safetensors":
+        return tensors.check(path).digest
+    if path.suffix == ".json":
+        records.read(path)
+    return digest(path)
+
+
+def _check_fit(folder: Path, files: list[Path], record: FitRecord | None) -> None:
+    found = {path.name: _check(path) for path in files}
+    for name, written in (record.files if record else {}).items():
+        if found.get(name) != written:
+            raise StoreError(f"{folder / name} is not the file that the training left.")
+
+
+def _digest(path: Path) -> str:
+    with suppress(OSError):
+        return digest(path)
+    return ""
+
+
+def _weights(folder: Path) -> str:
+    """What tells the weights of two trainings apart; "" if there are none."""
+    path = folder / "model.safetensors"
+    with suppress(CheckpointError):
+        return tensors.read_seal(path).digest or _digest(path)
+    return ""
+
+
+def _age_of(path: Path) -> int:
+    with suppress(CheckpointError, TypeError, ValueError):
+        return int(tensors.read_seal(path).record.get("age", 0))
+    return -1
+
+
+def _age(folder: Path) -> int:
+    """The iteration that an unfinished training can go on from; -1 if there is none."""
+    return max(map(_age_of, folder.glob("checkpoint-*.safetensors")), default=-1)
+
+
+def _replaces(cell: Cell, theirs: Cell) -> bool:
+    """Whether the target would compute its own cell again, and this one is better or newer."""
+    return not theirs.outcome.is_settled and (cell.outcome.is_settled or _time(cell) > _time(theirs))
+
+
+def _is_same(cell: Cell, theirs: Cell) -> bool:
+    """Whether two cells say the same, whenever and wherever they were measured."""
+    one, other = cell.outcome, theirs.outcome
+    same = (one.status, one.protocol, cell.arrays) == (other.status, other.protocol, theirs.arrays)
+    return same and encode(one.values) == encode(other.values)
+
+
+def _time(of: Cell | FitRecord) -> str:
+    return str(of.provenance.get("time", ""))
+
+
+def _newer(mine: str, theirs: str) -> str:
+    order = "newer" if mine > theirs else "older" if mine < theirs else "as old"
+    return f"the target has another result; this one is {order} ({mine or 'no time'}, there {theirs or 'no time'})"

@@ -1,0 +1,227 @@
+"""The results of one store come into another, whole or not at all."""
+
+import dataclasses
+import shutil
+
+import pytest
+from small_store import small_store
+
+from jembench.errors import SpecError, StoreError
+from jembench.store import checkpoint, merge, records, tensors
+from jembench.store.latest import asked, mark_latest
+from jembench.store.store import Store
+from jembench.store.verify import verify
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    return small_store(tmp_path_factory.mktemp("merge") / "whole").root
+
+
+@pytest.fixture
+def source(whole, tmp_path):
+    return Store(shutil.copytree(whole, tmp_path / "source"))
+
+
+@pytest.fixture
+def target(tmp_path):
+    return Store(tmp_path / "target")
+
+
+@pytest.fixture
+def both(whole, target):
+    """The target, with the same content as the source."""
+    shutil.copytree(whole, target.root)
+    return target
+
+
+def content(store):
+    return {str(path.relative_to(store.root)): path.read_bytes() for path in store.root.rglob("*") if path.is_file()}
+
+
+def found(source, target):
+    return {(finding.status, finding.file): finding.reason for finding in merge.merge(source, target)}
+
+
+def statuses(source, target):
+    return [finding.status for finding in merge.merge(source, target)]
+
+
+def flip(path):
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-5] + bytes([whole[-5] ^ 1]) + whole[-4:])
+
+
+def changed(store, pattern, **fields):
+    """Write a cell anew with other fields of its outcome, measured at another time."""
+    cell = store.contents().cells[0] if pattern is None else merge.read_cell_file(next(store.root.glob(pattern)))
+    time = fields.pop("time", "2027-01-01T00:00:00+00:00")
+    outcome = dataclasses.replace(cell.outcome, **fields)
+    new = dataclasses.replace(cell, outcome=outcome, provenance={**cell.provenance, "time": time})
+    store.write_cell(new, cell.name, store.read_arrays(cell))
+    return store.cell_path(cell.id, cell.name)
+
+
+def test_an_empty_store_becomes_the_same(source, target):
+    (source.root / "cells" / "notes.txt").write_text("mine")
+    assert set(statuses(source, target)) == {"copied"}
+    (source.root / "cells" / "notes.txt").unlink()
+    assert content(target) == content(source)
+    assert merge.merge(source, target) == []
+    assert {finding.status for finding in verify(target)} == {"ok"}
+
+
+def test_two_halves_become_one(source, target, whole):
+    other = Store(shutil.copytree(source.root, source.root.with_name("other")))
+    for path in [*source.root.glob("*/*jem*"), *source.root.glob("readings/*")]:
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    for path in [*other.root.glob("*/*baseline*"), *other.root.glob("features/*")]:
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    for half in (source, other):
+        assert set(statuses(half, target)) == {"copied"}
+    assert content(target) == content(Store(whole))
+
+
+def test_a_merge_that_was_interrupted_anywhere_is_completed_by_the_next(source, target, monkeypatch):
+    copy, copies = merge._copy, []
+    monkeypatch.setattr(merge, "_copy", lambda *arguments: (copies.append(1), copy(*arguments)))
+    merge.merge(source, Store(target.root / "undisturbed"))
+    for allowed in range(0, len(copies), 13):
+        left = iter(range(allowed))
+
+        def dies(*arguments, left=left):
+            if next(left, None) is None:
+                raise KeyboardInterrupt
+            copy(*arguments)
+
+        place = Store(target.root / str(allowed))
+        monkeypatch.setattr(merge, "_copy", dies)
+        with pytest.raises(KeyboardInterrupt):
+            merge.merge(source, place)
+        assert all(finding.status in ("ok", "stray") or "/fit" not in finding.file for finding in verify(place))
+        monkeypatch.setattr(merge, "_copy", copy)
+        assert set(statuses(source, place)) == {"copied"}
+        assert content(place) == content(source)
+
+
+@pytest.mark.parametrize(
+    ("damaged", "refused", "absent"),
+    [
+        ("fits/jem*s0*/model.safetensors", "fits/jem-digits-digits-s0-jem000", "fits/jem*s0*"),
+        ("fits/jem*s0*/history.csv", "fits/jem-digits-digits-s0-jem000", "fits/jem*s0*"),
+        ("fits/jem*s0*/fit.json", "fits/jem-digits-digits-s0-jem000", "fits/jem*s0*"),
+        ("cells/ece-jem*s0*", "cells/ece-jem-digits-s0-ecejem000.json", "*/ece-jem*s0*"),
+        ("arrays/ece-jem*s0*", "cells/ece-jem-digits-s0-ecejem000.json", "*/ece-jem*s0*"),
+        ("features/digits-cnn/weights*", "features/digits-cnn/weights.safetensors", "features/digits-cnn"),
+    ],
+)
+def test_what_is_damaged_is_refused_by_name_and_the_rest_copied(source, target, damaged, refused, absent):
+    flip(next(source.root.glob(damaged)))
+    findings = merge.merge(source, target)
+    assert [finding.file for finding in findings if finding.status != "copied"] == [refused]
+    assert [finding.status for finding in findings if finding.file == refused] == ["damaged"]
+    assert list(target.root.glob(absent)) == []
+    assert {finding.status for finding in verify(target)} <= {"ok", "stray"}
+
+
+def test_a_missing_weight_of_a_finished_fit_is_a_damage(source, target):
+    next(source.root.glob("fits/jem*s0*/sampler.safetensors")).unlink()
+    assert ("damaged", "fits/jem-digits-digits-s0-jem000") in found(source, target)
+    assert list(target.root.glob("fits/jem*s0*")) == []
+
+
+def test_a_damaged_file_of_the_target_is_replaced(source, both):
+    for pattern in ("fits/jem*s0*/fit.json", "cells/ece-jem*s0*"):
+        flip(next(both.root.glob(pattern)))
+    assert set(statuses(source, both)) == {"copied"}
+    assert content(both) == content(source)
+
+
+def test_a_result_that_differs_is_kept_and_it_is_said_which_is_newer(source, both):
+    values = {"accuracy": merge.read_cell_file(next(source.root.glob("cells/ece-*"))).outcome.values["ece"]}
+    path = changed(source, "cells/accuracy-jem*s0*", values=values)
+    before = content(both)
+    assert found(source, both) == {
+        ("kept", str(path.relative_to(source.root))): "the target has another result; this one is newer "
+        "(2027-01-01T00:00:00+00:00, there 2026-11-22T12:00:00+00:00)"
+    }
+    assert content(both) == before
+
+
+def test_the_same_result_measured_again_is_no_difference(source, both):
+    changed(source, "cells/accuracy-jem*s0*", seconds=99.0)
+    before = content(both)
+    assert merge.merge(source, both) == []
+    assert content(both) == before
+
+
+@pytest.mark.parametrize(
+    ("mine", "theirs", "copied"),
+    [
+        ({}, {"status": "failed", "values": {}}, True),
+        ({"status": "failed", "values": {}}, {}, False),
+        ({"status": "failed", "values": {}}, {"status": "failed", "values": {}, "time": "2026-01-01"}, True),
+        ({"status": "failed", "values": {}, "time": "2026-01-01"}, {"status": "failed", "values": {}}, False),
+    ],
+)
+def test_a_result_that_would_be_computed_again_gives_way(source, both, mine, theirs, copied):
+    path = changed(source, "cells/ece-jem*s0*", **mine)
+    there = changed(both, "cells/ece-jem*s0*", **theirs)
+    statuses(source, both)
+    assert (there.read_bytes() == path.read_bytes()) == copied
+
+
+def test_results_measured_on_other_weights_are_not_mixed_with_those_of_the_target(source, both):
+    folder = next(source.root.glob("fits/jem*s0*"))
+    checkpoint.write(folder / "model.safetensors", {"weight": checkpoint.read(folder / "model.safetensors")["bias"]})
+    record = records.read(folder / "fit.json").data
+    record["files"]["model.safetensors"] = tensors.read_seal(folder / "model.safetensors").digest
+    records.write(folder / "fit.json", {key: value for key, value in record.items() if key != "digest"})
+    lost = next(both.root.glob("cells/ece-jem*s0*"))
+    lost.unlink()
+    before = content(both)
+    findings = found(source, both)
+    assert {status for status, _ in findings} == {"kept"}
+    assert "measured on other weights" in findings["kept", f"cells/{lost.name}"]
+    assert content(both) == before
+
+
+def test_a_fit_that_somebody_works_on_is_left_alone(source, target):
+    with target.lease("jem000"):
+        other = Store(target.root)
+        busy = [file for status, file in found(source, other) if status == "busy"]
+        assert len(busy) == 1 + 4
+        assert list(target.root.glob("*/*jem*s0*")) == []
+        assert set(statuses(source, target)) == {"copied"}  # whose object holds the lease
+    assert content(target) == content(source)
+
+
+def test_of_two_unfinished_trainings_the_longer_one_goes_on(source, both):
+    for store, age in ((source, 30), (both, 20)):
+        folder = next(store.root.glob("fits/jem*s0*"))
+        (folder / "fit.json").unlink()
+        checkpoint.write(folder / "checkpoint-1.safetensors", {"trainer": age}, age=age)
+    with source.lease("jem000"):
+        assert statuses(source, both) == ["busy"]
+    assert merge.merge(both, source) == []
+    assert statuses(source, both) == ["copied"]
+    assert content(both) == content(source)
+
+
+def test_logs_are_merged_by_time(source, both):
+    mark_latest(source, ["first"], ["m"])
+    mark_latest(both, ["second"], ["m"])
+    merge.merge(source, both)
+    merge.merge(source, both)
+    assert [one.families for one in asked(both)] == [{"family"}, {"first"}, {"second"}]
+
+
+def test_a_source_that_is_not_there_and_a_target_that_cannot_be_written(source, tmp_path):
+    with pytest.raises(SpecError, match=r"There is no store .*none\. Name the folder of a store\."):
+        merge.merge(Store(tmp_path / "none"), source)
+    (tmp_path / "file").mkdir()
+    store = Store(tmp_path / "file")
+    (tmp_path / "file").rmdir()
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreError, match="Cannot write"):
+        merge.merge(source, store)
