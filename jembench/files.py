@@ -14,7 +14,7 @@ import platform
 import re
 import stat
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from io import BufferedReader
 from pathlib import Path
@@ -156,39 +156,46 @@ def _temporary(folder: Path) -> IO[bytes]:
 
 
 def sweep(folder: Path) -> None:
-    """Remove the temporary files below ``folder`` that killed processes left behind.
-
-    The system frees a lock when its holder ends, so where locks are seen a file without one is removed at once. Others
-    are removed when they have not changed for an hour.
-    """
-    for place, _, names in os.walk(folder):
-        _sweep(Path(place), names)
+    """Remove the temporary files below ``folder`` that killed processes left behind."""
+    for path in abandoned(folder):
+        path.unlink(missing_ok=True)
 
 
 def sweep_beside(path: Path) -> None:
     """Remove such files beside ``path``, in a folder that may hold files of other programs too."""
     with suppress(OSError):
-        _sweep(path.parent, os.listdir(path.parent))  # noqa: PTH208
+        for left in _abandoned(path.parent, os.listdir(path.parent)):  # noqa: PTH208
+            left.unlink(missing_ok=True)
 
 
-def _sweep(folder: Path, names: Iterable[str]) -> None:
+def abandoned(folder: Path) -> Iterator[Path]:
+    """The temporary files below ``folder`` that killed processes left behind. Each is locked until the next is given.
+
+    The system frees a lock when its holder ends, so where locks are seen a file without one is left behind. Others are
+    when they have not changed for an hour.
+    """
+    for place, _, names in os.walk(folder):
+        yield from _abandoned(Path(place), names)
+
+
+def _abandoned(folder: Path, names: Iterable[str]) -> Iterator[Path]:
     for name in names:
         if name.startswith(_OURS) and name.endswith(".tmp"):
-            with suppress(OSError):  # locked, removed by another process, or not ours to remove
-                _remove_abandoned(folder / name)
+            with suppress(OSError):  # locked, or removed by another process
+                descriptor = os.open(folder / name, os.O_RDWR | os.O_NONBLOCK | os.O_NOFOLLOW)
+                try:
+                    if _is_abandoned(name, descriptor):
+                        yield folder / name
+                finally:
+                    os.close(descriptor)
 
 
-def _remove_abandoned(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_NOFOLLOW)
-    try:
-        locked = lock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        status = os.fstat(descriptor)
-        scope = locked and lock_scope(status)
-        is_of_dead = scope and path.name.startswith(f"{_OURS}{scope}.")
-        if is_of_dead or time.time() - status.st_mtime > ABANDONED_AFTER:
-            path.unlink()
-    finally:
-        os.close(descriptor)
+def _is_abandoned(name: str, descriptor: int) -> bool:
+    locked = lock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    status = os.fstat(descriptor)
+    scope = locked and lock_scope(status)
+    is_of_dead = bool(scope) and name.startswith(f"{_OURS}{scope}.")
+    return is_of_dead or time.time() - status.st_mtime > ABANDONED_AFTER
 
 
 def write_bytes(path: Path, content: bytes, option: str = "--store") -> None:

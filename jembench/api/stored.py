@@ -14,8 +14,10 @@ from jembench.experiment import suite as suites
 from jembench.experiment.plan import FitPlan, plan_again, plan_fit
 from jembench.report import references, select
 from jembench.store.latest import asked
+from jembench.store.merge import merge
 from jembench.store.outcome import FitKey
 from jembench.store.store import Store
+from jembench.store.verify import Finding
 
 if TYPE_CHECKING:
     import numpy as np
@@ -210,6 +212,25 @@ class OpenStore:
         chosen = suites.load(suite) if suite else None
         cells = select.of_suite(select.measured(self.store, limit), chosen)
         return Results.of_suite(cells, chosen, references.load(chosen.references if chosen else ()))
+
+    def merge(self, *sources: Location) -> list[Finding]:
+        """Copy what this store lacks from other stores, as ``jembench store merge`` does.
+
+        Args:
+            sources: their folders.
+
+        Returns:
+            A finding for each fit and file that was ``copied``, ``kept`` as it is here, ``damaged`` or ``busy``.
+
+        Raises:
+            SpecError: if there is no such folder.
+            StoreError: if a file cannot be written.
+
+        Example:
+            >>> store.merge(store.store.root)  # nothing is lacking
+            []
+        """
+        return [finding for source in sources for finding in merge(Store(Path(source)), self.store)]
 
     def load(
         self,

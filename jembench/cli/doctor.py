@@ -1,4 +1,4 @@
-"""``jembench doctor`` and ``jembench store verify``: what works on this machine, and whether a store is intact."""
+"""``jembench doctor``: what works on this machine."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import os
 import platform
 import shutil
 import tempfile
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -21,8 +20,6 @@ from jembench.catalog import discovery
 from jembench.cli import options
 from jembench.cli.output import print_json, print_table
 from jembench.errors import JembenchError, Unavailable
-from jembench.store import verify as verify_store
-from jembench.store.store import Store
 
 LIBRARIES = {
     "torch": "torch",
@@ -165,33 +162,3 @@ def check_store(root: Path) -> Iterator[Finding]:
     state = "writable" if root.is_dir() else "made by the first run"
     remedy = "" if free >= ENOUGH_SPACE else "Free some space, or choose a folder on another disk with --store."
     yield Finding("store", "broken" if remedy else "ok", f"{root}: {state}, {free / 2**30:.1f} GiB free", remedy)
-
-
-# --- store verify -----------------------------------------------------------------------------------------------------
-
-
-@click.command("verify", epilog=options.examples("jembench store verify", "jembench store verify --store shared/runs"))
-@options.store
-@options.listing_format
-def verify(store: Path, format: str) -> int:
-    """Read every file of a store and check its digest.
-
-    The exit code is 1 if a file is damaged. Files written by version 0.1, which have no digest, and files that do not
-    belong to the store are listed but are no failure. Nothing is written.
-    """
-    found = verify_store.verify(Store(store))
-    counts = Counter(finding.status for finding in found)
-    findings = [finding for finding in found if finding.status != "ok"]
-    if format == "json":
-        print_json({"files": len(found), **counts, "findings": [finding._asdict() for finding in findings]})
-    else:
-        _print_files(store, findings, counts)
-    return int(counts["damaged"] > 0)
-
-
-def _print_files(store: Path, findings: list[verify_store.Finding], counts: Counter[verify_store.Status]) -> None:
-    if findings:
-        print_table(("", "file", "reason"), [(finding.status, finding.file, finding.reason) for finding in findings])
-        click.echo()
-    numbers = ", ".join(f"{count} {status}" for status, count in counts.most_common())
-    click.echo(f"{store}: {sum(counts.values())} files{': ' if numbers else ''}{numbers}.")

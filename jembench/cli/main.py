@@ -109,8 +109,14 @@ COMMANDS: dict[str, LazyCommand | LazyGroup] = {
     ),
     "store": LazyGroup(
         "store",
-        help="Check the integrity of a store.",
-        late={"verify": LazyCommand("jembench.cli.doctor:verify", "Read every file of a store and check its digest.")},
+        help="List, check, merge, clean and export stores.",
+        late={
+            "list": LazyCommand("jembench.cli.store:list_", "List the trained models of a store and their sizes."),
+            "verify": LazyCommand("jembench.cli.store:verify", "Read every file of a store and check its digest."),
+            "merge": LazyCommand("jembench.cli.store:merge", "Copy what a store lacks from other stores."),
+            "gc": LazyCommand("jembench.cli.store:gc", "List or remove the files that nothing needs any more."),
+            "export": LazyCommand("jembench.cli.store:export", "Write every value into one CSV or Parquet table."),
+        },
     ),
     "doctor": LazyCommand("jembench.cli.doctor:doctor", "Report what works on this machine, and how to fix the rest."),
 }

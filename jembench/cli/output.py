@@ -18,7 +18,7 @@ from jembench.files import cannot_write, write_bytes
 
 _STYLES = {
     **dict.fromkeys(("ok", "passed"), "green"),
-    **dict.fromkeys(("missing", "skipped", "expected failure", "no digest", "stray"), "yellow"),
+    **dict.fromkeys(("missing", "skipped", "expected failure", "no digest", "stray", "kept", "busy"), "yellow"),
     **dict.fromkeys(("broken", "incompatible", "failed", "unexpected success", "damaged"), "red"),
 }
 _UNLIMITED = 10_000  # columns, where the output is no terminal: a file or a pipe cuts nothing off
@@ -52,29 +52,38 @@ def print_json(value: Any) -> None:
 
 # --- files: nothing is replaced but what jembench wrote itself --------------------------------------------------------
 
-PICTURES = {".png": b"Software\0jembench", ".svg": b"<dc:title>jembench</dc:title>"}
-"""What stands near the beginning of every picture that jembench writes, by the ending of its name."""
+MARKS = {
+    ".png": b"Software\0jembench",
+    ".svg": b"<dc:title>jembench</dc:title>",
+    ".parquet": b"Software\x18\x08jembench",
+}
+"""What stands in every file that jembench writes outside a store, by the ending of its name."""
 
 _HEAD = 10_000  # bytes in which a mark stands
 
 
 def is_ours(path: Path, content: bytes = b"") -> bool:
-    """Whether a file is a picture with the mark of jembench, or a CSV with the same columns as ``content``."""
+    """Whether a file has the mark of jembench, or is a CSV with the same columns as ``content``."""
     with path.open("rb") as stream:
+        if path.suffix == ".parquet":  # its schema is at its end
+            stream.seek(max(0, path.stat().st_size - _HEAD))
         head = stream.read(_HEAD)
-    if mark := PICTURES.get(path.suffix):
+    if mark := MARKS.get(path.suffix):
         return mark in head
     return head.partition(b"\n")[0] == content.partition(b"\n")[0]
 
 
-def check_file(path: Path, ending: str, *, force: bool, ours: Callable[[Path], bool] = is_ours) -> None:
+def check_file(
+    path: Path, ending: str, *, force: bool, ours: Callable[[Path], bool] = is_ours, option: str = "--output"
+) -> None:
     """Whether a command may write this file, and can; to be known before the work is done.
 
     Args:
-        path: what ``--output`` says.
+        path: what ``option`` says.
         ending: that its name must have.
         force: whether the user gave ``--force``.
         ours: whether a file that exists may be replaced without it.
+        option: of the command line, for errors.
 
     Raises:
         SpecError: if it is no ordinary file, has another ending or is somebody else's.
@@ -83,26 +92,26 @@ def check_file(path: Path, ending: str, *, force: bool, ours: Callable[[Path], b
     try:
         if path.is_dir():
             raise SpecError(
-                f"--output is {path}, a folder. Name a file in it, for example {path / f'samples{ending}'}."
+                f"{option} is {path}, a folder. Name a file in it, for example {path / f'samples{ending}'}."
             )
         if path.suffix != ending:
-            raise SpecError(f"--output is {path}; its name must end in {ending}.")
+            raise SpecError(f"{option} is {path}; its name must end in {ending}.")
         if path.is_symlink() or (path.exists() and not path.is_file()):
             kind = "a link" if path.is_symlink() else "a device or a pipe"
-            raise SpecError(f"--output is {path}, which is {kind} and no ordinary file. Name another file.")
+            raise SpecError(f"{option} is {path}, which is {kind} and no ordinary file. Name another file.")
         if path.exists() and not force and not ours(path):
             raise SpecError(
                 f"{path} exists, and jembench would not write the same file again: what it holds would be lost. Name "
-                "another file with --output, or write over it with --force."
+                f"another file with {option}, or write over it with --force."
             )
         folder = next(parent for parent in path.absolute().parents if parent.exists())
         with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError as error:
-        raise cannot_write(path, error, "--output") from error
+        raise cannot_write(path, error, option) from error
 
 
-def write_file(path: Path, content: bytes, *, force: bool) -> None:
-    """Write a picture or a CSV, atomically, if :func:`check_file` allows it."""
-    check_file(path, path.suffix, force=force, ours=lambda there: is_ours(there, content))
-    write_bytes(path, content, "--output")
+def write_file(path: Path, content: bytes, *, force: bool, option: str = "--output") -> None:
+    """Write a picture or a table, atomically, if :func:`check_file` allows it."""
+    check_file(path, path.suffix, force=force, ours=lambda there: is_ours(there, content), option=option)
+    write_bytes(path, content, option)

@@ -40,6 +40,12 @@ if TYPE_CHECKING:
     import numpy as np
 
 
+PARTS = ("fits", "cells", "arrays", "readings", "features", "figures")
+"""The folders of a store that hold results."""
+
+WEIGHTS = ("model.safetensors", "sampler.safetensors")
+"""The files of a fit's folder with the chosen model and its chains."""
+
 HISTORY = "history.csv"
 """The file of a fit's folder with the losses and energies of its training."""
 
@@ -108,7 +114,7 @@ class Store:
     def sweep(self) -> None:
         """Remove temporary files and leases of processes that were killed. Those of living processes stay."""
         # not in the root, which may hold files of other programs
-        for folder in ("fits", "cells", "arrays", "readings", "features", "figures"):
+        for folder in PARTS:
             files.sweep(self.root / folder)
         lease.sweep(self._leases)
 
@@ -176,7 +182,7 @@ class Store:
 
     def has_weights(self, key: FitKey) -> bool:
         """Whether a model, and its chains, have been chosen and written."""
-        return all((self.fit_folder(key) / name).exists() for name in ("model.safetensors", "sampler.safetensors"))
+        return all((self.fit_folder(key) / name).exists() for name in WEIGHTS)
 
     def write_fit(self, record: FitRecord) -> None:
         """Write a fit's record: from now on the fit is finished.

@@ -60,7 +60,11 @@ OPTIONS = {
     ("plugin",): {"--help"},
     ("plugin", "list"): {"--format", "--help"},
     ("store",): {"--help"},
+    ("store", "list"): {"--store", "--format", "--help"},
     ("store", "verify"): {"--store", "--format", "--help"},
+    ("store", "merge"): {"--store", "--format", "--help"},
+    ("store", "gc"): {"--yes", "--store", "--format", "--help"},
+    ("store", "export"): {"--store", "--force", "--help"},
     ("doctor",): {"--store", "--format", "--help"},
 }
 """Scripts depend on these names: a new one is added here, and none is taken away."""

@@ -18,7 +18,7 @@ from jembench.experiment.plan import make_plan
 from jembench.models import predictions
 from jembench.running import fits, work
 from jembench.running.outlook import look_ahead
-from jembench.store import checkpoint, records
+from jembench.store import checkpoint, inventory, records
 from jembench.store.store import Store
 
 WEIGHTS = "model.safetensors"
@@ -40,6 +40,21 @@ def test_a_plan_is_carried_out(plan, store, carry_out, outcomes, values):
     assert found["jem", 0, "brightness"].details == {"source": "buffer"}
     assert len(set(map(tuple, values(whole, store).values()))) == 6
     assert list((store.root / "leases").iterdir()) == []
+
+
+def test_what_is_removed_as_garbage_is_never_computed_again(plan, store, carry_out):
+    """The garbage of a whole run is its checkpoints: no later run reads them."""
+    carry_out(plan("jem"), store)
+    found = inventory.garbage(store)
+    assert [Path(each.file).name.split("-")[0] for each in found] == ["checkpoint"]
+    before = {path: path.read_bytes() for path in store.root.rglob("*") if path.is_file()}
+    assert inventory.remove(store, found) == []
+    assert carry_out(plan("jem"), store) == []
+    after = {path: path.read_bytes() for path in store.root.rglob("*") if path.is_file()}
+    assert before.items() - after.items() == {
+        (store.root / each.file, before[store.root / each.file]) for each in found
+    }
+    assert carry_out(plan("jem", "score brightness"), store) == ["measure brightness", "done jem 0"]
 
 
 def test_what_the_store_says_of_a_fit_and_its_cells(plan, store, carry_out, folder):

@@ -1,0 +1,172 @@
+"""``jembench store``: what a store has, whether it is intact, and how it is merged, cleaned and exported."""
+
+from __future__ import annotations
+
+import datetime
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from jembench.cli import options
+from jembench.cli.output import print_json, print_table, write_file
+from jembench.errors import SpecError
+from jembench.store import inventory
+from jembench.store import merge as merging
+from jembench.store import verify as verifying
+from jembench.store.store import Store
+from jembench.store.verify import Finding
+
+_COPIED = {"ok", "copied"}
+"""What a table of findings need not list."""
+
+
+@click.command("list", epilog=options.examples("jembench store list", "jembench store list --format json"))
+@options.store
+@options.listing_format
+def list_(store: Path, format: str) -> None:
+    """List the trained models of a store, and the space that it takes."""
+    found = inventory.inventory(Store(store))
+    if format == "json":
+        fits = [{**entry._asdict(), "fit": _names(entry)} for entry in found.fits]
+        totals = {part: total._asdict() for part, total in found.totals.items()}
+        print_json({"fits": fits, "unfinished": found.unfinished, "totals": totals})
+        return
+    rows = [
+        (
+            *(_names(entry)[name] for name in ("model", "dataset", "recipe", "seed")),
+            entry.status if entry.status == "failed" else str(entry.iteration),
+            str(entry.cells),
+            _size(entry.size),
+            _age(entry.time),
+        )
+        for entry in found.fits
+    ]
+    print_table(("model", "dataset", "recipe", "seed", "iteration", "results", "size", "age"), rows)
+    for name in found.unfinished:
+        click.echo(f"Not finished: {name}")
+    parts = [f"{part} {_size(total.size)} ({total.files} files)" for part, total in found.totals.items() if total.files]
+    click.echo(f"{store}: {len(rows)} trained models; {', '.join(parts) or 'nothing'}.")
+
+
+def _names(entry: inventory.Entry) -> dict[str, str]:
+    key = entry.fit
+    return {"model": key.model, "dataset": key.dataset, "recipe": key.recipe, "seed": str(key.seed), "id": key.id}
+
+
+def _size(size: int) -> str:
+    from rich.filesize import decimal
+
+    return decimal(size)
+
+
+def _age(time: str) -> str:
+    try:
+        age = datetime.datetime.now(datetime.UTC) - datetime.datetime.fromisoformat(time)
+    except (TypeError, ValueError):  # of a time without a zone, or none
+        return ""
+    hours = age.total_seconds() / 3600
+    return f"{hours * 60:.0f} min" if hours < 1.5 else f"{hours:.0f} h" if hours < 48 else f"{hours / 24:.0f} days"
+
+
+# --- verify and merge -------------------------------------------------------------------------------------------------
+
+
+@click.command("verify", epilog=options.examples("jembench store verify", "jembench store verify --store shared/runs"))
+@options.store
+@options.listing_format
+def verify(store: Path, format: str) -> int:
+    """Read every file of a store and check its digest.
+
+    The exit code is 1 if a file is damaged. Files written by version 0.1, which have no digest, and files that do not
+    belong to the store are listed but are no failure. Nothing is written.
+    """
+    found = verifying.verify(Store(store))
+    _print_findings(store, found, "files", format)
+    return int(any(finding.status == "damaged" for finding in found))
+
+
+@click.command("merge", epilog=options.examples("jembench store merge laptop/runs cluster/runs --store runs"))
+@click.argument("stores", metavar="STORE...", type=options.PATH, nargs=-1, required=True)
+@options.store
+@options.listing_format
+def merge(stores: Sequence[Path], store: Path, format: str) -> int:
+    """Copy what --store lacks from other stores.
+
+    Copies fits, results with their arrays, predictions and features, after checking their digests. A result that is in
+    both and differs is kept as it is in --store, and so is a fit that a process is working on. The exit code is 1 if
+    something was not copied. The same command completes a merge that was interrupted.
+    """
+    target = Store(store)
+    for source in stores:
+        if not source.is_dir():
+            raise SpecError(f"There is no store {source}. Nothing was copied.")
+    found = [
+        finding._replace(file=str(source / finding.file))
+        for source in stores
+        for finding in merging.merge(Store(source), target)
+    ]
+    _print_findings(store, found, "fits and files", format)
+    return int(any(finding.status != "copied" for finding in found))
+
+
+def _print_findings(store: Path, found: Sequence[Finding], what: str, format: str) -> None:
+    counts = Counter(finding.status for finding in found)
+    shown = [finding for finding in found if finding.status not in _COPIED]
+    if format == "json":
+        print_json({"files": len(found), **counts, "findings": [finding._asdict() for finding in shown]})
+        return
+    if shown:
+        print_table(("", "file", "reason"), [(finding.status, finding.file, finding.reason) for finding in shown])
+        click.echo()
+    numbers = ", ".join(f"{count} {status}" for status, count in counts.most_common())
+    click.echo(f"{store}: {len(found)} {what}{': ' if numbers else ''}{numbers}.")
+
+
+# --- gc and export ----------------------------------------------------------------------------------------------------
+
+
+@click.command("gc", epilog=options.examples("jembench store gc", "jembench store gc --yes"))
+@click.option("--yes", is_flag=True, help="Remove the files.")
+@options.store
+@options.listing_format
+def gc(yes: bool, store: Path, format: str) -> None:
+    """List the files of a store that nothing needs any more; with --yes, remove them.
+
+    These are checkpoints of trainings that have ended, arrays without a result, predictions of weights and features of
+    networks that no result is from, and what killed processes left. What a running process may need is left alone.
+    """
+    place = Store(store)
+    found = inventory.garbage(place)
+    left = set(inventory.remove(place, found)) if yes else set()
+    if format == "json":
+        print_json({"removed": yes, "files": [each._asdict() for each in found if each not in left]})
+        return
+    found = [each for each in found if each not in left]
+    if found:
+        print_table(("file", "size", "reason"), [(each.file, _size(each.size), each.reason) for each in found])
+        click.echo()
+    done = "removed" if yes else "that can be removed with --yes" if found else "to remove"
+    click.echo(f"{store}: {len(found)} files, {_size(sum(each.size for each in found))}, {done}.")
+
+
+@click.command("export", epilog=options.examples("jembench store export a.csv", "jembench store export a.parquet"))
+@click.argument("file", metavar="FILE", type=options.PATH)
+@options.store
+@options.force
+def export(file: Path, store: Path, force: bool) -> None:
+    """Write every value of a store into one table: FILE, which ends in .csv or .parquet.
+
+    A second table beside it, FILE with -arrays in its name, lists the arrays of per-example values. Parquet needs
+    pyarrow: pip install "jembench[parquet]".
+    """
+    if file.suffix not in (".csv", ".parquet"):
+        raise SpecError(f"FILE is {file}; its name must end in .csv or .parquet.")
+    from jembench.report.export import export as exported
+
+    values, arrays = exported(Store(store))
+    for path, table in ((file, values), (file.with_stem(f"{file.stem}-arrays"), arrays)):
+        content = table.to_csv() if file.suffix == ".csv" else table.to_parquet()
+        write_file(path, content, force=force, option="FILE")
+        click.echo(f"{path}: {len(table.rows)} rows")

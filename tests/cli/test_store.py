@@ -1,0 +1,88 @@
+"""The commands of ``jembench store``; what they do is tested in tests/store and tests/report."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+from small_store import small_store
+
+
+@pytest.fixture
+def root(tmp_path):
+    return small_store(tmp_path / "small").root
+
+
+def test_list(jembench, root):
+    (root / "fits" / "jem-digits-digits-s2-jem002").mkdir()
+    done = jembench("store", "list", "--store", root)
+    rows = [line.split() for line in done.out.splitlines()]
+    assert rows[0] == ["model", "dataset", "recipe", "seed", "iteration", "results", "size", "age"]
+    assert rows[2][:6] == ["baseline", "digits", "digits", "0", "20", "4"]
+    assert "Not finished: jem-digits-digits-s2-jem002" in done.out
+    assert f"{root}: 4 trained models; fits " in done.out
+    found = json.loads(jembench("store", "list", "--store", root, "--format", "json").out)
+    assert found["fits"][0]["fit"]["id"] == "baseline000"
+    assert found["totals"]["cells"]["files"] == 16
+
+
+def test_merge_exits_with_0_only_if_everything_was_copied(jembench, root):
+    done = jembench("store", "merge", root)
+    assert (done.code, done.out) == (0, "runs: 27 fits and files: 27 copied.\n")
+    assert jembench("store", "merge", root).out == "runs: 0 fits and files.\n"
+    path = next(root.glob("cells/ece-jem*"))
+    path.write_bytes(path.read_bytes()[:-9])
+    next(root.parent.glob("here/runs/cells/nll-*")).unlink()
+    done = jembench("store", "merge", root, root)
+    assert done.code == 1
+    assert f"damaged   {path}" in done.out
+    assert done.out.endswith("runs: 3 fits and files: 2 damaged, 1 copied.\n")
+
+
+def test_merge_begins_only_if_all_stores_are_there(jembench, root, tmp_path):
+    done = jembench("store", "merge", root, "nowhere")
+    assert (done.code, done.err) == (2, "Error: There is no store nowhere. Nothing was copied.\n")
+    assert not (tmp_path / "here" / "runs").exists()
+
+
+def test_gc_shows_first_and_removes_with_yes(jembench, root):
+    checkpoints = list(root.glob("fits/*/checkpoint-*"))
+    shown = jembench("store", "gc", "--store", root)
+    assert all(path.exists() for path in checkpoints)
+    assert shown.out.count("the training has ended") == 4
+    assert ": 5 files, " in shown.out
+    assert shown.out.endswith("that can be removed with --yes.\n")
+    done = jembench("store", "gc", "--store", root, "--yes")
+    assert done.out.endswith(", removed.\n")
+    assert not any(path.exists() for path in checkpoints)
+    assert jembench("store", "gc", "--store", root).out == f"{root}: 0 files, 0 bytes, to remove.\n"
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_export_writes_two_files_and_replaces_only_its_own(jembench, root, tmp_path, ending):
+    pytest.importorskip("pyarrow")
+    first, second = f"all.{ending}", f"all-arrays.{ending}"
+    for _ in range(2):
+        done = jembench("store", "export", first, "--store", root)
+        assert (done.code, done.out) == (0, f"{first}: 16 rows\n{second}: 16 rows\n")
+    (tmp_path / "here" / first).write_text("mine")
+    done = jembench("store", "export", first, "--store", root)
+    assert done.code == 2
+    assert "write over it with --force" in done.err
+    assert jembench("store", "export", first, "--store", root, "--force").code == 0
+
+
+def test_export_to_another_kind_of_file(jembench, root):
+    done = jembench("store", "export", "all.xlsx", "--store", root)
+    assert (done.code, done.err) == (2, "Error: FILE is all.xlsx; its name must end in .csv or .parquet.\n")
+
+
+def test_no_command_imports_torch(root, tmp_path):
+    code = (
+        "import sys; from jembench.cli.main import main; root, other = sys.argv[1:]\n"
+        "for line in ('list', 'verify', 'gc --yes', f'merge {other}', f'export {root}/../all.csv'):\n"
+        "    assert main(['store', *line.split(), '--store', root]) == 0, line\n"
+        "assert not {'torch', 'safetensors'} & set(sys.modules)"
+    )
+    other = small_store(tmp_path / "other").root
+    subprocess.run([sys.executable, "-c", code, str(root), str(other)], check=True)

@@ -1,0 +1,134 @@
+"""What a store has, and what of it can be removed."""
+
+import dataclasses
+import os
+import shutil
+
+import pytest
+from small_store import small_store
+
+from jembench.errors import SpecError
+from jembench.store import checkpoint
+from jembench.store.inventory import garbage, inventory, remove
+from jembench.store.store import PARTS, Store
+from jembench.store.verify import verify
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    store = small_store(tmp_path_factory.mktemp("inventory") / "whole")
+    measured = next(cell for cell in store.contents().cells if cell.metric == "nll")
+    outcome = dataclasses.replace(measured.outcome, protocol="fid:data=digits,features=digits-cnn@12")
+    store.write_cell(dataclasses.replace(measured, outcome=outcome), measured.name, store.read_arrays(measured))
+    features = store.features / "of-images"
+    (features / "digits-cnn.safetensors").rename(features / "digits-cnn-12-0123456789abcdef.safetensors")
+    return store.root
+
+
+@pytest.fixture
+def store(whole, tmp_path):
+    return Store(shutil.copytree(whole, tmp_path / "runs"))
+
+
+def files(store):
+    return {str(path.relative_to(store.root)) for path in store.root.rglob("*") if path.is_file()}
+
+
+def found(store):
+    return {each.file: each.reason for each in garbage(store)}
+
+
+# --- what there is ----------------------------------------------------------------------------------------------------
+
+
+def test_the_models_and_the_space_they_take(store):
+    shutil.rmtree(next(store.root.glob("fits/jem*s1*")))
+    next(store.root.glob("fits/baseline*s1*/fit.json")).unlink()
+    next(store.root.glob("cells/ece-jem*s0*")).unlink()
+    listed = inventory(store)
+    rows = [(one.fit.id, one.status, one.iteration, one.cells, one.time > "2020") for one in listed.fits]
+    assert rows == [("baseline000", "done", 20, 4, True), ("jem000", "done", 20, 3, True)]
+    folder = next(store.root.glob("fits/jem*"))
+    assert listed.fits[1].size == sum(path.stat().st_size for path in folder.iterdir())
+    assert listed.unfinished == ["baseline-digits-digits-s1-baseline001"]
+    sizes = {
+        part: [path.stat().st_size for path in (store.root / part).rglob("*.*") if path.is_file()] for part in PARTS
+    }
+    assert listed.totals == {part: (len(sizes[part]), sum(sizes[part])) for part in PARTS}
+
+
+def test_a_store_that_is_not_there(tmp_path):
+    for look in (inventory, garbage):
+        with pytest.raises(SpecError, match="There is no store"):
+            look(Store(tmp_path / "none"))
+
+
+# --- what is garbage --------------------------------------------------------------------------------------------------
+
+
+def test_of_a_whole_store_only_the_checkpoints_go(store):
+    before = files(store)
+    checkpoints = {str(path.relative_to(store.root)) for path in store.root.glob("fits/*/checkpoint-*")}
+    assert found(store) == dict.fromkeys(checkpoints, "the training has ended")
+    assert files(store) == before
+    assert remove(store, garbage(store)) == []
+    assert files(store) == before - checkpoints
+    assert garbage(store) == []
+    assert {finding.status for finding in verify(store)} == {"ok"}
+    assert list((store.root / "leases").iterdir()) == []
+
+
+@pytest.mark.parametrize("gone", ["fit.json", "model.safetensors"])
+def test_the_checkpoints_of_a_training_that_goes_on_stay(store, gone):
+    next(store.root.glob(f"fits/jem*s0*/{gone}")).unlink()
+    assert not any("jem000/checkpoint" in file for file in found(store))
+
+
+def test_what_nothing_refers_to_is_found(store):
+    lost = next(store.root.glob("cells/ece-jem*s0*"))
+    lost.unlink()
+    model = next(store.root.glob("fits/jem*s1*/model.safetensors"))
+    readings = store.readings_of("jem001", checkpoint.read_with_digest(model)[1])
+    checkpoint.write(model, {"other": checkpoint.read(model)["bias"]})
+    (store.features / "of-images" / "digits-cnn-99-0123456789abcdef.safetensors").touch()
+    left = store.root / "cells" / ".jembench-elsewhere.x.tmp"
+    left.touch()
+    os.utime(left, (0, 0))
+    others = {"arrays/notes.txt", f"readings/{readings.name}/notes.txt", "fits/notes.txt", "notes.txt"}
+    for name in others:
+        (store.root / name).write_text("mine")
+    expected = {
+        f"arrays/{lost.stem}.npz": "no cell has these arrays",
+        f"readings/{readings.name}/images.safetensors": "no model in the store has these weights",
+        "features/of-images/digits-cnn-99-0123456789abcdef.safetensors": "no result is from this network",
+        "cells/.jembench-elsewhere.x.tmp": "a killed process left it",
+    }
+    assert {file: why for file, why in found(store).items() if "checkpoint" not in file} == expected
+    remove(store, garbage(store))
+    assert not expected.keys() & files(store)
+    assert others <= files(store)
+    (readings / "notes.txt").unlink()
+
+
+def test_a_folder_of_predictions_goes_with_the_last_of_them(store):
+    shutil.rmtree(next(store.root.glob("fits/jem*s1*")))
+    before = len(list((store.root / "readings").iterdir()))
+    remove(store, garbage(store))
+    assert len(list((store.root / "readings").iterdir())) == before - 1
+
+
+def test_what_a_living_process_may_need_stays(store):
+    next(store.root.glob("cells/ece-jem*s0*")).unlink()
+    shutil.rmtree(next(store.root.glob("fits/jem*s1*")))
+    everything = garbage(store)
+    with store.lease("jem000"):
+        assert {each.file.split("-s")[0] for each in garbage(store)} == {"fits/baseline-digits-digits"}
+        left = remove(store, [each for each in everything if "checkpoint" in each.file])
+        assert [each.file.split("-")[-2] for each in left] == ["jem000/checkpoint"]
+        assert (store.root / left[0].file).exists()
+
+
+def test_readings_stay_while_a_model_cannot_be_read(store):
+    shutil.rmtree(next(store.root.glob("fits/jem*s1*")))
+    next(store.root.glob("fits/jem*s0*/model.safetensors")).write_bytes(b"")
+    assert not any(file.startswith("readings") for file in found(store))
