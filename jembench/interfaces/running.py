@@ -4,19 +4,106 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
+
+
+WorkKind = Literal["train", "measure", "attack-shard"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Job:
+    """A unit of work, as an executor sees it. The worker that carries it out reads all else from ``text``."""
+
+    id: str
+    name: str  # for people: "train jem on digits, recipe digits, seed 0"
+    kind: WorkKind
+    gpus: int  # 1: it runs a network, on a GPU if there is one; 0: it computes statistics on the CPU
+    text: str  # the unit as JSON, a few kB: the file that a worker finds in a shared store
+
+
+Ending = Literal["done", "stopped", "busy", "refused", "failed", "lost"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ended:
+    """How a unit of work ended.
+
+    =========== ========================================================================================================
+    how         meaning
+    =========== ========================================================================================================
+    ``done``    its results are in the store; they may say that something failed
+    ``stopped`` it was asked to end, or its time was up: it goes on from there when it is submitted again
+    ``busy``    another process works on the same fit: submit it again later
+    ``refused`` it cannot be carried out there: other code, missing data; ``text`` says what differs and the remedy
+    ``failed``  a bug, or a store that cannot be written
+    ``lost``    the worker died, and so did the retries
+    =========== ========================================================================================================
+    """
+
+    id: str
+    how: Ending
+    text: str = ""
+    host: str = ""
+    log: str = ""  # the file with what the worker printed, if there is one
+
+
+@dataclass(frozen=True, kw_only=True)
+class Driver:
+    """What an executor knows of the run that it works for.
+
+    A worker is the command ``python -P -m jembench`` followed by ``arguments(ids)``, with ``environment`` added to the
+    variables that it finds where it runs. It carries out the units one after the other and prints one line of JSON on
+    stdout for each that has ended, the fields of :class:`Ended`. With the one id ``-`` it reads ids from stdin, a line
+    each, and stops cleanly at the end of stdin, which comes when its parent dies. At SIGTERM it stops cleanly.
+    """
+
+    store: Path  # absolute
+    arguments: Callable[[Sequence[str]], Sequence[str]]
+    environment: Mapping[str, str]
+    carry_out: Callable[[Job], Ended]  # in this process
 
 
 @runtime_checkable
 class Executor(Protocol):
-    """Runs jobs here or elsewhere. One job works on one fit and all its cells."""
+    """Runs units of work here or elsewhere: it maps them to places, tries again what died, and cancels.
 
-    def run(self, jobs: Sequence[Callable[[], bool]]) -> None:
-        """Call every job until it returns True. False: another process works on the same fit, try later."""
+    ``slots`` is the number of units that run at the same time, as far as it is known; ``gpus`` whether units that run
+    a network get a GPU that others do not have.
+    """
+
+    @property
+    def slots(self) -> int: ...
+    @property
+    def gpus(self) -> bool: ...
+    def open(self, driver: Driver) -> None:
+        """Get ready. Called once, before everything else.
+
+        Raises:
+            Unavailable: with the remedy, if the engine cannot be reached.
+        """
+        ...
+
+    def submit(self, jobs: Sequence[Job]) -> None:
+        """Queue units, all of which may start at once. A unit may be submitted again after it has ended."""
+        ...
+
+    def ended(self, seconds: float) -> Sequence[Ended]:
+        """The units that have ended since the last call; wait up to so many seconds for the first one."""
+        ...
+
+    def cancel(self) -> None:
+        """Drop what is queued and ask what runs to stop cleanly. :meth:`ended` goes on to give their endings."""
+        ...
+
+    def close(self) -> None:
+        """Free everything. No worker is left afterwards."""
         ...
 
 
-EventKind = Literal["training", "window", "diverged", "sampling", "measuring", "waiting", "warning", "finished"]
+EventKind = Literal[
+    "queued", "started", "training", "window", "diverged", "sampling", "measuring", "waiting", "warning", "ended"
+]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -26,6 +113,8 @@ class Event:
     ============= ==================================================================================================
     kind          meaning, and the fields that it fills in beside ``fit``
     ============= ==================================================================================================
+    ``queued``    the unit of work was given to an executor: ``text`` names the run that waits for it
+    ``started``   a worker has begun with the unit
     ``training``  training starts or resumes
     ``window``    ``log_every`` iterations have ended: ``done`` and ``total`` iterations, and in ``values`` the columns
                   of ``history.csv``. A window in which training diverged is included
@@ -33,9 +122,9 @@ class Event:
                   ``remedy`` if training was rolled back
     ``sampling``  the model's own images are being drawn
     ``measuring`` a metric is being computed: ``metric``; later ``done`` and ``total`` images, if it reports them
-    ``waiting``   another process works on the fit (sent again at each look)
+    ``waiting``   another process works on the fit
     ``warning``   something failed that no outcome records: ``text``
-    ``finished``  every cell of the fit has an outcome
+    ``ended``     the unit has ended: ``values`` has ``how`` (see :class:`Ended`), ``text`` says more
     ============= ==================================================================================================
     """
 
@@ -46,6 +135,10 @@ class Event:
     total: int = 0
     values: Mapping[str, float | str] = field(default_factory=dict)
     text: str = ""
+    work: str = ""  # the id of the unit of work
+    unit: WorkKind | Literal[""] = ""  # its kind
+    worker: str = ""  # the host and the process: "node7:4711"
+    time: float = 0.0  # UTC, seconds since 1970
 
 
 @runtime_checkable
