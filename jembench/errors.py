@@ -65,6 +65,16 @@ class ProcessLost(JembenchError):
     exit_code = 1
 
 
+class WorkFailed(JembenchError):
+    """Units of work that were not carried out: their workers failed, died or refused them."""
+
+    exit_code = 1
+
+
+class PartDone(Exception):
+    """Not an error: one part of a metric was computed and kept, and the whole is measured elsewhere."""
+
+
 class Fallback(UserWarning):
     """A warning that something was done in another way than usual. The results are the same."""
 

@@ -22,6 +22,7 @@ from jembench.catalog.registry import resolve as resolve
 from jembench.errors import CheckpointError as CheckpointError
 from jembench.errors import Diverged as Diverged
 from jembench.errors import NotApplicable as NotApplicable
+from jembench.errors import PartDone as PartDone
 from jembench.errors import SpecError as SpecError
 from jembench.errors import Unavailable as Unavailable
 from jembench.metrics.ood_scores import OfPrediction as OfPrediction

@@ -13,6 +13,12 @@ from jembench.catalog.discovery import KINDS, Component
 from jembench.errors import JembenchError, PluginError
 from jembench.files import digest
 
+VARIABLE = "JEMBENCH_PLUGIN"
+"""The environment variable of ``--plugin``."""
+
+loaded: list[Path] = []
+"""The files that were added as plugins."""
+
 
 def add(path: Path) -> None:
     """Make a Python file a plugin of this process: it can be imported by its name, wherever it lies.
@@ -42,6 +48,7 @@ def add(path: Path) -> None:
         raise PluginError(
             f"The plugin {path} cannot be imported: {type(error).__name__}: {error}. Correct the file."
         ) from error
+    loaded.append(path)
     trust.plugin_modules.add(path.stem)
     discovery.added[:] = [one for one in discovery.added if one.distribution != path.name] + found
     discovery.catalogue.cache_clear()
@@ -79,6 +86,7 @@ def _declared(path: Path, entry_points: Any) -> list[Component]:
 
 def forget() -> None:
     """Forget the files that were added as plugins."""
+    loaded.clear()
     discovery.added.clear()
     trust.plugin_modules.clear()
     discovery.catalogue.cache_clear()

@@ -13,7 +13,7 @@ from jembench.cli import options
 from jembench.cli.figures import LeftOut, draw
 from jembench.cli.output import plugins_aside
 from jembench.cli.run import carry_out
-from jembench.errors import OutOfTime
+from jembench.errors import OutOfTime, WorkFailed
 from jembench.experiment.attack_plan import plan_attack
 from jembench.experiment.plan import Plan
 from jembench.experiment.sweep import bare_name
@@ -103,7 +103,7 @@ def attack(
     ATTACK is pgd, boundary, pointwise, transfer, distal, ensemble or gradient-checks. Models that the store does not
     have are trained first. Results are saved shard by shard: the same command resumes a stopped attack.
     """
-    how = {name: given.pop(name) for name in (*RunOptions._fields, "store", "dry_run", "format")}
+    how = {name: given.pop(name) for name in (*RunOptions._fields, "store", "dry_run", "detach", "format")}
     with plugins_aside():
         plan = plan_attack(
             attack,
@@ -118,10 +118,10 @@ def attack(
         )
     try:
         code = carry_out(ctx, plan, (), **how)
-    except (OutOfTime, Stopped):
+    except (OutOfTime, Stopped, WorkFailed):
         _show_more(plan, how["store"], how["format"])
         raise
-    if not how["dry_run"]:
+    if not how["dry_run"] and not how["detach"]:
         _show_more(plan, how["store"], how["format"])
     return code
 

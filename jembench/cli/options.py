@@ -110,7 +110,61 @@ limit = click.option("--limit", type=COUNT, metavar="N", help="Evaluate on only 
 
 force = click.option("--force", is_flag=True, help="Overwrite files that jembench did not write.")
 
-executor = click.option("--executor", metavar="NAME", default="local", help="Where the work runs.")
+
+def _keep(ctx: click.Context, parameter: click.Parameter, value: Any) -> None:
+    ctx.meta[f"jembench.{parameter.name}"] = value
+
+
+def _number_of_jobs(ctx: click.Context, parameter: click.Parameter, value: str | None) -> None:
+    if value is not None and value != "auto" and not (value.isdecimal() and 0 < int(value[:6]) < 10**5):
+        raise click.BadParameter(f"{value!r} is neither a whole number above 0 nor auto.", ctx, parameter)
+    _keep(ctx, parameter, value)
+
+
+def _executor(ctx: click.Context, parameter: click.Parameter, value: str) -> str:
+    """The executor, which ``--jobs`` names too."""
+    jobs, per_gpu = ctx.meta["jembench.jobs"], ctx.meta["jembench.jobs_per_gpu"]
+    if jobs is None and per_gpu is None:
+        return value
+    if value != "auto":
+        raise click.UsageError("--jobs starts workers on this machine, --executor may name others. Leave one out", ctx)
+    given = {"jobs": None if jobs in (None, "auto") else jobs, "per_gpu": per_gpu}
+    chosen = ",".join(f"{name}={number}" for name, number in given.items() if number is not None)
+    return f"processes:{chosen}" if chosen else "processes"
+
+
+jobs = click.option(
+    "-j",
+    "--jobs",
+    metavar="N|auto",
+    is_eager=True,
+    expose_value=False,
+    callback=_number_of_jobs,
+    help="Number of worker processes on this machine; auto: one for each GPU, or for each core of the CPU.",
+)
+
+jobs_per_gpu = click.option(
+    "--jobs-per-gpu",
+    type=COUNT,
+    metavar="N",
+    is_eager=True,
+    expose_value=False,
+    callback=_keep,
+    help="Number of worker processes that share a GPU.",
+)
+
+executor = click.option(
+    "--executor",
+    metavar="SPEC",
+    default="auto",
+    callback=_executor,
+    help="Where the work runs: local (in this process), processes:jobs=4, or an executor of a plugin, such as "
+    "slurm:partition=gpu,time=8h. auto: local, or processes if there is more than one GPU.",
+)
+
+detach = click.option(
+    "--detach", is_flag=True, help="Go on in the background; `jembench status` shows how far the run is."
+)
 
 skip_missing = click.option(
     "--skip-missing",
@@ -127,9 +181,15 @@ dry_run = click.option(
 )
 
 
+RUN_OPTIONS = (
+    *(limit, device, devices, jobs, jobs_per_gpu, executor, detach, max_hours, store, skip_missing, dry_run),
+    report_format,
+)
+
+
 def run_options(command: Command) -> Command:
     """The options for carrying out a plan and showing its results."""
-    for option in reversed((limit, device, devices, max_hours, store, executor, skip_missing, dry_run, report_format)):
+    for option in reversed(RUN_OPTIONS):
         command = option(command)
     return command
 

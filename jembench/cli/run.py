@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import shlex
+import subprocess
+import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -86,6 +91,7 @@ def carry_out(
     *,
     store: Path,
     dry_run: bool,
+    detach: bool,
     format: str,
     **options: Any,
 ) -> int:
@@ -101,6 +107,8 @@ def carry_out(
     show.twins(plan.fits, place, how)
     if dry_run:
         return _preview(plan, place, how, format)
+    if detach:
+        return _detach(place, ctx.obj.arguments)
     with plugins_aside():
         done = session.carry_out(plan, place, how, display, ctx.obj.arguments)
     if done is None:
@@ -109,6 +117,28 @@ def carry_out(
     if done.stopped:
         raise done.stopped
     return code
+
+
+def _detach(store: Store, arguments: Sequence[str]) -> int:
+    """Start the same command in a session of its own, and let it go."""
+    store.check_writable()
+    log = store.works.folder / f"run-{time.time_ns():x}.log"
+    log.parent.mkdir(exist_ok=True)
+    command = [sys.executable, "-P", "-m", "jembench", *(word for word in arguments if word != "--detach")]
+    environment = {name: value for name, value in os.environ.items() if not name.endswith("_DETACH")}
+    with log.open("w") as stream:
+        process = subprocess.Popen(
+            command,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=stream,
+            stderr=stream,
+            start_new_session=True,
+        )
+    click.echo(f"The run goes on in the background, as process {process.pid}. Its output: {log}")
+    click.echo(f"{'next':>8}  jembench status --store {shlex.quote(str(store.root))}")
+    click.echo(f"{'stop':>8}  kill {process.pid}")
+    return 0
 
 
 def _preview(plan: Plan, store: Store, how: RunOptions, format: str) -> int:

@@ -328,11 +328,19 @@ def plan_again(record: FitRecord, dataset: str, where: str, typed: Sequence[str]
         SpecError: for a name or an option that does not exist, or code that only the record names.
         DamagedError: if the record holds no recipe of this version.
     """
-    trust.refuse_code([record.key.model, *trust.strings(record.recipe)], where, typed)
+    return rebuilt(record.key.model, dataset, record.recipe, record.key.seed, where, typed)
+
+
+def rebuilt(
+    model: str, dataset: str, recipe: Mapping[str, Any], seed: int, where: str, typed: Sequence[str] = ()
+) -> FitPlan:
+    """The plan of a fit from a file that holds the whole recipe; errors and the last two arguments as above."""
+    trust.refuse_code([model, *trust.strings(recipe)], where, typed)
     registry.look_again()
-    recipe = Record({"recipe": record.recipe}, where).read(Recipe, "recipe")
-    model, data = resolve_model(record.key.model, recipe), registry.resolve("datasets", dataset)
-    return FitPlan(model=model, dataset=data, recipe=recipe, seed=record.key.seed)
+    whole = Record({"recipe": recipe}, where).read(Recipe, "recipe")
+    return FitPlan(
+        model=resolve_model(model, whole), dataset=registry.resolve("datasets", dataset), recipe=whole, seed=seed
+    )
 
 
 def _fit(

@@ -35,9 +35,13 @@ def _between(record: FitRecord, fit: FitPlan) -> list[str]:
     """What differs between a trained model and one to be trained, in words."""
     if not record.identity:
         return ["unknown settings, because it was trained by an earlier version of jembench"]
-    new = json.loads(json.dumps(fit.identity))
-    found = [change for part in new for change in _changes(record.identity.get(part), new[part], part)]
-    return found or ["nothing that was recorded"]
+    return changes(record.identity, fit.identity) or ["nothing that was recorded"]
+
+
+def changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    """What differs between two identities of fits, the first one out of a file, in words."""
+    new = json.loads(json.dumps(new))
+    return [change for part in new for change in _changes(old.get(part), new[part], part)]
 
 
 def _changes(old: Any, new: Any, path: str) -> Iterator[str]:

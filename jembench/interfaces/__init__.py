@@ -86,10 +86,15 @@ from jembench.interfaces.models import Loss as Loss
 from jembench.interfaces.models import Negatives as Negatives
 from jembench.interfaces.models import SavedChains as SavedChains
 from jembench.interfaces.models import Trainable as Trainable
+from jembench.interfaces.running import Driver as Driver
+from jembench.interfaces.running import Ended as Ended
+from jembench.interfaces.running import Ending as Ending
 from jembench.interfaces.running import Event as Event
 from jembench.interfaces.running import EventKind as EventKind
 from jembench.interfaces.running import Executor as Executor
+from jembench.interfaces.running import Job as Job
 from jembench.interfaces.running import Tracker as Tracker
+from jembench.interfaces.running import WorkKind as WorkKind
 from jembench.interfaces.samplers import Buffered as Buffered
 from jembench.interfaces.samplers import ChainState as ChainState
 from jembench.interfaces.samplers import GradEnergy as GradEnergy

@@ -143,6 +143,15 @@ class Services(Protocol):
         """
         ...
 
+    @property
+    def share(self) -> tuple[int, int]:
+        """Which share of a long metric is to be computed, of how many: (0, 1) is all of it.
+
+        A metric with an attribute ``parts`` above 1 may be asked for one share, on another machine than the others. It
+        raises :class:`jembench.plugin.PartDone` once all of that share is ``remembered``.
+        """
+        ...
+
     def out_of_time(self) -> bool:
         """Whether the run's time limit has passed: a long metric then returns what it has."""
         ...

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
 
-
 WorkKind = Literal["train", "measure", "attack-shard"]
 
 
@@ -18,6 +17,7 @@ class Job:
     id: str
     name: str  # for people: "train jem on digits, recipe digits, seed 0"
     kind: WorkKind
+    order: int  # of those that wait, an executor with a queue of its own takes the one with the least first
     gpus: int  # 1: it runs a network, on a GPU if there is one; 0: it computes statistics on the CPU
     text: str  # the unit as JSON, a few kB: the file that a worker finds in a shared store
 
@@ -68,14 +68,17 @@ class Driver:
 class Executor(Protocol):
     """Runs units of work here or elsewhere: it maps them to places, tries again what died, and cancels.
 
-    ``slots`` is the number of units that run at the same time, as far as it is known; ``gpus`` whether units that run
-    a network get a GPU that others do not have.
+    ``slots`` is the number of units that run at the same time, as far as it is known. ``gpus``: whether units that run
+    a network get a GPU that others do not have. ``here``: whether all run on this machine; then missing data is an
+    error before anything starts.
     """
 
     @property
     def slots(self) -> int: ...
     @property
     def gpus(self) -> bool: ...
+    @property
+    def here(self) -> bool: ...
     def open(self, driver: Driver) -> None:
         """Get ready. Called once, before everything else.
 

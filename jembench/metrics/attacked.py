@@ -20,7 +20,7 @@ from jembench.attacks.target import Target
 from jembench.attacks.threat import VERIFICATIONS, verify
 from jembench.catalog.spec import Scalar, stable_hash
 from jembench.data.pixels import content_hash, to_float
-from jembench.errors import OutOfTime
+from jembench.errors import OutOfTime, PartDone
 from jembench.interfaces import Evaluation, Measurement, Resampling
 from jembench.metrics.attacks import Attack, Budgeted
 from jembench.metrics.base import no_labels
@@ -35,9 +35,6 @@ CURVE: Mapping[Norm, tuple[str, ...]] = {
     "l2": ("64/255", "128/255", "255/255"),
 }
 """Where the curve of accuracy over eps is shown in tables; figures show all of it."""
-
-SHARD, SHARD_REFINED = 50, 25
-"""Images that are attacked together: the most work lost by a kill. Only the randomness of refinement depends on it."""
 
 _VERSION = 2  # of the attacks: a higher one makes what was remembered unknown
 _RANGE = (0.0, 1.0)
@@ -122,6 +119,8 @@ def in_shards(
 ) -> Attacked:
     """Attack shard by shard. Each is remembered: after a kill, or when the time was up, the work goes on there.
 
+    Of ``services.share``, every so many shards are its own: several machines attack the images of one model.
+
     Args:
         metric: its options and its defence decide what the attack gives.
         evaluation: the model.
@@ -131,13 +130,15 @@ def in_shards(
 
     Raises:
         OutOfTime: if the time was over before the first shard.
+        PartDone: if not all shards were asked for, and those that were are remembered.
     """
+    own, of = evaluation.services.share
     defence = metric.defence
     parts: list[dict[str, Tensor]] = []
     total = len(chosen.images)
-    size = SHARD_REFINED if defence.refine else SHARD
+    size = metric.shard
     done = 0
-    for number, start in enumerate(range(0, total, size)):
+    for number, start in list(enumerate(range(0, total, size)))[own::of]:
         if evaluation.services.out_of_time():
             break
         which = slice(start, start + size)
@@ -163,12 +164,14 @@ def in_shards(
         try:
             parts.append(evaluation.services.remembered(f"{metric.name}-{number}-{stable_hash(made_of, 16)}", computed))
         except Stopped:
-            if not parts:
+            if of > 1 or not parts:
                 raise
             break  # those before are an outcome
         done = min(start + size, total)
         evaluation.services.progress(done, total)
-    if not parts:
+    if of > 1 and not evaluation.services.out_of_time():
+        raise PartDone
+    if of > 1 or not parts:
         raise OutOfTime("The time is up before an image was attacked. The same command goes on from here.")
     arrays = {key: torch.cat([part[key] for part in parts]).numpy() for key in parts[0]}
     arrays |= {

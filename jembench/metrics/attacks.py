@@ -31,6 +31,9 @@ Kind = TypeVar("Kind", bound="Attack")
 
 ALL = "all"
 
+SHARD, SHARD_REFINED = 50, 25
+"""Images of a shard, without and with refinement."""
+
 CHECKED = 100
 """Images of a budget on which the gradients are checked."""
 
@@ -76,6 +79,19 @@ class Budgeted(Comparable):
     def spent(self) -> Budget:
         """What may be spent."""
         return BUDGETS[self.budget].but(**{field.name: getattr(self, field.name, None) for field in fields(Budget)})
+
+    @property
+    def parts(self) -> int:
+        """The number of shards, each of which can be attacked by another machine."""
+        return -(-self.spent.images // self.shard)
+
+    @property
+    def shard(self) -> int:
+        """The number of images that are attacked together, the most work that is lost by a kill.
+
+        Only the randomness of refinement depends on it.
+        """
+        return SHARD_REFINED if self.defence.refine else SHARD
 
     @property
     def defence(self) -> Defence:

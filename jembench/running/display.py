@@ -85,13 +85,18 @@ class Display:
             return "another process works on it; its results will be taken over"
         if event.kind == "diverged":
             return _divergence(event.values)
-        return {"warning": event.text, "finished": self._summary(event.fit["id"])}.get(event.kind, "")
+        return event.text if event.kind == "warning" else self._summary(event.fit["id"]) if _is_over(event) else ""
 
     def _summary(self, fit_id: str) -> str:
         if fit_id != self._fit_id:
             return "nothing to be computed"
         elapsed = datetime.timedelta(seconds=round(time.monotonic() - self._start))
         return f"{'trained and ' * self._trained}measured in {elapsed}" if self._measured else f"failed after {elapsed}"
+
+
+def _is_over(event: Event) -> bool:
+    """Whether nothing is left to be done for a fit."""
+    return event.kind == "ended" and (event.unit == "measure" or bool(event.text))
 
 
 def _divergence(values: Mapping[str, Any]) -> str:
@@ -152,7 +157,7 @@ class Bars(Display):
 
     def update(self, event: Event) -> None:
         """Open, move or close the bar."""
-        if event.kind in ("training", "finished"):  # "training" also closes the bar of a fit that failed
+        if event.kind == "training" or _is_over(event):  # "training" also closes the bar of a fit that failed
             self._close()
         note = _note(event)
         if self._task is None and (note or event.kind == "training"):

@@ -81,7 +81,7 @@ class TrainedFit:
     cache: TensorCache = _NO_CACHE
     pretrained: bool = False  # trained elsewhere: its training data and buffers are unknown
     wanted: frozenset[Quantity] = frozenset()  # what the metrics will read of test images and OOD sets
-    until: float | None = None  # a value of ``time.monotonic()`` at which long metrics stop
+    deadline: float | None = None  # UTC, at which long metrics stop
     ood_images: dict[str, Tensor] = field(default_factory=dict, init=False)  # by the name of the OOD set
     known: dict[str, dict[Quantity, Tensor]] = field(default_factory=dict, init=False)  # by the content of the images
     drawn: dict[Source, Samples] = field(default_factory=dict, init=False)
@@ -100,6 +100,7 @@ class TrainedFit:
         used: set[Component] | None = None,
         code: str = "",
         progress: Callable[[int, int], None] = lambda done, total: None,
+        share: tuple[int, int] = (0, 1),
     ) -> Evaluation:
         """The evaluation for one metric.
 
@@ -107,6 +108,7 @@ class TrainedFit:
             used: gets the feature networks and OOD sets that the metric asks for.
             code: a hash of the metric's code, if it has no version.
             progress: is called by long metrics, with what is done and the total.
+            share: which share of a long metric is to be computed, of how many.
         """
         used = set() if used is None else used
         data = FitData(self, used)
@@ -118,7 +120,7 @@ class TrainedFit:
             data=data,
             predictions=FitPredictions(self, data),
             samples=FitSamples(self),
-            services=FitServices(self, used, code, progress),
+            services=FitServices(self, used, code, progress, share),
         )
 
 
@@ -292,6 +294,7 @@ class FitServices:
     used: set[Component]
     code: str
     progress: Callable[[int, int], None]
+    share: tuple[int, int]
 
     def generator(self, purpose: str) -> Generator:
         """A CPU generator of its own for each purpose."""
@@ -314,8 +317,8 @@ class FitServices:
         return self.fit.cache.once(f"{name}-{self.code}" if self.code else name, compute)
 
     def out_of_time(self) -> bool:
-        """Whether the time ``until`` has passed."""
-        return self.fit.until is not None and time.monotonic() >= self.fit.until
+        """Whether the deadline has passed."""
+        return self.fit.deadline is not None and time.time() >= self.fit.deadline
 
 
 def limited(test: Split, limit: int | None) -> Split:

@@ -18,7 +18,7 @@ from jembench import seeds, stopping
 from jembench.data.holdout import holdout
 from jembench.errors import CheckpointError, Diverged, JembenchError, PluginError
 from jembench.experiment.plan import FitPlan
-from jembench.files import check_place, digest
+from jembench.files import digest
 from jembench.interfaces import Chains, Dataset, Event, HasSampler, Sampler, Split, Trainable, TrainingRecord
 from jembench.models.capabilities import capabilities
 from jembench.models.execution import forget_compiled, to_channels_last
@@ -122,7 +122,7 @@ class FitWork:
     bank: FeatureBank  # of its dataset, on the device
     store: Store
     report: Report
-    until: float | None = None  # the value of ``time.monotonic()`` at which training stops
+    deadline: float | None = None  # UTC, seconds since 1970, at which training stops
     group: ProcessGroup = SINGLE  # the processes that train it
 
     @property
@@ -146,15 +146,13 @@ class FitWork:
 
         Raises:
             Diverged: if training diverged and no remedy helped; this is recorded in the store.
-            OutOfTime: if ``until`` came first.
+            OutOfTime: if the deadline came first.
             ProcessLost: if a process of the group failed or has gone.
             StoreError: if the store cannot be written.
         """
-        record = self.folder / "fit.json"
-        check_place(record)
-        if not self.store.has_weights(self.fit.key):
-            record.unlink(missing_ok=True)  # it must not vouch for those that follow
         if not self.store.is_trained(self.fit.key):
+            if not self.store.has_weights(self.fit.key):
+                (self.folder / "fit.json").unlink(missing_ok=True)  # it must not vouch for those that follow
             if self.fit.model.is_pretrained:
                 self._keep()
             else:
@@ -169,7 +167,7 @@ class FitWork:
         start = time.perf_counter()
         blank = self._blank_record(trainer.model, self.group.size)
         try:
-            fitted = train(trainer, self.folder, self.report, until=self.until)
+            fitted = train(trainer, self.folder, self.report, deadline=self.deadline)
         except Diverged as error:
             failed = blank._replace(status="failed", reason=str(error), seconds=time.perf_counter() - start)
             self.store.write_fit(failed)
@@ -241,7 +239,7 @@ class FitWork:
             conditional=fit.recipe.chains.conditional,
             held=held,
             buffers=lambda: snapshots.read(folder),
-            until=self.until,
+            deadline=self.deadline,
             cache=TensorCache(self.store.readings_of(fit.key.id, weights)),
             pretrained=fit.model.is_pretrained,
         )

@@ -66,20 +66,20 @@ class Outlook(NamedTuple):
             )
 
 
-def look_ahead(plan: Plan, group: ProcessGroup = SINGLE, *, dry: bool = False) -> Outlook:
+def look_ahead(plan: Plan, group: ProcessGroup = SINGLE, here: Datasets | None = None) -> Outlook:
     """Read every dataset, build every model and ask every metric once: what cannot work is known before training.
 
     Args:
         plan: the cells that are to be computed.
         group: that will train.
-        dry: whether nothing may be downloaded, and a missing dataset is recorded instead of raised.
+        here: the datasets that were read before.
 
     Raises:
         Unavailable: if a dataset is missing.
         SpecError: if a model cannot be made for a dataset, its training cannot work, or an option of a metric fits
             neither.
     """
-    here = _Datasets(dry)
+    here = here or Datasets()
     families: dict[str, list[FitPlan]] = {}
     for fit in plan.fits:
         families.setdefault(fit.key.family, []).append(fit)
@@ -90,10 +90,14 @@ def look_ahead(plan: Plan, group: ProcessGroup = SINGLE, *, dry: bool = False) -
     return Outlook({fit.key.id: found[fit.key.id] for fit in plan.fits if fit.key.id in found}, here.absent)
 
 
-class _Datasets:
-    """The datasets of a plan, each read once."""
+class Datasets:
+    """The datasets of plans, each read once.
 
-    def __init__(self, dry: bool) -> None:
+    Args:
+        dry: whether nothing may be downloaded, and a missing dataset is recorded instead of raised.
+    """
+
+    def __init__(self, *, dry: bool = False) -> None:
         self.dry = dry
         self.absent: dict[str, str] = {}
         self._found: dict[tuple[str, int | None], PlannedData | None] = {}

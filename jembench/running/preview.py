@@ -66,9 +66,9 @@ def preview(plan: Plan, store: Store, device: torch.device) -> Preview:
     pending = Plan(plan.suite, unfinished(plan, found.values()))
     outlook = None
     if pending.cells:
-        from jembench.running.outlook import look_ahead
+        from jembench.running.outlook import Datasets, look_ahead
 
-        outlook = look_ahead(pending, dry=True)
+        outlook = look_ahead(pending, here=Datasets(dry=True))
     seconds: dict[str, float] = {}
     fits = []
     for fit in plan.fits:

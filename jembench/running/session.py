@@ -13,10 +13,11 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, NamedTuple
 
 from jembench.catalog import registry
-from jembench.errors import OutOfTime, SpecError
+from jembench.errors import OutOfTime, SpecError, WorkFailed
 from jembench.experiment.plan import CellPlan, FitPlan, Plan
 from jembench.experiment.recipe import check_shares
 from jembench.running.events import Events, chosen_trackers
+from jembench.running.executor import LocalExecutor
 from jembench.stopping import Stopped
 from jembench.store.latest import mark_latest
 from jembench.store.outcome import Cell
@@ -41,20 +42,20 @@ class RunOptions(NamedTuple):
     device: str = "auto"
     devices: int | None = None  # processes that train one model together
     max_hours: float | None = None
-    executor: str = "local"
+    executor: str = "auto"  # auto: on one GPU or on the CPU in this process, on several GPUs in a process each
     skip_missing: bool = False
 
     @property
-    def until(self) -> float | None:
-        """The value of ``time.monotonic()`` at which the hours are over; None: never."""
-        return None if self.max_hours is None else time.monotonic() + 3600 * self.max_hours
+    def deadline(self) -> float | None:
+        """When the hours are over, UTC in seconds since 1970; None: never."""
+        return None if self.max_hours is None else time.time() + 3600 * self.max_hours
 
 
 class Finished(NamedTuple):
     """What the store has of a plan after the work."""
 
     cells: list[Cell]
-    stopped: OutOfTime | Stopped | None  # why the work ended early; None: it did not
+    stopped: OutOfTime | Stopped | WorkFailed | None  # why the work ended early; None: it did not
 
 
 def outcomes(plan: Plan, store: Store) -> list[Cell]:
@@ -83,9 +84,14 @@ def place(fits: Iterable[FitPlan], how: RunOptions) -> Placement:
     for fit in fits:
         if not fit.model.is_pretrained:
             check_shares(fit.recipe, processes.size)
-    if processes.size > 1 and how.executor != "local":
-        raise SpecError(f"--devices trains here, and the executor {how.executor} elsewhere. Leave one of them out.")
-    registry.resolve("executors", how.executor)
+    if how.executor != "auto":
+        if processes.size > 1 and how.executor != "local":
+            raise SpecError(f"--devices trains here, and the executor {how.executor} elsewhere. Leave one of them out.")
+        if registry.resolve("executors", how.executor).component.name != "local" and ":" in how.device:
+            raise SpecError(
+                f"--device is {how.device}, and the executor {how.executor} gives each worker a GPU of its own. Write "
+                "--device cuda, cpu or auto."
+            )
     for tracker in chosen_trackers():
         registry.resolve("trackers", tracker)
     return processes
@@ -111,7 +117,6 @@ def carry_out(
             outcome.
     """
     processes = place(plan.fits, how)
-    runner: Executor = registry.resolve("executors", how.executor).make()
     if not processes.rank:
         store.sweep()
     cells = [] if processes.rank else outcomes(plan, store)
@@ -120,19 +125,42 @@ def carry_out(
         from jembench.running import work
 
         cells.clear()  # there may be tens of thousands, and training takes long
-        with joined(processes, how.device, arguments) as here:
-            if processes.rank:
+        runner = _executor(plan, how, processes)
+        in_process = isinstance(runner, LocalExecutor)
+        with joined(processes, how.device, arguments) if in_process else nullcontext() as here:
+            if processes.rank and here:
                 work.serve_fits(plan.fits, here.device, here.group)
                 return None
-            until, skip = how.until, how.skip_missing
+            device, group = (here.device, here.group) if here else (how.device, None)
             try:
                 with display(pending.fits) as shown:
-                    work.carry_out(pending, store, runner, here.device, shown, until, here.group, skip_missing=skip)
-            except (OutOfTime, Stopped) as error:
+                    work.carry_out(
+                        pending, store, runner, device, shown, how.deadline, group, skip_missing=how.skip_missing
+                    )
+            except (OutOfTime, Stopped, WorkFailed) as error:
                 stopped = error
     # after the work: a command that finds everything done has nothing to add to what this one says
     mark_latest(store, {fit.key.family for fit in plan.fits}, {cell.metric.id for cell in plan.cells})
     return Finished(cells or outcomes(plan, store), stopped)
+
+
+def _executor(plan: Plan, how: RunOptions, processes: Placement) -> Executor:
+    """The executor that was chosen; ``auto``: a process for each of several GPUs."""
+    name = how.executor
+    if name == "auto":
+        live = any(fit.model.component.distribution == "live" for fit in plan.fits)
+        alone = live or processes.started or processes.size > 1
+        name = "processes" if not alone and _several_gpus(how.device) else "local"
+    found: Executor = registry.resolve("executors", name).make()
+    return found
+
+
+def _several_gpus(device: str) -> bool:
+    if device not in ("auto", "cuda"):
+        return False
+    import torch
+
+    return torch.cuda.device_count() > 1
 
 
 def train(fit: FitPlan, store: Store, how: RunOptions, display: Display, arguments: Sequence[str] = ()) -> bool:
@@ -149,14 +177,14 @@ def train(fit: FitPlan, store: Store, how: RunOptions, display: Display, argumen
 
                 work.serve_fits([fit], here.device, here.group)
                 return False
-            with open_fit(fit, fit.dataset.make(), store, here, display, how.until):
+            with open_fit(fit, fit.dataset.make(), store, here, display, how.deadline):
                 pass
     return True
 
 
 @contextmanager
 def open_fit(
-    fit: FitPlan, dataset: Dataset, store: Store, here: Joined, display: Display, until: float | None = None
+    fit: FitPlan, dataset: Dataset, store: Store, here: Joined, display: Display, deadline: float | None = None
 ) -> Iterator[Evaluation]:
     """The model, trained first if the store does not have it.
 
@@ -174,7 +202,7 @@ def open_fit(
     with devices.threads_for(dataset.spec, here.device):
         with display([fit]) as shown:
             bank, report = FeatureBank(dataset, store, here.device), Events(shown).of(fit.key)
-            work = FitWork(fit=fit, bank=bank, store=store, report=report, until=until, group=here.group)
+            work = FitWork(fit=fit, bank=bank, store=store, report=report, deadline=deadline, group=here.group)
             with work.lease():
                 evaluation = work.load_or_train().evaluation()
         yield evaluation

@@ -1,46 +1,45 @@
-"""Carrying out a plan: train or load each fit, evaluate its cells, write the results. Finished work is kept."""
+"""Carrying out a plan: what is to be done before and around the units of work, which :mod:`dispatch` submits."""
 
 from __future__ import annotations
 
-import dataclasses
-import functools
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any
-
-import torch
+import os
+import platform
+import shlex
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from jembench import stopping
-from jembench.catalog.discovery import Component
-from jembench.errors import OutOfTime, ProcessLost, StoreError
-from jembench.experiment.plan import CellPlan, FitPlan, Plan
-from jembench.interfaces import Evaluation, Event, Executor, Tracker
-from jembench.models import devices
-from jembench.models.execution import tf32
-from jembench.running import provenance
-from jembench.running.caches import FeatureBank
-from jembench.running.events import Events
-from jembench.running.fit_samples import write_samples
-from jembench.running.fits import FitWork, make_trainer
-from jembench.running.measure import SETTLED, Measured, failed, measure
-from jembench.running.outlook import Ready, look_ahead
-from jembench.store.latest import DATASET
-from jembench.store.outcome import Cell, Outcome
+from jembench.catalog import plugin_files, trust
+from jembench.errors import SpecError, StoreError
+from jembench.experiment.plan import FitPlan, Plan
+from jembench.experiment.works import Work, code_of, works
+from jembench.interfaces import Driver, Ended, Event, Executor, Job, Tracker
+from jembench.running.dispatch import Dispatch
+from jembench.running.events import VARIABLE, Events
+from jembench.running.executor import LocalExecutor
 from jembench.store.store import Store
-from jembench.training.processes import SINGLE, ProcessGroup, serve
+from jembench.store.works import RUN, RunRecord
 
-SAMPLES = "samples.png"
-"""The picture of a fit's own images, in its folder."""
+if TYPE_CHECKING:
+    import torch
+
+    from jembench.running.outlook import Ready
+    from jembench.running.worker import Worker
+    from jembench.training.processes import ProcessGroup
 
 
 def carry_out(
     plan: Plan,
     store: Store,
     executor: Executor,
-    device: torch.device,
+    device: torch.device | str,
     display: Tracker | None = None,
-    until: float | None = None,
-    group: ProcessGroup = SINGLE,
+    deadline: float | None = None,
+    group: ProcessGroup | None = None,
     *,
     skip_missing: bool = False,
 ) -> None:
@@ -48,38 +47,45 @@ def carry_out(
 
     In a group, this is what the process of rank 0 does; the others :func:`serve_fits`.
 
+    Args:
+        plan: fits and cells.
+        store: where they are kept.
+        executor: where the units of work run.
+        device: of this process; workers elsewhere find out what its name means there.
+        display: shows the progress.
+        deadline: when training and attacks stop, UTC in seconds since 1970.
+        group: the processes that train one model together, here.
+        skip_missing: whether to start although something is missing for some metrics.
+
     Raises:
-        OutOfTime: if ``until``, a value of ``time.monotonic()``, came while a model was trained or attacked.
+        OutOfTime: if the deadline came while a model was trained or attacked.
+        WorkFailed: if units were not carried out; all others were.
         ProcessLost: if a process of the group failed or has gone.
         StoreError: if the store cannot be written.
         Unavailable: if something is missing; with ``skip_missing``, if it is a dataset.
-        SpecError: as :func:`look_ahead`.
+        SpecError: as :func:`~jembench.running.outlook.look_ahead`.
     """
     cells = [cell for cell in plan.cells if not store.is_settled(cell.id, cell.name)]
     if not cells:
         return
-    events = Events(display)
     needed = Plan(plan.suite, cells)
-    outlook = look_ahead(needed, group)
-    outlook.check(needed, skip_missing=skip_missing)
+    ready = _look_ahead(needed, group, skip_missing=skip_missing) if executor.here else {}
     store.check_writable()
-    banks: dict[str, FeatureBank] = {}
-    jobs = []
-    for ready in outlook.fits.values():
-        bank = banks.setdefault(ready.fit.key.dataset, FeatureBank(ready.dataset, store, device))
-        jobs.append(
-            _Job(
-                fit=ready.fit,
-                bank=bank,
-                store=store,
-                report=events.of(ready.fit.key),
-                until=until,
-                group=group,
-                ready=ready,
-                cells=needed.cells_of(ready.fit),
-            )
-        )
-    executor.run(jobs)
+    units = works(needed, store.is_trained, slots=executor.slots, gpus=executor.gpus, deadline=deadline)
+    events = Events(display, store.works)
+    in_process = _InProcess(units, needed, store, device, events, group, ready)
+    driver = Driver(
+        store=store.root.absolute(),
+        arguments=_arguments(units, needed, store, str(device), skip_missing=skip_missing),
+        environment={trust.VARIABLE: ",".join(_trusted(units)), VARIABLE: "", plugin_files.VARIABLE: ""},
+        carry_out=in_process.carry_out,
+    )
+    with _registered(store, len(units)) as run:
+        try:
+            executor.open(driver)
+            Dispatch(units, store, executor, events, run, in_process=isinstance(executor, LocalExecutor)).run()
+        finally:
+            executor.close()
 
 
 def serve_fits(fits: Sequence[FitPlan], device: torch.device, group: ProcessGroup) -> None:
@@ -88,6 +94,10 @@ def serve_fits(fits: Sequence[FitPlan], device: torch.device, group: ProcessGrou
     Raises:
         ProcessLost: if a process of the group failed or has gone.
     """
+    from jembench.models import devices
+    from jembench.running.fits import make_trainer
+    from jembench.training.processes import serve
+
     known = {fit.key.id: fit for fit in fits}
     with stopping.deferred():  # rank 0 learns of a signal after some iterations, and ends the work of all
         while fit_id := group.broadcast(""):
@@ -97,102 +107,103 @@ def serve_fits(fits: Sequence[FitPlan], device: torch.device, group: ProcessGrou
                 serve(trainer, group)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Job(FitWork):
-    """The work on one fit and its pending cells."""
+def _look_ahead(plan: Plan, group: ProcessGroup | None, *, skip_missing: bool) -> dict[str, Ready]:
+    from jembench.running.outlook import look_ahead
+    from jembench.training.processes import SINGLE
 
-    ready: Ready
-    cells: Sequence[CellPlan]
+    outlook = look_ahead(plan, group or SINGLE)
+    outlook.check(plan, skip_missing=skip_missing)
+    return outlook.fits
 
-    def __call__(self) -> bool:
-        with self.store.lease(self.fit.key.id) as mine:
-            if not mine:
-                self.report(Event(kind="waiting"))
-                return False
-            possible = []
-            for cell in self.cells:
-                if self.store.is_settled(cell.id, cell.name):
-                    continue
-                if reason := self.ready.impossible.get(str(cell.metric)):
-                    self._write(cell, Measured(Outcome(status="na", reason=reason, details=SETTLED), {}))
-                elif reason := self.ready.missing.get(str(cell.metric)):
-                    self._write(cell, Measured(Outcome(status="na", reason=reason), {}))
-                else:
-                    possible.append(cell)
-            with devices.threads_for(self.ready.dataset.spec, self.bank.device):
-                self._measure(possible)
-        self.report(Event(kind="finished"))
-        return True
 
-    def _measure(self, cells: Sequence[CellPlan]) -> None:
-        if not cells:
-            return
+class _InProcess:
+    """Carries out units in this process, for executors that ask for it."""
+
+    def __init__(
+        self,
+        units: Sequence[Work],
+        plan: Plan,
+        store: Store,
+        device: torch.device | str,
+        events: Events,
+        group: ProcessGroup | None,
+        ready: dict[str, Ready],
+    ) -> None:
+        self._units = {work.id: work for work in units}
+        self._cells = {cell.id: cell for cell in plan.cells}
+        self._plan = plan
+        self._made_of = (store, device, events, group, ready)
+        self._worker: Worker | None = None
+        self._events = events
+
+    def carry_out(self, job: Job) -> Ended:
+        """Carry out one unit; errors are raised."""
+        work = self._units[job.id]
+        self._worker = self._worker or _worker(*self._made_of)
         try:
-            metrics = [cell.metric.make() for cell in cells]
-            wanted = frozenset().union(*(getattr(metric, "reads", frozenset()) for metric in metrics))
-            trained = dataclasses.replace(self.load_or_train(cells[0].limit), wanted=wanted)
-        except (StoreError, OutOfTime, ProcessLost):
+            done = self._worker.carry_out(work, Plan(self._plan.suite, [self._cells[cell.id] for cell in work.cells]))
+        except BaseException as error:
+            how = "failed" if isinstance(error, StoreError) else "stopped"
+            with suppress(StoreError):  # of a full disk: the error that is raised says so
+                self._events.of(work.fit, work)(Event(kind="ended", values={"how": how}, text=str(error)))
             raise
-        except Exception as error:
-            stopping.check()
-            for cell in cells:
-                self._write(cell, Measured(failed(error), {}))
-            return
-        self._draw_picture(trained.evaluation())
-        unfinished = []
-        for cell, metric in zip(cells, metrics, strict=True):
-            self.report(Event(kind="measuring", metric=str(cell.metric)))
-            used: set[Component] = set()
-            progress = functools.partial(self._measuring, str(cell.metric))
-            measured = measure(metric, trained.evaluation(used, cell.metric.code, progress))
-            self._write(cell, measured, used)
-            if "partial" in measured.outcome.details:
-                unfinished.append(f"{cell.metric} has {measured.outcome.details['partial']}")
-            if stopping.received():
-                break
-        if unfinished:
-            raise OutOfTime(
-                f"{stopping.reason()}: of {self.fit.key.model}, {'; '.join(unfinished)}. The same command goes "
-                "on from there."
-            )
-        stopping.check()
+        return Ended(id=job.id, how="done" if done else "busy")
 
-    def _measuring(self, metric: str, done: int, total: int) -> None:
-        self.report(Event(kind="measuring", metric=metric, done=done, total=total))
 
-    def _draw_picture(self, evaluation: Evaluation) -> None:
-        if "samples" not in self.ready.has:
-            return
-        self.report(Event(kind="sampling"))
+def _worker(
+    store: Store,
+    device: torch.device | str,
+    events: Events,
+    group: ProcessGroup | None,
+    ready: dict[str, Ready],
+) -> Worker:
+    from jembench.models import devices
+    from jembench.running.worker import Worker
+    from jembench.training.processes import SINGLE
+
+    found = devices.resolve(device) if isinstance(device, str) else device
+    return Worker(store, found, events, group or SINGLE, ready=ready)
+
+
+def _arguments(
+    units: Sequence[Work], plan: Plan, store: Store, device: str, *, skip_missing: bool
+) -> Callable[[Sequence[str]], list[str]]:
+    """What follows ``jembench`` in the command line of a worker, from the ids of units."""
+    plugins = [word for path in plugin_files.loaded for word in ("--plugin", str(path.absolute()))]
+
+    def arguments(ids: Sequence[str]) -> list[str]:
+        live = (part.component for cell in plan.cells for part in (cell.fit.model, cell.fit.dataset))
+        for component in live:
+            if component.distribution == "live":
+                raise SpecError(
+                    f"{component.name} is an object of this program, which no other process has. Leave executor= out, "
+                    "or name the factory of the object as a spec: mypackage.zoo:build."
+                )
+        skip = ["--skip-missing"] if skip_missing else []
+        return ["work", *ids, "--store", str(store.root.absolute()), "--device", device, *skip, *plugins]
+
+    return arguments
+
+
+def _trusted(units: Sequence[Work]) -> list[str]:
+    """The code that workers may load: what the user of this command has named, in whatever way."""
+    return sorted({*code_of(units), *filter(None, os.environ.get(trust.VARIABLE, "").split(","))})
+
+
+@contextmanager
+def _registered(store: Store, units: int) -> Iterator[RunRecord]:
+    """Make the run known to others, while it lives."""
+    run = RunRecord(
+        id=f"{RUN}{time.time_ns():x}-{os.getpid()}",
+        command=shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
+        host=platform.node(),
+        pid=os.getpid(),
+        time=time.time(),
+        units=units,
+    )
+    with store.lease(run.id):
+        store.works.write_run(run)
         try:
-            write_samples(evaluation, evaluation.samples(), self.folder / SAMPLES)
-        except StoreError:
-            raise
-        except Exception as error:
-            self.report(Event(kind="warning", text=f"no picture of the samples: {type(error).__name__}: {error}"))
-
-    def _write(self, cell: CellPlan, measured: Measured, used: Iterable[Component] = ()) -> None:
-        made_by = [*self.fit.components(sampled=self.ready.sampled), cell.metric.component, *used]
-        record = Cell(
-            id=cell.id,
-            fit=self.fit.key,
-            metric=str(cell.metric),
-            outcome=measured.outcome,
-            provenance=provenance.collect(str(self.bank.device), made_by) | self._circumstances(cell),
-        )
-        self.store.write_cell(record, cell.name, measured.arrays)
-
-    def _circumstances(self, cell: CellPlan) -> dict[str, Any]:
-        """What a reader of the number must know of how it came about."""
-        fit = self.store.read_fit(self.fit.key)
-        return {
-            "limit": cell.limit,
-            "metric_id": cell.metric.id,
-            DATASET: self.fit.dataset.id,
-            "interventions": list(fit.interventions) if fit else [],
-            "stability": fit.stability._asdict() if fit and fit.stability else None,
-            "execution": {
-                "training": fit.provenance.get("execution") if fit else None,
-                "evaluation": {"precision": "float32", "tf32": tf32(self.bank.device)},
-            },
-        }
+            yield run
+        finally:
+            store.works.remove(run.id)

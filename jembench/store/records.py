@@ -61,8 +61,10 @@ class _Head(NamedTuple):
     digest: str | None = None
 
 
-def write(path: Path, fields: Mapping[str, Any]) -> None:
+def write(path: Path, fields: Mapping[str, Any], *, durable: bool = True) -> None:
     """Write a record, atomically, with its schema and its digest. Numbers that are not finite are a bug of the caller.
+
+    One that need not be ``durable`` may be lost when the machine fails.
 
     Raises:
         StoreError: if it cannot be written.
@@ -70,7 +72,7 @@ def write(path: Path, fields: Mapping[str, Any]) -> None:
     text = json.dumps({"schema": SCHEMA, **fields}, indent=2, allow_nan=False, ensure_ascii=False)
     text = text.removesuffix("\n}")
     digest = hashlib.sha256(text.encode()).hexdigest()
-    files.write_bytes(path, f'{text}{_DIGEST}{digest}"\n}}\n'.encode())
+    files.write_bytes(path, f'{text}{_DIGEST}{digest}"\n}}\n'.encode(), durable=durable)
 
 
 def read(path: Path) -> Record:

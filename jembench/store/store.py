@@ -5,7 +5,8 @@
     arrays/<slug>-<hash>.npz its per-example values
     readings/               predictions of trained models, which are computed once
     features/               feature networks made by us
-    leases/                 which process works on which fit
+    works/                  units of work that are not done, and how far they are
+    leases/                 which process works on what
 
 What a process did not finish is simply not there, so running the same command again goes on.
 """
@@ -35,6 +36,7 @@ from jembench.store import lease, outcome, records
 from jembench.store.lease import Held, Holder
 from jembench.store.outcome import Cell, FitKey
 from jembench.store.records import Record
+from jembench.store.works import WorkFiles
 
 if TYPE_CHECKING:
     import numpy as np
@@ -114,7 +116,7 @@ class Store:
     def sweep(self) -> None:
         """Remove temporary files and leases of processes that were killed. Those of living processes stay."""
         # not in the root, which may hold files of other programs
-        for folder in PARTS:
+        for folder in (*PARTS, "works"):
             files.sweep(self.root / folder)
         lease.sweep(self._leases)
 
@@ -176,7 +178,12 @@ class Store:
                         yield record
 
     def is_trained(self, key: FitKey) -> bool:
-        """Whether nothing of a fit is left to be trained."""
+        """Whether nothing of a fit is left to be trained.
+
+        Raises:
+            StoreError: if something other than a file lies where its record would be written.
+        """
+        files.check_place(self.fit_folder(key) / "fit.json")
         record = self.read_fit(key)
         return record is not None and record.status == "done" and self.has_weights(key)
 
@@ -233,6 +240,7 @@ class Store:
         Raises:
             StoreError: if it cannot be written, or the lease of its fit was lost.
         """
+        self._check_lease(cell.id)
         self._check_lease(cell.fit.id)
         if arrays:
             content = _encode_arrays(arrays)
@@ -337,30 +345,35 @@ class Store:
         """Where it is kept what a trained model said of images; ``weights`` is the digest of its file."""
         return self.root / "readings" / hashlib.sha256(f"{fit_id} {weights}".encode()).hexdigest()[:16]
 
+    @property
+    def works(self) -> WorkFiles:
+        """The units of work that are not done."""
+        return WorkFiles(self.root / "works")
+
     @contextmanager
-    def lease(self, fit_id: str, facts: Mapping[str, Any] = MappingProxyType({})) -> Iterator[Held | None]:
-        """Hold the right to work on a fit and its cells; gives None while another process holds it.
+    def lease(self, name: str, facts: Mapping[str, Any] = MappingProxyType({})) -> Iterator[Held | None]:
+        """Hold the right to train a fit or to compute a cell; gives None while another process holds it.
 
         Args:
-            fit_id: of the fit, or the name of another thing that one process at a time makes.
+            name: the id of the fit or of the cell, or the name of another thing that one process at a time makes.
             facts: JSON that :meth:`leases` shows.
 
         Raises:
             StoreError: if the lease cannot be written.
         """
-        with lease.lease(self._leases / f"{fit_id}.json", facts) as held:
+        with lease.lease(self._leases / f"{name}.json", facts) as held:
             if held is None:
                 yield None
                 return
-            self._held[fit_id] = held
+            self._held[name] = held
             try:
                 yield held
             finally:
-                del self._held[fit_id]
+                del self._held[name]
 
-    def holds(self, fit_id: str) -> bool:
+    def holds(self, name: str) -> bool:
         """Whether this object holds the lease of a fit."""
-        return fit_id in self._held
+        return name in self._held
 
     def leases(self) -> Iterator[Holder]:
         """Who works on what. None is taken; one whose holder is not alive is free."""

@@ -44,7 +44,7 @@ class Fitted(NamedTuple):
 
 
 def train(
-    trainer: Trainer, folder: Path, report: Callable[[Event], None] = lambda _: None, *, until: float | None = None
+    trainer: Trainer, folder: Path, report: Callable[[Event], None] = lambda _: None, *, deadline: float | None = None
 ) -> Fitted:
     """Train to the end of the recipe's budget, from the folder's newest checkpoint if there is one.
 
@@ -59,11 +59,11 @@ def train(
         folder: where the fit lives.
         report: receives a ``window`` event after every window, and a ``diverged`` event for each intervention, or for
             the first divergence if nothing is repaired.
-        until: the value of ``time.monotonic()`` at which to stop, to be continued by the next call.
+        deadline: when to stop, UTC in seconds since 1970, to be continued by the next call.
 
     Raises:
         Diverged: if the ladder of remedies has come to its end.
-        OutOfTime: if ``until`` has come, or a signal that asks to end; a checkpoint of that moment is on disk.
+        OutOfTime: if the deadline has come, or a signal that asks to end; a checkpoint of that moment is on disk.
         StoreError: if a file cannot be written. The previous checkpoint is kept.
     """
     with stopping.deferred(), Controller(trainer, trainer.group) as call_all:
@@ -76,7 +76,7 @@ def train(
             wrong = run.judge()
             snapshot, picture = snapshots.due(trainer, before), epoch_grids.due(trainer, before)
             due = trainer.iteration % trainer.recipe.checkpoint_every == 0 or trainer.iteration == trainer.iterations
-            stop = bool(stopping.received()) or (until is not None and time.monotonic() >= until)
+            stop = bool(stopping.received()) or (deadline is not None and time.time() >= deadline)
             finite = not (due or stop or snapshot or picture) or call_all("is_finite")
             if run.looks and not wrong and not finite:
                 wrong = "a weight or a stored chain was not finite"

@@ -21,6 +21,7 @@ OPTIONS = {
     ("run",): {
         *("--models", "--metrics", "--dataset", "--seeds", "--recipe", "--set", "--limit", "--device", "--store"),
         *("--devices", "--max-hours", "--executor", "--skip-missing", "--dry-run", "--reference", "--format", "--help"),
+        *("--jobs", "--jobs-per-gpu", "--detach"),
     },
     ("attack",): {
         *(
@@ -39,7 +40,9 @@ OPTIONS = {
         ),
         *("--query-limit", "--dataset", "--seeds", "--recipe", "--set", "--limit", "--device", "--devices"),
         *("--max-hours", "--store", "--executor", "--skip-missing", "--dry-run", "--format", "--help"),
+        *("--jobs", "--jobs-per-gpu", "--detach"),
     },
+    ("work",): {"--store", "--device", "--skip-missing", "--help"},
     ("train",): {
         *("--dataset", "--recipe", "--set", "--seed", "--device", "--devices", "--max-hours", "--store", "--help"),
     },
@@ -107,7 +110,7 @@ def test_option_names_are_frozen(path):
 
 
 def test_commands_are_frozen():
-    commands = "run attack train estimate import sample report compare figures list plugin store doctor"
+    commands = "run attack work train estimate import sample report compare figures list plugin store doctor"
     assert list(entry.COMMANDS) == commands.split()
 
 
@@ -185,8 +188,8 @@ def test_an_unknown_command_is_answered_with_the_nearest_and_all(jembench):
     done = jembench("docter")
     assert (done.code, done.out) == (2, "")
     assert done.err == (
-        "Error: There is no command named 'docter'. Nearest: doctor, train, store. Known: attack, compare, doctor, "
-        "estimate, figures, import, list, plugin, report, run, sample, store, train. "
+        "Error: There is no command named 'docter'. Nearest: doctor, work, train. Known: attack, compare, doctor, "
+        "estimate, figures, import, list, plugin, report, run, sample, store, train, work. "
         "`jembench --help` says what each one is.\n"
     )
 

@@ -47,11 +47,10 @@ def test_the_probability_is_the_exact_lower_bound_of_clopper_and_pearson():
 
 
 def test_other_images_and_shards_change_nothing(evaluation, monkeypatch):
-    from jembench.metrics import attacked
 
     metric = Certified(sigma=0.1, images=12, copies=50)
     whole = metric.compute(evaluation).arrays["radius"]
-    monkeypatch.setattr(attacked, "SHARD", 5)
+    monkeypatch.setattr("jembench.metrics.attacks.SHARD", 5)
     evaluation.memory.clear()
     np.testing.assert_array_equal(metric.compute(evaluation).arrays["radius"], whole)
 

@@ -3,7 +3,6 @@ import pytest
 from hyperplane import DATA, Linear, grey
 
 from jembench.errors import SpecError
-from jembench.metrics import attacked
 from jembench.metrics.attacked import choose
 from jembench.metrics.attacks import BUDGETS, Boundary, Pointwise
 
@@ -69,7 +68,7 @@ def test_what_it_cannot_be():
 def test_shards_do_not_matter_to_the_boundary_attack(evaluation, monkeypatch):
     metric = Boundary(images=20, queries=100)
     whole = metric.compute(evaluation).arrays
-    monkeypatch.setattr(attacked, "SHARD", 7)
+    monkeypatch.setattr("jembench.metrics.attacks.SHARD", 7)
     evaluation.memory.clear()
     parts = metric.compute(evaluation).arrays
     assert len(evaluation.memory) == 3

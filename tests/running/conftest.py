@@ -12,7 +12,7 @@ from jembench.running.executor import LocalExecutor
 from jembench.store.store import Store
 from jembench.training import guard
 
-WORDS = {"training": "train", "measuring": "measure", "waiting": "wait", "finished": "done"}
+WORDS = {"training": "train", "measuring": "measure", "waiting": "wait"}
 
 
 class Recorder:
@@ -33,6 +33,8 @@ class Recorder:
         elif event.kind == "diverged":
             found = guard.Intervention if "remedy" in event.values else guard.Divergence
             self.events.append(f"diverged {model} {found(**event.values)}")
+        elif event.kind == "ended" and event.unit == "measure" and event.values["how"] == "done":
+            self.events.append(f"done {model} {event.fit['seed']}")
         elif event.kind in WORDS:
             self.events.append(f"{WORDS[event.kind]} {model} {event.fit['seed']}")
 

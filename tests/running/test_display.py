@@ -23,7 +23,7 @@ def plan(model, dataset="digits", seed=0):
 
 
 def send(display, kind, fit, **fields):
-    display.event(Event(kind=kind, fit=vars(fit.key), **fields))
+    display.event(Event(kind=kind, fit=vars(fit.key), unit="measure", **fields))
 
 
 LOSSES = {"loss": 2.079, "energy_data": -3.12, "energy_samples": 1.5}
@@ -54,7 +54,7 @@ def test_a_fit_from_beginning_to_end(clock, capsys):
         clock.now += 3600
         send(display, "measuring", jem, metric="accuracy")
         clock.now += 62.4
-        send(display, "finished", jem)
+        send(display, "ended", jem)
     assert lines(capsys) == [
         "jem: training on digits, recipe quick, seed 0",
         "jem: measuring accuracy",
@@ -85,7 +85,7 @@ def test_a_fit_that_was_trained_before(clock, capsys):
         clock.now += 70
         send(display, "measuring", jem, metric="accuracy")
         clock.now += 7
-        send(display, "finished", jem)
+        send(display, "ended", jem)
     assert lines(capsys) == ["jem: measuring accuracy", "jem: measured in 0:01:17"]
 
 
@@ -94,7 +94,7 @@ def test_a_fit_whose_training_failed(clock, capsys):
     with Lines([jem]) as display:
         send(display, "training", jem)
         clock.now += 5
-        send(display, "finished", jem)
+        send(display, "ended", jem)
     assert lines(capsys)[-1] == "jem: failed after 0:00:05"
 
 
@@ -103,8 +103,8 @@ def test_a_fit_of_which_nothing_can_be_computed(clock, capsys):
     with Lines([jem, baseline]) as display:
         send(display, "training", jem)
         send(display, "measuring", jem, metric="accuracy")
-        send(display, "finished", jem)
-        send(display, "finished", baseline)
+        send(display, "ended", jem)
+        send(display, "ended", baseline)
     assert lines(capsys)[-1] == "[2/2] baseline: nothing to be computed"
 
 
@@ -211,7 +211,7 @@ def test_a_finished_fit_leaves_a_line_and_the_next_one_gets_the_bar(drawn):
         send(display, "window", fits[0], done=10, total=10, values=LOSSES)
         send(display, "measuring", fits[0], metric="fid")
         send(display, "warning", fits[0], text="no picture")
-        send(display, "finished", fits[0])
+        send(display, "ended", fits[0])
         send(display, "measuring", fits[1], metric="ece")
 
     shown = drawn(fits, events)

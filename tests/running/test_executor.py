@@ -1,45 +1,58 @@
-"""Jobs one after the other."""
+"""Units one after the other, in this process."""
+
+from pathlib import Path
 
 import pytest
 
+from jembench.interfaces import Driver, Ended, Executor, Job
 from jembench.running import executor
 
 
-class Jobs:
-    """Jobs that each say False so many times before they are done; all calls are noted."""
-
-    def __init__(self, monkeypatch, **refusals):
-        self.left = dict(refusals)
-        self.calls = []
-        self.jobs = [lambda name=name: self.call(name) for name in refusals]
-        monkeypatch.setattr(executor.time, "sleep", lambda seconds: self.calls.append("sleep"))
-
-    def call(self, name):
-        self.calls.append(name)
-        self.left[name] -= 1
-        return self.left[name] < 0
+def job(name, order):
+    return Job(id=name, name=name, kind="train", order=order, gpus=1, text="{}")
 
 
-@pytest.mark.parametrize(
-    ("refusals", "calls"),
-    [
-        ({}, []),
-        ({"a": 0, "b": 0}, ["a", "b"]),
-        ({"a": 1, "b": 0}, ["a", "b", "a"]),
-        ({"a": 2}, ["a", "sleep", "a", "sleep", "a"]),
-        ({"a": 2, "b": 1, "c": 0}, ["a", "b", "c", "a", "b", "a"]),
-        ({"a": 1, "b": 1}, ["a", "b", "sleep", "a", "b"]),
-    ],
-)
-def test_a_job_that_waits_for_another_process_is_tried_again_after_the_others(monkeypatch, refusals, calls):
-    jobs = Jobs(monkeypatch, **refusals)
-    executor.local().run(jobs.jobs)
-    assert jobs.calls == calls
+@pytest.fixture
+def local():
+    """An executor whose units note that they were carried out; the one named ``fails`` raises."""
+    calls = []
+
+    def carry_out(job):
+        calls.append(job.id)
+        if job.id == "fails":
+            raise ZeroDivisionError
+        return Ended(id=job.id, how="done")
+
+    found = executor.local()
+    found.calls = calls
+    found.open(Driver(store=Path(), arguments=list, environment={}, carry_out=carry_out))
+    return found
 
 
-def test_an_error_is_the_caller_s(monkeypatch):
-    def fails():
-        raise ZeroDivisionError
+def test_the_unit_that_is_first_in_order_runs_next_whenever_it_was_submitted(local):
+    local.submit([job("b", 1), job("d", 3)])
+    assert [ended.id for ended in local.ended(0)] == ["b"]
+    local.submit([job("c", 2), job("a", 0)])
+    assert [ended.id for _ in range(3) for ended in local.ended(0)] == ["a", "c", "d"]
+    assert isinstance(local, Executor)
 
+
+def test_without_units_it_waits(local, monkeypatch):
+    slept = []
+    monkeypatch.setattr(executor.time, "sleep", slept.append)
+    assert local.ended(0.5) == []
+    assert slept == [0.5]
+
+
+def test_an_error_is_the_caller_s(local):
+    local.submit([job("fails", 0), job("later", 1)])
     with pytest.raises(ZeroDivisionError):
-        executor.local().run([fails])
+        local.ended(0)
+    assert local.calls == ["fails"]
+
+
+def test_what_is_dropped_ends_as_stopped(local):
+    local.submit([job("a", 0), job("b", 1)])
+    local.cancel()
+    assert local.ended(0) == [Ended(id="a", how="stopped"), Ended(id="b", how="stopped")]
+    assert local.calls == []

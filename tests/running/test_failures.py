@@ -10,7 +10,7 @@ from PIL import Image
 from jembench.errors import JembenchError, PluginError, StoreError
 from jembench.experiment.plan import make_plan
 from jembench.experiment.suite import Suite
-from jembench.running import work
+from jembench.running import work, worker
 from jembench.running.executor import LocalExecutor
 from jembench.store import checkpoint
 from jembench.store.store import Store
@@ -22,7 +22,7 @@ WEIGHTS = "model.safetensors"
 
 def test_not_applicable_is_known_before_training_and_not_tried_again(plan, store, carry_out, outcomes):
     whole = plan("classifier", "brightness")
-    assert carry_out(whole, store) == ["done classifier 0"]
+    assert carry_out(whole, store) == []
     (outcome,) = outcomes(whole, store).values()
     assert (outcome.status, outcome.reason) == (
         "na",
@@ -40,7 +40,7 @@ def test_not_applicable_is_written_before_the_other_cells_of_the_fit_are_compute
         seen.extend(store.contents().cells)
         raise ZeroDivisionError
 
-    monkeypatch.setattr(work.FitWork, "load_or_train", load_or_train)
+    monkeypatch.setattr(worker.FitWork, "load_or_train", load_or_train)
     carry_out(whole, store)
     assert [cell.outcome.status for cell in seen] == ["na"]
 
@@ -215,7 +215,7 @@ def test_a_full_disk_stops_everything_and_what_is_done_is_kept(plan, store, carr
 
 def test_a_store_that_cannot_be_written_is_known_before_anything_is_done(plan, tmp_path, monkeypatch, carry_out):
     (tmp_path / "file").write_text("")
-    monkeypatch.setattr(work.FitWork, "load_or_train", pytest.fail)
+    monkeypatch.setattr(worker.FitWork, "load_or_train", pytest.fail)
     with pytest.raises(StoreError, match="Cannot write"):
         carry_out(plan("jem"), Store(tmp_path / "file" / "runs"))
 

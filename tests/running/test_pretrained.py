@@ -9,7 +9,7 @@ from PIL import Image
 
 from jembench.errors import NotApplicable, SpecError
 from jembench.interfaces import Source
-from jembench.running import fit_samples, fits, work
+from jembench.running import fit_samples, fits
 from jembench.running.caches import FeatureBank
 from jembench.running.events import Events
 from jembench.running.outlook import look_ahead
@@ -60,7 +60,7 @@ def test_weights_and_chains_are_kept(zoo, plan, store, carry_out, folder):
 def test_a_second_run_computes_nothing(plan, store, monkeypatch, carry_out):
     whole = plan("accompanied painter_alone", "energy brightness")
     carry_out(whole, store)
-    monkeypatch.setattr(work, "look_ahead", pytest.fail)
+    monkeypatch.setattr("jembench.running.outlook.look_ahead", pytest.fail)
     assert carry_out(whole, store) == []
 
 

@@ -191,9 +191,9 @@ def test_what_another_process_finished_meanwhile_is_not_done_again(plan, store, 
     class LazyCommand(LocalExecutor):
         """The other process is done just before this one begins."""
 
-        def run(self, jobs):
-            LocalExecutor().run(jobs)
-            super().run(jobs)
+        def open(self, driver):
+            super().open(driver)
+            work.carry_out(whole, store, LocalExecutor(), CPU, recorder)
 
     work.carry_out(whole, store, LazyCommand(), CPU, recorder)
     assert recorder.events == ["train jem 0", "measure score", "done jem 0", "done jem 0"]

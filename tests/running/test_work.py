@@ -16,7 +16,7 @@ import torch
 from jembench.errors import Fallback, PluginError, StoreError
 from jembench.experiment.plan import make_plan
 from jembench.models import predictions
-from jembench.running import fits, work
+from jembench.running import fits
 from jembench.running.outlook import look_ahead
 from jembench.store import checkpoint, inventory, records
 from jembench.store.store import Store
@@ -111,7 +111,7 @@ def test_a_rerun_computes_nothing(plan, store, monkeypatch, carry_out):
     whole = plan("jem classifier", "score brightness")
     carry_out(whole, store)
     files = {path: path.stat().st_mtime_ns for path in store.root.rglob("*")}
-    monkeypatch.setattr(work, "look_ahead", pytest.fail)
+    monkeypatch.setattr("jembench.running.outlook.look_ahead", pytest.fail)
     assert carry_out(whole, store) == []
     assert {path: path.stat().st_mtime_ns for path in store.root.rglob("*")} == files
 
@@ -259,7 +259,7 @@ def test_looking_ahead_builds_one_model_for_all_seeds_and_metrics_and_keeps_none
 def test_looking_ahead_makes_no_optimiser(plan, monkeypatch):
     """The first one imports PyTorch's compiler, which takes longer than a whole plan."""
     monkeypatch.setattr("jembench.training.loop.make_optimizer", pytest.fail)
-    work.look_ahead(plan("jem classifier"))
+    look_ahead(plan("jem classifier"))
 
 
 def test_parameters_that_no_optimiser_takes_are_refused_before_training(zoo, plan, monkeypatch):
@@ -270,7 +270,7 @@ def test_parameters_that_no_optimiser_takes_are_refused_before_training(zoo, pla
 
     monkeypatch.setattr(zoo, "classifier", build)
     with pytest.raises(PluginError, match="some of its parameters are no real numbers"):
-        work.look_ahead(plan("classifier"))
+        look_ahead(plan("classifier"))
 
 
 def test_looking_ahead_draws_nothing_from_the_global_generator(plan, store, carry_out):

@@ -454,7 +454,7 @@ def test_a_disk_that_is_full_in_the_middle_of_an_array(store, monkeypatch):
             return getattr(self.stream, name)
 
     monkeypatch.setattr(
-        module, "write_atomically", lambda path, how, option: write(path, lambda s: how(Full(s)), option)
+        module, "write_atomically", lambda path, how, option, **_: write(path, lambda s: how(Full(s)), option)
     )
     with pytest.raises(StoreError, match=r"No space left on device\. The disk is full"):
         store.write_cell(CELL, NAME, {"a": np.random.default_rng(0).random(1000)})

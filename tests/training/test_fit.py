@@ -138,7 +138,7 @@ def test_what_is_not_finite_never_reaches_a_checkpoint(make_trainer, tmp_path, p
     last = 16 if in_time else 4
     rig(trainer, {(0, last), (1, last)}, poison(trainer))
     with pytest.raises(Diverged, match=rf"^Training diverged at iteration {last} \("):
-        train(trainer, tmp_path, until=None if in_time else time.monotonic())
+        train(trainer, tmp_path, deadline=None if in_time else time.time())
     assert newest(tmp_path) == last // 2 // 8 * 8
 
 
@@ -164,26 +164,26 @@ def test_a_fit_that_is_out_of_time_stops_and_ends_as_one_that_was_not(kind, make
     reached = []
     for _ in range(8):
         with pytest.raises(OutOfTime, match=r"The time is up after \d+ of 36 iterations\. The same command goes on"):
-            train(make_trainer(**KINDS[kind]), tmp_path / "stopped", until=time.monotonic() - 1)
+            train(make_trainer(**KINDS[kind]), tmp_path / "stopped", deadline=time.time() - 1)
         reached.append(newest(tmp_path / "stopped"))
     assert reached == [4, 8, 12, 16, 20, 24, 28, 32]
-    stopped = train(make_trainer(**KINDS[kind]), tmp_path / "stopped", until=time.monotonic() - 1)
+    stopped = train(make_trainer(**KINDS[kind]), tmp_path / "stopped", deadline=time.time() - 1)
     assert (stopped.iteration, stopped.validation_accuracy) == (straight.iteration, straight.validation_accuracy)
     assert_equal_weights(tmp_path / "straight", tmp_path / "stopped")
     assert [row["loss"] for row in stopped.history] == [row["loss"] for row in straight.history]
 
 
 def test_stopping_at_a_checkpoint_keeps_the_one_before(make_trainer, tmp_path):
-    hour = time.monotonic() + 3600
+    hour = time.time() + 3600
     now = [hour]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("jembench.training.fit.time.monotonic", lambda: now[0] - 3600)
+        patch.setattr("jembench.training.fit.time.time", lambda: now[0] - 3600)
         with pytest.raises(OutOfTime, match="after 16 of 36"):
             train(
                 make_trainer(),
                 tmp_path,
                 lambda event: now.__setitem__(0, 2 * hour if event.done == 12 else hour),
-                until=hour,
+                deadline=hour,
             )
     generations = Generations(tmp_path)
     assert generations.newest()["trainer"]["iteration"] == 16
@@ -192,7 +192,7 @@ def test_stopping_at_a_checkpoint_keeps_the_one_before(make_trainer, tmp_path):
 
 
 def test_a_fit_with_time_enough_does_not_stop(make_trainer, tmp_path):
-    assert train(make_trainer(), tmp_path, until=time.monotonic() + 3600).history[-1]["iteration"] == 36
+    assert train(make_trainer(), tmp_path, deadline=time.time() + 3600).history[-1]["iteration"] == 36
 
 
 # --- files ------------------------------------------------------------------------------------------------------------

@@ -1,0 +1,239 @@
+"""Units of work: what is to be done for one fit, as plain data that any worker can carry out. Imports no torch.
+
+A unit is JSON of a few kB. The worker plans it again from its specs and its recipe, and refuses it if the identities
+that come out are others than those that the unit states: other code or data would give other results.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, NamedTuple
+
+from jembench.catalog import registry, trust
+from jembench.catalog.spec import stable_hash
+from jembench.catalog.validation import Range
+from jembench.errors import SpecError, Unavailable
+from jembench.experiment.plan import CellPlan, FitPlan, Plan, rebuilt
+from jembench.experiment.suite import Suite
+from jembench.experiment.twins import changes
+from jembench.interfaces import Costly, Job, WorkKind
+from jembench.store.outcome import FitKey, Id, SpecText, encode
+from jembench.store.records import Record
+
+
+class WorkCell(NamedTuple):
+    """One metric of a unit of work."""
+
+    metric: SpecText
+    id: Id  # of the cell, as the driver planned it
+    limit: Annotated[int, Range(least=1)] | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Work:
+    """A unit of work on one fit.
+
+    ``train`` trains it; ``measure`` computes its cells; ``attack-shard`` attacks a part of the images of its one cell,
+    which a later unit measures.
+    """
+
+    kind: WorkKind
+    model: SpecText  # with all options, also those of no identity
+    dataset: SpecText  # the same
+    recipe: Mapping[str, Any]  # every field
+    fit: FitKey  # as the driver planned it
+    identity: Mapping[str, Any]  # what its family is the hash of
+    cells: tuple[WorkCell, ...]  # of ``train``: those that need the fit
+    part: tuple[int, int] = (0, 1)  # of ``attack-shard``: its number, and how many there are
+    gpus: int = 1  # 1: it runs a network; 0: it computes statistics on the CPU
+    after: tuple[Id, ...] = ()  # the units that must have ended before
+    deadline: float | None = None  # UTC, seconds since 1970
+
+    @property
+    def id(self) -> str:
+        """A hash of what is to be done."""
+        cells = [cell.id for cell in self.cells]
+        return stable_hash({"kind": self.kind, "fit": self.fit.id, "cells": cells, "part": list(self.part)}, 16)
+
+    def job(self, order: int) -> Job:
+        """The unit as an executor sees it."""
+        part = f" part {self.part[0] + 1} of {self.part[1]}" if self.part[1] > 1 else ""
+        text = json.dumps(self.data)
+        return Job(
+            id=self.id, name=f"{self.kind}{part} {self.fit}", kind=self.kind, order=order, gpus=self.gpus, text=text
+        )
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """The unit as JSON."""
+        data: dict[str, Any] = encode({field.name: getattr(self, field.name) for field in dataclasses.fields(self)})
+        return data | {"cells": [encode(cell._asdict()) for cell in self.cells]}
+
+
+def works(
+    plan: Plan,
+    trained: Callable[[FitKey], bool],
+    *,
+    slots: int = 1,
+    gpus: bool = False,
+    deadline: float | None = None,
+) -> list[Work]:
+    """The units of a plan, in an order in which they can be carried out one after the other.
+
+    Args:
+        plan: what is to be done.
+        trained: whether a fit has been trained.
+        slots: how many units run at the same time. Where it is more than one, metrics that take long are units of
+            their own, and attacks are spread over workers that would have nothing to do.
+        gpus: whether GPUs are shared out among units. Then metrics that only read predictions are units for the CPU:
+            the unit that trains computes the predictions.
+        deadline: when work stops, UTC.
+
+    Raises:
+        Unavailable: if the files are missing that a dataset is known by.
+    """
+    split = _Split(slots, gpus)
+    split.spread(plan)
+    found: list[Work] = []
+    for fit in plan.fits:
+        if fit.absent:
+            raise Unavailable(fit.absent)
+        found += _of_fit(fit, plan.cells_of(fit), split, trained, deadline)
+    return found
+
+
+def _of_fit(
+    fit: FitPlan,
+    cells: Sequence[CellPlan],
+    split: _Split,
+    trained: Callable[[FitKey], bool],
+    deadline: float | None,
+) -> Iterator[Work]:
+    base = Work(
+        kind="train",
+        model=fit.model.bound.in_full,
+        dataset=fit.dataset.bound.in_full,
+        recipe=dataclasses.asdict(fit.recipe),
+        fit=fit.key,
+        identity=fit.identity,
+        cells=tuple(map(_cell, cells)),
+        deadline=deadline,
+    )
+    before: tuple[str, ...] = ()
+    if not fit.model.is_pretrained and not trained(fit.key):
+        yield base
+        before = (base.id,)
+    for group in split.groups(cells, training=bool(before)):
+        ready, of_group = before, tuple(map(_cell, group.cells))
+        if group.parts > 1:
+            shard = dataclasses.replace(base, kind="attack-shard", cells=of_group, after=before)
+            shards = [dataclasses.replace(shard, part=(number, group.parts)) for number in range(group.parts)]
+            yield from shards
+            ready = tuple(shard.id for shard in shards)
+        yield dataclasses.replace(base, kind="measure", cells=of_group, gpus=group.gpus, after=ready)
+
+
+def _cell(cell: CellPlan) -> WorkCell:
+    return WorkCell(cell.metric.bound.in_full, cell.id, cell.limit)
+
+
+class _Group(NamedTuple):
+    """Cells of one fit that are measured together."""
+
+    cells: Sequence[CellPlan]
+    gpus: int = 1
+    parts: int = 1
+
+
+class _Split:
+    """How the cells of a fit become units."""
+
+    def __init__(self, slots: int, gpus: bool) -> None:
+        self._slots = slots
+        self._gpus = gpus
+        self._parts = 1
+        self._metrics: dict[str, Any] = {}
+
+    def spread(self, plan: Plan) -> None:
+        """Spread attacks over the slots that one unit a metric would leave free."""
+        if self._slots > 1:
+            costly = sum(isinstance(self._metric(cell), Costly) for cell in plan.cells)
+            self._parts = self._slots // costly if costly else 1
+
+    def groups(self, cells: Sequence[CellPlan], *, training: bool) -> Iterator[_Group]:
+        """All cells together; with several slots, each costly one apart."""
+        if self._slots <= 1:
+            yield _Group(cells)
+            return
+        rest: list[CellPlan] = []
+        on_cpu: list[CellPlan] = []
+        for cell in cells:
+            metric = self._metric(cell)
+            if isinstance(metric, Costly):
+                yield _Group([cell], parts=min(self._parts, getattr(metric, "parts", 1)))
+            else:
+                (on_cpu if self._gpus and training and getattr(metric, "reads", None) else rest).append(cell)
+        if rest:
+            yield _Group(rest)
+        if on_cpu:
+            yield _Group(on_cpu, gpus=0)
+
+    def _metric(self, cell: CellPlan) -> Any:
+        spec = str(cell.metric)
+        if spec not in self._metrics:
+            self._metrics[spec] = cell.metric.make()
+        return self._metrics[spec]
+
+
+def code_of(found: Sequence[Work]) -> list[str]:
+    """The import paths in units: the user of the command named them, and workers must be allowed to follow them."""
+    texts = {text for work in found for text in (work.model, work.dataset, *(cell.metric for cell in work.cells))}
+    texts |= {text for work in found for text in trust.strings(work.recipe)}
+    return sorted({name for text in texts for name in trust.code_in(text)})
+
+
+def read(record: Record) -> Work:
+    """The unit in a record.
+
+    Raises:
+        DamagedError: if it is none.
+    """
+    return record.read(Work)
+
+
+_NO_SUITE = Suite(name="", title="")
+
+
+def planned(work: Work, where: str) -> Plan:
+    """Plan a unit again, with the code and the data of this machine.
+
+    Args:
+        work: the unit.
+        where: the file that it is from.
+
+    Raises:
+        SpecError: if it is not the same here, with what differs; for a component that is not installed, or code that
+            only the file names.
+        Unavailable: if files are missing.
+    """
+    trust.refuse_code([work.dataset, *(cell.metric for cell in work.cells)], where)
+    fit = rebuilt(work.model, work.dataset, work.recipe, work.fit.seed, where)
+    if fit.key.id != work.fit.id:
+        what = "; ".join(changes(work.identity, fit.identity)) or "its identity"
+        raise SpecError(
+            f"{work.fit} is not the same fit here as where it was planned, and nothing was done. It differs in: "
+            f"{what}. Install the same versions, code and data on both machines."
+        )
+    cells = [
+        CellPlan(fit=fit, metric=registry.resolve("metrics", cell.metric), limit=cell.limit) for cell in work.cells
+    ]
+    for cell, expected in zip(cells, work.cells, strict=True):
+        if cell.id != expected.id:
+            raise SpecError(
+                f"The metric {cell.metric} is not the same here as where the work on {work.fit} was planned, and "
+                "nothing was done: its code, its version or its files differ. Install the same on both machines."
+            )
+    return Plan(_NO_SUITE, cells)

@@ -1,0 +1,264 @@
+"""The driver's loop: units of work are submitted to an executor as soon as they can start, and followed to their end.
+
+Imports no torch: on a cluster the driver needs little memory.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+import warnings
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+
+from jembench.errors import Fallback, OutOfTime, StoreError, WorkFailed
+from jembench.experiment.works import Work
+from jembench.interfaces import Ended, Event, Executor
+from jembench.running.events import Events
+from jembench.stopping import Stopped
+from jembench.store.store import Store
+from jembench.store.works import RunRecord
+
+POLL = 0.5
+"""Seconds between two looks at what happens."""
+
+PAUSE = 1.0
+"""Seconds before a unit is submitted again that another process was busy with, or that was stopped."""
+
+SHARE = 0.05
+"""The most of the driver's time that is spent on reading events, and on writing how far the run is."""
+
+
+class Dispatch:
+    """The units of a run, and where each of them stands.
+
+    Args:
+        units: all of them; those that others wait for come first.
+        store: where results go.
+        executor: is open.
+        events: get what happens.
+        run: the record of the run.
+        in_process: whether units run in this process: their events come by themselves, and so do interrupts.
+    """
+
+    def __init__(
+        self,
+        units: Sequence[Work],
+        store: Store,
+        executor: Executor,
+        events: Events,
+        run: RunRecord,
+        *,
+        in_process: bool,
+    ) -> None:
+        self._units = {work.id: work for work in units}
+        self._jobs = {work.id: work.job(order) for order, work in enumerate(units)}
+        self._store = store
+        self._executor = executor
+        self._events = events
+        self._run = run
+        self._in_process = in_process
+        self._open = dict.fromkeys(self._units)  # in order
+        self._needs = {work.id: {before for before in work.after if before in self._units} for work in units}
+        self._followers: dict[str, list[str]] = defaultdict(list)
+        for work in units:
+            for before in work.after:
+                self._followers[before].append(work.id)
+        self._running: dict[str, int] = {}  # those that were submitted -> how far their events were read
+        self._held: dict[str, float] = {}  # those to be submitted later -> when, by time.monotonic()
+        self._failures: list[Ended] = []
+        self._stopped = False
+        self._next_look = self._next_note = 0.0
+
+    def run(self) -> None:
+        """Carry out all units.
+
+        Raises:
+            WorkFailed: if some were not carried out.
+            OutOfTime: if their deadline came.
+        """
+        try:
+            for work in self._units.values():
+                self._events.send(self._event(work, Event(kind="queued", total=self._executor.slots)))
+            self._submit(unit for unit, needs in self._needs.items() if not needs)
+            while self._open:
+                self._take(self._executor.ended(POLL))
+                self._follow(self._running)
+                self._submit_held()
+                self._note()
+        except (KeyboardInterrupt, Stopped):
+            self._cancel()
+            raise
+        if self._failures:
+            raise self._failed()
+        if self._stopped:
+            raise OutOfTime("The time is up. The same command goes on from there.")
+
+    def _event(self, work: Work, event: Event) -> Event:
+        key = work.fit
+        fit = {"model": key.model, "dataset": key.dataset, "recipe": key.recipe, "seed": key.seed, "id": key.id}
+        return dataclasses.replace(event, fit=fit, work=work.id, unit=work.kind, time=time.time())
+
+    # --- submitting ---------------------------------------------------------------------------------------------------
+
+    def _submit(self, units: Iterable[str]) -> None:
+        """Submit units, unless another living run has: those are looked at again later."""
+        mine = []
+        for unit in units:
+            if not self._executor.here and self._is_claimed(unit):
+                self._held[unit] = time.monotonic() + PAUSE
+                continue
+            work = self._units[unit]
+            self._store.works.write(unit, work.data)
+            self._store.works.append(self._event(work, Event(kind="queued", text=self._run.id)))
+            self._running[unit] = 0
+            mine.append(self._jobs[unit])
+        if mine:
+            self._executor.submit(mine)
+
+    def _is_claimed(self, unit: str) -> bool:
+        """Whether another run that lives has submitted a unit, which has not ended."""
+        events, _ = self._store.works.events(unit)
+        claims = [event.text for event in events if event.kind == "queued"]
+        if not claims or claims[-1] == self._run.id or events[-1].kind == "ended":
+            return False
+        with self._store.lease(claims[-1]) as free:
+            return not free
+
+    def _submit_held(self) -> None:
+        now = time.monotonic()
+        due = [unit for unit, when in self._held.items() if when <= now]
+        ready: list[str] = []
+        for unit in due:
+            del self._held[unit]
+            ready += self._finish(unit) if self._is_done(unit) else [unit]
+        self._submit(ready)
+
+    def _is_done(self, unit: str) -> bool:
+        """Whether another process has done a unit meanwhile."""
+        work = self._units[unit]
+        if work.kind == "train":
+            return self._store.is_trained(work.fit)
+        return all(self._store.is_settled(cell.id, cell.metric) for cell in work.cells)
+
+    # --- endings ------------------------------------------------------------------------------------------------------
+
+    def _take(self, endings: Sequence[Ended]) -> None:
+        """Take in how units ended, and submit those that waited for them."""
+        free: list[str] = []
+        for ended in endings:
+            if ended.id not in self._running:
+                continue
+            self._follow({ended.id: self._running[ended.id]}, last=True)
+            del self._running[ended.id]
+            work = self._units[ended.id]
+            values = {"how": ended.how} | ({"log": ended.log} if ended.log else {})
+            text = ended.text
+            if ended.how == "done":
+                free += self._finish(ended.id)
+                text = self._failure(work)
+            elif ended.how in ("busy", "stopped") and not self._is_late(work):
+                self._held[ended.id] = time.monotonic() + PAUSE
+            else:
+                self._stopped |= ended.how in ("busy", "stopped")
+                self._give_up(ended)
+            event = self._event(work, Event(kind="ended", values=values, text=text, worker=ended.host))
+            if ended.id not in self._open and ended.how != "done":
+                self._store.works.append(event)
+            self._events.send(event)
+        self._submit(free)
+
+    def _failure(self, work: Work) -> str:
+        """Why a training has failed, which is the outcome of its cells; empty if it has not."""
+        if work.kind != "train" or self._store.is_trained(work.fit):
+            return ""
+        cells = (self._store.read_cell(cell.id, cell.metric) for cell in work.cells)
+        return next((cell.outcome.reason for cell in cells if cell and cell.outcome.status == "failed"), "")
+
+    def _is_late(self, work: Work) -> bool:
+        return work.deadline is not None and time.time() >= work.deadline
+
+    def _finish(self, unit: str) -> list[str]:
+        """Note that a unit is done; gives those that can start now."""
+        self._open.pop(unit, None)
+        self._store.works.remove(unit)
+        work = self._units[unit]
+        if work.kind == "train" and not self._store.is_trained(work.fit):
+            self._drop(unit)  # it failed, or no cell needs it: its cells have their outcomes
+            return []
+        free = []
+        for follower in self._followers[unit]:
+            self._needs[follower].discard(unit)
+            if not self._needs[follower] and follower in self._open:
+                free.append(follower)
+        return free
+
+    def _give_up(self, ended: Ended) -> None:
+        if ended.how not in ("busy", "stopped"):
+            self._failures.append(ended)
+        self._open.pop(ended.id, None)
+        self._drop(ended.id)
+
+    def _drop(self, unit: str) -> None:
+        """Leave out what waits for a unit."""
+        for follower in self._followers[unit]:
+            if follower in self._open:
+                del self._open[follower]
+                self._drop(follower)
+
+    def _cancel(self) -> None:
+        """Ask what runs to stop, and wait for it."""
+        if self._in_process or not self._running:
+            return
+        warnings.warn(
+            f"Stopping {len(self._running)} units of work; each keeps what it has done. A second Ctrl-C ends them at "
+            "once.",
+            Fallback,
+            stacklevel=2,
+        )
+        self._executor.cancel()
+        while self._running:
+            for ended in self._executor.ended(POLL):
+                if self._running.pop(ended.id, None) is not None and ended.how == "done":
+                    self._finish(ended.id)
+
+    def _failed(self) -> WorkFailed:
+        first = self._failures[0]
+        log = f" Its log: {first.log}." if first.log else ""
+        error = WorkFailed(
+            f"{len(self._failures)} of {len(self._units)} units of work were not carried out. The first one, "
+            f"{self._jobs[first.id].name}, {first.how}{f' on {first.host}' if first.host else ''}: {first.text}{log} "
+            f"This runs it by hand: jembench work {first.id} --store {self._store.root}. `jembench status` shows all."
+        )
+        if all(failure.how == "refused" for failure in self._failures):
+            error.exit_code = 2
+        return error
+
+    # --- following ----------------------------------------------------------------------------------------------------
+
+    def _follow(self, units: dict[str, int], *, last: bool = False) -> None:
+        """Send on what the events of units say that is new. Reading takes a small share of the time."""
+        start = time.monotonic()
+        if self._in_process or (start < self._next_look and not last):
+            return
+        for unit, offset in list(units.items()):
+            events, self._running[unit] = self._store.works.events(unit, offset)
+            for event in events:
+                if event.kind not in ("queued", "ended"):  # those are this run's own
+                    self._events.send(event)
+        if not last:
+            now = time.monotonic()
+            self._next_look = now + max(POLL, (now - start) / SHARE)
+
+    def _note(self) -> None:
+        """Write how far the run is, for `jembench status`."""
+        start = time.monotonic()
+        if start < self._next_note:
+            return
+        failed = len(self._failures)
+        done = len(self._units) - len(self._open) - failed
+        with suppress(StoreError):  # of a full disk: a worker will say so
+            self._store.works.write_run(dataclasses.replace(self._run, done=done, failed=failed))
+        now = time.monotonic()
+        self._next_note = now + max(5.0, (now - start) / SHARE)

@@ -1,0 +1,274 @@
+"""Carrying out units of work in this process: a fit is trained, its cells are measured, an attack goes on."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from jembench import stopping
+from jembench.catalog.discovery import Component
+from jembench.errors import OutOfTime, PartDone, ProcessLost, StoreError
+from jembench.experiment.plan import CellPlan, Plan
+from jembench.experiment.works import Work, planned
+from jembench.interfaces import Evaluation, Event, Metric, Quantity
+from jembench.models import devices
+from jembench.models.execution import tf32
+from jembench.running import provenance
+from jembench.running.caches import FeatureBank
+from jembench.running.evaluation import TrainedFit
+from jembench.running.events import Events
+from jembench.running.fit_samples import write_samples
+from jembench.running.fits import FitWork
+from jembench.running.measure import SETTLED, Measured, failed, measure
+from jembench.running.outlook import Datasets, Ready, look_ahead
+from jembench.store.latest import DATASET
+from jembench.store.outcome import Cell, Outcome
+from jembench.store.store import Store
+from jembench.training.processes import SINGLE, ProcessGroup
+
+SAMPLES = "samples.png"
+"""The picture of a fit's own images, in its folder."""
+
+
+class Worker:
+    """Carries out units of work, one after the other. Datasets and feature networks are read once for all of them.
+
+    Args:
+        store: where results go.
+        device: where networks run; units that need no GPU run on the CPU.
+        events: get what happens.
+        group: the processes that train one model together.
+        skip_missing: whether metrics that lack something are left out.
+        ready: what is known of fits already, by their ids.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        device: torch.device,
+        events: Events,
+        group: ProcessGroup = SINGLE,
+        *,
+        skip_missing: bool = False,
+        ready: Mapping[str, Ready] | None = None,
+    ) -> None:
+        self._store = store
+        self._device = device
+        self._events = events
+        self._group = group
+        self._skip_missing = skip_missing
+        self._ready = ready or {}
+        self._datasets = Datasets()
+        self._banks: dict[tuple[str, torch.device], FeatureBank] = {}
+
+    def carry_out(self, work: Work, plan: Plan | None = None) -> bool:
+        """Do what is left of a unit.
+
+        Args:
+            work: the unit.
+            plan: its cells; None: they are planned again.
+
+        Returns:
+            False if another process works on the same fit.
+
+        Raises:
+            OutOfTime: if its deadline came first.
+            ProcessLost: if a process of the group failed or has gone.
+            StoreError: if the store cannot be written.
+            JembenchError: if it cannot be carried out here: see :func:`~jembench.experiment.works.planned` and
+                :func:`~jembench.running.outlook.look_ahead`.
+        """
+        plan = plan or planned(work, f"the unit of work {work.id}")
+        (fit,) = plan.fits
+        ready = self._ready.get(fit.key.id) or self._look_at(plan)
+        device = self._device if work.gpus else torch.device("cpu")
+        unit = _Unit(
+            fit=fit,
+            bank=self._bank(ready, device),
+            store=self._store,
+            report=self._events.of(fit.key, work),
+            deadline=work.deadline,
+            group=self._group,
+            ready=ready,
+            cells=plan.cells,
+            part=work.part,
+        )
+        unit.report(Event(kind="started"))
+        with devices.threads_for(ready.dataset.spec, device):
+            return {"train": unit.train, "measure": unit.measure, "attack-shard": unit.attack}[work.kind]()
+
+    def _look_at(self, plan: Plan) -> Ready:
+        outlook = look_ahead(plan, self._group, self._datasets)
+        outlook.check(plan, skip_missing=self._skip_missing)
+        (ready,) = outlook.fits.values()
+        return ready
+
+    def _bank(self, ready: Ready, device: torch.device) -> FeatureBank:
+        key = ready.fit.key.dataset, device
+        if key not in self._banks:
+            self._banks[key] = FeatureBank(ready.dataset, self._store, device)
+        return self._banks[key]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Unit(FitWork):
+    """A unit of work, with all that it needs in this process."""
+
+    ready: Ready
+    cells: Sequence[CellPlan]
+    part: tuple[int, int]  # of the images that are attacked: its number, and how many there are
+
+    def train(self) -> bool:
+        """Train the fit, if a cell needs it; False if another process does."""
+        with self.store.lease(self.fit.key.id) as mine:
+            possible = self._possible() if mine else []
+            trained = self._trained(possible) if possible else None
+            if trained:
+                self._draw_picture(trained.evaluation())
+                if self.bank.device.type == "cuda":
+                    self._predict(trained, possible)
+        return self._told(bool(mine))
+
+    def measure(self) -> bool:
+        """Compute the cells; False if another process works on some of them."""
+        possible = self._possible()
+        with self._held_for_training() if possible else nullcontext(True) as mine:
+            trained = self._trained(possible) if possible and mine else None
+        if trained:
+            if not (self.folder / SAMPLES).exists():
+                self._draw_picture(trained.evaluation())
+            mine = self._measure(possible, trained)
+        stopping.check()
+        return self._told(bool(mine))
+
+    def attack(self) -> bool:
+        """Attack a part of the images. What was found is kept for the unit that measures the cell."""
+        if possible := self._possible():
+            trained = self._trained(possible)
+            if trained:
+                (cell,) = possible
+                self.report(Event(kind="measuring", metric=str(cell.metric)))
+                evaluation = trained.evaluation(set(), cell.metric.code, self._progress(cell), self.part)
+                with suppress(PartDone):
+                    cell.metric.make().compute(evaluation)
+        stopping.check()
+        return True
+
+    def _told(self, mine: bool) -> bool:
+        if not mine:
+            self.report(Event(kind="waiting"))
+        return mine
+
+    def _held_for_training(self) -> Any:
+        """The lease of a fit that is still to be trained, or to be kept, before it can be measured."""
+        return nullcontext(True) if self.store.is_trained(self.fit.key) else self.store.lease(self.fit.key.id)
+
+    def _possible(self) -> list[CellPlan]:
+        """The cells that are to be computed. Of those that cannot be, the reason is their outcome."""
+        possible = []
+        for cell in self.cells:
+            if self.store.is_settled(cell.id, cell.name):
+                continue
+            if reason := self.ready.impossible.get(str(cell.metric)):
+                self._write(cell, Measured(Outcome(status="na", reason=reason, details=SETTLED), {}))
+            elif reason := self.ready.missing.get(str(cell.metric)):
+                self._write(cell, Measured(Outcome(status="na", reason=reason), {}))
+            else:
+                possible.append(cell)
+        return possible
+
+    def _trained(self, cells: Sequence[CellPlan]) -> TrainedFit | None:
+        """The model, loaded or trained now; None if that failed, which is the outcome of its cells."""
+        try:
+            wanted: frozenset[Quantity] = frozenset()
+            for cell in cells:
+                wanted |= getattr(cell.metric.make(), "reads", frozenset())
+            return dataclasses.replace(self.load_or_train(cells[0].limit), wanted=wanted)
+        except (StoreError, OutOfTime, ProcessLost):
+            raise
+        except Exception as error:
+            stopping.check()
+            for cell in cells:
+                self._write(cell, Measured(failed(error), {}))
+            return None
+
+    def _predict(self, trained: TrainedFit, cells: Iterable[CellPlan]) -> None:
+        """Compute the predictions that metrics read, so that they need no GPU afterwards."""
+        for cell in cells:
+            metric: Any = cell.metric.make()
+            if getattr(metric, "reads", None) and hasattr(metric, "resamples"):
+                without_intervals: Metric = dataclasses.replace(metric, resamples=0)
+                measure(without_intervals, trained.evaluation(set(), cell.metric.code))
+
+    def _measure(self, cells: Sequence[CellPlan], trained: TrainedFit) -> bool:
+        """Compute cells; False if another process is at some of them."""
+        unfinished, all_mine = [], True
+        for cell in cells:
+            with self.store.lease(cell.id) as mine:
+                all_mine &= bool(mine)
+                if not mine or self.store.is_settled(cell.id, cell.name):
+                    continue
+                self.report(Event(kind="measuring", metric=str(cell.metric)))
+                used: set[Component] = set()
+                evaluation = trained.evaluation(used, cell.metric.code, self._progress(cell))
+                measured = measure(cell.metric.make(), evaluation)
+                self._write(cell, measured, used)
+            if "partial" in measured.outcome.details:
+                unfinished.append(f"{cell.metric} has {measured.outcome.details['partial']}")
+            if stopping.received():
+                break
+        if unfinished:
+            raise OutOfTime(
+                f"{stopping.reason()}: of {self.fit.key.model}, {'; '.join(unfinished)}. The same command goes "
+                "on from there."
+            )
+        return all_mine
+
+    def _progress(self, cell: CellPlan) -> Any:
+        return functools.partial(self._measuring, str(cell.metric))
+
+    def _measuring(self, metric: str, done: int, total: int) -> None:
+        self.report(Event(kind="measuring", metric=metric, done=done, total=total))
+
+    def _draw_picture(self, evaluation: Evaluation) -> None:
+        if "samples" not in self.ready.has:
+            return
+        self.report(Event(kind="sampling"))
+        try:
+            write_samples(evaluation, evaluation.samples(), self.folder / SAMPLES)
+        except StoreError:
+            raise
+        except Exception as error:
+            self.report(Event(kind="warning", text=f"no picture of the samples: {type(error).__name__}: {error}"))
+
+    def _write(self, cell: CellPlan, measured: Measured, used: Iterable[Component] = ()) -> None:
+        made_by = [*self.fit.components(sampled=self.ready.sampled), cell.metric.component, *used]
+        record = Cell(
+            id=cell.id,
+            fit=self.fit.key,
+            metric=str(cell.metric),
+            outcome=measured.outcome,
+            provenance=provenance.collect(str(self.bank.device), made_by) | self._circumstances(cell),
+        )
+        self.store.write_cell(record, cell.name, measured.arrays)
+
+    def _circumstances(self, cell: CellPlan) -> dict[str, Any]:
+        """What a reader of the number must know of how it came about."""
+        fit = self.store.read_fit(self.fit.key)
+        return {
+            "limit": cell.limit,
+            "metric_id": cell.metric.id,
+            DATASET: self.fit.dataset.id,
+            "interventions": list(fit.interventions) if fit else [],
+            "stability": fit.stability._asdict() if fit and fit.stability else None,
+            "execution": {
+                "training": fit.provenance.get("execution") if fit else None,
+                "evaluation": {"precision": "float32", "tf32": tf32(self.bank.device)},
+            },
+        }

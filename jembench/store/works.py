@@ -1,0 +1,138 @@
+"""Units of work in a store: what is to be done, and how far it is.
+
+    works/<id>.json    the unit
+    works/<id>.events  what happened, a line of JSON each: any process can show it
+    works/run-*.json   the runs that submitted units
+
+The files of a unit are removed once its results are in the store. Imports no torch.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from jembench.catalog import validation
+from jembench.errors import DamagedError, SpecError
+from jembench.files import append_line
+from jembench.interfaces import Event
+from jembench.store import outcome, records
+from jembench.store.records import FORMAT, Record
+
+RUN = "run-"
+"""What the names of runs begin with."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunRecord:
+    """A run that submits units of work: its driver. It lives as long as it holds the lease of its id."""
+
+    id: str
+    command: str
+    host: str
+    pid: int
+    time: float  # of its start, UTC, seconds since 1970
+    units: int
+    done: int = 0
+    failed: int = 0
+
+
+class WorkFiles:
+    """The folder of units of work and of their events."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def path(self, work: str, ending: str = ".json") -> Path:
+        """A file of a unit."""
+        return self.folder / f"{work}{ending}"
+
+    def write(self, work: str, data: Mapping[str, Any]) -> None:
+        """Write a unit.
+
+        Raises:
+            StoreError: if it cannot be written.
+        """
+        records.write(self.path(work), data, durable=False)  # a run that finds none writes it again
+
+    def read(self, work: str) -> Record:
+        """A unit, or one in a file.
+
+        Raises:
+            SpecError: if there is none.
+            DamagedError: if it is not what was written.
+        """
+        path = Path(work) if work.endswith(".json") else self.path(work)
+        try:
+            return records.read(path)
+        except FileNotFoundError:
+            raise SpecError(
+                f"There is no unit of work {path}. `jembench status` lists those of a store; units that are done are "
+                "removed."
+            ) from None
+
+    def ids(self) -> list[str]:
+        """The units that are there, without runs."""
+        return sorted(path.stem for path in self.folder.glob("*.json") if not path.name.startswith(RUN))
+
+    def append(self, event: Event) -> None:
+        """Add an event to those of its unit.
+
+        Raises:
+            StoreError: if it cannot be written.
+        """
+        fields = {name: value for name, value in asdict(event).items() if value or name == "kind"}
+        self.folder.mkdir(parents=True, exist_ok=True)
+        append_line(self.path(event.work, ".events"), json.dumps(outcome.encode(fields)))
+
+    def events(self, work: str, offset: int = 0) -> tuple[list[Event], int]:
+        """The events from a place in the file on, and the place where the next ones will be.
+
+        A line that is not whole yet, or was torn by a crash, is left out.
+        """
+        try:
+            with self.path(work, ".events").open("rb") as stream:
+                stream.seek(offset)
+                text = stream.read()
+        except OSError:
+            return [], offset
+        lines = text.split(b"\n")
+        found = [event for line in lines[:-1] for event in _event(line)]
+        last = list(_event(lines[-1]))  # each line begins with its line break: the last one may be whole
+        return found + last, offset + len(text) - (0 if last else len(lines[-1]))
+
+    def remove(self, work: str) -> None:
+        """Remove the files of a unit."""
+        for ending in (".json", ".events"):
+            with suppress(OSError):
+                self.path(work, ending).unlink()
+
+    # --- runs ---------------------------------------------------------------------------------------------------------
+
+    def write_run(self, run: RunRecord) -> None:
+        """Write how far a run is.
+
+        Raises:
+            StoreError: if it cannot be written.
+        """
+        records.write(self.path(run.id), asdict(run), durable=False)
+
+    def runs(self) -> list[RunRecord]:
+        """The runs that are there, the first one first."""
+        found = []
+        for path in self.folder.glob(f"{RUN}*.json"):
+            with suppress(FileNotFoundError, DamagedError):
+                found.append(records.read(path).read(RunRecord))
+        return sorted(found, key=lambda run: run.time)
+
+
+def _event(line: bytes) -> Iterator[Event]:
+    """The event in a line, if it is one."""
+    with suppress(ValueError, DamagedError):
+        data = json.loads(line)
+        if isinstance(data, dict):
+            yield validation.read(Event, data, "an event", form=FORMAT)
