@@ -51,6 +51,7 @@ class Work:
     gpus: int = 1  # 1: it runs a network; 0: it computes statistics on the CPU
     after: tuple[Id, ...] = ()  # the units that must have ended before
     deadline: float | None = None  # UTC, seconds since 1970
+    command: str = ""  # what the user ran, for the record of what was computed
 
     @property
     def id(self) -> str:
@@ -80,6 +81,7 @@ def works(
     slots: int = 1,
     gpus: bool = False,
     deadline: float | None = None,
+    command: str = "",
 ) -> list[Work]:
     """The units of a plan, in an order in which they can be carried out one after the other.
 
@@ -91,6 +93,7 @@ def works(
         gpus: whether GPUs are shared out among units. Then metrics that only read predictions are units for the CPU:
             the unit that trains computes the predictions.
         deadline: when work stops, UTC.
+        command: what the user ran.
 
     Raises:
         Unavailable: if the files are missing that a dataset is known by.
@@ -101,18 +104,14 @@ def works(
     for fit in plan.fits:
         if fit.absent:
             raise Unavailable(fit.absent)
-        found += _of_fit(fit, plan.cells_of(fit), split, trained, deadline)
+        base = _base(fit, plan.cells_of(fit), deadline, command)
+        found += _of_fit(base, plan.cells_of(fit), split, training=not fit.model.is_pretrained and not trained(fit.key))
     return found
 
 
-def _of_fit(
-    fit: FitPlan,
-    cells: Sequence[CellPlan],
-    split: _Split,
-    trained: Callable[[FitKey], bool],
-    deadline: float | None,
-) -> Iterator[Work]:
-    base = Work(
+def _base(fit: FitPlan, cells: Sequence[CellPlan], deadline: float | None, command: str) -> Work:
+    """The unit that trains a fit, from which all others of the fit differ in few fields."""
+    return Work(
         kind="train",
         model=fit.model.bound.in_full,
         dataset=fit.dataset.bound.in_full,
@@ -121,12 +120,16 @@ def _of_fit(
         identity=fit.identity,
         cells=tuple(map(_cell, cells)),
         deadline=deadline,
+        command=command,
     )
+
+
+def _of_fit(base: Work, cells: Sequence[CellPlan], split: _Split, *, training: bool) -> Iterator[Work]:
     before: tuple[str, ...] = ()
-    if not fit.model.is_pretrained and not trained(fit.key):
+    if training:
         yield base
         before = (base.id,)
-    for group in split.groups(cells, training=bool(before)):
+    for group in split.groups(cells, training=training):
         ready, of_group = before, tuple(map(_cell, group.cells))
         if group.parts > 1:
             shard = dataclasses.replace(base, kind="attack-shard", cells=of_group, after=before)

@@ -124,6 +124,7 @@ class FitWork:
     report: Report
     deadline: float | None = None  # UTC, seconds since 1970, at which training stops
     group: ProcessGroup = SINGLE  # the processes that train it
+    command: str = ""  # what the user ran; empty: this process is it
 
     @property
     def folder(self) -> Path:
@@ -209,7 +210,7 @@ class FitWork:
             seconds=0.0,
             iteration_seconds=[],
             interventions=[],
-            provenance=provenance.collect(str(self.bank.device), made_by) | {"processes": processes},
+            provenance=provenance.collect(str(self.bank.device), made_by, self.command) | {"processes": processes},
             identity=self.fit.identity,
         )
 

@@ -17,16 +17,18 @@ from jembench.catalog import discovery
 from jembench.files import digest
 
 
-def collect(device: str, components: list[discovery.Component]) -> dict[str, Any]:
+def collect(device: str, components: list[discovery.Component], command: str = "") -> dict[str, Any]:
     """Everything that a reader needs to judge or repeat a result, as JSON.
 
     Args:
         device: where it was computed, "cpu" or "cuda:0".
         components: what it was computed by; plugins are recorded with distribution, version and entry point.
+        command: what the user ran; empty: this process is it.
     """
     import torch
 
     return {
+        "command": command or this_command(),
         **_of_process(device),
         "threads": torch.get_num_threads(),
         "plugins": sorted({_described(component) for component in components}),
@@ -42,10 +44,14 @@ def _described(component: discovery.Component) -> str:
     return f"{component} ({Path(file).name}, sha256:{digest(Path(file))[:12]})"
 
 
+def this_command() -> str:
+    """The command line of this process."""
+    return " ".join([Path(sys.argv[0]).name, *sys.argv[1:]])
+
+
 @functools.cache
 def _of_process(device: str) -> dict[str, Any]:
     return {
-        "command": " ".join([Path(sys.argv[0]).name, *sys.argv[1:]]),
         "commit": _commit(),
         "python": platform.python_version(),
         "packages": _versions(),

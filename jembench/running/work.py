@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import os
 import platform
-import shlex
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jembench import stopping
@@ -18,6 +15,7 @@ from jembench.errors import SpecError, StoreError
 from jembench.experiment.plan import FitPlan, Plan
 from jembench.experiment.works import Work, code_of, works
 from jembench.interfaces import Driver, Ended, Event, Executor, Job, Tracker
+from jembench.running import provenance
 from jembench.running.dispatch import Dispatch
 from jembench.running.events import VARIABLE, Events
 from jembench.running.executor import LocalExecutor
@@ -71,7 +69,14 @@ def carry_out(
     needed = Plan(plan.suite, cells)
     ready = _look_ahead(needed, group, skip_missing=skip_missing) if executor.here else {}
     store.check_writable()
-    units = works(needed, store.is_trained, slots=executor.slots, gpus=executor.gpus, deadline=deadline)
+    units = works(
+        needed,
+        store.is_trained,
+        slots=executor.slots,
+        gpus=executor.gpus,
+        deadline=deadline,
+        command=provenance.this_command(),
+    )
     events = Events(display, store.works)
     in_process = _InProcess(units, needed, store, device, events, group, ready)
     driver = Driver(
@@ -195,7 +200,7 @@ def _registered(store: Store, units: int) -> Iterator[RunRecord]:
     """Make the run known to others, while it lives."""
     run = RunRecord(
         id=f"{RUN}{time.time_ns():x}-{os.getpid()}",
-        command=shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
+        command=provenance.this_command(),
         host=platform.node(),
         pid=os.getpid(),
         time=time.time(),

@@ -95,6 +95,7 @@ class Worker:
             report=self._events.of(fit.key, work),
             deadline=work.deadline,
             group=self._group,
+            command=work.command,
             ready=ready,
             cells=plan.cells,
             part=work.part,
@@ -254,7 +255,7 @@ class _Unit(FitWork):
             fit=self.fit.key,
             metric=str(cell.metric),
             outcome=measured.outcome,
-            provenance=provenance.collect(str(self.bank.device), made_by) | self._circumstances(cell),
+            provenance=provenance.collect(str(self.bank.device), made_by, self.command) | self._circumstances(cell),
         )
         self.store.write_cell(record, cell.name, measured.arrays)
 
