@@ -10,6 +10,7 @@ import click
 from jembench.catalog import spec
 from jembench.cli.output import print_json, print_table
 from jembench.experiment.plan import PRETRAINED
+from jembench.running.eta import duration
 from jembench.running.preview import FitPreview
 
 NAMED = 3
@@ -50,20 +51,14 @@ def _print_attacks(fits: Sequence[FitPreview]) -> None:
     click.echo()
     print_table(
         ("model", "attack", "passes of an image", "time"),
-        [(model, metric, f"{cost.passes:,}", _duration(cost.seconds)) for model, metric, cost in attacks],
+        [(model, metric, f"{cost.passes:,}", duration(cost.seconds)) for model, metric, cost in attacks],
     )
     total = sum(cost.seconds for _, _, cost in attacks)
     click.echo()
     click.echo(
-        f"All attacks take about {_duration(total)} here. How soon they succeed decides it: an image that is found "
+        f"All attacks take about {duration(total)} here. How soon they succeed decides it: an image that is found "
         "leaves. --max-hours stops them with what is done by then."
     )
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 90:
-        return f"{max(seconds, 1):.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 def _training(fit: FitPreview) -> str:

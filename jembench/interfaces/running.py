@@ -127,7 +127,8 @@ class Event:
     ``measuring`` a metric is being computed: ``metric``; later ``done`` and ``total`` images, if it reports them
     ``waiting``   another process works on the fit
     ``warning``   something failed that no outcome records: ``text``
-    ``ended``     the unit has ended: ``values`` has ``how`` (see :class:`Ended`), ``text`` says more
+    ``ended``     the unit has ended: ``values`` has ``how`` (see :class:`Ended`; or "dropped": what it needs could not
+                  be done), ``text`` says more
     ============= ==================================================================================================
     """
 

@@ -132,7 +132,11 @@ class Dispatch:
         ready: list[str] = []
         for unit in due:
             del self._held[unit]
-            ready += self._finish(unit) if self._is_done(unit) else [unit]
+            if self._is_done(unit):
+                ready += self._finish(unit)
+                self._send_end(unit, "done")
+            else:
+                ready.append(unit)
         self._submit(ready)
 
     def _is_done(self, unit: str) -> bool:
@@ -205,7 +209,12 @@ class Dispatch:
         for follower in self._followers[unit]:
             if follower in self._open:
                 del self._open[follower]
+                self._send_end(follower, "dropped")
                 self._drop(follower)
+
+    def _send_end(self, unit: str, how: str) -> None:
+        """Send that a unit has ended which this run has not carried out."""
+        self._events.send(self._event(self._units[unit], Event(kind="ended", values={"how": how})))
 
     def _cancel(self) -> None:
         """Ask what runs to stop, and wait for it."""

@@ -1,25 +1,41 @@
-"""The display of a run's progress on stderr: live bars on a terminal, one line a minute elsewhere."""
+"""The display of a run's progress on stderr: live bars on a terminal, lines for a log elsewhere."""
 
 from __future__ import annotations
 
 import datetime
+import platform
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from jembench.interfaces import Event
+from jembench.running.eta import Eta, duration
 from jembench.training import guard
 
 if TYPE_CHECKING:
-    from rich.progress import TaskID
+    from rich.console import RenderableType
 
     from jembench.experiment.plan import FitPlan
 
 MINUTE = 60.0
+
+REFRESHES = 4
+"""A second, on a terminal."""
+
+DOES: Mapping[str, tuple[str, str]] = {
+    "train": ("training", "trained"),
+    "measure": ("measuring", "measured"),
+    "attack-shard": ("attacking", "attacked"),
+}
+"""What each kind of unit does, and what it has done in the end."""
+
+FAILURES = ("failed", "refused", "lost")
 
 
 def display(fits: Sequence[FitPlan]) -> Display:
@@ -27,19 +43,52 @@ def display(fits: Sequence[FitPlan]) -> Display:
     return Bars(fits) if sys.stderr.isatty() else Lines(fits)
 
 
+@dataclass
+class _Task:
+    """What is shown as one: a unit of work, or all units of a fit where one runs after the other."""
+
+    name: str
+    kinds: set[str] = field(default_factory=set)  # of its units
+    left: set[str] = field(default_factory=set)  # the units that have not ended
+    unit: str = ""  # that runs, or ran last
+    start: float | None = None  # None: none of them runs
+    seconds: float = 0.0  # that those took that have ended
+    worker: str = ""
+    did: dict[str, None] = field(default_factory=dict)  # what was done: "trained", "measured"
+    done: int = 0
+    total: int = 0  # iterations or images; 0: not known
+    shown: Event | None = None  # the last one that says what is being done
+
+
 class Display:
     """A :class:`~jembench.interfaces.Tracker` that prints: what stays as lines, the rest as the subclass shows it.
 
+    It learns from ``queued`` events what is to be done, and whether units run one after the other: then all units of a
+    fit are shown as one.
+
     Args:
-        fits: all fits whose events may come. A fit is named by its number and by what differs between fits.
+        fits: all fits whose events may come. They are named by their numbers and by what differs between them; others
+            by all that names a fit.
     """
 
     def __init__(self, fits: Sequence[FitPlan]) -> None:
-        self._numbers = {fit.key.id: f"[{number}/{len(fits)}] " for number, fit in enumerate(fits, 1) if len(fits) > 1}
-        self._datasets = {fit.key.dataset for fit in fits}
-        self._seeds = {fit.key.seed for fit in fits}
+        keys = {fit.key.id: fit.key for fit in fits}
+        numbers = {each: f"[{number}/{len(keys)}] " for number, each in enumerate(keys, 1) if len(keys) > 1}
+        several = [name for name in ("dataset", "seed") if len({getattr(key, name) for key in keys.values()}) > 1]
+        self._names = {
+            each: f"{numbers.get(each, '')}{key.model}"
+            f"{f' {key.dataset}' * ('dataset' in several)}{f' seed {key.seed}' * ('seed' in several)}"
+            for each, key in keys.items()
+        }
+        self._by_fit = True
+        self._units: dict[str, str] = {}  # those that have not ended -> what they are shown as
+        self._count = 0
+        self._ended: Counter[str] = Counter()
+        self._tasks: dict[str, _Task] = {}
+        self._running: dict[str, _Task] = {}
         self._waited_for: set[str] = set()
-        self._begin("")
+        self._hosts = {platform.node()}
+        self._eta = Eta()
 
     def __enter__(self) -> Display:
         return self
@@ -47,36 +96,109 @@ class Display:
     def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
         """Nothing to close."""
 
-    def _begin(self, fit_id: str) -> None:
-        self._fit_id = fit_id
-        self._start = time.monotonic()
-        self._trained = False
-        self._measured = False
-
     def event(self, event: Event) -> None:
         """Show one event."""
-        works = event.kind in ("training", "sampling", "measuring")
-        if works and (event.fit["id"] != self._fit_id or event.kind == "training"):
-            self._begin(event.fit["id"])
-        self._trained |= event.kind == "training"
-        self._measured |= event.kind == "measuring"
-        self.update(event)
-        if line := self._line(event):
-            self.print(f"{self.name(event.fit)}: {line}")
+        if event.kind == "queued":
+            self._queue(event)
+            return
+        if event.kind == "ended" and self._count and event.work not in self._units:
+            return  # the worker has said it, and now the executor does
+        task, now = self._task(event), event.time or time.time()
+        if event.kind in ("started", "training", "sampling", "measuring"):
+            self._begin(task, event, now)
+        if event.kind in ("window", "measuring", "sampling", "waiting"):
+            task.shown = event
+        if event.total and (event.kind == "window" or not self._by_fit):
+            task.done, task.total = event.done, event.total
+            self._eta.progressed(event.work, event.done / event.total, now)
+        self.update(event, task)
+        if line := self._end(task, event, now) if event.kind == "ended" else self._line(event):
+            self.print(f"{task.name}: {line}")
 
-    def update(self, event: Event) -> None:
+    def update(self, event: Event, task: _Task) -> None:
         """Show an event that is replaced by the next."""
-        raise NotImplementedError
 
     def print(self, text: str) -> None:
         """Print a line that stays."""
         raise NotImplementedError
 
-    def name(self, fit: Mapping[str, Any]) -> str:
-        """A short name: what all fits have in common is left out."""
-        dataset = f" {fit['dataset']}" if len(self._datasets) > 1 else ""
-        seed = f" seed {fit['seed']}" if len(self._seeds) > 1 else ""
-        return f"{self._numbers.get(fit['id'], '')}{fit['model']}{dataset}{seed}"
+    def place(self, task: _Task) -> str:
+        """The worker, if workers are on several hosts."""
+        return task.worker if len(self._hosts) > 1 else ""
+
+    def whole(self) -> str:
+        """The state of the whole run in a line; empty if units run one after the other."""
+        if self._by_fit:
+            return ""
+        failed = sum(self._ended[how] for how in FAILURES)
+        left = self._eta.left(time.time()) if self._units else None
+        parts = (
+            f"{self._ended['done']} of {self._count} units done",
+            f"{failed} failed" * bool(failed),
+            f"{len(self._running)} running",
+            "" if left is None else f"about {duration(left)} left",
+        )
+        return ", ".join(filter(None, parts))
+
+    def _queue(self, event: Event) -> None:
+        """Take in a unit that is to be done; ``total`` of them run at once."""
+        self._by_fit = event.total == 1
+        task = self._task(event)
+        task.left.add(event.work)
+        self._count += event.work not in self._units
+        self._units[event.work] = event.unit
+        self._eta.queued(event.work, (event.unit, *(str(event.fit[name]) for name in ("model", "dataset", "recipe"))))
+
+    def _key(self, event: Event) -> str:
+        return str(event.fit["id"]) if self._by_fit or not event.work else event.work
+
+    def _task(self, event: Event) -> _Task:
+        key, fit = self._key(event), event.fit
+        if key not in self._tasks:
+            name = self._names.get(fit["id"]) or f"{fit['model']} on {fit['dataset']}, seed {fit['seed']}"
+            self._tasks[key] = _Task(name)
+        self._tasks[key].kinds.add(event.unit)
+        return self._tasks[key]
+
+    def _begin(self, task: _Task, event: Event, now: float) -> None:
+        if event.worker:
+            task.worker = event.worker
+            self._hosts.add(_host(event.worker))
+        if task.start is None or event.kind == "started":
+            task.start, task.unit, task.shown = now, event.work, None
+            self._running[event.work] = task
+            self._eta.started(event.work, now)
+        if event.kind in ("training", "measuring"):
+            task.did[DOES["train" if event.kind == "training" else event.unit or "measure"][1]] = None
+
+    def _end(self, task: _Task, event: Event, now: float) -> str:
+        """The line of a unit that has ended; empty if there is none."""
+        how = str(event.values.get("how", "done"))
+        if how == "done" and event.text:
+            how = "failed"
+        ran, again = task.start is not None, how in ("busy", "stopped")
+        if task.start is not None:
+            task.seconds, task.start = task.seconds + max(now - task.start, 0), None
+        self._running.pop(event.work, None)
+        self._eta.ended(event.work, now, done=how == "done", again=again)
+        elapsed = datetime.timedelta(seconds=round(task.seconds))
+        if again:
+            return f"stopped after {elapsed}{f': {event.text}' * bool(event.text)}" * (ran and how == "stopped")
+        self._ended[how] += 1
+        self._units.pop(event.work, None)
+        task.left.discard(event.work)
+        if not task.left:
+            del self._tasks[self._key(event)]
+        if how in FAILURES:
+            host = _host(event.worker)
+            place = f" on {host}" * (host not in ("", platform.node()))
+            return f"{how}{place} after {elapsed}: {event.text}"
+        if task.left or how == "dropped":
+            return ""
+        if "trained" in task.did and "measured" not in task.did and task.kinds != {"train"}:
+            return f"failed after {elapsed}"
+        place = f" on {self.place(task)}" * bool(self.place(task))
+        return f"{' and '.join(task.did)} in {elapsed}{place}" if task.did else "nothing to be computed"
 
     def _line(self, event: Event) -> str:
         """The line that stays of an event; empty if there is none."""
@@ -85,18 +207,11 @@ class Display:
             return "another process works on it; its results will be taken over"
         if event.kind == "diverged":
             return _divergence(event.values)
-        return event.text if event.kind == "warning" else self._summary(event.fit["id"]) if _is_over(event) else ""
-
-    def _summary(self, fit_id: str) -> str:
-        if fit_id != self._fit_id:
-            return "nothing to be computed"
-        elapsed = datetime.timedelta(seconds=round(time.monotonic() - self._start))
-        return f"{'trained and ' * self._trained}measured in {elapsed}" if self._measured else f"failed after {elapsed}"
+        return event.text if event.kind == "warning" else ""
 
 
-def _is_over(event: Event) -> bool:
-    """Whether nothing is left to be done for a fit."""
-    return event.kind == "ended" and (event.unit == "measure" or bool(event.text))
+def _host(worker: str) -> str:
+    return worker.rpartition(":")[0] or worker
 
 
 def _divergence(values: Mapping[str, Any]) -> str:
@@ -105,14 +220,16 @@ def _divergence(values: Mapping[str, Any]) -> str:
     return f"training diverged {guard.Divergence(**values)}; it goes on unchanged, because the guard only watches"
 
 
-def _note(event: Event) -> str:
-    """An event in a few words; empty if there is nothing to show."""
+def _note(event: Event | None) -> str:
+    """An event in a few words."""
+    if event is None:
+        return "starting"
     if event.kind == "window":
         return _losses(event.values)
     if event.kind == "measuring":
         done = f"{event.done} of {event.total} images, " if event.total else "measuring "
         return f"{done}{event.metric}"
-    return "drawing samples" if event.kind == "sampling" else ""
+    return "drawing samples" if event.kind == "sampling" else "waiting for another process"
 
 
 def _losses(values: Mapping[str, Any]) -> str:
@@ -125,76 +242,101 @@ def _losses(values: Mapping[str, Any]) -> str:
 
 
 class Bars(Display):
-    """A bar for the current fit, with the last losses, and a line for each finished fit."""
+    """A bar for each running unit, with the last losses, and a line for each that has ended.
+
+    Whatever comes between two refreshes is shown at the second one: events cost next to nothing.
+    """
 
     def __init__(self, fits: Sequence[FitPlan]) -> None:
         from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-        from rich.table import Column
+        from rich.live import Live
 
         super().__init__(fits)
-        console = Console(stderr=True)
-        name = Column(no_wrap=True, overflow="ellipsis", max_width=console.width // 3)
-        rest = Column(no_wrap=True, overflow="ellipsis", ratio=1)  # cut before anything else is
-        self._progress = Progress(
-            TextColumn("{task.description}", style="bold", markup=False, table_column=name),
-            BarColumn(bar_width=console.width // 8),
-            MofNCompleteColumn(),
-            TimeRemainingColumn(compact=True),
-            TextColumn("{task.fields[note]}", style="dim", markup=False, table_column=rest),
-            console=console,
-            expand=True,
-            transient=True,
+        self._lines: list[str] = []
+        flush = self._flush
+
+        class Flushing(Live):
+            def refresh(self) -> None:
+                flush()
+                super().refresh()
+
+        self._console = Console(stderr=True)
+        self._live = Flushing(
+            console=self._console, get_renderable=self._rendered, refresh_per_second=REFRESHES, transient=True
         )
-        self._task: TaskID | None = None
 
     def __enter__(self) -> Bars:
-        self._progress.start()
+        self._live.start()
         return self
 
     def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
-        self._progress.stop()
-
-    def update(self, event: Event) -> None:
-        """Open, move or close the bar."""
-        if event.kind == "training" or _is_over(event):  # "training" also closes the bar of a fit that failed
-            self._close()
-        note = _note(event)
-        if self._task is None and (note or event.kind == "training"):
-            self._task = self._progress.add_task(self.name(event.fit), total=None, note="starting")
-        if self._task is not None and event.kind == "window":
-            self._progress.update(self._task, completed=event.done, total=event.total, note=note)
-        elif self._task is not None and note:
-            self._progress.update(self._task, note=note)
+        self._live.stop()
 
     def print(self, text: str) -> None:
-        """Print a line above the bar."""
-        self._progress.console.print(text, markup=False, highlight=False, soft_wrap=True)
+        """Print a line above the bars."""
+        self._lines.append(text)
 
-    def _close(self) -> None:
-        if self._task is not None:
-            self._progress.remove_task(self._task)
-            self._task = None
+    def _flush(self) -> None:
+        lines, self._lines = self._lines, []
+        if lines:
+            self._console.print("\n".join(lines), markup=False, highlight=False, soft_wrap=True)
+
+    def _rendered(self) -> RenderableType:
+        from rich.console import Group
+        from rich.table import Column, Table
+        from rich.text import Text
+
+        width, fitting = self._console.width, max(self._console.height - 3, 1)
+        running = list(self._running.values())
+        table = Table.grid(
+            Column(no_wrap=True, overflow="ellipsis", max_width=width // 3),
+            *(Column(no_wrap=True) for _ in range(4)),
+            Column(no_wrap=True, overflow="ellipsis", ratio=1),  # cut before anything else is
+            padding=(0, 1),
+            expand=True,
+        )
+        for task in running[:fitting]:
+            table.add_row(*self._row(task, width // 8))
+        below = [f"and {len(running) - fitting} more"] if len(running) > fitting else []
+        return Group(*[table] * bool(running), *map(Text, filter(None, [*below, self.whole()])))
+
+    def _row(self, task: _Task, width: int) -> Iterator[RenderableType]:
+        from rich.progress_bar import ProgressBar
+        from rich.text import Text
+
+        yield Text(task.name, "bold")
+        yield ProgressBar(task.total or None, task.done, width, animation_time=time.monotonic())
+        yield Text(f"{task.done}/{task.total}" * bool(task.total), "green")
+        left = self._eta.left_of(task.unit, time.time())
+        yield Text("" if left is None else duration(left), "cyan")
+        yield Text(self.place(task), "dim")
+        yield Text(_note(task.shown), "dim")
 
 
 class Lines(Display):
-    """One line a minute, and one at the start and end of each fit: for logs."""
+    """A line at the start and the end of each unit, and one a minute: for logs.
+
+    The line of the minute is about the whole run; where units run one after the other, about the one that runs.
+    """
 
     def __init__(self, fits: Sequence[FitPlan], seconds: float = MINUTE) -> None:
         super().__init__(fits)
         self._seconds = seconds
         self._last = time.monotonic()
 
-    def update(self, event: Event) -> None:
-        """Print the start of a training, and all else if a minute has passed."""
-        name, fit = self.name(event.fit), event.fit
+    def update(self, event: Event, task: _Task) -> None:
+        """Print the start of a unit, and how far the run is if a minute has passed."""
+        name, fit = task.name, event.fit
+        place = f" on {self.place(task)}" * bool(self.place(task))
         if event.kind == "training":
-            self.print(f"{name}: training on {fit['dataset']}, recipe {fit['recipe']}, seed {fit['seed']}")
-        elif (note := _note(event)) and time.monotonic() - self._last >= self._seconds:
+            self.print(f"{name}: training on {fit['dataset']}, recipe {fit['recipe']}, seed {fit['seed']}{place}")
+        elif event.kind == "started" and not self._by_fit and event.unit != "train":
+            self.print(f"{name}: {DOES[event.unit][0]}{place}")
+        elif event is task.shown and time.monotonic() - self._last >= self._seconds:
+            self._last = time.monotonic()
             iteration = f"iteration {event.done} of {event.total}, " if event.kind == "window" else ""
-            self.print(f"{name}: {iteration}{note}")
+            self.print(self.whole() or f"{name}: {iteration}{_note(event)}")
 
     def print(self, text: str) -> None:
         """Print a line with the time."""
-        self._last = time.monotonic()
         click.echo(f"{time.strftime('%H:%M:%S')} {text}", err=True)

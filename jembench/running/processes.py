@@ -195,8 +195,9 @@ class Processes:
 
     def _listen(self, worker: _Worker) -> None:
         assert worker.process.stdout
-        for line in worker.process.stdout:
-            self._lines.put((worker, line))
+        with worker.process.stdout as lines:
+            for line in lines:
+                self._lines.put((worker, line))
         self._lines.put((worker, ""))
 
     def _hear(self, worker: _Worker, line: str) -> list[Ended]:

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from types import SimpleNamespace
+from typing import NamedTuple
 
 import pytest
 
@@ -22,8 +23,23 @@ def plan(model, dataset="digits", seed=0):
     return SimpleNamespace(key=key)
 
 
-def send(display, kind, fit, **fields):
-    display.event(Event(kind=kind, fit=vars(fit.key), unit="measure", **fields))
+def send(display, kind, fit, unit=None, **fields):
+    about = {"work": unit.id, "unit": unit.kind} if unit else {}
+    display.event(Event(kind=kind, fit=vars(fit.key), **about, **fields))
+
+
+class Unit(NamedTuple):
+    id: str
+    kind: str
+    fit: SimpleNamespace
+
+
+def queue(display, fits, *kinds, slots=2):
+    """Units of all fits, of each kind, that the display knows of."""
+    units = [Unit(f"{kind} {fit.key.id}", kind, fit) for fit in fits for kind in kinds]
+    for unit in units:
+        send(display, "queued", unit.fit, unit, total=slots)
+    return units
 
 
 LOSSES = {"loss": 2.079, "energy_data": -3.12, "energy_samples": 1.5}
@@ -34,6 +50,8 @@ def clock(monkeypatch):
     """A clock that stands still until a test moves it."""
     clock = SimpleNamespace(now=1000.0)
     monkeypatch.setattr(progress.time, "monotonic", lambda: clock.now)
+    monkeypatch.setattr(progress.time, "time", lambda: clock.now)
+    monkeypatch.setattr(progress.platform, "node", lambda: "here")
     monkeypatch.setattr(progress.time, "strftime", lambda format: "12:00:00")
     return clock
 
@@ -142,6 +160,169 @@ def test_a_metric_that_takes_long_says_how_far_it_is(clock, capsys):
     assert lines(capsys) == ["jem: 64 of 1000 images, pgd"]
 
 
+def test_units_one_after_the_other_are_shown_as_one_fit(clock, capsys):
+    fits = [plan("jem"), plan("baseline")]
+    with Lines(fits) as display:
+        work = queue(display, fits, "train", "measure", slots=1)
+        for fit, (train, measure) in zip(fits, (work[:2], work[2:]), strict=True):
+            send(display, "started", fit, train)
+            send(display, "training", fit, train)
+            clock.now += 20
+            send(display, "ended", fit, train, values={"how": "done"})
+            clock.now += 100  # others run
+            send(display, "started", fit, measure)
+            send(display, "measuring", fit, measure, metric="accuracy")
+            clock.now += 5
+            send(display, "ended", fit, measure, values={"how": "done"})
+    assert [line for line in lines(capsys) if "training" not in line] == [
+        "[1/2] jem: measuring accuracy",
+        "[1/2] jem: trained and measured in 0:00:25",
+        "[2/2] baseline: measuring accuracy",
+        "[2/2] baseline: trained and measured in 0:00:25",
+    ]
+
+
+# --- several units at once --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def fits():
+    return [plan("jem"), plan("baseline"), plan("jem", seed=1)]
+
+
+def test_a_line_for_the_start_and_the_end_of_each_unit(clock, capsys, fits):
+    with Lines(fits[:1]) as display:
+        work = queue(display, fits[:1], "train", "measure", "attack-shard")
+        for unit, kind in zip(work, ("training", "measuring", "measuring"), strict=True):
+            send(display, "started", fits[0], unit)
+            send(display, kind, fits[0], unit)
+            clock.now += 7
+            send(display, "ended", fits[0], unit, values={"how": "done"})
+        send(
+            display, "ended", fits[0], work[-1], values={"how": "done"}
+        )  # what the worker has said, the executor repeats
+    assert lines(capsys) == [
+        "jem: training on digits, recipe quick, seed 0",
+        "jem: trained in 0:00:07",
+        "jem: measuring",
+        "jem: measured in 0:00:07",
+        "jem: attacking",
+        "jem: attacked in 0:00:07",
+    ]
+
+
+def test_once_a_minute_the_whole_run(clock, capsys, fits):
+    with Lines(fits) as display:
+        one, two, three = work = queue(display, fits, "train")
+        for fit, unit in zip(fits[:2], work[:2], strict=True):
+            send(display, "training", fit, unit)
+        for seconds in (50, 50, 100):
+            clock.now += seconds
+            send(display, "window", fits[0], one, done=clock.now - 1000, total=400, values={"loss": 2})
+        send(display, "ended", fits[0], one, values={"how": "done"})
+        send(display, "ended", fits[1], two, values={"how": "lost"}, worker="node7:3", text="killed by signal 9")
+        send(display, "training", fits[2], three)
+        clock.now += 60
+        send(display, "window", fits[2], three, done=1, total=400, values={"loss": 2})
+    assert [line for line in lines(capsys) if "training on" not in line] == [
+        "0 of 3 units done, 2 running, about 8 min left",  # two of 300 s and one of 400 s, on two workers
+        "0 of 3 units done, 2 running, about 7 min left",
+        "[1/3] jem seed 0: trained in 0:03:20",
+        "[2/3] baseline seed 0: lost on node7 after 0:03:20: killed by signal 9",
+        "1 of 3 units done, 1 failed, 1 running, about 2 min left",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("how", "text", "line"),
+    [
+        ("busy", "another process", []),
+        ("stopped", "", ["jem: stopped after 0:00:09"]),
+        ("stopped", "SIGTERM", ["jem: stopped after 0:00:09: SIGTERM"]),
+        ("failed", "no space", ["jem: failed on node7 after 0:00:09: no space"]),
+        ("refused", "other code", ["jem: refused on node7 after 0:00:09: other code"]),
+        ("done", "training failed", ["jem: failed on node7 after 0:00:09: training failed"]),
+        ("dropped", "", []),
+    ],
+)
+def test_how_a_unit_may_end(clock, capsys, fits, how, text, line):
+    with Lines(fits[:1]) as display:
+        (unit,) = queue(display, fits[:1], "measure")
+        send(display, "started", fits[0], unit)
+        clock.now += 9
+        send(display, "ended", fits[0], unit, values={"how": how}, text=text, worker="node7:3")
+    assert lines(capsys) == ["jem: measuring", *line]
+
+
+def test_a_unit_that_was_stopped_goes_on_later(clock, capsys, fits):
+    with Lines(fits[:1]) as display:
+        (unit,) = queue(display, fits[:1], "train")
+        for how, seconds in {"stopped": 20, "done": 30}.items():
+            send(display, "started", fits[0], unit)
+            send(display, "training", fits[0], unit)
+            clock.now += seconds
+            send(display, "ended", fits[0], unit, values={"how": how})
+    assert lines(capsys)[1::2] == ["jem: stopped after 0:00:20", "jem: trained in 0:00:50"]
+
+
+def test_what_was_dropped_is_no_longer_waited_for(clock, capsys, fits):
+    with Lines(fits[:2]) as display:
+        train, measure, *others = queue(display, fits[:2], "train", "measure")
+        send(display, "training", fits[0], train)
+        clock.now += 9
+        send(display, "ended", fits[0], measure, values={"how": "dropped"})
+        send(display, "ended", fits[0], train, values={"how": "done"}, text="ValueError: no gradient")
+        for unit in others:
+            send(display, "ended", fits[1], unit, values={"how": "done"})
+        assert display.whole() == "2 of 4 units done, 1 failed, 0 running"
+    assert lines(capsys)[1:] == ["[1/2] jem: failed after 0:00:09: ValueError: no gradient"] + 2 * [
+        "[2/2] baseline: nothing to be computed"
+    ]
+
+
+def test_a_worker_s_log_names_each_fit_in_full(clock, capsys, fits):
+    train, measure = Unit("1", "train", fits[0]), Unit("2", "measure", fits[2])
+    with Lines([]) as display:
+        for kind, unit in (("training", train), ("measuring", measure)):
+            send(display, "started", unit.fit, unit)
+            send(display, kind, unit.fit, unit)
+            send(display, "ended", unit.fit, unit, values={"how": "done"})
+    assert lines(capsys) == [
+        "jem on digits, seed 0: training on digits, recipe quick, seed 0",
+        "jem on digits, seed 0: trained in 0:00:00",
+        "jem on digits, seed 1: measured in 0:00:00",
+    ]
+
+
+def test_workers_are_named_where_they_are_not_all_here(clock, capsys, fits):
+    with Lines(fits) as display:
+        one, two, _ = queue(display, fits, "train")
+        for fit, unit, worker in ((fits[0], one, "here:5"), (fits[1], two, "node7:6")):
+            send(display, "started", fit, unit, worker=worker)
+            send(display, "training", fit, unit, worker=worker)
+    told = lines(capsys)
+    assert told[0].endswith("seed 0")
+    assert told[1].endswith("seed 0 on node7:6")
+
+
+def test_a_thousand_units_are_cheap(clock, capsys, monkeypatch):
+    """A refresh draws what fits, and events draw nothing."""
+    monkeypatch.setenv("TTY_COMPATIBLE", "1")
+    many = [plan("jem", seed=seed) for seed in range(1000)]
+    with Bars(many) as display:
+        work = queue(display, many, "train", slots=1000)
+        monkeypatch.setattr(display._live, "refresh", pytest.fail)
+        rows = []
+        monkeypatch.setattr(display, "_row", lambda task, width: rows.append(task) or [])
+        for fit, unit in zip(many, work, strict=True):
+            send(display, "started", fit, unit)
+            send(display, "window", fit, unit, done=1, total=10, values=LOSSES)
+        monkeypatch.undo()
+        rows.clear()
+        display._rendered()
+        assert len(rows) < 100
+
+
 @pytest.mark.parametrize(
     ("fits", "name"),
     [
@@ -153,7 +334,11 @@ def test_a_metric_that_takes_long_says_how_far_it_is(clock, capsys):
     ],
 )
 def test_a_fit_is_called_by_its_place_and_by_what_tells_it_from_the_others(fits, name):
-    assert Lines(fits).name(vars(fits[0].key)) == name
+    display = Lines(fits)
+    display.print = lambda text: told.append(text)
+    told = []
+    send(display, "warning", fits[0], text="no picture")
+    assert told == [f"{name}: no picture"]
 
 
 # --- bars, for terminals ----------------------------------------------------------------------------------------------
@@ -169,7 +354,7 @@ def drawn(monkeypatch, capsys, clock):
         display = Bars(fits)
         with display:
             events(display)
-            display._progress.refresh()
+            display._live.refresh()
             shown = capsys.readouterr().err
         return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown).replace("\r", "\n").splitlines()
 
@@ -220,6 +405,27 @@ def test_a_finished_fit_leaves_a_line_and_the_next_one_gets_the_bar(drawn):
     assert "[1/2] jem: trained and measured in 0:00:00" in above
     assert last.startswith("[2/2] baseline ━")
     assert last.endswith("measuring ece")
+
+
+def test_a_bar_a_unit_and_a_line_for_the_run(drawn, clock, monkeypatch):
+    monkeypatch.setenv("LINES", "6")
+    fits = [plan("jem", seed=seed) for seed in range(5)]
+
+    def events(display):
+        work = queue(display, fits, "train", "measure", slots=8)
+        for number, (fit, unit) in enumerate(zip(fits, work[::2], strict=True)):
+            send(display, "started", fit, unit, worker=f"node{number}:{number}")
+        for done in (100, 200):
+            send(display, "window", fits[0], work[0], done=done, total=1000, values=LOSSES)
+            clock.now += 60
+
+    *_, first, second, third, more, whole = [line.rstrip() for line in drawn(fits, events)]
+    assert re.match(r"\[1/5\] jem seed 0 [━╺]+ +200/1000 +7 min +node0:0 +loss 2.079 E", first)
+    assert re.match(r"\[2/5\] jem seed 1 ━+ +node1:1 +starting", second)
+    assert re.match(r"\[3/5\] jem seed 2 ━+ +node2:2 +starting", third)
+    assert more == "and 2 more"
+    # 540 s each, of which 120 have passed, and five more that nothing else is known of, on five workers
+    assert whole == "0 of 10 units done, 5 running, about 16 min left"
 
 
 def test_all_that_a_real_terminal_gets(zoo_of_tests, tmp_path):

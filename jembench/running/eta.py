@@ -1,0 +1,137 @@
+"""How long a run will still take: an estimate from its units of work that have ended or run. Imports no torch."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+Group = tuple[str, ...]
+"""What units must share to take about as long as each other, the most general word first: kind, model, dataset ..."""
+
+
+@dataclass
+class _Running:
+    """A unit that runs. Times are in seconds, on any clock."""
+
+    group: Group
+    start: float
+    first: tuple[float, float] | None = None  # the time and the fraction of the first report, or of one that went back
+    last: tuple[float, float] = 0.0, 0.0
+
+    @property
+    def end(self) -> float | None:
+        """When it will have ended at its present speed; None: it has not reported twice."""
+        if self.first is None or self.last[1] <= self.first[1]:
+            return None
+        (start, before), (time, done) = self.first, self.last
+        return time + (1 - done) * (time - start) / (done - before)
+
+
+class Eta:
+    """Estimates how long a run will still take.
+
+    A unit takes as long as the others of its group do on average: those that have ended, and those that report how far
+    they are. Where there are none, it takes as long as those whose group begins with the same words, at last as all.
+    A unit that does not report and is over that time by a minute is taken to need one more.
+    """
+
+    def __init__(self) -> None:
+        self._groups: dict[str, Group] = {}  # of the units that have not ended
+        self._waiting: Counter[Group] = Counter()
+        self._running: dict[str, _Running] = {}
+        self._most = 0  # that have run at once
+        self._ended = _Means()
+
+    def queued(self, unit: str, group: Group) -> None:
+        """A unit is to be done."""
+        self._groups[unit] = group
+        self._waiting[group] += 1
+
+    def started(self, unit: str, time: float) -> None:
+        """A unit has started."""
+        if unit in self._groups:
+            self._waiting[self._groups[unit]] -= unit not in self._running  # it may be the next worker's try
+            self._running[unit] = _Running(self._groups[unit], time)
+            self._most = max(self._most, len(self._running))
+
+    def progressed(self, unit: str, fraction: float, time: float) -> None:
+        """A unit has reported which fraction of it is done. A training that resumes does not begin at 0."""
+        if one := self._running.get(unit):
+            if one.first is None or fraction <= one.last[1]:
+                one.first = time, fraction
+            one.last = time, fraction
+
+    def ended(self, unit: str, time: float, *, done: bool, again: bool) -> None:
+        """A unit has ended: its duration counts if it is done; ``again``: it will be started again."""
+        if unit not in self._groups:
+            return
+        one = self._running.pop(unit, None)
+        self._waiting[self._groups[unit]] += again - (one is None)
+        if not again:
+            del self._groups[unit]
+        if one and done:
+            self._ended.add(one.group, time - one.start)
+
+    def left_of(self, unit: str, now: float) -> float | None:
+        """Seconds that a running unit will still take at its present speed; None if it is not known."""
+        end = one.end if (one := self._running.get(unit)) else None
+        return None if end is None else max(end - now, 0)
+
+    def left(self, now: float) -> float | None:
+        """Seconds that the run will still take; None where there is nothing to estimate from."""
+        means = self._ended.copy()
+        for one in self._running.values():
+            if one.end is not None:
+                means.add(one.group, one.end - one.start)
+        if not means.counts and (self._running or +self._waiting):
+            return None
+        longer, running = means.copy(), []
+        for one in self._running.values():
+            if one.end is not None:
+                running.append(max(one.end - now, 0))
+                continue
+            over = now - one.start - means.of(one.group)
+            running.append(abs(over))
+            if over > 0:
+                longer.add(one.group, now - one.start + over)
+        waiting = sum(count * longer.of(group) for group, count in self._waiting.items() if count)
+        at_once = max(min(self._most, len(running) + self._waiting.total()), 1)
+        return max((sum(running) + waiting) / at_once, *running, 0)
+
+
+class _Means:
+    """Mean durations of groups of units."""
+
+    def __init__(self) -> None:
+        self.seconds: defaultdict[Group, float] = defaultdict(float)  # the sum; also of the more general groups
+        self.counts: Counter[Group] = Counter()
+
+    def copy(self) -> _Means:
+        """The same means, to which more can be added."""
+        other = _Means()
+        other.seconds, other.counts = self.seconds.copy(), self.counts.copy()
+        return other
+
+    def add(self, group: Group, seconds: float) -> None:
+        """Add a duration."""
+        for each in _widening(group):
+            self.seconds[each] += seconds
+            self.counts[each] += 1
+
+    def of(self, group: Group) -> float:
+        """The mean of a group, or of the least general one of which any is known."""
+        known = next(each for each in _widening(group) if self.counts[each])
+        return self.seconds[known] / self.counts[known]
+
+
+def _widening(group: Group) -> Iterator[Group]:
+    """The group, and the more general ones that it is in."""
+    return (group[:length] for length in range(len(group), -1, -1))
+
+
+def duration(seconds: float) -> str:
+    """A duration in words, roughly."""
+    if seconds < 90:
+        return f"{max(seconds, 1):.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
