@@ -51,6 +51,7 @@ CHECK_EXAMPLES = options.examples(
     "jembench plugin check jembench-jem",
     'jembench plugin check --kind models "my-ebm:hidden=8"',
     "jembench plugin check --plugin my_ebm.py --kind models my-ebm",
+    "jembench plugin check --kind executors processes:jobs=2",
 )
 
 
@@ -61,7 +62,7 @@ CHECK_EXAMPLES = options.examples(
 )
 @options.listing_format
 def check(subjects: tuple[str, ...], kind: Checked | None, format: str) -> int:
-    """Check every model, sampler, metric, dataset, suite and recipe of a distribution.
+    """Check every model, sampler, metric, dataset, executor, suite and recipe of a distribution.
 
     With --kind, PACKAGE is a spec instead, or the name of a suite or a recipe. The exit code is 1 if a check fails
     unexpectedly, or passes although it is declared to fail.

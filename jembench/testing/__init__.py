@@ -64,6 +64,13 @@ def check_dataset(spec: str) -> list[Check]:
     return checks_of(spec, DatasetSubject)
 
 
+def check_executor(spec: str) -> list[Check]:
+    """The checks of an executor: order, slots, endings, workers that die, cancellation. They start fake workers."""
+    from jembench.testing.executors import ExecutorSubject
+
+    return checks_of(spec, ExecutorSubject)
+
+
 def check_suite(name: str) -> list[Check]:
     """The checks of an installed suite: it can be read and planned, and everything that it names exists."""
     from jembench.testing import suites

@@ -19,6 +19,7 @@ CHECKS: dict[Checked, Callable[[str], list[Check]]] = {
     "samplers": testing.check_sampler,
     "metrics": testing.check_metric,
     "datasets": testing.check_dataset,
+    "executors": testing.check_executor,
     "suites": testing.check_suite,
     "recipes": testing.check_recipe,
     "references": testing.check_reference,

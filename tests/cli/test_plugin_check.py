@@ -20,7 +20,7 @@ def mixture(zoo):
         "excused = faulty_models:excused\nabsent = zoo_cli_raises:build\nneedy = zoo_cli_needy:build\n"
         "[jembench.suites]\nbag = zoo_cli_bag\n"
         f"[jembench.api]\n{API} = sound_models\n"
-        "[jembench.executors]\nhands = zoo_cli_needy:build\nnobody = zoo_cli_raises:build\n"
+        "[jembench.trackers]\nhands = zoo_cli_needy:build\nnobody = zoo_cli_raises:build\n"
     )
     (zoo / "zoo_cli_bag" / "recipes").mkdir(parents=True)
     (zoo / "zoo_cli_bag" / "__init__.py").write_text("")
@@ -122,7 +122,7 @@ def test_what_plugins_print_goes_to_stderr(jembench, zoo):
         (["--kind", "models", "sound:width=2"], "no option of sound named 'width'"),
         (["--kind", "models", "needy"], "needy needs width"),
         (["--kind", "suites", "bag"], "no suite named 'bag'"),
-        (["--kind", "executors", "hands"], "Invalid value for '--kind'"),
+        (["--kind", "hands", "hands"], "Invalid value for '--kind'"),
         ([], "Missing argument 'PACKAGE...'"),
     ],
 )
