@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from jembench.api.runs import attack as attack
     from jembench.api.runs import run as run
     from jembench.api.runs import train as train
+    from jembench.api.status import status as status
     from jembench.api.stored import Fit as Fit
     from jembench.api.stored import OpenStore as OpenStore
     from jembench.api.stored import compare as compare
@@ -26,6 +27,7 @@ __version__ = "0.1.0"
 _WHERE = {
     **dict.fromkeys(("run", "attack", "train"), "jembench.api.runs"),
     **dict.fromkeys(("open_store", "load", "compare", "OpenStore", "Fit"), "jembench.api.stored"),
+    "status": "jembench.api.status",
     **dict.fromkeys(("Results", "Comparison"), "jembench.api.results"),
 }
 """The module of each public name."""

@@ -82,6 +82,7 @@ COMMANDS: dict[str, LazyCommand | LazyGroup] = {
     "attack": LazyCommand(
         "jembench.cli.attack:attack", "Attack trained models, and print and draw how robust they are."
     ),
+    "status": LazyCommand("jembench.cli.status:status", "Show which work runs where, since when and how far it is."),
     "work": LazyCommand("jembench.cli.work:work", "Carry out units of work of a run."),
     "train": LazyCommand("jembench.cli.train:train", "Train one model and print its folder."),
     "estimate": LazyCommand("jembench.cli.train:estimate", "Estimate the time and memory that a training takes."),

@@ -10,11 +10,12 @@ The files of a unit are removed once its results are in the store. Imports no to
 from __future__ import annotations
 
 import json
+import mmap
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from jembench.catalog import validation
 from jembench.errors import DamagedError, SpecError
@@ -39,6 +40,19 @@ class RunRecord:
     units: int
     done: int = 0
     failed: int = 0
+
+
+class Latest(NamedTuple):
+    """The last events of a unit."""
+
+    started: Event | None = None  # that a worker began with it, or what else is the first one
+    progress: Event | None = None  # the last one that says how far it is
+    last: Event | None = None
+
+
+_STARTED = b'\n{"kind": "started"'
+
+_TAIL = 2**14  # bytes
 
 
 class WorkFiles:
@@ -104,6 +118,26 @@ class WorkFiles:
         found = [event for line in lines[:-1] for event in _event(line)]
         last = list(_event(lines[-1]))  # each line begins with its line break: the last one may be whole
         return found + last, offset + len(text) - (0 if last else len(lines[-1]))
+
+    def latest(self, work: str) -> Latest:
+        """What the end of a unit's events says. The file of a long training is not read whole."""
+        try:
+            with (
+                self.path(work, ".events").open("rb") as stream,
+                mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as text,
+            ):
+                first = max(text.rfind(_STARTED), 0)
+                start = text[first : first + _TAIL].split(b"\n", 2)
+                tail = text[-_TAIL:].split(b"\n")
+        except (OSError, ValueError):  # ValueError: the file is empty
+            return Latest()
+        started, last = list(_event(start[1])) if len(start) > 1 else [], None
+        for line in reversed(tail):
+            for event in _event(line):
+                last = last or event
+                if event.done or event.metric or event.kind in ("started", "queued"):
+                    return Latest(started[0] if started else None, event, last)
+        return Latest(started[0] if started else None, None, last)
 
     def remove(self, work: str) -> None:
         """Remove the files of a unit."""

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import jembench as jb
-from jembench.api import live, results, runs, stored
+from jembench.api import live, results, runs, status, stored
 from jembench.errors import NotApplicable, SpecError, Unavailable
 from jembench.experiment.plan import plan_again
 from jembench.interfaces import DataSpec, Split
@@ -293,7 +293,7 @@ def test_attack_and_compare(fit, store):
 # --- examples ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("module", [live, results, runs, stored], ids=lambda module: module.__name__)
+@pytest.mark.parametrize("module", [live, results, runs, status, stored], ids=lambda module: module.__name__)
 def test_the_examples(module, fit, store, folder, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names = {
@@ -314,7 +314,7 @@ def test_the_examples(module, fit, store, folder, tmp_path, monkeypatch):
 
 
 def test_every_public_function_has_an_example():
-    public = [jb.run, jb.attack, jb.train, jb.compare, jb.load, jb.open_store]
+    public = [jb.run, jb.attack, jb.train, jb.compare, jb.load, jb.open_store, jb.status]
     methods = [
         value
         for one in (jb.Fit, jb.OpenStore)

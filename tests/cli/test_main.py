@@ -47,6 +47,7 @@ OPTIONS = {
         *("--dataset", "--recipe", "--set", "--seed", "--device", "--devices", "--max-hours", "--store", "--help"),
     },
     ("estimate",): {"--dataset", "--recipe", "--set", "--against", "--device", "--format", "--help"},
+    ("status",): {"--store", "--format", "--help"},
     ("import",): {"--model", "--dataset", "--output", "--force", "--help"},
     ("sample",): {
         "--force",
@@ -110,7 +111,7 @@ def test_option_names_are_frozen(path):
 
 
 def test_commands_are_frozen():
-    commands = "run attack work train estimate import sample report compare figures list plugin store doctor"
+    commands = "run attack status work train estimate import sample report compare figures list plugin store doctor"
     assert list(entry.COMMANDS) == commands.split()
 
 
@@ -189,7 +190,7 @@ def test_an_unknown_command_is_answered_with_the_nearest_and_all(jembench):
     assert (done.code, done.out) == (2, "")
     assert done.err == (
         "Error: There is no command named 'docter'. Nearest: doctor, work, train. Known: attack, compare, doctor, "
-        "estimate, figures, import, list, plugin, report, run, sample, store, train, work. "
+        "estimate, figures, import, list, plugin, report, run, sample, status, store, train, work. "
         "`jembench --help` says what each one is.\n"
     )
 

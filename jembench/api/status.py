@@ -1,0 +1,145 @@
+"""What runs where: the units of work of a store that are not done, and the runs behind them. Imports no torch."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from jembench.errors import DamagedError, SpecError
+from jembench.store.outcome import FitKey
+from jembench.store.store import Store
+from jembench.store.works import Latest
+
+SILENCE = 300.0
+"""Seconds without an event after which a worker that holds no lease is taken for dead."""
+
+
+class UnitStatus(NamedTuple):
+    """A unit of work that is not done."""
+
+    id: str
+    kind: str
+    model: str
+    dataset: str
+    recipe: str
+    seed: int
+    state: Literal["queued", "running", "stopped", "refused", "failed", "lost"]
+    worker: str  # host:pid; "": no worker has begun with it
+    since: float | None  # when the worker began, UTC in seconds since 1970
+    iteration: int
+    iterations: int  # of the whole training; 0: not known
+    loss: float | None  # the last one
+    metric: str  # that is being computed
+    images: int  # that the metric has done
+    of_images: int  # 0: not known
+    reason: str  # why it ended
+    log: str  # the file with what the worker printed; "": not known
+    command: str  # that carries it out by hand
+
+
+class RunStatus(NamedTuple):
+    """A run that submitted units of work."""
+
+    id: str
+    command: str
+    host: str
+    pid: int
+    since: float  # UTC, seconds since 1970
+    alive: bool
+    units: int
+    done: int
+    failed: int
+
+
+class Status(NamedTuple):
+    """What is not done in a store."""
+
+    units: list[UnitStatus]
+    runs: list[RunStatus]
+
+
+def status(store: str | os.PathLike[str] = "runs") -> Status:
+    """What runs where, seen from any machine that sees the store.
+
+    A unit is ``lost`` when its worker has died: its leases are free, or it holds none and nothing was heard of it for
+    five minutes.
+
+    Args:
+        store: the folder.
+
+    Raises:
+        SpecError: if there is no such folder.
+
+    Example:
+        >>> status(store.store.root).units
+        []
+    """
+    root = Path(store)
+    if not root.is_dir():
+        raise SpecError(f"There is no store {root}. Name its folder with --store.")
+    place = Store(root)
+    holders = list(place.leases())
+    living = {f"{holder.host}:{holder.pid}" for holder in holders if holder.alive}
+    dead = {f"{holder.host}:{holder.pid}" for holder in holders} - living
+    units = [_unit(place, unit, place.works.latest(unit), living, dead) for unit in place.works.ids()]
+    leases = {holder.id for holder in holders if holder.alive}
+    runs = [
+        RunStatus(run.id, run.command, run.host, run.pid, run.time, run.id in leases, run.units, run.done, run.failed)
+        for run in place.works.runs()
+    ]
+    return Status([unit for unit in units if unit], runs)
+
+
+def _unit(store: Store, unit: str, latest: Latest, living: set[str], dead: set[str]) -> UnitStatus | None:
+    """A unit; None if it is done."""
+    started, progress, last = latest
+    about = _about(store, unit, latest)
+    how = str(last.values.get("how", "")) if last and last.kind == "ended" else ""
+    if about is None or how == "done":
+        return None
+    worker = started.worker if started else ""
+    begun = started if worker else None
+    loss = progress.values.get("loss") if progress else None
+    measuring = progress if progress and progress.metric else None
+    training = progress if progress and progress.kind == "window" else None
+    return UnitStatus(
+        id=unit,
+        **about,
+        state=_state(latest, how, worker, living, dead),
+        worker=worker,
+        since=begun.time if begun else None,
+        iteration=training.done if training else 0,
+        iterations=training.total if training else 0,
+        loss=loss if isinstance(loss, float) else None,
+        metric=measuring.metric if measuring else "",
+        images=measuring.done if measuring else 0,
+        of_images=measuring.total if measuring else 0,
+        reason=last.text if last and how else "",
+        log=str(last.values.get("log", "")) if last and how else "",
+        command=f"jembench work {unit} --store {store.root}",
+    )
+
+
+def _about(store: Store, unit: str, latest: Latest) -> dict[str, Any] | None:
+    """The kind of a unit and its fit; None if it is done by now, or cannot be read."""
+    names = ("model", "dataset", "recipe", "seed")
+    if latest.last and all(name in latest.last.fit for name in names):
+        return {"kind": latest.last.unit} | {name: latest.last.fit[name] for name in names}
+    try:
+        record = store.works.read(unit)
+        fit = record.read(FitKey, "fit")
+    except (SpecError, DamagedError):
+        return None
+    return {"kind": str(record.data.get("kind", ""))} | {name: getattr(fit, name) for name in names}
+
+
+def _state(latest: Latest, how: str, worker: str, living: set[str], dead: set[str]) -> Any:
+    if how:
+        return "queued" if how == "busy" else how
+    if latest.last is None or latest.last.kind == "queued":
+        return "queued"
+    if worker in living:
+        return "running"
+    return "lost" if worker in dead or time.time() - latest.last.time > SILENCE else "running"

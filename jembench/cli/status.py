@@ -1,0 +1,75 @@
+"""``jembench status``: what runs where."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from jembench.api import status as api
+from jembench.api.status import RunStatus, UnitStatus
+from jembench.cli import options
+from jembench.cli.output import print_json, print_table
+from jembench.running.eta import duration
+
+QUEUED = 20
+"""Up to this number, units that wait are listed one by one."""
+
+
+@click.command("status", epilog=options.examples("jembench status", "jembench status --store /shared/runs"))
+@options.store
+@options.listing_format
+def status(store: Path, format: str) -> None:
+    """Show which work runs where, since when and how far it is.
+
+    Lists each unit of work that is not done, and the runs that wait for them, from any machine that sees the store. A
+    unit is lost if its worker has died; the next run takes it over. `jembench work ID` carries one out by hand.
+    """
+    found = api.status(store)
+    if format == "json":
+        print_json({"runs": [run._asdict() for run in found.runs], "units": [unit._asdict() for unit in found.units]})
+        return
+    if not found.units and not any(run.alive for run in found.runs):
+        click.echo(f"Nothing runs in {store}.")
+    queued = [unit for unit in found.units if unit.state == "queued"]
+    shown = [unit for unit in found.units if unit.state != "queued"] + queued[:QUEUED]
+    if shown:
+        rows = [(u.id, _name(u), u.state, u.worker, _ago(u.since), "\n".join(_progress(u))) for u in shown]
+        print_table(("unit", "work", "state", "worker", "for", "progress"), rows)
+    if queued[QUEUED:]:
+        click.echo(f"and {len(queued) - QUEUED} more that are queued")
+    if found.runs:
+        if shown:
+            click.echo()
+        print_table(("run", "state", "for", "units", "command"), [_run(run) for run in found.runs])
+
+
+def _name(unit: UnitStatus) -> str:
+    return f"{unit.kind} {unit.model} on {unit.dataset}, recipe {unit.recipe}, seed {unit.seed}"
+
+
+def _run(run: RunStatus) -> tuple[str, ...]:
+    failed = f", {run.failed} failed" if run.failed else ""
+    state = "alive" if run.alive else "gone"
+    return f"{run.host}:{run.pid}", state, _ago(run.since), f"{run.done} of {run.units} done{failed}", run.command
+
+
+def _progress(unit: UnitStatus) -> Iterator[str]:
+    """How far a unit is, or why it is no further."""
+    if unit.iterations and not unit.metric:
+        loss = "" if unit.loss is None else f", loss {unit.loss:.3f}"
+        yield f"iteration {unit.iteration} of {unit.iterations}{loss}"
+    if unit.metric:
+        yield f"{unit.metric}{f', {unit.images} of {unit.of_images} images' * bool(unit.of_images)}"
+    if unit.reason:
+        yield unit.reason
+    if unit.state in ("refused", "failed", "lost"):
+        if unit.log:
+            yield f"log: {unit.log}"
+        yield f"by hand: {unit.command}"
+
+
+def _ago(since: float | None) -> str:
+    return "" if since is None else duration(time.time() - since)
