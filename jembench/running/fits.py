@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -168,7 +169,8 @@ class FitWork:
         start = time.perf_counter()
         blank = self._blank_record(trainer.model, self.group.size)
         try:
-            fitted = train(trainer, self.folder, self.report, deadline=self.deadline)
+            check = functools.partial(self.store.check_lease, self.fit.key.id)
+            fitted = train(trainer, self.folder, self.report, deadline=self.deadline, check=check)
         except Diverged as error:
             failed = blank._replace(status="failed", reason=str(error), seconds=time.perf_counter() - start)
             self.store.write_fit(failed)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shutil
 from collections import defaultdict
-from contextlib import nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 
 from jembench.errors import CheckpointError, SpecError, StoreError
@@ -45,7 +45,7 @@ def merge(source: Store, target: Store) -> list[Finding]:
     target.check_writable()
     work = _Merge(source, target)
     cells = work.lacking_cells()
-    folders = {folder.name.rpartition("-")[2]: folder for folder in _list(source.root / "fits") if folder.is_dir()}
+    folders = {_id(folder): folder for folder in _list(source.root / "fits") if folder.is_dir()}
     for fit_id in {**folders, **cells}:
         work.merge_fit(fit_id, folders.get(fit_id), cells.get(fit_id, []))
     for folder in _list(source.root / "readings"):
@@ -74,6 +74,10 @@ class _Merge:
         folder = path.parent.name
         return self.target.root / folder / self.there[folder].get(path.name.rpartition("-")[2], path.name)
 
+    def alone(self, name: str) -> AbstractContextManager[object]:
+        """The lease of a fit or a cell of the target, or None."""
+        return nullcontext(True) if self.target.holds(name) else self.target.lease(name, {"what": "merge"})
+
     # --- fits ---------------------------------------------------------------------------------------------------------
 
     def merge_fit(self, fit_id: str, folder: Path | None, cells: list[Path]) -> None:
@@ -81,7 +85,7 @@ class _Merge:
         lacking = folder is not None and self.lacks_fit(folder)
         if not lacking and not cells:
             return
-        with nullcontext(True) if self.target.holds(fit_id) else self.target.lease(fit_id, {"what": "merge"}) as mine:
+        with self.alone(fit_id) as mine:
             if not mine:
                 for path in [folder] * lacking + cells:
                     assert path is not None
@@ -92,12 +96,16 @@ class _Merge:
             for path in cells:
                 if fit_id in self.other_weights:
                     self.note(path, "kept", "it was measured on other weights than those of the target")
-                else:
-                    self.copy_cell(path)
+                    continue
+                with self.alone(_id(path)) as mine:
+                    if mine:
+                        self.copy_cell(path)
+                    else:
+                        self.note(path, "busy", "another process computes it in the target")
 
     def lacks_fit(self, folder: Path) -> bool:
         """Whether a fit is to be copied; notes why it cannot be."""
-        fit_id, there = folder.name.rpartition("-")[2], self.place(folder)
+        fit_id, there = _id(folder), self.place(folder)
         try:
             mine = _record(folder, fit_id)
         except _FAILURES as error:
@@ -119,7 +127,7 @@ class _Merge:
 
     def copy_fit(self, folder: Path) -> None:
         """Copy a fit, all files or none; its record, or its newest checkpoint, comes last."""
-        fit_id, there = folder.name.rpartition("-")[2], self.place(folder)
+        fit_id, there = _id(folder), self.place(folder)
         if not self.lacks_fit(folder):  # it came meanwhile
             return
         try:
@@ -213,6 +221,10 @@ def _list(folder: Path) -> list[Path]:
         return sorted(path for path in folder.iterdir() if not path.name.startswith("."))
     except (FileNotFoundError, NotADirectoryError):
         return []
+
+
+def _id(path: Path) -> str:
+    return path.stem.rpartition("-")[2]
 
 
 def _by_id(folder: Path) -> dict[str, str]:

@@ -197,7 +197,7 @@ class Store:
         Raises:
             StoreError: if it cannot be written, or the lease of the fit was lost.
         """
-        self._check_lease(record.key.id)
+        self.check_lease(record.key.id)
         records.write(self.fit_folder(record.key) / "fit.json", outcome.encode(record._asdict()))
 
     # --- cells --------------------------------------------------------------------------------------------------------
@@ -240,8 +240,8 @@ class Store:
         Raises:
             StoreError: if it cannot be written, or the lease of its fit was lost.
         """
-        self._check_lease(cell.id)
-        self._check_lease(cell.fit.id)
+        self.check_lease(cell.id)
+        self.check_lease(cell.fit.id)
         if arrays:
             content = _encode_arrays(arrays)
             cell = dataclasses.replace(cell, arrays=hashlib.sha256(content).hexdigest())
@@ -372,20 +372,20 @@ class Store:
                 del self._held[name]
 
     def holds(self, name: str) -> bool:
-        """Whether this object holds the lease of a fit."""
+        """Whether this object holds a lease."""
         return name in self._held
 
     def leases(self) -> Iterator[Holder]:
         """Who works on what. None is taken; one whose holder is not alive is free."""
         return lease.holders(self._leases)
 
-    def _check_lease(self, fit_id: str) -> None:
+    def check_lease(self, name: str) -> None:
         """Check that a lease that this object gave out has not been lost.
 
         Raises:
             StoreError: if it has.
         """
-        if held := self._held.get(fit_id):
+        if held := self._held.get(name):
             held.check()
 
     @property

@@ -21,7 +21,7 @@ Status = Literal["ok", "damaged", "no digest", "stray", "copied", "kept", "busy"
 are said by :func:`jembench.store.merge.merge`.
 """
 
-PASSED_OVER = {"leases", "figures"}
+PASSED_OVER = {"leases", "figures", "works"}
 """Folders of a store that hold nothing that is computed with."""
 
 

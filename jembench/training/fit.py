@@ -44,7 +44,12 @@ class Fitted(NamedTuple):
 
 
 def train(
-    trainer: Trainer, folder: Path, report: Callable[[Event], None] = lambda _: None, *, deadline: float | None = None
+    trainer: Trainer,
+    folder: Path,
+    report: Callable[[Event], None] = lambda _: None,
+    *,
+    deadline: float | None = None,
+    check: Callable[[], None] = lambda: None,
 ) -> Fitted:
     """Train to the end of the recipe's budget, from the folder's newest checkpoint if there is one.
 
@@ -60,6 +65,7 @@ def train(
         report: receives a ``window`` event after every window, and a ``diverged`` event for each intervention, or for
             the first divergence if nothing is repaired.
         deadline: when to stop, UTC in seconds since 1970, to be continued by the next call.
+        check: called before anything is written; raises a StoreError if another process trains this fit now.
 
     Raises:
         Diverged: if the ladder of remedies has come to its end.
@@ -67,12 +73,13 @@ def train(
         StoreError: if a file cannot be written. The previous checkpoint is kept.
     """
     with stopping.deferred(), Controller(trainer, trainer.group) as call_all:
-        run = _Run(trainer, call_all, folder, report)
+        run = _Run(trainer, call_all, folder, report, check)
         run.resume()
         while trainer.iteration < trainer.iterations:
             before = trainer.iteration - run.done
             if not run.iterate():
                 raise run.stopped()
+            check()
             wrong = run.judge()
             snapshot, picture = snapshots.due(trainer, before), epoch_grids.due(trainer, before)
             due = trainer.iteration % trainer.recipe.checkpoint_every == 0 or trainer.iteration == trainer.iterations
@@ -109,11 +116,19 @@ class _Window:
 class _Run:
     """A trainer on its way, and what is remembered of the way."""
 
-    def __init__(self, trainer: Trainer, call_all: Controller, folder: Path, report: Callable[[Event], None]) -> None:
+    def __init__(
+        self,
+        trainer: Trainer,
+        call_all: Controller,
+        folder: Path,
+        report: Callable[[Event], None],
+        check: Callable[[], None],
+    ) -> None:
         self.trainer = trainer
         self.call_all = call_all
         self.folder = folder
         self.report = report
+        self.check = check
         self.generations = Generations(folder)
         self.history: list[dict[str, float]] = []
         self.best: dict[str, Any] | None = None
@@ -234,6 +249,7 @@ class _Run:
             self.pace = max(1, int(ANSWER * len(rows) / seconds))
             stopping.hear(heard)
             if stopping.received() and len(window.rows) < n:
+                self.check()
                 if not self.ladder or (not guard.verdict(window.rows, None) and self.call_all("is_finite")):
                     self.save()
                 return False

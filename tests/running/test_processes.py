@@ -9,7 +9,7 @@ import time
 import pytest
 import torch
 
-from jembench.errors import OutOfTime
+from jembench.errors import OutOfTime, StoreError
 from jembench.running import fits, work
 from jembench.running.caches import FeatureBank
 from jembench.running.events import Events
@@ -211,3 +211,20 @@ def test_waiting_for_a_lease(plan, store, monkeypatch, recorder):
         assert not again
     assert len(slept) == 1
     assert recorder.events == ["wait jem 0"]
+
+
+def test_a_training_that_lost_its_lease_writes_no_record(plan, store, monkeypatch, recorder):
+    (fit,) = plan("jem").fits
+
+    def train(*arguments, check, **options):
+        check()
+        (lease,) = (store.root / "leases").glob("*.json")
+        lease.write_text('{"token": "theirs"}')
+        check()
+
+    monkeypatch.setattr(fits, "train", train)
+    bank = FeatureBank(fit.dataset.make(), store, CPU)
+    unit = fits.FitWork(fit=fit, bank=bank, store=store, report=Events(recorder).of(fit.key))
+    with unit.lease(), pytest.raises(StoreError, match="was taken over or removed"):
+        unit.load_or_train()
+    assert store.read_fit(fit.key) is None

@@ -196,6 +196,14 @@ def test_a_fit_that_somebody_works_on_is_left_alone(source, target):
     assert content(target) == content(source)
 
 
+def test_a_cell_that_somebody_computes_is_left_alone(source, target):
+    with target.lease("ecejem000"):
+        busy = [file for status, file in found(source, Store(target.root)) if status == "busy"]
+    assert busy == ["cells/ece-jem-digits-s0-ecejem000.json"]
+    assert statuses(source, target) == ["copied"]
+    assert content(target) == content(source)
+
+
 def test_of_two_unfinished_trainings_the_longer_one_goes_on(source, both):
     for store, age in ((source, 30), (both, 20)):
         folder = next(store.root.glob("fits/jem*s0*"))

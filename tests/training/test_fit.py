@@ -142,6 +142,21 @@ def test_what_is_not_finite_never_reaches_a_checkpoint(make_trainer, tmp_path, p
     assert newest(tmp_path) == last // 2 // 8 * 8
 
 
+def test_a_fit_that_another_process_trains_now_is_left_as_it_is(make_trainer, tmp_path):
+    """This process lost its lease after two windows."""
+    seen = []
+
+    def check():
+        seen.append({path.name: path.read_bytes() for path in tmp_path.iterdir()})
+        if len(seen) == 3:
+            raise StoreError("lost")
+
+    with pytest.raises(StoreError, match="lost"):
+        train(make_trainer(), tmp_path, check=check)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == seen[-1]
+    assert seen[-1] != seen[0]
+
+
 @pytest.mark.parametrize("name", ["model.safetensors", "sampler.safetensors"])
 def test_a_fit_whose_chosen_model_was_removed_begins_anew(make_trainer, tmp_path, name):
     mended = train(rig(make_trainer(), {(0, 19)}), tmp_path)
