@@ -203,7 +203,7 @@ def _note(show: Callable[..., None]) -> Callable[..., None]:
         if issubclass(category, Fallback):
             text = str(message)
             if text not in shown or text.startswith("Not compiled"):
-                click.echo(f"Note: {printable(text)}", err=True)
+                print(f"Note: {printable(text)}", file=sys.stderr)  # above live bars: click writes into them
             shown.add(text)
         else:
             show(message, category, *place)

@@ -11,6 +11,8 @@ from typing import NamedTuple
 
 import pytest
 
+from jembench.cli import main
+from jembench.errors import Fallback
 from jembench.interfaces import Event
 from jembench.running import display as progress
 from jembench.running.display import Bars, Lines
@@ -405,6 +407,15 @@ def test_a_finished_fit_leaves_a_line_and_the_next_one_gets_the_bar(drawn):
     assert "[1/2] jem: trained and measured in 0:00:00" in above
     assert last.startswith("[2/2] baseline ━")
     assert last.endswith("measuring ece")
+
+
+def test_a_note_stands_above_the_bars(drawn):
+    def events(display):
+        send(display, "training", plan("jem"))
+        display._live.refresh()
+        main._note(None)(Fallback("it is slower"), Fallback)
+
+    assert "Note: it is slower" in [line.rstrip() for line in drawn([plan("jem")], events)]
 
 
 def test_a_bar_a_unit_and_a_line_for_the_run(drawn, clock, monkeypatch):
