@@ -225,3 +225,14 @@ def test_a_file_swept_away_before_its_lock_is_made_anew(tmp_path, monkeypatch):
     files.write_text(tmp_path / "x", "whole")
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("x", "whole")]
     assert len(calls) == 3  # of the writer, of the sweep, and of the writer again
+
+
+def test_a_kernel_without_a_name_of_its_own_shares_no_locks(tmp_path, monkeypatch):
+    named = files.lock_scope(tmp_path.stat())
+    assert named == f"{files._kernel()}-{tmp_path.stat().st_dev:x}"
+    monkeypatch.setattr(files, "Path", lambda name: tmp_path / "nothing")
+    for system, known in (("Linux", False), ("Darwin", True)):
+        monkeypatch.setattr(files.platform, "system", lambda system=system: system)
+        assert bool(files._kernel.__wrapped__()) == known
+    monkeypatch.setattr(files, "_kernel", lambda: "")
+    assert files.lock_scope(tmp_path.stat()) == ""

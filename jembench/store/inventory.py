@@ -17,7 +17,7 @@ from jembench.errors import CheckpointError, SpecError, StoreError
 from jembench.files import abandoned, cannot_write
 from jembench.store import tensors
 from jembench.store.outcome import Cell, FitKey
-from jembench.store.store import PARTS, WEIGHTS, Store, read_fit_record
+from jembench.store.store import PARTS, WEIGHTS, Store, id_of, listed, read_fit_record
 
 _HASH = re.compile("[0-9a-f]{16}")
 """The name of a folder of predictions."""
@@ -66,7 +66,7 @@ def inventory(store: Store) -> Inventory:
     for folder in _folders(store.root / "fits"):
         try:
             path = folder / "fit.json"
-            record = read_fit_record(path, _id(folder))
+            record = read_fit_record(path, id_of(folder))
             written = datetime.datetime.fromtimestamp(path.stat().st_mtime, datetime.UTC).isoformat(timespec="seconds")
         except _PROBLEMS:
             found.unfinished.append(folder.name)
@@ -92,14 +92,7 @@ def _size(folder: Path) -> Total:
 
 
 def _folders(folder: Path) -> list[Path]:
-    """The folders in a folder of a store, by name."""
-    with suppress(FileNotFoundError, NotADirectoryError):
-        return sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
-    return []
-
-
-def _id(path: Path) -> str:
-    return path.stem.rpartition("-")[2]
+    return [path for path in listed(folder) if path.is_dir()]
 
 
 # --- what is garbage --------------------------------------------------------------------------------------------------
@@ -126,11 +119,11 @@ def garbage(store: Store) -> list[Garbage]:
     _require(store)
     arrays = list((store.root / "arrays").glob("*.npz"))  # before the leases, and these before the cells
     busy = {holder.id for holder in store.leases() if holder.alive}
-    folders = [folder for folder in _folders(store.root / "fits") if _id(folder) not in busy]
+    folders = [folder for folder in _folders(store.root / "fits") if id_of(folder) not in busy]
     found = [(path, "the training has ended") for folder in folders for path in _old_checkpoints(folder)]
     if not busy:
-        cells = {_id(path) for path in (store.root / "cells").glob("*.json")}
-        found += [(path, "no cell has these arrays") for path in arrays if _id(path) not in cells]
+        cells = {id_of(path) for path in (store.root / "cells").glob("*.json")}
+        found += [(path, "no cell has these arrays") for path in arrays if id_of(path) not in cells]
         found += [(path, "no model in the store has these weights") for path in _old_readings(store, folders)]
         found += [(path, "no result is from this network") for path in _old_features(store)]
         found += [(path, "a killed process left it") for part in PARTS for path in abandoned(store.root / part)]
@@ -152,9 +145,8 @@ def remove(store: Store, found: Iterable[Garbage]) -> list[Garbage]:
         by_folder[store.root / Path(each.file).parent].append(each)
     try:
         for folder, files in by_folder.items():
-            with (
-                store.lease(_id(folder), {"what": "gc"}) if folder.parent.name == "fits" else nullcontext(True) as free
-            ):
+            mine = store.lease(id_of(folder), {"what": "gc"}) if folder.parent.name == "fits" else nullcontext(True)
+            with mine as free:
                 if free:
                     for each in files:
                         (store.root / each.file).unlink(missing_ok=True)
@@ -171,7 +163,7 @@ def remove(store: Store, found: Iterable[Garbage]) -> list[Garbage]:
 def _old_checkpoints(folder: Path) -> list[Path]:
     """The checkpoints of a training that has ended with a model: it is never resumed."""
     try:
-        ended = read_fit_record(folder / "fit.json", _id(folder)).status == "done"
+        ended = read_fit_record(folder / "fit.json", id_of(folder)).status == "done"
     except _PROBLEMS:
         return []
     whole = ended and all((folder / name).exists() for name in WEIGHTS)
@@ -181,7 +173,7 @@ def _old_checkpoints(folder: Path) -> list[Path]:
 def _old_readings(store: Store, folders: Iterable[Path]) -> list[Path]:
     models = [folder / WEIGHTS[0] for folder in folders]
     try:
-        known = {store.readings_of(_id(path.parent), _digest(path)) for path in models if path.exists()}
+        known = {store.readings_of(id_of(path.parent), _digest(path)) for path in models if path.exists()}
     except _PROBLEMS:
         return []  # those of a damaged model cannot be recognised
     unknown = [folder for folder in _folders(store.root / "readings") if folder not in known]

@@ -16,7 +16,7 @@ from jembench.files import digest, open_regular, write_atomically
 from jembench.store import records, tensors
 from jembench.store.latest import copy_log
 from jembench.store.outcome import Cell, encode
-from jembench.store.store import FitRecord, Store, read_cell_file, read_fit_record
+from jembench.store.store import FitRecord, Store, id_of, listed, read_cell_file, read_fit_record
 from jembench.store.verify import Finding, Status
 
 _KINDS = {".safetensors", ".json", ".csv", ".png"}
@@ -45,12 +45,12 @@ def merge(source: Store, target: Store) -> list[Finding]:
     target.check_writable()
     work = _Merge(source, target)
     cells = work.lacking_cells()
-    folders = {_id(folder): folder for folder in _list(source.root / "fits") if folder.is_dir()}
+    folders = {id_of(folder): folder for folder in listed(source.root / "fits") if folder.is_dir()}
     for fit_id in {**folders, **cells}:
         work.merge_fit(fit_id, folders.get(fit_id), cells.get(fit_id, []))
-    for folder in _list(source.root / "readings"):
+    for folder in listed(source.root / "readings"):
         work.merge_cache(folder)
-    for folder in _list(source.features):
+    for folder in listed(source.features):
         work.merge_cache(folder) if folder.name == "of-images" else work.merge_network(folder)
     copy_log(source, target)
     return work.findings
@@ -97,7 +97,7 @@ class _Merge:
                 if fit_id in self.other_weights:
                     self.note(path, "kept", "it was measured on other weights than those of the target")
                     continue
-                with self.alone(_id(path)) as mine:
+                with self.alone(id_of(path)) as mine:
                     if mine:
                         self.copy_cell(path)
                     else:
@@ -105,7 +105,7 @@ class _Merge:
 
     def lacks_fit(self, folder: Path) -> bool:
         """Whether a fit is to be copied; notes why it cannot be."""
-        fit_id, there = _id(folder), self.place(folder)
+        fit_id, there = id_of(folder), self.place(folder)
         try:
             mine = _record(folder, fit_id)
         except _FAILURES as error:
@@ -127,12 +127,12 @@ class _Merge:
 
     def copy_fit(self, folder: Path) -> None:
         """Copy a fit, all files or none; its record, or its newest checkpoint, comes last."""
-        fit_id, there = _id(folder), self.place(folder)
+        fit_id, there = id_of(folder), self.place(folder)
         if not self.lacks_fit(folder):  # it came meanwhile
             return
         try:
             record = _record(folder, fit_id)
-            files = [path for path in _list(folder) if path.suffix in _KINDS and path.name != "fit.json"]
+            files = [path for path in listed(folder) if path.suffix in _KINDS and path.name != "fit.json"]
             _check_fit(folder, files, record)
         except _FAILURES as error:
             self.note(folder, "damaged", error)
@@ -147,7 +147,7 @@ class _Merge:
     def lacking_cells(self) -> dict[str, list[Path]]:
         """The cells that the target lacks, by the ids of their fits; notes those that differ."""
         found: defaultdict[str, list[Path]] = defaultdict(list)
-        for path in [path for path in _list(self.source.root / "cells") if path.suffix == ".json"]:
+        for path in [path for path in listed(self.source.root / "cells") if path.suffix == ".json"]:
             try:
                 cell = read_cell_file(path)
             except _FAILURES as error:
@@ -197,7 +197,7 @@ class _Merge:
         """Copy a feature network, its record last."""
         there = self.target.features / folder.name
         files = sorted(folder.glob("*.safetensors")) + sorted(folder.glob("*.json"))
-        if not _list(there):
+        if not all((there / path.name).exists() for path in files):
             self.copy_checked(files, there)
         elif any(_digest(path) != _digest(there / path.name) for path in files):
             self.note(folder, "kept", "the target has another network of this name")
@@ -215,21 +215,9 @@ class _Merge:
             self.note(path, "copied")
 
 
-def _list(folder: Path) -> list[Path]:
-    """The files and folders of jembench in a folder, by name."""
-    try:
-        return sorted(path for path in folder.iterdir() if not path.name.startswith("."))
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-
-
-def _id(path: Path) -> str:
-    return path.stem.rpartition("-")[2]
-
-
 def _by_id(folder: Path) -> dict[str, str]:
     """The names in a folder by the ids that they end with."""
-    return {path.name.rpartition("-")[2]: path.name for path in _list(folder)}
+    return {path.name.rpartition("-")[2]: path.name for path in listed(folder)}
 
 
 def _copy(path: Path, to: Path) -> None:

@@ -170,7 +170,7 @@ class Store:
         return [record.key for record in self._trained(lambda folder: True)]
 
     def _trained(self, wanted: Callable[[str], bool]) -> Iterator[FitRecord]:
-        for folder in self._files("fits"):
+        for folder in listed(self.root / "fits"):
             if wanted(folder.name):
                 with suppress(OSError, StoreError):
                     record = _fit_record(records.read(folder / "fit.json"))
@@ -289,7 +289,7 @@ class Store:
         """Every cell in the store. A file that is not a cell is reported and passed over."""
         cells: dict[str, Cell] = {}
         problems: list[str] = []
-        for path in self._files("cells"):
+        for path in listed(self.root / "cells"):
             try:
                 if path.suffix != ".json":
                     raise StoreError(f"{path} is not a cell, and is passed over.")
@@ -324,15 +324,6 @@ class Store:
         except OSError:
             return {}
         return known.names
-
-    def _files(self, folder: str) -> Iterable[Path]:
-        try:
-            names = sorted(path.name for path in os.scandir(self.root / folder) if not path.name.startswith("."))
-        except FileNotFoundError:
-            return []
-        except OSError as error:
-            raise StoreError(f"Cannot read the store {self.root}: {error.strerror}. Choose another --store.") from error
-        return [self.root / folder / name for name in names]
 
     # --- the rest -----------------------------------------------------------------------------------------------------
 
@@ -425,6 +416,25 @@ def _fit_name(key: FitKey) -> str:
 def file_name(name: str, identity: str) -> str:
     """A name that a person reads and a program can rely on."""
     return f"{slug(name)}-{identity}"
+
+
+def listed(folder: Path) -> list[Path]:
+    """What a folder of a store holds, by name and without hidden files; nothing if there is no such folder.
+
+    Raises:
+        StoreError: if it cannot be listed.
+    """
+    try:
+        return [folder / name for name in sorted(os.listdir(folder)) if not name.startswith(".")]  # noqa: PTH208
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise StoreError(f"Cannot read {folder}: {error.strerror}. Choose another --store.") from error
+
+
+def id_of(path: Path) -> str:
+    """The id at the end of the name of a fit's folder, or of a cell's file or arrays."""
+    return path.name.rpartition("-")[2].partition(".")[0]
 
 
 def read_cell_file(path: Path, cell_id: str = "") -> Cell:

@@ -14,7 +14,7 @@ from jembench.files import digest, read_bytes
 from jembench.store import records, tensors
 from jembench.store.latest import LOG, asked
 from jembench.store.outcome import Cell
-from jembench.store.store import HISTORY, Store, read_cell_file, read_fit_record
+from jembench.store.store import HISTORY, Store, id_of, listed, read_cell_file, read_fit_record
 
 Status = Literal["ok", "damaged", "no digest", "stray", "copied", "kept", "busy"]
 """``no digest``: written by version 0.1, and readable. ``stray``: belongs to nothing in the store. The last three
@@ -58,12 +58,7 @@ def verify(store: Store) -> list[Finding]:
 
 
 def _list(folder: Path) -> list[Path]:
-    try:
-        return sorted(path for path in folder.iterdir() if path.suffix != ".png" and not path.name.startswith("."))
-    except FileNotFoundError:
-        return []
-    except OSError as error:
-        raise StoreError(f"Cannot read {folder}: {error.strerror}. Choose another --store.") from error
+    return [path for path in listed(folder) if path.suffix != ".png"]
 
 
 class _Stray(Exception):
@@ -127,7 +122,7 @@ class _Check:
             if not fit.is_dir():
                 yield self.finding(fit, "stray", "it is no folder of a trained model")
                 continue
-            fit_id, path = fit.name.rpartition("-")[2], fit / "fit.json"
+            fit_id, path = id_of(fit), fit / "fit.json"
             files: dict[str, str] = {}
             if path.exists():  # otherwise the training goes on, or was stopped
                 yield self._tried(self._fit, path, fit_id, files)

@@ -19,6 +19,7 @@ from jembench.models import predictions
 from jembench.running import fits
 from jembench.running.outlook import look_ahead
 from jembench.store import checkpoint, inventory, records
+from jembench.store.merge import merge
 from jembench.store.store import Store
 
 WEIGHTS = "model.safetensors"
@@ -40,6 +41,15 @@ def test_a_plan_is_carried_out(plan, store, carry_out, outcomes, values):
     assert found["jem", 0, "brightness"].details == {"source": "buffer"}
     assert len(set(map(tuple, values(whole, store).values()))) == 6
     assert list((store.root / "leases").iterdir()) == []
+
+
+def test_what_was_computed_in_two_stores_is_not_computed_again_in_their_merge(plan, store, carry_out, tmp_path):
+    for model in ("jem", "classifier"):
+        part = Store(tmp_path / model)
+        carry_out(plan(model), part)
+        assert {finding.status for finding in merge(part, store)} == {"copied"}
+    assert carry_out(plan("jem classifier"), store) == []
+    assert carry_out(plan("jem", "score brightness"), store) == ["measure brightness", "done jem 0"]
 
 
 def test_what_is_removed_as_garbage_is_never_computed_again(plan, store, carry_out):

@@ -67,6 +67,9 @@ def test_a_store_that_is_not_there(tmp_path):
 
 
 def test_of_a_whole_store_only_the_checkpoints_go(store):
+    folder = next(store.root.glob("fits/jem*s0*"))
+    folder.rename(folder.with_name("jem-digits-digits+chains.steps=5-s0-jem000"))
+    assert len(inventory(store).fits) == 4
     before = files(store)
     checkpoints = {str(path.relative_to(store.root)) for path in store.root.glob("fits/*/checkpoint-*")}
     assert found(store) == dict.fromkeys(checkpoints, "the training has ended")

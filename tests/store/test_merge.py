@@ -71,6 +71,13 @@ def test_an_empty_store_becomes_the_same(source, target):
     assert {finding.status for finding in verify(target)} == {"ok"}
 
 
+def test_a_name_with_dots_is_no_other_fit(source, target):
+    folder = next(source.root.glob("fits/jem*s0*"))
+    folder.rename(folder.with_name("jem-digits-digits+chains.steps=5-s0-jem000"))
+    assert set(statuses(source, target)) == {"copied"}
+    assert content(target) == content(source)
+
+
 def test_two_halves_become_one(source, target, whole):
     other = Store(shutil.copytree(source.root, source.root.with_name("other")))
     for path in [*source.root.glob("*/*jem*"), *source.root.glob("readings/*")]:
@@ -102,6 +109,15 @@ def test_a_merge_that_was_interrupted_anywhere_is_completed_by_the_next(source, 
         monkeypatch.setattr(merge, "_copy", copy)
         assert set(statuses(source, place)) == {"copied"}
         assert content(place) == content(source)
+
+
+def test_a_feature_network_that_was_copied_in_part_is_completed(source, target):
+    merge.merge(source, target)
+    (target.features / "digits-cnn" / "record.json").unlink()
+    assert set(statuses(source, target)) == {"copied"}
+    assert content(target) == content(source)
+    tensors.write(target.features / "digits-cnn" / "weights.safetensors", {}, {})
+    assert statuses(source, target) == ["kept"]
 
 
 @pytest.mark.parametrize(
