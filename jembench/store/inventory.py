@@ -145,14 +145,14 @@ def remove(store: Store, found: Iterable[Garbage]) -> list[Garbage]:
         by_folder[store.root / Path(each.file).parent].append(each)
     try:
         for folder, files in by_folder.items():
-            mine = store.lease(id_of(folder), {"what": "gc"}) if folder.parent.name == "fits" else nullcontext(True)
-            with mine as free:
+            of_fit = folder.parent == store.root / "fits"
+            with store.lease(id_of(folder), {"what": "gc"}) if of_fit else nullcontext(True) as free:
                 if free:
                     for each in files:
                         (store.root / each.file).unlink(missing_ok=True)
                 else:
                     left += files
-            if folder.parent.name == "readings":
+            if folder.parent == store.root / "readings":
                 with suppress(OSError):  # somebody's file is in it
                     folder.rmdir()
     except OSError as error:
