@@ -77,7 +77,7 @@ def _carry_out(worker: Worker, store: Store, unit: str) -> Ended:
     try:
         found = _read(store, unit)
         how = "done" if worker.carry_out(found) else "busy"
-    except (OutOfTime, Stopped) as error:
+    except (OutOfTime, Stopped, KeyboardInterrupt) as error:
         how, text = "stopped", str(error)
     except (StoreError, ProcessLost) as error:
         how, text = "failed", str(error)

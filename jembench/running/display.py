@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import platform
 import sys
+import textwrap
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,6 +28,9 @@ MINUTE = 60.0
 
 REFRESHES = 4
 """A second, on a terminal."""
+
+LONGEST = 200
+"""Characters of the reason why a training failed."""
 
 DOES: Mapping[str, tuple[str, str]] = {
     "train": ("training", "trained"),
@@ -174,8 +178,9 @@ class Display:
     def _end(self, task: _Task, event: Event, now: float) -> str:
         """The line of a unit that has ended; empty if there is none."""
         how = str(event.values.get("how", "done"))
-        if how == "done" and event.text:
-            how = "failed"
+        text = event.text
+        if how == "done" and text:  # the outcomes of its cells say more
+            how, text = "failed", textwrap.shorten(text, LONGEST, placeholder=" ...")
         ran, again = task.start is not None, how in ("busy", "stopped")
         if task.start is not None:
             task.seconds, task.start = task.seconds + max(now - task.start, 0), None
@@ -183,7 +188,7 @@ class Display:
         self._eta.ended(event.work, now, done=how == "done", again=again)
         elapsed = datetime.timedelta(seconds=round(task.seconds))
         if again:
-            return f"stopped after {elapsed}{f': {event.text}' * bool(event.text)}" * (ran and how == "stopped")
+            return f"stopped after {elapsed}{f': {text}' * bool(text)}" * (ran and how == "stopped")
         self._ended[how] += 1
         self._units.pop(event.work, None)
         task.left.discard(event.work)
@@ -192,7 +197,7 @@ class Display:
         if how in FAILURES:
             host = _host(event.worker)
             place = f" on {host}" * (host not in ("", platform.node()))
-            return f"{how}{place} after {elapsed}: {event.text}"
+            return f"{how}{place} after {elapsed}: {text}"
         if task.left or how == "dropped":
             return ""
         if "trained" in task.did and "measured" not in task.did and task.kinds != {"train"}:
@@ -214,7 +219,8 @@ def _host(worker: str) -> str:
     return worker.rpartition(":")[0] or worker
 
 
-def _divergence(values: Mapping[str, Any]) -> str:
+def _divergence(event: Mapping[str, float | str]) -> str:
+    values: dict[str, Any] = {name: int(each) if isinstance(each, float) else each for name, each in event.items()}
     if "remedy" in values:
         return f"training diverged and was repaired {guard.Intervention(**values)}"
     return f"training diverged {guard.Divergence(**values)}; it goes on unchanged, because the guard only watches"

@@ -144,9 +144,9 @@ def test_trouble_is_told_at_once(clock, capsys):
 
 def test_divergence_is_printed_in_words(clock, capsys):
     jem = plan("jem")
-    found = {"iteration": 20, "reason": "loss was nan"}
+    found = {"iteration": 20.0, "reason": "loss was nan"}  # numbers from a file are floats
     send(Lines([jem]), "diverged", jem, values=found)
-    send(Lines([jem]), "diverged", jem, values={**found, "returned_to": 16, "remedy": "seed"})
+    send(Lines([jem]), "diverged", jem, values={**found, "returned_to": 16.0, "remedy": "seed"})
     assert lines(capsys) == [
         "jem: training diverged at iteration 20 (loss was nan); it goes on unchanged, because the guard only watches",
         "jem: training diverged and was repaired at iteration 20 (loss was nan): it went back to iteration 16 with "
