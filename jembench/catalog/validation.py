@@ -191,9 +191,9 @@ def _mapping(read_key: Reader, read_value: Reader, value: Any) -> dict[str, Any]
     return _read_each({read_key(key): read_value for key in value}, value)
 
 
-def _list(read_item: Reader, value: Any) -> tuple[Any, ...]:
-    if not isinstance(value, list | tuple):
-        raise _wrong(value, "a list")
+def _list(read_item: Reader, length: int | None, value: Any) -> tuple[Any, ...]:
+    if not isinstance(value, list | tuple) or length not in (None, len(value)):
+        raise _wrong(value, f"a list of {length}" if length else "a list")
     found: list[Any] = []
     try:
         found.extend(map(read_item, value))
@@ -222,7 +222,8 @@ def _reader(hint: Any, is_json: bool) -> Reader:
         readers = [_reader(each, is_json) for each in arguments if each is not types.NoneType]
         return functools.partial(_any_of, types.NoneType in arguments, readers)
     if origin in (tuple, Sequence):
-        return functools.partial(_list, _reader(arguments[0], is_json))
+        length = len(arguments) if origin is tuple and arguments[-1] is not Ellipsis else None
+        return functools.partial(_list, _reader(arguments[0], is_json), length)
     if origin is Mapping:
         return functools.partial(_mapping, *(_reader(each, is_json) for each in arguments))
     if dataclasses.is_dataclass(hint) or hasattr(hint, "_fields"):

@@ -10,11 +10,11 @@ import dataclasses
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 from jembench.catalog import registry, trust
 from jembench.catalog.spec import stable_hash
-from jembench.catalog.validation import Range
+from jembench.catalog.validation import Range, Rule
 from jembench.errors import SpecError, Unavailable
 from jembench.experiment.plan import CellPlan, FitPlan, Plan, rebuilt
 from jembench.experiment.suite import Suite
@@ -29,7 +29,10 @@ class WorkCell(NamedTuple):
 
     metric: SpecText
     id: Id  # of the cell, as the driver planned it
-    limit: Annotated[int, Range(least=1)] | None = None
+
+
+Cells = Annotated[tuple[WorkCell, ...], Rule("at least one metric", bool)]
+Part = Annotated[tuple[int, int], Rule("[number, of] with 0 <= number < of", lambda part: 0 <= part[0] < part[1])]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -46,9 +49,10 @@ class Work:
     recipe: Mapping[str, Any]  # every field
     fit: FitKey  # as the driver planned it
     identity: Mapping[str, Any]  # what its family is the hash of
-    cells: tuple[WorkCell, ...]  # of ``train``: those that need the fit
-    part: tuple[int, int] = (0, 1)  # of ``attack-shard``: its number, and how many there are
-    gpus: int = 1  # 1: it runs a network; 0: it computes statistics on the CPU
+    cells: Cells  # of ``train``: those that need the fit
+    limit: Annotated[int, Range(least=1)] | None = None  # test images, None: all
+    part: Part = (0, 1)  # of ``attack-shard``: its number, and how many there are
+    gpus: Literal[0, 1] = 1  # 1: it runs a network; 0: it computes statistics on the CPU
     after: tuple[Id, ...] = ()  # the units that must have ended before
     deadline: float | None = None  # UTC, seconds since 1970
     command: str = ""  # what the user ran, for the record of what was computed
@@ -119,6 +123,7 @@ def _base(fit: FitPlan, cells: Sequence[CellPlan], deadline: float | None, comma
         fit=fit.key,
         identity=fit.identity,
         cells=tuple(map(_cell, cells)),
+        limit=cells[0].limit,
         deadline=deadline,
         command=command,
     )
@@ -140,14 +145,14 @@ def _of_fit(base: Work, cells: Sequence[CellPlan], split: _Split, *, training: b
 
 
 def _cell(cell: CellPlan) -> WorkCell:
-    return WorkCell(cell.metric.bound.in_full, cell.id, cell.limit)
+    return WorkCell(cell.metric.bound.in_full, cell.id)
 
 
 class _Group(NamedTuple):
     """Cells of one fit that are measured together."""
 
     cells: Sequence[CellPlan]
-    gpus: int = 1
+    gpus: Literal[0, 1] = 1
     parts: int = 1
 
 
@@ -231,7 +236,7 @@ def planned(work: Work, where: str) -> Plan:
             f"{what}. Install the same versions, code and data on both machines."
         )
     cells = [
-        CellPlan(fit=fit, metric=registry.resolve("metrics", cell.metric), limit=cell.limit) for cell in work.cells
+        CellPlan(fit=fit, metric=registry.resolve("metrics", cell.metric), limit=work.limit) for cell in work.cells
     ]
     for cell, expected in zip(cells, work.cells, strict=True):
         if cell.id != expected.id:
