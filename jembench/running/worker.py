@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,10 +12,10 @@ import torch
 
 from jembench import stopping
 from jembench.catalog.discovery import Component
-from jembench.errors import OutOfTime, PartDone, ProcessLost, StoreError
+from jembench.errors import OutOfTime, ProcessLost, StoreError
 from jembench.experiment.plan import CellPlan, Plan
 from jembench.experiment.works import Work, planned
-from jembench.interfaces import Evaluation, Event, Metric, Quantity
+from jembench.interfaces import Evaluation, Event, Quantity
 from jembench.models import devices
 from jembench.models.execution import tf32
 from jembench.running import provenance
@@ -98,7 +97,7 @@ class Worker:
             command=work.command,
             ready=ready,
             cells=plan.cells,
-            part=work.part,
+            work=work,
         )
         unit.report(Event(kind="started"))
         with devices.threads_for(ready.dataset.spec, device):
@@ -123,7 +122,7 @@ class _Unit(FitWork):
 
     ready: Ready
     cells: Sequence[CellPlan]
-    part: tuple[int, int]  # of the images that are attacked: its number, and how many there are
+    work: Work
 
     def train(self) -> bool:
         """Train the fit, if a cell needs it; False if another process does."""
@@ -139,36 +138,43 @@ class _Unit(FitWork):
     def measure(self) -> bool:
         """Compute the cells; False if another process works on some of them."""
         possible = self._possible()
-        with self._held_for_training() if possible else nullcontext(True) as mine:
-            trained = self._trained(possible) if possible and mine else None
+        trained, mine = self._trained_alone(possible)
         if trained:
             if not (self.folder / SAMPLES).exists():
                 self._draw_picture(trained.evaluation())
             mine = self._measure(possible, trained)
         stopping.check()
-        return self._told(bool(mine))
+        return self._told(mine)
 
     def attack(self) -> bool:
-        """Attack a part of the images. What was found is kept for the unit that measures the cell."""
-        if possible := self._possible():
-            trained = self._trained(possible)
+        """Attack a part of the images; False if another process does. What is found is kept for the unit that measures.
+
+        So is what goes wrong: it happens there again, and is the outcome.
+        """
+        with self.store.lease(self.work.id) as mine:
+            possible = self._possible() if mine else []
+            trained, mine_too = self._trained_alone(possible)
             if trained:
-                (cell,) = possible
-                self.report(Event(kind="measuring", metric=str(cell.metric)))
-                evaluation = trained.evaluation(set(), cell.metric.code, self._progress(cell), self.part)
-                with suppress(PartDone):
-                    cell.metric.make().compute(evaluation)
+                for cell in possible:
+                    self.report(Event(kind="measuring", metric=str(cell.metric)))
+                    evaluation = trained.evaluation(set(), cell.metric.code, self._progress(cell), self.work.part)
+                    measure(cell.metric.make(), evaluation)  # it ends with PartDone
         stopping.check()
-        return True
+        return self._told(bool(mine and mine_too))
 
     def _told(self, mine: bool) -> bool:
         if not mine:
             self.report(Event(kind="waiting"))
         return mine
 
-    def _held_for_training(self) -> Any:
-        """The lease of a fit that is still to be trained, or to be kept, before it can be measured."""
-        return nullcontext(True) if self.store.is_trained(self.fit.key) else self.store.lease(self.fit.key.id)
+    def _trained_alone(self, cells: Sequence[CellPlan]) -> tuple[TrainedFit | None, bool]:
+        """As :meth:`_trained`, and False if another process trains the fit, or keeps it, before it can be measured."""
+        if not cells:
+            return None, True
+        if self.store.is_trained(self.fit.key):
+            return self._trained(cells), True
+        with self.store.lease(self.fit.key.id) as mine:
+            return self._trained(cells) if mine else None, bool(mine)
 
     def _possible(self) -> list[CellPlan]:
         """The cells that are to be computed. Of those that cannot be, the reason is their outcome."""
@@ -203,9 +209,10 @@ class _Unit(FitWork):
         """Compute the predictions that metrics read, so that they need no GPU afterwards."""
         for cell in cells:
             metric: Any = cell.metric.make()
-            if getattr(metric, "reads", None) and hasattr(metric, "resamples"):
-                without_intervals: Metric = dataclasses.replace(metric, resamples=0)
-                measure(without_intervals, trained.evaluation(set(), cell.metric.code))
+            if getattr(metric, "reads", None):
+                if hasattr(metric, "resamples"):
+                    metric = dataclasses.replace(metric, resamples=0)  # intervals are left to the CPU
+                measure(metric, trained.evaluation(set(), cell.metric.code))
 
     def _measure(self, cells: Sequence[CellPlan], trained: TrainedFit) -> bool:
         """Compute cells; False if another process is at some of them."""
