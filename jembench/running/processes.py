@@ -41,6 +41,7 @@ class _Worker:
     process: subprocess.Popen[str]
     log: Path
     job: Job | None = None
+    leaving: bool = False  # it was stopped, and gets no other unit
 
 
 class Processes:
@@ -64,6 +65,7 @@ class Processes:
         self._died: dict[str, int] = defaultdict(int)  # by the id of the unit
         self._endings: list[Ended] = []  # of units that never began
         self._kept: set[Path] = set()  # logs of failures
+        self._cancelled = False
 
     @cached_property
     def _gpus(self) -> list[str]:
@@ -118,6 +120,7 @@ class Processes:
 
     def cancel(self) -> None:
         """Drop what is queued and ask each worker to stop."""
+        self._cancelled = True
         self._endings += [Ended(id=job.id, how="stopped") for _, job in self._queue]
         self._queue.clear()
         for worker in self._workers.values():
@@ -159,7 +162,8 @@ class Processes:
             heapq.heappush(self._queue, waiting)
 
     def _is_busy(self, place: _Place) -> bool:
-        return place in self._workers and self._workers[place].job is not None
+        worker = self._workers.get(place)
+        return worker is not None and (worker.job is not None or worker.leaving)
 
     def _give(self, place: _Place, job: Job) -> None:
         if place not in self._workers:
@@ -208,7 +212,7 @@ class Processes:
             ended = Ended(**json.loads(line))
         except (ValueError, TypeError):  # printed by something else
             return []
-        worker.job = None
+        worker.job, worker.leaving = None, ended.how == "stopped"
         if ended.how in ("done", "busy", "stopped"):
             return [ended]
         self._kept.add(worker.log)
@@ -223,6 +227,8 @@ class Processes:
         if job is None:
             worker.log.unlink(missing_ok=True)
             return []
+        if self._cancelled:  # before it could say so
+            return [Ended(id=job.id, how="stopped", host=platform.node())]
         self._died[job.id] += 1
         if self._died[job.id] <= self._retries:
             self.submit([job])
