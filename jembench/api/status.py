@@ -94,7 +94,7 @@ def status(store: str | os.PathLike[str] = "runs") -> Status:
 
 def _unit(store: Store, unit: str, latest: Latest, living: set[str], dead: set[str]) -> UnitStatus | None:
     """A unit; None if it is done."""
-    started, progress, last = latest
+    started, _, progress, last = latest
     about = _about(store, unit, latest)
     how = str(last.values.get("how", "")) if last and last.kind == "ended" else ""
     if about is None or how == "done":

@@ -108,6 +108,7 @@ def carry_out(
     if dry_run:
         return _preview(plan, place, how, format)
     if detach:
+        session.place(plan.fits, how)  # which refuses options that do not fit together
         return _detach(place, ctx.obj.arguments)
     with plugins_aside():
         done = session.carry_out(plan, place, how, display, ctx.obj.arguments)

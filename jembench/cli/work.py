@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import platform
@@ -10,7 +11,7 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import redirect_stdout, suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING
 import click
 
 from jembench.cli import options
-from jembench.errors import DamagedError, JembenchError, OutOfTime, ProcessLost, SpecError, StoreError, printable
+from jembench.errors import JembenchError, OutOfTime, ProcessLost, SpecError, StoreError, printable
 from jembench.experiment import works
 from jembench.interfaces import Ended, Ending, Event
 from jembench.stopping import Stopped
@@ -48,8 +49,8 @@ def work(units: tuple[str, ...], store: Path, device: str, skip_missing: bool) -
     cannot be carried out here, 3 if the work was stopped, 4 if another process works on one.
     """
     out, place, worst = sys.stdout, Store(store), 0
+    worker = functools.cache(functools.partial(_worker, place, device, skip_missing=skip_missing))
     with redirect_stdout(sys.stderr):  # stdout is for what the driver reads
-        worker = _worker(place, device, skip_missing=skip_missing)
         for unit in _from_stdin() if units == ("-",) else units:
             ended = _carry_out(worker, place, unit)
             out.write(json.dumps(asdict(ended)) + "\n")
@@ -70,26 +71,28 @@ def _worker(store: Store, device: str, *, skip_missing: bool) -> Worker:
     return Worker(store, devices.resolve(device), Events(Lines([]), store.works), skip_missing=skip_missing)
 
 
-def _carry_out(worker: Worker, store: Store, unit: str) -> Ended:
-    """Carry out one unit. What goes wrong is how it ended."""
+def _carry_out(worker: Callable[[], Worker], store: Store, unit: str) -> Ended:
+    """Carry out one unit; what goes wrong is how it ended. The files of one that is done, for no run, are removed."""
     how: Ending = "done"
     text, found = "", None
     try:
         found = _read(store, unit)
-        how = "done" if worker.carry_out(found) else "busy"
+        how = "done" if worker().carry_out(found) else "busy"
     except (OutOfTime, Stopped, KeyboardInterrupt) as error:
         how, text = "stopped", str(error)
     except (StoreError, ProcessLost) as error:
         how, text = "failed", str(error)
     except JembenchError as error:
         how, text = "refused", str(error)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         traceback.print_exc()
         how, text = "failed", f"{type(error).__name__}: {error}"
     text = printable(" ".join(text.splitlines()))
     if text:
         click.echo(text if how == "stopped" else f"Error: {text}", err=True)
-    if found:
+    if found and how == "done" and not store.is_claimed(found.id):
+        store.works.remove(found.id)
+    elif found:
         with suppress(StoreError):  # of a full disk
             _note(store, found, Event(kind="ended", values={"how": how}, text=text))
     return Ended(id=found.id if found else unit, how=how, text=text, host=platform.node())
@@ -98,7 +101,7 @@ def _carry_out(worker: Worker, store: Store, unit: str) -> Ended:
 def _read(store: Store, unit: str) -> works.Work:
     try:
         return works.read(store.works.read(unit))
-    except DamagedError as error:
+    except StoreError as error:
         raise SpecError(f"This is no unit of work: {error}") from error
 
 

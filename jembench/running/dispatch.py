@@ -6,15 +6,17 @@ Imports no torch: on a cluster the driver needs little memory.
 from __future__ import annotations
 
 import dataclasses
+import shlex
 import time
 import warnings
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
+from jembench.catalog import trust
 from jembench.errors import Fallback, OutOfTime, StoreError, WorkFailed
 from jembench.experiment.works import Work
-from jembench.interfaces import Ended, Event, Executor
+from jembench.interfaces import Driver, Ended, Event, Executor
 from jembench.running.events import Events
 from jembench.stopping import Stopped
 from jembench.store.store import Store
@@ -37,6 +39,7 @@ class Dispatch:
         units: all of them; those that others wait for come first.
         store: where results go.
         executor: is open.
+        driver: what the executor knows of the run.
         events: get what happens.
         run: the record of the run.
         in_process: whether units run in this process: their events come by themselves, and so do interrupts.
@@ -47,6 +50,7 @@ class Dispatch:
         units: Sequence[Work],
         store: Store,
         executor: Executor,
+        driver: Driver,
         events: Events,
         run: RunRecord,
         *,
@@ -56,6 +60,7 @@ class Dispatch:
         self._jobs = {work.id: work.job(order) for order, work in enumerate(units)}
         self._store = store
         self._executor = executor
+        self._driver = driver
         self._events = events
         self._run = run
         self._in_process = in_process
@@ -106,25 +111,16 @@ class Dispatch:
         """Submit units, unless another living run has: those are looked at again later."""
         mine = []
         for unit in units:
-            if not self._executor.here and self._is_claimed(unit):
+            if not self._executor.here and self._store.is_claimed(unit, but_by=self._run.id):
                 self._held[unit] = time.monotonic() + PAUSE
                 continue
             work = self._units[unit]
             self._store.works.write(unit, work.data)
             self._store.works.append(self._event(work, Event(kind="queued", text=self._run.id)))
-            self._running[unit] = 0
+            _, self._running[unit] = self._store.works.events(unit)
             mine.append(self._jobs[unit])
         if mine:
             self._executor.submit(mine)
-
-    def _is_claimed(self, unit: str) -> bool:
-        """Whether another run that lives has submitted a unit, which has not ended."""
-        events, _ = self._store.works.events(unit)
-        claims = [event.text for event in events if event.kind == "queued"]
-        if not claims or claims[-1] == self._run.id or events[-1].kind == "ended":
-            return False
-        with self._store.lease(claims[-1]) as free:
-            return not free
 
     def _submit_held(self) -> None:
         now = time.monotonic()
@@ -162,7 +158,7 @@ class Dispatch:
             if ended.how == "done":
                 free += self._finish(ended.id)
                 text = self._failure(work)
-            elif ended.how in ("busy", "stopped") and not self._is_late(work):
+            elif (ended.how in ("busy", "stopped") and not self._is_late(work)) or self._is_gone(ended):
                 self._held[ended.id] = time.monotonic() + PAUSE
             else:
                 self._stopped |= ended.how in ("busy", "stopped")
@@ -179,6 +175,10 @@ class Dispatch:
             return ""
         cells = (self._store.read_cell(cell.id, cell.metric) for cell in work.cells)
         return next((cell.outcome.reason for cell in cells if cell and cell.outcome.status == "failed"), "")
+
+    def _is_gone(self, ended: Ended) -> bool:
+        """Whether a unit was refused because another run, which had submitted it too, has done it and removed it."""
+        return ended.how == "refused" and not self._store.works.path(ended.id).exists()
 
     def _is_late(self, work: Work) -> bool:
         return work.deadline is not None and time.time() >= work.deadline
@@ -237,12 +237,17 @@ class Dispatch:
         log = f" Its log: {first.log}." if first.log else ""
         error = WorkFailed(
             f"{len(self._failures)} of {len(self._units)} units of work were not carried out. The first one, "
-            f"{self._jobs[first.id].name}, {first.how}{f' on {first.host}' if first.host else ''}: {first.text}{log} "
-            f"This runs it by hand: jembench work {first.id} --store {self._store.root}. `jembench status` shows all."
+            f"{self._jobs[first.id].name}, ended{f' on {first.host}' if first.host else ''} as {first.how}: "
+            f"{first.text}{log} To run it by hand: `{self._by_hand(first.id)}`. `jembench status` shows all."
         )
         if all(failure.how == "refused" for failure in self._failures):
             error.exit_code = 2
         return error
+
+    def _by_hand(self, unit: str) -> str:
+        trusted = self._driver.environment.get(trust.VARIABLE, "")
+        variables = [f"{trust.VARIABLE}={shlex.quote(trusted)}"] if trusted else []
+        return " ".join([*variables, "jembench", shlex.join(self._driver.arguments([unit]))])
 
     # --- following ----------------------------------------------------------------------------------------------------
 

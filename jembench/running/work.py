@@ -88,7 +88,7 @@ def carry_out(
     with _registered(store, len(units)) as run:
         try:
             executor.open(driver)
-            Dispatch(units, store, executor, events, run, in_process=isinstance(executor, LocalExecutor)).run()
+            Dispatch(units, store, executor, driver, events, run, in_process=isinstance(executor, LocalExecutor)).run()
         finally:
             executor.close()
 

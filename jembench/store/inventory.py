@@ -110,8 +110,8 @@ def garbage(store: Store) -> list[Garbage]:
     """The files of a store that no result, no training and no later run needs, in the order of their names.
 
     These are checkpoints of trainings that have ended, arrays without a cell, predictions of weights and features of
-    networks that no result in the store is from, and what killed processes left. While any process works on the store,
-    only checkpoints are given, and none of the models that it works on.
+    networks that no result in the store is from, units of work, and what killed processes left. While any process works
+    on the store, only checkpoints are given, and none of the models that it works on.
 
     Raises:
         SpecError: if there is no such folder.
@@ -126,6 +126,7 @@ def garbage(store: Store) -> list[Garbage]:
         found += [(path, "no cell has these arrays") for path in arrays if id_of(path) not in cells]
         found += [(path, "no model in the store has these weights") for path in _old_readings(store, folders)]
         found += [(path, "no result is from this network") for path in _old_features(store)]
+        found += [(path, "no run waits for this work") for path in (store.root / "works").glob("*")]
         found += [(path, "a killed process left it") for part in PARTS for path in abandoned(store.root / part)]
     return sorted(Garbage(str(path.relative_to(store.root)), path.lstat().st_size, why) for path, why in found)
 

@@ -135,9 +135,9 @@ def lease(
         held.release()
 
 
-def holders(folder: Path, lifetime: float = LIFETIME) -> Iterator[Holder]:
-    """Who holds each lease in ``folder``, in the order of their names. None is taken."""
-    for path in sorted(folder.glob("*.json")):
+def holders(folder: Path, lifetime: float = LIFETIME, name: str = "*") -> Iterator[Holder]:
+    """Who holds each lease in ``folder``, or the one of a name, in the order of their names. None is taken."""
+    for path in sorted(folder.glob(f"{name}.json")):
         with suppress(OSError), path.open("rb", buffering=0) as file:
             found, alive = _read(file), _is_alive(file, path, lifetime)
             age = _now(folder) - os.fstat(file.fileno()).st_mtime

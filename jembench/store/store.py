@@ -119,6 +119,9 @@ class Store:
         for folder in (*PARTS, "works"):
             files.sweep(self.root / folder)
         lease.sweep(self._leases)
+        for run in self.works.runs():
+            if not any(self.leases(run.id)):
+                self.works.remove(run.id)
 
     # --- fits ---------------------------------------------------------------------------------------------------------
 
@@ -366,9 +369,14 @@ class Store:
         """Whether this object holds a lease."""
         return name in self._held
 
-    def leases(self) -> Iterator[Holder]:
-        """Who works on what. None is taken; one whose holder is not alive is free."""
-        return lease.holders(self._leases)
+    def leases(self, name: str = "*") -> Iterator[Holder]:
+        """Who works on what, or on one thing. None is taken; one whose holder is not alive is free."""
+        return lease.holders(self._leases, name=name)
+
+    def is_claimed(self, work: str, but_by: str = "") -> bool:
+        """Whether a living run, other than that of the id ``but_by``, waits for a unit of work."""
+        run = self.works.claimed_by(work)
+        return run not in ("", but_by) and any(holder.alive for holder in self.leases(run))
 
     def check_lease(self, name: str) -> None:
         """Check that a lease that this object gave out has not been lost.

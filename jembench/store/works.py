@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import mmap
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -19,7 +20,7 @@ from typing import Any, NamedTuple
 
 from jembench.catalog import validation
 from jembench.errors import DamagedError, SpecError
-from jembench.files import append_line
+from jembench.files import append_line, open_regular
 from jembench.interfaces import Event
 from jembench.store import outcome, records
 from jembench.store.records import FORMAT, Record
@@ -46,11 +47,10 @@ class Latest(NamedTuple):
     """The last events of a unit."""
 
     started: Event | None = None  # that a worker began with it, or what else is the first one
+    queued: Event | None = None  # that a run submitted it, or what else is the first one
     progress: Event | None = None  # the last one that says how far it is
     last: Event | None = None
 
-
-_STARTED = b'\n{"kind": "started"'
 
 _TAIL = 2**14  # bytes
 
@@ -109,7 +109,7 @@ class WorkFiles:
         A line that is not whole yet, or was torn by a crash, is left out.
         """
         try:
-            with self.path(work, ".events").open("rb") as stream:
+            with open_regular(self.path(work, ".events")) as stream:
                 stream.seek(offset)
                 text = stream.read()
         except OSError:
@@ -123,21 +123,26 @@ class WorkFiles:
         """What the end of a unit's events says. The file of a long training is not read whole."""
         try:
             with (
-                self.path(work, ".events").open("rb") as stream,
+                open_regular(self.path(work, ".events")) as stream,
                 mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as text,
             ):
-                first = max(text.rfind(_STARTED), 0)
-                start = text[first : first + _TAIL].split(b"\n", 2)
+                started, queued = (_last_of(text, kind) for kind in ("started", "queued"))
                 tail = text[-_TAIL:].split(b"\n")
         except (OSError, ValueError):  # ValueError: the file is empty
             return Latest()
-        started, last = list(_event(start[1])) if len(start) > 1 else [], None
+        last = None
         for line in reversed(tail):
             for event in _event(line):
                 last = last or event
                 if event.done or event.metric or event.kind in ("started", "queued"):
-                    return Latest(started[0] if started else None, event, last)
-        return Latest(started[0] if started else None, None, last)
+                    return Latest(started, queued, event, last)
+        return Latest(started, queued, None, last)
+
+    def claimed_by(self, work: str) -> str:
+        """The id of the run that was the last one to submit a unit; "" if the unit has ended since."""
+        _, queued, _, last = self.latest(work)
+        is_open = queued and last and last.kind != "ended" and re.fullmatch(rf"{RUN}[0-9a-f]+-[0-9]+", queued.text)
+        return queued.text if queued and is_open else ""
 
     def remove(self, work: str) -> None:
         """Remove the files of a unit."""
@@ -160,13 +165,20 @@ class WorkFiles:
         found = []
         for path in self.folder.glob(f"{RUN}*.json"):
             with suppress(FileNotFoundError, DamagedError):
-                found.append(records.read(path).read(RunRecord))
+                found += [run for run in [records.read(path).read(RunRecord)] if run.id == path.stem]
         return sorted(found, key=lambda run: run.time)
+
+
+def _last_of(text: mmap.mmap, kind: str) -> Event | None:
+    """The last event of a kind; the first one if there is none of the kind."""
+    place = max(text.rfind(b'\n{"kind": "%b"' % kind.encode()), 0)
+    lines = text[place : place + _TAIL].split(b"\n", 2)
+    return next((event for line in lines[1:2] for event in _event(line)), None)
 
 
 def _event(line: bytes) -> Iterator[Event]:
     """The event in a line, if it is one."""
-    with suppress(ValueError, DamagedError):
+    with suppress(ValueError, RecursionError, DamagedError):
         data = json.loads(line)
         if isinstance(data, dict):
             yield validation.read(Event, data, "an event", form=FORMAT)

@@ -6,6 +6,7 @@ import pytest
 
 from jembench.cli import work
 from jembench.errors import OutOfTime, StoreError, Unavailable
+from jembench.interfaces import Event
 from jembench.store.outcome import FitKey
 from jembench.store.store import Store
 
@@ -31,7 +32,11 @@ def test_how_a_unit_ends_is_told_to_the_driver_and_noted(tmp_path, monkeypatch, 
     fit = FitKey(model="jem", dataset="digits", recipe="digits", seed=0, id="f1")
     monkeypatch.setattr(work, "_read", lambda store, unit: SimpleNamespace(id=unit, kind="train", fit=fit))
     store = Store(tmp_path)
-    ended = work._carry_out(SimpleNamespace(carry_out=carry_out), store, "u1")
+    store.works.append(Event(kind="started", work="u1"))
+    ended = work._carry_out(lambda: SimpleNamespace(carry_out=carry_out), store, "u1")
     assert (ended.id, ended.how, ended.text) == ("u1", how, text)
-    last = store.works.latest("u1").last
-    assert (last.kind, last.values["how"], last.text) == ("ended", how, text)
+    if how == "done":  # for no run
+        assert list(store.works.folder.iterdir()) == []
+    else:
+        last = store.works.latest("u1").last
+        assert (last.kind, last.values["how"], last.text) == ("ended", how, text)
