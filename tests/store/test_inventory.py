@@ -135,3 +135,10 @@ def test_readings_stay_while_a_model_cannot_be_read(store):
     shutil.rmtree(next(store.root.glob("fits/jem*s1*")))
     next(store.root.glob("fits/jem*s0*/model.safetensors")).write_bytes(b"")
     assert not any(file.startswith("readings") for file in found(store))
+
+
+def test_units_of_work_are_garbage_when_no_process_works_on_the_store(store):
+    store.works.write("u1", {})
+    assert found(store)["works/u1.json"] == "no run waits for this work"
+    with store.lease("run-1-1"):
+        assert "works/u1.json" not in found(store)
