@@ -92,7 +92,7 @@ class Executor(Protocol):
         ...
 
     def ended(self, seconds: float) -> Sequence[Ended]:
-        """The units that have ended since the last call; wait up to so many seconds for the first one."""
+        """The units that have ended since the last call; wait for the first one up to ``seconds``."""
         ...
 
     def cancel(self) -> None:

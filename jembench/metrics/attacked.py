@@ -119,7 +119,7 @@ def in_shards(
 ) -> Attacked:
     """Attack shard by shard. Each is remembered: after a kill, or when the time was up, the work goes on there.
 
-    Of ``services.share``, every so many shards are its own: several machines attack the images of one model.
+    Of ``services.share`` (number, count), every count-th shard is its own: machines share the images of one model.
 
     Args:
         metric: its options and its defence decide what the attack gives.

@@ -1,4 +1,4 @@
-"""The display of a run's progress on stderr: live bars on a terminal, lines for a log elsewhere."""
+"""The display of a run's progress on stderr: lines for a log, and what live bars on a terminal share with them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 import textwrap
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -20,14 +20,9 @@ from jembench.running.eta import Eta, duration
 from jembench.training import guard
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
     from jembench.experiment.plan import FitPlan
 
 MINUTE = 60.0
-
-REFRESHES = 4
-"""A second, on a terminal."""
 
 LONGEST = 200
 """Characters of the reason why a training failed."""
@@ -44,11 +39,15 @@ FAILURES = ("failed", "refused", "lost")
 
 def display(fits: Sequence[FitPlan]) -> Display:
     """The display that suits stderr."""
-    return Bars(fits) if sys.stderr.isatty() else Lines(fits)
+    if not sys.stderr.isatty():
+        return Lines(fits)
+    from jembench.running.bars import Bars  # a log needs no rich
+
+    return Bars(fits)
 
 
 @dataclass
-class _Task:
+class Task:
     """What is shown as one: a unit of work, or all units of a fit where one runs after the other."""
 
     name: str
@@ -85,14 +84,14 @@ class Display:
             for each, key in keys.items()
         }
         self._by_fit = True
-        self._units: dict[str, str] = {}  # those that have not ended -> what they are shown as
+        self._units: set[str] = set()  # that have not ended
         self._count = 0
         self._ended: Counter[str] = Counter()
-        self._tasks: dict[str, _Task] = {}
-        self._running: dict[str, _Task] = {}
+        self._tasks: dict[str, Task] = {}
+        self.running: dict[str, Task] = {}
         self._waited_for: set[str] = set()
         self._hosts = {platform.node()}
-        self._eta = Eta()
+        self.eta = Eta()
 
     def __enter__(self) -> Display:
         return self
@@ -114,19 +113,19 @@ class Display:
             task.shown = event
         if event.total and (event.kind == "window" or not self._by_fit):
             task.done, task.total = event.done, event.total
-            self._eta.progressed(event.work, event.done / event.total, now)
+            self.eta.progressed(event.work, event.done / event.total, now)
         self.update(event, task)
         if line := self._end(task, event, now) if event.kind == "ended" else self._line(event):
             self.print(f"{task.name}: {line}")
 
-    def update(self, event: Event, task: _Task) -> None:
+    def update(self, event: Event, task: Task) -> None:
         """Show an event that is replaced by the next."""
 
     def print(self, text: str) -> None:
         """Print a line that stays."""
         raise NotImplementedError
 
-    def place(self, task: _Task) -> str:
+    def place(self, task: Task) -> str:
         """The worker, if workers are on several hosts."""
         return task.worker if len(self._hosts) > 1 else ""
 
@@ -135,11 +134,11 @@ class Display:
         if self._by_fit:
             return ""
         failed = sum(self._ended[how] for how in FAILURES)
-        left = self._eta.left(time.time()) if self._units else None
+        left = self.eta.left(time.time()) if self._units else None
         parts = (
             f"{self._ended['done']} of {self._count} units done",
             f"{failed} failed" * bool(failed),
-            f"{len(self._running)} running",
+            f"{len(self.running)} running",
             "" if left is None else f"about {duration(left)} left",
         )
         return ", ".join(filter(None, parts))
@@ -150,32 +149,32 @@ class Display:
         task = self._task(event)
         task.left.add(event.work)
         self._count += event.work not in self._units
-        self._units[event.work] = event.unit
-        self._eta.queued(event.work, (event.unit, *(str(event.fit[name]) for name in ("model", "dataset", "recipe"))))
+        self._units.add(event.work)
+        self.eta.queued(event.work, (event.unit, *(str(event.fit[name]) for name in ("model", "dataset", "recipe"))))
 
     def _key(self, event: Event) -> str:
         return str(event.fit["id"]) if self._by_fit or not event.work else event.work
 
-    def _task(self, event: Event) -> _Task:
+    def _task(self, event: Event) -> Task:
         key, fit = self._key(event), event.fit
         if key not in self._tasks:
             name = self._names.get(fit["id"]) or f"{fit['model']} on {fit['dataset']}, seed {fit['seed']}"
-            self._tasks[key] = _Task(name)
+            self._tasks[key] = Task(name)
         self._tasks[key].kinds.add(event.unit)
         return self._tasks[key]
 
-    def _begin(self, task: _Task, event: Event, now: float) -> None:
+    def _begin(self, task: Task, event: Event, now: float) -> None:
         if event.worker:
             task.worker = event.worker
             self._hosts.add(_host(event.worker))
         if task.start is None or event.kind == "started":
             task.start, task.unit, task.shown = now, event.work, None
-            self._running[event.work] = task
-            self._eta.started(event.work, now)
+            self.running[event.work] = task
+            self.eta.started(event.work, now)
         if event.kind in ("training", "measuring"):
             task.did[DOES["train" if event.kind == "training" else event.unit or "measure"][1]] = None
 
-    def _end(self, task: _Task, event: Event, now: float) -> str:
+    def _end(self, task: Task, event: Event, now: float) -> str:
         """The line of a unit that has ended; empty if there is none."""
         how = str(event.values.get("how", "done"))
         text = event.text
@@ -184,13 +183,13 @@ class Display:
         ran, again = task.start is not None, how in ("busy", "stopped")
         if task.start is not None:
             task.seconds, task.start = task.seconds + max(now - task.start, 0), None
-        self._running.pop(event.work, None)
-        self._eta.ended(event.work, now, done=how == "done", again=again)
+        self.running.pop(event.work, None)
+        self.eta.ended(event.work, now, done=how == "done", again=again)
         elapsed = datetime.timedelta(seconds=round(task.seconds))
         if again:
             return f"stopped after {elapsed}{f': {text}' * bool(text)}" * (ran and how == "stopped")
         self._ended[how] += 1
-        self._units.pop(event.work, None)
+        self._units.discard(event.work)
         task.left.discard(event.work)
         if not task.left:
             del self._tasks[self._key(event)]
@@ -226,7 +225,7 @@ def _divergence(event: Mapping[str, float | str]) -> str:
     return f"training diverged {guard.Divergence(**values)}; it goes on unchanged, because the guard only watches"
 
 
-def _note(event: Event | None) -> str:
+def note(event: Event | None) -> str:
     """An event in a few words."""
     if event is None:
         return "starting"
@@ -247,78 +246,6 @@ def _losses(values: Mapping[str, Any]) -> str:
     return " ".join(words)
 
 
-class Bars(Display):
-    """A bar for each running unit, with the last losses, and a line for each that has ended.
-
-    Whatever comes between two refreshes is shown at the second one: events cost next to nothing.
-    """
-
-    def __init__(self, fits: Sequence[FitPlan]) -> None:
-        from rich.console import Console
-        from rich.live import Live
-
-        super().__init__(fits)
-        self._lines: list[str] = []
-        flush = self._flush
-
-        class Flushing(Live):
-            def refresh(self) -> None:
-                flush()
-                super().refresh()
-
-        self._console = Console(stderr=True)
-        self._live = Flushing(
-            console=self._console, get_renderable=self._rendered, refresh_per_second=REFRESHES, transient=True
-        )
-
-    def __enter__(self) -> Bars:
-        self._live.start()
-        return self
-
-    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
-        self._live.stop()
-
-    def print(self, text: str) -> None:
-        """Print a line above the bars."""
-        self._lines.append(text)
-
-    def _flush(self) -> None:
-        lines, self._lines = self._lines, []
-        if lines:
-            self._console.print("\n".join(lines), markup=False, highlight=False, soft_wrap=True)
-
-    def _rendered(self) -> RenderableType:
-        from rich.console import Group
-        from rich.table import Column, Table
-        from rich.text import Text
-
-        width, fitting = self._console.width, max(self._console.height - 3, 1)
-        running = list(self._running.values())
-        table = Table.grid(
-            Column(no_wrap=True, overflow="ellipsis", max_width=width // 3),
-            *(Column(no_wrap=True) for _ in range(4)),
-            Column(no_wrap=True, overflow="ellipsis", ratio=1),  # cut before anything else is
-            padding=(0, 1),
-            expand=True,
-        )
-        for task in running[:fitting]:
-            table.add_row(*self._row(task, width // 8))
-        below = [f"and {len(running) - fitting} more"] if len(running) > fitting else []
-        return Group(*[table] * bool(running), *map(Text, filter(None, [*below, self.whole()])))
-
-    def _row(self, task: _Task, width: int) -> Iterator[RenderableType]:
-        from rich.progress_bar import ProgressBar
-        from rich.text import Text
-
-        yield Text(task.name, "bold")
-        yield ProgressBar(task.total or None, task.done, width, animation_time=time.monotonic())
-        yield Text(f"{task.done}/{task.total}" * bool(task.total), "green")
-        left = self._eta.left_of(task.unit, time.time())
-        yield Text("" if left is None else duration(left), "cyan")
-        yield Text(self.place(task), "dim")
-        yield Text(_note(task.shown), "dim")
-
-
 class Lines(Display):
     """A line at the start and the end of each unit, and one a minute: for logs.
 
@@ -330,7 +257,7 @@ class Lines(Display):
         self._seconds = seconds
         self._last = time.monotonic()
 
-    def update(self, event: Event, task: _Task) -> None:
+    def update(self, event: Event, task: Task) -> None:
         """Print the start of a unit, and how far the run is if a minute has passed."""
         name, fit = task.name, event.fit
         place = f" on {self.place(task)}" * bool(self.place(task))
@@ -341,7 +268,7 @@ class Lines(Display):
         elif event is task.shown and time.monotonic() - self._last >= self._seconds:
             self._last = time.monotonic()
             iteration = f"iteration {event.done} of {event.total}, " if event.kind == "window" else ""
-            self.print(self.whole() or f"{name}: {iteration}{_note(event)}")
+            self.print(self.whole() or f"{name}: {iteration}{note(event)}")
 
     def print(self, text: str) -> None:
         """Print a line with the time."""

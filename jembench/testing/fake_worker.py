@@ -2,7 +2,7 @@
 
 It is copied beside the checks' other files and started from there, so it imports the standard library alone. Its
 arguments are a folder and the ids of units, or ``-``: then the ids come from stdin. The file of a unit in the folder
-says what becomes of it; the file ``trace`` gets a line for each unit that begins.
+says how it ends; the file ``trace`` gets a line for each unit that begins.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import NoReturn
 
 PATIENCE = 60.0
-"""Seconds after which a unit ends that nobody stops."""
+"""Seconds after which a sleeping unit ends that is not stopped."""
 
 UNKNOWN = "Error: No such command 'work'."
 """What a worker of another version prints."""

@@ -15,7 +15,8 @@ from jembench.cli import main
 from jembench.errors import Fallback
 from jembench.interfaces import Event
 from jembench.running import display as progress
-from jembench.running.display import Bars, Lines
+from jembench.running.bars import Bars
+from jembench.running.display import Lines
 
 COMMAND = [sys.executable, "-c", "import sys; from jembench.cli.main import main; sys.exit(main())"]
 

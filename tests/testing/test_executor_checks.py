@@ -9,7 +9,8 @@ import time
 import pytest
 
 from jembench.running.processes import Processes
-from jembench.testing import check_executor, executors, perform
+from jembench.testing import check_executor, perform
+from jembench.testing.executors import conduct, subject
 
 
 class Sound(Processes):
@@ -140,7 +141,7 @@ ENDLESS = [
 @pytest.fixture
 def result(monkeypatch):
     """What becomes of one check of an executor."""
-    monkeypatch.setattr(executors, "CALM", 0.2)
+    monkeypatch.setattr(subject, "CALM", 0.2)
 
     def result(executor, name):
         (check,) = [each for each in check_executor(f"{__name__}:{executor.__name__}") if each.name == name]
@@ -151,14 +152,14 @@ def result(monkeypatch):
 
 @pytest.mark.parametrize(("executor", "check", "words"), FAULTS)
 def test_a_fault_is_found(result, executor, check, words, monkeypatch):
-    monkeypatch.setattr(executors, "AT_ONCE", 0.1)
+    monkeypatch.setattr(conduct, "AT_ONCE", 0.1)
     found = result(executor, check)
     assert (found.status, words in found.message) == ("failed", True), found.message
 
 
 @pytest.mark.parametrize(("executor", "check", "words"), ENDLESS)
 def test_what_does_not_end_is_a_fault(result, executor, check, words, monkeypatch):
-    monkeypatch.setattr(executors, "LIMIT", 1.0)
+    monkeypatch.setattr(subject, "LIMIT", 1.0)
     found = result(executor, check)
     while LEFT:
         Processes.close(LEFT.pop())
@@ -167,6 +168,6 @@ def test_what_does_not_end_is_a_fault(result, executor, check, words, monkeypatc
 
 
 def test_units_that_run_one_after_the_other_do_not_meet(result, monkeypatch):
-    monkeypatch.setattr(executors, "LIMIT", 3.0)
+    monkeypatch.setattr(subject, "LIMIT", 3.0)
     found = result(OneAtATime, "at-the-same-time")
     assert "1 of 2 units waited for the others in vain" in found.message

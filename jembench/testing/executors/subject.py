@@ -1,0 +1,183 @@
+"""Executors under test: each check opens one, whose workers are fake and do as their units say."""
+
+from __future__ import annotations
+
+import os
+import platform
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import jembench
+from jembench.interfaces import Driver, Ended, Ending, Executor, Job
+from jembench.testing import fake_worker
+from jembench.testing.checks import DoesNotApply, Subject, require
+
+LIMIT = 60.0
+"""Seconds in which all units of a check must have ended: engines need some to start a worker."""
+
+CALM = 0.5
+"""Seconds in which nothing may happen any more."""
+
+MOST = 4
+"""Of the units that run at the same time, this number is checked at most."""
+
+ENDINGS: tuple[Ending, ...] = ("done", "busy", "stopped", "refused", "failed")
+"""What a worker may say of a unit."""
+
+PACKAGE = """__path__.append({real!r})
+with open({real!r} + "/__init__.py") as stream:
+    exec(stream.read())
+"""
+"""A package jembench whose command is the fake worker. All else of it is the real one."""
+
+
+class Session:
+    """An executor that is open, and the units that it was given.
+
+    Args:
+        executor: under test.
+        folder: of the fake worker.
+    """
+
+    def __init__(self, executor: Executor, folder: Path) -> None:
+        self.executor = executor
+        self.folder = folder
+        self._number = 0
+
+    @property
+    def driver(self) -> Driver:
+        """The driver, whose workers are fake."""
+        package = self.folder / "path" / "jembench"
+        package.mkdir(parents=True)
+        real = str(Path(jembench.__file__).parent)
+        (package / "__init__.py").write_text(PACKAGE.format(real=real), encoding="utf-8")
+        (package / "__main__.py").write_bytes(Path(fake_worker.__file__).read_bytes())
+        (self.folder / "store").mkdir()
+        path = os.pathsep.join(filter(None, [str(package.parent), os.environ.get("PYTHONPATH")]))
+        return Driver(
+            store=self.folder / "store",
+            arguments=lambda ids: [str(self.folder), *ids],
+            environment={"PYTHONPATH": path},
+            carry_out=self._carry_out,
+        )
+
+    def jobs(self, *whats: str) -> list[Job]:
+        """Units that do what these words say: see :func:`jembench.testing.fake_worker.carry_out`."""
+        return [self._job(what) for what in whats]
+
+    def submit(self, *whats: str) -> list[Job]:
+        """Submit new units."""
+        jobs = self.jobs(*whats)
+        self.executor.submit(jobs)
+        return jobs
+
+    def endings(self, jobs: Sequence[Job]) -> dict[str, Ended]:
+        """How these units end, by their ids.
+
+        Raises:
+            CheckFailed: if one does not, or another one or one twice.
+        """
+        found: dict[str, Ended] = {}
+        expected, end = {job.id for job in jobs}, time.monotonic() + LIMIT
+        while missing := expected - found.keys():
+            require(time.monotonic() < end, f"{len(missing)} of {len(jobs)} units have not ended after {LIMIT:g} s.")
+            self._take(self.executor.ended(0.2), found)
+        self._take(self.executor.ended(0.1), found)
+        require(found.keys() == expected, "A unit has ended that was not submitted.")
+        return found
+
+    def settle(self) -> dict[str, Ended]:
+        """The endings after a cancellation, until all that has begun has ended and nothing else begins.
+
+        Raises:
+            CheckFailed: if that does not happen soon.
+        """
+        found: dict[str, Ended] = {}
+        end, calm = time.monotonic() + LIMIT, time.monotonic() + CALM
+        seen = len(self.begun)
+        while time.monotonic() < calm or not found.keys() >= set(self.begun):
+            require(time.monotonic() < end, f"What ran has not ended {LIMIT:g} s after cancel.")
+            self._take(self.executor.ended(0.1), found)
+            if len(self.begun) > seen:
+                seen, calm = len(self.begun), time.monotonic() + CALM
+        return found
+
+    def wait_for(self, count: int) -> None:
+        """Wait until ``count`` units have begun.
+
+        Raises:
+            CheckFailed: if they do not.
+        """
+        end = time.monotonic() + LIMIT
+        while len(self.begun) < count:
+            require(time.monotonic() < end, f"{len(self.begun)} of {count} units have begun after {LIMIT:g} s.")
+            require(not self.executor.ended(0.05), "A unit has ended that sleeps.")
+
+    @property
+    def begun(self) -> list[str]:
+        """The ids of the units that have begun, as often as they have."""
+        return fake_worker.begun(self.folder)
+
+    @property
+    def at_once(self) -> int:
+        """The number of units that run at the same time in a check."""
+        return min(self.executor.slots, MOST)
+
+    def _take(self, endings: Sequence[Ended], found: dict[str, Ended]) -> None:
+        for ended in endings:
+            require(ended.id not in found, "A unit has ended twice.")
+            found[ended.id] = ended
+
+    def _job(self, what: str) -> Job:
+        self._number += 1
+        unit = f"unit-{self._number}"
+        (self.folder / unit).write_text(what, encoding="utf-8")
+        gpus = int(self.executor.gpus)
+        return Job(id=unit, name=f"{what}, {unit}", kind="train", order=self._number, gpus=gpus, text="{}")
+
+    def _carry_out(self, job: Job) -> Ended:
+        """What a fake worker does, in this process."""
+        what, _, text = (self.folder / job.id).read_text(encoding="utf-8").partition(" ")
+        how = next((each for each in ENDINGS if each == what), None)
+        if how is None:
+            raise DoesNotApply("It carries units out in this process.")
+        fake_worker.note(self.folder, job.id)
+        return Ended(id=job.id, how=how, text=text, host=platform.node())
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process of this machine runs."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+@dataclass(frozen=True)
+class ExecutorSubject(Subject):
+    """An executor under test."""
+
+    kind = "executors"
+    protocol = Executor
+    parts = ("slots", "gpus", "here", "open", "submit", "ended", "cancel", "close")
+
+    def make(self) -> Executor:
+        """A new executor, whose slots are known only once it is open."""
+        with self.made():
+            return self.build()  # type: ignore[no-any-return]
+
+    @contextmanager
+    def session(self) -> Iterator[Session]:
+        """A new executor, open within the context."""
+        with tempfile.TemporaryDirectory(prefix="jembench-executor-", ignore_cleanup_errors=True) as folder:
+            session = Session(self.make(), Path(folder))
+            with self.made():
+                session.executor.open(session.driver)
+            try:
+                yield session
+            finally:
+                session.executor.close()
