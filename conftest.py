@@ -1,6 +1,8 @@
 """Settings that all tests share, those of the plugins too."""
 
+import configparser
 import gc
+import importlib.metadata
 import os
 import random
 import shutil
@@ -33,13 +35,17 @@ os.fsync = lambda descriptor: None  # it takes milliseconds, and guards against 
 
 
 def pytest_sessionstart(session):
-    """Refuse to test with installed entry points that are older than the working tree."""
-    stale = {one.distribution for one in catalogue().components if not one.is_compatible}
+    """Refuse to test without the plugins of tox.ini, or with entry points that are older than the working tree."""
+    settings = configparser.ConfigParser(interpolation=None)
+    settings.read(Path(__file__).with_name("tox.ini"))
+    plugins = settings.get("plugins", "editable", fallback="").split()
+    installed = {one.name for one in importlib.metadata.distributions()}
+    stale = {Path(name).name for name in plugins if name != "-e"} - installed
+    stale |= {one.distribution for one in catalogue().components if not one.is_compatible}
     if stale:
         pytest.exit(
-            f"The entry points of {', '.join(sorted(stale))} are out of date. Install them again: "
-            "pip install --no-deps -e . -e plugins/jembench-jem -e plugins/jembench-wrn -e plugins/jembench-glow "
-            "-e plugins/jembench-igebm -e plugins/jembench-residual-flow",
+            f"The entry points of {', '.join(sorted(stale))} are out of date or missing. Install them again: "
+            f"pip install -e . {' '.join(plugins)}",
             returncode=1,
         )
 

@@ -1,0 +1,356 @@
+"""The executor slurm without Slurm: commands that stand for Slurm's record what they are asked and answer from files.
+
+``tests/slurm`` has the tests on a real Slurm.
+"""
+
+import json
+import os
+import pickle
+import re
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from submitit.helpers import DelayedSubmission
+
+from jembench.errors import SpecError, Unavailable
+from jembench.interfaces import Driver, Job
+from jembench.plugin import resolve
+from jembench_slurm.job import Units
+
+FAKE = Path(__file__).parents[3] / "tests" / "support" / "fake_worker"
+SBATCH = """
+n=$(($(cat jobs 2>/dev/null || echo 0) + 1))
+echo $n >jobs
+cp "$1" $n.sh
+env >$n.env
+echo "Submitted batch job $n"
+"""
+
+
+class Slurm:
+    """A folder of commands, with what they print and what they were given."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        folder.mkdir()
+        self.command("sinfo", "echo 'cpu*|infinite'; echo 'gpu|30:00'")
+        self.command("sbatch", SBATCH)
+        self.command("srun", "exit 1")
+        self.command("squeue", 'echo "$@" >>squeue.calls; cat states 2>/dev/null')
+        self.command("scancel", 'echo "$@" >>scancel.calls')
+
+    def command(self, name, script):
+        path = self.folder / name
+        path.write_text(f"#!/bin/sh\ncd {self.folder}\n{script}\n")
+        path.chmod(0o755)
+
+    def script(self, number):
+        return (self.folder / f"{number}.sh").read_text()
+
+    def lines(self, name):
+        path = self.folder / name
+        return path.read_text().splitlines() if path.exists() else []
+
+    def states(self, *lines):
+        (self.folder / "states").write_text("".join(f"{line}\n" for line in lines))
+
+
+@pytest.fixture
+def slurm(tmp_path, monkeypatch):
+    found = Slurm(tmp_path / "bin")
+    monkeypatch.setenv("PATH", f"{found.folder}{os.pathsep}{os.environ['PATH']}")
+    return found
+
+
+def opened(folder, **options):
+    spec = "slurm:" + ",".join(f"{key}={value}" for key, value in options.items())
+    executor = resolve("executors", spec.rstrip(":")).make()
+    executor.open(Driver(store=folder, arguments=lambda ids: ["work", *ids], environment={"A": "b"}, carry_out=None))
+    return executor
+
+
+def unit(name, gpus=0, order=0):
+    return Job(id=name, name=name, kind="train", order=order, gpus=gpus, text="{}")
+
+
+def ends(store, job, outcome="success", **result):
+    """Write what a job leaves behind."""
+    (folder,) = (store / "works" / "slurm").iterdir()
+    found = {"host": "node1", "code": 0, **result} if result else "Traceback"
+    (folder / f"{job}_0_result.pkl").write_bytes(pickle.dumps((outcome, found)))
+    (folder / f"{job}_0_log.out").write_text("printed")
+
+
+def files(store, pattern="*"):
+    return list((store / "works" / "slurm").glob(f"*/{pattern}"))
+
+
+def look_again(executor):
+    """Ask Slurm now, which is otherwise done every two seconds at most."""
+    executor._looked = 0
+    return executor.ended(0)
+
+
+def record(name, how="done"):
+    return {"id": name, "how": how, "text": "", "host": "", "log": ""}
+
+
+# --- options ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("gpus=-1", "gpus of slurm is -1; it must be at least 0"),
+        ("array=0", "array of slurm is 0; it must be at least 1"),
+        ("pack=0", "pack of slurm is 0"),
+        ("retries=-1", "retries of slurm is -1"),
+        ("memory=lots", "memory of slurm is 'lots'; it must be a whole number with a unit, such as 32G"),
+        ("memory=32", "with a unit"),
+        ("time=soon", "time of slurm is 'soon'; it must be a minute or more, such as 8h"),
+        ("time=0h", "a minute or more"),
+        ('time=""', "a minute or more"),
+        ("time=30:00", "a minute or more"),  # half an hour to Slurm, 30 hours to many
+    ],
+)
+def test_options_that_are_wrong_are_refused(options, message):
+    with pytest.raises(SpecError, match=re.escape(message)):
+        resolve("executors", f"slurm:{options}").make()
+
+
+@pytest.mark.parametrize(
+    ("time", "minutes"), [("8h", 480), ("90m", 90), ("1d12h", 2160), ("1-12:00:00", 2160), ("08:30:59", 510)]
+)
+def test_time_limits(slurm, tmp_path, time, minutes):
+    opened(tmp_path, time=time).submit([unit("a")])
+    assert f"#SBATCH --time={minutes}\n" in slurm.script(1)
+
+
+def test_no_slurm_is_unavailable(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(Unavailable, match=r"Slurm's command sinfo is not installed here\. Use the executor slurm on a"):
+        opened(tmp_path)
+
+
+def test_a_slurm_that_does_not_answer_is_unavailable(slurm, tmp_path):
+    slurm.command("sinfo", "echo 'slurm_load_partitions: Unable to contact slurm controller' >&2; exit 1")
+    with pytest.raises(Unavailable, match="Slurm does not answer to sinfo: slurm_load_partitions: Unable to contact"):
+        opened(tmp_path)
+
+
+def test_a_time_above_the_partition_s_limit_is_refused(slurm, tmp_path):
+    opened(tmp_path, partition="gpu", time="30m")
+    with pytest.raises(SpecError, match="time of slurm is 31 minutes, and jobs in the partition gpu end after 30:00"):
+        opened(tmp_path, partition="gpu", time="31m")
+
+
+def test_a_cluster_without_a_default_partition_asks_for_one(slurm, tmp_path):
+    slurm.command("sinfo", "echo 'cpu|infinite'")
+    with pytest.raises(SpecError, match=r"has no default partition\. Write slurm:partition= with one of cpu"):
+        opened(tmp_path)
+
+
+# --- submitting -------------------------------------------------------------------------------------------------------
+
+
+def test_each_kind_of_unit_is_an_array_of_its_own_partition(slurm, tmp_path):
+    executor = opened(tmp_path, partition="gpu", cpu_partition="cpu", time="20m", gpus=2, cpus=4, memory="8G", array=3)
+    assert (executor.slots, executor.gpus, executor.here) == (3, True, False)
+    executor.submit([unit(f"a{n}", gpus=n % 2) for n in range(4)])
+    networks, others = slurm.script(1), slurm.script(2)
+    for script in (networks, others):
+        for line in ("array=0-1%2", "time=20", "cpus-per-task=4", "mem=8G", "requeue", "signal=USR2@120"):
+            assert f"#SBATCH --{line}\n" in script
+        assert "--cpus-per-task 4" in script.splitlines()[-1]
+        assert " -P -u -m submitit" in script.splitlines()[-1]
+    assert "#SBATCH --partition=gpu\n" in networks
+    assert "#SBATCH --gpus-per-node=2\n" in networks
+    assert "#SBATCH --partition=cpu\n" in others
+    assert "gpus" not in others
+
+
+def test_setup_comes_before_the_command_and_the_signal_within_a_short_limit(slurm, tmp_path):
+    opened(tmp_path, time="4m", setup="module load cuda").submit([unit("a")])
+    script = slurm.script(1)
+    assert script.index("\nmodule load cuda\n") < script.index("srun")
+    assert "#SBATCH --signal=USR2@60\n" in script
+
+
+@pytest.mark.parametrize(("units", "jobs"), [(2, [1, 1]), (5, [2, 2, 1]), (12, [3, 3, 3, 3])])
+def test_units_share_a_job_only_where_there_are_more_than_jobs(slurm, tmp_path, units, jobs):
+    executor = opened(tmp_path, array=3, pack=3)
+    executor.submit([unit(f"{n:02}", order=-n) for n in range(units)])
+    packs = [DelayedSubmission.load(file).function.ids for file in sorted(files(tmp_path, "1_*_submitted.pkl"))]
+    assert [len(pack) for pack in packs] == jobs
+    assert [name for pack in packs for name in pack] == [f"{n:02}" for n in reversed(range(units))]  # by their order
+
+
+def test_a_driver_in_a_job_gives_its_jobs_none_of_its_own_variables(slurm, tmp_path, monkeypatch):
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    monkeypatch.setenv("SLURM_CONF", "conf")
+    monkeypatch.setenv("SBATCH_ACCOUNT", "mine")
+    opened(tmp_path).submit([unit("a")])
+    given = slurm.lines("1.env")
+    assert {"SLURM_CONF=conf", "SBATCH_ACCOUNT=mine"} <= {*given}
+    assert "SLURM_JOB_ID=7" not in given
+    assert os.environ["SLURM_JOB_ID"] == "7"
+
+
+def test_what_sbatch_says_is_the_error(slurm, tmp_path):
+    slurm.command("sbatch", "echo 'sbatch: error: Invalid account' >&2; exit 1")
+    with pytest.raises(Unavailable, match=r"Slurm refuses the jobs: sbatch: error: Invalid account"):
+        opened(tmp_path).submit([unit("a")])
+
+
+# --- endings ----------------------------------------------------------------------------------------------------------
+
+
+def test_slurm_is_asked_once_about_a_thousand_jobs(slurm, tmp_path):
+    executor = opened(tmp_path)
+    executor.submit([unit(str(n)) for n in range(1000)])
+    slurm.states(*(f"1_{n}|RUNNING|node1|None" for n in range(1000)))
+    ends(tmp_path, "1_3", ended=[record("3")])
+    (ended,) = executor.ended(0)
+    assert (ended.id, ended.how, ended.host, ended.log) == ("3", "done", "node1", "")
+    assert not files(tmp_path, "1_3_*")
+    assert not executor.ended(0)
+    assert len(slurm.lines("squeue.calls")) == 1
+
+
+def test_the_log_of_a_problem_is_kept_and_all_else_removed(slurm, tmp_path):
+    executor = opened(tmp_path, array=1, pack=2)
+    executor.submit([unit("a"), unit("b")])
+    ends(tmp_path, 1, ended=[record("a"), record("b", "refused")])
+    ended = executor.ended(0)
+    assert [Path(one.log).read_text() for one in ended] == ["printed", "printed"]
+    executor.close()
+    assert [str(path) for path in files(tmp_path)] == [ended[0].log]
+
+
+def test_a_dead_job_is_submitted_again_and_then_lost(slurm, tmp_path):
+    executor = opened(tmp_path, retries=1, array=1, pack=2)
+    executor.submit([unit("a"), unit("b")])
+    slurm.states("1|NODE_FAIL|node1|None")
+    assert not executor.ended(0)  # either may have been carried out: each gets a job
+    slurm.states("2_0|OUT_OF_MEMORY|node2|None", "2_1|RUNNING|node2|None")
+    assert not look_again(executor)
+    slurm.states("2_1|RUNNING|node2|None")  # Slurm has forgotten job 3
+    (lost,) = look_again(executor)
+    assert (lost.id, lost.how) == ("a", "lost")
+    assert lost.text == "Its worker died 2 times, at last in job 3 with state UNKNOWN."
+    ends(tmp_path, "2_1", ended=[record("b")])
+    assert [one.id for one in executor.ended(0)] == ["b"]
+
+
+def test_a_job_that_no_node_could_start_is_taken_back_and_submitted_again(slurm, tmp_path):
+    executor = opened(tmp_path)
+    executor.submit([unit("a")])
+    slurm.states("1|PENDING||launch failed requeued held")
+    assert not executor.ended(0)
+    assert slurm.lines("scancel.calls") == ["1"]
+    assert slurm.script(2)
+    slurm.states("1|CANCELLED||None", "2|PENDING||JobHeldUser")
+    assert not look_again(executor)
+
+
+def test_a_job_that_raised_is_dead(slurm, tmp_path):
+    executor = opened(tmp_path, retries=0)
+    executor.submit([unit("a")])
+    slurm.states("1|RUNNING|node1|None")
+    ends(tmp_path, 1, "error")
+    (lost,) = executor.ended(0)
+    assert lost.text == "Its worker died 1 times, at last in job 1 with state FAILED."
+    assert Path(lost.log).read_text() == "printed"
+
+
+def test_no_job_is_taken_for_dead_while_slurm_does_not_answer(slurm, tmp_path):
+    executor = opened(tmp_path, retries=0)
+    executor.submit([unit("a")])
+    slurm.command("squeue", "exit 1")
+    assert not executor.ended(0)
+    slurm.states("1|RUNNING|node1|None")
+    assert not look_again(executor)
+    ends(tmp_path, 1, ended=[record("a")])
+    assert [one.how for one in executor.ended(0)] == ["done"]
+
+
+def test_jobs_that_were_cancelled_are_stopped(slurm, tmp_path):
+    executor = opened(tmp_path, array=1, pack=2)
+    executor.submit([unit("a"), unit("b")])
+    slurm.states("1|CANCELLED||None")
+    assert {(one.id, one.how) for one in executor.ended(0)} == {("a", "stopped"), ("b", "stopped")}
+    executor.submit([unit("a"), unit("b")])
+    ends(tmp_path, 2, ended=[record("a", "stopped")])
+    assert {(one.id, one.how) for one in executor.ended(0)} == {("a", "stopped"), ("b", "stopped")}
+
+
+def test_cancel_drops_what_is_queued_and_signals_what_runs(slurm, tmp_path):
+    executor = opened(tmp_path)
+    executor.submit([unit("a"), unit("b")])
+    slurm.states("1_0|CANCELLED||None", "1_1|RUNNING|node1|None")
+    executor.cancel()
+    assert [(one.id, one.how) for one in executor.ended(0)] == [("a", "stopped")]
+    (name,) = [path.name for path in (tmp_path / "works" / "slurm").iterdir()]
+    assert slurm.lines("scancel.calls") == [
+        f"--name={name} --state=PENDING",
+        f"--name={name} --state=RUNNING --signal=TERM",
+    ]
+
+
+# --- in a job ---------------------------------------------------------------------------------------------------------
+
+
+def counting(folder, *ids):
+    return Units([str(folder), "-"], {"PYTHONPATH": str(FAKE)}, [*ids])
+
+
+def test_a_job_carries_out_its_units_one_after_the_other(tmp_path):
+    result = counting(tmp_path, "count-1-a", "refused-0-b", "count-1-c")()
+    assert [(one["id"], one["how"]) for one in result["ended"]] == [
+        ("count-1-a", "done"),
+        ("refused-0-b", "refused"),
+        ("count-1-c", "done"),
+    ]
+    assert result["code"] == 0
+
+
+def test_a_worker_that_dies_leaves_the_rest(tmp_path):
+    result = counting(tmp_path, "count-1-a", "die-9-b", "count-1-c")()
+    assert [one["id"] for one in result["ended"]] == ["count-1-a"]
+    assert result["code"] == -9
+
+
+def test_at_the_time_limit_the_worker_saves_and_what_is_left_is_queued(tmp_path):
+    units = counting(tmp_path, "count-1-a", "count-500-b", "count-1-c")
+    thread = threading.Thread(target=units)
+    thread.start()
+    while not (tmp_path / "count-500-b.starts").exists():
+        time.sleep(0.02)
+    rest = units.checkpoint().function
+    thread.join()
+    assert rest.ids == ["count-500-b", "count-1-c"]
+    assert [one["id"] for one in rest.ended] == ["count-1-a"]
+    assert json.loads((tmp_path / "count-500-b.json").read_text())[0] < 500
+
+
+def test_a_time_limit_before_the_worker_has_started_leaves_everything(tmp_path):
+    units = counting(tmp_path, "count-1-a")
+    assert units.checkpoint().function == units
+
+
+def test_what_is_pickled_is_small_and_loads_without_torch(tmp_path):
+    data = pickle.dumps(counting(tmp_path, "count-1-a"))
+    assert len(data) < 1000
+    code = "import pickle, sys; pickle.load(sys.stdin.buffer); sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], input=data, check=False).returncode == 0
+
+
+def test_listing_executors_imports_no_submitit():
+    code = (
+        "import sys, jembench_slurm; jembench_slurm.slurm(); sys.exit({'submitit', 'torch'} & {*sys.modules} != set())"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,0 +1,93 @@
+#!/usr/bin/env bash
+# Run a command beside a Slurm cluster of this machine alone, which listens on loopback and ends with the command.
+#   tests/slurm/cluster.sh pytest tests/slurm
+#   tests/slurm/cluster.sh bash
+# As root on Debian and its relatives it installs what is missing. Where there can be no cluster, the command runs
+# without one, and the tests that need it skip.
+set -euo pipefail
+
+run_without() {
+  echo "No Slurm for the tests: $1" >&2
+  exec "${@:2}"
+}
+
+[ "$(id -u)" = 0 ] || run_without "its daemons need root" "$@"
+if ! command -v slurmctld slurmd munged >/dev/null; then
+  command -v apt-get >/dev/null || run_without "slurmctld, slurmd and munged are not installed" "$@"
+  { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq slurm-wlm munge; } >/dev/null 2>&1 ||
+    run_without "its packages slurm-wlm and munge cannot be installed" "$@"
+fi
+
+folder=$(mktemp -d /tmp/slurm-XXXXXX)
+chmod 755 "$folder"
+mkdir -m 711 "$folder/munge"
+mkdir "$folder/state" "$folder/spool"
+(umask 077 && head -c 128 /dev/urandom >"$folder/munge/key")
+
+host=$(hostname -s) port=$((20000 + $$ % 20000 * 2))
+cat >"$folder/slurm.conf" <<CONF
+ClusterName=test
+SlurmctldHost=$host(127.0.0.1)
+SlurmctldPort=$port
+SlurmdPort=$((port + 1))
+CommunicationParameters=NoCtldInAddrAny,NoInAddrAny
+AuthType=auth/munge
+# a job that is queued again waits until its credential has expired
+AuthInfo=socket=$folder/munge/socket,cred_expire=5
+CryptoType=crypto/munge
+SlurmUser=root
+SlurmdUser=root
+StateSaveLocation=$folder/state
+SlurmdSpoolDir=$folder/spool
+SlurmctldPidFile=$folder/slurmctld.pid
+SlurmdPidFile=$folder/slurmd.pid
+SlurmctldLogFile=$folder/slurmctld.log
+SlurmdLogFile=$folder/slurmd.log
+SlurmdParameters=config_overrides
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_CPU
+SchedulerParameters=sched_interval=1,bf_interval=1
+ReturnToService=2
+KillWait=5
+AccountingStorageType=accounting_storage/none
+JobAcctGatherType=jobacct_gather/none
+MpiDefault=none
+GresTypes=gpu
+NodeName=$host NodeAddr=127.0.0.1 CPUs=8 Gres=gpu:2 State=UNKNOWN
+PartitionName=cpu Nodes=$host Default=YES MaxTime=10:00:00
+PartitionName=gpu Nodes=$host MaxTime=10:00:00
+CONF
+printf "Name=gpu File=%s\n" /dev/null /dev/zero >"$folder/gres.conf"
+
+# Everything that runs for this cluster has its configuration in the environment, jobs and their workers too.
+export SLURM_CONF="$folder/slurm.conf"
+stop() {
+  while processes=$(grep --files-with-matches --no-messages "$SLURM_CONF" /proc/[0-9]*/environ || true); [ "$processes" ]; do
+    for process in $processes; do
+      kill -KILL "$(cut --delimiter=/ --fields=3 <<<"$process")" 2>/dev/null || true
+    done
+    sleep 0.1
+  done
+  rm -rf "$folder"
+}
+trap stop EXIT
+start() {
+  setpriv --pdeathsig KILL "$@" >>"$folder/daemons.log" 2>&1 &  # it dies with this script, however that ends
+  disown
+}
+start munged --foreground --force --socket="$folder/munge/socket" --key-file="$folder/munge/key" \
+  --log-file="$folder/munged.log" --pid-file="$folder/munged.pid" --seed-file="$folder/munge/seed"
+for _ in $(seq 100); do [ -S "$folder/munge/socket" ] && break || sleep 0.1; done
+start slurmctld -D
+start slurmd -D -N "$host"
+for _ in $(seq 100); do
+  if sinfo --noheader --format=%T 2>/dev/null | grep -q idle; then
+    JEMBENCH_TESTS_SLURM=$folder "$@"
+    exit
+  fi
+  sleep 0.1
+done
+tail -n 20 "$folder"/*.log >&2
+exit 1
