@@ -7,7 +7,6 @@ that come out are others than those that the unit states: other code or data wou
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, NamedTuple
@@ -20,6 +19,7 @@ from jembench.experiment.plan import CellPlan, FitPlan, Plan, rebuilt
 from jembench.experiment.suite import Suite
 from jembench.experiment.twins import changes
 from jembench.interfaces import Costly, Job, WorkKind
+from jembench.store import records
 from jembench.store.outcome import FitKey, Id, SpecText, encode
 from jembench.store.records import Record
 
@@ -63,19 +63,17 @@ class Work:
         cells = [cell.id for cell in self.cells]
         return stable_hash({"kind": self.kind, "fit": self.fit.id, "cells": cells, "part": list(self.part)}, 16)
 
+    @property
+    def name(self) -> str:
+        """For people."""
+        part = f" part {self.part[0] + 1} of {self.part[1]}" if self.part[1] > 1 else ""
+        return f"{self.kind}{part} {self.fit}"
+
     def job(self, order: int) -> Job:
         """The unit as an executor sees it."""
-        part = f" part {self.part[0] + 1} of {self.part[1]}" if self.part[1] > 1 else ""
-        text = json.dumps(self.data)
-        return Job(
-            id=self.id, name=f"{self.kind}{part} {self.fit}", kind=self.kind, order=order, gpus=self.gpus, text=text
-        )
-
-    @property
-    def data(self) -> dict[str, Any]:
-        """The unit as JSON."""
-        data: dict[str, Any] = encode({field.name: getattr(self, field.name) for field in dataclasses.fields(self)})
-        return data | {"cells": [encode(cell._asdict()) for cell in self.cells]}
+        data = encode({field.name: getattr(self, field.name) for field in dataclasses.fields(self)})
+        text = records.text(data | {"cells": [encode(cell._asdict()) for cell in self.cells]})
+        return Job(id=self.id, name=self.name, kind=self.kind, order=order, gpus=self.gpus, text=text)
 
 
 def works(

@@ -57,7 +57,7 @@ class Dispatch:
         in_process: bool,
     ) -> None:
         self._units = {work.id: work for work in units}
-        self._jobs = {work.id: work.job(order) for order, work in enumerate(units)}
+        self._order = {work.id: order for order, work in enumerate(units)}
         self._store = store
         self._executor = executor
         self._driver = driver
@@ -115,10 +115,11 @@ class Dispatch:
                 self._held[unit] = time.monotonic() + PAUSE
                 continue
             work = self._units[unit]
-            self._store.works.write(unit, work.data)
+            job = work.job(self._order[unit])
+            self._store.works.write(unit, job.text)
             self._store.works.append(self._event(work, Event(kind="queued", text=self._run.id)))
             _, self._running[unit] = self._store.works.events(unit)
-            mine.append(self._jobs[unit])
+            mine.append(job)
         if mine:
             self._executor.submit(mine)
 
@@ -237,7 +238,7 @@ class Dispatch:
         log = f" Its log: {first.log}." if first.log else ""
         error = WorkFailed(
             f"{len(self._failures)} of {len(self._units)} units of work were not carried out. The first one, "
-            f"{self._jobs[first.id].name}, ended{f' on {first.host}' if first.host else ''} as {first.how}: "
+            f"{self._units[first.id].name}, ended{f' on {first.host}' if first.host else ''} as {first.how}: "
             f"{first.text}{log} To run it by hand: `{self._by_hand(first.id)}`. `jembench status` shows all."
         )
         if all(failure.how == "refused" for failure in self._failures):

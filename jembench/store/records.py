@@ -62,17 +62,20 @@ class _Head(NamedTuple):
 
 
 def write(path: Path, fields: Mapping[str, Any], *, durable: bool = True) -> None:
-    """Write a record, atomically, with its schema and its digest. Numbers that are not finite are a bug of the caller.
-
-    One that need not be ``durable`` may be lost when the machine fails.
+    """Write a record, atomically. One that need not be ``durable`` may be lost when the machine fails.
 
     Raises:
         StoreError: if it cannot be written.
     """
-    text = json.dumps({"schema": SCHEMA, **fields}, indent=2, allow_nan=False, ensure_ascii=False)
-    text = text.removesuffix("\n}")
-    digest = hashlib.sha256(text.encode()).hexdigest()
-    files.write_bytes(path, f'{text}{_DIGEST}{digest}"\n}}\n'.encode(), durable=durable)
+    files.write_bytes(path, text(fields).encode(), durable=durable)
+
+
+def text(fields: Mapping[str, Any]) -> str:
+    """A record with its schema and its digest. Numbers that are not finite are a bug of the caller."""
+    whole = json.dumps({"schema": SCHEMA, **fields}, indent=2, allow_nan=False, ensure_ascii=False)
+    whole = whole.removesuffix("\n}")
+    digest = hashlib.sha256(whole.encode()).hexdigest()
+    return f'{whole}{_DIGEST}{digest}"\n}}\n'
 
 
 def read(path: Path) -> Record:

@@ -12,15 +12,15 @@ from __future__ import annotations
 import json
 import mmap
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from jembench.catalog import validation
 from jembench.errors import DamagedError, SpecError
-from jembench.files import append_line, open_regular
+from jembench.files import append_line, open_regular, write_bytes
 from jembench.interfaces import Event
 from jembench.store import outcome, records
 from jembench.store.records import FORMAT, Record
@@ -65,13 +65,13 @@ class WorkFiles:
         """A file of a unit."""
         return self.folder / f"{work}{ending}"
 
-    def write(self, work: str, data: Mapping[str, Any]) -> None:
-        """Write a unit.
+    def write(self, work: str, text: str) -> None:
+        """Write a unit, a record as text.
 
         Raises:
             StoreError: if it cannot be written.
         """
-        records.write(self.path(work), data, durable=False)  # a run that finds none writes it again
+        write_bytes(self.path(work), text.encode(), durable=False)  # a run that finds none writes it again
 
     def read(self, work: str) -> Record:
         """A unit, or one in a file.

@@ -30,7 +30,7 @@ def unit(store):
     """Write a unit and what happened to it; gives its status."""
 
     def write(*events, unit="u1", kind="train"):
-        store.works.write(unit, {"kind": kind, "fit": FIT})
+        store.works.write(unit, records.text({"kind": kind, "fit": FIT}))
         for event in events:
             fields = {"fit": FIT, "work": unit, "unit": kind, "time": time.time(), **event}
             store.works.append(Event(**fields))

@@ -8,6 +8,7 @@ import pytest
 
 from jembench.cli import status
 from jembench.interfaces import Event
+from jembench.store import records
 from jembench.store.store import Store
 from jembench.store.works import RunRecord
 
@@ -20,7 +21,7 @@ def store(tmp_path):
     works = Store(tmp_path / "runs").works
 
     def happened(unit, unit_kind, *kinds):
-        works.write(unit, {})
+        works.write(unit, records.text({}))
         for kind, fields in kinds:
             worker = "" if kind == "queued" else "node7:5"
             works.append(

@@ -8,7 +8,7 @@ import pytest
 from small_store import small_store
 
 from jembench.errors import SpecError
-from jembench.store import checkpoint
+from jembench.store import checkpoint, records
 from jembench.store.inventory import garbage, inventory, remove
 from jembench.store.store import PARTS, Store
 from jembench.store.verify import verify
@@ -138,7 +138,7 @@ def test_readings_stay_while_a_model_cannot_be_read(store):
 
 
 def test_units_of_work_are_garbage_when_no_process_works_on_the_store(store):
-    store.works.write("u1", {})
+    store.works.write("u1", records.text({}))
     assert found(store)["works/u1.json"] == "no run waits for this work"
     with store.lease("run-1-1"):
         assert "works/u1.json" not in found(store)
