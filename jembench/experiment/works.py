@@ -7,10 +7,11 @@ that come out are others than those that the unit states: other code or data wou
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, NamedTuple
 
+from jembench import __version__
 from jembench.catalog import registry, trust
 from jembench.catalog.spec import stable_hash
 from jembench.catalog.validation import Range, Rule
@@ -56,6 +57,7 @@ class Work:
     after: tuple[Id, ...] = ()  # the units that must have ended before
     deadline: float | None = None  # UTC, seconds since 1970
     command: str = ""  # what the user ran, for the record of what was computed
+    versions: Mapping[str, str] = field(default_factory=dict)  # of the distributions that it is made from
 
     @property
     def id(self) -> str:
@@ -124,7 +126,13 @@ def _base(fit: FitPlan, cells: Sequence[CellPlan], deadline: float | None, comma
         limit=cells[0].limit,
         deadline=deadline,
         command=command,
+        versions=_versions(fit, cells),
     )
+
+
+def _versions(fit: FitPlan, cells: Iterable[CellPlan]) -> dict[str, str]:
+    components = [*fit.components(sampled=True), *(part for cell in cells for part in cell.metric.uses)]
+    return {"jembench": __version__} | {part.distribution: part.version for part in components if part.version}
 
 
 def _of_fit(base: Work, cells: Sequence[CellPlan], split: _Split, *, training: bool) -> Iterator[Work]:
@@ -227,15 +235,18 @@ def planned(work: Work, where: str) -> Plan:
     """
     trust.refuse_code([work.dataset, *(cell.metric for cell in work.cells)], where)
     fit = rebuilt(work.model, work.dataset, work.recipe, work.fit.seed, where)
-    if fit.key.id != work.fit.id:
-        what = "; ".join(changes(work.identity, fit.identity)) or "its identity"
-        raise SpecError(
-            f"{work.fit} is not the same fit here as where it was planned, and nothing was done. It differs in: "
-            f"{what}. Install the same versions, code and data on both machines."
-        )
     cells = [
         CellPlan(fit=fit, metric=registry.resolve("metrics", cell.metric), limit=work.limit) for cell in work.cells
     ]
+    here = _versions(fit, cells)
+    there = {name: work.versions.get(name, "none") for name in here}
+    what = [f"{name} {there[name]} -> {here[name]}" for name in here if there[name] != here[name]]
+    if what or fit.key.id != work.fit.id:
+        what += changes(work.identity, fit.identity)
+        raise SpecError(
+            f"{work.fit} is not the same fit here as where it was planned, and nothing was done. It differs in: "
+            f"{'; '.join(what) or 'its identity'}. Install the same versions, code and data on both machines."
+        )
     for cell, expected in zip(cells, work.cells, strict=True):
         if cell.id != expected.id:
             raise SpecError(

@@ -1,0 +1,267 @@
+"""Units of work: what travels, what waits for what, and what is refused elsewhere."""
+
+import dataclasses
+import json
+
+import pytest
+
+from jembench import __version__
+from jembench.catalog import trust
+from jembench.errors import DamagedError, SpecError
+from jembench.experiment import works as module
+from jembench.experiment.plan import make_plan
+from jembench.experiment.suite import Suite
+from jembench.experiment.works import code_of, planned, works
+from jembench.store import records
+from jembench.store.records import Record
+
+QUICK_PGD = "pgd:budget=quick,images=150"  # three shards
+
+
+@pytest.fixture
+def make(zoo_of_tests):
+    """Make a plan of the zoo's models, by their names there."""
+
+    def make(models="jem", metrics="accuracy", *, seeds=(0,), limit=None, settings=()):
+        chosen = Suite(
+            name="zoo",
+            title="",
+            models=tuple(f"zoo_of_tests:{name}" for name in models.split()),
+            metrics=tuple(metrics.split()),
+            datasets=("zoo_of_tests:data",),
+            seeds=seeds,
+        )
+        return make_plan(chosen, recipe=str(zoo_of_tests / "tiny.toml"), settings=settings, limit=limit)
+
+    return make
+
+
+@pytest.fixture
+def trusted(monkeypatch):
+    """Trust the code that units name, as a worker of the run that made them does."""
+    return lambda units: monkeypatch.setenv(trust.VARIABLE, ",".join(code_of(units)))
+
+
+def untrained(key):
+    return False
+
+
+def travelled(unit):
+    """The unit as a worker reads it."""
+    return module.read(Record(json.loads(json.dumps(unit.data)), "unit.json"))
+
+
+def short(units):
+    """Units in words: their kind, number, metrics and place, and the numbers of those that must end before."""
+    numbers = {unit.id: number for number, unit in enumerate(units)}
+    return [
+        (
+            unit.kind + (f" {unit.part[0]}/{unit.part[1]}" if unit.part[1] > 1 else "") + ("" if unit.gpus else " cpu"),
+            " ".join(cell.metric.partition(":")[0] for cell in unit.cells),
+            [numbers[before] for before in unit.after],
+        )
+        for unit in units
+    ]
+
+
+# --- what travels -----------------------------------------------------------------------------------------------------
+
+
+def test_a_unit_is_a_small_file_from_which_the_same_is_planned_again(make, trusted, tmp_path):
+    plan = make("jem classifier", f"accuracy ece:bins=7 {QUICK_PGD}", seeds=(0, 3), limit=20, settings=["epochs=5"])
+    units = works(plan, untrained, slots=12, gpus=True, deadline=1.5, command="jembench run")
+    trusted(units)
+    ids = {cell.id: cell.fit.key for cell in plan.cells}
+    for number, unit in enumerate(units):
+        path = tmp_path / f"{number}.json"
+        records.write(path, unit.data)
+        assert path.stat().st_size < 6000
+        found = module.read(records.read(path))
+        assert (found.data, found.id) == (json.loads(json.dumps(unit.data)), unit.id)
+        cells = planned(found, str(path)).cells
+        assert {cell.id: cell.fit.key for cell in cells} == {cell.id: ids[cell.id] for cell in unit.cells}
+    assert len({unit.id for unit in units}) == len(units)
+
+
+def test_the_id_of_a_unit_is_that_of_what_is_to_be_done(make):
+    """Whoever asks for it, and until when."""
+    (first, _), (same, _) = (works(make(), untrained, **given) for given in ({}, {"deadline": 9.0, "command": "x"}))
+    assert first.id == same.id
+    others = works(make(limit=3), untrained) + works(make(seeds=(1,)), untrained)
+    assert first.id not in {unit.id for unit in others}
+
+
+# --- what waits for what ----------------------------------------------------------------------------------------------
+
+
+def test_one_after_the_other(make):
+    units = works(make(metrics=f"accuracy {QUICK_PGD}", seeds=(0, 1)), untrained)
+    both = "accuracy pgd"
+    assert short(units) == [("train", both, []), ("measure", both, [0]), ("train", both, []), ("measure", both, [2])]
+
+
+def test_what_is_trained_is_measured_at_once(make):
+    plan = make(seeds=(0, 1))
+    assert short(works(plan, lambda key: key.seed == 1)) == [
+        ("train", "accuracy", []),
+        ("measure", "accuracy", [0]),
+        ("measure", "accuracy", []),
+    ]
+
+
+def test_a_model_that_was_trained_elsewhere_is_not_trained(make):
+    assert short(works(make("density_alone"), untrained, slots=4)) == [("measure", "accuracy", [])]
+
+
+@pytest.mark.parametrize(("slots", "parts"), [(2, 1), (3, 1), (4, 2), (6, 3), (100, 3)])
+def test_attacks_are_spread_over_the_slots_that_are_free(make, slots, parts):
+    """Two models are attacked, with three shards of images each."""
+    units = works(make(metrics=f"accuracy ece {QUICK_PGD}", seeds=(0, 1)), untrained, slots=slots)
+    one = short(units)[: len(units) // 2]
+    shards = [(f"attack-shard {number}/{parts}", "pgd", [0]) for number in range(parts)] if parts > 1 else []
+    assert one == [
+        ("train", "accuracy ece pgd", []),
+        *shards,
+        ("measure", "pgd", list(range(1, parts + 1)) if shards else [0]),
+        ("measure", "accuracy ece", [0]),
+    ]
+
+
+def test_statistics_of_predictions_hold_no_gpu(make):
+    """Those of a model that is trained now: its predictions are there afterwards."""
+    plan = make(metrics="accuracy class-samples ece pgd:budget=quick")
+    assert short(works(plan, untrained, slots=2, gpus=True))[1:] == [
+        ("measure", "pgd", [0]),
+        ("measure", "class-samples", [0]),
+        ("measure cpu", "accuracy ece", [0]),
+    ]
+    assert all(unit.gpus for unit in works(plan, lambda key: True, slots=2, gpus=True))
+    assert all(unit.gpus for unit in works(plan, untrained, slots=2))
+
+
+def test_units_stand_behind_those_that_they_wait_for(make):
+    units = works(make("jem classifier", f"accuracy {QUICK_PGD}", seeds=range(3)), untrained, slots=40, gpus=True)
+    places = {unit.id: place for place, unit in enumerate(units)}
+    assert all(places[before] < place for place, unit in enumerate(units) for before in unit.after)
+
+
+# --- what is refused --------------------------------------------------------------------------------------------------
+
+
+def changed(identity, value, *keys):
+    """A copy of an identity with another value in it."""
+    copied = json.loads(json.dumps(identity))
+    place = copied
+    for key in keys[:-1]:
+        place = place[key]
+    assert keys[-1] in place
+    place[keys[-1]] = value
+    return copied
+
+
+@pytest.mark.parametrize(
+    ("keys", "value", "named"),
+    [
+        (("model", "arguments", "unused"), 1, "model.unused: 1 -> 0"),
+        (("model", "code"), "0" * 64, "the code of the model"),
+        (("dataset", "code"), "0" * 64, "the code of the dataset"),
+        (("recipe", "epochs"), 3.5, "recipe.epochs: 3.5 -> 4"),
+        (("recipe", "optimizer", "betas"), [0.5, 0.9], "recipe.optimizer.betas: [0.5, 0.9] -> [0.9, 0.999]"),
+        (("recipe", "chains", "sampler", "distribution"), "mine", "sampler.distribution: mine -> jembench"),
+    ],
+)
+def test_a_fit_that_is_another_one_here_is_refused_with_what_differs(make, trusted, keys, value, named):
+    (unit, _) = works(make(), untrained)
+    trusted([unit])
+    elsewhere = dataclasses.replace(
+        travelled(unit), identity=changed(unit.identity, value, *keys), fit=dataclasses.replace(unit.fit, id="f0")
+    )
+    with pytest.raises(SpecError) as caught:
+        planned(elsewhere, "here")
+    text = str(caught.value)
+    assert "is not the same fit here as where it was planned, and nothing was done. It differs in: " in text
+    assert named in text
+
+
+def test_another_version_is_refused(make, trusted):
+    """Even if it is the same fit by its identity: what the versions differ in is not known."""
+    (unit, _) = works(make(), untrained)
+    trusted([unit])
+    assert unit.versions == {"jembench": __version__}
+    with pytest.raises(SpecError, match=f"differs in: jembench 0.0.1 -> {__version__}. Install the same versions"):
+        planned(dataclasses.replace(travelled(unit), versions={"jembench": "0.0.1", "jembench-other": "3"}), "here")
+
+
+def test_a_plugin_is_one_of_the_versions():
+    chosen = Suite(name="", title="", models=("jem",), metrics=("accuracy",), datasets=("digits",))
+    (unit, _) = works(make_plan(chosen), untrained)
+    assert set(unit.versions) == {"jembench", "jembench-jem"}
+
+
+def test_a_metric_that_is_another_one_here_is_refused(make, trusted):
+    (unit, _) = works(make(metrics="accuracy ece"), untrained)
+    trusted([unit])
+    first, second = unit.cells
+    with pytest.raises(SpecError, match="The metric ece is not the same here as where the work on zoo_of_tests:jem"):
+        planned(dataclasses.replace(unit, cells=(first, second._replace(id="c0"))), "here")
+
+
+def test_a_component_that_is_not_here_is_refused_with_its_name(make, trusted):
+    (unit, _) = works(make(), untrained)
+    trusted([unit])
+    with pytest.raises(SpecError, match="There is no model named 'jemm'"):
+        planned(dataclasses.replace(unit, model="jemm"), "here")
+
+
+@pytest.mark.parametrize("place", ["model", "dataset", "cells", "recipe"])
+def test_code_that_only_the_unit_names_is_refused(make, monkeypatch, place):
+    """Wherever it stands; the user's own are allowed."""
+    (unit, _) = works(make(), untrained)
+    foreign = "os.path:join"
+    value = {
+        "cells": (unit.cells[0]._replace(metric=foreign),),
+        "recipe": {**unit.recipe, "chains": {**unit.recipe["chains"], "sampler": foreign}},
+    }
+    hostile = dataclasses.replace(unit, **{place: value.get(place, foreign)})
+    monkeypatch.setenv(trust.VARIABLE, ",".join(code_of([unit])))
+    planned(unit, "unit.json")
+    with pytest.raises(SpecError, match=rf"unit.json names {foreign}, which runs code that you did not name"):
+        planned(hostile, "unit.json")
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "wrong"),
+    [
+        ("kind", "dance", "kind is 'dance'; it must be one of train, measure, attack-shard"),
+        ("part", [5], "part is [5]; it must be a list of 2"),
+        ("part", [0, 2, 4], "part is [0, 2, 4]; it must be a list of 2"),
+        ("part", [2, 2], "part is [2, 2]; it must be [number, of] with 0 <= number < of"),
+        ("part", [-1, 2], "part is [-1, 2]; it must be [number, of]"),
+        ("part", [0, 10**30], "part[1] is 1000000000000000000000000000000; it must be a whole number"),
+        ("part", [0.0, 1], "part[0] is 0.0; it must be a whole number"),
+        ("gpus", 8, "gpus is 8; it must be one of 0, 1"),
+        ("cells", [], "cells is []; it must be at least one metric"),
+        ("cells", {"metric": "ece"}, "it must be a list"),
+        ("cells", [{"metric": "ece", "id": "../../x"}], "cells[0].id is '../../x'; it must be a part of a file's name"),
+        ("cells", [{"id": "c0"}], "lacks cells[0].metric"),
+        ("limit", 0, "limit is 0; it must be at least 1"),
+        ("model", "a\nb", "it must be a spec"),
+        ("recipe", 3, "recipe is 3; it must be a table"),
+        ("fit", [], "fit is []; it must be a table"),
+        ("after", "u1", "after is 'u1'; it must be a list"),
+        ("deadline", "soon", "deadline is 'soon'; it must be a number"),
+    ],
+)
+def test_a_file_that_is_no_unit(make, field, value, wrong):
+    (unit, _) = works(make(), untrained)
+    with pytest.raises(DamagedError) as caught:
+        module.read(Record({**unit.data, field: value}, "unit.json"))
+    assert wrong in str(caught.value)
+    assert "unit.json" in str(caught.value)
+
+
+def test_a_recipe_that_is_none_is_named(make, trusted):
+    (unit, _) = works(make(), untrained)
+    trusted([unit])
+    with pytest.raises(DamagedError, match=r"unit.json, recipe.epochs is -1; it must be"):
+        planned(dataclasses.replace(unit, recipe={**unit.recipe, "epochs": -1}), "unit.json")
