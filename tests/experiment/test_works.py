@@ -48,7 +48,7 @@ def untrained(key):
 
 def travelled(unit):
     """The unit as a worker reads it."""
-    return module.read(Record(json.loads(json.dumps(unit.data)), "unit.json"))
+    return module.read(Record(json.loads(unit.job(0).text), "unit.json"))
 
 
 def short(units):
@@ -74,10 +74,10 @@ def test_a_unit_is_a_small_file_from_which_the_same_is_planned_again(make, trust
     ids = {cell.id: cell.fit.key for cell in plan.cells}
     for number, unit in enumerate(units):
         path = tmp_path / f"{number}.json"
-        records.write(path, unit.data)
+        path.write_text(unit.job(number).text)
         assert path.stat().st_size < 6000
         found = module.read(records.read(path))
-        assert (found.data, found.id) == (json.loads(json.dumps(unit.data)), unit.id)
+        assert (found.id, found.job(number)) == (unit.id, unit.job(number))
         cells = planned(found, str(path)).cells
         assert {cell.id: cell.fit.key for cell in cells} == {cell.id: ids[cell.id] for cell in unit.cells}
     assert len({unit.id for unit in units}) == len(units)
@@ -255,7 +255,7 @@ def test_code_that_only_the_unit_names_is_refused(make, monkeypatch, place):
 def test_a_file_that_is_no_unit(make, field, value, wrong):
     (unit, _) = works(make(), untrained)
     with pytest.raises(DamagedError) as caught:
-        module.read(Record({**unit.data, field: value}, "unit.json"))
+        module.read(Record({**json.loads(unit.job(0).text), field: value}, "unit.json"))
     assert wrong in str(caught.value)
     assert "unit.json" in str(caught.value)
 

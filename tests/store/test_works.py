@@ -8,6 +8,7 @@ import pytest
 
 from jembench.errors import DamagedError, SpecError
 from jembench.interfaces import Event
+from jembench.store import records
 from jembench.store.store import Store
 from jembench.store.works import RunRecord
 
@@ -45,7 +46,7 @@ def queued(run):
 
 
 def test_a_unit_is_written_and_removed_with_what_happened_to_it(works):
-    works.write("u1", {"kind": "train"})
+    works.write("u1", records.text({"kind": "train"}))
     works.append(window(3))
     works.write_run(RunRecord(id="run-1-1", command="jembench run", host="here", pid=1, time=1.0, units=1))
     assert works.read("u1").data["kind"] == "train"
@@ -60,7 +61,7 @@ def test_a_unit_that_is_not_there_or_not_what_was_written(works):
         SpecError, match=r"There is no unit of work .*u1.json. `jembench status` lists those of a store"
     ):
         works.read("u1")
-    works.write("u1", {"kind": "train"})
+    works.write("u1", records.text({"kind": "train"}))
     path = works.path("u1")
     path.write_text(path.read_text().replace("train", "measure"))
     with pytest.raises(DamagedError, match="is damaged or was edited"):
