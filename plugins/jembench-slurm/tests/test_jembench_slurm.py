@@ -3,7 +3,6 @@
 ``tests/slurm`` has the tests on a real Slurm.
 """
 
-import json
 import os
 import pickle
 import re
@@ -19,9 +18,10 @@ from submitit.helpers import DelayedSubmission
 from jembench.errors import SpecError, Unavailable
 from jembench.interfaces import Driver, Job
 from jembench.plugin import resolve
+from jembench.testing import fake_worker
+from jembench.testing.executors import Session
 from jembench_slurm.job import Units
 
-FAKE = Path(__file__).parents[3] / "tests" / "support" / "fake_worker"
 SBATCH = """
 n=$(($(cat jobs 2>/dev/null || echo 0) + 1))
 echo $n >jobs
@@ -304,46 +304,47 @@ def test_cancel_drops_what_is_queued_and_signals_what_runs(slurm, tmp_path):
 # --- in a job ---------------------------------------------------------------------------------------------------------
 
 
-def counting(folder, *ids):
-    return Units([str(folder), "-"], {"PYTHONPATH": str(FAKE)}, [*ids])
+def units_of(folder, **whats):
+    """A job for units that become this in a fake worker."""
+    driver = Session(None, folder).driver
+    for name, what in whats.items():
+        (folder / name).write_text(what)
+    return Units(list(driver.arguments(["-"])), dict(driver.environment), [*whats])
 
 
 def test_a_job_carries_out_its_units_one_after_the_other(tmp_path):
-    result = counting(tmp_path, "count-1-a", "refused-0-b", "count-1-c")()
-    assert [(one["id"], one["how"]) for one in result["ended"]] == [
-        ("count-1-a", "done"),
-        ("refused-0-b", "refused"),
-        ("count-1-c", "done"),
-    ]
+    result = units_of(tmp_path, a="done", b="refused by it", c="done")()
+    assert [(one["id"], one["how"]) for one in result["ended"]] == [("a", "done"), ("b", "refused"), ("c", "done")]
     assert result["code"] == 0
 
 
 def test_a_worker_that_dies_leaves_the_rest(tmp_path):
-    result = counting(tmp_path, "count-1-a", "die-9-b", "count-1-c")()
-    assert [one["id"] for one in result["ended"]] == ["count-1-a"]
+    result = units_of(tmp_path, a="done", b="dies", c="done")()
+    assert [one["id"] for one in result["ended"]] == ["a"]
     assert result["code"] == -9
 
 
-def test_at_the_time_limit_the_worker_saves_and_what_is_left_is_queued(tmp_path):
-    units = counting(tmp_path, "count-1-a", "count-500-b", "count-1-c")
-    thread = threading.Thread(target=units)
+def test_at_the_time_limit_the_worker_is_stopped_and_what_is_left_is_queued(tmp_path):
+    units = units_of(tmp_path, a="done", b="sleeps", c="done")
+    results = []
+    thread = threading.Thread(target=lambda: results.append(units()))
     thread.start()
-    while not (tmp_path / "count-500-b.starts").exists():
+    while "b" not in fake_worker.begun(tmp_path):
         time.sleep(0.02)
     rest = units.checkpoint().function
     thread.join()
-    assert rest.ids == ["count-500-b", "count-1-c"]
-    assert [one["id"] for one in rest.ended] == ["count-1-a"]
-    assert json.loads((tmp_path / "count-500-b.json").read_text())[0] < 500
+    assert [(one["id"], one["how"]) for one in results[0]["ended"]] == [("a", "done"), ("b", "stopped")]
+    assert rest.ids == ["b", "c"]
+    assert [one["id"] for one in rest.ended] == ["a"]
 
 
 def test_a_time_limit_before_the_worker_has_started_leaves_everything(tmp_path):
-    units = counting(tmp_path, "count-1-a")
+    units = units_of(tmp_path, a="done")
     assert units.checkpoint().function == units
 
 
 def test_what_is_pickled_is_small_and_loads_without_torch(tmp_path):
-    data = pickle.dumps(counting(tmp_path, "count-1-a"))
+    data = pickle.dumps(units_of(tmp_path, a="done"))
     assert len(data) < 1000
     code = "import pickle, sys; pickle.load(sys.stdin.buffer); sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], input=data, check=False).returncode == 0

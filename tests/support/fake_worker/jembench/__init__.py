@@ -1,1 +1,0 @@
-"""Stands for jembench where a test of executors wants a worker that only counts: on ``PYTHONPATH`` before it."""
