@@ -12,10 +12,11 @@ run_without() {
 }
 
 [ "$(id -u)" = 0 ] || run_without "its daemons need root" "$@"
-if ! command -v slurmctld slurmd munged >/dev/null; then
+if ! type slurmctld slurmd munged >/dev/null 2>&1; then
   command -v apt-get >/dev/null || run_without "slurmctld, slurmd and munged are not installed" "$@"
   { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq slurm-wlm munge; } >/dev/null 2>&1 ||
     run_without "its packages slurm-wlm and munge cannot be installed" "$@"
+  service munge stop >/dev/null 2>&1 || true
 fi
 
 folder=$(mktemp -d /tmp/slurm-XXXXXX)
@@ -24,7 +25,7 @@ mkdir -m 711 "$folder/munge"
 mkdir "$folder/state" "$folder/spool"
 (umask 077 && head -c 128 /dev/urandom >"$folder/munge/key")
 
-host=$(hostname -s) port=$((20000 + $$ % 20000 * 2))
+host=$(hostname -s) port=$((20000 + $$ % 6000 * 2))
 cat >"$folder/slurm.conf" <<CONF
 ClusterName=test
 SlurmctldHost=$host(127.0.0.1)

@@ -15,7 +15,7 @@ import pytest
 
 from jembench.errors import SpecError, Unavailable
 from jembench.plugin import resolve
-from jembench.testing import check_executor, fake_worker, parametrize
+from jembench.testing import check_executor, parametrize
 from jembench.testing.executors import Session
 
 pytestmark = pytest.mark.skipif(
@@ -73,13 +73,13 @@ def test_units_go_to_the_nodes_that_they_need_and_only_the_log_of_a_problem_is_l
 
 def test_after_the_death_of_a_shared_job_each_unit_gets_its_own(session, tmp_path):
     one = session(gpus=0, array=2, pack=2)
-    jobs = one.submit("meets 60 unit-2", "done", "done")  # the first waits for the second, which waits for the first
-    one.wait_for(1)
-    (worker,) = {pid for pid in fake_worker.pids(tmp_path) if Path("/proc", str(pid)).exists()}
+    jobs = one.submit("meets 60 unit-2", "done", "meets 60 unit-2")  # the first two share a job
+    one.wait_for(2)
+    worker = dict(line.split() for line in (tmp_path / "trace").read_text().splitlines())["unit-1"]
     os.kill(int(Path(f"/proc/{worker}/stat").read_text().rpartition(")")[2].split()[1]), signal.SIGKILL)
     assert {each.how for each in one.endings(jobs).values()} == {"done"}
     assert sorted(one.begun) == ["unit-1", "unit-1", "unit-2", "unit-3"]
-    assert not Path("/proc", str(worker)).exists()
+    assert not Path("/proc", worker).exists()
 
 
 def test_scancel_stops_cleanly(session, tmp_path):
