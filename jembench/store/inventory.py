@@ -126,7 +126,8 @@ def garbage(store: Store) -> list[Garbage]:
         found += [(path, "no cell has these arrays") for path in arrays if id_of(path) not in cells]
         found += [(path, "no model in the store has these weights") for path in _old_readings(store, folders)]
         found += [(path, "no result is from this network") for path in _old_features(store)]
-        found += [(path, "no run waits for this work") for path in (store.root / "works").glob("*")]
+        works = (path for path in (store.root / "works").rglob("*") if path.is_symlink() or not path.is_dir())
+        found += [(path, "no run waits for this work") for path in works]
         found += [(path, "a killed process left it") for part in PARTS for path in abandoned(store.root / part)]
     return sorted(Garbage(str(path.relative_to(store.root)), path.lstat().st_size, why) for path, why in found)
 
@@ -153,7 +154,7 @@ def remove(store: Store, found: Iterable[Garbage]) -> list[Garbage]:
                         (store.root / each.file).unlink(missing_ok=True)
                 else:
                     left += files
-            if folder.parent == store.root / "readings":
+            if store.root / "works" in folder.parents or folder.parent == store.root / "readings":
                 with suppress(OSError):  # somebody's file is in it
                     folder.rmdir()
     except OSError as error:

@@ -97,6 +97,9 @@ def test_what_nothing_refers_to_is_found(store):
     left = store.root / "cells" / ".jembench-elsewhere.x.tmp"
     left.touch()
     os.utime(left, (0, 0))
+    for name in ("0123456789abcdef.events", "engine/run-1/1_0_log.out"):
+        (store.root / "works" / name).parent.mkdir(parents=True, exist_ok=True)
+        (store.root / "works" / name).touch()
     others = {"arrays/notes.txt", f"readings/{readings.name}/notes.txt", "fits/notes.txt", "notes.txt"}
     for name in others:
         (store.root / name).write_text("mine")
@@ -105,10 +108,13 @@ def test_what_nothing_refers_to_is_found(store):
         f"readings/{readings.name}/images.safetensors": "no model in the store has these weights",
         "features/of-images/digits-cnn-99-0123456789abcdef.safetensors": "no result is from this network",
         "cells/.jembench-elsewhere.x.tmp": "a killed process left it",
+        "works/0123456789abcdef.events": "no run waits for this work",
+        "works/engine/run-1/1_0_log.out": "no run waits for this work",
     }
     assert {file: why for file, why in found(store).items() if "checkpoint" not in file} == expected
     remove(store, garbage(store))
     assert not expected.keys() & files(store)
+    assert not list((store.root / "works").rglob("run-1"))
     assert others <= files(store)
     (readings / "notes.txt").unlink()
 
