@@ -56,7 +56,7 @@ class Session:
         real = str(Path(jembench.__file__).parent)
         (package / "__init__.py").write_text(PACKAGE.format(real=real), encoding="utf-8")
         (package / "__main__.py").write_bytes(Path(fake_worker.__file__).read_bytes())
-        (self.folder / "store").mkdir()
+        (self.folder / "store" / "works").mkdir(parents=True)
         path = os.pathsep.join(filter(None, [str(package.parent), os.environ.get("PYTHONPATH")]))
         return Driver(
             store=self.folder / "store",
@@ -136,6 +136,7 @@ class Session:
         self._number += 1
         unit = f"unit-{self._number}"
         (self.folder / unit).write_text(what, encoding="utf-8")
+        (self.folder / "store" / "works" / f"{unit}.json").write_text("{}", encoding="utf-8")
         gpus = int(self.executor.gpus)
         return Job(id=unit, name=f"{what}, {unit}", kind="train", order=self._number, gpus=gpus, text="{}")
 
