@@ -1,0 +1,55 @@
+"""Ray as an executor of jembench: units of work run as tasks of a Ray cluster, or of a Ray on this machine."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from jembench.plugin import SpecError
+
+if TYPE_CHECKING:
+    from jembench_ray.executor import RayExecutor
+
+
+def ray(
+    *,
+    address: str = "auto",
+    gpus: float = 1.0,
+    cpus: float = 1.0,
+    statistics_cpus: float = 1.0,
+    retries: int = 2,
+    shared: Literal["auto", "yes", "no"] = "auto",
+) -> RayExecutor:
+    """Tasks of a Ray cluster: one for each unit of work.
+
+    ``address`` is ``host:port`` of a cluster. ``auto`` is the cluster that RAY_ADDRESS names, or that runs on this
+    machine; if there is none, a Ray is started on this machine for the time of the run, as ``local`` always does. A
+    unit that runs a network takes ``gpus`` GPUs (``0.5``: two units share one) and ``cpus`` cores; on a cluster without
+    GPUs it takes the cores alone. A unit of statistics takes ``statistics_cpus`` cores. A unit whose worker or node
+    died is tried again, up to ``retries`` times. ``shared`` says whether all nodes see the store under the same path;
+    ``auto`` looks there.
+
+    Raises:
+        SpecError: if an option is out of range.
+    """
+    from jembench_ray.executor import RayExecutor
+
+    if "://" in address:
+        raise SpecError(
+            f"address of ray is {address!r}, a Ray client. Start jembench on a machine of the cluster, with host:port "
+            "of its head node, such as ray:address=10.0.0.1:6379, or with ray alone."
+        )
+    if address not in ("auto", "local") and not _is_host_and_port(address):
+        raise SpecError(f"address of ray is {address!r}; it must be host:port, auto or local.")
+    for option, value, least in (("cpus", cpus, 0.01), ("statistics_cpus", statistics_cpus, 0.01), ("gpus", gpus, 0)):
+        if not least <= value < float("inf"):
+            raise SpecError(f"{option} of ray is {value:g}; it must be at least {least:g}.")
+    if gpus > 1 and gpus % 1:
+        raise SpecError(f"gpus of ray is {gpus:g}; above 1 it must be a whole number.")
+    if retries < 0:
+        raise SpecError(f"retries of ray is {retries}; it must be at least 0.")
+    return RayExecutor(address, gpus=gpus, cpus=cpus, statistics_cpus=statistics_cpus, retries=retries, shared=shared)
+
+
+def _is_host_and_port(address: str) -> bool:
+    host, _, port = address.rpartition(":")
+    return bool(host) and port.isdecimal() and 0 < int(port) < 2**16

@@ -1,0 +1,263 @@
+"""The executor on a real Ray: two nodes of this machine with a core each. Most workers are fake, and need no torch."""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+
+import jembench
+from jembench.plugin import SpecError, Unavailable, resolve
+from jembench.testing import check_executor, fake_worker, parametrize
+from jembench.testing.executors import Session
+
+make = pytest.importorskip("jembench_ray", reason="jembench-ray is not installed: tox -e ray").ray
+ray = pytest.importorskip("ray")
+
+PATIENCE = 40.0
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cluster():
+    """Two nodes with a core each, which RAY_ADDRESS names."""
+    from ray._private import ray_constants
+    from ray.cluster_utils import Cluster
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ray_constants, "ENABLE_RAY_CLUSTER", False)  # loopback only
+        folder = tempfile.mkdtemp(prefix="jembench-tests-ray-", dir="/tmp")  # a short path, for sockets
+        patch.setenv("RAY_TMPDIR", folder)
+        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        patch.setenv("RAY_worker_niceness", "0")  # else other processes of the machine come first
+        cluster = Cluster()
+        quick = {"health_check_initial_delay_ms": 0, "health_check_period_ms": 500, "health_check_failure_threshold": 4}
+        add_node(cluster, _system_config=quick)
+        add_node(cluster)
+        patch.setenv("RAY_ADDRESS", cluster.address)
+        yield cluster
+        cluster.shutdown()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def add_node(cluster, **more):
+    options = {"num_cpus": 1, "object_store_memory": 80 * 2**20, "node_ip_address": "127.0.0.1"} | more
+    return cluster.add_node(include_dashboard=False, **options)
+
+
+@pytest.fixture
+def session(tmp_path):
+    """An executor that is open, with fake workers."""
+    session = Session(make(retries=1), tmp_path)
+    before = signal.getsignal(signal.SIGTERM)
+    session.executor.open(session.driver)
+    assert signal.getsignal(signal.SIGTERM) is before
+    yield session
+    session.executor.close()
+
+
+def until(condition):
+    """Wait for something, and give it."""
+    end = time.monotonic() + PATIENCE
+    while not (found := condition()):
+        assert time.monotonic() < end, "it never came"
+        time.sleep(0.05)
+    return found
+
+
+def starts(folder, count=1):
+    """The processes of this many starts of units, in order, by the units."""
+    path = folder / "trace"
+    until(lambda: path.exists() and len(path.read_text().splitlines()) >= count)
+    return [(unit, int(pid)) for unit, pid in map(str.split, path.read_text().splitlines())]
+
+
+def is_alive(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def parent(pid):
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def release(folder, *units):
+    """Let go on those that wait until these units have begun."""
+    for unit in units:
+        fake_worker.note(folder, unit)
+
+
+@parametrize(check_executor("ray"))
+def test_conformance(check):
+    check()
+
+
+def test_a_worker_carries_out_one_unit_after_the_other_and_leaves_no_log(session):
+    assert (session.executor.slots, session.executor.gpus, session.executor.here) == (2, False, False)
+    session.endings(session.submit(*["done"] * 8))
+    assert len(fake_worker.pids(session.folder)) <= 2
+    assert not list(session.folder.glob("store/works/*.log"))
+
+
+@pytest.mark.parametrize("killed", ["worker", "Ray worker"])
+def test_what_is_killed_is_tried_again(session, killed):
+    jobs = session.submit("meets 60 go")
+    ((_, pid),) = starts(session.folder)
+    above = parent(pid)
+    os.kill(pid if killed == "worker" else above, signal.SIGKILL)
+    until(lambda: not is_alive(pid))
+    starts(session.folder, 2)
+    release(session.folder, "go")
+    assert session.endings(jobs)[jobs[0].id].how == "done"
+
+
+def test_a_lost_unit_and_a_refused_one_are_told_with_their_host_and_log(session):
+    lost, refused = session.submit("dies", "refused for it has other code")
+    found = session.endings([lost, refused])
+    assert "exit code -9, 2 times" in found[lost.id].text
+    assert found[lost.id].host
+    assert Path(found[lost.id].log).read_text().splitlines() == [f"{lost.id} begins"] * 2
+    assert Path(found[refused.id].log).read_text().splitlines() == [f"{refused.id} begins"]
+
+
+def test_units_of_a_lost_node_are_carried_out_elsewhere(cluster, session):
+    jobs = session.submit("meets 60 go", "meets 60 go")
+    before = starts(session.folder, 2)
+    (node,) = cluster.worker_nodes
+    raylet = node.all_processes["raylet"][0].process.pid
+    ((lost, pid),) = [(unit, pid) for unit, pid in before if parent(parent(pid)) == raylet]
+    above = parent(pid)
+    os.kill(raylet, signal.SIGKILL)
+    until(lambda: not is_alive(pid) and not is_alive(above))
+    cluster.remove_node(node)
+    add_node(cluster)
+    assert starts(session.folder, 3)[2][0] == lost
+    release(session.folder, "go")
+    assert {ended.how for ended in session.endings(jobs).values()} == {"done"}
+
+
+def test_networks_get_a_gpu_and_statistics_none(cluster, tmp_path):
+    node = add_node(cluster, num_gpus=2)
+    session = Session(make(), tmp_path)
+    try:
+        session.executor.open(session.driver)
+        assert (session.executor.slots, session.executor.gpus) == (1, True)  # the node has one core
+        session.submit("sleeps")
+        ((_, pid),) = starts(tmp_path)
+        assert variables(pid)["CUDA_VISIBLE_DEVICES"] in ("0", "1")
+        assert parent(parent(pid)) == node.all_processes["raylet"][0].process.pid
+    finally:
+        session.executor.close()
+        cluster.remove_node(node)
+
+
+def variables(pid):
+    pairs = Path(f"/proc/{pid}/environ").read_bytes().decode().split("\0")
+    return dict(pair.split("=", 1) for pair in pairs if "=" in pair)
+
+
+# --- a Ray of its own -------------------------------------------------------------------------------------------------
+
+PROGRAM = """
+import sys, time
+from pathlib import Path
+from jembench.testing.executors import Session
+from jembench_ray import ray
+
+session = Session(ray(address="local"), Path(sys.argv[1]))
+assert session.executor.here
+session.executor.open(session.driver)
+import ray
+print(ray.nodes()[0]["NodeManagerAddress"], session.executor._folder.name, flush=True)
+session.submit("sleeps")
+time.sleep(60)
+"""
+
+
+def test_a_ray_of_its_own_is_reached_from_this_machine_alone_and_dies_with_the_driver(tmp_path):
+    environment = {**os.environ, "RAY_AUTH_TOKEN": "0" * 64}  # else Ray writes one to the user's home
+    command = [sys.executable, "-c", PROGRAM, str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
+        address, folder = process.stdout.readline().split()
+        ((_, pid),) = starts(tmp_path)
+        pids = [pid, *descendants(process.pid)]
+        process.kill()
+    assert address == "127.0.0.1"
+    until(lambda: not [pid for pid in pids if is_alive(pid) and not is_agent(pid)])
+    shutil.rmtree(folder)
+
+
+def descendants(pid):
+    everything = [int(path.name) for path in Path("/proc").glob("[0-9]*") if is_alive(path.name)]
+    children = [each for each in everything if is_alive(each) and parent(each) == pid]
+    return children + [found for child in children for found in descendants(child)]
+
+
+def is_agent(pid):
+    """Whether a process is a part of Ray that takes a minute to see that the rest of it was killed."""
+    return b"Agent" in Path(f"/proc/{pid}/cmdline").read_bytes()
+
+
+# --- without a shared file system -------------------------------------------------------------------------------------
+
+
+def test_without_a_shared_store_the_results_are_the_same_and_no_file_is_sent_twice(tmp_path, monkeypatch):
+    sent, put = [], ray.put
+    monkeypatch.setattr(ray, "put", lambda content: sent.append(content.tobytes()) or put(content))
+    asked = {"models": "baseline:net=small-2", "metrics": "pgd:restarts=1,steps=2,norm=linf", "limit": 20}
+    asked |= {"settings": {"epochs": 1}, "progress": False}
+    results = [
+        jembench.run("hybrid", **asked, store=tmp_path / executor, executor=executor)
+        for executor in ("ray:shared=no", "local")
+    ]
+    apart, alone = ([(each.label, each.value, each.low, each.high) for each in result] for result in results)
+    assert apart == alone
+    assert len(sent) == len(set(sent)) > 0
+    assert not list((tmp_path / "ray:shared=no" / "works").iterdir())
+
+
+# --- what users write -------------------------------------------------------------------------------------------------
+
+
+def test_the_executors_of_the_readme_are_made():
+    commands = (Path(__file__).parents[1] / "README.md").read_text()
+    specs = re.findall(r"--executor (\S+)`?", commands)
+    assert len(specs) == 4
+    for spec in specs:
+        resolve("executors", spec.rstrip("`")).make()
+
+
+# --- bad input --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"address": "ray://head:10001"}, "Ray client"),
+        ({"address": "head"}, "host:port, auto or local"),
+        ({"gpus": 1.5}, "whole number"),
+        ({"gpus": float("nan")}, "at least 0"),
+        ({"cpus": 0.0}, "at least 0.01"),
+        ({"retries": -1}, "at least 0"),
+    ],
+)
+def test_options_out_of_range_are_refused(options, message):
+    with pytest.raises(SpecError, match=message):
+        make(**options)
+
+
+def test_a_cluster_that_cannot_be_used_is_named_with_the_remedy(monkeypatch):
+    with pytest.raises(Unavailable, match=r"127.0.0.1:1 cannot be used: .*ray:address=local"):
+        _ = make(address="127.0.0.1:1").slots
+    with pytest.raises(Unavailable, match="no node of the Ray cluster has"):
+        make(cpus=64).open(None)
+    monkeypatch.setattr(ray, "__version__", "2.1.0")
+    with pytest.raises(Unavailable, match=r"Version mismatch.*install its versions"):
+        _ = make().slots
