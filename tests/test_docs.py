@@ -19,7 +19,13 @@ from jembench.training.loop import Trainer
 
 ROOT = Path(__file__).parent.parent
 README, PLUGINS = ROOT / "README.md", ROOT / "plugins" / "README.md"
-GUIDES = [README, PLUGINS, ROOT / "CLUSTER.md", ROOT / "benchmarks" / "README.md", *sorted(ROOT.glob("plugins/*/README.md"))]
+GUIDES = [
+    README,
+    PLUGINS,
+    ROOT / "CLUSTER.md",
+    ROOT / "benchmarks" / "README.md",
+    *sorted(ROOT.glob("plugins/*/README.md")),
+]
 
 
 def blocks(path, language):

@@ -143,7 +143,7 @@ class RayExecutor:
         """Start a Ray that only this machine can reach, and that ends with this process."""
         from ray._private import ray_constants
 
-        # Not where `ray start` writes: nobody else is to find it. Its sockets need a short path.
+        # Not where `ray start` writes: no other run is to find it. Its sockets need a short path.
         self._folder = tempfile.TemporaryDirectory(prefix="jembench-ray-", dir="/tmp", ignore_cleanup_errors=True)
         options = {"include_dashboard": False, "object_store_memory": OBJECT_STORE}
         private = {"_temp_dir": self._folder.name, "_node_ip_address": "127.0.0.1"}
@@ -157,7 +157,7 @@ class RayExecutor:
         has = sorted({f"{node.get('CPU', 0):g} cores and {node.get('GPU', 0):g} GPUs" for node in self._nodes})
         raise Unavailable(
             f"A unit of work needs {needs['CPU']:g} cores and {needs['GPU']:g} GPUs, and no node of the Ray cluster "
-            f"has so many: there are nodes of {'; '.join(has)}. Ask for less, for example ray:cpus=1,gpus=0."
+            f"has that: there are nodes of {'; '.join(has)}. Ask for less, for example ray:cpus=1,gpus=0."
         )
 
     def _task(self, needs: Mapping[str, float]) -> Any:
