@@ -8,10 +8,11 @@ import shlex
 import subprocess
 import sys
 import time
+import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from jembench.interfaces import Driver, Ended, Job
 from jembench.plugin import SpecError, Unavailable
@@ -19,6 +20,8 @@ from jembench_slurm import minutes
 
 if TYPE_CHECKING:
     import submitit
+
+_Item = TypeVar("_Item")
 
 HELD = "launch failed requeued held"
 """The reason for which Slurm holds a job back that a node could not start: until somebody releases it."""
@@ -28,6 +31,9 @@ OVER = {"BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL"
 
 MAX_TIMEOUTS = 1000
 """How often a job may reach its time limit. A worker that saved nothing in time has died, and counts as such."""
+
+ARRAY = 1000
+"""Jobs of an array at most: Slurm's own limit (MaxArraySize) is 1001 unless a cluster changes it."""
 
 PROBLEMS = {"refused", "failed", "lost"}
 """Endings whose log is kept."""
@@ -53,7 +59,10 @@ class SlurmExecutor:
         self._parameters = {True: networks, False: others}
         self._pack, self._retries = pack, retries
         self._name = ""  # of all jobs of this driver, and of the folder with their files
-        self._running: dict[str, tuple[submitit.Job[Any], list[Job]]] = {}  # by the name of the file with the result
+        self._running: dict[
+            str, tuple[submitit.Job[Any], Sequence[Job]]
+        ] = {}  # by the name of the file with the result
+        self._held: list[Sequence[Job]] = []  # packs that Slurm did not take yet
         self._deaths: Counter[str] = Counter()  # by the id of the unit that was being carried out
         self._cancelled = False
         self._changed = self._looked = 0.0  # when jobs were submitted or cancelled, and when Slurm was asked
@@ -70,7 +79,7 @@ class SlurmExecutor:
         for network in self._parameters:
             units = sorted((job for job in jobs if bool(job.gpus) == network), key=lambda job: job.order)
             size = max(1, min(self._pack, -(-len(units) // self.slots)))  # sharing a job leaves no slot empty
-            self._submit([units[start : start + size] for start in range(0, len(units), size)])
+            self._submit(_cut(units, size))
 
     def ended(self, seconds: float) -> Sequence[Ended]:
         until = time.monotonic() + seconds
@@ -102,10 +111,29 @@ class SlurmExecutor:
             self._folder.rmdir()
         self._name = ""
 
-    def _submit(self, packs: Sequence[list[Job]]) -> None:
-        """Submit a job for each pack of units, all of one kind of node, as an array."""
-        if not packs:
-            return
+    def _submit(self, packs: Sequence[Sequence[Job]]) -> None:
+        """Submit a job for each pack of units, in arrays. What Slurm does not take is submitted later.
+
+        Raises:
+            Unavailable: if it has not taken anything yet.
+        """
+        from submitit.core.utils import FailedJobError
+
+        for network, parameters in self._parameters.items():
+            arrays = _cut([pack for pack in packs if bool(pack[0].gpus) == network], ARRAY)
+            for array in arrays:
+                try:
+                    self._submit_array(array, parameters, -(-self.slots // len(arrays)))
+                except FailedJobError as error:
+                    text = " ".join(str(error).split())
+                    if not self._changed:
+                        raise Unavailable(
+                            f"Slurm refuses the jobs: {text} The options of slurm say what is asked for."
+                        ) from error
+                    warnings.warn(f"Slurm takes no jobs now, they are submitted later: {text}", stacklevel=2)
+                    self._held += array
+
+    def _submit_array(self, packs: Sequence[Sequence[Job]], parameters: Mapping[str, Any], parallel: int) -> None:
         import submitit
 
         from jembench_slurm.job import Units
@@ -114,21 +142,18 @@ class SlurmExecutor:
         units = [Units(arguments, environment, [unit.id for unit in pack]) for pack in packs]
         engine = submitit.SlurmExecutor(self._folder, MAX_TIMEOUTS, python=f"{shlex.quote(sys.executable)} -P")
         engine.update_parameters(
-            **self._parameters[bool(packs[0][0].gpus)],
+            **parameters,
             job_name=self._name,
-            array_parallelism=self.slots,
+            array_parallelism=parallel,
             stderr_to_stdout=True,
             additional_parameters={"requeue": True},
         )
         kept = {name: value for name, value in os.environ.items() if name.startswith(("SBATCH_", "SUBMITIT_"))}
         if "SLURM_CONF" in os.environ:
             kept["SLURM_CONF"] = os.environ["SLURM_CONF"]
-        try:
-            with submitit.helpers.clean_env():  # the driver itself may run in a job
-                os.environ.update(kept)
-                submitted = engine.submit_array(units)
-        except submitit.core.utils.FailedJobError as error:
-            raise Unavailable(f"Slurm refuses the jobs: {error} The options of slurm say what is asked for.") from error
+        with submitit.helpers.clean_env():  # the driver itself may run in a job
+            os.environ.update(kept)
+            submitted = engine.submit_array(units)
         self._running |= {job.paths.result_pickle.name: (job, pack) for job, pack in zip(submitted, packs, strict=True)}
         self._changed = time.monotonic()
 
@@ -139,20 +164,25 @@ class SlurmExecutor:
         """
         from submitit.core.utils import pickle_load
 
-        states = None
+        states, found = None, []
+        if self._cancelled:
+            found = [Ended(id=unit.id, how="stopped") for pack in self._held for unit in pack]
+            self._held = []
         if time.monotonic() - self._looked > min(60, max(2, (time.monotonic() - self._changed) / 2)):
             with suppress(Unavailable):  # it may be starting again
                 states = self._states()
             self._looked = time.monotonic()
+            held, self._held = self._held, []
+            self._submit(held)
         self._folder.chmod(self._folder.stat().st_mode)  # a network file system then lists it anew
-        found = []
         for name in self._running.keys() & {file.name for file in self._folder.iterdir()}:
             outcome, result = pickle_load(self._folder / name)
             found += self._settle(name, result if outcome == "success" else {})
         for name, (job, _) in list(self._running.items() if states is not None else ()):
             state, host = states.get(job.job_id, ("UNKNOWN", ""))
             if state == HELD:
-                _slurm("scancel", job.job_id)
+                with suppress(Unavailable):
+                    _slurm("scancel", job.job_id)
             if state in {*OVER, "UNKNOWN"}:
                 found += self._settle(name, {}, state, host)
         return found
@@ -195,6 +225,11 @@ class SlurmExecutor:
                 lost, left = [Ended(id=first, how="lost", text=text)], left[1:]
         self._submit([left] if is_known and left else [[unit] for unit in left])
         return lost
+
+
+def _cut(items: Sequence[_Item], size: int) -> list[Sequence[_Item]]:
+    """Pieces of a sequence, each of ``size`` items at most."""
+    return [items[start : start + size] for start in range(0, len(items), size)]
 
 
 def _slurm(*command: str) -> str:

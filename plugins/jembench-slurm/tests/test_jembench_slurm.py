@@ -206,6 +206,36 @@ def test_what_sbatch_says_is_the_error(slurm, tmp_path):
         opened(tmp_path).submit([unit("a")])
 
 
+def test_jobs_that_slurm_does_not_take_are_submitted_later(slurm, tmp_path):
+    executor = opened(tmp_path)
+    executor.submit([unit("a")])
+    slurm.states("1|RUNNING|node1|None", "2|RUNNING|node1|None")
+    slurm.command("sbatch", "echo 'sbatch: error: QOSMaxSubmitJobPerUserLimit' >&2; exit 1")
+    with pytest.warns(UserWarning, match="Slurm takes no jobs now, they are submitted later: sbatch: error: QOSMax"):
+        executor.submit([unit("b")])
+    slurm.command("sbatch", SBATCH)
+    assert not look_again(executor)
+    ends(tmp_path, 2, ended=[record("b")])
+    assert [one.id for one in executor.ended(0)] == ["b"]
+
+
+def test_jobs_that_slurm_has_not_taken_are_dropped_at_a_cancellation(slurm, tmp_path):
+    executor = opened(tmp_path)
+    executor.submit([unit("a")])
+    slurm.states("1|RUNNING|node1|None")
+    slurm.command("sbatch", "exit 1")
+    with pytest.warns(UserWarning, match="Slurm takes no jobs now"):
+        executor.submit([unit("b")])
+    executor.cancel()
+    assert [(one.id, one.how) for one in executor.ended(0)] == [("b", "stopped")]
+
+
+def test_more_units_than_an_array_can_have_are_several_arrays(slurm, tmp_path, monkeypatch):
+    monkeypatch.setattr("jembench_slurm.executor.ARRAY", 10)
+    opened(tmp_path, array=4).submit([unit(str(n)) for n in range(25)])
+    assert [re.search(r"--array='?([^'\n]*)", slurm.script(n))[1] for n in (1, 2, 3)] == ["0-9%2", "0-9%2", "0-4%2"]
+
+
 # --- endings ----------------------------------------------------------------------------------------------------------
 
 
