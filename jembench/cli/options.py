@@ -130,6 +130,7 @@ def _executor(ctx: click.Context, parameter: click.Parameter, value: str) -> str
         raise click.UsageError("--jobs starts workers on this machine, --executor may name others. Leave one out", ctx)
     given = {"jobs": None if jobs in (None, "auto") else jobs, "per_gpu": per_gpu}
     chosen = ",".join(f"{name}={number}" for name, number in given.items() if number is not None)
+    ctx.set_parameter_source(parameter.name or "", ParameterSource.COMMANDLINE)  # the next command repeats it
     return f"processes:{chosen}" if chosen else "processes"
 
 
