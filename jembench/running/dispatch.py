@@ -25,8 +25,11 @@ from jembench.store.works import RunRecord
 POLL = 0.5
 """Seconds between two looks at what happens."""
 
-PAUSE = 1.0
-"""Seconds before a unit is submitted again that another process was busy with, or that was stopped."""
+PAUSE, LONGEST_PAUSE = 1.0, 60.0
+"""Seconds before a unit is submitted again that another process was busy with, or that was stopped.
+
+Each submission to another machine is a job in a queue there: the pause doubles every time.
+"""
 
 SHARE = 0.05
 """The most of the driver's time that is spent on reading events, and on writing how far the run is."""
@@ -72,6 +75,7 @@ class Dispatch:
                 self._followers[before].append(work.id)
         self._running: dict[str, int] = {}  # those that were submitted -> how far their events were read
         self._held: dict[str, float] = {}  # those to be submitted later -> when, by time.monotonic()
+        self._pauses: dict[str, float] = {}  # the seconds of the next pause, of those that were held
         self._failures: list[Ended] = []
         self._stopped = False
         self._next_look = self._next_note = 0.0
@@ -123,6 +127,12 @@ class Dispatch:
         if mine:
             self._executor.submit(mine)
 
+    def _hold(self, unit: str) -> None:
+        """Submit a unit later."""
+        pause = self._pauses.get(unit, PAUSE)
+        self._held[unit] = time.monotonic() + pause
+        self._pauses[unit] = pause if self._executor.here else min(2 * pause, LONGEST_PAUSE)
+
     def _submit_held(self) -> None:
         now = time.monotonic()
         due = [unit for unit, when in self._held.items() if when <= now]
@@ -160,7 +170,7 @@ class Dispatch:
                 free += self._finish(ended.id)
                 text = self._failure(work)
             elif (ended.how in ("busy", "stopped") and not self._is_late(work)) or self._is_gone(ended):
-                self._held[ended.id] = time.monotonic() + PAUSE
+                self._hold(ended.id)
             else:
                 self._stopped |= ended.how in ("busy", "stopped")
                 self._give_up(ended)
