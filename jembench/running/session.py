@@ -85,6 +85,7 @@ def place(fits: Iterable[FitPlan], how: RunOptions) -> Placement:
         if not fit.model.is_pretrained:
             check_shares(fit.recipe, processes.size)
     if how.executor != "auto":
+        registry.resolve("executors", how.executor).make()  # which checks its options
         if processes.size > 1 and how.executor != "local":
             raise SpecError(f"--devices trains here, and the executor {how.executor} elsewhere. Leave one of them out.")
         if registry.resolve("executors", how.executor).component.name != "local" and ":" in how.device:

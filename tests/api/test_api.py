@@ -212,6 +212,13 @@ def test_a_dataset_object(tmp_path):
     assert found[0].n == 4
 
 
+@pytest.mark.parametrize("given", [{"models": net()}, {"models": MODELS, "datasets": arrays()}])
+def test_an_object_goes_to_no_other_process(given, zoo_of_tests, tmp_path):
+    with pytest.raises(SpecError, match=r"is an object of this program, which no other process has. Leave executor= o"):
+        jb.run("hybrid", store=tmp_path, executor="processes:jobs=1", **{"metrics": "accuracy", **RUN, **given})
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
 def test_a_module_that_can_be_trained_is_trained(zoo_of_tests, tmp_path):
     import zoo_of_tests as zoo
 

@@ -1,5 +1,8 @@
 """``jembench work``: how units end."""
 
+import json
+import re
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -7,6 +10,7 @@ import pytest
 from jembench.cli import work
 from jembench.errors import OutOfTime, StoreError, Unavailable
 from jembench.interfaces import Event
+from jembench.store import records
 from jembench.store.outcome import FitKey
 from jembench.store.store import Store
 
@@ -40,3 +44,44 @@ def test_how_a_unit_ends_is_told_to_the_driver_and_noted(tmp_path, monkeypatch, 
     else:
         last = store.works.latest("u1").last
         assert (last.kind, last.values["how"], last.text) == ("ended", how, text)
+
+
+# --- files that are no unit -------------------------------------------------------------------------------------------
+
+WHOLE = records.text({"kind": "train", "cells": []})
+
+
+@pytest.mark.parametrize(
+    ("content", "wrong"),
+    [
+        (WHOLE[:-20], "is not valid JSON"),
+        (WHOLE.replace("train", "measure"), "is damaged or was edited: its text does not match its digest"),
+        ("", "is not valid JSON"),
+        ("[]", "it must be a table"),
+        (WHOLE, "lacks model, dataset, recipe, fit, identity"),
+        (WHOLE.replace('"schema": 2', '"schema": 99'), "was written by a newer jembench (schema 99"),
+    ],
+)
+def test_a_file_that_is_no_unit_is_refused_in_one_paragraph(jembench, content, wrong):
+    Path("unit.json").write_text(content)
+    done = jembench("work", "unit.json")
+    assert done.code == 2
+    assert done.err.startswith("Error: This is no unit of work: ")
+    assert wrong in done.err
+    assert len(done.err.splitlines()) == 1
+    ended = json.loads(done.out)
+    assert (ended["id"], ended["how"], f"Error: {ended['text']}\n") == ("unit.json", "refused", done.err)
+    assert Path("unit.json").read_text() == content
+
+
+@pytest.mark.parametrize("unit", ["0123456789abcdef", "nowhere.json", "../up", "works"])
+def test_a_unit_that_is_not_there(jembench, unit):
+    done = jembench("work", unit)
+    assert done.code == 2
+    assert re.search(r"There is no unit of work \S+\.json\. `jembench status` lists those of a store", done.err)
+
+
+def test_several_units_and_the_worst_of_their_endings(jembench):
+    done = jembench("work", "a", "b")
+    assert [json.loads(line)["id"] for line in done.out.splitlines()] == ["a", "b"]
+    assert done.code == 2

@@ -1,0 +1,88 @@
+"""``--jobs``, ``--executor`` and ``--detach``: which executor carries a run out, and what is refused."""
+
+import re
+import time
+from pathlib import Path
+
+import pytest
+
+from jembench.running import session
+
+
+@pytest.fixture
+def chosen(run, monkeypatch):
+    """Run with options; gives the executor that would be used, and nothing is carried out."""
+
+    def chosen(*options):
+        found = []
+        with monkeypatch.context() as patch:
+            patch.setattr(session, "carry_out", lambda plan, store, how, *_: found.append(how.executor))
+            done = run(*options)
+        assert (done.code, len(found)) == (0, 1), done.err
+        return found[0]
+
+    return chosen
+
+
+@pytest.mark.parametrize(
+    ("options", "executor"),
+    [
+        ([], "auto"),
+        (["-j", "2"], "processes:jobs=2"),
+        (["--jobs", "auto"], "processes"),
+        (["--jobs-per-gpu", "3"], "processes:per_gpu=3"),
+        (["-j", "4", "--jobs-per-gpu", "2", "--executor", "auto"], "processes:jobs=4,per_gpu=2"),
+        (["--executor", "local"], "local"),
+    ],
+)
+def test_the_executor_that_is_chosen(chosen, options, executor):
+    assert chosen(*options) == executor
+
+
+def test_the_environment_chooses_too(chosen, monkeypatch):
+    monkeypatch.setenv("JEMBENCH_RUN_JOBS", "3")
+    assert chosen() == "processes:jobs=3"
+    assert chosen("-j", "2") == "processes:jobs=2"
+
+
+@pytest.mark.parametrize(
+    ("options", "wrong"),
+    [
+        *(
+            (["-j", text], f"'{text}' is neither a whole number above 0 nor auto")
+            for text in ("0", "x", "1.5", "-1", "")
+        ),
+        (["-j", "100000000000000000000"], "is neither a whole number above 0 nor auto"),
+        (["--jobs-per-gpu", "0"], "0 is not in the range x>=1"),
+        (["-j", "2", "--executor", "local"], "--jobs starts workers on this machine, --executor may name others"),
+        (["-j", "2", "--devices", "3"], "--devices trains here, and the executor processes:jobs=2 elsewhere"),
+        (["-j", "2", "--device", "cuda:1"], "--device is cuda:1, and the executor processes:jobs=2 gives each worker"),
+        (["--executor", "nowhere"], "There is no executor named 'nowhere'"),
+        (["--executor", "processes:job=2"], "There is no option of processes named 'job'. Nearest: jobs"),
+        (["--executor", "processes:jobs=two"], "jobs of processes is 'two'; it must be"),
+        (["--executor", "processes:jobs=0"], "jobs and per_gpu must be at least 1, retries at least 0"),
+    ],
+)
+@pytest.mark.parametrize("more", [[], ["--detach"]])
+def test_what_is_refused_before_anything_starts(run, options, wrong, more):
+    done = run(*options, *more)
+    assert done.code == 2
+    assert wrong in done.err
+    assert len(done.err.strip().splitlines()) == 1
+    assert not Path("runs").exists()
+
+
+def test_a_detached_run_goes_on_in_the_background(run, monkeypatch, zoo_of_tests):
+    """What it prints is in its log."""
+    monkeypatch.setenv("PYTHONPATH", str(zoo_of_tests))
+    expected = run(models="zoo_of_tests:classifier")
+    done = run("--detach", models="zoo_of_tests:classifier")
+    assert done.code == 0
+    pid, log = re.search(r"as process (\d+)\. Its output: (.+)", done.out).groups()
+    assert f"kill {pid}" in done.out
+    end = time.monotonic() + 60
+    while "next" not in Path(log).read_text():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    assert expected.out.split("───")[-1].split("\n\n")[0] in Path(log).read_text()
+    assert [path.name for path in Path("runs/works").iterdir()] == [Path(log).name]
