@@ -30,6 +30,15 @@ OBJECT_STORE = 100 * 2**20
 QUIET = {"log_to_driver": False, "logging_level": logging.ERROR}
 
 
+@contextmanager
+def _as_raised() -> Iterator[None]:
+    """Give the exception that a signal's handler raised within Ray, which makes a SystemError of it."""
+    try:
+        yield
+    except SystemError as error:
+        raise error.__cause__ or error from None
+
+
 class RayExecutor:
     """Runs each unit of work as a task of Ray, which queues it, finds it a place and tries it again if that is lost.
 
@@ -149,7 +158,13 @@ class RayExecutor:
         private = {"_temp_dir": self._folder.name, "_node_ip_address": "127.0.0.1"}
         # Ray replaces 127.0.0.1 by an address that other machines reach, but where it makes no clusters, as on macOS.
         with mock.patch.object(ray_constants, "ENABLE_RAY_CLUSTER", False):
-            self._ray.init(address="local", **options, **private, **QUIET)
+            try:
+                self._ray.init(address="local", **options, **private, **QUIET)
+            except Exception as error:  # Ray raises it so, when a busy machine is too slow for it
+                raise Unavailable(
+                    f"Ray cannot be started on this machine: {' '.join(str(error).split())} Try again when the machine "
+                    "is less busy, or use its cores and GPUs without Ray: --jobs auto."
+                ) from error
 
     def _check_room(self, needs: Mapping[str, float]) -> None:
         if any(all(node.get(name, 0) >= value for name, value in needs.items()) for node in self._nodes):
@@ -209,6 +224,7 @@ class RayExecutor:
             self._contents[name] = state, self._ray.put(np.fromfile(path, np.uint8))
         return self._contents[name][1]
 
+    @_as_raised()
     def ended(self, seconds: float) -> list[Ended]:
         """Wait for the first unit to end, and give all that have."""
         if not self._running:

@@ -36,8 +36,7 @@ def cluster():
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
         patch.setenv("RAY_worker_niceness", "0")  # else other processes of the machine come first
         cluster = Cluster()
-        quick = {"health_check_initial_delay_ms": 0, "health_check_period_ms": 500, "health_check_failure_threshold": 4}
-        add_node(cluster, _system_config=quick)
+        add_node(cluster)
         add_node(cluster)
         patch.setenv("RAY_ADDRESS", cluster.address)
         yield cluster
@@ -161,6 +160,23 @@ def test_networks_get_a_gpu_and_statistics_none(cluster, tmp_path):
 def variables(pid):
     pairs = Path(f"/proc/{pid}/environ").read_bytes().decode().split("\0")
     return dict(pair.split("=", 1) for pair in pairs if "=" in pair)
+
+
+def test_the_exception_of_a_signal_comes_through(session):
+    class Stopped(BaseException):
+        pass
+
+    def stop(*_):
+        raise Stopped
+
+    session.submit("sleeps")
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, 0.2)
+    try:
+        with pytest.raises(Stopped):
+            session.executor.ended(PATIENCE)
+    finally:
+        signal.signal(signal.SIGALRM, before)
 
 
 # --- a Ray of its own -------------------------------------------------------------------------------------------------
