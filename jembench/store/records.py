@@ -110,16 +110,16 @@ def read(path: Path) -> Record:
         )
     if head.schema > 1 or "digest" in data:
         _check(path, text, head.digest)
-    return Record(data if text.isascii() and b"\\" not in text else _printable(data), str(path))
+    return Record(data if text.isascii() and b"\\" not in text else printable_data(data), str(path))
 
 
-def _printable(value: Any) -> Any:
+def printable_data(value: Any) -> Any:
     """A JSON value with all its texts made safe for a terminal."""
     if isinstance(value, str):
         return printable(value)
     if isinstance(value, dict):
-        return {printable(key): _printable(item) for key, item in value.items()}
-    return [_printable(item) for item in value] if isinstance(value, list) else value
+        return {printable(key): printable_data(item) for key, item in value.items()}
+    return [printable_data(item) for item in value] if isinstance(value, list) else value
 
 
 def _check(path: Path, text: bytes, digest: str | None) -> None:

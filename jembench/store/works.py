@@ -181,4 +181,4 @@ def _event(line: bytes) -> Iterator[Event]:
     with suppress(ValueError, RecursionError, DamagedError):
         data = json.loads(line)
         if isinstance(data, dict):
-            yield validation.read(Event, data, "an event", form=FORMAT)
+            yield validation.read(Event, records.printable_data(data), "an event", form=FORMAT)

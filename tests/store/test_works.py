@@ -96,6 +96,12 @@ def test_a_line_that_is_not_whole_is_read_when_it_is(works):
         assert [event.done for event in works.events("u1", offset)[0]] == [6]
 
 
+def test_no_text_of_an_event_moves_the_cursor(works):
+    works.append(window(1, text="over\x1b[2Jthere"))
+    ((event,), _) = works.events("u1")
+    assert event.text == r"over\x1b[2Jthere"
+
+
 def test_a_line_that_a_killed_worker_left_torn_is_passed_over(works):
     works.append(window(3))
     with works.path("u1", ".events").open("ab") as stream:
