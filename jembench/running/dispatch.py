@@ -139,19 +139,12 @@ class Dispatch:
         ready: list[str] = []
         for unit in due:
             del self._held[unit]
-            if self._is_done(unit):
+            if is_done(self._units[unit], self._store):
                 ready += self._finish(unit)
                 self._send_end(unit, "done")
             else:
                 ready.append(unit)
         self._submit(ready)
-
-    def _is_done(self, unit: str) -> bool:
-        """Whether another process has done a unit meanwhile."""
-        work = self._units[unit]
-        if work.kind == "train":
-            return self._store.is_trained(work.fit)
-        return all(self._store.is_settled(cell.id, cell.metric) for cell in work.cells)
 
     # --- endings ------------------------------------------------------------------------------------------------------
 
@@ -287,3 +280,10 @@ class Dispatch:
             self._store.works.write_run(dataclasses.replace(self._run, done=done, failed=failed))
         now = time.monotonic()
         self._next_note = now + max(5.0, (now - start) / SHARE)
+
+
+def is_done(work: Work, store: Store) -> bool:
+    """Whether the results of a unit are in the store, whoever has done it."""
+    if work.kind == "train":
+        return store.is_trained(work.fit)
+    return all(store.is_settled(cell.id, cell.metric) for cell in work.cells)

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 from jembench import stopping
 from jembench.catalog import plugin_files, trust
-from jembench.errors import SpecError, StoreError
+from jembench.errors import JembenchError, SpecError, StoreError
 from jembench.experiment.plan import FitPlan, Plan
-from jembench.experiment.works import Work, code_of, works
+from jembench.experiment.works import Work, code_of, read, works
 from jembench.interfaces import Driver, Ended, Event, Executor, Job, Tracker
 from jembench.running import provenance
-from jembench.running.dispatch import Dispatch
+from jembench.running.dispatch import Dispatch, is_done
 from jembench.running.events import VARIABLE, Events
 from jembench.running.executor import LocalExecutor
 from jembench.store.store import Store
@@ -91,6 +91,7 @@ def carry_out(
             Dispatch(units, store, executor, driver, events, run, in_process=isinstance(executor, LocalExecutor)).run()
         finally:
             executor.close()
+        sweep(store, run.id)
 
 
 def serve_fits(fits: Sequence[FitPlan], device: torch.device, group: ProcessGroup) -> None:
@@ -212,3 +213,22 @@ def _registered(store: Store, units: int) -> Iterator[RunRecord]:
             yield run
         finally:
             store.works.remove(run.id)
+
+
+def sweep(store: Store, run: str) -> None:
+    """Remove what killed runs left of units that are done, and when none is left, what their executors left.
+
+    Nothing is removed while another run lives.
+    """
+    files = store.works
+    if any(other.id != run and any(holder.alive for holder in store.leases(other.id)) for other in files.runs()):
+        return
+    for unit in files.ids():
+        with suppress(JembenchError):
+            if is_done(read(files.read(unit)), store):
+                files.remove(unit)
+    if not files.ids():
+        for path in sorted(files.folder.rglob("*"), reverse=True):  # folders after what is in them
+            if path != files.path(run):
+                with suppress(OSError):
+                    path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()

@@ -8,7 +8,7 @@ import pytest
 from jembench.errors import Fallback, OutOfTime, WorkFailed
 from jembench.experiment.works import Work, WorkCell
 from jembench.interfaces import Driver, Ended, Event
-from jembench.running import dispatch
+from jembench.running import dispatch, work
 from jembench.running.dispatch import Dispatch
 from jembench.running.events import Events
 from jembench.stopping import Stopped
@@ -393,3 +393,27 @@ def test_how_far_the_run_is_can_be_read(start, store, monkeypatch):
     made, _, _ = start(units, {"t": [look], "t2": [look]})
     made.run()
     assert seen == [(2, 0, 0, 1), (2, 1, 0, 1)]
+
+
+def test_what_killed_runs_left_is_removed_when_its_units_are_done(store):
+    done, waits = unit("done"), unit("waits")
+    for each in (done, waits):
+        store.works.write(each.id, each.job(0).text)
+        store.works.append(Event(kind="queued", work=each.id, text="run-0-1"))
+    log = store.works.folder / "engine" / "7.log"
+    log.parent.mkdir()
+    log.touch()
+    measured(store, done)
+    other = RunRecord(id="run-2-2", command="", host="", pid=1, time=0.0, units=1)
+    store.works.write_run(other)
+    with store.lease(other.id):
+        work.sweep(store, RUN)
+    assert store.works.ids() == sorted([done.id, waits.id])
+    work.sweep(store, RUN)
+    assert store.works.ids() == [waits.id]
+    assert log.exists()
+    measured(store, waits)
+    store.works.write_run(dataclasses.replace(other, id=RUN))
+    work.sweep(store, RUN)
+    assert [run.id for run in store.works.runs()] == [RUN]
+    assert [path.name for path in store.works.folder.iterdir()] == [f"{RUN}.json"]
