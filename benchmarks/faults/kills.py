@@ -61,7 +61,7 @@ STUDIES = (
 """A study with a feature network, and one whose attacks are spread over workers."""
 
 ENGINES = {
-    "processes": "processes:jobs=4",
+    "processes": "processes:jobs=3",
     "slurm": "slurm:gpus=0,cpus=1,array=4,time=10m",
     "ray": "ray:address={address}",
 }
@@ -239,7 +239,8 @@ def one_round(
             raise click.ClickException(f"{store} was not done after {LONGEST:g} s")
         if sum(counts[f"kill {role}"] for role in ROLES) < kills and time.monotonic() > due:
             role = rng.choice(victims)
-            if living := processes()[role]:
+            found = processes()
+            if found["worker"] and (living := found[role]):  # before, there is nothing to be lost
                 with suppress(ProcessLookupError):
                     os.kill(rng.choice(living), signal.SIGKILL)
                     counts[f"kill {role}"] += 1
@@ -250,7 +251,8 @@ def one_round(
     while (left := _left()) and time.monotonic() < start + counts["seconds"] + GRACE:
         time.sleep(0.5)
     counts["orphans"] = len(left)
-    return counts + Counter(watch.end())
+    counts.update(watch.end())
+    return counts
 
 
 def _left() -> list[int]:
@@ -288,6 +290,7 @@ def main(engine: str, victims: str, kills: int, per_round: int, pause: float, se
     os.environ["OMP_NUM_THREADS"] = "1"
     if engine == "slurm" and "JEMBENCH_TESTS_SLURM" not in os.environ:  # the cluster, too, gets the mark
         os.execv(ROOT / "tests" / "slurm" / "cluster.sh", ["cluster.sh", sys.executable, *sys.argv])
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # so that nothing is left then either
     rng, total, rounds = random.Random(seed), Counter[str](), 0
     folder = Path(tempfile.mkdtemp(prefix="kills-"))
     try:
@@ -301,15 +304,16 @@ def main(engine: str, victims: str, kills: int, per_round: int, pause: float, se
                 counts = one_round(STUDIES[which], store, spec, *args)
                 wrong = faults(references[which], store)
                 counts.update({name: len(found) for name, found in wrong.items()})
-                total, rounds = total + counts, rounds + 1
-                click.echo(json.dumps(counts))
+                total.update(counts)
+                rounds += 1
+                click.echo(json.dumps(dict(sorted(counts.items()))))
                 if any(wrong.values()) or any(counts[name] for name in ("orphans", "trained_twice", "measured_twice")):
                     click.echo(json.dumps(wrong, indent=1))
                     if keep:
                         shutil.copytree(store, keep / f"{folder.name}-{store.name}")
                         shutil.copy(store.with_suffix(".log"), keep / f"{folder.name}-{store.name}.log")
                 shutil.rmtree(store)
-        click.echo(f"{engine}, {rounds} rounds, in all: {json.dumps(total)}")
+        click.echo(f"{engine}, {rounds} rounds, in all: {json.dumps(dict(sorted(total.items())))}")
     finally:
         for process in _left():
             os.kill(process, signal.SIGKILL)
