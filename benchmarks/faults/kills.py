@@ -126,7 +126,8 @@ class Watch(threading.Thread):
     """Sees in a store what is done more than once.
 
     ``versions`` are the different files that were seen under the name of a result; ``windows`` the iterations that the
-    windows of each training ended with; ``starts`` how many times a worker began with each unit.
+    windows of each training ended with; ``starts`` how many times a worker began with each unit; ``begun`` the workers
+    that did.
     """
 
     def __init__(self, store: Path) -> None:
@@ -137,6 +138,7 @@ class Watch(threading.Thread):
         self.versions: dict[Path, set[tuple[int, int]]] = defaultdict(set)
         self.windows: dict[str, list[tuple[int, int]]] = defaultdict(list)
         self.starts: Counter[str] = Counter()
+        self.begun: set[int] = set()
 
     def run(self) -> None:
         """Look many times a second."""
@@ -157,7 +159,9 @@ class Watch(threading.Thread):
         for line in file.read().split(b"\n"):
             with suppress(ValueError):
                 event = json.loads(line)
-                self.starts[event["work"]] += event["kind"] == "started"
+                if event["kind"] == "started":
+                    self.starts[event["work"]] += 1
+                    self.begun.add(int(event["worker"].rpartition(":")[2]))
                 if event["kind"] == "window":
                     self.windows[event["fit"]["id"]].append((event["done"], event["total"]))
 
@@ -240,6 +244,7 @@ def one_round(
         if sum(counts[f"kill {role}"] for role in ROLES) < kills and time.monotonic() > due:
             role = rng.choice(victims)
             found = processes()
+            found["worker"] = [worker for worker in found["worker"] if worker in watch.begun]
             if found["worker"] and (living := found[role]):  # before, there is nothing to be lost
                 with suppress(ProcessLookupError):
                     os.kill(rng.choice(living), signal.SIGKILL)
