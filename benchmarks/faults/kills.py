@@ -30,7 +30,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import click
 
@@ -187,22 +186,21 @@ class Watch(threading.Thread):
 @contextmanager
 def ray_cluster(folder: Path) -> Iterator[Any]:
     """A Ray of a head without room for work and two nodes, on loopback, which notices within 2 s that a node died."""
-    from ray._private import ray_constants
+    os.environ |= {"RAY_TMPDIR": str(folder), "RAY_USAGE_STATS_ENABLED": "0"}
+    os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"  # otherwise Ray replaces 127.0.0.1
     from ray.cluster_utils import Cluster
 
-    os.environ |= {"RAY_TMPDIR": str(folder), "RAY_USAGE_STATS_ENABLED": "0"}
     quick = {"health_check_initial_delay_ms": 0, "health_check_period_ms": 500, "health_check_failure_threshold": 4}
     node = {"node_ip_address": "127.0.0.1", "object_store_memory": 80 * 2**20, "include_dashboard": False}
-    with mock.patch.object(ray_constants, "ENABLE_RAY_CLUSTER", False):  # otherwise Ray replaces 127.0.0.1
-        cluster = Cluster()
-        cluster.new_node = lambda **more: cluster.add_node(**node, **more)
-        try:
-            cluster.new_node(num_cpus=0, _system_config=quick)
-            for _ in range(2):
-                cluster.new_node(num_cpus=2)
-            yield cluster
-        finally:
-            cluster.shutdown()
+    cluster = Cluster()
+    cluster.new_node = lambda **more: cluster.add_node(**node, **more)
+    try:
+        cluster.new_node(num_cpus=0, _system_config=quick)
+        for _ in range(2):
+            cluster.new_node(num_cpus=2)
+        yield cluster
+    finally:
+        cluster.shutdown()
 
 
 def replace(role: str, cluster: Any) -> None:
