@@ -44,7 +44,7 @@ ROLES = {
     "job": re.compile(r"submitit\.core\._submit"),
     "slurmstepd": re.compile(r"^slurmstepd"),
     "slurmd": re.compile(r"^\S*slurmd "),
-    "task": re.compile(r"^ray::\w+"),
+    "task": re.compile(r"^ray::carry_out"),
     "raylet": re.compile(r"raylet/raylet "),
 }
 """What kills can hit, by the command line."""
@@ -132,7 +132,7 @@ class Watch(threading.Thread):
     def __init__(self, store: Path) -> None:
         super().__init__(daemon=True)
         self._store = store
-        self._open: dict[Path, Any] = {}
+        self._open: dict[int, Any] = {}  # by inode: a unit may be submitted again after its files were removed
         self._ended = threading.Event()
         self.versions: dict[Path, set[tuple[int, int]]] = defaultdict(set)
         self.windows: dict[str, list[tuple[int, int]]] = defaultdict(list)
@@ -149,8 +149,9 @@ class Watch(threading.Thread):
                         self.versions[path].add((status.st_ino, status.st_mtime_ns))
             for path in self._store.glob("works/*.events"):
                 with suppress(FileNotFoundError):
-                    if path not in self._open:
-                        self._open[path] = path.open("rb")
+                    number = path.stat().st_ino
+                    if number not in self._open:
+                        self._open[number] = path.open("rb")
             for file in self._open.values():  # also of those that have been removed
                 self._read(file)
 
@@ -171,6 +172,7 @@ class Watch(threading.Thread):
         last = [sum(done == total for done, total in windows) for windows in self.windows.values()]
         return {
             "tried_again": sum(max(0, n - 1) for n in self.starts.values()),
+            "windows": sum(map(len, self.windows.values())),
             "windows_again": sum(len(windows) - len(set(windows)) for windows in self.windows.values()),
             "trained_twice": sum(max(0, n - 1) for n in last) + self._replaced("fit.json", "record.json"),
             "measured_twice": sum(map(len, self.versions.values())) - len(self.versions) - self._replaced("fit.json"),

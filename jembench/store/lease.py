@@ -216,14 +216,14 @@ def _seized(path: Path, lifetime: float) -> Iterator[bool]:
 
 @contextmanager
 def _claimed(path: Path, lifetime: float) -> Iterator[bool]:
-    """Whether no other process has a claim of this name. That of a process that was killed lapses."""
+    """Whether no living process has a claim of this name."""
     for attempt in itertools.count():
         claim = path.with_name(f"{path.name}.{attempt}")
         try:
-            claim.open("x").close()
+            file = _create(claim, "", {})
         except FileExistsError:
-            with suppress(FileNotFoundError):
-                if _now(claim.parent) - claim.stat().st_mtime > lifetime:
+            with suppress(FileNotFoundError), claim.open("rb", buffering=0) as other:
+                if not _is_alive(other, claim, lifetime):
                     continue
             yield False
             return
@@ -231,6 +231,7 @@ def _claimed(path: Path, lifetime: float) -> Iterator[bool]:
             yield True
         finally:
             claim.unlink(missing_ok=True)
+            file.close()
         return
 
 

@@ -203,6 +203,14 @@ def test_a_take_over_by_a_process_that_was_killed_lapses(path):
     assert list(path.parent.iterdir()) == []
 
 
+def test_a_take_over_in_which_a_process_of_this_kernel_was_killed_blocks_nobody(path):
+    path.parent.mkdir()
+    module._create(path, "theirs", {}).close()
+    module._create(path.with_name(".theirs.0"), "", {}).close()
+    with lease(path) as mine:
+        assert mine
+
+
 def test_one_that_was_replaced_before_the_claim_is_not_taken_over(path, monkeypatch):
     """A process that is slow sees a dead holder whose lease another one has taken over meanwhile."""
     write_as_of(path, age=101)
