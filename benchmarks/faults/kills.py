@@ -42,14 +42,13 @@ ROLES = {
     "worker": re.compile(r"-m jembench work "),
     "driver": re.compile(r"-m jembench run "),
     "job": re.compile(r"submitit\.core\._submit"),
-    "slurmstepd": re.compile(r"^slurmstepd"),
     "slurmd": re.compile(r"^\S*slurmd "),
     "task": re.compile(r"^ray::carry_out"),
     "raylet": re.compile(r"raylet/raylet "),
 }
 """What kills can hit, by the command line."""
 
-PASSING = ("worker", "driver", "job", "slurmstepd")
+PASSING = ("worker", "driver", "job")
 """Those of which none may be left when a run has ended."""
 
 COMMON = "--dataset digits --limit 128 --set epochs=2 --set log_every=5 --set checkpoint_every=10"
