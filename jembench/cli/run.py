@@ -136,7 +136,7 @@ def _detach(store: Store, arguments: Sequence[str]) -> int:
             stderr=stream,
             start_new_session=True,
         )
-    process.returncode = 0  # nobody waits for it
+    process.returncode = 0  # it goes on unattended, without a ResourceWarning
     click.echo(f"The run goes on in the background, as process {process.pid}. Its output: {log}")
     click.echo(f"{'next':>8}  jembench status --store {shlex.quote(str(store.root))}")
     click.echo(f"{'stop':>8}  kill {process.pid}")

@@ -283,7 +283,7 @@ class Dispatch:
 
 
 def is_done(work: Work, store: Store) -> bool:
-    """Whether the results of a unit are in the store, whoever has done it."""
+    """Whether the results of a unit are in the store. Any process may have done it."""
     if work.kind == "train":
         return store.is_trained(work.fit)
     return all(store.is_settled(cell.id, cell.metric) for cell in work.cells)
