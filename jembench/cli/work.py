@@ -114,20 +114,20 @@ def _note(store: Store, found: works.Work, event: Event) -> None:
 def _from_stdin() -> Iterator[str]:
     """The ids on stdin. Its end stops the unit that is being worked on: the driver has gone."""
     waiting: queue.SimpleQueue[str] = queue.SimpleQueue()
-    idle = threading.Event()
+    at_work = threading.Lock()  # held while a unit is carried out
 
     def read() -> None:
         for line in sys.stdin:
             waiting.put(line.strip())
         waiting.put("")
-        if not idle.is_set():
+        if not at_work.acquire(blocking=False):
             os.kill(os.getpid(), signal.SIGTERM)
 
     threading.Thread(target=read, daemon=True).start()
-    while True:
-        idle.set()
-        unit = waiting.get()
-        if not unit:
-            return
-        idle.clear()
-        yield unit
+    while unit := waiting.get():
+        if not at_work.acquire(blocking=False):
+            return  # stdin has ended
+        try:
+            yield unit
+        finally:
+            at_work.release()

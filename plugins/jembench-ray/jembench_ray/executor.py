@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     import numpy as np
     from ray import ObjectRef
 
+AGAIN = 3.0
+"""Seconds after which units are asked again to stop: Ray may lose it for one that is just starting."""
+
 OBJECT_STORE = 100 * 2**20
 """Bytes of memory for the object store of a Ray of our own, which needs next to none; Ray's least is 75 MiB."""
 
@@ -65,6 +68,7 @@ class RayExecutor:
         self._needs = {1: {"GPU": gpus, "CPU": cpus}, 0: {"GPU": 0.0, "CPU": statistics_cpus}}
         self._retries = retries
         self._shared = {"auto": None, "yes": True, "no": False}[shared]
+        self._cancelled = 0.0  # when units were asked to stop, by time.monotonic(); 0: they were not
         self._sends_files = False  # whether a node is known that does not see the store
         self._running: dict[ObjectRef, Job] = {}
         self._contents: dict[Path, tuple[tuple[int, int], ObjectRef]] = {}  # of files that were sent: state, content
@@ -230,6 +234,8 @@ class RayExecutor:
         if not self._running:
             time.sleep(seconds)
             return []
+        if self._cancelled and time.monotonic() - self._cancelled > AGAIN:
+            self.cancel()
         # Without fetching: results come when they are asked for.
         ready, _ = self._ray.wait(list(self._running), timeout=seconds, fetch_local=False)
         if ready:
@@ -292,6 +298,7 @@ class RayExecutor:
 
     def cancel(self) -> None:
         """Drop what is queued, and ask each worker to stop."""
+        self._cancelled = time.monotonic()
         for ref in self._running:
             self._ray.cancel(ref)
 

@@ -174,9 +174,10 @@ class _Child:
         while True:
             try:
                 alive, ended = self.listen(log)
-            except KeyboardInterrupt:  # ray.cancel
+            except KeyboardInterrupt:  # ray.cancel, which may come again
+                if not asked:  # a second signal would end it before it has saved
+                    self.process.terminate()
                 asked = True
-                self.process.terminate()
                 continue
             if os.getppid() != node:  # the node's raylet died. Ray would let the task run on
                 self.process.terminate()
