@@ -71,7 +71,7 @@ class WorkFailed(JembenchError):
     exit_code = 1
 
 
-class PartDone(Exception):
+class PartDone(JembenchError):
     """Not an error: one part of a metric was computed and kept, and the whole is measured elsewhere."""
 
 

@@ -125,7 +125,7 @@ def guard(session: Session) -> list[Row]:
     trainer = setting.trainer(setting.model("jem"), "log_every=1", "checkpoint_every=1")
     every = recipe.load("paper").log_every
     with tempfile.TemporaryDirectory() as folder, Controller(trainer, trainer.group) as call_all:
-        run = _Run(trainer, call_all, Path(folder), lambda _: None)
+        run = _Run(trainer, call_all, Path(folder), lambda _: None, lambda: None)
 
         def window() -> None:
             run.iterate()

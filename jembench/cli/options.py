@@ -135,8 +135,8 @@ def _executor(ctx: click.Context, parameter: click.Parameter, value: str) -> str
 
 
 jobs = click.option(
-    "-j",
     "--jobs",
+    "-j",
     metavar="N|auto",
     is_eager=True,
     expose_value=False,

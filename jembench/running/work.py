@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jembench import stopping
@@ -215,6 +217,15 @@ def _registered(store: Store, units: int) -> Iterator[RunRecord]:
             store.works.remove(run.id)
 
 
+def _is_ours(path: Path) -> bool:
+    """Whether a run makes a file of that name in ``works/``, or in its folder of jobs there."""
+    first, second = (*path.parts, "", "")[:2]
+    return second.startswith("jembench-") if second else bool(_OURS.fullmatch(first))
+
+
+_OURS = re.compile(r"(worker-\d+-\d+|run-[\w-]+|[0-9a-f]{16})\.(json|events|log)")
+
+
 def sweep(store: Store, run: str) -> None:
     """Remove what killed runs left of units that are done, and when none is left, what their executors left.
 
@@ -229,6 +240,6 @@ def sweep(store: Store, run: str) -> None:
                 files.remove(unit)
     if not files.ids():
         for path in sorted(files.folder.rglob("*"), reverse=True):  # folders after what is in them
-            if path != files.path(run):
+            if path != files.path(run) and _is_ours(path.relative_to(files.folder)):
                 with suppress(OSError):
                     path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()

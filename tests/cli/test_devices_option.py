@@ -99,9 +99,9 @@ def test_what_is_wrong_is_told_before_anything_is_done(jembench, tiny, arguments
 
 
 def test_an_executor_that_works_elsewhere_is_refused(run):
-    done = run("--devices", "3", "--executor", "cloud")
+    done = run("--devices", "3", "--executor", "processes")
     assert (done.code, done.out) == (2, "")
-    assert "--devices trains here, and the executor cloud elsewhere" in done.err
+    assert "--devices trains here, and the executor processes elsewhere" in done.err
 
 
 def test_without_fabric_it_says_how_to_get_it(jembench, tiny, monkeypatch):

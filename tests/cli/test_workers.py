@@ -148,7 +148,7 @@ def test_a_driver_that_is_killed_leaves_no_worker_and_the_next_run_finishes(odd,
     assert stopped_cleanly()
     Path("fast").touch()
     assert run(*SLOW[:-2]).code == 0
-    assert [path.suffix for path in left()] == [".log"]  # of the worker whose driver had no time to remove it
+    assert left() == []
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 3), (signal.SIGINT, 130)])
