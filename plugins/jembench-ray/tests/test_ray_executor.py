@@ -174,7 +174,7 @@ def test_the_exception_of_a_signal_comes_through(session):
     signal.setitimer(signal.ITIMER_REAL, 0.2)
     try:
         with pytest.raises(Stopped):
-            session.executor.ended(PATIENCE)
+            session.executor.ended(2)
     finally:
         signal.signal(signal.SIGALRM, before)
 
