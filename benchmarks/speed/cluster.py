@@ -43,7 +43,7 @@ def data(*, number: int = 0):
 
 
 class Sleeper:
-    """The executor of the fake cluster: so many units at a time, each of which sleeps."""
+    """The executor of the fake cluster: a number of units at a time, each of which sleeps."""
 
     gpus = False
     here = False
