@@ -223,7 +223,7 @@ def _is_ours(path: Path) -> bool:
     return second.startswith("jembench-") if second else bool(_OURS.fullmatch(first))
 
 
-_OURS = re.compile(r"(worker-\d+-\d+|run-[\w-]+|[0-9a-f]{16})\.(json|events|log)")
+_OURS = re.compile(r"(worker-\d+-\d+|[0-9a-f]{16})\.(json|events|log)|run-[\w-]+\.json")  # logs of runs stay
 
 
 def sweep(store: Store, run: str) -> None:
