@@ -240,6 +240,6 @@ def sweep(store: Store, run: str) -> None:
                 files.remove(unit)
     if not files.ids():
         for path in sorted(files.folder.rglob("*"), reverse=True):  # folders after what is in them
-            if path != files.path(run) and _is_ours(path.relative_to(files.folder)):
+            if path != files.path(run) and (path.is_dir() or _is_ours(path.relative_to(files.folder))):
                 with suppress(OSError):
                     path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()

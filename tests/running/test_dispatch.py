@@ -400,8 +400,8 @@ def test_what_killed_runs_left_is_removed_when_its_units_are_done(store):
     for each in (done, waits):
         store.works.write(each.id, each.job(0).text)
         store.works.append(Event(kind="queued", work=each.id, text="run-0-1"))
-    log = store.works.folder / "engine" / "7.log"
-    log.parent.mkdir()
+    log = store.works.folder / "slurm" / "jembench-1" / "7.log"
+    log.parent.mkdir(parents=True)
     log.touch()
     measured(store, done)
     other = RunRecord(id="run-2-2", command="", host="", pid=1, time=0.0, units=1)

@@ -38,7 +38,9 @@ def standing(distance, found, eps):
     return sum(not hit or 255 * far > eps for far, hit in zip(distance, found, strict=True))
 
 
-@given(st.lists(st.tuples(st.sampled_from([0.0, 0.01, 0.25, 1.0]) | st.floats(0, 60), st.booleans()), min_size=1))
+@given(
+    st.lists(st.tuples(st.sampled_from([0.0, 0.01, 0.25, 1.0]) | st.floats(0, 60, width=16), st.booleans()), min_size=1)
+)
 def test_the_curve_is_the_share_that_withstands(images):
     distance, found = np.array([far for far, _ in images]), np.array([hit for _, hit in images])
     steps = robustness.accuracy_over(distance, found)
