@@ -101,7 +101,7 @@ class TrainingData:
     augment_marginal: bool = True  # whether all of these are for the p(x) batch too
     labelled: Count = 0  # images whose labels are used, the same share of each class; 0: all
     labelled_batch: Count = 0  # images of the p(y|x) batch; 0: batch_size
-    shared: bool = False  # whether the images of the p(y|x) batch are those of the p(x) batch too
+    shared: bool = False  # whether both terms are trained on the images of the p(y|x) batch; batch_size counts chains then
     epoch: Literal["marginal", "labelled"] = added_later("marginal")  # one pass over the images of p(x), or of p(y|x)
 
 
@@ -354,10 +354,10 @@ def _check(recipe: Recipe) -> None:
         raise SpecError(f"{where}: {error}") from error
     if len(recipe.optimizer.betas) != 2:
         raise SpecError(f"{where}, optimizer.betas is {list(recipe.optimizer.betas)}; it must be two numbers.")
-    if recipe.data.shared and (recipe.data.labelled or recipe.data.labelled_batch):
+    if recipe.data.shared and recipe.data.labelled:
         raise SpecError(
-            f"{where}, data.shared trains p(x) on the very images of p(y|x), which data.labelled and "
-            "data.labelled_batch would make others. Leave them out, or data.shared."
+            f"{where}, data.shared trains p(x) on the very images of p(y|x), which data.labelled would make others. "
+            "Leave one of them out."
         )
     if recipe.checkpoint_every % recipe.log_every:
         raise SpecError(

@@ -194,7 +194,7 @@ class Trainer:
     @property
     def iterations_per_epoch(self) -> int:
         """Whole batches of the images that an epoch is a pass over: those of p(x), unless the recipe says otherwise."""
-        kind = self.recipe.data.epoch
+        kind = "labelled" if self.recipe.data.shared else self.recipe.data.epoch
         return len(self.sources[kind]) // self.streams[kind].batch_size
 
     @property
@@ -215,9 +215,9 @@ class Trainer:
 
     @property
     def passes(self) -> float:
-        """Forward and backward passes of a batch that an iteration takes, chains included."""
+        """Forward and backward passes of ``batch_size`` images that an iteration takes, chains included."""
         both = self.model.chains == "marginal" and not self.recipe.data.shared
-        batches = 1 if self.sampler is None else 3 if both else 2
+        batches = self.labelled_batch / self.recipe.batch_size + (0 if self.sampler is None else 2 if both else 1)
         each: int = getattr(self.model, "passes_per_loss", 1) * (2 if self.recipe.optimizer.sharpness else 1)
         return self.sampling_steps + batches * each
 
@@ -307,19 +307,19 @@ class Trainer:
         if self.sampler is None:
             return None
         generator = self.generators["chains"]
-        y, n = self._classes(batch, generator), len(batch.x)
-        n = n if self.model.chains == "marginal" else len(batch.y_labelled)
+        n = self.recipe.batch_size // self.group.size if self.model.chains == "marginal" else len(batch.y_labelled)
+        y = self._classes(batch, n, generator)
         with mode(self.model, train=self.recipe.chains.mode == "train"):
             state = chain.draw(self.sampler, n, self.grad_energy, generator, y, self.sampling_steps)
         return Negatives(state.x, state.y if self.model.chains == "conditional" else None)
 
-    def _classes(self, batch: Batch, generator: Generator) -> Tensor | None:
+    def _classes(self, batch: Batch, n: int, generator: Generator) -> Tensor | None:
         """What the chains are conditioned on."""
         if self.model.chains == "conditional":
             return batch.y_labelled
         if not self.recipe.chains.conditional:
             return None
-        return torch.randint(self.data.num_classes, (len(batch.x),), generator=generator, device=self.device)
+        return torch.randint(self.data.num_classes, (n,), generator=generator, device=self.device)
 
     @torch.no_grad()
     def random_starts(self) -> Tensor | None:

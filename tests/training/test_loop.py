@@ -229,6 +229,18 @@ def test_both_terms_may_be_trained_on_the_same_images(make_trainer):
     assert trainer.passes == trainer.sampling_steps + 2
 
 
+def test_both_terms_on_the_same_images_may_have_fewer_chains_than_images(make_trainer):
+    trainer = make_trainer(**{"data.shared": "true", "data.labelled_batch": 15})
+    seen = []
+    trainer.model.watch = lambda batch, negatives, loss: seen.append((batch, negatives)) or loss
+    trainer.iterate()
+    ((batch, negatives),) = seen
+    assert torch.equal(batch.x, batch.x_labelled)
+    assert (len(batch.x), len(batch.y_labelled), len(negatives.x)) == (15, 15, 9)
+    assert trainer.iterations_per_epoch == 81 // 15  # an epoch is a pass over the images
+    assert trainer.passes == trainer.sampling_steps + 1 + 15 / 9
+
+
 # --- chains -----------------------------------------------------------------------------------------------------------
 
 

@@ -15,7 +15,7 @@ from jembench.models.nets import names
 from jembench.models.nets.wide_resnet import MOMENTUM, ResidualNet
 
 _FORMS = (
-    "Write wrn-DEPTH-WIDTH (wrn-28-10), small-WIDTH (small-12), auto (small-16 below 32 pixels, else wrn-28-10), "
+    "Write wrn-DEPTH-WIDTH (wrn-28-10), small-WIDTH (small-12), half-WIDTH (half-48), auto (small-16 below 32 pixels, else wrn-28-10), "
     "or the import path of a function that is called with the DataSpec (mypackage.nets:build)."
 )
 _SMALLEST_FOR_WIDE = 32  # pixels
@@ -27,7 +27,7 @@ def build_net(
     """The network that ``text`` names, (B, C, H, W) -> (B, K) for the images and classes of ``data``.
 
     Args:
-        text: ``wrn-28-10``, ``small-12``, ``auto`` or an import path ``mypackage.nets:build``.
+        text: ``wrn-28-10``, ``small-12``, ``half-48``, ``auto`` or an import path ``mypackage.nets:build``.
         data: what the network will see.
         norm: none, batch, instance or layer; a network given by its import path has its own.
         dropout: the share of each block's maps that is dropped in training; likewise.

@@ -16,6 +16,7 @@ class Shape(NamedTuple):
     stem: int
     widths: tuple[int, int, int]
     blocks: int
+    stride: int = 1  # of the first convolution: 2 halves the image
 
     @property
     def least(self) -> Size:
@@ -44,16 +45,21 @@ def small(width: int) -> Shape:
     return Shape(width, (width, 2 * width, 4 * width), 1)
 
 
+def half(width: int) -> Shape:
+    """``small`` on images of half the height and width: a quarter of the work."""
+    return small(width)._replace(stride=2)
+
+
 def read(text: str) -> Shape | None:
-    """The shape that ``wrn-28-10`` or ``small-12`` names; None for any other text.
+    """The shape that ``wrn-28-10``, ``small-12`` or ``half-48`` names; None for any other text.
 
     Raises:
         SpecError: if there is no wide residual network of that depth.
     """
     if match := re.fullmatch(r"wrn-([1-9]\d{0,17})-([1-9]\d{0,17})", text):
         return wide(*map(int, match.groups()))
-    if match := re.fullmatch(r"small-([1-9]\d{0,17})", text):
-        return small(int(match[1]))
+    if match := re.fullmatch(r"(small|half)-([1-9]\d{0,17})", text):
+        return (small if match[1] == "small" else half)(int(match[2]))
     return None
 
 

@@ -42,6 +42,13 @@ def test_small_net_has_the_width_of_its_name():
     assert sum(p.numel() for p in net.parameters()) == 43_762
 
 
+def test_half_net_has_the_width_of_its_name_and_works_on_a_quarter_of_the_pixels():
+    net = build_net("half-12", COLOURS)
+    channels, height, width = COLOURS.shape
+    assert net.layer1[0].conv1.out_channels == 12
+    assert net.conv1(torch.zeros(2, channels, height, width)).shape == (2, 12, height // 2, width // 2)
+
+
 @pytest.mark.parametrize(
     ("size", "name"),
     [((8, 8), "small-16"), ((31, 40), "small-16"), ((32, 32), "wrn-28-10"), ((64, 48), "wrn-28-10")],
@@ -55,7 +62,7 @@ def test_auto_goes_by_the_smaller_side(size, name):
 
 
 @pytest.mark.parametrize(
-    "text", ["wrn", "wrn-28", "wrn-28-0", "wrn-28-2-1", "small", "small-0", "resnet-50", "", "WRN-28-2"]
+    "text", ["wrn", "wrn-28", "wrn-28-0", "wrn-28-2-1", "small", "small-0", "half-0", "resnet-50", "", "WRN-28-2"]
 )
 def test_unknown_text_names_the_forms(text):
     with pytest.raises(

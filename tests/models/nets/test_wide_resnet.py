@@ -5,7 +5,7 @@ import torch
 from torch.nn import functional as F
 
 from jembench.errors import SpecError
-from jembench.models.nets.names import small, wide
+from jembench.models.nets.names import half, small, wide
 from jembench.models.nets.wide_resnet import NORMS, ResidualNet
 
 
@@ -39,12 +39,12 @@ def functional_forward(state, x):
 
     def conv(name, x, stride=1):
         weight = state[f"{name}.weight"]
-        return F.conv2d(x, weight, state[f"{name}.bias"], stride=stride, padding=weight.shape[-1] // 2)
+        return F.conv2d(x, weight, state[f"{name}.bias"], stride=stride, padding=(weight.shape[-1] - 1) // 2)
 
     def activate(x):
         return torch.where(x > 0, x, 0.2 * x)
 
-    x = conv("conv1", x)
+    x = conv("conv1", x, stride=2 if state["conv1.weight"].shape[-1] == 4 else 1)
     for group in (1, 2, 3):
         block = 0
         while f"layer{group}.{block}.conv1.weight" in state:
@@ -106,6 +106,7 @@ def test_stride_is_on_the_second_convolution():
         lambda: ResidualNet(3, 10, wide(16, 2)),
         lambda: ResidualNet(1, 7, wide(10, 1)),
         lambda: ResidualNet(3, 10, small(8)),
+        lambda: ResidualNet(3, 10, half(8)),
     ],
 )
 def test_agrees_with_the_definition(make):
