@@ -120,3 +120,23 @@ def test_a_table_is_printed(speed):
     assert result.exit_code == 0
     assert "wrn-10-1, batch 8 of 3x32x32, 2 sampling steps" in result.stdout
     assert "SGLD step" in result.stdout
+
+
+def test_operations_and_waits_are_counted(speed, monkeypatch):
+    launches = speed("launches")
+    monkeypatch.setattr(launches, "IMAGES", 100)
+    with launches.fake_gpu() as device:
+        step, attacked = launches.sampling("wrn-10-1", device), launches.attack("wrn-10-1", device, refine=0)
+        paper = launches.iteration("paper", "wrn-10-1", device)
+    assert step == launches.Count(operations=53, waits=0)
+    assert paper.waits == 0
+    assert 20 * step.operations < paper.operations < 25 * step.operations
+    assert attacked.waits == 4
+
+
+def test_a_copy_of_the_weights_in_bfloat16_is_counted(speed):
+    """That is all but the norms and the last layer."""
+    launches = speed("launches")
+    layers = [layer for layer in launches.make_model("wrn-10-1").modules() if isinstance(layer, torch.nn.Conv2d)]
+    expected = sum(weight.numel() for layer in layers for weight in layer.parameters())
+    assert launches.casts("wrn-10-1", steps=2) == expected

@@ -17,8 +17,8 @@ DATA = DataSpec(name="toy", shape=(1, 2, 2), num_classes=3)
 
 
 @pytest.fixture
-def gpu(monkeypatch):
-    with fake_gpu(monkeypatch) as device:
+def gpu():
+    with fake_gpu() as device:
         yield device
 
 

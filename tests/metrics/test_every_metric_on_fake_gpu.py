@@ -42,7 +42,7 @@ def evaluation(monkeypatch, tmp_path):
     """Of the model known exactly, with its chains and a feature network that learns little."""
     found = stage.trained()
     monkeypatch.setitem(cnn_features._RECIPE, "iterations", 2)
-    with fake_gpu(monkeypatch):
+    with fake_gpu():
         found.model.to(GPU)
         bank = FeatureBank(found.dataset, Store(tmp_path), GPU)
         yield dataclasses.replace(found, limit=100, device=GPU, bank=bank).evaluation()

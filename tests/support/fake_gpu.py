@@ -1,13 +1,15 @@
 """A GPU that is not there: its tensors have values, which lie on the CPU, and say that they are elsewhere.
 
 A dispatch mode computes everything on the CPU. Like PyTorch on a GPU it refuses operations whose tensors are on
-different devices, and generators of the other device. It notes every operation that makes the host wait for a GPU.
+different devices, and generators of the other device. It notes every operation that a GPU would carry out, and every
+one that makes the host wait for it.
 
 The device is called ``meta``: a backward pass on ``cuda`` asks for a driver. Autocast, which ``meta`` lacks, is off.
 """
 
 from contextlib import contextmanager, nullcontext
 from typing import ClassVar
+from unittest import mock
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -22,6 +24,10 @@ WAITING = {"_local_scalar_dense", "equal", "masked_select", "nonzero", "_unique2
 """What gives a number, or a tensor whose shape depends on values."""
 
 INDEXING = {"index", "index_put", "index_put_", "_index_put_impl_", "_unsafe_index"}
+
+
+IDLE = {"_unsafe_view", "empty", "empty_like", "empty_strided", "lift_fresh", "new_empty", "new_empty_strided"}
+"""What gives a GPU nothing to do, beside views."""
 
 
 class MixedDevices(RuntimeError):
@@ -78,7 +84,11 @@ class FakeGenerator(torch.Generator):
 
 
 class FakeGPU(TorchDispatchMode):
-    """The device. ``waits`` are the operations for which the host would have waited, in their order."""
+    """The device.
+
+    ``launches`` are the operations that it would have carried out, each by one kernel or a few, in their order, and
+    ``waits`` those for which the host would have waited.
+    """
 
     @classmethod
     def _should_skip_dynamo(cls):
@@ -87,13 +97,15 @@ class FakeGPU(TorchDispatchMode):
 
     def __init__(self):
         super().__init__()
-        self.waits = []
+        self.launches, self.waits = [], []
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
         kwargs, name = dict(kwargs or {}), function.overloadpacket.__name__
         goal = kwargs.get("device")
         tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
         on_gpu = any(isinstance(leaf, OnGPU) for leaf in tensors) if goal is None else torch.device(goal) == GPU
+        if on_gpu and not function.is_view and name not in IDLE:
+            self.launches.append(name)
         self._note(name, args, kwargs, on_gpu)
         _check(name, args, kwargs, tensors, on_gpu)
         if goal is not None:
@@ -141,7 +153,7 @@ def _check(name, args, kwargs, tensors, on_gpu):
 
 
 @contextmanager
-def fake_gpu(monkeypatch):
+def fake_gpu():
     """``GPU`` can be used meanwhile; gives the :class:`FakeGPU`."""
     tensor = torch.tensor
 
@@ -152,9 +164,13 @@ def fake_gpu(monkeypatch):
         made = tensor(data, **options)
         return made if device is None else made.to(device)
 
-    monkeypatch.setattr(seeds, "Generator", make_generator)
-    monkeypatch.setattr(torch, "tensor", make_tensor)
-    monkeypatch.setattr(torch, "autocast", lambda *_, **__: nullcontext())
-    with FakeGPU() as device:
+    with (
+        mock.patch.object(seeds, "Generator", make_generator),
+        mock.patch.object(torch, "tensor", make_tensor),
+        mock.patch.object(torch, "autocast", return_value=nullcontext()),
+        mock.patch("torch.optim.adam._device_dtype_check_for_fused"),  # it refuses this device
+        mock.patch("torch.optim.sgd._device_dtype_check_for_fused"),
+        FakeGPU() as device,
+    ):
         yield device
     FakeGenerator.made.clear()

@@ -8,7 +8,6 @@ from jembench import seeds
 from jembench.catalog import registry
 from jembench.experiment import recipe as recipes
 from jembench.interfaces import DataSpec, Split
-from jembench.training import optimizers
 from jembench.training.loop import Trainer
 
 DATA = DataSpec(name="noise", shape=(3, 8, 8), num_classes=4)
@@ -17,10 +16,8 @@ PCD = "chains.sampler=pcd:steps=2,buffer=40"
 
 
 @pytest.fixture
-def gpu(monkeypatch):
-    sgd = torch.optim.SGD
-    monkeypatch.setattr(optimizers.torch.optim, "SGD", lambda *given, fused, **options: sgd(*given, **options))
-    with fake_gpu(monkeypatch) as device:
+def gpu():
+    with fake_gpu() as device:
         yield device
 
 

@@ -1,0 +1,159 @@
+"""What a GPU is asked for: operations, and how often the host waits, counted on a GPU that is not there.
+
+    python benchmarks/speed/launches.py
+    python benchmarks/speed/launches.py --net wrn-16-1
+
+An operation is one kernel or a few; views and empty tensors are none. The fake GPU of the tests computes in float32
+without a compiler, so the copies of weights in bfloat16 are counted on the CPU, as numbers a step of SGLD.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import click
+import torch
+from contests import DATA
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from jembench import seeds
+from jembench.attacks.pgd import PGD
+from jembench.attacks.refinement import Refined
+from jembench.attacks.target import Target
+from jembench.catalog import registry
+from jembench.experiment import recipe
+from jembench.interfaces import ChainState, Split
+from jembench.sampling import chain
+from jembench.sampling.sgld import Langevin, ShortRun
+from jembench.training.loop import Trainer
+
+sys.path.append(str(Path(__file__).parents[2] / "tests" / "support"))
+from fake_gpu import GPU, FakeGPU, fake_gpu
+
+BATCH = 4  # counts do not depend on it
+STEPS = 5  # of the chain whose copies of weights are counted
+IMAGES = 50_000  # as CIFAR has; those of class-gaussian starts depend on it
+RECIPES = ("paper", "fast")
+
+
+class Count(NamedTuple):
+    """Of one step or iteration."""
+
+    operations: int
+    waits: int
+
+
+def counted(device: FakeGPU, work: Callable[[], object]) -> Count:
+    """What a call asks of the device."""
+    device.launches.clear()
+    device.waits.clear()
+    work()
+    return Count(len(device.launches), len(device.waits))
+
+
+def a_step(device: FakeGPU, steps: Callable[[int], object]) -> Count:
+    """What one step more asks of the device."""
+    two, three = (counted(device, lambda n=n: steps(n)) for n in (2, 3))  # type: ignore[misc]
+    return Count(three.operations - two.operations, three.waits - two.waits)
+
+
+def sampling(net: str, device: FakeGPU) -> Count:
+    """A step of SGLD."""
+    trainer = make_trainer("paper", net)
+    start = ChainState(torch.zeros(BATCH, *DATA.shape, device=GPU))
+    generator = seeds.generator(0, "chains", GPU)
+    sampler = ShortRun(DATA, Langevin(steps=1, step_size=1.0, noise=0.01))
+    trainer.model.eval()
+    return a_step(device, lambda n: chain.run(sampler, start, trainer.grad_energy, generator, n))
+
+
+def iteration(name: str, net: str, device: FakeGPU) -> Count:
+    """The second iteration of training by a recipe: the first fills the buffer."""
+    trainer = make_trainer(name, net)
+    trainer.iterate()
+    return counted(device, trainer.iterate)
+
+
+def attack(net: str, device: FakeGPU, refine: int) -> Count:
+    """A step of PGD on two images from two restarts each, none of which succeeds."""
+    model = make_model(net).to(GPU).eval()
+    model.net.load_state_dict({name: torch.zeros_like(value) for name, value in model.net.state_dict().items()})
+    generator = seeds.generator(0, "attack", GPU)
+    if refine:
+        sampler = ShortRun(DATA, Langevin(steps=1, step_size=1.0, noise=0.01))
+        model = Refined(model, sampler, steps=refine, chains=2, grad="through", generator=generator)
+    x, y = torch.full((2, *DATA.shape), 0.5, device=GPU), torch.zeros(2, dtype=torch.int64, device=GPU)
+    starts, eps = torch.zeros(2, 2, *DATA.shape, device=GPU), torch.full((2,), 0.1, device=GPU)
+    return a_step(device, lambda n: PGD(norm="linf", steps=n).at(Target(model, DATA), x, y, eps, starts))
+
+
+def make_model(net: str, **options: Any) -> Any:
+    """The same weights each time."""
+    spec = ",".join([f"jem:net={net}", *(f"{name}={value}" for name, value in options.items())])
+    with seeds.initialising(0):
+        return registry.resolve("models", spec).make(DATA)
+
+
+def make_trainer(name: str, net: str, *settings: str, device: torch.device = GPU) -> Trainer:
+    """By the recipe and with its options of the model, but for the network."""
+    sampler = recipe.load(name).chains.sampler.replace("buffer=10000", "buffer=100")  # to be filled sooner
+    settings = (f"batch_size={BATCH}", "compute.layout=contiguous", f"chains.sampler={sampler}", *settings)
+    chosen = recipe.load(name, list(settings))
+    model = make_model(net, **{key: value for key, value in chosen.model.items() if key != "net"})
+    images = torch.zeros((IMAGES, *DATA.shape), dtype=torch.uint8)
+    train = Split(images, torch.arange(IMAGES) % DATA.num_classes)
+    return Trainer(model, DATA, train, chosen, seed=0, device=device)
+
+
+class _Casts(TorchDispatchMode):
+    """Counts the numbers that are copied to bfloat16 out of the given tensors."""
+
+    def __init__(self, tensors: list[torch.Tensor]) -> None:
+        super().__init__()
+        self.pointers = {tensor.data_ptr() for tensor in tensors}
+        self.numbers = 0
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if function.overloadpacket.__name__ == "_to_copy" and args[0].data_ptr() in self.pointers:
+            self.numbers += args[0].numel()
+        return function(*args, **kwargs or {})
+
+
+def casts(net: str, steps: int) -> float:
+    """How many weights a chain copies to bfloat16 for each of its steps."""
+    trainer = make_trainer("paper", net, "compute.precision=bfloat16", device=torch.device("cpu"))
+    sampler = ShortRun(DATA, Langevin(steps=steps, step_size=1.0, noise=0.01))
+    state, generator = ChainState(torch.zeros(1, *DATA.shape)), seeds.generator(0, "chains")
+    with _Casts(list(trainer.model.parameters())) as found:
+        chain.run(sampler, state, trainer.grad_energy, generator)
+    return found.numbers / steps
+
+
+@click.command()
+@click.option("--net", default="wrn-28-1", show_default=True, help="Its width changes the numbers of weights alone.")
+def main(net: str) -> None:
+    """Print the counts of a step of SGLD, of an iteration by two recipes, and of an attack's step."""
+    with fake_gpu() as device:
+        counts = {
+            "SGLD step": sampling(net, device),
+            **{f"iteration of {name}": iteration(name, net, device) for name in RECIPES},
+            **{f"PGD step, refined by {n}" if n else "PGD step": attack(net, device, n) for n in (0, 1)},
+        }
+    table = Table(title=f"{net} on a GPU that is not there", title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    for name in ("of one", "operations", "waits of the host"):
+        table.add_column(name, justify="left" if name == "of one" else "right")
+    for name, count in counts.items():
+        table.add_row(name, *(f"{number:,}" for number in count))
+    console = Console()
+    console.print(table)
+    console.print(f"weights copied to bfloat16 for each of {STEPS} steps of a chain: {casts(net, STEPS):,.0f}")
+
+
+if __name__ == "__main__":
+    main()
