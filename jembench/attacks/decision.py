@@ -99,12 +99,12 @@ class _Watched:
         """One-hot logits: the true class, or another one if the image is adversarial."""
         wrong = (x == self.way.best.adversarial).flatten(1).all(dim=1)
         able = self._asked + self._most <= self._limit
-        if not bool(wrong.all() | able.any()):
-            raise _OutOfQueries
-        (rows,) = (able & ~wrong).nonzero(as_tuple=True)
+        rows = self._target.places(able & ~wrong)
         if len(rows):
             wrong[rows] = self._ask(x[rows], rows)
-            self.way.keep(rows[wrong[rows]], x[rows[wrong[rows]]])
+            self.way.keep(rows, x[rows], wrong[rows])
+        elif not bool(wrong.all() | able.any()):
+            raise _OutOfQueries
         classes = self._target.data.num_classes
         return F.one_hot(torch.where(wrong, (self._y + 1) % classes, self._y), classes).to(x.dtype)
 

@@ -66,10 +66,11 @@ def ascend(
         sure = _sure(target, shown, y[left], ~wrong, threshold)
         images[left] = shown
         reached[left] = sure
-        taken[left[sure]] = step
-        left, moved, gradient = left[~sure], moved[~sure], gradient[~sure]
-        if not len(left):
+        taken[left] = torch.where(sure, step, taken[left])
+        stay = target.places(~sure)
+        if not len(stay):
             break
+        left, moved, gradient = left[stay], moved[stay], gradient[stay]
         moved = (moved - size * steepest(gradient, "l2")).clamp(0, 1)
     return Ends(images, reached, taken)
 
@@ -83,8 +84,9 @@ def confidence(target: Target, x: Float[Tensor, "N C H W"], y: Int[Tensor, " N"]
 def _sure(target: Target, x: Tensor, y: Tensor, classified: Bool[Tensor, " N"], threshold: float) -> Bool[Tensor, " N"]:
     """Of images that are classified as y, those with p(y|x) above the threshold."""
     sure = classified.clone()
-    if bool(classified.any()):
-        sure[classified] = confidence(target, x[classified], y[classified], LOOKS) > threshold
+    rows = target.places(classified)
+    if len(rows):
+        sure[rows] = confidence(target, x[rows], y[rows], LOOKS) > threshold
     return sure
 
 

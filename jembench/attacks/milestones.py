@@ -46,26 +46,27 @@ class AttackTrace:
     """
 
     def __init__(self, target: Target, x: Tensor, y: Tensor, norm: Norm, begin: Closest, *, apart: float = 1.0) -> None:
-        self._target, self._x, self._y, self._norm, self._begin, self._apart = target, x, y, norm, begin, apart
+        self._target, self.x, self.y, self._norm, self._begin, self._apart = target, x, y, norm, begin, apart
         self.best = Closest(begin.adversarial.clone(), begin.distance.clone())
         """The nearest so far; changed as the attack goes on."""
         self._passed: list[Milestone] = []
         self._last = begin.distance.clone()
 
-    def keep(self, rows: Tensor, images: Tensor) -> None:
+    def keep(self, rows: Tensor, images: Tensor, found: Tensor) -> None:
         """Take over those of some adversarial images that are nearer than the nearest so far.
 
         Args:
             rows: int64 (B,), of which images, each once.
             images: (B, C, H, W).
+            found: bool (B,), which are adversarial.
         """
-        far = distance(self._x[rows], images, self._norm)
-        nearer = far < self.best.distance[rows]
-        rows, images, far = rows[nearer], images[nearer], far[nearer]
-        self.best.adversarial[rows] = images
-        self.best.distance[rows] = far
+        adversarial, nearest = self.best
+        far = distance(self.x[rows], images, self._norm)
+        nearer = found & (far < nearest[rows])
+        adversarial[rows] = torch.where(nearer[:, None, None, None], images, adversarial[rows])
+        nearest[rows] = torch.where(nearer, far, nearest[rows])
         if self._target.stochastic:
-            apart = far <= self._apart * self._last[rows]
+            apart = self._target.places(nearer & (far <= self._apart * self._last[rows]))
             self._last[rows[apart]] = far[apart]
             self._passed.append(Milestone(rows[apart], images[apart], far[apart]))
 
@@ -74,14 +75,14 @@ class AttackTrace:
         if not self._target.stochastic:
             return self.best
         held = Closest(self._begin.adversarial.clone(), self._begin.distance.clone())
-        every = torch.arange(len(self._x), device=self._x.device)
+        every = torch.arange(len(self.x), device=self.x.device)
         settled = self.best.distance == self._begin.distance  # nothing was found on the way
         for milestone in (Milestone(every, *self.best), *reversed(self._passed)):
-            left = ~settled[milestone.rows]
-            rows, images = milestone.rows[left], milestone.images[left]
+            left = self._target.places(~settled[milestone.rows])
+            rows, images, distances = (each[left] for each in milestone)
             if len(rows):
-                holds = self._target.surely_deceived(images, self._y[rows])
+                holds = self._target.places(self._target.surely_deceived(images, self.y[rows]))
                 settled[rows[holds]] = True
                 held.adversarial[rows[holds]] = images[holds]
-                held.distance[rows[holds]] = milestone.distances[left][holds]
+                held.distance[rows[holds]] = distances[holds]
         return held

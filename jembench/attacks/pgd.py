@@ -28,6 +28,10 @@ STRIDE = 2.5
 FIRST: Mapping[Norm, float] = {"linf": 8 / 255, "l2": 0.5}
 """The eps at which the search begins."""
 
+LOOK = 5
+"""Steps after which a GPU is asked which images have ended. An attempt that succeeds takes 10 to 20 steps of 40, so the
+rows of ended images cost some 10 % of the passes; to ask at each step would leave the GPU idle 41 times an attempt."""
+
 
 class Hits(NamedTuple):
     """The result for each image."""
@@ -61,9 +65,9 @@ class PGD:
     ) -> Hits:
         """Attack every image from all its restarts at once, within its own eps. The first success ends an image.
 
-        A step makes the host wait for the device four times: for whether the logits are finite, for the rows that
-        succeed, for the first of them of each image, and for the rows that are left. A stochastic model is evaluated
-        again on the rows that succeed, which makes eight times at most.
+        The rows of an image that has ended go on without effect until they are left out. That makes the host wait for
+        the device, so on a GPU it is done every ``LOOK`` steps. Of a stochastic model the host looks at every step,
+        since a wrong answer is asked for again: the same rows are left, and draw the same noise, on every device.
 
         Args:
             target: the model.
@@ -73,31 +77,30 @@ class PGD:
             starts: the start of each restart relative to the image, in units of eps.
         """
         restarts = starts.shape[1]
-        image = torch.arange(len(x), device=x.device).repeat_interleave(restarts)
-        restart = torch.arange(restarts, device=x.device).repeat(len(x))
         hits = Hits(x.clone(), torch.zeros_like(y), torch.zeros_like(y, dtype=torch.bool))
-        moved = project(x[image] + eps[image, None, None, None] * starts.flatten(0, 1), x[image], eps[image], self.norm)
-        for step in range(self.steps + 1):
-            if step < self.steps:
-                gradient, wrong = target.slope(moved, y[image])
-            else:
-                gradient, wrong = torch.zeros_like(moved), target.classes(moved) != y[image]
-            wrong = target.surely(wrong, moved, y[image])
-            first = _first_of_each(wrong, image)
-            hits.adversarial[image[first]] = moved[first]
-            hits.restart[image[first]] = restart[first]
-            hits.found[image[first]] = True
-            if step == self.steps and target.stochastic:
-                often = target.wrong_share(moved, y[image], LOOKS)
-                ends = _strongest(torch.where(hits.found[image], -1.0, often), image)
-                ends = ends[~hits.found[image[ends]]]
-                hits.adversarial[image[ends]] = moved[ends]
-            left = (~hits.found[image]).nonzero().flatten()  # as a mask the host would wait for each of four tensors
-            image, restart, moved, gradient = image[left], restart[left], moved[left], gradient[left]
-            if not len(image):
-                break
-            size = (STRIDE / self.steps * eps[image])[:, None, None, None]
-            moved = project(moved + size * steepest(gradient, self.norm), x[image], eps[image], self.norm)
+        left = torch.arange(len(x), device=x.device)
+        around, label, radius = (each.repeat_interleave(restarts, dim=0) for each in (x, y, eps))
+        moved = project(around + _per_row(radius) * starts.flatten(0, 1), around, radius, self.norm)
+        every = 1 if target.stochastic or x.device.type == "cpu" else LOOK
+        for step in range(1, self.steps + 1):
+            gradient, wrong = target.slope(moved, label)
+            changed = _take(target, hits, left, wrong, moved, label)
+            if changed and step % every == 0:
+                stay = target.places(~hits.found[left])
+                if not len(stay):
+                    return hits
+                if len(stay) < len(left):
+                    left = left[stay]
+                    around, label, radius, moved, gradient = (
+                        _by_image(each, restarts)[stay].flatten(0, 1)
+                        for each in (around, label, radius, moved, gradient)
+                    )
+            size = _per_row(STRIDE / self.steps * radius)
+            moved = project(moved + size * steepest(gradient, self.norm), around, radius, self.norm)
+        _take(target, hits, left, target.classes(moved) != label, moved, label)
+        if target.stochastic:
+            often = target.wrong_share(moved, label, LOOKS).view(-1, restarts)
+            _put(hits.adversarial, left, ~hits.found[left], _each(moved, often))
         return hits
 
     def robust(
@@ -113,15 +116,13 @@ class PGD:
         If none is found for a stochastic model, it is the end of the restart that is misclassified most often.
         """
         way, tried = self._begin(target, x, y), x.clone()
+        size = torch.full_like(way.best.distance, eps)
         for some in (starts[:, :1], starts[:, 1:]):  # most images need no second restart
-            left = way.nearest().distance.isinf()
-            if bool(left.any()) and some.shape[1]:
-                hits = self.at(target, x[left], y[left], torch.full_like(y[left], eps, dtype=x.dtype), some[left])
-                _keep(way, left, hits)
-                tried[left] = hits.adversarial
+            rows = target.places(way.nearest().distance.isinf())
+            if len(rows) and some.shape[1]:
+                tried[rows] = self._try(target, way, rows, size, some).adversarial
         closest = way.nearest()
-        standing = closest.distance.isinf()
-        closest.adversarial[standing] = tried[standing]
+        _put(closest.adversarial, torch.arange(len(x), device=x.device), closest.distance.isinf(), tried)
         return closest
 
     def minimal(
@@ -137,84 +138,88 @@ class PGD:
         One restart descends by itself, to the smallest eps at which it succeeds. Then all the others try just below.
         The one that succeeds descends in its turn, until none does. That gives the best of all restarts, as a search
         with each of them would, for a fraction of the passes. A size in ``sizes`` that is within the tolerance below an
-        image's distance is attacked by itself, as :meth:`robust` does it. For each eps that is tried, the host waits 15
-        times at most beside the steps (:meth:`at`).
+        image's distance is attacked by itself, as :meth:`robust` does it. For each eps that is tried, the host waits
+        twice beside the steps.
         """
         way = self._begin(target, x, y)
-        left = way.best.distance.isinf()
-        chosen = torch.zeros_like(y)
+        best, largest = way.best.distance, largest_distance(self.norm, x[0].numel())
+        rows, own = target.places(best.isinf()), starts[:, :1].clone()
         for _ in range(starts.shape[1]):
-            self._descend(target, x, y, starts, chosen, left, way)
-            if starts.shape[1] == 1 or not bool(left.any()):
+            self._descend(target, way, rows, own)
+            if starts.shape[1] == 1 or not len(rows):
                 break
-            left, chosen = self._challenge(target, x, y, starts, left, way)
+            hits = self._try(target, way, rows, ((1 - self.tolerance) * best).clamp_max(largest), starts)
+            own[rows] = starts[rows, hits.restart][:, None]
+            rows = rows[target.places(hits.found)]
         for size in sizes:
-            open_ = (way.best.distance > size) & ((1 - self.tolerance) * way.best.distance < size)
-            if bool(open_.any()):
-                eps = torch.full_like(y[open_], size, dtype=x.dtype)
-                _keep(way, open_, self.at(target, x[open_], y[open_], eps, starts[open_]))
+            rows = target.places((best > size) & ((1 - self.tolerance) * best < size))
+            if len(rows):
+                self._try(target, way, rows, torch.full_like(best, size), starts)
         return way.nearest()
 
     def _begin(self, target: Target, x: Tensor, y: Tensor) -> AttackTrace:
         misclassified = target.surely_deceived(x, y)  # others are attacked, or luck would count them as robust
         return AttackTrace(target, x, y, self.norm, Closest(x, torch.where(misclassified, 0.0, torch.inf).double()))
 
-    def _descend(
-        self, target: Target, x: Tensor, y: Tensor, starts: Tensor, chosen: Tensor, which: Tensor, way: AttackTrace
-    ) -> None:
-        """Find the smallest eps at which the chosen restart of some images succeeds, and keep what is nearest."""
-        largest = largest_distance(self.norm, x[0].numel())
-        best = way.best
-        failed = torch.zeros_like(best.distance)  # the largest eps below the best at which the restart failed
-        leap = torch.full_like(best.distance, 2 * self.tolerance)
-        left = which.clone()
-        while bool(left.any()):
-            eps = _next_eps(failed, best.distance, leap, FIRST[self.norm], largest)
-            own = starts[left, chosen[left]][:, None]
-            hits = self.at(target, x[left], y[left], eps[left].to(x.dtype), own)
-            _keep(way, left, hits)
-            failed[left] = torch.where(hits.found, failed[left], eps[left])
-            leap = (2 * leap).clamp_max(0.5)
-            open_ = best.distance.isinf() & (failed < largest)
-            left = left & (
-                open_ | (best.distance.isfinite() & (best.distance - failed > self.tolerance * best.distance))
-            )
+    def _descend(self, target: Target, way: AttackTrace, rows: Int[Tensor, " M"], starts: Tensor) -> None:
+        """Find the smallest eps at which the only restart of some images succeeds, and keep what is nearest."""
+        best, largest = way.best.distance, largest_distance(self.norm, way.x[0].numel())
+        failed = torch.zeros_like(best)  # the largest eps below the best at which the restart failed
+        leap = 2 * self.tolerance
+        while len(rows):
+            eps = _next_eps(failed, best, leap, FIRST[self.norm], largest)
+            hits = self._try(target, way, rows, eps, starts)
+            failed[rows] = torch.where(hits.found, failed[rows], eps[rows])
+            leap = min(2 * leap, 0.5)
+            near = best.isfinite() & (best - failed > self.tolerance * best)
+            rows = rows[target.places((near | (best.isinf() & (failed < largest)))[rows])]
 
-    def _challenge(
-        self, target: Target, x: Tensor, y: Tensor, starts: Tensor, which: Tensor, way: AttackTrace
-    ) -> tuple[Tensor, Tensor]:
-        """Let all restarts try just below the best: the images where one succeeds, and which it is."""
-        largest = largest_distance(self.norm, x[0].numel())
-        eps = ((1 - self.tolerance) * way.best.distance).clamp_max(largest)
-        hits = self.at(target, x[which], y[which], eps[which].to(x.dtype), starts[which])
-        _keep(way, which, hits)
-        chosen = torch.zeros_like(y)
-        chosen[which] = hits.restart
-        improved = which.clone()
-        improved[which] = hits.found
-        return improved, chosen
+    def _try(self, target: Target, way: AttackTrace, rows: Int[Tensor, " M"], eps: Tensor, starts: Tensor) -> Hits:
+        """Attack some images within their eps, and keep what is nearest."""
+        hits = self.at(target, way.x[rows], way.y[rows], eps[rows].to(way.x.dtype), starts[rows])
+        way.keep(rows, hits.adversarial, hits.found)
+        return hits
 
 
-def _first_of_each(wrong: Bool[Tensor, " B"], image: Int[Tensor, " B"]) -> Int[Tensor, " H"]:
-    """Of the rows that succeed, the first of each image; an image's rows are neighbours."""
-    rows = wrong.nonzero().flatten()
-    of = image[rows]
-    return rows[torch.cat([torch.ones_like(of[:1], dtype=torch.bool), of[1:] != of[:-1]])]
+def _take(target: Target, hits: Hits, left: Tensor, wrong: Bool[Tensor, " B"], moved: Tensor, label: Tensor) -> bool:
+    """Note the first row that succeeds of each image that had not succeeded; False: the host knows that there is none.
+
+    The rows of each image in ``left`` are neighbours. A stochastic model has to be deceived surely.
+    """
+    if target.stochastic:
+        again = target.places(wrong)
+        if not len(again):
+            return False
+        wrong[again] = target.surely(moved[again], label[again])
+    wrong = wrong.view(len(left), -1)
+    new = wrong.any(dim=1) & ~hits.found[left]
+    _put(hits.adversarial, left, new, _each(moved, wrong.byte()))
+    _put(hits.restart, left, new, wrong.byte().argmax(dim=1))
+    hits.found[left] = hits.found[left] | new
+    return True
 
 
-def _strongest(often: Float[Tensor, " B"], image: Int[Tensor, " B"]) -> Int[Tensor, " H"]:
-    """Of each image's rows the one with the largest value, which is in -1..1."""
-    order = (image - 0.4 * often).argsort(stable=True)
-    return order[_first_of_each(torch.ones_like(order, dtype=torch.bool), image[order])]
+def _each(rows: Float[Tensor, "B C H W"], value: Tensor) -> Float[Tensor, "N C H W"]:
+    """Of each image's rows the first with its largest value, (N, R)."""
+    return _by_image(rows, value.shape[1])[torch.arange(len(value), device=rows.device), value.argmax(dim=1)]
 
 
-def _next_eps(failed: Tensor, reached: Tensor, leap: Tensor, first: float, largest: float) -> Tensor:
+def _by_image(rows: Tensor, restarts: int) -> Tensor:
+    """(B, ...) as (N, R, ...)."""
+    return rows.view(-1, restarts, *rows.shape[1:])
+
+
+def _put(into: Tensor, index: Int[Tensor, " M"], where: Bool[Tensor, " M"], values: Tensor) -> None:
+    """``into[index[where]] = values[where]``, for which the host need not wait."""
+    into[index] = torch.where(where.view(-1, *(1,) * (values.dim() - 1)), values, into[index])
+
+
+def _per_row(values: Float[Tensor, " B"]) -> Float[Tensor, "B 1 1 1"]:
+    return values[:, None, None, None]
+
+
+def _next_eps(failed: Tensor, reached: Tensor, leap: float, first: float, largest: float) -> Tensor:
     """Twice as far until one succeeds; from a success down in growing leaps until one fails; then halfway between."""
     up = torch.where(failed == 0, first, 2 * failed).clamp_max(largest)
     down = torch.where(failed == 0, (1 - leap) * reached, (failed + reached) / 2)
     return torch.where(reached.isinf(), up, down)
-
-
-def _keep(way: AttackTrace, which: Bool[Tensor, " N"], hits: Hits) -> None:
-    (rows,) = which.nonzero(as_tuple=True)
-    way.keep(rows[hits.found], hits.adversarial[hits.found])

@@ -68,47 +68,92 @@ class Target:
         self.passes = 0
         """Network passes so far: one per image and forward pass, with or without a backward pass."""
         self._passes_an_image = model.passes if isinstance(model, Stochastic) else 1
+        self._unsound: Tensor | None = None  # bool (), of the logits since the last check
         self._parts = predictions.Parts(model.copies if isinstance(model, Stochastic) else 1)
 
     def logits(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B K"]:
         """f(x) of images in [0, 1], in float32 or float64, differentiable towards them; in one batch.
 
         Raises:
-            Diverged: if they are not all finite, since no class follows from them.
+            Diverged: as :meth:`check`.
         """
+        logits = self._logits(x)
+        self.check()
+        return logits
+
+    def _logits(self, x: Tensor) -> Tensor:
         low, high = self.data.bounds
         self.passes += len(x) * self._passes_an_image
         # Whatever autocast the caller is in would reach into the backward pass as well.
         with frozen(self.model), mode(self.model, train=False), torch.autocast(x.device.type, enabled=False):
             logits = at_least_float32(cast(Classifier, self.model).logits(x * (high - low) + low))
-        if not bool(logits.isfinite().all()):
-            raise Diverged(
-                "The model's logits of an attacked image are not finite: there is no class to be changed. It diverged, "
-                "or overflows near its bounds; `jembench sample` shows what it has learnt."
-            )
+        unsound = ~logits.isfinite().all()
+        self._unsound = unsound if self._unsound is None else self._unsound | unsound
         return logits
 
+    def check(self) -> None:
+        """Whether all logits so far were finite; the host waits for the device.
+
+        Raises:
+            Diverged: if they were not, since no class follows from them.
+        """
+        unsound, self._unsound = self._unsound, None
+        if unsound is not None and bool(unsound):
+            raise _diverged()
+
+    def places(self, which: Bool[Tensor, " B"]) -> Int[Tensor, " M"]:
+        """The indices where ``which`` holds. The host waits for the device, once, and so it makes this :meth:`check`.
+
+        Raises:
+            Diverged: as :meth:`check`.
+        """
+        unsound, self._unsound = self._unsound, None
+        if unsound is None:
+            return which.nonzero().flatten()
+        found = torch.cat([which, unsound.expand(len(which) + 1)]).nonzero().flatten()
+        if len(found) > len(which):  # more than ``which`` can hold
+            raise _diverged()
+        return found
+
     def slope(self, x: Float[Tensor, "B C H W"], y: Int[Tensor, " B"]) -> LossGradient:
-        """The gradient of the cross-entropy at x and whether the class is wrong there, from the same pass."""
+        """The gradient of the cross-entropy at x and whether the class is wrong there, from the same pass.
+
+        On a GPU the caller makes the :meth:`check`, or asks for :meth:`places`, before it uses what came of it.
+
+        Raises:
+            Diverged: as :meth:`check`, at once on a CPU.
+        """
         parts = self._parts(len(x), x.device, lambda part: self._slope(x[part], y[part]))
+        if x.device.type == "cpu":
+            self.check()
         return LossGradient(*map(torch.cat, zip(*parts, strict=True)))
 
     def _slope(self, x: Tensor, y: Tensor) -> LossGradient:
         # The backward pass may run the network again, through the steps of a chain.
         with frozen(self.model), mode(self.model, train=False), torch.enable_grad():
             x = x.detach().requires_grad_()
-            logits = self.logits(x)
+            logits = self._logits(x)
             (gradient,) = torch.autograd.grad(F.cross_entropy(logits, y, reduction="sum"), x)
         return LossGradient(gradient, logits.detach().argmax(dim=1) != y)
 
     def logits_in_parts(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B K"]:
         """f(x) of any number of images; differentiable towards them, if gradients are on."""
-        return torch.cat(self._parts(len(x), x.device, lambda part: self.logits(x[part])))
+        logits = self._logits_in_parts(x)
+        self.check()
+        return logits
+
+    def _logits_in_parts(self, x: Tensor) -> Tensor:
+        return torch.cat(self._parts(len(x), x.device, lambda part: self._logits(x[part])))
 
     def classes(self, x: Float[Tensor, "B C H W"]) -> Int[Tensor, " B"]:
         """The predicted class of each image; it may vary between calls if the model is stochastic."""
+        found = self._classes(x)
+        self.check()
+        return found
+
+    def _classes(self, x: Tensor) -> Tensor:
         with torch.no_grad():
-            return self.logits_in_parts(x).argmax(dim=1)
+            return self._logits_in_parts(x).argmax(dim=1)
 
     def probabilities(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B K"]:
         """p(y|x)."""
@@ -118,7 +163,8 @@ class Target:
     def wrong_share(self, x: Float[Tensor, "B C H W"], y: Int[Tensor, " B"], looks: int) -> Float[Tensor, " B"]:
         """The share of ``looks`` predictions that are wrong; of one prediction if the model is deterministic."""
         looks = looks if self.stochastic else 1
-        answers = [self.classes(x) != y for _ in range(looks)]
+        answers = [self._classes(x) != y for _ in range(looks)]
+        self.check()
         return torch.stack(answers).double().mean(dim=0)
 
     def misclassified(self, x: Float[Tensor, "B C H W"], y: Int[Tensor, " B"]) -> Bool[Tensor, " B"]:
@@ -135,8 +181,8 @@ class Target:
         right = torch.zeros_like(y)
         left = torch.arange(len(y), device=y.device)
         for _ in range(AGAIN):
-            right[left] += (self.classes(x[left]) == y[left]).long()
-            left = left[AGAIN - right[left] > SURE * AGAIN]
+            right[left] += (self._classes(x[left]) == y[left]).long()
+            left = left[self.places(AGAIN - right[left] > SURE * AGAIN)]
             if not len(left):
                 break
         return AGAIN - right > SURE * AGAIN
@@ -145,17 +191,24 @@ class Target:
         self, wrong: Bool[Tensor, " B"], x: Float[Tensor, "B C H W"], y: Int[Tensor, " B"]
     ) -> Bool[Tensor, " B"]:
         """Those images, among the once misclassified ones, whose class is wrong in most predictions."""
-        if not self.stochastic or not bool(wrong.any()):
+        if not self.stochastic:
             return wrong
-        sure = wrong.clone()
-        sure[wrong] = self.misclassified(x[wrong], y[wrong])
+        sure, rows = wrong.clone(), self.places(wrong)
+        if len(rows):
+            sure[rows] = self.misclassified(x[rows], y[rows])
         return sure
 
-    def surely(
-        self, wrong: Bool[Tensor, " B"], x: Float[Tensor, "B C H W"], y: Int[Tensor, " B"]
-    ) -> Bool[Tensor, " B"]:
-        """Those images, among the once misclassified ones, that surely deceive the model."""
-        sure = self.confirmed(wrong, x, y)  # a few predictions discard most of them
-        if self.stochastic and bool(sure.any()):
-            sure[sure.clone()] = self.surely_deceived(x[sure], y[sure])
+    def surely(self, x: Float[Tensor, "B C H W"], y: Int[Tensor, " B"]) -> Bool[Tensor, " B"]:
+        """Of once misclassified images, those that surely deceive the model."""
+        sure = self.misclassified(x, y)  # a few predictions discard most of them
+        rows = self.places(sure)
+        if len(rows):
+            sure[rows] = self.surely_deceived(x[rows], y[rows])
         return sure
+
+
+def _diverged() -> Diverged:
+    return Diverged(
+        "The model's logits of an attacked image are not finite: there is no class to be changed. It diverged, or "
+        "overflows near its bounds; `jembench sample` shows what it has learnt."
+    )

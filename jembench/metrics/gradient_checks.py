@@ -187,5 +187,6 @@ def _standing(
 def flat(target: Target, shard: Shard, norm: Norm) -> Bool[Tensor, " N"]:
     """At which images a step along the gradient leads nowhere: it is 0, so small that float32 loses it, or infinite."""
     gradient = target.slope(shard.x, shard.y).gradient
+    target.check()
     step = distance(torch.zeros_like(gradient), steepest(gradient, norm), norm)
     return ~gradient.flatten(1).isfinite().all(dim=1) | ((step - 1).abs() > 1e-3)
