@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 from numpy.typing import NDArray
-from sklearn.metrics import roc_auc_score
 from torch import Tensor
 
 from jembench.data import dequantisation
@@ -172,6 +171,8 @@ def _detection(arrays: Arrays) -> dict[str, Estimate]:
     right = arrays["predicted"] == arrays["labels"] if {"predicted", "labels"} <= arrays.keys() else np.zeros(0, bool)
     if not 0 < right.sum() < len(right):
         return {}
+    from sklearn.metrics import roc_auc_score  # scikit-learn takes a second to import
+
     log_px = arrays["log-px"]
     resampling = ranking.auroc_resampling(log_px[right], log_px[~right])
     return {"auroc-correct": Estimate(resampling, "", "higher", value=float(roc_auc_score(right, log_px)))}

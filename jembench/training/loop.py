@@ -121,7 +121,7 @@ class Trainer:
 
     @cached_property
     def optimizer(self) -> torch.optim.Optimizer:
-        """Made when training begins: it imports PyTorch's compiler, which takes seconds that a look ahead need not."""
+        """Made when training begins: one of PyTorch's own imports its compiler, which takes seconds."""
         return make_optimizer(self.model, self.recipe.optimizer)
 
     def _check(self) -> None:
