@@ -2,12 +2,13 @@
 
 import pytest
 import torch
-from fake_gpu import GPU, MixedDevices, fake_gpu
+from fake_gpu import GPU, FakeGenerator, MixedDevices, fake_gpu
 
 from jembench import seeds
 from jembench.catalog import registry
 from jembench.experiment import recipe as recipes
 from jembench.interfaces import DataSpec, Split
+from jembench.sampling.starts import ClassGaussianStart
 from jembench.training.loop import Trainer
 
 DATA = DataSpec(name="noise", shape=(3, 8, 8), num_classes=4)
@@ -57,6 +58,17 @@ def test_an_iteration_mixes_up_no_device_and_never_waits(gpu, spec, settings):
     assert gpu.waits == []
     assert {value.device for value in values.values()} == {GPU}
     assert {weight.grad.device for weight in trainer.model.parameters()} == {GPU}
+
+
+def test_chains_begin_at_gaussians_by_few_operations_however_many_classes_and_images(gpu):
+    start = ClassGaussianStart(DATA)
+    start.inform(Split(torch.randint(256, (40, *DATA.shape), dtype=torch.uint8), torch.arange(40) % 4))
+    x, restart, generator = torch.zeros(6, *DATA.shape, device=GPU), torch.ones(6, device=GPU) > 0, FakeGenerator()
+    start.draw(1, None, generator)  # finds the roots
+    gpu.launches.clear()
+    gpu.waits.clear()
+    start.renew(x, restart, None, generator)
+    assert (len(gpu.launches), gpu.waits) == (12, [])
 
 
 @pytest.mark.parametrize(
