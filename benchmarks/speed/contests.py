@@ -200,7 +200,7 @@ def scores(setting: Setting) -> Contest:
     """
     model, device = setting.model("jem").eval(), setting.place
     to_channels_last(model, DATA)
-    size = predictions.batch(device)
+    size = predictions.batch(device, DATA.shape)
 
     def ours(count: int = setting.scored) -> predictions.Readings:
         images = toy_images().split.images[:count]

@@ -69,7 +69,7 @@ class Target:
         """Network passes so far: one per image and forward pass, with or without a backward pass."""
         self._passes_an_image = model.passes if isinstance(model, Stochastic) else 1
         self._unsound: Tensor | None = None  # bool (), of the logits since the last check
-        self._parts = predictions.Parts(model.copies if isinstance(model, Stochastic) else 1)
+        self._parts = predictions.Parts(data.shape, model.copies if isinstance(model, Stochastic) else 1)
 
     def logits(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B K"]:
         """f(x) of images in [0, 1], in float32 or float64, differentiable towards them; in one batch.

@@ -136,7 +136,7 @@ def in_shards(
     defence = metric.defence
     parts: list[dict[str, Tensor]] = []
     total = len(chosen.images)
-    size = metric.shard
+    size = metric.shard(evaluation.device.type)
     done = 0
     for number, start in list(enumerate(range(0, total, size)))[own::of]:
         if evaluation.services.out_of_time():

@@ -32,7 +32,11 @@ Kind = TypeVar("Kind", bound="Attack")
 ALL = "all"
 
 SHARD, SHARD_REFINED = 50, 25
-"""Images of a shard, without and with refinement."""
+"""Images of a shard on a CPU, without and with refinement."""
+
+GPU_SHARD, GPU_SHARD_REFINED = 300, 75
+"""The same on a GPU: all of the paper's budget at once, and in four parts. Most images end early, and the others alone
+would not fill it."""
 
 CHECKED = 100
 """Images of a budget on which the gradients are checked."""
@@ -82,16 +86,16 @@ class Budgeted(Comparable):
 
     @property
     def parts(self) -> int:
-        """The number of shards, each of which can be attacked by another machine."""
-        return -(-self.spent.images // self.shard)
+        """The number of shards on CPUs, each of which can be attacked by another machine; on GPUs there are fewer."""
+        return -(-self.spent.images // self.shard("cpu"))
 
-    @property
-    def shard(self) -> int:
-        """The number of images that are attacked together, the most work that is lost by a kill.
+    def shard(self, device: str) -> int:
+        """The number of images that are attacked together on a kind of device, the most work that is lost by a kill.
 
         Only the randomness of refinement depends on it.
         """
-        return SHARD_REFINED if self.defence.refine else SHARD
+        plain, refined = (SHARD, SHARD_REFINED) if device == "cpu" else (GPU_SHARD, GPU_SHARD_REFINED)
+        return refined if self.defence.refine else plain
 
     @property
     def defence(self) -> Defence:
@@ -454,6 +458,10 @@ class Certified(Budgeted, Bootstrapped):
     computed_by: ClassVar[str] = "jembench.metrics.certified:certified"
     requires: ClassVar[frozenset[Capability]] = frozenset({"logits"})
     selection: ClassVar[int] = 100
+
+    def shard(self, device: str) -> int:
+        """The same everywhere: one image fills a GPU."""
+        return super().shard("cpu")
 
     @property
     def options(self) -> dict[str, Scalar]:

@@ -5,7 +5,8 @@ Legend: N images, B images a pass, C channels, H height, W width, K classes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Set
+import math
+from collections.abc import Callable, Sequence, Set
 from typing import Any, TypeVar, cast
 
 import torch
@@ -16,7 +17,7 @@ from jembench import seeds
 from jembench.data.pixels import Bounds, content_hash, noise_to_model, to_float
 from jembench.interfaces import Classifier, DataSpec, Density, Quantity
 from jembench.models.energies import LogitModel, marginal_energy
-from jembench.models.execution import at_least_float32, frozen, mode
+from jembench.models.execution import at_least_float32, frozen, is_out_of_memory, mode
 
 Readings = dict[Quantity, Tensor]
 """On the CPU, float32 (float64 of a float64 model): logits (N, K), energy (N,), grad-norm (N,)."""
@@ -24,8 +25,9 @@ Readings = dict[Quantity, Tensor]
 CPU_BATCH = 100
 """Images a pass: on CPUs faster than 500, whose maps leave the caches. No value depends on it."""
 
-GPU_BATCH = 1000
-"""The same on a GPU, to begin with: halved whenever its memory is too small."""
+GPU_PIXEL = 32 * 2**10
+"""Bytes of a GPU's memory for each pixel of a pass, to begin with: 2,400 images of 32x32 in 80 GB, halved whenever they
+are too many. For the way back WRN-28-10 holds 14.5 KiB a pixel; the maps that are being computed lie beside them."""
 
 
 def read(
@@ -46,7 +48,7 @@ def read(
         RuntimeError: if a single image is too large for the device.
     """
     with mode(model, train=False), frozen(cast(nn.Module, model)):
-        parts = Parts()(
+        parts = Parts(data.shape)(
             len(images),
             device,
             lambda part: _one_pass(model, _in_units(images[part].to(device), data), wanted),
@@ -73,9 +75,13 @@ def _in_units(images: Tensor, data: DataSpec) -> Tensor:
     return images if images.is_floating_point() else to_float(images, data.bounds)
 
 
-def batch(device: torch.device) -> int:
-    """Images a pass, to begin with."""
-    return CPU_BATCH if device.type == "cpu" else GPU_BATCH
+def batch(device: torch.device, shape: Sequence[int], copies: int = 1) -> int:
+    """Images a pass, to begin with: of a shape (C, H, W), each with so many copies in the pass."""
+    whole = CPU_BATCH
+    if device.type == "cuda":
+        pixel_bytes = GPU_PIXEL * math.prod(shape[1:])
+        whole = torch.cuda.get_device_properties(device).total_memory // pixel_bytes
+    return max(1, whole // copies)
 
 
 Done = TypeVar("Done")
@@ -85,10 +91,12 @@ class Parts:
     """Work on any number of images, some at a time: fewer from where a GPU's memory was too small, then and later.
 
     Args:
+        shape: of an image, (C, H, W).
         copies: of an image, which pass through the network side by side.
     """
 
-    def __init__(self, copies: int = 1) -> None:
+    def __init__(self, shape: Sequence[int], copies: int = 1) -> None:
+        self._shape = shape
         self._copies = copies
         self._fitting: int | None = None  # as many as were not too many, if some were
 
@@ -96,16 +104,16 @@ class Parts:
         """What ``work`` gives for each part of ``count`` images; for one empty part, if there are none.
 
         Raises:
-            torch.OutOfMemoryError: if a single image is too large.
+            torch.OutOfMemoryError: if a single image is too large; from a compiler, an error of its own.
         """
         found: list[Done] = []
         start = 0
         while start < count or not found:
-            size = min(self._fitting or max(1, batch(device) // self._copies), max(1, count - start))
+            size = min(self._fitting or batch(device, self._shape, self._copies), max(1, count - start))
             try:
                 found.append(work(slice(start, start + size)))
-            except torch.OutOfMemoryError:
-                if size == 1:
+            except Exception as error:  # a compiler wraps that of the device's memory in its own
+                if size == 1 or not is_out_of_memory(error):
                     raise
             else:
                 start += size

@@ -151,7 +151,7 @@ def seconds_a_pass(fit: FitPlan, dataset: Dataset, device: torch.device) -> floa
     model = make_model(fit, dataset).to(device)
     to_channels_last(model, dataset.spec)
     target = Target(model, dataset.spec)
-    count = predictions.batch(device)
+    count = predictions.batch(device, dataset.spec.shape)
     x = torch.rand(count, *dataset.spec.shape, generator=seeds.generator(0, "estimate", device), device=device)
     y = torch.zeros(count, dtype=torch.long, device=device)
 

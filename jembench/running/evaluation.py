@@ -210,7 +210,7 @@ class FitPredictions:
         fit, bounds = self.fit, self.data.spec.bounds
         generator = fit.generator(f"refined:steps={steps}", fit.device)
         begin = predictions.noisy(images, noise, bounds) if noise else to_float(images, bounds)
-        gradient = _in_batches(grad_energy(fit.model))
+        gradient = _in_batches(grad_energy(fit.model), fit.dataset.spec)
         end = chain.run(sampler, ChainState(begin.to(fit.device)), gradient, generator, steps)
         return gradient(end.x, None)[0].cpu()
 
@@ -277,7 +277,7 @@ class FitSamples:
         generator = fit.generator(name, fit.device)
         y = torch.arange(n, device=fit.device) % fit.dataset.spec.num_classes if conditional else None
         state = fit.sampler.start(n, y, generator=generator)
-        end = chain.run(fit.sampler, state, _in_batches(grad_energy(fit.model)), generator, steps)
+        end = chain.run(fit.sampler, state, _in_batches(grad_energy(fit.model), fit.dataset.spec), generator, steps)
         images, labels, *_ = self._as_samples(end, name)
         return {"images": images} | ({} if labels is None else {"labels": labels})
 
@@ -365,9 +365,9 @@ def check_source(source: Source, *, chains: bool, pretrained: bool, buffers: int
     snapshots.require_five(buffers)
 
 
-def _in_batches(grad_energy: GradEnergy) -> GradEnergy:
+def _in_batches(grad_energy: GradEnergy, data: DataSpec) -> GradEnergy:
     """The same, with a few images a network pass. The chains go on as one, so that no random number depends on it."""
-    parts = predictions.Parts()
+    parts = predictions.Parts(data.shape)
 
     def evaluate(x: Tensor, y: Tensor | None) -> tuple[Tensor, Tensor]:
         found = parts(len(x), x.device, lambda part: grad_energy(x[part], None if y is None else y[part]))

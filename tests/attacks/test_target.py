@@ -54,15 +54,24 @@ def test_nothing_depends_on_the_size_of_a_batch(linear, toy, monkeypatch):
     assert torch.equal(target.probabilities(linear.x).argmax(dim=1), target.classes(linear.x))
 
 
-def test_smaller_batches_where_the_memory_is_too_small(linear, toy):
+@pytest.mark.parametrize("back", [False, True])
+def test_smaller_batches_where_the_memory_is_too_small(linear, toy, back):
+    """On the way there, or on the way back."""
     whole, sizes = Target(linear.model, toy).slope(linear.x, linear.y), []
+
+    def hold(values):
+        if len(values) > 6:
+            raise torch.OutOfMemoryError("out of memory")
 
     class Small(nn.Module):
         def logits(self, x):
             sizes.append(len(x))
-            if len(x) > 6:
-                raise torch.OutOfMemoryError("out of memory")
-            return linear.model.logits(x)
+            found = linear.model.logits(x)
+            if back and x.requires_grad:
+                found.register_hook(hold)
+            else:
+                hold(found)
+            return found
 
     target = Target(Small(), toy)
     torch.testing.assert_close(target.slope(linear.x, linear.y).gradient, whole.gradient)

@@ -10,7 +10,7 @@ from jembench.errors import NotApplicable, OutOfTime, SpecError
 from jembench.interfaces import Costly
 from jembench.metrics import attacked
 from jembench.metrics.attacked import choose
-from jembench.metrics.attacks import PGD
+from jembench.metrics.attacks import PGD, Certified
 from jembench.stats import wilson
 
 
@@ -136,6 +136,12 @@ def test_the_size_of_a_shard_changes_nothing(evaluation, monkeypatch):
     parts = metric.compute(evaluation)
     np.testing.assert_allclose(parts.arrays["distance-linf"], whole.arrays["distance-linf"], atol=1e-6)
     assert parts.protocol == whole.protocol
+
+
+def test_a_gpu_attacks_the_papers_images_together():
+    assert PGD().shard("cuda") == PGD().spent.images
+    assert PGD(refine=1).shard("cpu") < PGD(refine=1).shard("cuda") < PGD().shard("cuda")
+    assert Certified().shard("cuda") == Certified().shard("cpu")
 
 
 def test_shards_are_remembered_and_told(evaluation):

@@ -1,5 +1,7 @@
 """Logits, energies and gradient norms from one pass."""
 
+import types
+
 import pytest
 import torch
 
@@ -111,28 +113,50 @@ def test_no_value_depends_on_the_size_of_the_parts(monkeypatch):
         assert torch.allclose(reading, pieces[quantity], atol=1e-6)
 
 
-def test_smaller_parts_where_the_memory_is_too_small(monkeypatch):
+def fails():
+    raise torch.OutOfMemoryError("out of memory")
+
+
+def fails_in_a_compiler():
+    try:
+        fails()
+    except RuntimeError as error:
+        raise ValueError("backend raised") from error
+
+
+@pytest.mark.parametrize("fail", [fails, fails_in_a_compiler])
+def test_smaller_parts_where_the_memory_is_too_small(monkeypatch, fail):
     sizes = []
 
     def work(part):
         sizes.append(part.stop - part.start)
         if sizes[-1] > 3:
-            raise torch.OutOfMemoryError("out of memory")
+            fail()
         return images(8)[part]
 
     monkeypatch.setattr(predictions, "CPU_BATCH", 16)
-    parts = predictions.Parts(copies=2)
+    parts = predictions.Parts(DATA.shape, copies=2)
     assert torch.equal(torch.cat(parts(8, CPU, work)), images(8))
     assert torch.equal(torch.cat(parts(8, CPU, work)), images(8))
     assert sizes == [8, 4, 2, 2, 2, 2, 2, 2, 2, 2]
 
 
+def test_as_many_images_a_pass_as_the_memory_of_a_gpu_holds(monkeypatch):
+    properties = types.SimpleNamespace(total_memory=80 * 10**9)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: properties)
+    cuda = torch.device("cuda")
+    assert predictions.batch(cuda, (3, 32, 32)) == 2384
+    assert predictions.batch(cuda, (1, 8, 8)) == pytest.approx(16 * 2384, abs=16)
+    assert predictions.batch(cuda, (3, 32, 32), copies=5) == 2384 // 5
+    assert predictions.batch(cuda, (3, 4096, 4096)) == 1
+
+
 def test_a_single_image_that_does_not_fit_is_an_error():
     def work(part):
-        raise torch.OutOfMemoryError("out of memory")
+        fails()
 
     with pytest.raises(torch.OutOfMemoryError):
-        predictions.Parts()(2, CPU, work)
+        predictions.Parts(DATA.shape)(2, CPU, work)
 
 
 def test_no_images_give_no_readings():
