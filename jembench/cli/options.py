@@ -160,7 +160,8 @@ executor = click.option(
     default="auto",
     callback=_executor,
     help="Where the work runs: local (in this process), processes:jobs=4, or an executor of a plugin, such as "
-    "slurm:partition=gpu,time=8h. auto: local, or processes if there is more than one GPU.",
+    "slurm:partition=gpu,time=8h. auto: processes for several GPUs, or for several trainings on small images by the "
+    "CPU, else local.",
 )
 
 detach = click.option(

@@ -57,7 +57,7 @@ class TrainingRecord(NamedTuple):
     """What is known of how a model was trained."""
 
     iteration_seconds: Sequence[float] = ()  # mean seconds per iteration of each logged window; empty: unknown
-    other_load: float | None = None  # processors kept busy by other processes meanwhile; None: unknown
+    other_load: float | None = None  # processes meanwhile that had no processor of their own; None: unknown
     stability: Stability | None = None  # None: the guard was off, or the model was trained elsewhere
 
 

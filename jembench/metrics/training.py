@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from jembench.interfaces import Evaluation, Planned
 
 BUSY = 0.5
-"""A load of other processes above this slows training down."""
+"""More processes than this without a processor of their own slow training down."""
 
 NO_TIMINGS = "The model was trained elsewhere: no timings of its training are known."
 
@@ -62,7 +62,7 @@ class IterationTime(Bootstrapped):
 def _load(others: float | None) -> list[str]:
     if others is None or others <= BUSY:
         return []
-    return [f"it was measured under load: other processes kept {others:.1f} processors busy"]
+    return [f"it was measured under load: {others:.1f} processes more than processors wanted to run"]
 
 
 @dataclass(frozen=True, kw_only=True)

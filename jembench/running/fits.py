@@ -258,8 +258,8 @@ def _seconds_of_last_attempt(history: Sequence[Mapping[str, float]]) -> list[flo
 
 
 def _other_load() -> float | None:
-    """The load of the machine in the last minute that is not this process's; None where it is not known."""
-    return max(0.0, os.getloadavg()[0] - torch.get_num_threads()) if hasattr(os, "getloadavg") else None
+    """How many processes more than processors wanted to run in the last minute; None where it is not known."""
+    return max(0.0, os.getloadavg()[0] - (os.cpu_count() or 1)) if hasattr(os, "getloadavg") else None
 
 
 def sampler_of(model: Any, fit: FitPlan, dataset: Dataset, train: Split) -> Sampler | None:

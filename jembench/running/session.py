@@ -9,11 +9,11 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from jembench.catalog import registry
-from jembench.errors import OutOfTime, SpecError, WorkFailed
+from jembench.errors import OutOfTime, SpecError, Unavailable, WorkFailed
 from jembench.experiment.plan import CellPlan, FitPlan, Plan
 from jembench.experiment.recipe import check_shares
 from jembench.running.events import Events, chosen_trackers
@@ -26,6 +26,9 @@ from jembench.training.launch import Joined, Placement, joined, placement
 
 if TYPE_CHECKING:
     from jembench.interfaces import Dataset, Evaluation, Executor, Tracker
+
+MOST_JOBS = 4
+"""Processes that a run starts on the CPU without being asked: each takes the memory of PyTorch."""
 
 Display = Callable[[Sequence[FitPlan]], "AbstractContextManager[Tracker | None]"]
 """From the fits that are worked on to the tracker that shows the progress; None: it is not shown."""
@@ -42,7 +45,9 @@ class RunOptions(NamedTuple):
     device: str = "auto"
     devices: int | None = None  # processes that train one model together
     max_hours: float | None = None
-    executor: str = "auto"  # auto: on one GPU or on the CPU in this process, on several GPUs in a process each
+    executor: str = (
+        "auto"  # auto: in this process, or in several for several GPUs or several small trainings on the CPU
+    )
     skip_missing: bool = False
 
     @property
@@ -126,7 +131,7 @@ def carry_out(
         from jembench.running import work
 
         cells.clear()  # there may be tens of thousands, and training takes long
-        runner = _executor(plan, how, processes)
+        runner = _executor(pending, store, how, processes)
         in_process = isinstance(runner, LocalExecutor)
         with joined(processes, how.device, arguments) if in_process else nullcontext() as here:
             if processes.rank and here:
@@ -145,23 +150,38 @@ def carry_out(
     return Finished(cells or outcomes(plan, store), stopped)
 
 
-def _executor(plan: Plan, how: RunOptions, processes: Placement) -> Executor:
-    """The executor that was chosen; ``auto``: a process for each of several GPUs."""
+def _executor(pending: Plan, store: Store, how: RunOptions, processes: Placement) -> Executor:
+    """The executor that was chosen; for ``auto`` the one that keeps the machine busy."""
     name = how.executor
     if name == "auto":
-        live = any(fit.model.component.distribution == "live" for fit in plan.fits)
-        alone = live or processes.started or processes.size > 1
-        name = "processes" if not alone and _several_gpus(how.device) else "local"
+        alone = processes.started or processes.size > 1
+        name = "local" if alone else _fastest(pending, store, how.device)
     found: Executor = registry.resolve("executors", name).make()
     return found
 
 
-def _several_gpus(device: str) -> bool:
-    if device not in ("auto", "cuda"):
-        return False
+def _fastest(pending: Plan, store: Store, device: str) -> str:
+    """A process for each of several GPUs; without any, several processes for several trainings of one thread each.
+
+    What other processes may not find, as objects of this program and code on this one's path, is trained in this one.
+    """
     import torch
 
-    return torch.cuda.device_count() > 1
+    from jembench.models import devices
+
+    parts = [part for fit in pending.fits for part in fit.components(sampled=True)]
+    own = {part.distribution for part in (*parts, *(use for cell in pending.cells for use in cell.metric.uses))}
+    gpus = torch.cuda.device_count() if device in ("auto", "cuda") else 0
+    if gpus or device not in ("auto", "cpu"):
+        return "processes" if gpus > 1 and "live" not in own else "local"
+    fits = [fit for fit in pending.fits if not fit.model.is_pretrained and not store.is_trained(fit.key)]
+    jobs = min(len(fits), torch.get_num_threads(), MOST_JOBS)
+    if jobs < 2 or own & {"", "live"}:
+        return "local"
+    with suppress(Unavailable):  # the look at the plan says so
+        if all(fit.dataset.make().spec.dimensions <= devices.SMALL for fit in fits):
+            return f"processes:jobs={jobs}"
+    return "local"
 
 
 def train(fit: FitPlan, store: Store, how: RunOptions, display: Display, arguments: Sequence[str] = ()) -> bool:
