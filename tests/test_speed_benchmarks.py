@@ -131,12 +131,9 @@ def test_operations_and_waits_are_counted(speed, monkeypatch):
     assert step == launches.Count(operations=53, waits=0)
     assert paper.waits == 0
     assert 20 * step.operations < paper.operations < 25 * step.operations
-    assert attacked.waits == 4
+    assert attacked.waits == 0.2
 
 
-def test_a_copy_of_the_weights_in_bfloat16_is_counted(speed):
-    """That is all but the norms and the last layer."""
-    launches = speed("launches")
-    layers = [layer for layer in launches.make_model("wrn-10-1").modules() if isinstance(layer, torch.nn.Conv2d)]
-    expected = sum(weight.numel() for layer in layers for weight in layer.parameters())
-    assert launches.casts("wrn-10-1", steps=2) == expected
+def test_steps_of_a_chain_copy_no_weights_to_bfloat16(speed):
+    """In a network of 77 thousand weights it used to be 77,056 in each."""
+    assert speed("launches").casts("wrn-10-1", steps=2) == 0

@@ -25,6 +25,7 @@ from jembench.interfaces import Batch, ChainState, DataSpec, Negatives, Split
 from jembench.models import devices, predictions
 from jembench.models.energies import grad_energy
 from jembench.models.execution import Execution, autocast, frozen, to_channels_last
+from jembench.models.weights import ChainWeights
 from jembench.running.estimate import WARM_UP
 from jembench.sampling import chain
 from jembench.sampling.sgld import Langevin, ShortRun
@@ -113,13 +114,14 @@ def sampling(setting: Setting) -> Contest:
     net = copy.deepcopy(model.net)
     if setting.execution.channels_last:
         to_channels_last(model, DATA)
-    evaluate = grad_energy(model, setting.execution)
+    evaluate, weights = grad_energy(model, setting.execution), ChainWeights(model, DATA, setting.execution.precision)
     generator = torch.Generator(device).manual_seed(0)
     start = to_float(_first(setting, setting.batch), DATA.bounds)
 
     def ours(noise: float = textbook.NOISE) -> Tensor:
         langevin = Langevin(steps=setting.steps, step_size=textbook.STEP_SIZE, noise=noise)
-        return chain.run(ShortRun(DATA, langevin), ChainState(start), evaluate, generator).x
+        with weights.still():
+            return chain.run(ShortRun(DATA, langevin), ChainState(start), evaluate, generator).x
 
     def theirs(noise: float = textbook.NOISE) -> Tensor:
         return textbook.langevin(net, start, setting.steps, noise)

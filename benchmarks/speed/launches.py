@@ -4,7 +4,8 @@
     python benchmarks/speed/launches.py --net wrn-16-1
 
 An operation is one kernel or a few; views and empty tensors are none. The fake GPU of the tests computes in float32
-without a compiler, so the copies of weights in bfloat16 are counted on the CPU, as numbers a step of SGLD.
+without a compiler, so the weights that the steps of a chain copy to bfloat16 are counted on the CPU; the one copy for
+the whole chain is not among them.
 """
 
 from __future__ import annotations
@@ -45,8 +46,8 @@ RECIPES = ("paper", "fast")
 class Count(NamedTuple):
     """Of one step or iteration."""
 
-    operations: int
-    waits: int
+    operations: float
+    waits: float
 
 
 def counted(device: FakeGPU, work: Callable[[], object]) -> Count:
@@ -58,9 +59,9 @@ def counted(device: FakeGPU, work: Callable[[], object]) -> Count:
 
 
 def a_step(device: FakeGPU, steps: Callable[[int], object]) -> Count:
-    """What one step more asks of the device."""
-    two, three = (counted(device, lambda n=n: steps(n)) for n in (2, 3))  # type: ignore[misc]
-    return Count(three.operations - two.operations, three.waits - two.waits)
+    """What a step more asks of the device, as the mean of ten: what comes every few steps is among it."""
+    few, many = (counted(device, lambda n=n: steps(n)) for n in (10, 20))  # type: ignore[misc]
+    return Count((many.operations - few.operations) / 10, (many.waits - few.waits) / 10)
 
 
 def sampling(net: str, device: FakeGPU) -> Count:
@@ -114,6 +115,11 @@ def make_trainer(name: str, net: str, *settings: str, device: torch.device = GPU
 class _Casts(TorchDispatchMode):
     """Counts the numbers that are copied to bfloat16 out of the given tensors."""
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """PyTorch asks; to skip the compiler it would import it, which takes seconds."""
+        return False
+
     def __init__(self, tensors: list[torch.Tensor]) -> None:
         super().__init__()
         self.pointers = {tensor.data_ptr() for tensor in tensors}
@@ -126,11 +132,13 @@ class _Casts(TorchDispatchMode):
 
 
 def casts(net: str, steps: int) -> float:
-    """How many weights a chain copies to bfloat16 for each of its steps."""
+    """How many weights a chain copies to bfloat16 in each of its steps."""
     trainer = make_trainer("paper", net, "compute.precision=bfloat16", device=torch.device("cpu"))
+    with trainer.weights_of_chains.still():
+        pass  # finds the weights
     sampler = ShortRun(DATA, Langevin(steps=steps, step_size=1.0, noise=0.01))
     state, generator = ChainState(torch.zeros(1, *DATA.shape)), seeds.generator(0, "chains")
-    with _Casts(list(trainer.model.parameters())) as found:
+    with _Casts(list(trainer.model.parameters())) as found, trainer.weights_of_chains.still():
         chain.run(sampler, state, trainer.grad_energy, generator)
     return found.numbers / steps
 
@@ -149,10 +157,10 @@ def main(net: str) -> None:
     for name in ("of one", "operations", "waits of the host"):
         table.add_column(name, justify="left" if name == "of one" else "right")
     for name, count in counts.items():
-        table.add_row(name, *(f"{number:,}" for number in count))
+        table.add_row(name, *(f"{number:,g}" for number in count))
     console = Console()
     console.print(table)
-    console.print(f"weights copied to bfloat16 for each of {STEPS} steps of a chain: {casts(net, STEPS):,.0f}")
+    console.print(f"weights copied to bfloat16 in each of {STEPS} steps of a chain: {casts(net, STEPS):,.0f}")
 
 
 if __name__ == "__main__":

@@ -13,15 +13,12 @@ Legend: B batch, C channels, H height, W width, K classes.
 
 from __future__ import annotations
 
-from contextlib import nullcontext
-from typing import cast
-
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from jembench.interfaces import Energy, GradEnergy
-from jembench.models.execution import PLAIN, Execution, at_least_float32, autocast, compiled, frozen, own
+from jembench.models.execution import PLAIN, Execution, at_least_float32, autocast, compiled, own
 
 
 def marginal_energy(logits: Float[Tensor, "B K"]) -> Float[Tensor, " B"]:
@@ -73,7 +70,8 @@ def grad_energy(model: Energy, execution: Execution = PLAIN, given_up: list[str]
     """(x, y) -> (E, dE/dx) of a model, without gradients of its parameters.
 
     E is float32, or float64 if the model's is; dE/dx is of the type of x. Differentiating towards x alone leaves
-    ``.grad`` of the parameters as it was and computes none of them. In bfloat16 the network runs under autocast: on a
+    ``.grad`` of the parameters as it was and computes none of them, but for a compiled one whose caller has not frozen
+    them: that computes them all, and throws them away. In bfloat16 the network runs under autocast: on a
     CPU with bfloat16 instructions two to five times as fast as float32, for a gradient whose cosine to it is above .99.
 
     Args:
@@ -86,13 +84,11 @@ def grad_energy(model: Energy, execution: Execution = PLAIN, given_up: list[str]
         with autocast(execution.precision, x.device):
             return at_least_float32(model.energy(x, y))
 
-    # the backward pass of a compiled energy is towards x alone, as the parameters are frozen meanwhile
     energy = compiled(energy_of_images, given_up) if execution.compiled else energy_of_images
 
     def evaluate(x: Tensor, y: Tensor | None) -> tuple[Tensor, Tensor]:
-        still = frozen(cast(nn.Module, model)) if execution.compiled else nullcontext()
         # whatever autocast the caller is in would reach into the backward pass as well
-        with still, torch.enable_grad(), torch.autocast(x.device.type, enabled=False):
+        with torch.enable_grad(), torch.autocast(x.device.type, enabled=False):
             x = x.detach().requires_grad_()
             found = energy(x, y)
             (grad,) = torch.autograd.grad(found.sum(), x)

@@ -34,6 +34,7 @@ from jembench.models.execution import (
     to_channels_last,
     unchanged_buffers,
 )
+from jembench.models.weights import ChainWeights
 from jembench.sampling import chain
 from jembench.store.checkpoint import load_weights
 from jembench.training.chains import make_sampler, share
@@ -166,6 +167,7 @@ class Trainer:
             self._loss = self._compiled_loss()
         if self.sampler:
             self.grad_energy = grad_energy(self.model, self.execution, self.given_up)
+            self.weights_of_chains = ChainWeights(self.model, self.data, self.execution.precision)
 
     def _compiled_loss(self) -> Callable[[Batch, Negatives | None], Loss]:
         """The loss, compiled unless the model says that it cannot be."""
@@ -309,7 +311,7 @@ class Trainer:
         generator = self.generators["chains"]
         n = self.recipe.batch_size // self.group.size if self.model.chains == "marginal" else len(batch.y_labelled)
         y = self._classes(batch, n, generator)
-        with mode(self.model, train=self.recipe.chains.mode == "train"):
+        with mode(self.model, train=self.recipe.chains.mode == "train"), self.weights_of_chains.still():
             state = chain.draw(self.sampler, n, self.grad_energy, generator, y, self.sampling_steps)
         return Negatives(state.x, state.y if self.model.chains == "conditional" else None)
 
