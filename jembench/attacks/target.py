@@ -1,23 +1,23 @@
 """What an attack sees of a classifier: its class and the gradient of its loss, on images in [0, 1].
 
-Only this module of the attacks knows the model's own bounds, so that no eps is off by a factor of two.
-
 Legend: B images, C channels, H height, W width, K classes.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol, cast, runtime_checkable
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
-from torch.nn import functional as F
 
+from jembench.attacks.gradient import Gradient, logits_of
 from jembench.errors import Diverged
-from jembench.interfaces import Classifier, DataSpec
+from jembench.interfaces import DataSpec
 from jembench.models import predictions
-from jembench.models.execution import at_least_float32, frozen, mode
+from jembench.models.execution import frozen, mode
 
 LOOKS = 3
 """Number of predictions of a stochastic classifier; it counts as deceived if most of them are wrong."""
@@ -68,6 +68,7 @@ class Target:
         self.passes = 0
         """Network passes so far: one per image and forward pass, with or without a backward pass."""
         self._passes_an_image = model.passes if isinstance(model, Stochastic) else 1
+        self._gradient = Gradient(model, data, varies=self.stochastic)
         self._unsound: Tensor | None = None  # bool (), of the logits since the last check
         self._parts = predictions.Parts(data.shape, model.copies if isinstance(model, Stochastic) else 1)
 
@@ -82,14 +83,21 @@ class Target:
         return logits
 
     def _logits(self, x: Tensor) -> Tensor:
-        low, high = self.data.bounds
-        self.passes += len(x) * self._passes_an_image
+        with self._settled(x.device):
+            logits = logits_of(self.model, self.data, x)
+        self._note(logits)
+        return logits
+
+    @contextmanager
+    def _settled(self, device: torch.device) -> Iterator[None]:
         # Whatever autocast the caller is in would reach into the backward pass as well.
-        with frozen(self.model), mode(self.model, train=False), torch.autocast(x.device.type, enabled=False):
-            logits = at_least_float32(cast(Classifier, self.model).logits(x * (high - low) + low))
+        with frozen(self.model), mode(self.model, train=False), torch.autocast(device.type, enabled=False):
+            yield
+
+    def _note(self, logits: Tensor) -> None:
+        self.passes += len(logits) * self._passes_an_image
         unsound = ~logits.isfinite().all()
         self._unsound = unsound if self._unsound is None else self._unsound | unsound
-        return logits
 
     def check(self) -> None:
         """Whether all logits so far were finite; the host waits for the device.
@@ -129,12 +137,10 @@ class Target:
         return LossGradient(*map(torch.cat, zip(*parts, strict=True)))
 
     def _slope(self, x: Tensor, y: Tensor) -> LossGradient:
-        # The backward pass may run the network again, through the steps of a chain.
-        with frozen(self.model), mode(self.model, train=False), torch.enable_grad():
-            x = x.detach().requires_grad_()
-            logits = self._logits(x)
-            (gradient,) = torch.autograd.grad(F.cross_entropy(logits, y, reduction="sum"), x)
-        return LossGradient(gradient, logits.detach().argmax(dim=1) != y)
+        with self._settled(x.device):  # the backward pass may run the network again, through the steps of a chain
+            gradient, logits = self._gradient(x, y)
+        self._note(logits)
+        return LossGradient(gradient, logits.argmax(dim=1) != y)
 
     def logits_in_parts(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B K"]:
         """f(x) of any number of images; differentiable towards them, if gradients are on."""

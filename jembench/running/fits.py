@@ -175,9 +175,6 @@ class FitWork:
             failed = blank._replace(status="failed", reason=str(error), seconds=time.perf_counter() - start)
             self.store.write_fit(failed)
             raise
-        finally:
-            if trainer.execution.compiled:
-                forget_compiled()  # what its CUDA graphs hold of the memory is for the evaluation
         self.store.write_fit(
             blank._replace(
                 iteration=fitted.iteration,
@@ -218,6 +215,7 @@ class FitWork:
 
     def _load(self, limit: int | None) -> TrainedFit:
         fit, dataset, folder = self.fit, self.bank.dataset, self.folder
+        forget_compiled()  # what CUDA graphs of the training, and of the model before, hold of the memory is for this one
         model = make_model(fit, dataset)
         record = self.store.read_fit(fit.key)
         assert record is not None
