@@ -76,7 +76,7 @@ def _in_units(images: Tensor, data: DataSpec) -> Tensor:
 
 
 def batch(device: torch.device, shape: Sequence[int], copies: int = 1) -> int:
-    """Images a pass, to begin with: of a shape (C, H, W), each with so many copies in the pass."""
+    """Images of a shape (C, H, W) a pass, to begin with; each has ``copies`` rows of it."""
     whole = CPU_BATCH
     if device.type == "cuda":
         pixel_bytes = GPU_PIXEL * math.prod(shape[1:])
