@@ -145,7 +145,7 @@ def load(text: str) -> Callable[..., Any]:
         )
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FutureWarning)  # old generators are TorchScript, whatever is made today
+            warnings.filterwarnings("ignore", "`torch.jit")  # old generators are TorchScript, whatever is made today
             script: nn.Module = torch.jit.load(str(path), map_location="cpu")  # type: ignore[no-untyped-call]
     except RuntimeError as error:
         raise PluginError(

@@ -101,7 +101,7 @@ def test_a_torchscript_file(data, tmp_path):
 
     decoder = Decoder()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)  # PyTorch discourages what this file is made by
+        warnings.filterwarnings("ignore", "`torch.jit")  # PyTorch discourages what this file is made by
         torch.jit.script(decoder).save(str(tmp_path / "decoder.pt"))
     model = make(f"module={tmp_path / 'decoder.pt'},latent=5", data)
     images = draw(model, 3)
