@@ -16,16 +16,27 @@ Norm = Literal["none", "batch", "instance", "layer"]
 
 @takes(least_net)
 @only_with(momentum=("norm", "batch"))
-@added_later(momentum=0.1)
-def jem(data: DataSpec, *, net: str = "auto", norm: Norm = "none", dropout: float = 0.0, momentum: float = 0.9) -> JEM:
+@added_later(momentum=0.1, marginal=1.0)
+def jem(
+    data: DataSpec,
+    *,
+    net: str = "auto",
+    norm: Norm = "none",
+    dropout: float = 0.0,
+    momentum: float = 0.9,
+    marginal: float = 1.0,
+) -> JEM:
     """JEM: one network read as p(y|x) and as p(x), trained on both.
 
     ``momentum`` is the share of a batch in the running statistics of batch norm: .9 in the code of JEM and JEM++.
+    ``marginal`` is the weight of log p(x) beside log p(y|x), 1 in JEM (``--p_x_weight`` of the authors' code).
     """
-    from jembench.plugin import build_net
+    from jembench.plugin import SpecError, build_net
     from jembench_jem.model import JEM
 
-    return JEM(build_net(net, data, norm=norm, dropout=dropout, momentum=momentum))
+    if not marginal > 0:
+        raise SpecError(f"marginal is {marginal}; it must be the weight of log p(x) beside log p(y|x), for example 1.")
+    return JEM(build_net(net, data, norm=norm, dropout=dropout, momentum=momentum), marginal)
 
 
 @takes(least_net)

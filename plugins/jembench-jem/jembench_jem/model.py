@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+from torch import nn
+
 from jembench.interfaces import Batch, Chains, Loss, Negatives
 from jembench.plugin import LogitModel, Weights, hybrid_loss
 
 
 class JEM(LogitModel):
-    """log p(x, y) = log p(y|x) + log p(x): cross-entropy, and the energies of data and samples (equation 9)."""
+    """log p(x, y) = log p(y|x) + log p(x): cross-entropy, and the energies of data and samples (equation 9).
+
+    Args:
+        net: see :class:`~jembench.plugin.LogitModel`.
+        marginal: the weight of log p(x), 1 in JEM.
+    """
 
     chains: Chains = "marginal"
 
+    def __init__(self, net: nn.Module, marginal: float = 1.0) -> None:
+        super().__init__(net)
+        self.weights = Weights(cross_entropy=1, marginal=marginal)
+
     def training_loss(self, batch: Batch, negatives: Negatives | None) -> Loss:
-        """CE(f(x_l), y_l) + mean E(x_p) - mean E(x_q)."""
-        return hybrid_loss(self, batch, negatives, Weights(cross_entropy=1, marginal=1))
+        """CE(f(x_l), y_l) + marginal (mean E(x_p) - mean E(x_q))."""
+        return hybrid_loss(self, batch, negatives, self.weights)
 
 
 class FactoredJEM(LogitModel):

@@ -8,6 +8,7 @@ import torch
 
 from jembench import seeds
 from jembench.catalog import registry
+from jembench.errors import SpecError
 from jembench.interfaces import Batch, Classifier, DataSpec, Energy, Negatives, Trainable
 from jembench.models.capabilities import capabilities
 
@@ -40,12 +41,13 @@ def test_what_a_model_is(spec, chains):
 
 
 @torch.no_grad()
-def test_jem_is_trained_on_the_sum_of_both():
-    model = make("jem")
+@pytest.mark.parametrize(("spec", "weight"), [("jem", 1), ("jem:marginal=0.2", 0.2)])
+def test_jem_is_trained_on_the_weighted_sum_of_both(spec, weight):
+    model = make(spec)
     loss = model.training_loss(BATCH, NEGATIVES)
     cross_entropy = -model.logits(BATCH.x_labelled).log_softmax(1)[range(4), BATCH.y_labelled].mean()
     gap = model.energy(BATCH.x).mean() - model.energy(NEGATIVES.x).mean()
-    assert torch.allclose(loss.total, cross_entropy + gap, atol=1e-6)
+    assert torch.allclose(loss.total, cross_entropy + weight * gap, atol=1e-6)
     assert set(loss.parts) == {"cross_entropy", "energy_data", "energy_samples"}
 
 
@@ -56,6 +58,11 @@ def test_the_factored_ablation_is_trained_on_p_x_given_y_alone():
     gap = model.energy(BATCH.x_labelled, BATCH.y_labelled).mean() - model.energy(NEGATIVES.x, NEGATIVES.y).mean()
     assert torch.allclose(loss.total, gap, atol=1e-6)
     assert set(loss.parts) == {"joint_energy_data", "joint_energy_samples"}
+
+
+def test_log_px_has_a_weight_above_0():
+    with pytest.raises(SpecError, match="marginal is 0"):
+        make("jem:marginal=0")
 
 
 @torch.no_grad()
