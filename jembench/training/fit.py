@@ -21,6 +21,7 @@ from jembench.errors import CheckpointError, DamagedError, Diverged, OutOfTime
 from jembench.files import write_bytes
 from jembench.interfaces import Event, Stability
 from jembench.store import checkpoint, records, tensors
+from jembench.store.checkpoint import Writer
 from jembench.training import epoch_grids, guard, snapshots
 from jembench.training.generations import Generations
 from jembench.training.guard import Divergence, Intervention, Starts
@@ -72,14 +73,15 @@ def train(
         OutOfTime: if the deadline has come, or a signal that asks to end; a checkpoint of that moment is on disk.
         StoreError: if a file cannot be written. The previous checkpoint is kept.
     """
-    with stopping.deferred(), Controller(trainer, trainer.group) as call_all:
-        run = _Run(trainer, call_all, folder, report, check)
+    with stopping.deferred(), Writer() as writer, Controller(trainer, trainer.group) as call_all:
+        run = _Run(trainer, call_all, folder, report, check, writer)
         run.resume()
         while trainer.iteration < trainer.iterations:
             before = trainer.iteration - run.done
             if not run.iterate():
                 raise run.stopped()
             check()
+            writer.check()
             wrong = run.judge()
             snapshot, picture = snapshots.due(trainer, before), epoch_grids.due(trainer, before)
             due = trainer.iteration % trainer.recipe.checkpoint_every == 0 or trainer.iteration == trainer.iterations
@@ -123,13 +125,15 @@ class _Run:
         folder: Path,
         report: Callable[[Event], None],
         check: Callable[[], None],
+        writer: Writer,
     ) -> None:
         self.trainer = trainer
         self.call_all = call_all
         self.folder = folder
         self.report = report
         self.check = check
-        self.generations = Generations(folder)
+        self.writer = writer
+        self.generations = Generations(folder, writer)
         self.history: list[dict[str, float]] = []
         self.best: dict[str, Any] | None = None
         self.looks = trainer.recipe.guard.mode != "off"
@@ -286,25 +290,30 @@ class _Run:
         self.report(Event(kind=kind, done=done, total=total, values=values))
 
     def stopped(self) -> OutOfTime:
-        """Why training ends before its end."""
+        """Why training ends before its end, once its checkpoint is on disk."""
+        self.writer.wait()
         return OutOfTime(
             f"{stopping.reason()} after {self.trainer.iteration} of {self.trainer.iterations} iterations. "
             "The same command goes on from there."
         )
 
     def choose(self) -> dict[str, float]:
-        """Validate, and keep the model if it is the best so far.
+        """Validate, and keep the model if it is the best so far; without validation, the last.
 
         Returns:
             What validation found, for the history.
         """
         trainer = self.trainer
+        self.writer.wait()  # at most one state is on its way to the disk
         validation = trainer.validate()
+        if validation is None and trainer.iteration < trainer.iterations:
+            return {}  # the last model will be chosen
         accuracy = validation.accuracy if validation else None
         if self.best is None or accuracy is None or accuracy >= self.best["accuracy"]:
             self.best = {"iteration": trainer.iteration, "accuracy": accuracy}
-            checkpoint.write(self.folder / _SAMPLER, self.call_all("chains"))
-            checkpoint.write(self.folder / _MODEL, trainer.weights(), age=trainer.iteration)
+            iteration = trainer.iteration
+            self.writer.write(self.call_all("chains"), lambda packed: packed.write(self.folder / _SAMPLER))
+            self.writer.write(trainer.weights(), lambda packed: packed.write(self.folder / _MODEL, age=iteration))
         return {f"validation_{name}": value for name, value in validation._asdict().items()} if validation else {}
 
     def save(self) -> None:

@@ -49,6 +49,25 @@ def test_a_fit_that_was_killed_ends_as_one_that_was_not(kind, stop, make_trainer
     assert len(losses[0]) == 9
 
 
+@pytest.fixture(params=["at once", "by a thread"])
+def written(request, monkeypatch):
+    """How states are written: those of these networks as the small ones that they are, or as large ones."""
+    if request.param == "by a thread":
+        monkeypatch.setattr(checkpoint, "LARGE", 0)
+
+
+def test_a_fit_is_the_same_when_a_thread_writes_its_states(make_trainer, tmp_path, monkeypatch):
+    straight = train(make_trainer(), tmp_path / "straight")
+    monkeypatch.setattr(checkpoint, "LARGE", 0)
+    with pytest.raises(Killed):
+        train(make_trainer(), tmp_path / "killed", kill_from(20))
+    resumed = train(make_trainer(), tmp_path / "killed")
+    assert [row["loss"] for row in resumed.history] == [row["loss"] for row in straight.history]
+    files = [{path.name for path in (tmp_path / folder).iterdir()} for folder in ("straight", "killed")]
+    assert files[0] == files[1]
+    assert_equal_weights(tmp_path / "straight", tmp_path / "killed")
+
+
 def test_the_averaged_weights_become_the_model(make_trainer, tmp_path):
     trainer = make_trainer(**{"optimizer.average": 0.9, "data.validation": 0})
     train(trainer, tmp_path)
@@ -110,7 +129,10 @@ def test_the_best_by_validation_is_kept_and_the_latest_of_equals(make_trainer, t
     assert torch.equal(weights(tmp_path)["net.1.weight"], seen[24])
 
 
-def test_without_validation_images_the_last_is_kept(make_trainer, tmp_path):
+def test_without_validation_images_the_last_is_kept_and_no_other_written(make_trainer, tmp_path):
+    with pytest.raises(Killed):
+        train(make_trainer(**{"data.validation": 0, "epochs": 2}), tmp_path, kill_from(12))
+    assert not (tmp_path / "model.safetensors").exists()
     fitted = train(make_trainer(**{"data.validation": 0, "epochs": 2}), tmp_path)
     assert fitted.iteration == 20
     assert fitted.validation_accuracy is None
@@ -188,6 +210,7 @@ def test_a_fit_that_is_out_of_time_stops_and_ends_as_one_that_was_not(kind, make
     assert [row["loss"] for row in stopped.history] == [row["loss"] for row in straight.history]
 
 
+@pytest.mark.usefixtures("written")
 def test_stopping_at_a_checkpoint_keeps_the_one_before(make_trainer, tmp_path):
     hour = time.time() + 3600
     now = [hour]
@@ -213,6 +236,7 @@ def test_a_fit_with_time_enough_does_not_stop(make_trainer, tmp_path):
 # --- files ------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("written")
 def test_a_full_disk_keeps_the_previous_checkpoint(make_trainer, tmp_path, monkeypatch):
     replace, written = os.replace, []
 

@@ -8,6 +8,7 @@ import torch
 
 from jembench.errors import CheckpointError, Fallback, StoreError
 from jembench.store import checkpoint
+from jembench.store.checkpoint import Writer
 from jembench.training.generations import Generations
 
 TURNS = "checkpoint-0.safetensors", "checkpoint-1.safetensors"
@@ -18,13 +19,17 @@ def state(number):
     return {"number": number, "weights": torch.full((100,), float(number))}
 
 
-@pytest.fixture
-def generations(tmp_path):
-    """After the start and the iterations 10, 20, 30."""
-    generations = Generations(tmp_path)
+@pytest.fixture(params=["at once", "by a thread"])
+def generations(tmp_path, request, monkeypatch):
+    """After the start and the iterations 10, 20, 30, which were written as small or as large states."""
+    if request.param == "by a thread":
+        monkeypatch.setattr(checkpoint, "LARGE", 0)
+    writer = Writer()
+    generations = Generations(tmp_path, writer)
     generations.write_start(state(0))
     for number in (10, 20, 30):
         generations.write(state(number), number)
+    writer.wait()
     return generations
 
 
@@ -144,10 +149,14 @@ def test_a_full_disk_keeps_what_was_there(generations, tmp_path, monkeypatch):
     def full(source, target):
         raise OSError(errno.ENOSPC, "No space left on device")
 
+    def write_and_read():
+        generations.write(state(40), 40)
+        generations.newest()
+
     before = {name: (tmp_path / name).read_bytes() for name in files(tmp_path)}
     monkeypatch.setattr(os, "replace", full)
     with pytest.raises(StoreError, match=r"No space left on device.*free some space"):
-        generations.write(state(40), 40)
+        write_and_read()
     assert {name: (tmp_path / name).read_bytes() for name in files(tmp_path)} == before
     assert generations.newest()["number"] == 30
 
