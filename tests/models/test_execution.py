@@ -16,7 +16,7 @@ from jembench.errors import Fallback
 from jembench.experiment import recipe as recipes
 from jembench.interfaces import DataSpec, Split
 from jembench.models.energies import LogitModel, grad_energy
-from jembench.models.execution import Execution, compiled, tf32, to_channels_last
+from jembench.models.execution import Execution, compiled, mode, tf32, to_channels_last
 from jembench.models.nets import names
 from jembench.models.nets.wide_resnet import ResidualNet
 from jembench.models.objective import Weights, hybrid_loss
@@ -40,6 +40,17 @@ def is_channels_last(net):
     weights = [p for p in net.parameters() if p.dim() == 4 and p.shape[1] > 1 and p.shape[2] > 1]
     assert weights
     return {p.is_contiguous(memory_format=torch.channels_last) for p in weights}
+
+
+@pytest.mark.parametrize("train", [True, False])
+@pytest.mark.parametrize("before", [(True, True), (False, True), (False, False)])
+def test_each_module_goes_back_into_its_own_mode(train, before):
+    net = nn.Sequential(nn.Dropout(), nn.Dropout())
+    net[0].training, net[1].training = before
+    with mode(net, train=train):
+        assert (net[0].training, net[1].training) == (train, train)
+        net.train(not train)
+    assert (net[0].training, net[1].training) == before
 
 
 # --- Algorithm 1 ------------------------------------------------------------------------------------------------------
