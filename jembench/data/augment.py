@@ -6,7 +6,7 @@ Legend: B batch, C channels, H height, W width.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from jaxtyping import Float, Int, UInt8
@@ -22,6 +22,9 @@ class Augmentation:
     pad: int = 0  # reflected pixels on each side, of which a random crop keeps H x W
     flip: bool = False  # left to right, every other image
     then: Callable[[Tensor, Generator], Tensor] | None = None  # uint8 (B, C, H, W) to the same; draws from it alone
+    _tables: dict[tuple[int, int, torch.device], tuple[Tensor, Tensor]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     def __call__(self, images: UInt8[Tensor, "B C H W"], generator: Generator) -> UInt8[Tensor, "B C H W"]:
         """Reflect-pad, crop back to H x W at a random place, flip with probability 1/2.
@@ -32,20 +35,37 @@ class Augmentation:
         Raises:
             JembenchError: if an image is too small to reflect ``pad`` pixels.
         """
-        batch, _, height, width = images.shape
-        self.check(height, width)
-        rows = torch.arange(height, device=images.device).expand(batch, -1)
-        columns = torch.arange(width, device=images.device).expand(batch, -1)
+        if self.flip or self.pad:
+            images = self._moved(images, generator)
+        return images if self.then is None else self.then(images, generator)
+
+    def _moved(self, images: Tensor, generator: Generator) -> Tensor:
+        batch, channels, height, width = images.shape
+        rows, columns = self._places(height, width, images.device)
+        column = row = torch.zeros(1, dtype=torch.int64, device=images.device)
         if self.flip:
-            flipped = _integers(2, (batch, 1), generator, images.device)
-            columns = torch.where(flipped == 1, width - 1 - columns, columns)
+            column = _integers(2, (batch, 1), generator, images.device)[:, 0] * len(rows)
         if self.pad:
-            shift = _integers(2 * self.pad + 1, (batch, 2), generator, images.device) - self.pad
-            rows = _reflect(rows + shift[:, :1], height)
-            columns = _reflect(columns + shift[:, 1:], width)
-        source = rows[:, :, None] * width + columns[:, None, :]
-        moved = images.flatten(2).gather(2, source.flatten(1)[:, None].expand(-1, images.shape[1], -1)).view_as(images)
-        return moved if self.then is None else self.then(moved, generator)
+            row, shift = _integers(len(rows), (batch, 2), generator, images.device).unbind(1)
+            column = column + shift
+        source = (rows[row][..., :, None] + columns[column][..., None, :]).expand(batch, -1, -1)
+        return images.flatten(2).gather(2, source.flatten(1)[:, None].expand(-1, channels, -1)).view_as(images)
+
+    def _places(self, height: int, width: int, device: torch.device) -> tuple[Tensor, Tensor]:
+        """Where the pixels of an image come from, made once.
+
+        Returns:
+            rows (S, H), as numbers of pixels, by the S = 2 pad + 1 shifts; columns (2 S, W), of flipped images last.
+        """
+        key = height, width, device
+        if key not in self._tables:
+            self.check(height, width)
+            shifts = torch.arange(-self.pad, self.pad + 1, device=device)[:, None]
+            row, column = torch.arange(height, device=device), torch.arange(width, device=device)
+            rows = _reflect(row + shifts, height) * width
+            columns = [_reflect(place + shifts, width) for place in (column, column.flip(0))]
+            self._tables[key] = rows, torch.cat(columns)
+        return self._tables[key]
 
     def check(self, height: int, width: int) -> None:
         """Whether images of that size can be augmented.

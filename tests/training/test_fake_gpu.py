@@ -6,6 +6,7 @@ from fake_gpu import GPU, FakeGenerator, MixedDevices, fake_gpu
 
 from jembench import seeds
 from jembench.catalog import registry
+from jembench.data.augment import Augmentation
 from jembench.experiment import recipe as recipes
 from jembench.interfaces import DataSpec, Split
 from jembench.sampling.starts import ClassGaussianStart
@@ -69,6 +70,16 @@ def test_chains_begin_at_gaussians_by_few_operations_however_many_classes_and_im
     gpu.waits.clear()
     start.renew(x, restart, None, generator)
     assert (len(gpu.launches), gpu.waits) == (12, [])
+
+
+@pytest.mark.parametrize(("pad", "flip", "launches"), [(0, False, 0), (0, True, 7), (1, False, 7), (1, True, 9)])
+def test_an_augmentation_is_a_look_up_of_few_operations(gpu, pad, flip, launches):
+    augment, generator = Augmentation(pad=pad, flip=flip), FakeGenerator()
+    images = torch.zeros(5, 3, 8, 8, dtype=torch.uint8, device=GPU)
+    augment(images, generator)
+    gpu.launches.clear()
+    augment(images, generator)
+    assert (len(gpu.launches), gpu.waits) == (launches, [])
 
 
 @pytest.mark.parametrize(
