@@ -52,7 +52,11 @@ class Sampler(Protocol):
         ...
 
     def step(self, state: ChainState, grad_energy: GradEnergy, generator: Generator) -> tuple[ChainState, StepInfo]:
-        """Move every chain by one step."""
+        """Move every chain by one step.
+
+        On a GPU the steps of a chain are captured and replayed. What is no operation on tensors is then done once; what
+        it depends on is in the state, or in ``state_dict``.
+        """
         ...
 
     def finish(self, state: ChainState) -> None:

@@ -29,12 +29,14 @@ def execution(
     """How a network is computed here: for ``auto`` in the way that was measured to be fastest.
 
     Compiled on GPUs alone, and for large images: on CPUs the compiled gradient was slower than the plain one, and
-    compiling takes a minute, as long as a whole training on small images.
+    compiling takes a minute, as long as a whole training on small images. On GPUs a chain is one CUDA graph, which is
+    captured within a second; with ``compile`` off it is not.
     """
     return Execution(
         precision=_fastest_precision(data, device) if precision == "auto" else precision,
         channels_last=layout != "contiguous",
         compiled=device.type == "cuda" and data.dimensions > SMALL if compile == "auto" else compile == "on",
+        captured=device.type == "cuda" and compile != "off",
     )
 
 

@@ -18,7 +18,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from jembench.interfaces import Energy, GradEnergy
-from jembench.models.execution import PLAIN, Execution, at_least_float32, autocast, compiled, own
+from jembench.models.execution import PLAIN, Execution, at_least_float32, autocast, compiled
 
 
 def marginal_energy(logits: Float[Tensor, "B K"]) -> Float[Tensor, " B"]:
@@ -84,7 +84,8 @@ def grad_energy(model: Energy, execution: Execution = PLAIN, given_up: list[str]
         with autocast(execution.precision, x.device):
             return at_least_float32(model.energy(x, y))
 
-    energy = compiled(energy_of_images, given_up) if execution.compiled else energy_of_images
+    # a chain's steps are captured as one CUDA graph, or not at all
+    energy = compiled(energy_of_images, given_up, captured=False) if execution.compiled else energy_of_images
 
     def evaluate(x: Tensor, y: Tensor | None) -> tuple[Tensor, Tensor]:
         # whatever autocast the caller is in would reach into the backward pass as well
@@ -92,6 +93,6 @@ def grad_energy(model: Energy, execution: Execution = PLAIN, given_up: list[str]
             x = x.detach().requires_grad_()
             found = energy(x, y)
             (grad,) = torch.autograd.grad(found.sum(), x)
-        return found.detach(), own(grad) if execution.compiled else grad
+        return found.detach(), grad
 
     return evaluate

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal, ParamSpec, TypeVar
+from weakref import WeakSet
 
 import torch
 from torch import nn
@@ -24,6 +25,9 @@ T = TypeVar("T")
 
 Precision = Literal["float32", "bfloat16"]
 """What the network computes in. Weights, energies, gradients and images are float32 in either case."""
+
+graphs: WeakSet[Any] = WeakSet()
+"""What holds CUDA graphs of its own, and lets go of them by ``forget()``."""
 
 
 @contextmanager
@@ -74,11 +78,12 @@ def at_least_float32(x: torch.Tensor) -> torch.Tensor:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Execution:
-    """The three choices, none of them left open."""
+    """The choices, none of them left open."""
 
     precision: Precision = "float32"
     channels_last: bool = False
     compiled: bool = False
+    captured: bool = False  # whether a chain is one CUDA graph
 
 
 PLAIN = Execution()
@@ -113,11 +118,12 @@ def to_channels_last(model: Any, data: DataSpec) -> bool:
     return True
 
 
-def compiled(function: Callable[P, T], given_up: list[str] | None = None) -> Callable[P, T]:
-    """``function`` by ``torch.compile``, on a GPU with CUDA graphs; as it is, with one warning, where that fails.
+def compiled(function: Callable[P, T], given_up: list[str] | None = None, *, captured: bool = True) -> Callable[P, T]:
+    """``function`` by ``torch.compile``; as it is, with one warning, where that fails.
 
     Args:
         function: what is called often, with tensors of the same shapes.
+        captured: whether each call is a CUDA graph on a GPU; False where the caller captures several calls as one.
         given_up: a list that the reason is appended to when compilation fails; the functions of one training share it,
             and the first of them warns.
 
@@ -125,6 +131,7 @@ def compiled(function: Callable[P, T], given_up: list[str] | None = None) -> Cal
         torch.OutOfMemoryError: as the function or its compilation does. It says nothing about the compiler.
     """
     given_up = [] if given_up is None else given_up
+    how = "reduce-overhead" if captured else "default"
     fast: Callable[P, T] | None = None
     failed = False
 
@@ -132,8 +139,8 @@ def compiled(function: Callable[P, T], given_up: list[str] | None = None) -> Cal
         nonlocal fast, failed
         if not failed:
             try:
-                fast = fast or torch.compile(function, fullgraph=True, dynamic=False, mode="reduce-overhead")
-                return own(fast(*args, **kwargs))
+                fast = fast or torch.compile(function, fullgraph=True, dynamic=False, mode=how)
+                return own(fast(*args, **kwargs)) if captured else fast(*args, **kwargs)
             except Exception as error:  # compilers fail in many ways; what is wrong with the function fails again below
                 if is_out_of_memory(error):
                     raise
@@ -151,8 +158,10 @@ def forget_compiled() -> None:
     """Let go of all compiled functions and CUDA graphs of this process; those in use are compiled again when called.
 
     The compiler keeps what it made of a function for at most eight networks, and then refuses the next one
-    (``torch._dynamo.config.recompile_limit``). Its CUDA graphs hold memory for as long as it keeps them.
+    (``torch._dynamo.config.recompile_limit``). CUDA graphs hold memory for as long as they are kept.
     """
+    for holder in list(graphs):
+        holder.forget()
     if "torch._dynamo" in sys.modules:  # the compiler was used
         torch.compiler.reset()
 

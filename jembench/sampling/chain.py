@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from torch import Generator, Tensor
 
 from jembench.errors import NotApplicable
@@ -28,6 +30,10 @@ def run(
     return state
 
 
+Run = Callable[[Sampler, ChainState, GradEnergy, Generator, int | None], ChainState]
+"""What moves chains: :func:`run`, or what does the same as one CUDA graph."""
+
+
 def draw(
     sampler: Sampler,
     n: int,
@@ -35,6 +41,7 @@ def draw(
     generator: Generator,
     y: Tensor | None = None,
     steps: int | None = None,
+    run: Run = run,
 ) -> ChainState:
     """Start n chains, run them and let the sampler keep their ends: one training iteration's negatives."""
     state = run(sampler, sampler.init(n, y, generator=generator), grad_energy, generator, steps)

@@ -36,6 +36,7 @@ from jembench.models.execution import (
 )
 from jembench.models.weights import ChainWeights
 from jembench.sampling import chain
+from jembench.sampling.graph import ChainGraph
 from jembench.store.checkpoint import load_weights
 from jembench.training.chains import make_sampler, share
 from jembench.training.guard import HIGHEST, HIGHEST_DATA, Adjustment, Starts
@@ -168,6 +169,7 @@ class Trainer:
         if self.sampler:
             self.grad_energy = grad_energy(self.model, self.execution, self.given_up)
             self.weights_of_chains = ChainWeights(self.model, self.data, self.execution.precision)
+        self.graph = ChainGraph(self.model) if self.sampler and self.execution.captured else None
 
     def _compiled_loss(self) -> Callable[[Batch, Negatives | None], Loss]:
         """The loss, compiled unless the model says that it cannot be."""
@@ -185,6 +187,8 @@ class Trainer:
             "layout": "channels_last" if self.execution.channels_last else "contiguous",
             "compiled": self.execution.compiled and not self.given_up,
             "not_compiled": list(self.given_up),
+            "captured": self.graph is not None and not self.graph.given_up,
+            "not_captured": [] if self.graph is None else list(self.graph.given_up),
             "tf32": tf32(self.device),
         }
 
@@ -312,7 +316,8 @@ class Trainer:
         n = self.recipe.batch_size // self.group.size if self.model.chains == "marginal" else len(batch.y_labelled)
         y = self._classes(batch, n, generator)
         with mode(self.model, train=self.recipe.chains.mode == "train"), self.weights_of_chains.still():
-            state = chain.draw(self.sampler, n, self.grad_energy, generator, y, self.sampling_steps)
+            run = chain.run if self.graph is None else self.graph.run
+            state = chain.draw(self.sampler, n, self.grad_energy, generator, y, self.sampling_steps, run)
         return Negatives(state.x, state.y if self.model.chains == "conditional" else None)
 
     def _classes(self, batch: Batch, n: int, generator: Generator) -> Tensor | None:

@@ -282,6 +282,8 @@ def test_a_trainer_remembers_how_it_computed(monkeypatch):
         "layout": "channels_last",
         "compiled": False,
         "not_compiled": [],
+        "captured": False,
+        "not_captured": [],
         "tf32": [],
     }
     trainer = make_trainer(**{"compute.compile": "on"})

@@ -7,6 +7,7 @@ one that makes the host wait for it.
 The device is called ``meta``: a backward pass on ``cuda`` asks for a driver. Autocast, which ``meta`` lacks, is off.
 """
 
+import warnings
 from contextlib import contextmanager, nullcontext
 from typing import ClassVar
 from unittest import mock
@@ -54,6 +55,9 @@ class OnGPU(torch.Tensor):
     def tolist(self):
         return self.cpu().tolist()
 
+    def data_ptr(self):
+        return self.held.data_ptr()
+
     def __getitem__(self, index):
         return super().__getitem__(_with_tensors(index))
 
@@ -78,6 +82,7 @@ class FakeGenerator(torch.Generator):
 
     def __init__(self):
         self.made[self._cdata] = self
+        self.capturing = False
 
     def clone_state(self):
         return FakeGenerator().set_state(self.get_state())
@@ -98,24 +103,46 @@ class FakeGPU(TorchDispatchMode):
     def __init__(self):
         super().__init__()
         self.launches, self.waits = [], []
+        self.graph = None  # that which is being captured
+        self.warns = False  # of what the host waits for
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
         kwargs, name = dict(kwargs or {}), function.overloadpacket.__name__
         goal = kwargs.get("device")
         tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
         on_gpu = any(isinstance(leaf, OnGPU) for leaf in tensors) if goal is None else torch.device(goal) == GPU
-        if on_gpu and not function.is_view and name not in IDLE:
+        if on_gpu and not function.is_view and name not in IDLE and not self.graph:
             self.launches.append(name)
+        waited = len(self.waits)
         self._note(name, args, kwargs, on_gpu)
+        if len(self.waits) > waited:
+            self._wait()
         _check(name, args, kwargs, tensors, on_gpu)
+        for generator in (one for one in (*args, *kwargs.values()) if isinstance(one, torch.Generator) and on_gpu):
+            self._draw(FakeGenerator.made[generator._cdata])
         if goal is not None:
             kwargs["device"] = CPU
         held = tree_map_only(OnGPU, lambda tensor: tensor.held, (args, kwargs))
-        found = function(*held[0], **held[1])
+        found = self.graph.record(function, *held) if self.graph and on_gpu else function(*held[0], **held[1])
         if not on_gpu:
             return found
         changed = {id(one): given for one, given in zip(tree_leaves(held), tree_leaves((args, kwargs)), strict=True)}
         return tree_map_only(torch.Tensor, lambda one: changed[id(one)] if id(one) in changed else OnGPU(one), found)
+
+    def _wait(self):
+        """What PyTorch does meanwhile if it was asked to warn, or a graph is being captured."""
+        if self.graph:
+            self.graph.is_broken = True
+            raise RuntimeError("CUDA error: operation not permitted when stream is capturing")
+        if self.warns:
+            warnings.warn("called a synchronizing CUDA operation", stacklevel=2)
+
+    def _draw(self, generator):
+        """PyTorch refuses generators that a graph does not know, and those that a broken capture has left behind."""
+        if self.graph and generator not in self.graph.generators:
+            raise RuntimeError("Attempt to increase offset for a CUDA generator not in capture mode.")
+        if not self.graph and generator.capturing:
+            raise RuntimeError("Offset increment outside graph capture encountered unexpectedly.")
 
     def _note(self, name, args, kwargs, on_gpu):
         source = args[0] if args and isinstance(args[0], torch.Tensor) else None

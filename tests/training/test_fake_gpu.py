@@ -1,20 +1,34 @@
 """Every shipped model's iteration on a GPU that is not there: no device is mixed up, and the host never waits."""
 
+import dataclasses
+
 import pytest
 import torch
 from fake_gpu import GPU, FakeGenerator, MixedDevices, fake_gpu
+from fake_graph import fake_graphs
 
 from jembench import seeds
 from jembench.catalog import registry
 from jembench.data.augment import Augmentation
 from jembench.experiment import recipe as recipes
 from jembench.interfaces import DataSpec, Split
+from jembench.models import devices
+from jembench.sampling.graph import WARM_UP
 from jembench.sampling.starts import ClassGaussianStart
 from jembench.training.loop import Trainer
 
 DATA = DataSpec(name="noise", shape=(3, 8, 8), num_classes=4)
 SETTINGS = ("batch_size=4", "data.validation=0", "data.pad=1", "data.flip=true", "compute.layout=contiguous")
 PCD = "chains.sampler=pcd:steps=2,buffer=40"
+
+
+CHAINS = [
+    ("jem:net=small-1,dropout=0.1", [PCD]),
+    ("jem:net=small-1,norm=batch", [PCD, "chains.mode=train"]),
+    ("jem:net=small-1", ["chains.sampler=pcd:steps=2,buffer=40,start=class-gaussian", "data.shared=true"]),
+    ("jem:net=small-1", ["chains.sampler=proximal:outer=2,buffer=40", "optimizer.sharpness=0.1"]),
+    ("igebm:width=2", ["chains.sampler=igebm-langevin:steps=2,buffer=40"]),
+]
 
 
 @pytest.fixture
@@ -25,7 +39,7 @@ def gpu():
 
 def make_trainer(spec, *settings):
     """It has made one iteration: that sets what is set by the first batch, and fills the buffer."""
-    images = torch.randint(256, (40, *DATA.shape), dtype=torch.uint8)
+    images = torch.randint(256, (40, *DATA.shape), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
     with seeds.initialising(0):
         model = registry.resolve("models", spec).make(DATA)
     recipe = recipes.load("digits-paper", [*SETTINGS, "optimizer.name=sgd", *settings])
@@ -37,17 +51,13 @@ def make_trainer(spec, *settings):
 @pytest.mark.parametrize(
     ("spec", "settings"),
     [
-        ("jem:net=small-1,dropout=0.1", [PCD]),
-        ("jem:net=small-1,norm=batch", [PCD, "chains.mode=train"]),
-        ("jem:net=small-1", ["chains.sampler=pcd:steps=2,buffer=40,start=class-gaussian", "data.shared=true"]),
-        ("jem:net=small-1", ["chains.sampler=proximal:outer=2,buffer=40", "optimizer.sharpness=0.1"]),
+        *CHAINS,
         ("jem:net=small-1", ["chains.sampler=sgld:steps=2"]),
         ("jem-factored:net=small-1", [PCD]),
+        ("igebm:width=2,conditional=false", [PCD]),
         ("baseline:net=small-1", []),
         ("adversarial:net=small-1,steps=2", []),
         ("adversarial:net=small-1,steps=2,threat=l2@0.5", []),
-        ("igebm:width=2", ["chains.sampler=igebm-langevin:steps=2,buffer=40"]),
-        ("igebm:width=2,conditional=false", [PCD]),
         ("glow:hidden=4,levels=1,steps=1", []),
         ("glow:hidden=4,levels=1,steps=1,conditional=false", []),
     ],
@@ -59,6 +69,42 @@ def test_an_iteration_mixes_up_no_device_and_never_waits(gpu, spec, settings):
     assert gpu.waits == []
     assert {value.device for value in values.values()} == {GPU}
     assert {weight.grad.device for weight in trainer.model.parameters()} == {GPU}
+
+
+def captured(monkeypatch):
+    """Chains are graphs from now on: the fake is no CUDA device, of which alone they are."""
+    choose = devices.execution
+    monkeypatch.setattr(
+        devices, "execution", lambda *args, **options: dataclasses.replace(choose(*args, **options), captured=True)
+    )
+
+
+def compare(found, expected):
+    for name, value in expected.items():
+        assert found[name].tolist() == value.tolist(), name
+
+
+@pytest.mark.parametrize(("spec", "settings"), CHAINS)
+def test_iterations_with_a_captured_chain_are_those_without_and_so_after_a_resume(gpu, monkeypatch, spec, settings):
+    plain = make_trainer(spec, *settings)
+    with fake_graphs(gpu) as graphs:
+        captured(monkeypatch)
+        trainer, resumed = (make_trainer(spec, *settings) for _ in range(2))
+        for _ in range(WARM_UP + 1):  # what is kept moves to the device with the first chains
+            gpu.waits.clear()
+            gpu.launches.clear()
+            found = trainer.iterate()
+            assert gpu.waits == []
+            compare(found, plain.iterate())
+        assert gpu.launches.count("graph") == 1
+        resumed.load_state_dict(trainer.state_dict())
+        for _ in range(WARM_UP + 1):
+            expected = plain.iterate()
+            compare(trainer.iterate(), expected)
+            compare(resumed.iterate(), expected)
+        assert [graph.log[:3] for graph in graphs] == [["register", "capture", "replay"]] * 2
+    assert (trainer.computed["captured"], trainer.computed["not_captured"]) == (True, [])
+    compare(resumed.model.state_dict(), plain.model.state_dict())
 
 
 def test_chains_begin_at_gaussians_by_few_operations_however_many_classes_and_images(gpu):
