@@ -17,7 +17,7 @@ from jembench.errors import OutOfTime, WorkFailed
 from jembench.experiment.attack_plan import plan_attack
 from jembench.experiment.plan import Plan
 from jembench.experiment.sweep import bare_name
-from jembench.metrics.attacks import BUDGETS
+from jembench.metrics.budgets import BUDGETS
 from jembench.report import claims, formats, judging, verdicts
 from jembench.report.formats import TERMINAL
 from jembench.running.session import RunOptions, outcomes

@@ -22,8 +22,8 @@ from jembench.catalog.spec import Scalar, stable_hash
 from jembench.data.pixels import content_hash, to_float
 from jembench.errors import OutOfTime, PartDone
 from jembench.interfaces import Evaluation, Measurement, Resampling
-from jembench.metrics.attacks import Attack, Budgeted
 from jembench.metrics.base import no_labels
+from jembench.metrics.budgets import Attack, Budgeted
 from jembench.metrics.estimates import Arrays, Estimate, mean, measurement, share
 from jembench.stopping import Stopped
 

@@ -215,7 +215,7 @@ class FitWork:
 
     def _load(self, limit: int | None) -> TrainedFit:
         fit, dataset, folder = self.fit, self.bank.dataset, self.folder
-        forget_compiled()  # what CUDA graphs of the training, and of the model before, hold of the memory is for this one
+        forget_compiled()  # CUDA graphs of the training, or of the model before, hold memory
         model = make_model(fit, dataset)
         record = self.store.read_fit(fit.key)
         assert record is not None

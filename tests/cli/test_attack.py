@@ -109,7 +109,7 @@ def test_what_cannot_be_is_told_before_anything_is_trained(jembench, arguments, 
 
 
 def test_when_the_time_is_up_the_table_has_what_is_done(pgd, monkeypatch, table):
-    monkeypatch.setattr("jembench.metrics.attacks.SHARD", 3)
+    monkeypatch.setattr("jembench.metrics.budgets.SHARD", 3)
     looks = iter([False, False, True])
     with monkeypatch.context() as patch:
         patch.setattr(FitServices, "out_of_time", lambda _: next(looks))

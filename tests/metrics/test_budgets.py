@@ -1,4 +1,4 @@
-from jembench.metrics.attacks import BUDGETS, Budget
+from jembench.metrics.budgets import BUDGETS, Budget
 
 
 def test_the_numbers_behind_a_name_never_change():

@@ -50,7 +50,7 @@ def test_other_images_and_shards_change_nothing(evaluation, monkeypatch):
 
     metric = Certified(sigma=0.1, images=12, copies=50)
     whole = metric.compute(evaluation).arrays["radius"]
-    monkeypatch.setattr("jembench.metrics.attacks.SHARD", 5)
+    monkeypatch.setattr("jembench.metrics.budgets.SHARD", 5)
     evaluation.memory.clear()
     np.testing.assert_array_equal(metric.compute(evaluation).arrays["radius"], whole)
 

@@ -4,7 +4,8 @@ from hyperplane import DATA, Linear, grey
 
 from jembench.errors import SpecError
 from jembench.metrics.attacked import choose
-from jembench.metrics.attacks import BUDGETS, Boundary, Pointwise
+from jembench.metrics.attacks import Boundary, Pointwise
+from jembench.metrics.budgets import BUDGETS
 
 FACTORIES = [Boundary, Pointwise]
 
@@ -68,7 +69,7 @@ def test_what_it_cannot_be():
 def test_shards_do_not_matter_to_the_boundary_attack(evaluation, monkeypatch):
     metric = Boundary(images=20, queries=100)
     whole = metric.compute(evaluation).arrays
-    monkeypatch.setattr("jembench.metrics.attacks.SHARD", 7)
+    monkeypatch.setattr("jembench.metrics.budgets.SHARD", 7)
     evaluation.memory.clear()
     parts = metric.compute(evaluation).arrays
     assert len(evaluation.memory) == 3

@@ -249,7 +249,7 @@ def test_resamplings_give_the_values(measured):
 
 
 def test_time_that_is_up_leaves_a_part_which_the_next_run_completes(checked, monkeypatch):
-    monkeypatch.setattr("jembench.metrics.attacks.SHARD", 12)
+    monkeypatch.setattr("jembench.metrics.budgets.SHARD", 12)
     evaluation, metric = checked(Linear())
     evaluation.shards_left = 11  # of three attacks in three shards each, and of two of the checks'
     found = metric.compute(evaluation)

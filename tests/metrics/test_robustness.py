@@ -131,7 +131,7 @@ def test_fewer_images_are_the_first_of_more_and_the_same_for_every_model(evaluat
 def test_the_size_of_a_shard_changes_nothing(evaluation, monkeypatch):
     metric = PGD(images=20, restarts=3, steps=10)
     whole = metric.compute(evaluation)
-    monkeypatch.setattr("jembench.metrics.attacks.SHARD", 7)
+    monkeypatch.setattr("jembench.metrics.budgets.SHARD", 7)
     evaluation.memory.clear()
     parts = metric.compute(evaluation)
     np.testing.assert_allclose(parts.arrays["distance-linf"], whole.arrays["distance-linf"], atol=1e-6)
