@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import dataclasses
 import functools
 import gc
 import itertools
@@ -185,11 +186,11 @@ def switches(place: Place, found: Findings) -> None:
     _choose_backend(place.size.backend)
     choices = [*itertools.product(("on", "off"), ("auto",), (False, True)), ("on", "float32", False)]
     for net, (compile, precision, search) in itertools.product(_nets(place), choices):
-        torch.backends.cudnn.benchmark = search
         settings = [f"model.net={net}", f"compute.compile={compile}", f"compute.precision={precision}"]
         with _gone(place):
             start = time.perf_counter()
             trainer = trainer_of(_fit(place, "jem", "fast", *settings), place)
+            trainer.execution = dataclasses.replace(trainer.execution, searched=search)
             for _ in range(WARM_UP):
                 trainer.iterate()
             warm = time.perf_counter() - start
@@ -205,7 +206,6 @@ def switches(place: Place, found: Findings) -> None:
                 "iterations", **row, **{"peak GiB": _gib(place, peak=True)}, notes=trainer.computed["not_compiled"]
             )
             del trainer
-    torch.backends.cudnn.benchmark = False
 
 
 # --- what the device does meanwhile -----------------------------------------------------------------------------------

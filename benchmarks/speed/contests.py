@@ -24,10 +24,11 @@ from jembench.experiment import recipe
 from jembench.interfaces import Batch, ChainState, DataSpec, Negatives, Split
 from jembench.models import devices, predictions
 from jembench.models.energies import grad_energy
-from jembench.models.execution import Execution, autocast, frozen, to_channels_last
+from jembench.models.execution import Execution, autocast, frozen, searching, to_channels_last
 from jembench.models.weights import ChainWeights
 from jembench.running.estimate import WARM_UP
 from jembench.sampling import chain
+from jembench.sampling.graph import ChainGraph
 from jembench.sampling.sgld import Langevin, ShortRun
 from jembench.stats import Interval, interval_of, ranking
 from jembench.training.loop import Trainer
@@ -117,15 +118,18 @@ def sampling(setting: Setting) -> Contest:
     evaluate, weights = grad_energy(model, setting.execution), ChainWeights(model, DATA, setting.execution.precision)
     generator = torch.Generator(device).manual_seed(0)
     start = to_float(_first(setting, setting.batch), DATA.bounds)
+    chains = {noise: ShortRun(DATA, _langevin(setting, noise)) for noise in (0.0, textbook.NOISE)}
+    runs = {noise: ChainGraph(model).run if setting.execution.captured else chain.run for noise in chains}
 
     def ours(noise: float = textbook.NOISE) -> Tensor:
-        langevin = Langevin(steps=setting.steps, step_size=textbook.STEP_SIZE, noise=noise)
-        with weights.still():
-            return chain.run(ShortRun(DATA, langevin), ChainState(start), evaluate, generator).x
+        with weights.still(), searching(setting.execution.searched):
+            return runs[noise](chains[noise], ChainState(start), evaluate, generator, None).x
 
     def theirs(noise: float = textbook.NOISE) -> Tensor:
         return textbook.langevin(net, start, setting.steps, noise)
 
+    for _ in range(WARM_UP if setting.execution.captured else 0):
+        ours()
     cosine = _cosine(theirs(0.0) - start, ours(0.0) - start)
     return Contest("SGLD step", setting.steps, theirs, ours, {"cosine": cosine})
 
@@ -241,6 +245,10 @@ def bootstrap(setting: Setting) -> Contest:
     return Contest(f"resample of 2 x {count:,} scores", RESAMPLES, theirs, ours, agreement)
 
 
+def _langevin(setting: Setting, noise: float) -> Langevin:
+    return Langevin(steps=setting.steps, step_size=textbook.STEP_SIZE, noise=noise)
+
+
 def _first(setting: Setting, count: int) -> Tensor:
     return toy_images().split.images[:count].to(setting.place)
 
@@ -264,7 +272,7 @@ def _training(ours: Trainer, theirs: textbook.Training, iterations: int, agreeme
 
         return work
 
-    for _ in range(WARM_UP if ours.execution.compiled else 1):
+    for _ in range(WARM_UP if ours.execution.compiled or ours.execution.captured else 1):
         ours.iterate()
     theirs.iterate()
     return Contest("iteration", iterations, repeated(theirs.iterate), repeated(ours.iterate), agreement)

@@ -37,6 +37,7 @@ def execution(
         channels_last=layout != "contiguous",
         compiled=device.type == "cuda" and data.dimensions > SMALL if compile == "auto" else compile == "on",
         captured=device.type == "cuda" and compile != "off",
+        searched=device.type == "cuda",
     )
 
 

@@ -84,6 +84,7 @@ class Execution:
     channels_last: bool = False
     compiled: bool = False
     captured: bool = False  # whether a chain is one CUDA graph
+    searched: bool = False  # whether cuDNN tries its algorithms on each new shape and keeps the fastest
 
 
 PLAIN = Execution()
@@ -93,6 +94,17 @@ PLAIN = Execution()
 def autocast(precision: Precision, device: torch.device) -> AbstractContextManager[Any]:
     """The network runs in that precision, whatever autocast the caller is in."""
     return torch.autocast(device.type, torch.bfloat16, enabled=precision == "bfloat16")
+
+
+@contextmanager
+def searching(search: bool) -> Iterator[None]:
+    """Let cuDNN try its algorithms for a while; without ``search`` it does as PyTorch is set."""
+    before = torch.backends.cudnn.benchmark
+    torch.backends.cudnn.benchmark = search or before
+    try:
+        yield
+    finally:
+        torch.backends.cudnn.benchmark = before
 
 
 def to_channels_last(model: Any, data: DataSpec) -> bool:

@@ -43,8 +43,8 @@ FEW, TIMES = 2, 4
 """Images of the first batches on a CPU, and how many times as many each of the next has."""
 
 WARM_UP = 4
-"""Untimed iterations where the network is compiled: one as it is written, one that compiles, and two in which PyTorch
-warms up and records its CUDA graphs. Without a compiler one is enough."""
+"""Untimed iterations where the network is compiled or chains are captured: one as it is written, one that compiles, and
+two in which CUDA graphs warm up and are captured. Otherwise one is enough."""
 
 
 class Estimate(NamedTuple):
@@ -133,7 +133,8 @@ def _time(trainer: _Probe, device: torch.device, *, roughly: bool) -> tuple[floa
     trainer.length = SHORT
     cold = roughly and device.type == "cpu"  # a second iteration would double the time to the first answer
     warm_up = QUICK
-    for _ in range(WARM_UP if trainer.execution.compiled else 0 if cold else 1):
+    execution = trainer.execution
+    for _ in range(WARM_UP if execution.compiled or execution.captured else 0 if cold else 1):
         warm_up = _timed(trainer, device)
     repeats = 5 if warm_up < QUICK else 1
     short = statistics.median(_timed(trainer, device) for _ in range(repeats))
@@ -142,6 +143,8 @@ def _time(trainer: _Probe, device: torch.device, *, roughly: bool) -> tuple[floa
     if roughly:
         return short * passes / trainer.passes, short
     trainer.length = LONG
+    for _ in range(WARM_UP if execution.captured else 0):  # a chain of another length is captured anew
+        _timed(trainer, device)
     long = statistics.median(_timed(trainer, device) for _ in range(repeats))
     return short + (steps - SHORT) * max(long - short, 0) / (LONG - SHORT), short
 

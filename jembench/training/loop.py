@@ -30,6 +30,7 @@ from jembench.models.execution import (
     compiled,
     forget_compiled,
     mode,
+    searching,
     tf32,
     to_channels_last,
     unchanged_buffers,
@@ -251,7 +252,8 @@ class Trainer:
         for group in self.optimizer.param_groups:
             group["lr"] = self.learning_rate
         batch = self._batch()
-        with seeds.drawing(self.seed, self._own_chance, self.device):
+        chance = seeds.drawing(self.seed, self._own_chance, self.device)
+        with chance, searching(self.execution.searched):  # the shapes of an iteration are those of the next
             negatives = self._negatives(batch)
             self.model.train()
             values = self._differentiate(batch, negatives)

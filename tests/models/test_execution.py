@@ -1,6 +1,7 @@
 """Layout, precision, one pass and the compiler against Algorithm 1 as a textbook has it."""
 
 import copy
+import dataclasses
 import shutil
 import subprocess
 import sys
@@ -15,8 +16,9 @@ from jembench import seeds
 from jembench.errors import Fallback
 from jembench.experiment import recipe as recipes
 from jembench.interfaces import DataSpec, Split
+from jembench.models import devices
 from jembench.models.energies import LogitModel, grad_energy
-from jembench.models.execution import Execution, compiled, mode, tf32, to_channels_last
+from jembench.models.execution import Execution, compiled, mode, searching, tf32, to_channels_last
 from jembench.models.nets import names
 from jembench.models.nets.wide_resnet import ResidualNet
 from jembench.models.objective import Weights, hybrid_loss
@@ -294,6 +296,29 @@ def test_a_trainer_remembers_how_it_computed(monkeypatch):
     assert trainer.computed["not_compiled"] == ["OSError: no C++ compiler"] * 2
     with pytest.warns(Fallback):
         assert make_trainer(Viewing()).computed["layout"] == "contiguous"
+
+
+@pytest.mark.parametrize("before", [True, False])
+@pytest.mark.parametrize("search", [True, False])
+def test_cudnn_searches_for_a_while_and_is_set_as_before_afterwards(monkeypatch, before, search):
+    monkeypatch.setattr(torch.backends.cudnn, "benchmark", before)
+    with pytest.raises(ZeroDivisionError), searching(search):  # noqa: PT012
+        assert torch.backends.cudnn.benchmark == (search or before)
+        raise ZeroDivisionError
+    assert torch.backends.cudnn.benchmark == before
+
+
+def test_cudnn_searches_within_iterations_on_a_gpu_alone(monkeypatch):
+    assert devices.execution(DATA, torch.device("cuda"), precision="float32").searched
+    trainer, seen = make_trainer(), []
+    loss = trainer.model.training_loss
+    trainer._loss = lambda *both: seen.append(torch.backends.cudnn.benchmark) or loss(*both)
+    trainer.iterate()
+    for search in (False, True):
+        trainer.execution = dataclasses.replace(trainer.execution, searched=search)
+        trainer.iterate()
+    assert seen == [False, True]
+    assert not torch.backends.cudnn.benchmark
 
 
 @pytest.mark.parametrize("new", [True, False])

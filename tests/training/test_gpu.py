@@ -5,7 +5,10 @@ import torch
 
 from jembench import seeds
 from jembench.catalog import registry
+from jembench.errors import Fallback
 from jembench.experiment import recipe as recipes
+from jembench.models.execution import forget_compiled
+from jembench.sampling.graph import WARM_UP
 from jembench.training.loop import Trainer
 
 QUICK = ("epochs=1", "data.pad=1", "data.flip=true", "chains.sampler=pcd:steps=3,buffer=100")
@@ -21,10 +24,13 @@ def trainer(*overrides, model="jem:net=small-4"):
     return Trainer(model, digits.spec, digits.split("train"), recipe, seed=0, device=torch.device("cuda"))
 
 
+@pytest.mark.parametrize("compile", ["off", "auto"])
 @pytest.mark.parametrize("dropout", [0, 0.3])
-def test_the_host_never_waits_within_an_iteration(dropout):
-    running = trainer("compute.compile=off", model=f"jem:net=small-4,dropout={dropout}")
-    running.iterate()  # fills the buffer, chooses algorithms
+def test_the_host_never_waits_within_an_iteration(dropout, compile):
+    running = trainer(f"compute.compile={compile}", model=f"jem:net=small-4,dropout={dropout}")
+    for _ in range(WARM_UP + 1):  # fills the buffer, chooses algorithms, captures the chain
+        running.iterate()
+    assert running.computed["captured"] == (compile == "auto")
     torch.cuda.set_sync_debug_mode("error")
     try:
         running.iterate()
@@ -32,9 +38,73 @@ def test_the_host_never_waits_within_an_iteration(dropout):
         torch.cuda.set_sync_debug_mode("default")
 
 
+def compare(found, expected):
+    """Two trainers after the same iterations: their chains, to rounding, and how far their generators have come."""
+    assert torch.equal(found.generators["chains"].get_state(), expected.generators["chains"].get_state())
+    difference = (found.sampler.buffer.images - expected.sampler.buffer.images).abs().flatten(1).amax(1)
+    assert float((difference < 1e-2).float().mean()) > 0.95  # a few chains may go other ways
+
+
+@pytest.mark.parametrize(
+    ("model", "overrides"),
+    [
+        ("jem:net=small-4", []),
+        ("jem:net=small-4,dropout=0.3", ["chains.mode=train"]),
+        ("jem:net=small-4,norm=batch", ["chains.mode=train"]),
+        ("jem:net=small-4", ["chains.sampler=pcd:steps=3,buffer=100,start=class-gaussian"]),
+        ("jem-factored:net=small-4", []),
+    ],
+)
+def test_iterations_with_a_captured_chain_are_those_without_and_so_after_a_resume(model, overrides):
+    plain, fast, resumed = (
+        trainer("compute.precision=float32", f"compute.compile={compile}", *overrides, model=model)
+        for compile in ("off", "auto", "auto")
+    )
+    for part in ([fast], [fast, resumed]):
+        for _ in range(WARM_UP + 3):
+            expected = float(plain.iterate()["loss"])
+            assert [float(one.iterate()["loss"]) for one in part] == pytest.approx([expected] * len(part), rel=1e-2)
+        for one in part:
+            compare(one, plain)
+            assert one.computed["captured"], one.computed["not_captured"]
+        resumed.load_state_dict(fast.state_dict())
+
+
+@pytest.mark.parametrize("when", ["always", "while a graph is captured"])
+def test_a_sampler_that_waits_for_the_device_goes_step_by_step(when):
+    """A wait while a graph is captured breaks the capture: allocator and generators are in order again afterwards."""
+    plain, fast = (trainer("compute.precision=float32", f"compute.compile={compile}") for compile in ("off", "auto"))
+    step = fast.sampler.step
+
+    def waiting(state, *rest):
+        if when == "always" or torch.cuda.is_current_stream_capturing():
+            state.x.sum().item()
+        return step(state, *rest)
+
+    fast.sampler.step = waiting
+    with pytest.warns(Fallback, match="Chains go step by step"):
+        for _ in range(WARM_UP + 1):
+            plain.iterate(), fast.iterate()
+    for _ in range(3):
+        assert float(fast.iterate()["loss"]) == pytest.approx(float(plain.iterate()["loss"]), rel=1e-2)
+    compare(fast, plain)
+    assert len(fast.computed["not_captured"]) == 1
+
+
+def test_a_graph_gives_its_memory_back():
+    running = trainer()
+    for _ in range(WARM_UP + 1):
+        running.iterate()
+    with_graph = torch.cuda.memory_reserved()
+    forget_compiled()
+    torch.cuda.empty_cache()
+    assert torch.cuda.memory_reserved() < with_graph
+    running.iterate()
+
+
 def test_compiled_and_plain_iterations_agree():
     fast, plain = (trainer("compute.precision=float32", f"compute.compile={compile}") for compile in ("on", "off"))
-    for _ in range(3):
+    for _ in range(WARM_UP + 2):
         compiled, expected = fast.iterate(), plain.iterate()
     assert float(compiled["loss"]) == pytest.approx(float(expected["loss"]), abs=1e-2)
 
