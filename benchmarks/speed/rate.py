@@ -15,8 +15,9 @@ import textbook
 import torch
 from contests import DATA, Setting
 from torch import nn
-from torch.utils.flop_counter import FlopCounterMode
 from turns import seconds
+
+from jembench.running.counting import operations
 
 SMALLEST, LARGEST = 1024, 16_384
 SLOWEST = 1.0  # seconds: no larger product is tried after one that took as long
@@ -39,16 +40,8 @@ def work_of(setting: Setting, net: nn.Module) -> Work:
     def learn() -> None:
         textbook.jem_loss(net, x, x, x, y).backward()
 
-    # The counter follows gradients through modules, and fails where a module's input is what they are taken of.
-    step = operations(lambda: textbook.langevin(lambda x: net(x.view_as(x)), x, 1))
+    step = operations(lambda: textbook.langevin(net, x, 1))
     return Work(step, setting.steps * step + operations(learn))
-
-
-def operations(work: Callable[[], object]) -> int:
-    """The floating-point operations of a call."""
-    with FlopCounterMode(display=False) as counter:
-        work()
-    return counter.get_total_flops()
 
 
 class MatrixProduct(NamedTuple):

@@ -52,6 +52,7 @@ ESTIMATE_EXAMPLES = options.examples(
     "jembench estimate jem",
     "jembench estimate jem --dataset cifar10 --recipe paper",
     "jembench estimate jem:net=wrn-16-4 --dataset cifar10 --recipe paper --against fast,sada",
+    "jembench estimate jem --dataset cifar10 --recipe paper --rate 300",
 )
 
 
@@ -66,6 +67,12 @@ ESTIMATE_EXAMPLES = options.examples(
     help="Other recipes to compare with: fast,sada. By default all recipes that fit the model and the dataset.",
 )
 @options.device
+@click.option(
+    "--rate",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="TFLOPS",
+    help="Time nothing: count operations and memory, and estimate hours at this rate, in 10^12 operations a second.",
+)
 @options.listing_format
 def estimate(
     model: str,
@@ -74,6 +81,7 @@ def estimate(
     settings: tuple[str, ...],
     against: str | None,
     device: str,
+    rate: float | None,
     format: str,
 ) -> None:
     """Estimate the time and memory that a training takes.
@@ -84,6 +92,9 @@ def estimate(
     The estimates are for this machine, for the given recipe and for others. The images are random, so the dataset
     need not be available. The second row is the same recipe without mixed precision, channels-last layout and
     compilation.
+
+    With --rate nothing is run, and the estimates are for hardware that need not be here. The operations are those of
+    convolutions and matrix products, and the memory is that of tensors, in bfloat16 unless the images are small.
     """
     from jembench.models import devices
     from jembench.running.estimate import compare_recipes
@@ -92,16 +103,18 @@ def estimate(
         click.echo(text, err=True)
 
     with plugins_aside():
-        where = devices.resolve(device)
+        where = devices.resolve("cpu" if rate else device)
         names = None if against is None else split_list(against)
-        found = compare_recipes(model, dataset, recipe, settings, names, where, say)
+        a_second = None if rate is None else rate * 1e12
+        found = compare_recipes(model, dataset, recipe, settings, names, where, say, rate=a_second)
     if format == "json":
         print_json([row._asdict() for row in found])
         return
-    click.echo(f"{model} on {dataset}, {devices.name(where)}")
+    click.echo(f"{model} on {dataset}, {f'{rate:g} TFLOP/s' if rate else devices.name(where)}")
     rows = []
     for row in found:
         memory = f"{row.memory / 2**30:.1f} GiB" if row.memory else "not known"
         texts = (f"{row.seconds:.3g}", str(row.iterations), f"{row.hours:.3g}", memory, row.timed)
-        rows.append((row.recipe, row.model, *texts))
-    print_table(("recipe", "model", "s/iteration", "iterations", "hours", "peak memory", "timed"), rows)
+        rows.append((row.recipe, row.model, *([f"{row.operations / 1e12:.3g}"] if rate else []), *texts))
+    counted = ["TFLOP/iteration"] if rate else []
+    print_table(("recipe", "model", *counted, "s/iteration", "iterations", "hours", "peak memory", "timed"), rows)

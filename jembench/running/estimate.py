@@ -7,6 +7,7 @@ within seconds, on a CPU from few images and on a GPU before anything is compile
 from __future__ import annotations
 
 import dataclasses
+import functools
 import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -57,6 +58,7 @@ class Estimate(NamedTuple):
     hours: float  # of the whole recipe
     memory: int  # bytes at the peak: on a GPU of tensors, on a CPU of the process; 0 if not known
     timed: str  # what was timed, in words
+    operations: int = 0  # floating-point, an iteration, where they were counted
 
 
 class _Probe(Trainer):
@@ -106,6 +108,22 @@ def estimates(fit: FitPlan, dataset: Dataset, device: torch.device) -> Iterator[
                 yield Estimate(fit.recipe.label, fit.key.model, whole, iterations, hours, memory, timed)
             if last:
                 return
+
+
+def counted_estimates(fit: FitPlan, dataset: Dataset, *, rate: float) -> Iterator[Estimate]:
+    """What the training would cost by its operations and their rate a second, and its memory by its tensors.
+
+    Raises:
+        Unavailable: as :func:`~jembench.running.counting.counted` does.
+    """
+    from jembench.running.counting import counted  # only here: PyTorch's tensors without content take a second
+
+    found = counted(fit, dataset, random_images(dataset))
+    seconds = found.iteration / rate
+    hours, how = seconds * found.iterations / 3600, f"nothing: operations, at {rate / 1e12:g} TFLOP/s"
+    yield Estimate(
+        fit.recipe.label, fit.key.model, seconds, found.iterations, hours, found.memory, how, found.iteration
+    )
 
 
 _TURNS = 4.0
@@ -232,6 +250,8 @@ def compare_recipes(
     against: Sequence[str] | None,
     device: torch.device,
     say: Callable[[str], None],
+    *,
+    rate: float | None = None,
 ) -> list[Estimate]:
     """What a training would cost, the same in float32, and the same model trained by other recipes.
 
@@ -243,31 +263,37 @@ def compare_recipes(
         against: names of other recipes; None: all for the same models, and for any dataset or this one.
         device: where the model would be trained.
         say: gets a sentence for each estimate as it comes.
+        rate: floating-point operations a second of hardware that is not here: nothing is timed, and precision counts
+            for nothing but the memory.
 
     Raises:
         SpecError: if the model was trained elsewhere, or a recipe that was named cannot be used.
+        Unavailable: if operations cannot be counted.
     """
     asked = plan_fit(model, dataset, recipe, settings)
     if asked.model.is_pretrained:
         raise SpecError(f"{asked.key.model} was trained elsewhere: there is no training to estimate.")
-    data, plain = unread(asked.dataset), plan_fit(model, dataset, recipe, (*settings, *PLAIN))
-    rows = [_estimated(asked.key.recipe, asked, data, device, say)]
-    rows.append(_estimated("the same in float32", plain, data, device, say))
+    data = unread(asked.dataset)
+    measure = functools.partial(counted_estimates, rate=rate) if rate else functools.partial(estimates, device=device)
+
+    def estimated(name: str, fit: FitPlan) -> Estimate:
+        say(f"{'counting' if rate else 'timing'} {name} ...")
+        for found in measure(fit, data):
+            say(f"{name}: about {found.hours:.3g} hours, from {found.timed}")
+        return found._replace(recipe=name)
+
+    rows = [
+        estimated(asked.key.recipe, asked),
+        estimated("the same in float32", plan_fit(model, dataset, recipe, (*settings, *PLAIN))),
+    ]
     for name in other_recipes(asked) if against is None else against:
         try:
-            rows.append(_estimated(name, plan_fit(model, dataset, name), data, device, say))
+            rows.append(estimated(name, plan_fit(model, dataset, name)))
         except JembenchError as error:
             if against is not None:
                 raise
             say(f"{name} is left out: {error}")
     return rows
-
-
-def _estimated(name: str, fit: FitPlan, data: Dataset, device: torch.device, say: Callable[[str], None]) -> Estimate:
-    say(f"timing {name} ...")
-    for found in estimates(fit, data, device):
-        say(f"{name}: about {found.hours:.3g} hours, from {found.timed}")
-    return found._replace(recipe=name)
 
 
 def other_recipes(asked: FitPlan) -> list[str]:

@@ -42,6 +42,21 @@ def test_a_dataset_need_not_be_there(estimate):
     assert "117150" in done.out  # 150 epochs of 781 batches of 64
 
 
+def test_at_a_rate_nothing_is_timed(estimate):
+    wanted = ("jem:net=small-2", "--set", "epochs=2", "--against", "digits-paper", "--rate", "1.5")
+    done = estimate(*wanted, "--format", "json")
+    assert done.code == 0, done.err
+    rows = json.loads(done.out)
+    assert [row["timed"] for row in rows] == ["nothing: operations, at 1.5 TFLOP/s"] * 3
+    assert rows[0]["operations"] == rows[1]["operations"] > 0
+    for row in rows:
+        assert row["seconds"] == pytest.approx(row["operations"] / 1.5e12)
+        assert row["hours"] == pytest.approx(row["seconds"] * row["iterations"] / 3600)
+    lines = estimate(*wanted).out.splitlines()
+    assert lines[0] == "jem:net=small-2 on digits, 1.5 TFLOP/s"
+    assert "TFLOP/iteration" in lines[1]
+
+
 def test_recipes_that_do_not_fit_are_left_out_unless_asked_for(estimate):
     done = estimate("jem:net=small-2", "--set", "epochs=1", "--against", "code")
     assert (done.code, done.out) == (2, "")
