@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
 
-WorkKind = Literal["train", "measure", "attack-shard"]
+WorkKind = Literal["train", "measure", "attack-shard", "prepare"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -31,6 +31,7 @@ DOES: Mapping[str, tuple[str, str]] = {
     "train": ("training", "trained"),
     "measure": ("measuring", "measured"),
     "attack-shard": ("attacking", "attacked"),
+    "prepare": ("training a feature network", "feature network trained"),
 }
 """What each kind of unit does, and what it has done in the end."""
 

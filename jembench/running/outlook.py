@@ -31,6 +31,7 @@ class Ready(NamedTuple):
     impossible: dict[str, str]  # metric -> why it is not applicable
     missing: dict[str, str]  # metric -> what it lacks, with the remedy
     costs: dict[str, int]  # metric -> passes of an image that it takes, where it states them
+    networks: dict[str, list[str]]  # metric -> the feature networks that it needs and that are trained first
 
 
 class Outlook(NamedTuple):
@@ -133,7 +134,7 @@ def _look_at(fits: Sequence[FitPlan], plan: Plan, data: PlannedData, group: Proc
     """One model before training, with all of its seeds."""
     planned, iterations, passes = _planned(fits[0], data, group)
     has, sampled = capabilities(planned.model), is_sampled(planned.model)
-    ready = Ready(fits[0], data.dataset, has, sampled, iterations, passes, {}, {}, {})
+    ready = Ready(fits[0], data.dataset, has, sampled, iterations, passes, {}, {}, {}, {})
     for cell in {str(cell.metric): cell for fit in fits for cell in plan.cells_of(fit)}.values():
         _judge(cell, planned, ready)
     return {fit.key.id: ready._replace(fit=fit) for fit in fits}
@@ -162,6 +163,7 @@ def _judge(cell: CellPlan, planned: PlannedFit, ready: Ready) -> None:
     if reason := not_applicable(metric, ready.has, cell.fit.key.model):
         ready.impossible[name] = reason
         return
+    planned.trained_here.clear()
     try:
         if isinstance(metric, Checked):
             metric.check(planned)
@@ -174,5 +176,6 @@ def _judge(cell: CellPlan, planned: PlannedFit, ready: Ready) -> None:
     except Exception:  # a plugin's own: it becomes the outcome of this cell, and stops no other
         return
     else:
+        ready.networks[name] = list(planned.trained_here)
         if isinstance(metric, Costly):
             ready.costs[name] = metric.passes(planned.count("test"))

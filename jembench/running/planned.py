@@ -63,6 +63,9 @@ class PlannedFit:
     validation: int = 0  # images that the recipe holds out
     buffers: int = 0  # of the last epochs, that training will keep
     pretrained: bool = False
+    trained_here: list[str] = field(
+        default_factory=list
+    )  # the feature networks that were asked for and are trained first
 
     @property
     def spec(self) -> DataSpec:
@@ -128,6 +131,8 @@ class PlannedFit:
     def features(self, spec: str) -> FeatureNetwork:
         """The feature network, checked."""
         network: FeatureNetwork = self.of.once(f"features {spec}", lambda: self._network(spec))
+        if getattr(network, "trained_here", False):
+            self.trained_here.append(spec)
         return network
 
     def _network(self, spec: str) -> Any:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from jembench import stopping
 from jembench.catalog import plugin_files, trust
 from jembench.errors import JembenchError, SpecError, StoreError
-from jembench.experiment.plan import FitPlan, Plan
+from jembench.experiment.plan import CellPlan, FitPlan, Plan
 from jembench.experiment.works import Work, code_of, read, works
 from jembench.interfaces import Driver, Ended, Event, Executor, Job, Tracker
 from jembench.running import provenance
@@ -76,6 +76,7 @@ def carry_out(
         store.is_trained,
         slots=executor.slots,
         gpus=executor.gpus,
+        prepared=_prepared(needed, ready),
         deadline=deadline,
         command=provenance.this_command(),
     )
@@ -122,6 +123,15 @@ def _look_ahead(plan: Plan, group: ProcessGroup | None, *, skip_missing: bool) -
     outlook = look_ahead(plan, group or SINGLE)
     outlook.check(plan, skip_missing=skip_missing)
     return outlook.fits
+
+
+def _prepared(plan: Plan, ready: dict[str, Ready]) -> list[CellPlan]:
+    """For each feature network that is trained first, a cell that needs it."""
+    first: dict[tuple[str, str], CellPlan] = {}
+    for cell in plan.cells:
+        for network in ready[cell.fit.key.id].networks.get(str(cell.metric), ()) if ready else ():
+            first.setdefault((cell.fit.key.dataset, network), cell)
+    return list({cell.id: cell for cell in first.values()}.values())
 
 
 class _InProcess:

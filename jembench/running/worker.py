@@ -101,7 +101,9 @@ class Worker:
         )
         unit.report(Event(kind="started"))
         with devices.threads_for(ready.dataset.spec, device):
-            return {"train": unit.train, "measure": unit.measure, "attack-shard": unit.attack}[work.kind]()
+            return {"train": unit.train, "measure": unit.measure, "attack-shard": unit.attack, "prepare": unit.prepare}[
+                work.kind
+            ]()
 
     def _look_at(self, plan: Plan) -> Ready:
         outlook = look_ahead(plan, self._group, self._datasets)
@@ -161,6 +163,22 @@ class _Unit(FitWork):
                     measure(cell.metric.make(), evaluation)  # it ends with PartDone
         stopping.check()
         return self._told(bool(mine and mine_too))
+
+    def prepare(self) -> bool:
+        """Train the feature networks that the cells need, or wait for another process that does.
+
+        What goes wrong happens again in the unit that measures, and is the outcome there.
+        """
+        for cell in self._possible():
+            self.report(Event(kind="measuring", metric=str(cell.metric)))
+            for network in self.ready.networks.get(str(cell.metric), ()):
+                try:
+                    self.bank.network(network)
+                except StoreError:
+                    raise
+                except Exception:
+                    stopping.check()
+        return True
 
     def _told(self, mine: bool) -> bool:
         if not mine:
