@@ -6,12 +6,15 @@ import torch
 from fake_gpu import GPU, FakeGenerator, MixedDevices, fake_gpu
 from torch import nn
 
+from jembench.attacks import gradient
 from jembench.attacks.pgd import LOOK, PGD
 from jembench.attacks.refinement import Refined
 from jembench.attacks.target import Target
 from jembench.errors import Diverged
 from jembench.interfaces import DataSpec
+from jembench.models import devices, predictions
 from jembench.models.energies import LogitModel
+from jembench.models.execution import Execution
 from jembench.sampling.sgld import Langevin, ShortRun
 
 DATA = DataSpec(name="toy", shape=(1, 2, 2), num_classes=3)
@@ -104,6 +107,21 @@ def test_logits_that_are_not_finite_are_seen_before_a_result(gpu, model):
     for steps in (1, 7):
         with pytest.raises(Diverged, match="not finite"):
             waits(gpu, target, steps)
+
+
+def test_a_compiled_gradient_waits_for_nothing(gpu, model, monkeypatch):
+    x, y = torch.rand(40, *DATA.shape).to(GPU), torch.zeros(40, dtype=torch.int64, device=GPU)
+    plain = Target(model, DATA).slope(x, y)
+    monkeypatch.setattr(gradient, "LONG", 0)
+    monkeypatch.setattr(devices, "execution", lambda data, device: Execution(compiled=True))
+    monkeypatch.setattr(predictions, "CPU_BATCH", gradient.FULL)
+    monkeypatch.setattr(torch, "compile", lambda function, **_: lambda x, y: seen.append(len(x)) or function(x, y))
+    seen, target = [], Target(model, DATA)
+    gpu.waits.clear()
+    found = target.slope(x, y)
+    assert not gpu.waits
+    assert seen == [gradient.REST] * 2
+    assert torch.equal(found.gradient.cpu(), plain.gradient.cpu())
 
 
 def test_a_planted_tensor_of_the_cpu_is_refused(gpu, model):
