@@ -15,8 +15,8 @@ from jembench.models.nets import names
 from jembench.models.nets.wide_resnet import MOMENTUM, ResidualNet
 
 _FORMS = (
-    "Write wrn-DEPTH-WIDTH (wrn-28-10), small-WIDTH (small-12), half-WIDTH (half-48), auto (small-16 below 32 pixels, else wrn-28-10), "
-    "or the import path of a function that is called with the DataSpec (mypackage.nets:build)."
+    "Write wrn-DEPTH-WIDTH (wrn-28-10), small-WIDTH (small-12), half-WIDTH (half-48), auto (small-16 below 32 pixels, "
+    "else wrn-28-10), or the import path of a function that is called with the DataSpec (mypackage.nets:build)."
 )
 _SMALLEST_FOR_WIDE = 32  # pixels
 
