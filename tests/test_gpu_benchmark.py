@@ -48,7 +48,14 @@ for item in {AT_ONCE}:
     found = {item: json.loads((tmp_path / item / "values.json").read_text()) for item in AT_ONCE}
     assert {row["numbers"] for row in found["machine"]["tables"]["matrix products"]} == {"float32", "tf32", "bfloat16"}
     assert [row["error"] for row in found["recipes"]["tables"]["iterations"]] == [""] * 4
-    assert [row["compiled"] for row in found["switches"]["tables"]["iterations"]] == ["on", "on", "off", "off", "on"]
+    assert [row["compiled"] for row in found["switches"]["tables"]["iterations"]] == [
+        "on",
+        "on",
+        "on",
+        "off",
+        "off",
+        "on",
+    ]
     assert found["profile"]["tables"]["an iteration"][0]["kernels"] > 100
     assert [row["not compiled"] for row in found["compiler"]["tables"]["networks"]] == [[], []]
     assert [row["refined"] for row in found["attacks"]["tables"]["gradients"]] == [0, 1]

@@ -119,19 +119,20 @@ def compiler(place: Place, found: Findings) -> None:
             warm = time.perf_counter() - start
             timed = [seconds(trainer.iterate, place.device) for _ in range(3)]
             given_up = trainer.computed["not_compiled"]
-            refused += bool(given_up)
+            refused += bool(given_up or trainer.computed["not_captured"])
             found.row(
                 "networks",
                 model=model,
                 **{"until warm, s": warm, "s/iteration": min(timed), "peak GiB": _gib(place, peak=True)},
                 graphs=counters["stats"].get("unique_graphs", 0),
-                **{"not compiled": given_up, "graph breaks": dict(counters["graph_break"])},
+                **{"not compiled": given_up, "not captured": trainer.computed["not_captured"]},
+                **{"graph breaks": dict(counters["graph_break"])},
                 recompiled=[one.recompile_reason for one in get_compilation_metrics() if one.recompile_reason],
                 **{"CUDA graphs skipped": counters["inductor"].get("cudagraph_skips", 0)},
             )
             del trainer
         found.row("memory that is left", after=model, GiB=_gib(place, peak=False))
-    found.aim("networks of this process that were not compiled", refused, refused == 0)
+    found.aim("networks of this process that were not compiled or captured", refused, refused == 0)
 
 
 def _choose_backend(backend: str) -> None:
@@ -181,30 +182,36 @@ def _speed(place: Place, found: Findings, net: str, *subjects: str) -> dict[str,
     return {row["subject"]: row for row in rows}
 
 
+SWITCHES = (
+    ("on", "auto", True, True),
+    ("on", "auto", True, False),
+    ("on", "auto", False, True),
+    ("off", "auto", False, True),
+    ("off", "auto", False, False),
+    ("on", "float32", True, True),
+)
+"""Whether the network is compiled, its precision, whether chains are captured and whether cuDNN searches."""
+
+
 def switches(place: Place, found: Findings) -> None:
-    """An iteration by the recipe fast with each choice of compilation, precision and cuDNN's search."""
+    """An iteration by the recipe fast with each choice of how it is computed."""
     _choose_backend(place.size.backend)
-    choices = [*itertools.product(("on", "off"), ("auto",), (False, True)), ("on", "float32", False)]
-    for net, (compile, precision, search) in itertools.product(_nets(place), choices):
+    for net, (compile, precision, captured, searched) in itertools.product(_nets(place), SWITCHES):
         settings = [f"model.net={net}", f"compute.compile={compile}", f"compute.precision={precision}"]
         with _gone(place):
             start = time.perf_counter()
             trainer = trainer_of(_fit(place, "jem", "fast", *settings), place)
-            trainer.execution = dataclasses.replace(trainer.execution, searched=search)
+            trainer.execution = dataclasses.replace(trainer.execution, searched=searched)
+            trainer.graph = trainer.graph if captured else None
             for _ in range(WARM_UP):
                 trainer.iterate()
             warm = time.perf_counter() - start
             took = spread(seconds(trainer.iterate, place.device) for _ in range(place.size.iterations))
-            row = {
-                "net": net,
-                "compiled": compile,
-                "precision": trainer.computed["precision"],
-                "cudnn.benchmark": search,
-            }
-            row |= {"s/iteration": took.median, "low": took.low, "high": took.high, "until warm, s": warm}
-            found.row(
-                "iterations", **row, **{"peak GiB": _gib(place, peak=True)}, notes=trainer.computed["not_compiled"]
-            )
+            computed = trainer.computed
+            row = {"net": net, "compiled": compile, "precision": computed["precision"], "captured": captured}
+            row |= {"searched": searched, "s/iteration": took.median, "low": took.low, "high": took.high}
+            row |= {"until warm, s": warm, "peak GiB": _gib(place, peak=True)}
+            found.row("iterations", **row, notes=[*computed["not_compiled"], *computed["not_captured"]])
             del trainer
 
 

@@ -68,7 +68,7 @@ FULL = Size(
     ),
     attacked=2000,
     chains=(0, 1, 10),
-    fit=(),
+    fit=("model.net=wrn-28-2", "epochs=60"),
 )
 
 _SHORT = ("log_every=2", "checkpoint_every=4", "model.net=small-1")

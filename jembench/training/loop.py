@@ -157,9 +157,13 @@ class Trainer:
         """What the global generators are for in the next iteration: another one in each process and after remedies."""
         return f"network@{self.group.rank}/{self.adjustment.seeds}/{self.iteration}"
 
-    def _prepare(self) -> None:
-        """Make the two functions that take the time: dE/dx for the chains, and the loss."""
-        self.execution = devices.execution(self.data, self.device, **dataclasses.asdict(self.recipe.compute))
+    def _prepare(self, precision: str = "") -> None:
+        """Make the two functions that take the time: dE/dx for the chains, and the loss.
+
+        ``precision`` is the one that the training began with.
+        """
+        compute = dataclasses.asdict(self.recipe.compute) | ({"precision": precision} if precision else {})
+        self.execution = devices.execution(self.data, self.device, **compute)
         if self.execution.channels_last:
             self.execution = dataclasses.replace(self.execution, channels_last=to_channels_last(self.model, self.data))
         self.given_up: list[str] = []
@@ -390,6 +394,7 @@ class Trainer:
         """All that the next iteration depends on, for any number of processes."""
         return {
             "iteration": self.iteration,
+            "precision": self.execution.precision,
             "model": dict(self.model.state_dict()),
             "average": self.average.state_dict() if self.average else {},
             "optimizer": self.optimizer.state_dict(),
@@ -408,6 +413,8 @@ class Trainer:
         Raises:
             CheckpointError: if the state is of another model, dataset or sampler.
         """
+        if state.get("precision", self.execution.precision) != self.execution.precision:
+            self._prepare(state["precision"])
         load_weights(self.model, state["model"])
         if self.average:
             self.average.load_state_dict(state["average"])

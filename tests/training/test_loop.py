@@ -29,6 +29,18 @@ def test_a_loaded_state_goes_on_bit_for_bit(name, make_trainer, toy_models):
         assert torch.equal(value, resumed.model.state_dict()[name])
 
 
+def test_a_training_keeps_the_precision_that_it_began_with(make_trainer):
+    """Where auto means another one, as on another machine."""
+    begun, resumed = (make_trainer(**{"compute.precision": one}) for one in ("bfloat16", "auto"))
+    assert resumed.computed["precision"] == "float32"
+    begun.iterate()
+    resumed.load_state_dict(begun.state_dict())
+    assert resumed.computed["precision"] == "bfloat16"
+    assert float(resumed.iterate()["loss"]) == float(begun.iterate()["loss"])
+    older = {name: value for name, value in begun.state_dict().items() if name != "precision"}
+    resumed.load_state_dict(older)
+
+
 def test_the_seed_decides_everything(make_trainer):
     first, same, other = make_trainer(), make_trainer(), make_trainer(seed=1)
     losses = [[float(trainer.iterate()["loss"]) for _ in range(5)] for trainer in (first, same, other)]
