@@ -1,5 +1,7 @@
 """Devices by their names, and threads."""
 
+import dataclasses
+
 import pytest
 import torch
 
@@ -108,7 +110,9 @@ def test_threads_are_put_back_after_an_error(two_threads):
     ],
 )
 def test_what_is_wanted_is_given(data, device, wanted, expected):
-    assert devices.execution(data, device, **wanted) == expected
+    found = devices.execution(data, device, **wanted)
+    assert dataclasses.replace(found, captured=False, searched=False) == expected
+    assert (found.captured, found.searched) == (device is CUDA and wanted["compile"] == "on", device is CUDA)
 
 
 @pytest.mark.parametrize(
