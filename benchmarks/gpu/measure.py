@@ -64,7 +64,11 @@ FULL = Size(
     images=1000,
     killed=(
         ("digits", "digits", ("epochs=6", "log_every=20", "checkpoint_every=40")),
-        ("noise", "fast", ("epochs=12", "log_every=10", "checkpoint_every=20", "data.validation=0")),
+        (
+            "noise",
+            "fast",
+            ("model.net=wrn-28-2", "epochs=24", "log_every=10", "checkpoint_every=20", "data.validation=0"),
+        ),
     ),
     attacked=2000,
     chains=(0, 1, 10),
@@ -93,7 +97,14 @@ TINY = Size(
     killed=(("digits", "digits", (*_SHORT, "epochs=0.5", "chains.sampler=pcd:steps=2,buffer=100")),),
     attacked=8,
     chains=(0, 1),
-    fit=(*_SHORT, "epochs=3", "data.validation=8", "batch_size=8", "chains.sampler=pcd:steps=2,buffer=100"),
+    fit=(
+        *_SHORT,
+        "epochs=3",
+        "data.validation=8",
+        "batch_size=8",
+        "data.labelled_batch=8",
+        "chains.sampler=pcd:steps=2,buffer=100",
+    ),
 )
 
 
