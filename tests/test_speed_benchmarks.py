@@ -127,10 +127,11 @@ def test_operations_and_waits_are_counted(speed, monkeypatch):
     monkeypatch.setattr(launches, "IMAGES", 100)
     with launches.fake_gpu() as device:
         step, attacked = launches.sampling("wrn-10-1", device), launches.attack("wrn-10-1", device, refine=0)
-        paper = launches.iteration("paper", "wrn-10-1", device)
+        short = ("paper", "wrn-10-1", device, "chains.sampler=pcd:steps=2,buffer=8")
+        plain, graph = (launches.iteration(*short, captured=captured) for captured in (False, True))
     assert step == launches.Count(operations=53, waits=0)
-    assert paper.waits == 0
-    assert 20 * step.operations < paper.operations < 25 * step.operations
+    assert plain.waits == graph.waits == 0
+    assert plain.operations - graph.operations == 2 * 53 - 4  # the graph, two copies to it and one from it
     assert attacked.waits == 0.2
 
 

@@ -3,15 +3,16 @@
     python benchmarks/speed/launches.py
     python benchmarks/speed/launches.py --net wrn-16-1
 
-An operation is one kernel or a few; views and empty tensors are none. The fake GPU of the tests computes in float32
-without a compiler, so the weights that the steps of a chain copy to bfloat16 are counted on the CPU; the one copy for
-the whole chain is not among them.
+An operation is one kernel or a few; views and empty tensors are none, and a CUDA graph is one. The fake GPU of the
+tests computes in float32 without a compiler, so the weights that the steps of a chain copy to bfloat16 are counted on
+the CPU; the one copy for the whole chain is not among them.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,11 +32,13 @@ from jembench.catalog import registry
 from jembench.experiment import recipe
 from jembench.interfaces import ChainState, Split
 from jembench.sampling import chain
+from jembench.sampling.graph import WARM_UP
 from jembench.sampling.sgld import Langevin, ShortRun
 from jembench.training.loop import Trainer
 
 sys.path.append(str(Path(__file__).parents[2] / "tests" / "support"))
 from fake_gpu import GPU, FakeGPU, fake_gpu
+from fake_graph import fake_graphs
 
 BATCH = 4  # counts do not depend on it
 STEPS = 5  # of the chain whose copies of weights are counted
@@ -74,11 +77,13 @@ def sampling(net: str, device: FakeGPU) -> Count:
     return a_step(device, lambda n: chain.run(sampler, start, trainer.grad_energy, generator, n))
 
 
-def iteration(name: str, net: str, device: FakeGPU) -> Count:
-    """The second iteration of training by a recipe: the first fills the buffer."""
-    trainer = make_trainer(name, net)
-    trainer.iterate()
-    return counted(device, trainer.iterate)
+def iteration(name: str, net: str, device: FakeGPU, *settings: str, captured: bool = False) -> Count:
+    """An iteration of training by a recipe, when the buffer is filled and the chain, if it is to be, captured."""
+    with fake_graphs(device) if captured else nullcontext():
+        trainer = make_trainer(name, net, *settings)
+        for _ in range(WARM_UP + 1 if captured else 1):
+            trainer.iterate()
+        return counted(device, trainer.iterate)
 
 
 def attack(net: str, device: FakeGPU, refine: int) -> Count:
@@ -150,7 +155,8 @@ def main(net: str) -> None:
     with fake_gpu() as device:
         counts = {
             "SGLD step": sampling(net, device),
-            **{f"iteration of {name}": iteration(name, net, device) for name in RECIPES},
+            **{f"iteration of {name}, by steps": iteration(name, net, device) for name in RECIPES},
+            **{f"iteration of {name}": iteration(name, net, device, captured=True) for name in RECIPES},
             **{f"PGD step, refined by {n}" if n else "PGD step": attack(net, device, n) for n in (0, 1)},
         }
     table = Table(title=f"{net} on a GPU that is not there", title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)

@@ -108,7 +108,7 @@ class ChainGraph:
         graph, pool = torch.cuda.CUDAGraph(), torch.cuda.graph_pool_handle()
         inputs = _like(state, map(_own, state))
         gc.collect()  # what is freed meanwhile may ask for what a capture forbids
-        torch.cuda.synchronize()
+        torch.cuda.synchronize(state.x.device)
         torch.cuda.empty_cache()
         try:
             with _capturing(graph, generator, self._stream, pool):

@@ -4,12 +4,15 @@ As on a GPU, a capture changes nothing: neither tensors that were there before, 
 fails leaves its generators capturing, as PyTorch does, until they take part in one that succeeds.
 """
 
+import dataclasses
 from contextlib import ExitStack, contextmanager
 from unittest import mock
 
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_leaves
+
+from jembench.models import devices
 
 UNMARKED = {"native_batch_norm"}
 """What writes to its arguments and does not say so."""
@@ -75,7 +78,7 @@ class FakeGraph:
 
 @contextmanager
 def fake_graphs(device):
-    """The :class:`FakeGPU` has graphs meanwhile; gives the list of those that are made."""
+    """The :class:`FakeGPU` has graphs meanwhile, and trainers use them; gives the list of those that are made."""
     device.made, streams = [], ["default"]
 
     @contextmanager
@@ -96,12 +99,18 @@ def fake_graphs(device):
         "current_stream": lambda place: stream,
         "stream": on,
         "graph_pool_handle": lambda: "pool",
-        "synchronize": lambda: None,
+        "synchronize": lambda place: None,
         "empty_cache": lambda: None,
         "get_sync_debug_mode": lambda: int(device.warns),
         "set_sync_debug_mode": set_mode,
     }
+    choose = devices.execution
+
+    def capturing(*given, **options):
+        return dataclasses.replace(choose(*given, **options), captured=True)
+
     with ExitStack() as stack:
+        stack.enter_context(mock.patch.object(devices, "execution", capturing))  # as on a CUDA device
         stack.enter_context(mock.patch("gc.collect"))  # it takes most of a second
         for name, fake in replaced.items():
             stack.enter_context(mock.patch.object(torch.cuda, name, fake))

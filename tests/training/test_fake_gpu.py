@@ -1,7 +1,5 @@
 """Every shipped model's iteration on a GPU that is not there: no device is mixed up, and the host never waits."""
 
-import dataclasses
-
 import pytest
 import torch
 from fake_gpu import GPU, FakeGenerator, MixedDevices, fake_gpu
@@ -12,7 +10,6 @@ from jembench.catalog import registry
 from jembench.data.augment import Augmentation
 from jembench.experiment import recipe as recipes
 from jembench.interfaces import DataSpec, Split
-from jembench.models import devices
 from jembench.sampling.graph import WARM_UP
 from jembench.sampling.starts import ClassGaussianStart
 from jembench.training.loop import Trainer
@@ -71,24 +68,15 @@ def test_an_iteration_mixes_up_no_device_and_never_waits(gpu, spec, settings):
     assert {weight.grad.device for weight in trainer.model.parameters()} == {GPU}
 
 
-def captured(monkeypatch):
-    """Chains are graphs from now on: the fake is no CUDA device, of which alone they are."""
-    choose = devices.execution
-    monkeypatch.setattr(
-        devices, "execution", lambda *args, **options: dataclasses.replace(choose(*args, **options), captured=True)
-    )
-
-
 def compare(found, expected):
     for name, value in expected.items():
         assert found[name].tolist() == value.tolist(), name
 
 
 @pytest.mark.parametrize(("spec", "settings"), CHAINS)
-def test_iterations_with_a_captured_chain_are_those_without_and_so_after_a_resume(gpu, monkeypatch, spec, settings):
+def test_iterations_with_a_captured_chain_are_those_without_and_so_after_a_resume(gpu, spec, settings):
     plain = make_trainer(spec, *settings)
     with fake_graphs(gpu) as graphs:
-        captured(monkeypatch)
         trainer, resumed = (make_trainer(spec, *settings) for _ in range(2))
         for _ in range(WARM_UP + 1):  # what is kept moves to the device with the first chains
             gpu.waits.clear()
