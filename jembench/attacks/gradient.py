@@ -1,4 +1,4 @@
-"""The logits that attacks see, and the gradient that they follow; compiled where a model is attacked for long.
+"""The logits that attacks see, and gradients towards images; compiled where a model is attacked for long.
 
 Only this module of the attacks knows the model's own bounds, so that no eps is off by a factor of two.
 
@@ -8,7 +8,7 @@ Legend: B images, C channels, H height, W width, K classes.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import cast
+from typing import Any, cast
 from weakref import WeakKeyDictionary
 
 import torch
@@ -16,7 +16,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from jembench.interfaces import Classifier, DataSpec
+from jembench.interfaces import Classifier, DataSpec, Density
 from jembench.models import devices, predictions
 from jembench.models.execution import at_least_float32, compiled, own
 
@@ -44,37 +44,58 @@ def logits_of(model: nn.Module, data: DataSpec, x: Float[Tensor, "B C H W"]) -> 
     return at_least_float32(cast(Classifier, model).logits(x * (high - low) + low))
 
 
+Loss = Callable[..., tuple[Tensor, Tensor]]
+"""Of images and what belongs to each: the sum of the losses, and a row for each image to be handed out."""
+
+
+def cross_entropy(model: nn.Module, data: DataSpec) -> Loss:
+    """Of images in [0, 1] and classes; the rows are the logits."""
+
+    def loss(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        logits = logits_of(model, data, x)
+        return F.cross_entropy(logits, y, reduction="sum"), logits
+
+    return loss
+
+
+def energy(model: Any) -> Loss:
+    """Of images in the model's units; the rows are E(x), or -log p(x) of a model with a normalised density."""
+    is_density = isinstance(model, Density)
+
+    def loss(x: Tensor) -> tuple[Tensor, Tensor]:
+        energies = at_least_float32(-model.log_prob(x) if is_density else model.energy(x))
+        return energies.sum(), energies
+
+    return loss
+
+
 class Gradient:
-    """(x, y) -> the gradient of the cross-entropy towards x, (B, C, H, W), and the logits, (B, K), without gradients.
+    """The gradient of a loss towards images, (B, C, H, W), and the rows of the loss, without gradients.
 
     It is compiled where training is (:func:`~jembench.models.devices.execution`), and never on a CPU.
 
     Args:
         model: whose parameters are frozen meanwhile.
-        data: its bounds and shape.
+        data: its shape.
+        loss: of the model.
         varies: whether it draws random numbers or differentiates within, which is not compiled.
     """
 
-    def __init__(self, model: nn.Module, data: DataSpec, *, varies: bool) -> None:
-        def loss(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-            found = logits_of(model, data, x)
-            return F.cross_entropy(found, y, reduction="sum"), found
-
+    def __init__(self, model: nn.Module, data: DataSpec, loss: Loss, *, varies: bool = False) -> None:
         self._data, self._varies = data, varies or not getattr(model, "compiles", True)
         self._past = _PAST.setdefault(model, _Past())
         self._loss, self._compiled = loss, compiled(loss, self._past.given_up)
 
-    def __call__(
-        self, x: Float[Tensor, "B C H W"], y: Int[Tensor, " B"]
-    ) -> tuple[Float[Tensor, "B C H W"], Float[Tensor, "B K"]]:
+    def __call__(self, x: Float[Tensor, "B C H W"], *others: Tensor) -> tuple[Float[Tensor, "B C H W"], Tensor]:
         self._past.taken += 1
         if not self._is_compiled(x.device):
-            return _differentiated(self._loss, x, y)
-        pieces = []
-        for rows in _pieces(len(x), x.device):
-            pieces.append(own(_differentiated(self._compiled, x[rows], y[rows])))
-        gradient, logits = (torch.cat(each)[: len(x)] for each in zip(*pieces, strict=True))
-        return gradient, logits
+            return _differentiated(self._loss, x, *others)
+        pieces = [
+            own(_differentiated(self._compiled, *(each[rows] for each in (x, *others))))
+            for rows in _pieces(len(x), x.device)
+        ]
+        gradient, rows = (torch.cat(each)[: len(x)] for each in zip(*pieces, strict=True))
+        return gradient, rows
 
     def _is_compiled(self, device: torch.device) -> bool:
         if self._varies or self._past.given_up or self._past.taken <= LONG:
@@ -83,14 +104,12 @@ class Gradient:
         return fits and devices.execution(self._data, device).compiled
 
 
-def _differentiated(
-    loss: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]], x: Tensor, y: Tensor
-) -> tuple[Tensor, Tensor]:
+def _differentiated(loss: Loss, x: Tensor, *others: Tensor) -> tuple[Tensor, Tensor]:
     with torch.enable_grad():
         x = x.detach().requires_grad_()
-        value, logits = loss(x, y)
+        value, rows = loss(x, *others)
         (gradient,) = torch.autograd.grad(value, x)
-    return gradient, logits.detach()
+    return gradient, rows.detach()
 
 
 def _pieces(count: int, device: torch.device) -> Iterator[Int[Tensor, " M"]]:

@@ -29,8 +29,8 @@ FIRST: Mapping[Norm, float] = {"linf": 8 / 255, "l2": 0.5}
 """The eps at which the search begins."""
 
 LOOK = 5
-"""Steps after which a GPU is asked which images have ended. The rows of those that have cost 2 % more passes in a search;
-to ask at each step would leave the GPU idle 41 times an attempt."""
+"""Steps after which a GPU is asked which images have ended. In a search their rows cost 2 % more passes; to ask at each
+step would leave the GPU idle 41 times an attempt."""
 
 
 class Hits(NamedTuple):

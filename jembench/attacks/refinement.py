@@ -17,11 +17,12 @@ import torch
 from jaxtyping import Float
 from torch import Generator, Tensor, nn
 
-from jembench.interfaces import ChainState, Classifier, Sampler
-from jembench.models import predictions
+from jembench.attacks.gradient import Gradient, energy
+from jembench.interfaces import ChainState, Classifier, DataSpec, Sampler
 from jembench.models.execution import frozen, mode
 
-Gradient = Literal["through", "bpda"]
+Way = Literal["through", "bpda"]
+"""How the gradient gets past the chain."""
 
 
 class Refined(nn.Module):
@@ -36,6 +37,7 @@ class Refined(nn.Module):
 
     Args:
         model: with logits, and an energy or a density.
+        data: its shape.
         sampler: of its chains, on E(x). Its memory is not touched. None: there are no steps.
         steps: of each chain; the paper's JEM-1 and JEM-10.
         chains: of each image, N; their mean is the expectation over transformation of Appendix G.
@@ -49,11 +51,12 @@ class Refined(nn.Module):
     def __init__(
         self,
         model: nn.Module,
+        data: DataSpec,
         sampler: Sampler | None,
         *,
         steps: int,
         chains: int,
-        grad: Gradient,
+        grad: Way,
         generator: Generator,
         noise: float = 0.0,
         smooth: bool = False,
@@ -67,6 +70,8 @@ class Refined(nn.Module):
         self.generator = generator
         self.noise = noise
         self.smooth = smooth
+        self._energy = energy(model)
+        self._slope = Gradient(model, data, self._energy)
 
     @property
     def passes(self) -> int:
@@ -100,11 +105,12 @@ class Refined(nn.Module):
         """One step of chains that have taken ``taken`` steps; differentiable with respect to x on request."""
 
         def gradient(at: Tensor, _: Tensor | None) -> tuple[Tensor, Tensor]:
-            with torch.enable_grad():
-                at = at if differentiable else at.detach().requires_grad_()
-                energy = predictions.energy(self.model, at)
-                (slope,) = torch.autograd.grad(energy.sum(), at, create_graph=differentiable)
-            return (energy if differentiable else energy.detach()), slope
+            if not differentiable:
+                slope, energies = self._slope(at)
+                return energies, slope
+            total, energies = self._energy(at)
+            (slope,) = torch.autograd.grad(total, at, create_graph=True)
+            return energies, slope
 
         assert self.sampler is not None
         return self.sampler.step(ChainState(x, steps=taken), gradient, generator)[0].x

@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from jembench.attacks.gradient import Gradient, logits_of
+from jembench.attacks.gradient import Gradient, cross_entropy, logits_of
 from jembench.errors import Diverged
 from jembench.interfaces import DataSpec
 from jembench.models import predictions
@@ -68,7 +68,7 @@ class Target:
         self.passes = 0
         """Network passes so far: one per image and forward pass, with or without a backward pass."""
         self._passes_an_image = model.passes if isinstance(model, Stochastic) else 1
-        self._gradient = Gradient(model, data, varies=self.stochastic)
+        self._gradient = Gradient(model, data, cross_entropy(model, data), varies=self.stochastic)
         self._unsound: Tensor | None = None  # bool (), of the logits since the last check
         self._parts = predictions.Parts(data.shape, model.copies if isinstance(model, Stochastic) else 1)
 

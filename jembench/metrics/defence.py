@@ -112,6 +112,7 @@ class Defence:
         seed = evaluation.services.generator(f"refinement {purpose}").initial_seed()
         refined = Refined(
             evaluation.model,
+            evaluation.data.spec,
             sampler,
             steps=self.refine,
             chains=self.eot,

@@ -51,7 +51,7 @@ def waits(gpu, target, steps):
 
 def refined(model, grad):
     sampler = ShortRun(DATA, Langevin(steps=1, step_size=0.1, noise=0.01))
-    return Target(Refined(model, sampler, steps=1, chains=2, grad=grad, generator=FakeGenerator()), DATA)
+    return Target(Refined(model, DATA, sampler, steps=1, chains=2, grad=grad, generator=FakeGenerator()), DATA)
 
 
 def test_the_host_waits_once_for_some_steps(gpu, model):

@@ -36,7 +36,9 @@ def test_models_compile_as_one_graph_and_compute_the_same():
     different = {spec: row for spec, row in found["trained"].items() if not max(row["loss"], row["weights"]) < ROUNDING}
     assert different == {}
     assert {spec: row for spec, row in found["attacked"].items() if not row["difference"] < ROUNDING} == {}
-    assert {row["graphs"] for row in found["attacked"].values()} == {2}  # one for each size, whatever the attack
+    assert {row["graphs"] for row in found["attacked"].values()} == {
+        4
+    }  # one for each size, with and without refinement
 
     assert found["trainings"] == [[]] * 9
     assert len(found["gradients"]["not compiled"]) == 2  # the limit is there, and trainings do not meet it

@@ -14,6 +14,7 @@ from torch import nn
 
 from jembench import seeds
 from jembench.attacks import gradient
+from jembench.attacks.refinement import Refined
 from jembench.attacks.target import Target
 from jembench.catalog import registry
 from jembench.errors import Fallback
@@ -23,6 +24,7 @@ from jembench.models import devices, predictions
 from jembench.models.energies import LogitModel, grad_energy
 from jembench.models.execution import Execution
 from jembench.models.objective import Weights, hybrid_loss
+from jembench.sampling.sgld import Langevin, ShortRun
 from jembench.training.loop import Trainer
 
 DATA = DataSpec(name="noise", shape=(1, 8, 8), num_classes=4)
@@ -30,6 +32,7 @@ IMAGES = Split(
     torch.randint(256, (40, *DATA.shape), dtype=torch.uint8, generator=torch.Generator().manual_seed(0)),
     torch.arange(40) % 4,
 )
+CHAIN = ShortRun(DATA, Langevin(steps=1, step_size=0.1, noise=0.01))
 original = torch.compile
 
 
@@ -79,9 +82,14 @@ def iterations(model):
 
 
 def slope_of_a_target(model):
-    """The gradient that three attacks follow, compiled and plain, and of how many graphs it was made."""
+    """The gradients that three attacks follow, and three on refined images, compiled and plain; the number of graphs."""
     x, y = torch.rand(130, *DATA.shape), torch.arange(130) % 4
-    expected = Target(model, DATA).slope(x, y).gradient
+
+    def attacked(count):
+        refined = Refined(model, DATA, CHAIN, steps=1, chains=1, grad="bpda", generator=seeds.generator(0, "chain"))
+        return torch.cat([Target(one, DATA).slope(x[:count], y[:count]).gradient for one in (model, refined)])
+
+    expected = [attacked(count) for count in (130, 70, 5)]
     torch.compiler.reset()
     graphs.clear()
     with (
@@ -89,8 +97,7 @@ def slope_of_a_target(model):
         mock.patch.object(predictions, "CPU_BATCH", 1000),
         mock.patch.object(devices, "execution", return_value=Execution(compiled=True)),
     ):
-        found = [Target(model, DATA).slope(x[:count], y[:count]).gradient for count in (130, 70, 5)]
-    far = max(difference(one, expected[: len(one)]) for one in found)
+        far = max(difference(attacked(len(one) // 2), one) for one in expected)
     return {"difference": far, "graphs": len(graphs)}
 
 
