@@ -24,6 +24,7 @@ from jembench.data.pixels import noise_to_model, to_float
 from jembench.errors import CheckpointError, NotApplicable, StoreError
 from jembench.interfaces import Dataset, DataSpec, Features, Planned, Split
 from jembench.models.devices import one_thread
+from jembench.models.execution import without_compiler
 from jembench.store import records, tensors
 
 _SLOPE = 0.1
@@ -176,7 +177,7 @@ def _train(spec: DataSpec, images: UInt8[Tensor, "N C H W"], labels: Int[Tensor,
     images, labels = images.cpu(), labels.cpu()
     with one_thread(), torch.enable_grad():
         net = _initialise(_uninitialised(spec), generator)
-        optimiser = torch.optim.Adam(net.parameters(), lr=_RECIPE["rate"])
+        optimiser = without_compiler(torch.optim.Adam)(net.parameters(), lr=_RECIPE["rate"])
         schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, T_max=_RECIPE["iterations"])
         for _ in range(_RECIPE["iterations"]):
             drawn = torch.randint(len(images), (_RECIPE["batch"],), generator=generator)

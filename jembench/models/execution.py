@@ -5,6 +5,7 @@ None of it changes what is computed but for rounding. Whatever cannot be had fal
 
 from __future__ import annotations
 
+import inspect
 import sys
 import warnings
 from collections.abc import Callable, Iterator
@@ -22,6 +23,7 @@ from jembench.interfaces import DataSpec
 
 P = ParamSpec("P")
 T = TypeVar("T")
+Made = TypeVar("Made", bound=torch.optim.Optimizer)
 
 Precision = Literal["float32", "bfloat16"]
 """What the network computes in. Weights, energies, gradients and images are float32 in either case."""
@@ -176,6 +178,16 @@ def forget_compiled() -> None:
         holder.forget()
     if "torch._dynamo" in sys.modules:  # the compiler was used
         torch.compiler.reset()
+
+
+def without_compiler(optimizer: type[Made]) -> type[Made]:
+    """The same optimiser, whose methods do not import PyTorch's compiler: that takes 1.5 s, and none is compiled.
+
+    PyTorch wraps them in functions that import it in order to keep it out.
+    """
+    names = ("add_param_group", "zero_grad", "state_dict", "load_state_dict", "step")
+    plain = {name: inspect.unwrap(getattr(optimizer, name)) for name in names}
+    return type(optimizer.__name__, (optimizer,), plain | {"step": torch.no_grad()(plain["step"])})
 
 
 def is_out_of_memory(error: BaseException) -> bool:

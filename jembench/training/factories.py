@@ -6,38 +6,27 @@ A factory is called with the parameters and, by their names, those of the recipe
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from torch import Tensor
     from torch.optim import Optimizer
-
-Made = TypeVar("Made", bound="Optimizer")
 
 
 def adam(params: Iterable[Tensor], lr: float, betas: tuple[float, float], weight_decay: float) -> Optimizer:
     """Adam (Kingma & Ba, 2015), with ``optimizer.betas`` and ``optimizer.weight_decay``."""
     from torch.optim import Adam
 
-    return _without_compiler(Adam)(params, lr, betas=betas, weight_decay=weight_decay, fused=True)
+    from jembench.models.execution import without_compiler
+
+    return without_compiler(Adam)(params, lr, betas=betas, weight_decay=weight_decay, fused=True)
 
 
 def sgd(params: Iterable[Tensor], lr: float, momentum: float, weight_decay: float) -> Optimizer:
     """Stochastic gradient descent, with ``optimizer.momentum`` and ``optimizer.weight_decay``."""
     from torch.optim import SGD
 
-    return _without_compiler(SGD)(params, lr, momentum=momentum, weight_decay=weight_decay, fused=True)
+    from jembench.models.execution import without_compiler
 
-
-def _without_compiler(optimizer: type[Made]) -> type[Made]:
-    """The same optimiser, whose methods do not import PyTorch's compiler: that takes 1.5 s, and none is compiled.
-
-    PyTorch wraps them in functions that import it in order to keep it out.
-    """
-    import torch
-
-    names = ("add_param_group", "zero_grad", "state_dict", "load_state_dict", "step")
-    plain = {name: inspect.unwrap(getattr(optimizer, name)) for name in names}
-    return type(optimizer.__name__, (optimizer,), plain | {"step": torch.no_grad()(plain["step"])})
+    return without_compiler(SGD)(params, lr, momentum=momentum, weight_decay=weight_decay, fused=True)
