@@ -116,9 +116,11 @@ class ChainGraph:
         except Exception as error:  # whatever is wrong with a step itself fails again when it is taken
             first = error.__context__ or error
             self._give_up(f"{type(first).__name__}: {str(first).strip().partition(chr(10))[0]}")
-            with suppress(Exception):
+            with suppress(Exception):  # of what a capture that failed midway has not done itself
+                graph.reset()
                 torch._C._cuda_endAllocateToPool(state.x.device.index, pool)
-            # a capture that failed midway has left the generators capturing: one that succeeds ends that
+                torch._C._cuda_releasePool(state.x.device.index, pool)
+            # it has left the generators capturing, too: a capture that succeeds ends that
             with _capturing(torch.cuda.CUDAGraph(), generator, self._stream, torch.cuda.graph_pool_handle()):
                 torch.zeros((), device=state.x.device)
             return

@@ -255,6 +255,7 @@ def test_what_cannot_be_captured_goes_step_by_step_with_the_same_numbers(gpu, sa
     assert pair.graph.given_up == [cause]
     assert len(gpu.made) == captures
     assert gpu.graph is None
+    assert gpu.pools == (["kept", "ended", "released"] if sampler is Refused else [])
 
 
 def test_other_warnings_of_a_warm_up_are_given(gpu):

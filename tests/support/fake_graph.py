@@ -47,6 +47,7 @@ class FakeGraph:
         for generator, state in zip((*self.generators, torch.default_generator), self.states, strict=True):
             generator.set_state(state)
         if self.is_broken:
+            self.device.pools.append("kept")
             raise RuntimeError("CUDA error: operation failed due to a previous error during capture")
         for generator in self.generators:
             generator.capturing = False
@@ -79,7 +80,7 @@ class FakeGraph:
 @contextmanager
 def fake_graphs(device):
     """The :class:`FakeGPU` has graphs meanwhile, and trainers use them; gives the list of those that are made."""
-    device.made, streams = [], ["default"]
+    device.made, device.pools, streams = [], [], ["default"]
 
     @contextmanager
     def on(stream):
@@ -104,6 +105,12 @@ def fake_graphs(device):
         "get_sync_debug_mode": lambda: int(device.warns),
         "set_sync_debug_mode": set_mode,
     }
+
+    def end(index, pool):
+        if device.pools != ["kept"]:
+            raise RuntimeError("endAllocatePool: not currently recording to mempool_id")
+        device.pools.append("ended")
+
     choose = devices.execution
 
     def capturing(*given, **options):
@@ -112,6 +119,9 @@ def fake_graphs(device):
     with ExitStack() as stack:
         stack.enter_context(mock.patch.object(devices, "execution", capturing))  # as on a CUDA device
         stack.enter_context(mock.patch("gc.collect"))  # it takes most of a second
+        pools = {"_cuda_endAllocateToPool": end, "_cuda_releasePool": lambda *_: device.pools.append("released")}
+        for name, fake in pools.items():
+            stack.enter_context(mock.patch.object(torch._C, name, fake, create=True))
         for name, fake in replaced.items():
             stack.enter_context(mock.patch.object(torch.cuda, name, fake))
         yield device.made
