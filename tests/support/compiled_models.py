@@ -82,7 +82,7 @@ def iterations(model):
 
 
 def slope_of_a_target(model):
-    """The gradients that three attacks follow, and three on refined images, compiled and plain; the number of graphs."""
+    """The gradients of three attacks, with and without refinement, compiled and plain; the number of graphs."""
     x, y = torch.rand(130, *DATA.shape), torch.arange(130) % 4
 
     def attacked(count):
