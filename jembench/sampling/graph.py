@@ -121,7 +121,8 @@ class ChainGraph:
                 torch._C._cuda_endAllocateToPool(state.x.device.index, pool)
                 torch._C._cuda_releasePool(state.x.device.index, pool)
             # it has left the generators capturing, too: a capture that succeeds ends that
-            with _capturing(torch.cuda.CUDAGraph(), generator, self._stream, torch.cuda.graph_pool_handle()):
+            again, other = torch.cuda.CUDAGraph(), torch.cuda.graph_pool_handle()
+            with suppress(Exception), _capturing(again, generator, self._stream, other):
                 torch.zeros((), device=state.x.device)
             return
         self._graph, self._inputs, self._outputs = graph, inputs, outputs
