@@ -155,6 +155,8 @@ def _measured(place: Place, found: Findings, shared: list[str]) -> None:
 
 
 def _last_rows(folder: Path) -> list[dict[str, str]]:
+    if not (folder / HISTORY).exists():  # it came from another machine and has no window yet
+        return []
     with (folder / HISTORY).open() as stream:
         rows = list(csv.DictReader(stream))[-3:]
     return [{name: row[name] for name in SHOWN if name in row} for row in rows]
