@@ -1,6 +1,5 @@
 """The script for a GPU runs on the CPU at a tiny size, and keeps its place whatever happens to an item."""
 
-import importlib
 import json
 import os
 import subprocess
@@ -9,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from scripts import importing
 
 from jembench.data.digits import digits
 from jembench.experiment.plan import plan_fit
@@ -26,9 +26,8 @@ AT_ONCE = ["machine", "recipes", "switches", "profile", "compiler", "estimate", 
 @pytest.fixture(scope="module")
 def gpu():
     """Imports a script as ``python benchmarks/gpu/run.py`` does."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(GPU)
-        yield importlib.import_module
+    with importing(GPU) as imported:
+        yield imported
 
 
 # --- the items --------------------------------------------------------------------------------------------------------

@@ -1,6 +1,5 @@
 """The speed benchmarks run, and both sides of each do the same work. No time is looked at."""
 
-import importlib
 import json
 import math
 from pathlib import Path
@@ -8,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 from click.testing import CliRunner
+from scripts import importing
 
 SPEED = Path(__file__).parent.parent / "benchmarks" / "speed"
 TINY = "--net wrn-10-1 --batch 8 --steps 2 --repeats 1 --images 20 --scored 20 --attacked 2 --device cpu"
@@ -17,9 +17,8 @@ CONTESTS = ["sampling", "jem", "classifier", "evaluation", "gradient-norm", "sco
 @pytest.fixture(scope="module")
 def speed():
     """Imports a script as ``python benchmarks/speed/run.py`` does."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(SPEED)
-        yield importlib.import_module
+    with importing(SPEED) as imported:
+        yield imported
 
 
 @pytest.fixture

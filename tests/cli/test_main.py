@@ -46,7 +46,7 @@ OPTIONS = {
     ("train",): {
         *("--dataset", "--recipe", "--set", "--seed", "--device", "--devices", "--max-hours", "--store", "--help"),
     },
-    ("estimate",): {"--dataset", "--recipe", "--set", "--against", "--device", "--format", "--help"},
+    ("estimate",): {"--dataset", "--recipe", "--set", "--against", "--device", "--rate", "--format", "--help"},
     ("status",): {"--store", "--format", "--help"},
     ("import",): {"--model", "--dataset", "--output", "--force", "--help"},
     ("sample",): {

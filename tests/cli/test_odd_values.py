@@ -78,7 +78,7 @@ def call(jembench, zoo_of_tests, monkeypatch):
 
     monkeypatch.setattr(fits, "train", train)
     monkeypatch.setattr(discovery, "_installed", cache(discovery._installed))  # each command reads them again
-    monkeypatch.setattr(estimate, "estimates", lambda *arguments: [estimate.Estimate("", "", 1, 1, 1, 1, "")])
+    monkeypatch.setattr(estimate, "estimates", lambda *_, **__: [estimate.Estimate("", "", 1, 1, 1, 1, "")])
     monkeypatch.setenv("JEMBENCH_DATASET", "zoo_of_tests:data")
     monkeypatch.setenv("JEMBENCH_RECIPE", str(zoo_of_tests / "tiny.toml"))
 
