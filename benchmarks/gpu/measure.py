@@ -78,8 +78,8 @@ FULL = Size(
 _SHORT = ("log_every=2", "checkpoint_every=4", "model.net=small-1")
 
 TINY = Size(
-    large="small-2",
-    small="small-2",
+    large="small-1",
+    small="small-1",
     batch=4,
     steps=2,
     repeats=1,
@@ -91,7 +91,7 @@ TINY = Size(
     recipes=("paper",),
     settings=("batch_size=4", "data.validation=0", "chains.sampler=pcd:steps=2,buffer=40"),
     models=("jem:net=small-1", "baseline:net=small-1", "glow:hidden=4,levels=1,steps=1"),
-    networks=("jem:net=small-1", "baseline:net=small-2"),
+    networks=("jem:net=small-1", "baseline:net=small-1"),
     backend="eager",
     images=40,
     killed=(("digits", "digits", (*_SHORT, "epochs=0.5", "chains.sampler=pcd:steps=2,buffer=100")),),
