@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 AGAIN = 3.0
 """Seconds after which units are asked again to stop: Ray may lose it for one that is just starting."""
 
+LOST = 30.0
+"""Seconds after which Ray has lost it for good. It ends its worker then, and the unit stops as its stdin ends."""
+
 OBJECT_STORE = 100 * 2**20
 """Bytes of memory for the object store of a Ray of our own, which needs next to none; Ray's least is 75 MiB."""
 
@@ -68,7 +71,8 @@ class RayExecutor:
         self._needs = {1: {"GPU": gpus, "CPU": cpus}, 0: {"GPU": 0.0, "CPU": statistics_cpus}}
         self._retries = retries
         self._shared = {"auto": None, "yes": True, "no": False}[shared]
-        self._cancelled = 0.0  # when units were asked to stop, by time.monotonic(); 0: they were not
+        self._cancelled = 0.0  # when units were first asked to stop, by time.monotonic(); 0: they were not
+        self._asked = 0.0  # and when last
         self._sends_files = False  # whether a node is known that does not see the store
         self._running: dict[ObjectRef, Job] = {}
         self._contents: dict[Path, tuple[tuple[int, int], ObjectRef]] = {}  # of files that were sent: state, content
@@ -234,7 +238,7 @@ class RayExecutor:
         if not self._running:
             time.sleep(seconds)
             return []
-        if self._cancelled and time.monotonic() - self._cancelled > AGAIN:
+        if self._cancelled and time.monotonic() - self._asked > AGAIN:
             self.cancel()
         # Without fetching: results come when they are asked for.
         ready, _ = self._ray.wait(list(self._running), timeout=seconds, fetch_local=False)
@@ -257,6 +261,8 @@ class RayExecutor:
         except exceptions.RayTaskError as error:
             return Ended(id=job.id, how="failed", text=" ".join(str(error.cause).split()), log=self._log(job))
         except exceptions.RayError as error:
+            if self._cancelled:
+                return Ended(id=job.id, how="stopped")
             return self._lost(job, " ".join(str(error).split()), "")
         if report.ended is None:
             self._sends_files = True
@@ -298,9 +304,10 @@ class RayExecutor:
 
     def cancel(self) -> None:
         """Drop what is queued, and ask each worker to stop."""
-        self._cancelled = time.monotonic()
+        self._asked = time.monotonic()
+        self._cancelled = self._cancelled or self._asked
         for ref in self._running:
-            self._ray.cancel(ref)
+            self._ray.cancel(ref, force=self._asked - self._cancelled > LOST)
 
     def close(self) -> None:
         """End all workers, and a Ray of our own."""

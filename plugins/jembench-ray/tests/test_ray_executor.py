@@ -117,6 +117,18 @@ def test_what_is_killed_is_tried_again(session, killed):
     assert session.endings(jobs)[jobs[0].id].how == "done"
 
 
+def test_a_unit_stops_also_where_ray_loses_all_requests(session, monkeypatch):
+    cancel = ray.cancel
+    monkeypatch.setattr(ray, "cancel", lambda ref, force=False: cancel(ref, force=True) if force else None)
+    for name, seconds in {"AGAIN": 0.1, "LOST": 0.5}.items():
+        monkeypatch.setattr(f"jembench_ray.executor.{name}", seconds)
+    jobs = session.submit("sleeps")
+    ((_, pid),) = starts(session.folder)
+    session.executor.cancel()
+    assert session.endings(jobs)[jobs[0].id].how == "stopped"
+    until(lambda: not is_alive(pid))
+
+
 def test_a_lost_unit_and_a_refused_one_are_told_with_their_host_and_log(session):
     lost, refused = session.submit("dies", "refused for it has other code")
     found = session.endings([lost, refused])
