@@ -101,9 +101,7 @@ class TrainingData:
     augment_marginal: bool = True  # whether all of these are for the p(x) batch too
     labelled: Count = 0  # images whose labels are used, the same share of each class; 0: all
     labelled_batch: Count = 0  # images of the p(y|x) batch; 0: batch_size
-    shared: bool = (
-        False  # whether both terms are trained on the images of the p(y|x) batch; batch_size counts chains then
-    )
+    shared: bool = False  # both terms are trained on the images of the p(y|x) batch; batch_size then counts chains
     epoch: Literal["marginal", "labelled"] = added_later("marginal")  # one pass over the images of p(x), or of p(y|x)
 
 

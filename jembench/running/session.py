@@ -45,9 +45,7 @@ class RunOptions(NamedTuple):
     device: str = "auto"
     devices: int | None = None  # processes that train one model together
     max_hours: float | None = None
-    executor: str = (
-        "auto"  # auto: in this process, or in several for several GPUs or several small trainings on the CPU
-    )
+    executor: str = "auto"  # auto: this process, or several for several GPUs or small trainings on the CPU
     skip_missing: bool = False
 
     @property
