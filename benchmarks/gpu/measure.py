@@ -131,7 +131,7 @@ class Findings:
         self._keep(f"{text}: {value:.4g}, {'reached' if reached else 'not reached'}")
 
     def done(self) -> None:
-        """A lasting item has come to its end."""
+        """Say that a lasting item is done."""
         self.values["done"] = True
         self._keep("done")
 
