@@ -98,6 +98,8 @@ report_format = click.option(
     "printed to stderr.",
 )
 
+output = click.option("--output", type=PATH, metavar="FILE", help="Write to FILE instead of printing.")
+
 reference = click.option(
     "--reference",
     metavar="NAMES",

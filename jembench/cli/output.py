@@ -63,14 +63,17 @@ _HEAD = 10_000  # bytes in which a mark stands
 
 
 def is_ours(path: Path, content: bytes = b"") -> bool:
-    """Whether a file has the mark of jembench, or is a CSV with the same columns as ``content``."""
+    """Whether a file has the mark of jembench, or begins as ``content`` does: a CSV with the same columns, else with
+    the same three lines.
+    """
     with path.open("rb") as stream:
         if path.suffix == ".parquet":  # its schema is at its end
             stream.seek(max(0, path.stat().st_size - _HEAD))
         head = stream.read(_HEAD)
     if mark := MARKS.get(path.suffix):
         return mark in head
-    return head.partition(b"\n")[0] == content.partition(b"\n")[0]
+    lines = 1 if path.suffix == ".csv" else 3
+    return head.split(b"\n")[:lines] == content[:_HEAD].split(b"\n")[:lines]
 
 
 def check_file(
@@ -115,3 +118,12 @@ def write_file(path: Path, content: bytes, *, force: bool, option: str = "--outp
     """Write a picture or a table, atomically, if :func:`check_file` allows it."""
     check_file(path, path.suffix, force=force, ours=lambda there: is_ours(there, content), option=option)
     write_bytes(path, content, option)
+
+
+def emit(content: str | bytes, output: Path | None, *, force: bool) -> None:
+    """Print results in some format or, if there is an ``output``, write them to that file and print its name."""
+    if output is None:
+        click.echo(content, nl=False)
+    else:
+        write_file(output, content if isinstance(content, bytes) else content.encode(), force=force)
+        click.echo(output)

@@ -13,6 +13,7 @@ from jembench.api import stored
 from jembench.api.results import Results
 from jembench.catalog import spec
 from jembench.cli import options, show
+from jembench.cli.output import emit
 from jembench.errors import SpecError
 from jembench.experiment import suite as suites
 from jembench.report import references, select
@@ -24,7 +25,7 @@ from jembench.store.store import Store
 EXAMPLES = options.examples(
     "jembench report",
     "jembench report hybrid",
-    "jembench report hybrid --format latex > table.tex",
+    "jembench report hybrid --format latex --output table.tex",
     "jembench report --claims",
 )
 
@@ -36,6 +37,8 @@ EXAMPLES = options.examples(
 @options.store
 @options.reference
 @options.report_format
+@options.output
+@options.force
 @click.pass_context
 def report(
     ctx: click.Context,
@@ -45,13 +48,16 @@ def report(
     store: Path,
     reference: str | None,
     format: str,
+    output: Path | None,
+    force: bool,
 ) -> int:
-    """Print the results of a store.
+    """Print the results of a store, or write them to a file.
 
     Shows all results, or those of the metrics of SUITE with the published numbers.
     """
     if claims:
-        return _claims(Store(store), suite, limit, reference, format)
+        emit(_claims(Store(store), suite, limit, reference, format), output, force=force)
+        return 0
     chosen = suites.load(suite) if suite else None
     named = options.published_tables(reference)
     published = references.load(chosen.references if chosen and named is None else named or ())
@@ -69,19 +75,18 @@ def report(
     for note in _left_out(cells, limit):
         click.echo(note, err=True)
     if shown or format != TERMINAL:
-        click.echo(Results.of_suite(shown, chosen, published).table(format), nl=False)
+        emit(Results.of_suite(shown, chosen, published).table(format), output, force=force)
     return show.exit_code(ctx, shown)
 
 
-def _claims(store: Store, suite: str | None, limit: int | None, reference: str | None, format: str) -> int:
+def _claims(store: Store, suite: str | None, limit: int | None, reference: str | None, format: str) -> str:
     if suite is not None or reference is not None:
         raise SpecError("--claims judges all that the store holds. Leave out the suite and --reference.")
     from jembench.report import claims, formats, judging, verdicts
 
     cells = [cell for cell in newest(select.read(store), asked(store)) if cell.provenance.get("limit") == limit]
     found = judging.judge(claims.load(), cells, store.read_arrays, store=store.root)
-    click.echo(formats.render(verdicts.of_claims(found), format), nl=False)
-    return 0
+    return formats.render(verdicts.of_claims(found), format)
 
 
 def _left_out(cells: Iterable[Cell], limit: int | None) -> Iterable[str]:

@@ -54,6 +54,17 @@ def test_what_somebody_else_wrote_is_lost_by_force_alone(here, files, ending):
     assert path.read_bytes() == files[ending]
 
 
+@pytest.mark.parametrize("opening", ["{\n", '{\n  "schema": 1,\n  "rows": {}\n', ""])
+def test_a_text_is_ours_if_it_begins_with_the_same_three_lines(here, opening):
+    path = here / "a.json"
+    content = b'{\n  "schema": 1,\n  "rows": [\n  ]\n}\n'
+    write_file(path, content, force=False)
+    write_file(path, content.replace(b"\n  ]", b'\n    {"model": "jem"}\n  ]'), force=False)
+    path.write_text(opening)
+    with pytest.raises(SpecError, match="what it holds would be lost"):
+        write_file(path, content, force=False)
+
+
 @pytest.mark.parametrize("force", [False, True])
 @pytest.mark.parametrize(
     ("name", "message"),

@@ -57,6 +57,23 @@ def test_all_that_the_store_holds(run, jembench):
     assert "not run: `jembench run` measures what is missing." in jembench("report").out
 
 
+def test_a_report_in_a_file(run, jembench):
+    run()
+    for arguments in (["--format", "csv"], ["--format", "latex"], ["--claims", "--format", "json"]):
+        printed = jembench("report", *arguments)
+        for _ in range(2):  # what jembench wrote may be written again
+            assert jembench("report", *arguments, "--output", "out/table") == (0, "out/table\n", "")
+        assert Path("out/table").read_text() == printed.out
+        Path("out/table").unlink()
+    Path("out/thesis.tex").write_text("mine")
+    done = jembench("report", "--format", "latex", "--output", "out/thesis.tex")
+    assert (done.code, done.out) == (2, "")
+    assert "what it holds would be lost" in done.err
+    assert Path("out/thesis.tex").read_text() == "mine"
+    assert jembench("report", "--output", "out/thesis.tex", "--force").code == 0
+    assert Path("out/thesis.tex").read_text() == jembench("report").out
+
+
 def test_the_metrics_of_a_suite_with_the_published_numbers(run, jembench):
     run()
     done = jembench("report", "hybrid", "--format", "json")
