@@ -14,7 +14,6 @@ from jembench.api.results import Results
 from jembench.api.stored import Fit, Location, OpenStore, opened
 from jembench.catalog.spec import format_value, split_list
 from jembench.errors import Fallback, SpecError
-from jembench.experiment import attack_plan
 from jembench.experiment import suite as suites
 from jembench.experiment.plan import Plan, make_plan, plan_fit
 from jembench.experiment.suite import Suite
@@ -146,16 +145,15 @@ def attack(
     fits = [model for model in found if isinstance(model, Fit)]
     if fits and len(fits) != len(found):
         raise SpecError("models holds fits of a store beside other models. Attack them by two calls.")
-    given = {key: ",".join(map(str, _several(value))) for key, value in options.items() if value is not None}
     how = RunOptions(device, 1, max_hours, executor)
-
-    plan_for = functools.partial(attack_plan.plan_attack, name, given, budget=budget, limit=limit)
+    suite_for = functools.partial(suites.of_attack, name, {**options, "budget": budget})
     if fits:
-        plans = [_on(fit, plan_for) for fit in fits]
+        plans = [_on(fit, suite_for, limit) for fit in fits]
         place = OpenStore(fits[0].store.root) if store is None else store
-        return _carried_out(attack_plan.joined(plans), place, how, progress)
+        return _carried_out(Plan.joined(plans), place, how, progress)
     specs, data = [model_spec(one) for one in found], [dataset_spec(one) for one in _several(datasets)]
-    plan = plan_for(models=specs, datasets=data, seeds=_seeds(seeds), recipe=recipe, settings=_texts(settings))
+    suite = suite_for(models=specs, datasets=data, seeds=_seeds(seeds))
+    plan = make_plan(suite, recipe=recipe, settings=_texts(settings), limit=limit)
     return _carried_out(plan, "runs" if store is None else store, how, progress)
 
 
@@ -189,10 +187,11 @@ def train(
     return place.load_planned(plan, device)
 
 
-def _on(fit: Fit, plan_for: Callable[..., Plan]) -> Plan:
+def _on(fit: Fit, suite_for: Callable[..., Suite], limit: int | None) -> Plan:
     """The plan for one trained model, with whatever recipe it has."""
     names = (fit.plan.key.model, fit.plan.key.dataset, fit.plan.key.recipe)
-    plan = plan_for(models=[names[0]], datasets=[fit.plan.dataset.bound.in_full], seeds=[fit.plan.seed])
+    suite = suite_for(models=[names[0]], datasets=[fit.plan.dataset.bound.in_full], seeds=[fit.plan.seed])
+    plan = make_plan(suite, limit=limit)
     return dataclasses.replace(
         plan,
         cells=[dataclasses.replace(cell, fit=fit.plan) for cell in plan.cells],

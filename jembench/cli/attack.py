@@ -14,8 +14,8 @@ from jembench.cli.figures import LeftOut, draw
 from jembench.cli.output import plugins_aside
 from jembench.cli.run import carry_out
 from jembench.errors import OutOfTime, WorkFailed
-from jembench.experiment.attack_plan import plan_attack
-from jembench.experiment.plan import Plan
+from jembench.experiment.plan import Plan, make_plan
+from jembench.experiment.suite import of_attack
 from jembench.experiment.sweep import bare_name
 from jembench.metrics.budgets import BUDGETS
 from jembench.report import claims, formats, judging, verdicts
@@ -94,7 +94,6 @@ def attack(
     seeds: str,
     recipe: str | None,
     settings: tuple[str, ...],
-    budget: str | None,
     limit: int | None,
     **given: Any,
 ) -> int:
@@ -105,17 +104,14 @@ def attack(
     """
     how = {name: given.pop(name) for name in (*RunOptions._fields, "store", "dry_run", "detach", "format")}
     with plugins_aside():
-        plan = plan_attack(
+        suite = of_attack(
             attack,
-            {name: value for name, value in given.items() if value is not None},
+            given,
             models=split_list(models),
             datasets=split_list(dataset),
             seeds=options.seed_list(seeds),
-            budget=budget,
-            recipe=recipe,
-            settings=settings,
-            limit=limit,
         )
+        plan = make_plan(suite, recipe=recipe, settings=settings, limit=limit)
     try:
         code = carry_out(ctx, plan, (), **how)
     except (OutOfTime, Stopped, WorkFailed):

@@ -6,7 +6,7 @@ A plan is the cross of a suite, every spec resolved and every identity known, be
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
@@ -20,7 +20,7 @@ from jembench.errors import SpecError, Unavailable
 from jembench.experiment import recipe as recipes
 from jembench.experiment.recipe import Recipe
 from jembench.experiment.suite import Suite
-from jembench.experiment.sweep import Grid, compares_with_itself, with_options
+from jembench.experiment.sweep import Grid, Model, Variant, compares_with_itself, with_options
 from jembench.store.outcome import FitKey
 from jembench.store.records import Record
 from jembench.store.store import FitRecord
@@ -142,6 +142,12 @@ class Plan:
         """The cells that need this fit."""
         return self._by_fit.get(fit.key.id, [])
 
+    @classmethod
+    def joined(cls, plans: Sequence[Plan]) -> Plan:
+        """All the cells and parts of some plans, under the suite of the first."""
+        cells = [cell for plan in plans for cell in plan.cells]
+        return cls(plans[0].suite, cells, tuple(part for plan in plans for part in plan.parts))
+
     @cached_property
     def _by_fit(self) -> dict[str, list[CellPlan]]:
         found: dict[str, list[CellPlan]] = {}
@@ -158,22 +164,21 @@ def make_plan(
     Args:
         suite: with the command line's choices in place of its own.
         recipe: its name; None: the suite's, or else the dataset's default.
-        settings: ``metric.option=value`` for an option of a metric, otherwise ``key=value`` of the recipe.
-        limit: how many test images to evaluate.
+        settings: ``metric.option=value`` for an option of a metric, otherwise ``key=value`` of the recipe; stronger
+            than those of the suite.
+        limit: how many test images to evaluate; None: what the suite says.
 
     Raises:
         SpecError: for any name or option that does not exist, before anything is computed.
     """
     registry.look_again()
-    for_metrics = [setting for setting in settings if _owner(setting) in suite.metric_names]
-    for_recipe = [setting for setting in settings if setting not in for_metrics]
-    _check_owners(for_recipe, suite)
+    asked = _Asked.of(suite, recipe, settings, limit)
     cells: dict[str, CellPlan] = {}
     parts: list[Part] = []
     for suite_part in suite.parts:
         _check(suite_part)
-        part = _part(suite_part, for_metrics, recipe, for_recipe)
-        planned = _cells(suite_part, part, recipe, for_recipe, limit)
+        part = _part(suite_part, asked)
+        planned = _cells(suite_part, part, asked)
         cells |= {cell.id: cell for cell in planned if cell.id not in cells}
         rows = frozenset((cell.fit.key.model, cell.fit.key.dataset, cell.fit.key.recipe) for cell in planned)
         parts.append(part._replace(rows=rows))
@@ -183,15 +188,45 @@ def make_plan(
     return Plan(suite, list(cells.values()), _merged(parts))
 
 
-def _check_owners(settings: Sequence[str], suite: Suite) -> None:
-    """Refuse an option of a metric that is not measured: it would be looked for in the recipe."""
-    metrics = {component.name for component in discovery.components("metrics")}
-    for setting in settings:
-        if (owner := _owner(setting)) in metrics:
-            raise SpecError(
-                f"{setting!r} sets an option of the metric {owner}, which is not measured. The metrics are "
-                f"{', '.join(sorted(suite.metric_names))}; name others with --metrics."
-            )
+class _Asked(NamedTuple):
+    """What is asked for beside a suite, and the metrics that tell their options from fields of the recipe."""
+
+    measured: Set[str]
+    recipe: str | None = None
+    settings: Sequence[str] = ()
+    limit: int | None = None
+
+    @classmethod
+    def of(cls, suite: Suite, recipe: str | None, settings: Sequence[str], limit: int | None) -> _Asked:
+        """Refuses an option of a metric that is not measured: it would be looked for in the recipe."""
+        metrics = {component.name for component in discovery.components("metrics")} - suite.metric_names
+        for setting in (*suite.settings, *settings):
+            if (owner := _owner(setting)) in metrics:
+                raise SpecError(
+                    f"{setting!r} sets an option of the metric {owner}, which is not measured. The metrics are "
+                    f"{', '.join(sorted(suite.metric_names))}; name others with --metrics."
+                )
+        return cls(suite.metric_names, recipe, settings, limit)
+
+    def for_metrics(self, part: Suite) -> list[str]:
+        """The options of metrics that are set."""
+        return [setting for setting in (*part.settings, *self.settings) if _owner(setting) in self.measured]
+
+    def trainings(self, part: Suite, dataset: str) -> Iterator[_Training]:
+        """What is trained on a dataset: each model of each variant. The more special setting is the stronger one."""
+        for variant in part.variants_on(dataset):
+            for model in part.models_of(variant):
+                settings = (*part.settings, *model.settings, *variant.settings, *self.settings)
+                chosen = self.recipe or model.recipe or (part.recipe if isinstance(part.recipe, str) else None)
+                of_recipe = [setting for setting in settings if _owner(setting) not in self.measured]
+                yield _Training(variant, model, chosen, of_recipe)
+
+
+class _Training(NamedTuple):
+    variant: Variant
+    model: Model
+    recipe: str | None  # None: the default of model and dataset
+    settings: list[str]
 
 
 def _merged(parts: Sequence[Part]) -> tuple[Part, ...]:
@@ -223,7 +258,8 @@ def parts_of(suite: Suite, fits: Iterable[FitKey]) -> tuple[Part, ...]:
             if part in trained_in or not trained_in:
                 yield name
 
-    return tuple(_part(part)._replace(rows=frozenset(rows(part))) for part in members)
+    asked = _Asked(suite.metric_names)
+    return tuple(_part(part, asked)._replace(rows=frozenset(rows(part))) for part in members)
 
 
 def _is_by(names: tuple[str, str, str], part: Suite) -> bool:
@@ -231,20 +267,19 @@ def _is_by(names: tuple[str, str, str], part: Suite) -> bool:
     return f"{recipe}+".startswith(f"{part.recipe_for(model, dataset)}+")
 
 
-def _variants(part: Suite, recipe: str | None, overrides: Sequence[str]) -> dict[str, str]:
+def _variants(part: Suite, asked: _Asked) -> dict[str, str]:
     """The name of each variant, by the label of the recipe that it makes."""
     return {
-        recipes.load(recipe or part.recipe_for(model, dataset), [*variant.settings, *overrides]).label: variant.name
+        recipes.load(each.recipe or part.recipe_for(each.model.spec, dataset), each.settings).label: each.variant.name
         for dataset in part.datasets
-        for variant in part.variants_on(dataset)
-        if variant.settings
-        for model in variant.models or part.models
+        for each in asked.trainings(part, dataset)
+        if each.variant.settings
     }
 
 
 def _check(part: Suite) -> None:
     stated = {
-        "models": part.models or [variant for variant in part.variant if variant.models],
+        "models": part.models or part.model or [variant for variant in part.variant if variant.models],
         "datasets": part.datasets,
         "metrics": part.metrics or part.grid,
         "seeds": part.seeds,
@@ -254,26 +289,24 @@ def _check(part: Suite) -> None:
             raise SpecError(f"There is nothing to run: the suite {part.name} was left without {needed}. Name some.")
 
 
-def _part(part: Suite, settings: Sequence[str] = (), recipe: str | None = None, overrides: Sequence[str] = ()) -> Part:
+def _part(part: Suite, asked: _Asked) -> Part:
+    settings = asked.for_metrics(part)
     metrics = (registry.resolve("metrics", with_options(text, _options(text, settings))) for text in part.metrics)
     grids = (grid.pinned(_options(grid.metric, settings)) for grid in part.grid)
-    return Part(part.title, tuple(map(str, metrics)), tuple(grids), variants=_variants(part, recipe, overrides))
+    return Part(part.title, tuple(map(str, metrics)), tuple(grids), variants=_variants(part, asked))
 
 
-def _cells(
-    suite_part: Suite, part: Part, recipe: str | None, overrides: Sequence[str], limit: int | None
-) -> list[CellPlan]:
+def _cells(suite_part: Suite, part: Part, asked: _Asked) -> list[CellPlan]:
+    limit = suite_part.limit if asked.limit is None else asked.limit
     found: list[CellPlan] = []
     for dataset_spec in suite_part.datasets:
         dataset = registry.resolve("datasets", dataset_spec)
         metrics = [registry.resolve("metrics", metric) for metric in part.metrics_on(str(dataset))]
-        for variant in suite_part.variants_on(str(dataset)):
-            settings = [*variant.settings, *overrides]
-            for model in variant.models or suite_part.models:
-                fit = _known(_fit(model, dataset_spec, recipe, settings, part=suite_part))
-                for seed in suite_part.seeds:
-                    seeded = fit.with_seed(seed)
-                    found += [CellPlan(fit=seeded, metric=metric, limit=limit) for metric in metrics]
+        for each in asked.trainings(suite_part, str(dataset)):
+            fit = _known(_fit(each.model.spec, dataset_spec, each.recipe, each.settings, part=suite_part))
+            for seed in each.model.seeds or suite_part.seeds:
+                seeded = fit.with_seed(seed)
+                found += [CellPlan(fit=seeded, metric=metric, limit=limit) for metric in metrics]
     return found
 
 

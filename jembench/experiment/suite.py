@@ -1,9 +1,13 @@
-"""Suites: the TOML files that cross models, datasets, metrics and seeds. Imports no torch."""
+"""Suites: the TOML files that cross models, datasets, metrics and seeds. Imports no torch.
+
+An experiment is a suite in a file of its own: it may also say how the work is carried out and what is written then.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+import itertools
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,33 +15,81 @@ from jembench.catalog import packages, spec
 from jembench.catalog.validation import Option, parse, read
 from jembench.errors import JembenchError, SpecError
 from jembench.experiment import recipe as recipes
-from jembench.experiment.sweep import Grid, Variant, bare_name
+from jembench.experiment.attacks import Attack
+from jembench.experiment.recipe import AtLeast1, Positive
+from jembench.experiment.sweep import Grid, Model, Variant, bare_name
+
+Recipes = str | Mapping[str, Option]
+"""The recipe of all models; or dataset's name, or "default" -> the recipe of models that have none of their own."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Execution:
+    """How the work is carried out, where neither the command line nor the environment says it."""
+
+    store: str | None = None
+    device: str | None = None
+    devices: AtLeast1 | None = None
+    executor: str | None = None
+    max_hours: Positive | None = None
+    skip_missing: bool | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Suite:
-    """What is run, on what, measured how; or the union of other suites, which then says little of its own."""
+    """What is run, on what, measured how; or the union of other suites."""
 
     name: str
     title: str
     models: tuple[str, ...] = ()
+    model: tuple[Model, ...] = ()  # models with recipes, settings or seeds of their own, after the others
     datasets: tuple[str, ...] = ()
     metrics: tuple[str, ...] = ()
     seeds: tuple[int, ...] = (0,)
     reference: tuple[str, ...] = ()  # tables of published numbers, "paper/table"
-    recipe: Mapping[str, Option] = field(default_factory=dict)  # dataset's name, or "default" -> recipe
+    recipe: Recipes = field(default_factory=dict)
+    settings: tuple[str, ...] = ()  # as for --set
+    limit: AtLeast1 | None = None  # test images, None: all
     grid: tuple[Grid, ...] = ()
+    attack: tuple[Attack, ...] = ()
     variant: tuple[Variant, ...] = ()  # where there are some, they are all that is trained
     arm: tuple[Variant, ...] = ()  # settings under which each variant is trained once more: "noise .05, unguarded"
+    run: Execution = Execution()
     included: tuple[Suite, ...] = ()
 
     @property
     def parts(self) -> list[Suite]:
-        """The suites that it is the union of, each once, with its recipes where they name none; or itself."""
-        if not self.included:
-            return [self]
-        parts = {part.name: part for suite in self.included for part in suite.parts}
-        return [dataclasses.replace(part, recipe={**self.recipe, **part.recipe}) for part in parts.values()]
+        """What is shown by itself: the suites that it is the union of, each once, and each attack; or itself.
+
+        The suites of a union have its recipes where they name none, and its settings.
+        """
+        if self.included:
+            parts = {part.name: part for suite in self.included for part in suite.parts}
+            return [self._inherited(part) for part in parts.values()]
+        crossed = itertools.product(self.datasets, self.attack)
+        attacks = [self._attacked(attack, dataset) for dataset, attack in crossed if attack.covers(dataset)]
+        own = dataclasses.replace(self, attack=())
+        return [*([own] if self.metrics or self.grid or not attacks else []), *attacks]
+
+    def _inherited(self, part: Suite) -> Suite:
+        recipe = part.recipe
+        if isinstance(self.recipe, str):
+            recipe = self.recipe
+        elif not isinstance(recipe, str):
+            recipe = {**self.recipe, **recipe}
+        limit = part.limit if self.limit is None else self.limit
+        return dataclasses.replace(part, recipe=recipe, limit=limit, settings=(*part.settings, *self.settings))
+
+    def _attacked(self, attack: Attack, dataset: str) -> Suite:
+        return dataclasses.replace(
+            self,
+            name=f"{self.name} {attack.name} {self.attack.index(attack)} {dataset}",
+            title=f"Robustness: {attack.name}",
+            datasets=(dataset,),
+            metrics=attack.specs(dataset),
+            grid=(),
+            attack=(),
+        )
 
     @property
     def references(self) -> list[str]:
@@ -47,14 +99,17 @@ class Suite:
     @property
     def metric_names(self) -> set[str]:
         """Whatever the options: ``{"accuracy", "ood"}``."""
-        own = {spec.parse(metric).name for metric in (*self.metrics, *(grid.metric for grid in self.grid))}
+        of_tables = (*(grid.metric for grid in self.grid), *(attack.name for attack in self.attack))
+        own = {spec.parse(metric).name for metric in (*self.metrics, *of_tables)}
         return own.union(*(suite.metric_names for suite in self.included))
 
     def recipe_for(self, model: str, dataset: str) -> str:
         """The name of the recipe that a model is trained by on a dataset, both given by their specs.
 
-        One that is made for the model comes before the suite's, which is made for models like JEM.
+        One that is made for the model comes before the suite's recipe for a dataset, which is made for models like JEM.
         """
+        if isinstance(self.recipe, str):
+            return self.recipe
         name = bare_name(dataset)
         own = recipes.made_for(bare_name(model), name)
         return own or self.recipe.get(name) or self.recipe.get("default") or recipes.default_for(name)
@@ -66,42 +121,84 @@ class Suite:
         covering = [variant for variant in self.variant if variant.covers(dataset)]
         return [each for variant in covering for each in (variant, *map(variant.under, self.arm))]
 
+    def models_of(self, variant: Variant) -> list[Model]:
+        """The models that are trained in a variant."""
+        known = [*(Model(spec=text) for text in self.models), *self.model]
+        return _described(variant.models, known) if variant.models else known
+
     def choose(
         self,
         *,
-        models: Sequence[str] | None = None,
+        models: Sequence[str | Model] | None = None,
         metrics: Sequence[str] | None = None,
         datasets: Sequence[str] | None = None,
         seeds: Sequence[int] | None = None,
     ) -> Suite:
         """The suite, or each that it includes, with these specs and seeds in place of its own; None keeps its own.
 
-        Metrics replace grids too. Of variants that name models, those remain whose models are among ``models``.
+        A model that has a table keeps the table, but for its seeds if others are chosen. Metrics replace grids and
+        attacks too. Of variants that name models, those remain whose models are among ``models``.
         """
         if self.included:
             parts = (
                 suite.choose(models=models, metrics=metrics, datasets=datasets, seeds=seeds) for suite in self.included
             )
             return dataclasses.replace(self, included=tuple(parts))
+        tables = self.model if seeds is None else tuple(dataclasses.replace(model, seeds=()) for model in self.model)
         return dataclasses.replace(
             self,
-            models=self.models if models is None else tuple(models),
+            models=self.models if models is None else (),
+            model=tables if models is None else tuple(_described(models, tables)),
             metrics=self.metrics if metrics is None else tuple(metrics),
             grid=self.grid if metrics is None else (),
+            attack=self.attack if metrics is None else (),
             datasets=self.datasets if datasets is None else tuple(datasets),
             seeds=self.seeds if seeds is None else tuple(seeds),
             variant=self.variant if models is None else _with_models(self.variant, models),
         )
 
 
-def _with_models(variants: Sequence[Variant], models: Sequence[str]) -> tuple[Variant, ...]:
+def _described(models: Iterable[str | Model], tables: Sequence[Model]) -> list[Model]:
+    """The tables of these models; of each that has none a new one."""
+    found: list[Model] = []
+    for model in models:
+        if isinstance(model, Model):
+            found.append(model)
+        else:
+            found += [table for table in tables if table.spec == model] or [Model(spec=model)]
+    return found
+
+
+def _with_models(variants: Sequence[Variant], models: Sequence[str | Model]) -> tuple[Variant, ...]:
     """The variants that name no models, and the others with those of their models that are among ``models``."""
-    names = {bare_name(model) for model in models}
+    names = {bare_name(model if isinstance(model, str) else model.spec) for model in models}
     found = (
         dataclasses.replace(variant, models=tuple(model for model in variant.models if bare_name(model) in names))
         for variant in variants
     )
     return tuple(new for old, new in zip(variants, found, strict=True) if new.models or not old.models)
+
+
+def of_attack(
+    name: str, options: Mapping[str, Any], *, models: Sequence[str], datasets: Sequence[str], seeds: Sequence[int]
+) -> Suite:
+    """One attack on some models.
+
+    Args:
+        name: of an attack or of a metric.
+        options: of the attack, as :meth:`jembench.experiment.attacks.Attack.of` takes them.
+        models: specs.
+        datasets: specs.
+        seeds: of the models.
+    """
+    return Suite(
+        name="robustness",
+        title=f"Robustness: {name}",
+        models=tuple(models),
+        datasets=tuple(datasets),
+        seeds=tuple(seeds),
+        attack=(Attack.of(name, options),),
+    )
 
 
 def names() -> list[str]:
@@ -123,15 +220,18 @@ def _load(name: str, including: tuple[str, ...]) -> Suite:
         circle = " includes ".join((*including[including.index(name) :], name))
         raise SpecError(f"The suite {circle}. Leave one of these out.")
     source = packages.source("suite", name)
-    name, where = source.name, f"suite {source.name}"
+    where = source.where if name.endswith(".toml") else f"suite {source.name}"
     fields = parse(source.content, source.where)
-    included = tuple(_load(other, (*including, name)) for other in _included(fields, where))
-    suite = read(Suite, _in_fields(fields), where, name=name, included=included)
-    if not included:
-        needed = ("models", "datasets") if suite.grid else ("models", "datasets", "metrics")
-        missing = [key for key in needed if key not in fields]
-        if missing:
-            raise SpecError(f"{where} lacks {', '.join(missing)}. Add it to the file.")
+    included = tuple(_load(other, (*including, source.name)) for other in _included(fields, where))
+    suite = read(Suite, _in_fields(fields), where, name=source.name, included=())
+    for number, attack in enumerate(suite.attack):
+        attack.check(f"attack[{number}] of {where}")
+    if included:
+        return _union(suite, included, fields.keys())
+    any_of = {"models": ("models", "model"), "datasets": ("datasets",), "metrics": ("metrics", "grid", "attack")}
+    missing = [key for key, others in any_of.items() if fields.keys().isdisjoint(others)]
+    if missing:
+        raise SpecError(f"{where} lacks {', '.join(missing)}. Add it to the file.")
     return suite
 
 
@@ -140,7 +240,7 @@ def _included(fields: dict[str, Any], where: str) -> list[str]:
     include = fields.pop("include", [])
     if not isinstance(include, list) or not all(isinstance(name, str) and ".toml" not in name for name in include):
         raise SpecError(f"include of {where} is {include!r}; it must be a list of suites' names.")
-    own = sorted(fields.keys() - {"title", "reference", "recipe"})
+    own = sorted(fields.keys() & {"variant", "arm"})
     if include and own:
         raise SpecError(
             f"{where} includes others, and has {', '.join(own)} of its own. Write these into a suite of their own, and "
@@ -149,14 +249,29 @@ def _included(fields: dict[str, Any], where: str) -> list[str]:
     return include
 
 
+def _union(suite: Suite, included: Sequence[Suite], keys: Set[str]) -> Suite:
+    """The suites that one includes, with what it names itself in place of theirs, and its grids and attacks."""
+    models: list[str | Model] | None = [*suite.models, *suite.model] if keys & {"models", "model"} else None
+    own: dict[str, Any] = {key: getattr(suite, key) for key in ("metrics", "datasets", "seeds") if key in keys}
+    chosen = [one.choose(models=models, **own) for one in included]
+    if suite.grid or suite.attack:
+        first = dataclasses.replace(chosen[0].parts[0], metrics=(), variant=(), arm=(), reference=())
+        chosen.append(
+            dataclasses.replace(first, name=suite.name, title=suite.title, grid=suite.grid, attack=suite.attack)
+        )
+    return dataclasses.replace(
+        suite, models=(), model=(), datasets=(), metrics=(), grid=(), attack=(), included=tuple(chosen)
+    )
+
+
 def _in_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
     """What is written shorter in a file than it is held, in the form of the dataclasses."""
     found = dict(fields)
-    if isinstance(found.get("recipe"), str):
-        found["recipe"] = {"default": found["recipe"]}
-    for key in ("grid", "variant", "arm"):
+    for key in ("grid", "variant", "arm", "attack"):
         if isinstance(found.get(key), list):
             found[key] = [_with_besides(table) for table in found[key]]
+    if isinstance(found.get("attack"), list):
+        found["attack"] = [_with_options(table) for table in found["attack"]]
     return found
 
 
@@ -165,6 +280,15 @@ def _with_besides(table: Any) -> Any:
     if not isinstance(table, Mapping):
         return table
     return {"besides" if key == "except" else key: value for key, value in table.items()}
+
+
+def _with_options(table: Any) -> Any:
+    """The options of an attack, which stand beside its name, together: each a value or several."""
+    if not isinstance(table, Mapping):
+        return table
+    options = {key: value for key, value in table.items() if key not in ("name", "on", "besides")}
+    own = {key: value for key, value in table.items() if key not in options}
+    return {**own, "options": {key: value if isinstance(value, list) else [value] for key, value in options.items()}}
 
 
 def all_grids() -> list[Grid]:

@@ -99,6 +99,17 @@ class Variant(OnDatasets):
         return dataclasses.replace(self, name=f"{self.name}, {arm.name}", settings=(*self.settings, *arm.settings))
 
 
+@dataclass(frozen=True, kw_only=True)
+class Model:
+    """A model of a suite, with what is its own."""
+
+    spec: str
+    name: str = ""  # that reports show; "": its spec
+    recipe: str = ""  # "": the suite's
+    settings: tuple[str, ...] = ()  # as for --set
+    seeds: tuple[int, ...] = ()  # none: the suite's
+
+
 def bare_name(text: str) -> str:
     """A component's name in its spec, without its distribution: ``cifar10`` of ``jembench/cifar10:root=/data``."""
     return spec.parse(text).name.rpartition("/")[2]

@@ -45,7 +45,7 @@ def test_an_unknown_suite():
         (b"title = " + b"[" * 5000 + b"]" * 5000, "zoo.toml is not valid TOML: maximum recursion depth"),
         (b"title = " + b"9" * 5000, "zoo.toml is not valid TOML: Exceeds the limit"),
         (b'title = ""\ndatasets = []\nmetrics = []', "suite zoo lacks models. Add it to the file."),
-        (b'title = ""\nmodel = ["jem"]', "There is no key in suite zoo named 'model'. Nearest: models"),
+        (b'title = ""\nmodles = ["jem"]', "There is no key in suite zoo named 'modles'. Nearest: models"),
         (b'name = "other"', "There is no key in suite zoo named 'name'."),
         (
             b'title = ""\nmodels = "jem"\ndatasets = []\nmetrics = []',

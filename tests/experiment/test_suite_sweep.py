@@ -144,7 +144,7 @@ def test_a_union_is_the_work_of_all_each_once(installed):
 
 def test_a_union_may_name_the_recipes_and_include_unions(installed):
     texts = {
-        "few": FEW + 'metrics = ["nll"]\nrecipe = "code"',
+        "few": FEW + 'metrics = ["nll"]\nrecipe = { default = "code" }',
         "more": MORE,
         "both": UNION + 'recipe = { digits = "fast" }',
     }
@@ -171,7 +171,7 @@ def test_suites_that_include_each_other(installed):
     [
         ('include = ["nowhere"]', "There is no suite named 'nowhere'."),
         ('include = "few"', "include of suite both is 'few'; it must be a list of suites' names."),
-        ('include = ["few"]\nmetrics = ["nll"]', "suite both includes others, and has metrics of its own."),
+        ('include = ["few"]\n[[variant]]\nname = "v"', "suite both includes others, and has variant of its own."),
         (FEW + GRID.replace("columns", "colums"), "There is no key in grid[0] of suite both named 'colums'."),
         (FEW + GRID + 'vlaues = ["fpr95"]', "There is no key in grid[0] of suite both named 'vlaues'. Nearest: values"),
         (FEW + '[[variant]]\nname = "v"', "suite both lacks metrics."),
@@ -208,3 +208,117 @@ def test_the_grids_of_all_suites_that_can_be_used(installed):
     installed(few=FEW + GRID, again=FEW + GRID.replace('values = ["auroc"]', ""), broken=broken, torn="title = ")
     (grid,) = suite.all_grids()
     assert (grid.title, grid.values) == ("Outliers", ())
+
+
+# --- models with tables, attacks, settings, and what a file says in place of the suites that it includes --------------
+
+OTHER = "jembench.sampling.factories:proximal"
+TABLES = f"""
+title = "Mine"
+models = ["{ANY}"]
+datasets = ["digits"]
+metrics = ["accuracy", "ece"]
+seeds = [0, 1]
+settings = ["epochs=20", "ece.bins=9"]
+limit = 30
+[[model]]
+spec = "{OTHER}"
+name = "Ours"
+recipe = "fast"
+settings = ["epochs=3"]
+seeds = [7]
+"""
+
+
+def fits_of(plan):
+    return [(fit.key.model, fit.key.recipe, fit.seed) for fit in plan.fits]
+
+
+def test_a_model_with_a_table_has_a_recipe_settings_and_seeds_of_its_own(installed):
+    installed(mine=TABLES)
+    mine = suite.load("mine")
+    plan = make_plan(mine)
+    assert fits_of(plan) == [(ANY, "digits+epochs=20", 0), (ANY, "digits+epochs=20", 1), (OTHER, "fast+epochs=3", 7)]
+    assert {str(cell.metric) for cell in plan.cells} == {"accuracy", "ece:bins=9"}
+    assert {cell.limit for cell in plan.cells} == {30}
+    assert parts_of(mine, [])[0].metrics == ("accuracy", "ece:bins=9")
+
+
+def test_the_command_line_is_stronger_than_the_table_of_a_model(installed):
+    installed(mine=TABLES)
+    mine = suite.load("mine").choose(models=[OTHER], seeds=[2])
+    assert fits_of(make_plan(mine)) == [(OTHER, "fast+epochs=3", 2)]
+    plan = make_plan(mine, recipe="code", settings=["epochs=1", "ece.bins=4"], limit=5)
+    assert fits_of(plan) == [(OTHER, "code+epochs=1", 2)]
+    assert {(str(cell.metric), cell.limit) for cell in plan.cells} == {("accuracy", 5), ("ece:bins=4", 5)}
+
+
+def test_a_recipe_that_a_suite_names_alone_is_that_of_all_its_models(installed):
+    text = 'title = ""\nmodels = ["jem", "glow"]\ndatasets = ["digits"]\nmetrics = ["accuracy"]\n'
+    installed(one=text + 'recipe = "fast"', each=text + 'recipe = { digits = "fast" }')
+    recipes_of = {name: [recipe for _, recipe, _ in fits_of(make_plan(suite.load(name)))] for name in ("one", "each")}
+    assert recipes_of == {"one": ["fast", "fast"], "each": ["fast", "glow-digits"]}
+
+
+ATTACK = """
+[[attack]]
+name = "pgd"
+norm = ["linf", "l2"]
+refine = 1
+images = 5
+"""
+
+
+def test_the_attacks_of_a_suite_are_those_of_the_command(installed):
+    installed(few=FEW + ATTACK)
+    options = {"norm": "linf,l2", "refine": "1", "images": 5}
+    attacked = suite.of_attack("pgd", options, models=[ANY], datasets=["digits", "cifar10"], seeds=[0])
+    plan, ours = make_plan(attacked), make_plan(suite.load("few"))
+    assert [cell.id for cell in ours.cells] == [cell.id for cell in plan.cells]
+    assert metrics_on(ours, "digits")[0] == "pgd:budget=quick,images=5"
+    assert [part.title for part in ours.parts] == ["Robustness: pgd"] * 2
+    assert [part.rows for part in parts_of(suite.load("few"), [])] == [frozenset()] * 2
+
+
+def test_an_attack_for_some_datasets_alone(installed):
+    installed(few=FEW + ATTACK + 'except = ["digits"]')
+    assert {str(fit.dataset) for fit in make_plan(suite.load("few")).fits} == {"cifar10"}
+
+
+def test_what_a_file_names_stands_in_place_of_that_of_the_suites_that_it_includes(installed):
+    mine = f'title = ""\ninclude = ["both"]\nmodels = ["{OTHER}"]\nseeds = [4]\nrecipe = "fast"\nlimit = 8\n'
+    installed(mine=mine + ATTACK, both=UNION, few=FEW + 'metrics = ["nll"]', more=MORE)
+    plan = make_plan(suite.load("mine"))
+    by_hand = make_plan(suite.load("both").choose(models=[OTHER], seeds=[4]), recipe="fast", limit=8)
+    ids = [cell.id for cell in plan.cells]
+    assert ids[: len(by_hand.cells)] == [cell.id for cell in by_hand.cells]
+    assert {cell.metric.component.name for cell in plan.cells[len(by_hand.cells) :]} == {"pgd"}
+    assert {(model, seed) for model, _, seed in fits_of(plan)} == {(OTHER, 4)}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (ATTACK + "nrom = 3", "There is no key in attack[0] of suite mine named 'nrom'. Nearest: norm"),
+        ('[[attack]]\nname = "pdg"', "There is no attack named 'pdg'. Nearest: pgd"),
+        ('[[attack]]\nnorm = "l2"', "suite mine lacks attack[0].name. Add it to the file."),
+        ('[[model]]\nsepc = "jem"', "There is no key in model[0] of suite mine named 'sepc'. Nearest: spec"),
+        ("[run]\ndevise = 1", "There is no key in run of suite mine named 'devise'. Nearest: device"),
+        ("[run]\nmax_hours = 0", "In suite mine, run.max_hours is 0; it must be greater than 0."),
+    ],
+)
+def test_the_tables_of_a_file_are_read_strictly(installed, text, expected):
+    installed(mine=FEW + text)
+    with pytest.raises(SpecError) as caught:
+        suite.load("mine")
+    assert str(caught.value).startswith(expected)
+
+
+def test_an_experiment_in_a_file_of_its_own_is_named_by_its_path_in_errors(tmp_path):
+    (tmp_path / "mine.toml").write_text('title = ""\n[[model]]\nspec = "math:sqrt"')
+    path = str(tmp_path / "mine.toml")
+    with pytest.raises(SpecError, match=f"^The suite {path} names math:sqrt, which runs code that you did not name"):
+        suite.load(path)
+    (tmp_path / "mine.toml").write_text('title = ""\nlimits = 3')
+    with pytest.raises(SpecError, match=f"^There is no key in {path} named 'limits'. Nearest: limit"):
+        suite.load(path)

@@ -14,7 +14,6 @@ from jembench.cli.options import seed_list
 from jembench.cli.run import run as run_command
 from jembench.errors import PluginError
 from jembench.experiment import suite as suites
-from jembench.experiment.attack_plan import plan_attack
 from jembench.experiment.plan import make_plan
 from jembench.experiment.recipe import made_for
 from jembench.experiment.sweep import bare_name, with_options
@@ -102,7 +101,7 @@ def plan(command):
         given = attack_command.make_context("attack", words[2:], resilient_parsing=True).params
         what = {name: given[name] for name in ("norm", "refine", "eot") if given[name]}
         specs = {"models": spec.split_list(given["models"]), "datasets": spec.split_list(given["dataset"])}
-        return plan_attack(given["attack"], what, **specs, seeds=seed_list(given["seeds"]))
+        return make_plan(suites.of_attack(given["attack"], what, **specs, seeds=seed_list(given["seeds"])))
     assert words[:2] == ["jembench", "run"]
     given = run_command.make_context("run", words[2:], resilient_parsing=True).params
     suite = suites.load(given["suite"])
