@@ -1,21 +1,19 @@
 """Starting and joining the processes that train one model together.
 
 The same command line runs in every process. It was started by torchrun, by Slurm's ``srun``, or by hand with
-``--devices N``: then the process that is there starts the others. Lightning Fabric knows how each launcher numbers its
-processes, gives each one its device and joins them.
+``--devices N``: then the process that is there starts the others. ``torch.distributed`` joins them.
 
-The others are started here, not by Fabric or torchrun. Fabric's launcher repeats ``sys.argv`` of whatever program this
-is, lets them write to stdout, and kills the first process without a message if another one dies. torchrun puts every
-process, rank 0 too, into a session without the terminal; after SIGTERM it exits with 1 and a traceback instead of 3;
-and when it is killed itself, its workers go on training.
+The others are started here, not by torchrun, which puts every process, rank 0 too, into a session without the terminal;
+after SIGTERM it exits with 1 and a traceback instead of 3; and when it is killed itself, its workers go on training.
 
-Imports nothing heavy: Fabric and torch are imported once there is a group to join.
+Imports nothing heavy: torch is imported once there is a group to join.
 """
 
 from __future__ import annotations
 
-import logging
 import os
+import re
+import socket
 import subprocess
 import sys
 import threading
@@ -124,7 +122,7 @@ def joined(place: Placement, device: str, arguments: Sequence[str]) -> Iterator[
         arguments: the command line to be repeated, without the program.
 
     Raises:
-        Unavailable: if Lightning Fabric or a device is missing.
+        Unavailable: if a device is missing.
         SpecError: if the device is one for all.
         ProcessLost: if a process has gone.
     """
@@ -157,26 +155,15 @@ def check(place: Placement, device: str) -> torch.device:
         the device; in a group, of what kind each process has one.
 
     Raises:
-        Unavailable: if Lightning Fabric or a device is missing.
+        Unavailable: if a device is missing.
         SpecError: if there is no such device, or it is one for all.
     """
     from jembench.models import devices
 
     found = devices.resolve(device)
     if place.size > 1:
-        _check_fabric()
         _check_kind(device, found, place)
     return found
-
-
-def _check_fabric() -> None:
-    try:
-        import lightning_fabric  # noqa: F401
-    except ImportError as error:
-        raise Unavailable(
-            f"Several processes join through Lightning Fabric, which cannot be imported here ({error}). "
-            'Install it: pip install "jembench[parallel]"'
-        ) from error
 
 
 def _check_kind(device: str, found: torch.device, place: Placement) -> None:
@@ -211,27 +198,37 @@ def _process_kept() -> Iterator[None]:
 
 def _join(place: Placement, kind: str) -> torch.device:
     """Find the others; gives the device of this process. The CPU's cores are shared out among the processes."""
-    from lightning_fabric import Fabric
-    from lightning_fabric.plugins.environments.lightning import LightningEnvironment
-    from lightning_fabric.plugins.environments.slurm import SLURMEnvironment
-    from lightning_fabric.plugins.environments.torchelastic import TorchElasticEnvironment
+    import torch
+    import torch.distributed as dist
 
-    logging.getLogger("lightning_fabric").setLevel(logging.WARNING)
-    launchers = {"torchrun": TorchElasticEnvironment, "slurm": SLURMEnvironment}
+    here = place.size // place.nodes
+    if "OMP_NUM_THREADS" not in os.environ:
+        torch.set_num_threads(max(1, torch.get_num_threads() // here))
+    backend, own, bound = "gloo", torch.device(kind), None
+    if kind == "cuda":
+        number = {"torchrun": "LOCAL_RANK", "slurm": "SLURM_LOCALID"}.get(place.launcher, RANK)
+        backend, own = "nccl", torch.device(kind, int(os.environ.get(number, "0")))
+        bound = own
+        torch.cuda.set_device(own)
     try:
-        fabric = Fabric(
-            accelerator=kind,
-            strategy="ddp",
-            devices=place.size // place.nodes,
-            num_nodes=place.nodes,
-            plugins=[launchers.get(place.launcher, LightningEnvironment)()],
-        )
-        fabric.launch()
-    except RuntimeError as error:
+        if place.launcher == "slurm":
+            os.environ.update(slurm_address(os.environ) | os.environ)
+        dist.init_process_group(backend, rank=place.rank, world_size=place.size, device_id=bound)
+    except (RuntimeError, ValueError) as error:
         raise ProcessLost(
             f"The {place.size} processes that are to train together have not found one another ({error})."
         ) from error
-    return fabric.device
+    return own
+
+
+def slurm_address(environment: Mapping[str, str]) -> dict[str, str]:
+    """Where the processes that ``srun`` has started find the first: on its first node, at a port given by the job.
+
+    Lists of nodes look like ``gpu[03-05,9],big1``.
+    """
+    nodes = environment.get("SLURM_STEP_NODELIST") or environment.get("SLURM_NODELIST", "127.0.0.1")
+    first = re.sub(r"\[(\d+)[^]]*\]", r"\1", nodes).partition(",")[0]
+    return {"MASTER_ADDR": first, "MASTER_PORT": str(15000 + int(environment.get("SLURM_JOB_ID", "0")[-4:]))}
 
 
 @contextmanager
@@ -245,7 +242,7 @@ def _other_processes(place: Placement, arguments: Sequence[str]) -> Iterator[Non
     if place.started:
         yield
         return
-    os.environ.update(_addresses(place))
+    os.environ.update(_address())
     others = [_start(rank, arguments) for rank in range(1, place.size)]
     ended = threading.Event()
     for process in others:
@@ -262,20 +259,19 @@ def _other_processes(place: Placement, arguments: Sequence[str]) -> Iterator[Non
             process.communicate()
 
 
-def _addresses(place: Placement) -> dict[str, str]:
-    """The environment variables by which Fabric connects the processes of this machine."""
-    from lightning_fabric.plugins.environments.lightning import find_free_network_port
-
-    port = str(find_free_network_port())
-    whereabouts = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "NODE_RANK": "0"}
-    return {**whereabouts, "LOCAL_RANK": "0", "WORLD_SIZE": str(place.size)}
+def _address() -> dict[str, str]:
+    """The environment variables by which the processes of this machine find the first."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    return {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
 
 
 def _start(rank: int, arguments: Sequence[str]) -> subprocess.Popen[bytes]:
     """Another process of the same command. An interrupt from the keyboard reaches the first process alone."""
     return subprocess.Popen(
         [sys.executable, "-P", "-m", "jembench", *arguments],
-        env={**os.environ, RANK: str(rank), "LOCAL_RANK": str(rank)},
+        env={**os.environ, RANK: str(rank)},
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         start_new_session=True,

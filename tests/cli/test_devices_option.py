@@ -13,7 +13,7 @@ import torch
 from jembench.catalog import plugin_files
 from jembench.errors import SpecError, Unavailable
 from jembench.store import checkpoint
-from jembench.training.launch import Placement, joined, placement
+from jembench.training.launch import Placement, joined, placement, slurm_address
 
 COMMAND = ["-m", "jembench.cli.main", "train", "--device", "cpu"]
 
@@ -79,6 +79,15 @@ def test_launchers_that_do_not_fit_are_told(devices, environment, text):
         placement(devices, environment)
 
 
+@pytest.mark.parametrize(
+    ("nodes", "first"),
+    [("", "127.0.0.1"), ("gpu[03-05,9],big1", "gpu03"), ("big1,gpu[3-5]", "big1"), ("r[1-2]n[07,9]", "r1n07")],
+)
+def test_the_tasks_of_srun_meet_on_its_first_node(nodes, first):
+    step = {"SLURM_STEP_NODELIST": nodes, "SLURM_JOB_ID": "1234567"} if nodes else {}
+    assert slurm_address(step) == {"MASTER_ADDR": first, "MASTER_PORT": "19567" if nodes else "15000"}
+
+
 # --- what is wrong ----------------------------------------------------------------------------------------------------
 
 
@@ -104,16 +113,7 @@ def test_an_executor_that_works_elsewhere_is_refused(run):
     assert "--devices trains here, and the executor processes elsewhere" in done.err
 
 
-def test_without_fabric_it_says_how_to_get_it(jembench, tiny, monkeypatch):
-    monkeypatch.setitem(sys.modules, "lightning_fabric", None)
-    done = jembench("train", "zoo_of_tests:jem", *tiny, "--devices", "3")
-    assert (done.code, done.out) == (2, "")
-    assert 'Install it: pip install "jembench[parallel]"' in done.err
-    assert done.err.count("\n") == 1
-
-
 def test_too_few_gpus_are_told(monkeypatch):
-    monkeypatch.setitem(sys.modules, "lightning_fabric", torch)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     with (
@@ -174,7 +174,6 @@ def test_a_killed_run_of_two_leaves_nobody_and_is_taken_up_again(jembench, envir
         assert time.monotonic() < deadline, "the other process has stayed"
         time.sleep(0.05)
 
-    pytest.importorskip("lightning_fabric")  # whose import sets variables
     before = dict(os.environ)
     done = jembench("train", *arguments, "--devices", "2")
     assert done.code == 0, done.err
