@@ -12,6 +12,7 @@ import hashlib
 import os
 import platform
 import re
+import shutil
 import stat
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -204,6 +205,17 @@ def _is_abandoned(name: str, descriptor: int) -> bool:
 def write_bytes(path: Path, content: bytes, option: str = "--store", *, durable: bool = True) -> None:
     """Write ``content``, atomically; the rest as for :func:`write_atomically`."""
     write_atomically(path, lambda stream: stream.write(content), option, durable=durable)
+
+
+def copy(path: Path, to: Path, *, durable: bool = True) -> None:
+    """Copy a regular file, atomically.
+
+    Raises:
+        OSError: if it cannot be read, or is no regular file.
+        StoreError: if the copy cannot be written.
+    """
+    with open_regular(path) as stream:
+        write_atomically(to, lambda out: shutil.copyfileobj(stream, out), durable=durable)
 
 
 def append_line(path: Path, line: str) -> None:

@@ -6,13 +6,12 @@ after its arrays, the record of a fit after its weights. A merge that was interr
 
 from __future__ import annotations
 
-import shutil
 from collections import defaultdict
 from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 
 from jembench.errors import CheckpointError, SpecError, StoreError
-from jembench.files import digest, open_regular, write_atomically
+from jembench.files import copy, digest
 from jembench.store import records, tensors
 from jembench.store.latest import copy_log
 from jembench.store.outcome import Cell, encode
@@ -139,7 +138,7 @@ class _Merge:
             return
         files.sort(key=lambda path: _age_of(path) if path.name.startswith("checkpoint") else -2)
         for path in [*files, *([folder / "fit.json"] if record else [])]:
-            _copy(path, there / path.name)
+            copy(path, there / path.name)
         self.note(folder, "copied")
 
     # --- cells --------------------------------------------------------------------------------------------------------
@@ -180,8 +179,8 @@ class _Merge:
             return
         arrays = self.source.arrays_path(cell.id, cell.name)
         if cell.arrays or (cell.arrays is None and arrays.exists()):
-            _copy(arrays, self.place(arrays))
-        _copy(path, self.place(path))
+            copy(arrays, self.place(arrays))
+        copy(path, self.place(path))
         self.note(path, "copied")
 
     # --- what can be computed again -----------------------------------------------------------------------------------
@@ -211,18 +210,13 @@ class _Merge:
             self.note(path, "damaged", error)
             return
         for path in files:
-            _copy(path, there / path.name)
+            copy(path, there / path.name)
             self.note(path, "copied")
 
 
 def _by_id(folder: Path) -> dict[str, str]:
     """The names in a folder by the ids that they end with."""
     return {path.name.rpartition("-")[2]: path.name for path in listed(folder)}
-
-
-def _copy(path: Path, to: Path) -> None:
-    with open_regular(path) as stream:
-        write_atomically(to, lambda out: shutil.copyfileobj(stream, out))
 
 
 # --- what a file says -------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from small_store import small_store
 
 from jembench.errors import SpecError, StoreError
 from jembench.store import checkpoint, merge, records, tensors
-from jembench.store.latest import asked, experiment, mark_latest
+from jembench.store.latest import asked, mark_latest
 from jembench.store.store import Store
 from jembench.store.verify import verify
 
@@ -90,8 +90,8 @@ def test_two_halves_become_one(source, target, whole):
 
 
 def test_a_merge_that_was_interrupted_anywhere_is_completed_by_the_next(source, target, monkeypatch):
-    copy, copies = merge._copy, []
-    monkeypatch.setattr(merge, "_copy", lambda *arguments: (copies.append(1), copy(*arguments)))
+    copy, copies = merge.copy, []
+    monkeypatch.setattr(merge, "copy", lambda *arguments: (copies.append(1), copy(*arguments)))
     merge.merge(source, Store(target.root / "undisturbed"))
     for allowed in range(0, len(copies), 13):
         left = iter(range(allowed))
@@ -102,11 +102,11 @@ def test_a_merge_that_was_interrupted_anywhere_is_completed_by_the_next(source, 
             copy(*arguments)
 
         place = Store(target.root / str(allowed))
-        monkeypatch.setattr(merge, "_copy", dies)
+        monkeypatch.setattr(merge, "copy", dies)
         with pytest.raises(KeyboardInterrupt):
             merge.merge(source, place)
         assert all(finding.status in ("ok", "stray") or "/fit" not in finding.file for finding in verify(place))
-        monkeypatch.setattr(merge, "_copy", copy)
+        monkeypatch.setattr(merge, "copy", copy)
         assert set(statuses(source, place)) == {"copied"}
         assert content(place) == content(source)
 
@@ -233,12 +233,11 @@ def test_of_two_unfinished_trainings_the_longer_one_goes_on(source, both):
 
 
 def test_logs_are_merged_by_time(source, both):
-    mark_latest(source, ["first"], ["m"], "mine", "title = 1")
+    mark_latest(source, ["first"], ["m"])
     mark_latest(both, ["second"], ["m"])
     merge.merge(source, both)
     merge.merge(source, both)
     assert [one.families for one in asked(both)] == [{"family"}, {"first"}, {"second"}]
-    assert experiment(both, asked(both)[1].experiment) == "title = 1"
 
 
 def test_a_source_that_is_not_there_and_a_target_that_cannot_be_written(source, tmp_path):
