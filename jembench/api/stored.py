@@ -7,8 +7,10 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from jembench.api import sharing
 from jembench.api.live import as_tensor, dataset_spec, model_spec
 from jembench.api.results import Comparison, Results
+from jembench.api.sharing import Fetched, Pushed
 from jembench.errors import NotApplicable, SpecError
 from jembench.experiment import suite as suites
 from jembench.experiment.plan import FitPlan, plan_again, plan_fit
@@ -186,7 +188,7 @@ class OpenStore:
 
     @property
     def fits(self) -> list[FitKey]:
-        """Model, dataset, recipe and seed of each trained model.
+        """The trained models: model, dataset, recipe and seed of each.
 
         Example:
             >>> sorted({fit.seed for fit in store.fits})
@@ -231,6 +233,43 @@ class OpenStore:
             []
         """
         return [finding for source in sources for finding in merge(Store(Path(source)), self.store)]
+
+    def push(self, fit: FitKey | str, to: Location, **how: Any) -> Pushed:
+        """Share a trained model, as ``jembench push`` does.
+
+        Args:
+            fit: one of :attr:`fits`, its id, or the beginning of its folder's name.
+            to: a new folder, a file that ends in .zip, or ``hf://user/name``.
+            how: ``chains=False`` leaves out the samples that training kept; ``license="apache-2.0"`` stands in the
+                model card; ``private=True`` is for a repository that is created.
+
+        Raises:
+            SpecError: if there is no such model, or the folder is not empty.
+            Unavailable: if the hub cannot be reached or refuses.
+
+        Example:
+            >>> store.push(store.fits[0], folder / "model.zip").files > 5
+            True
+        """
+        return sharing.push(self.store, sharing.find(self.store, fit) if isinstance(fit, str) else fit, str(to), **how)
+
+    def fetch(self, source: Location) -> Fetched:
+        """Copy a shared model into this store, as ``jembench fetch`` does.
+
+        Args:
+            source: a folder, a zip archive or ``hf://user/name``, with ``@revision`` behind if need be.
+
+        Raises:
+            SpecError: if it is no shared model, or names code that is not installed.
+            DamagedError: if a file is not the one that was shared.
+            Unavailable: if the hub cannot be reached or refuses.
+
+        Example:
+            >>> store.fetch("nowhere.zip")
+            Traceback (most recent call last):
+            jembench.errors.SpecError: There is no nowhere.zip...
+        """
+        return sharing.fetch(str(source), self.store)
 
     def load(
         self,

@@ -35,18 +35,18 @@ def list_(store: Path, format: str) -> None:
         return
     rows = [
         (
-            *(_names(entry)[name] for name in ("model", "dataset", "recipe", "seed")),
+            *(_names(entry)[name] for name in ("id", "model", "dataset", "recipe", "seed")),
             entry.status if entry.status == "failed" else str(entry.iteration),
             str(entry.cells),
-            _size(entry.size),
+            size(entry.size),
             _age(entry.time),
         )
         for entry in found.fits
     ]
-    print_table(("model", "dataset", "recipe", "seed", "iteration", "results", "size", "age"), rows)
+    print_table(("id", "model", "dataset", "recipe", "seed", "iteration", "results", "size", "age"), rows)
     for name in found.unfinished:
         click.echo(f"Not finished: {name}")
-    parts = [f"{part} {_size(total.size)} ({total.files} files)" for part, total in found.totals.items() if total.files]
+    parts = [f"{part} {size(total.size)} ({total.files} files)" for part, total in found.totals.items() if total.files]
     click.echo(f"{store}: {len(rows)} trained models; {', '.join(parts) or 'nothing'}.")
 
 
@@ -55,10 +55,11 @@ def _names(entry: inventory.Entry) -> dict[str, str]:
     return {"model": key.model, "dataset": key.dataset, "recipe": key.recipe, "seed": str(key.seed), "id": key.id}
 
 
-def _size(size: int) -> str:
+def size(bytes: int) -> str:
+    """A number of bytes as people read it."""
     from rich.filesize import decimal
 
-    return decimal(size)
+    return decimal(bytes)
 
 
 def _age(time: str) -> str:
@@ -83,7 +84,7 @@ def verify(store: Path, format: str) -> int:
     belong to the store are listed but are no failure. Nothing is written.
     """
     found = verifying.verify(Store(store))
-    _print_findings(store, found, "files", format)
+    print_findings(store, found, "files", format)
     return int(any(finding.status == "damaged" for finding in found))
 
 
@@ -107,11 +108,12 @@ def merge(stores: Sequence[Path], store: Path, format: str) -> int:
         for source in stores
         for finding in merging.merge(Store(source), target)
     ]
-    _print_findings(store, found, "fits and files", format)
+    print_findings(store, found, "fits and files", format)
     return int(any(finding.status != "copied" for finding in found))
 
 
-def _print_findings(store: Path, found: Sequence[Finding], what: str, format: str) -> None:
+def print_findings(store: Path, found: Sequence[Finding], what: str, format: str) -> None:
+    """Print what was done with files, but for those that were copied or are whole."""
     counts = Counter(finding.status for finding in found)
     shown = [finding for finding in found if finding.status not in _COPIED]
     if format == "json":
@@ -145,24 +147,42 @@ def gc(yes: bool, store: Path, format: str) -> None:
         return
     found = [each for each in found if each not in left]
     if found:
-        print_table(("file", "size", "reason"), [(each.file, _size(each.size), each.reason) for each in found])
+        print_table(("file", "size", "reason"), [(each.file, size(each.size), each.reason) for each in found])
         click.echo()
     done = "removed" if yes else "that can be removed with --yes" if found else "to remove"
-    click.echo(f"{store}: {len(found)} files, {_size(sum(each.size for each in found))}, {done}.")
+    click.echo(f"{store}: {len(found)} files, {size(sum(each.size for each in found))}, {done}.")
 
 
-@click.command("export", epilog=options.examples("jembench store export a.csv", "jembench store export a.parquet"))
-@click.argument("file", metavar="FILE", type=options.PATH)
+_EXPORTS = (
+    "jembench store export a.csv",
+    "jembench store export a.parquet",
+    "jembench store export 109dd351f5 model.zip",
+)
+
+
+@click.command("export", epilog=options.examples(*_EXPORTS))
+@click.argument("names", metavar="[FIT] FILE", nargs=-1, required=True)
 @options.store
 @options.force
-def export(file: Path, store: Path, force: bool) -> None:
-    """Write every value of a store into one table: FILE, which ends in .csv or .parquet.
+@click.pass_context
+def export(ctx: click.Context, names: Sequence[str], store: Path, force: bool) -> None:
+    """Write every value of a store into one table, or one trained model into one file.
 
-    A second table beside it, FILE with -arrays in its name, lists the arrays of per-example values. Parquet needs
-    pyarrow: pip install "jembench[parquet]".
+    Without FIT, FILE ends in .csv or .parquet; a second table beside it, FILE with -arrays in its name, lists the
+    arrays of per-example values. Parquet needs pyarrow: pip install "jembench[parquet]". With FIT, FILE ends in .zip:
+    see `jembench push`, which has more options.
     """
-    if file.suffix not in (".csv", ".parquet"):
-        raise SpecError(f"FILE is {file}; its name must end in .csv or .parquet.")
+    if len(names) > 2:
+        raise SpecError(f"Give [FIT] FILE, not {len(names)} names.")
+    file = Path(names[-1])
+    endings = (".csv", ".parquet") if len(names) == 1 else (".zip",)
+    if file.suffix not in endings:
+        raise SpecError(f"FILE is {file}; its name must end in {' or '.join(endings)}.")
+    if len(names) == 2:
+        from jembench.cli.share import push
+
+        ctx.invoke(push, fit=names[0], to=str(file), store=store, force=force)
+        return
     from jembench.report.export import export as exported
 
     values, arrays = exported(Store(store))

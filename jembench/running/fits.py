@@ -226,7 +226,9 @@ class FitWork:
         held = holdout(dataset.split("train"), options.validation, stratified=options.stratified)
         sampler = sampler_of(model, fit, dataset, held.train)
         if sampler is not None:
-            sampler.load_state_dict(_kept(folder, "sampler.safetensors", record)[0])
+            state, _ = _kept(folder, "sampler.safetensors", record)
+            if state:  # {}: it keeps none, or they were left out when it was shared, and new ones begin
+                sampler.load_state_dict(state)
         return TrainedFit(
             model=model.eval(),
             sampler=sampler,

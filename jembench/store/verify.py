@@ -11,8 +11,9 @@ from typing import Any, Literal, NamedTuple
 
 from jembench.errors import CheckpointError, SpecError, StoreError
 from jembench.files import digest, read_bytes
-from jembench.store import records, tensors
-from jembench.store.latest import EXPERIMENTS, LOG, asked, experiment
+from jembench.store import manifest, records, tensors
+from jembench.store.latest import LOG, asked
+from jembench.store.manifest import CARD, MANIFEST
 from jembench.store.outcome import Cell
 from jembench.store.store import HISTORY, Store, id_of, listed, read_cell_file, read_fit_record
 
@@ -28,7 +29,7 @@ PASSED_OVER = {"leases", "figures", "works"}
 class Finding(NamedTuple):
     """What is to be said of one file."""
 
-    file: str  #: relative to the store
+    file: str  # relative to the store
     status: Status
     reason: str = ""
 
@@ -49,11 +50,12 @@ def verify(store: Store) -> list[Finding]:
         "fits": check.fits,
         "readings": check.readings,
         "features": check.features,
-        EXPERIMENTS: check.experiments,
         LOG: check.log,
+        MANIFEST: check.manifest,
     }
     found = [finding for name, part in parts.items() for finding in part(store.root / name)]
-    others = (path for path in _list(store.root) if path.name not in {*parts, *PASSED_OVER})
+    of_bundle = {CARD} if (store.root / MANIFEST).exists() else set()
+    others = (path for path in _list(store.root) if path.name not in {*parts, *PASSED_OVER, *of_bundle})
     found += [check.finding(path, "stray", "it is no part of a store") for path in others]
     return sorted(found)
 
@@ -160,14 +162,6 @@ class _Check:
     def features(self, folder: Path) -> list[Finding]:
         return [self._tried(_has_digest, path) for network in _list(folder) for path in _list(network)]
 
-    def experiments(self, folder: Path) -> list[Finding]:
-        return [self._tried(self._experiment, path) for path in _list(folder)]
-
-    def _experiment(self, path: Path) -> bool:
-        if not experiment(self.store, path.name):
-            raise StoreError("It is not the file that its name says.")
-        return True
-
     def log(self, path: Path) -> list[Finding]:
         return [self._tried(self._log, path)] if path.exists() or path.is_symlink() else []
 
@@ -175,6 +169,15 @@ class _Check:
         lines = sum(bool(line) for line in read_bytes(path).splitlines())
         if torn := lines - len(asked(self.store)):
             raise StoreError(f"{torn} of {lines} lines cannot be read.")
+        return True
+
+    def manifest(self, path: Path) -> list[Finding]:
+        return [self._tried(self._manifest, path)] if path.exists() else []
+
+    def _manifest(self, path: Path) -> bool:
+        for name, entry in manifest.read(path.parent).files.items():
+            if not (path.parent / name).exists() or digest(path.parent / name) != entry.sha256:
+                raise StoreError(f"{name} is missing, or is not the file that was shared.")
         return True
 
 

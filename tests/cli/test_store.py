@@ -17,8 +17,8 @@ def test_list(jembench, root):
     (root / "fits" / "jem-digits-digits-s2-jem002").mkdir()
     done = jembench("store", "list", "--store", root)
     rows = [line.split() for line in done.out.splitlines()]
-    assert rows[0] == ["model", "dataset", "recipe", "seed", "iteration", "results", "size", "age"]
-    assert rows[2][:6] == ["baseline", "digits", "digits", "0", "20", "4"]
+    assert rows[0] == ["id", "model", "dataset", "recipe", "seed", "iteration", "results", "size", "age"]
+    assert rows[2][:7] == ["baseline000", "baseline", "digits", "digits", "0", "20", "4"]
     assert "Not finished: jem-digits-digits-s2-jem002" in done.out
     assert f"{root}: 4 trained models; fits " in done.out
     found = json.loads(jembench("store", "list", "--store", root, "--format", "json").out)

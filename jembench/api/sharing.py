@@ -1,0 +1,140 @@
+"""Trained models that are shared: out of a store, and into one."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import NamedTuple
+
+from jembench.catalog import registry, trust
+from jembench.errors import JembenchError, SpecError, unknown
+from jembench.experiment.plan import CellPlan, plan_again
+from jembench.experiment.twins import changes
+from jembench.report.card import LICENSE, card
+from jembench.store import bundle, hub, manifest
+from jembench.store.merge import merge
+from jembench.store.outcome import Cell, FitKey
+from jembench.store.store import FitRecord, Store
+from jembench.store.verify import Finding
+
+
+class Pushed(NamedTuple):
+    """A model that was shared."""
+
+    fit: FitKey
+    files: int
+    size: int  # in bytes
+    where: str
+
+
+class Fetched(NamedTuple):
+    """A model that was fetched."""
+
+    fit: FitKey
+    results: int
+    findings: list[Finding]  # what was copied into the store, and what was kept as it is there
+    differences: list[str]  # between what is installed here and what it was made with, a sentence each; none: the same
+
+
+def find(store: Store, text: str) -> FitKey:
+    """The trained model that a text means: its id, the name of its folder, or the beginning of one of them.
+
+    Raises:
+        SpecError: if it means none or several.
+    """
+    names = {store.fit_folder(key).name: key for key in store.trained()}
+    found = [key for name, key in names.items() if text in (name, key.id)]
+    found = found or [key for name, key in names.items() if name.startswith(text) or key.id.startswith(text)]
+    if not found:
+        raise unknown(f"trained model in {store.root}", text, names, f"jembench store list --store {store.root}")
+    if len(found) > 1:
+        which = ", ".join(name for name, key in names.items() if key in found)
+        raise SpecError(f"{text!r} means more than one trained model: {which}. Give more of the name.")
+    return found[0]
+
+
+def push(
+    store: Store, fit: FitKey, to: str, *, chains: bool = True, license: str = LICENSE, private: bool = False
+) -> Pushed:
+    """Write a trained model with its results and a model card to a folder, a zip archive or a repository.
+
+    Args:
+        store: that has it.
+        fit: which one.
+        to: a folder that is new or empty, a file that ends in .zip, or ``hf://user/name``.
+        chains: whether the samples that training kept are shared too.
+        license: of the weights, for the card.
+        private: whether a repository that is created is private.
+
+    Raises:
+        SpecError: if there is nothing to share, or the folder is not empty.
+        DamagedError: if a file of the store is damaged.
+        Unavailable: if the hub cannot be reached or refuses.
+    """
+    is_hub, path = to.startswith(hub.PREFIX), Path(to)
+    if is_hub:
+        hub.parse(to)
+    elif path.suffix != ".zip" and path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise SpecError(f"{path} exists and is no empty folder. Name a new one, a file that ends in .zip, or hf://...")
+    with TemporaryDirectory() as temporary:
+        folder = Path(temporary, "bundle")
+        record, cells = bundle.build(store, fit, folder, chains=chains)
+        text = card(record, cells, folder, to if is_hub else path.name, license)
+        (folder / manifest.CARD).write_text(text, encoding="utf-8")
+        manifest.write(folder)
+        sizes = [file.stat().st_size for file in folder.rglob("*") if file.is_file()]
+        if is_hub:
+            to = hub.upload(folder, to, private=private)
+        elif path.suffix == ".zip":
+            bundle.write_zip(folder, path)
+        else:
+            shutil.copytree(folder, path, dirs_exist_ok=True)
+    return Pushed(fit, len(sizes), sum(sizes), to)
+
+
+def fetch(source: str, store: Store) -> Fetched:
+    """Copy a shared model into a store, where it counts as if it had been trained there.
+
+    Args:
+        source: a folder, a zip archive or ``hf://user/name``, with ``@revision`` behind if need be.
+        store: that gets it. What it has is kept.
+
+    Raises:
+        SpecError: if the source is no shared model, or names code that is not installed.
+        DamagedError: if a file is not the one that was shared.
+        Unavailable: if the hub cannot be reached or refuses.
+    """
+    with TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        if source.startswith(hub.PREFIX):
+            there = hub.download(source)
+            record = bundle.unpack(there, folder, source, within=there.parent.parent)
+        else:
+            record = bundle.unpack(Path(source), folder)
+        cells = Store(folder).contents().cells
+        named = [record.key.model, record.key.dataset, *trust.strings(record.recipe), *(cell.metric for cell in cells)]
+        trust.refuse_code(named, source)
+        findings = merge(Store(folder), store)
+    return Fetched(record.key, len(cells), findings, list(_differences(record, cells, source)))
+
+
+def _differences(record: FitRecord, cells: Iterable[Cell], source: str) -> Iterable[str]:
+    """How what is installed here differs from what a fit and its results were made with."""
+    try:
+        plan = plan_again(record, record.key.dataset, source, ())
+        if plan.key.id != record.key.id:
+            what = "; ".join(changes(record.identity, plan.identity)) or "its identity"
+            yield f"It was trained with other code or options than are installed here ({what}): a run trains it again."
+            return
+    except JembenchError as error:
+        yield f"It cannot be used here as it is: {error}"
+        return
+    for cell in cells:
+        try:
+            metric = registry.resolve("metrics", cell.metric)
+            if CellPlan(fit=plan, metric=metric, limit=cell.provenance.get("limit")).id != cell.id:
+                yield f"{cell.metric} was measured by other code than is installed here: a run measures it again."
+        except JembenchError as error:
+            yield f"{cell.metric} cannot be measured here: {error}"

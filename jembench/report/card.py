@@ -1,0 +1,92 @@
+"""The model card of a trained model that is shared: what it is, how good, how it was made and how it is loaded."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from jembench.catalog import spec
+from jembench.report.record import columns_of, record
+from jembench.report.text import Footnotes, record_text
+from jembench.store.manifest import MANIFEST
+from jembench.store.outcome import Cell
+from jembench.store.store import FitRecord
+
+LICENSE = "unknown"
+"""The licence of a card whose author names none; the hub knows the word."""
+
+
+def card(of: FitRecord, cells: Sequence[Cell], folder: Path, source: str, license: str = LICENSE) -> str:
+    """A model card in Markdown. Its front matter is YAML, as the Hugging Face Hub reads it.
+
+    Args:
+        of: the fit.
+        cells: its results.
+        folder: of the bundle, with its pictures.
+        source: what ``jembench fetch`` is to be given.
+        license: of the weights.
+    """
+    from jinja2 import Environment
+
+    measured = [cell for cell in cells if cell.outcome.status == "ok"]
+    limits = {cell.provenance["limit"] for cell in measured if cell.provenance.get("limit")}
+    rows = [row for cell in measured for row in _rows(cell)]
+    pictures = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*.png"))
+    provenance = {"command": "not known", "python": "", "packages": {}, "hardware": {}, **of.provenance}
+    environment = Environment(trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True)
+    return environment.from_string(resources.files("jembench.report").joinpath("card.md.jinja").read_text()).render(
+        record=of,
+        fit=of.key,
+        model=spec.parse(of.key.model).name,
+        dataset=spec.parse(of.key.dataset).name,
+        title=f"{of.key.model} on {of.key.dataset}",
+        license=license,
+        rows=rows,
+        metrics=sorted({row["type"] for row in rows}),
+        gaps=[cell for cell in cells if cell.outcome.status == "na"],
+        limits=sorted(limits),
+        pictures=pictures,
+        has_samples=any(picture.endswith("samples.png") for picture in pictures),
+        source=source,
+        manifest=MANIFEST,
+        provenance=provenance,
+        distributions=_distributions(of.provenance),
+        recipe=list(_toml(of.recipe)),
+    )
+
+
+def _rows(cell: Cell) -> Iterator[dict[str, Any]]:
+    """The values of a result, each as a line of the table."""
+    for column in columns_of(cell.metric, [cell]):
+        found = record([cell], column, [cell.fit.seed])
+        numbers = [number for number in (found.value, found.low, found.high) if number is not None]
+        yield {
+            "type": spec.parse(cell.metric).name,
+            "label": column.label.replace("|", r"\|"),
+            "value": found.value,
+            "finite": all(map(math.isfinite, numbers)),  # a hub takes no other numbers
+            "unit": column.unit,
+            "n": found.n,
+            "text": record_text(found, Footnotes()),
+            "protocol": found.protocol.replace("|", r"\|"),
+            "args": {"low": found.low, "high": found.high, "n": found.n, "protocol": found.protocol},
+        }
+
+
+def _distributions(provenance: Mapping[str, Any]) -> list[str]:
+    """What must be installed, with versions; what has no distribution is named with its file."""
+    parts = [str(line).partition(" [")[0] for line in provenance.get("plugins", ())]
+    return list(dict.fromkeys(f"`{part}`" for part in ["jembench", *parts] if not part.startswith("jembench ")))
+
+
+def _toml(fields: Mapping[str, Any], path: str = "") -> Iterator[str]:
+    """The lines of a recipe file; what says how the recipe was chosen is left out."""
+    for key, value in fields.items():
+        if isinstance(value, Mapping):
+            yield from _toml(value, f"{path}{key}.")
+        elif value is not None and (path or key not in ("name", "default_for", "models", "overrides")):
+            yield f"{path}{key} = {json.dumps(value, ensure_ascii=False)}"

@@ -1,0 +1,322 @@
+"""A shared model arrives whole, or not at all."""
+
+import dataclasses
+import json
+import random
+import shutil
+import zipfile
+
+import pytest
+from small_store import small_store
+
+from jembench.errors import DamagedError, SpecError
+from jembench.store import bundle, manifest, records, tensors
+from jembench.store.merge import merge
+from jembench.store.outcome import encode
+from jembench.store.store import Store
+from jembench.store.verify import verify
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    return small_store(tmp_path_factory.mktemp("bundle") / "whole")
+
+
+@pytest.fixture(scope="module")
+def built(whole, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("built") / "bundle"
+    bundle.build(whole, key(whole), folder)
+    (folder / "README.md").write_text("A card")
+    manifest.write(folder)
+    return folder
+
+
+@pytest.fixture
+def shared(built, tmp_path):
+    return shutil.copytree(built, tmp_path / "shared")
+
+
+def key(store, model="jem", seed=0):
+    return next(fit for fit in store.trained() if (fit.model, fit.seed) == (model, seed))
+
+
+def names(folder):
+    return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+
+
+def zipped(folder, path):
+    bundle.write_zip(folder, path)
+    return path
+
+
+def unpack(source, tmp_path):
+    folder = tmp_path / "unpacked"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    bundle.unpack(source, folder)
+    return folder
+
+
+def manifest_of(folder, **changed):
+    """Write the manifest anew, as anybody can, with entries changed or added."""
+    manifest.write(folder)
+    files = json.loads((folder / "manifest.json").read_text())["files"]
+    records.write(folder / "manifest.json", {"files": {**files, **changed}})
+
+
+def test_a_bundle_is_a_store_of_one_fit(whole, shared):
+    of_fit = [path.name for path in whole.fit_folder(key(whole)).iterdir()]
+    home = "fits/jem-digits-digits-s0-jem000/"
+    assert {name for name in names(shared) if name.startswith("fits/")} == {
+        home + name for name in of_fit if not name.startswith("checkpoint")
+    }
+    assert {finding.status for finding in verify(Store(shared))} == {"ok"}
+    assert [cell.fit.id for cell in Store(shared).contents().cells] == ["jem000"] * 4
+    assert Store(shared).trained() == [key(whole)]
+
+
+def test_results_that_failed_or_are_unfinished_are_left_out(whole, tmp_path):
+    store = Store(shutil.copytree(whole.root, tmp_path / "store"))
+    failed, partial, *_ = [cell for cell in store.contents().cells if cell.fit.id == "jem000"]
+    for cell, change in ((failed, {"status": "failed", "values": {}}), (partial, {"details": {"partial": "half"}})):
+        changed = dataclasses.replace(cell, outcome=dataclasses.replace(cell.outcome, **change))
+        store.write_cell(changed, cell.name, store.read_arrays(cell))
+    _, cells = bundle.build(store, key(store), tmp_path / "bundle")
+    assert {failed.id, partial.id}.isdisjoint(cell.id for cell in cells)
+    assert len(cells) == len(list((tmp_path / "bundle" / "cells").iterdir())) == 2
+    assert {finding.status for finding in verify(Store(tmp_path / "bundle"))} == {"ok"}
+
+
+def test_without_chains_the_rest_is_whole(whole, tmp_path):
+    store = Store(shutil.copytree(whole.root, tmp_path / "store"))
+    home = store.fit_folder(key(store))
+    record = store.read_fit(key(store))
+    tensors.write(
+        home / "sampler.safetensors", {"images": tensors.read(home / "buffer-5.safetensors", "")[0]["images"]}, {}
+    )
+    files = {**record.files, "sampler.safetensors": tensors.read_seal(home / "sampler.safetensors").digest}
+    store.write_fit(record._replace(files=files))
+    record, _ = bundle.build(store, key(store), tmp_path / "bundle", chains=False)
+    assert record.provenance["chains"] == "left out"
+    assert set(record.files) == {"model.safetensors", "sampler.safetensors", "history.csv"}
+    assert {finding.status for finding in verify(Store(tmp_path / "bundle"))} == {"ok"}
+    assert Store(tmp_path / "bundle").is_trained(key(store))
+    assert store.read_fit(key(store)).files == files
+
+
+def test_what_is_damaged_is_not_shared(whole, tmp_path):
+    store = Store(shutil.copytree(whole.root, tmp_path / "store"))
+    path = store.fit_folder(key(store)) / "history.csv"
+    path.write_text(path.read_text()[:-5])
+    with pytest.raises(DamagedError, match=r"history\.csv in .* cannot be shared"):
+        bundle.build(store, key(store), tmp_path / "bundle")
+
+
+def test_zip_archives_of_equal_content_are_equal(shared, tmp_path):
+    one = zipped(shared, tmp_path / "one.zip").read_bytes()
+    for path in shared.rglob("*"):
+        path.touch()
+    assert zipped(shared, tmp_path / "two.zip").read_bytes() == one
+
+
+@pytest.mark.parametrize("carrier", ["folder", "zip", "zipped by others"])
+def test_what_arrives_is_what_was_shared(shared, tmp_path, carrier):
+    (shared / "notes.txt").write_text("not in the manifest")
+    source = shared
+    if carrier == "zip":
+        source = zipped(shared, tmp_path / "model.zip")
+    elif carrier == "zipped by others":
+        source = shutil.make_archive(tmp_path / "other", "zip", shared)
+    unpacked = unpack(tmp_path / "other.zip" if carrier == "zipped by others" else source, tmp_path)
+    assert names(unpacked) == names(shared) - {"notes.txt"}
+    assert all((unpacked / name).read_bytes() == (shared / name).read_bytes() for name in names(unpacked))
+
+
+def test_a_bundle_can_be_merged_as_it_is(shared, tmp_path):
+    assert {finding.status for finding in merge(Store(shared), Store(tmp_path / "target"))} == {"copied"}
+    assert names(tmp_path / "target") == names(shared) - {"manifest.json", "README.md"}
+
+
+HOME = "fits/jem-digits-digits-s0-jem000"
+MODEL = f"{HOME}/model.safetensors"
+
+
+def cut(shared):
+    content = (shared / MODEL).read_bytes()
+    (shared / MODEL).write_bytes(content[:-10])
+
+
+def longer(shared):
+    with (shared / MODEL).open("ab") as stream:
+        stream.write(b"more")
+
+
+def flipped(shared):
+    content = bytearray((shared / "README.md").read_bytes())
+    content[0] ^= 1
+    (shared / "README.md").write_bytes(content)
+
+
+def exchanged(shared):
+    """Another model, whose digest the manifest has."""
+    tensors.write(shared / MODEL, {}, {})
+    manifest_of(shared)
+
+
+def of_another_fit(shared):
+    path = next(shared.glob("cells/ece-*"))
+    record = json.loads(path.read_text())
+    record.pop("digest")
+    record["fit"]["id"] = "other"
+    records.write(path, record)
+    manifest_of(shared)
+
+
+def no_weights(shared):
+    (shared / HOME / "sampler.safetensors").unlink()
+    manifest_of(shared)
+
+
+def two_fits(shared):
+    shutil.copytree(shared / HOME, shared / "fits" / "other-1")
+    manifest_of(shared)
+
+
+def array_without_cell(shared):
+    next(shared.glob("cells/ece-*")).unlink()
+    manifest_of(shared)
+
+
+def failed(shared):
+    store = Store(shared)
+    record = store.read_fit(store.trained()[0])
+    records.write(shared / HOME / "fit.json", encode(record._replace(status="failed", reason="diverged")._asdict()))
+    manifest_of(shared)
+
+
+@pytest.mark.parametrize("zipped_too", [False, True])
+@pytest.mark.parametrize(
+    ("damage", "reason"),
+    [
+        (cut, "model.safetensors was cut short, edited or exchanged"),
+        (longer, "model.safetensors was cut short, edited or exchanged"),
+        (flipped, "README.md was cut short, edited or exchanged"),
+        (lambda shared: (shared / "README.md").unlink(), "README.md is missing"),
+        (lambda shared: (shared / "manifest.json").write_text("{"), "manifest.json is not valid JSON"),
+        (exchanged, "It is not the file that the training left"),
+        (of_another_fit, "is a result of another model"),
+        (no_weights, "It does not hold one trained model"),
+        (two_fits, "It does not hold one trained model"),
+        (array_without_cell, "no cell that can be read was written with it"),
+        (failed, "Its training has failed"),
+    ],
+)
+def test_what_is_not_as_it_was_shared_is_refused(shared, tmp_path, damage, reason, zipped_too):
+    source = shared
+    damage(shared)
+    if zipped_too:
+        shutil.make_archive(tmp_path / "model", "zip", shared)
+        source = tmp_path / "model.zip"
+    with pytest.raises(DamagedError) as error:
+        unpack(source, tmp_path)
+    assert str(error.value).startswith(f"{source} is not what was shared: ")
+    assert reason in str(error.value)
+    assert str(tmp_path / "unpacked") not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "../README.md",
+        "/etc/hostname",
+        "fits/../../README.md",
+        "fits/.hidden/model.safetensors",
+        f"{HOME}/model.pkl",
+        f"{HOME}/model.safetensors/",
+        f"{HOME}\\model.safetensors",
+        "cells/a/b.json",
+        "cells/..json",
+        "asked.jsonl",
+        "arrays/x.npy",
+        "cells/" + "a" * 300 + ".json",
+        "cells/a\n.json",
+        "",
+    ],
+)
+def test_names_of_other_files_are_refused(shared, tmp_path, name):
+    manifest_of(shared, **{name: {"size": 1, "sha256": "0" * 64}})
+    with pytest.raises(DamagedError, match="which can be no file of a trained model"):
+        unpack(shared, tmp_path)
+    assert names(tmp_path / "unpacked") == {"manifest.json"}
+
+
+def test_links_that_lead_out_are_refused(shared, tmp_path):
+    outside = tmp_path / "outside"
+    shutil.move(shared / "cells", outside)
+    (shared / "cells").symlink_to(outside)
+    with pytest.raises(DamagedError, match="is a link that leads out of the folder"):
+        unpack(shared, tmp_path)
+
+
+def test_links_within_are_those_of_a_cache(shared, tmp_path):
+    blobs = tmp_path / "blobs"
+    shutil.move(shared / "cells", blobs)
+    (shared / "cells").symlink_to(blobs)
+    (tmp_path / "unpacked").mkdir()
+    assert bundle.unpack(shared, tmp_path / "unpacked", within=tmp_path).key.id == "jem000"
+
+
+def test_archives_that_unpack_to_far_more_are_refused(shared, tmp_path):
+    path = tmp_path / "bomb.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("manifest.json", "{}")
+        archive.filelist[0].file_size = 3 * 2**30  # what its directory says
+    with pytest.raises(SpecError, match="unpacked, takes 3 GiB, and the limit is 1"):
+        unpack(path, tmp_path)
+    manifest_of(shared, **{MODEL: {"size": 2**40, "sha256": "0" * 64}})
+    with pytest.raises(SpecError, match=r"model\.safetensors of .* takes 1,024 GiB"):
+        unpack(shared, tmp_path)
+
+
+def test_arrays_that_unpack_to_far_more_are_refused(shared, tmp_path):
+    path = next(shared.glob("arrays/ece-*"))
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.filelist[0].file_size = 3 * 2**30
+        archive.writestr("more.npy", b"")  # so that the directory is written again
+    cell = next(shared.glob("cells/ece-*"))
+    record = json.loads(cell.read_text())
+    record.pop("digest")
+    records.write(cell, {**record, "arrays": manifest.digest(path)})
+    manifest_of(shared)
+    with pytest.raises(SpecError, match=r"unpacked, takes \d GiB"):
+        unpack(shared, tmp_path)
+
+
+@pytest.mark.parametrize(("content", "reason"), [(b"", "no zip archive"), (b"PK\3\4 and nothing", "no zip archive")])
+def test_what_is_no_archive_is_refused(tmp_path, content, reason):
+    (tmp_path / "model.zip").write_bytes(content)
+    with pytest.raises(DamagedError, match=reason):
+        unpack(tmp_path / "model.zip", tmp_path)
+
+
+def test_what_is_no_bundle_is_refused_with_a_remedy(whole, tmp_path):
+    with pytest.raises(SpecError, match=r"manifest\.json is missing.*jembench store merge"):
+        unpack(whole.root, tmp_path)
+    with pytest.raises(SpecError, match="There is no nowhere"):
+        unpack(whole.root.with_name("x").relative_to(whole.root.parent).with_name("nowhere"), tmp_path)
+
+
+def test_an_archive_with_any_wrong_byte_gives_the_same_files_or_none(shared, tmp_path):
+    whole = zipped(shared, tmp_path / "model.zip").read_bytes()
+    rng = random.Random(0)
+    structure = [n for n in range(len(whole)) if whole[n : n + 2] == b"PK"]
+    places = [place + rng.randrange(46) for place in rng.sample(structure, 12)] + rng.sample(range(len(whole)), 8)
+    for place in places:
+        changed = bytearray(whole)
+        changed[min(place, len(whole) - 1)] ^= 1 << rng.randrange(8)
+        (tmp_path / "model.zip").write_bytes(changed)
+        try:
+            unpacked = unpack(tmp_path / "model.zip", tmp_path)
+        except (DamagedError, SpecError):
+            continue
+        assert all((unpacked / name).read_bytes() == (shared / name).read_bytes() for name in names(shared))

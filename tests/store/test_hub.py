@@ -1,0 +1,195 @@
+"""Shared models as repositories of a hub, which answers over loopback to the real client."""
+
+import shutil
+import time
+import types
+
+import pytest
+from fake_hub import TOKEN, serving
+from small_store import small_store
+
+from jembench.errors import DamagedError, SpecError, Unavailable
+from jembench.store import bundle, hub, manifest
+from jembench.store.store import Store
+
+constants = pytest.importorskip("huggingface_hub.constants")
+
+pytestmark = pytest.mark.filterwarnings("ignore:Use 'content=:DeprecationWarning")  # of the client's own calls
+
+WHERE = "hf://user/jem-digits"
+NAME = "user/jem-digits"
+MODEL = "fits/jem-digits-digits-s0-jem000/model.safetensors"
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    return small_store(tmp_path_factory.mktemp("hub") / "store")
+
+
+@pytest.fixture(scope="module")
+def built(store, tmp_path_factory):
+    return build(store, 0, tmp_path_factory.mktemp("built") / "bundle")
+
+
+@pytest.fixture
+def server(monkeypatch, tmp_path):
+    """A hub, and a client that knows no other; without the pauses between attempts."""
+    impatient = types.SimpleNamespace(**{**vars(time), "sleep": lambda seconds: None})
+    for module in ("utils._http", "file_download"):
+        monkeypatch.setattr(f"huggingface_hub.{module}.time", impatient)
+    monkeypatch.setenv("HF_TOKEN", TOKEN)
+    monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
+    with serving() as server:
+        monkeypatch.setattr(constants, "ENDPOINT", server.url)
+        monkeypatch.setattr(
+            constants, "HUGGINGFACE_CO_URL_TEMPLATE", server.url + "/{repo_id}/resolve/{revision}/{filename}"
+        )
+        yield server
+
+
+@pytest.fixture
+def shared(server, built):
+    hub.upload(built, WHERE)
+    server.asked.clear()
+    return server
+
+
+def build(store, seed, folder):
+    fit = next(fit for fit in store.trained() if (fit.model, fit.seed) == ("jem", seed))
+    bundle.build(store, fit, folder)
+    (folder / manifest.CARD).write_text("---\nlicense: mit\n---\n")
+    manifest.write(folder)
+    return folder
+
+
+def contents(folder):
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def fetched(tmp_path, where=WHERE):
+    there, folder = hub.download(where), tmp_path / "unpacked"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    bundle.unpack(there, folder, where, within=there.parent.parent)
+    return contents(folder)
+
+
+def test_what_is_uploaded_is_what_is_downloaded(server, built, tmp_path):
+    url = hub.upload(built, WHERE)
+    assert url == f"{server.url}/{NAME}/commit/{server.commit(NAME)}"
+    assert server.repositories[NAME] == contents(built)
+    assert fetched(tmp_path) == contents(built)
+    server.asked.clear()
+    assert fetched(tmp_path, f"{WHERE}@{server.commit(NAME)}") == contents(built)
+    assert [path for method, path in server.asked if method == "GET"] == []  # all is in the cache
+
+
+def test_a_second_model_takes_the_place_of_the_first(shared, store, tmp_path):
+    first = shared.commit(NAME)
+    shared.repositories[NAME]["LICENSE"] = b"mine"
+    second = build(store, 1, tmp_path / "second")
+    hub.upload(second, WHERE)
+    assert shared.repositories[NAME] == {**contents(second), "LICENSE": b"mine"}
+    assert fetched(tmp_path) == contents(second)  # not the license, which the manifest does not name
+    assert shared.commit(NAME) != first
+
+
+@pytest.mark.parametrize("text", ["hf://", "hf://user", "hf://user/name/more", "hf://user/name@", "hf://../name@x y"])
+def test_names_of_repositories(text):
+    with pytest.raises(SpecError, match="it must be hf://USER/NAME"):
+        hub.parse(text)
+
+
+def test_revisions():
+    assert hub.parse(WHERE) == (NAME, "main")
+    assert hub.parse(f"{WHERE}@refs/pr/1") == (NAME, "refs/pr/1")
+
+
+@pytest.mark.parametrize("token", ["", "hf_badtoken"])
+def test_without_the_right_to_write_nothing_is_there(server, built, monkeypatch, token):
+    monkeypatch.setenv("HF_TOKEN", token)
+    monkeypatch.setattr(constants, "HF_TOKEN_PATH", "nowhere")
+    with pytest.raises(Unavailable, match=r"answers 401.*HF_TOKEN to a token with the right to write it"):
+        hub.upload(built, WHERE)
+    assert server.repositories == {}
+
+
+@pytest.mark.parametrize("status", [401, 403, 404])
+def test_what_may_not_be_read(shared, tmp_path, status):
+    shared.refused["/resolve/"] = status
+    with pytest.raises(Unavailable, match=rf"answers {status}.*HF_TOKEN to a token with the right to read it"):
+        fetched(tmp_path)
+
+
+def test_repositories_and_revisions_that_are_not_there(shared, tmp_path):
+    with pytest.raises(Unavailable, match="hf://user/other: the hub answers 404: there is no such repository"):
+        fetched(tmp_path, "hf://user/other")
+    with pytest.raises(SpecError, match="the repository has no such revision"):
+        fetched(tmp_path, f"{WHERE}@v9")
+    shared.repositories["user/empty"] = {"README.md": b"mine"}
+    with pytest.raises(SpecError, match="holds no trained model"):
+        fetched(tmp_path, "hf://user/empty")
+
+
+@pytest.mark.parametrize("part", ["/lfs/", "/commit/", "/objects/batch", "/preupload/"])
+def test_an_upload_that_was_interrupted_changes_nothing(server, built, part):
+    server.refused[part] = 500
+    with pytest.raises(Unavailable, match=r"could not be transferred.*run the same command again"):
+        hub.upload(built, WHERE)
+    assert server.repositories == {NAME: {}}
+    server.refused.clear()
+    hub.upload(built, WHERE)
+    assert server.repositories[NAME] == contents(built)
+
+
+def test_a_download_that_was_interrupted_goes_on(shared, built, tmp_path):
+    shared.cut.add("/model.safetensors")
+    with pytest.raises(Unavailable, match="could not be transferred"):
+        fetched(tmp_path)
+    shared.cut.clear()
+    shared.asked.clear()
+    assert fetched(tmp_path) == contents(built)
+    assert {path.rpartition("/")[2] for method, path in shared.asked if method == "GET"} <= {
+        "model.safetensors",
+        "sampler.safetensors",  # which had not begun
+    }
+
+
+def test_a_hub_that_is_not_reached(server, tmp_path, built, monkeypatch):
+    monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
+    monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", "http://127.0.0.1:9/{repo_id}/{revision}/{filename}")
+    with pytest.raises(Unavailable, match="could not be transferred"):
+        fetched(tmp_path)
+    with pytest.raises(Unavailable, match="could not be transferred"):
+        hub.upload(built, WHERE)
+
+
+def test_another_content_on_the_hub_is_refused(shared, tmp_path):
+    files = shared.repositories[NAME]
+    files[MODEL] = files[MODEL][:-1] + bytes([files[MODEL][-1] ^ 1])
+    with pytest.raises(DamagedError, match=r"^hf://user/jem-digits is not what was shared: .*model\.safetensors"):
+        fetched(tmp_path)
+    del files[MODEL]
+    with pytest.raises(DamagedError, match=r"model\.safetensors is missing"):
+        fetched(tmp_path)
+
+
+def test_a_manifest_of_other_files_loads_nothing_else(shared, tmp_path):
+    shared.repositories[NAME]["manifest.json"] = b'{"schema": 1, "files": {"../x": {"size": 1, "sha256": ""}}}'
+    with pytest.raises(DamagedError, match="can be no file of a trained model"):
+        fetched(tmp_path)
+    assert [path.rpartition("/")[2] for method, path in shared.asked if method == "GET"] == ["manifest.json"]
+
+
+def test_without_the_client(monkeypatch, built):
+    monkeypatch.setitem(__import__("sys").modules, "huggingface_hub", None)
+    with pytest.raises(Unavailable, match=r'pip install "jembench\[hub\]"; or use a folder or a zip archive'):
+        hub.upload(built, WHERE)
+
+
+def test_a_fetched_model_is_that_of_the_store(shared, store, tmp_path):
+    fetched(tmp_path)
+    there = Store(tmp_path / "unpacked")
+    assert there.is_trained(there.trained()[0])
+    assert there.trained()[0] in store.trained()
