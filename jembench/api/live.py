@@ -11,12 +11,13 @@ import dataclasses
 import hashlib
 import inspect
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from jembench.catalog import discovery
 from jembench.catalog.discovery import Component, Kind
 from jembench.catalog.options import pretrained
+from jembench.catalog.spec import format_value, split_list
 from jembench.errors import SpecError
 
 if TYPE_CHECKING:
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
 
 DISTRIBUTION = "live"
 """What stands in the place of the distribution of such a component."""
+
+Settings = Mapping[str, str | int | float | bool | None]
+"""Fields of the recipe (``epochs``, ``"optimizer.learning_rate"``) or options of metrics (``"ece.bins"``)."""
 
 _factories: dict[str, Callable[..., Any]] = {}
 
@@ -113,6 +117,35 @@ def _add(kind: Kind, name: str, digest: str, factory: Callable[..., Any]) -> str
         discovery.added.append(component)
         discovery.catalogue.cache_clear()
     return name
+
+
+# --- one or several ---------------------------------------------------------------------------------------------------
+
+
+def several(given: Any) -> list[Any]:
+    """One thing or several as a list; a text is a list of specs with commas between them."""
+    if isinstance(given, str):
+        return split_list(given)
+    return list(given) if isinstance(given, list | tuple) else [given]
+
+
+def seed_numbers(given: int | Iterable[int]) -> list[int]:
+    """One seed or several as a list.
+
+    Raises:
+        SpecError: if one is no seed.
+    """
+    found = [given] if isinstance(given, int) else list(given)
+    if not all(type(seed) is int and 0 <= seed < 10**18 for seed in found):
+        raise SpecError(f"seeds is {given!r}; it must be whole numbers from 0 on, of 18 digits at most.")
+    return found
+
+
+def setting_texts(settings: Settings | None) -> list[str]:
+    """Settings as the command line takes them: ``epochs=5``."""
+    if not isinstance(settings, Mapping | None):
+        raise SpecError(f'settings is {settings!r}; it must be a mapping of recipe fields: {{"epochs": 5}}.')
+    return [f"{key}={format_value(value)}" for key, value in (settings or {}).items()]
 
 
 # --- identities -------------------------------------------------------------------------------------------------------

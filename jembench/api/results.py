@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from jembench.errors import Unavailable
 from jembench.experiment.plan import Part, parts_of
-from jembench.experiment.suite import Suite
-from jembench.report import formats, layout, sections
+from jembench.report import export, formats, layout, sections
 from jembench.report.formats import Document
 from jembench.report.record import Record
 from jembench.report.references import PublishedTable
+from jembench.report.select import NO_NAMES, Names
+from jembench.report.selection import WHOLE, Selected, Selection
 from jembench.store.outcome import Cell
 
 if TYPE_CHECKING:
@@ -26,8 +27,8 @@ class Shown:
 
     document: Document
 
-    def table(self, format: str = "table") -> str:
-        """The tables as text.
+    def table(self, format: str = "table") -> Any:
+        """The tables as text, or as bytes in formats of programs such as parquet.
 
         Args:
             format: ``table`` for a terminal, markdown, latex, csv, json, html, or the name or import path of another
@@ -43,11 +44,11 @@ class Shown:
         return formats.render(self.document, format)
 
     def __str__(self) -> str:
-        return self.table()
+        return str(self.table())
 
     def _repr_html_(self) -> str:
         """What a notebook shows."""
-        return self.table("html")
+        return str(self.table("html"))
 
 
 class Results(Shown, Sequence[Record]):
@@ -62,19 +63,33 @@ class Results(Shown, Sequence[Record]):
         cells: Sequence[Cell],
         parts: Sequence[Part] = (),
         published: Sequence[PublishedTable] = (),
+        *,
+        selection: Selection = WHOLE,
+        names: Names = NO_NAMES,
     ) -> None:
         self.cells = tuple(cells)
-        self._parts = parts
-        self._sections = sections.build(cells, parts=parts, published=published)
-        self._records = _records(self._sections)
-        self.document = layout.document(self._sections)
+        self._names = names
+        report = sections.build(cells, parts=parts, published=published, selection=selection, names=names)
+        self._records = [record for row in report.rows for record in row.records.values()]
+        self.document = layout.document(report)
 
     @classmethod
-    def of_suite(cls, cells: Sequence[Cell], suite: Suite | None, published: Sequence[PublishedTable]) -> Results:
-        """Some results of a store, in the tables of a suite; None: in one table a dataset."""
-        if suite is None:
-            return cls(cells, [sections.everything(cells)], published)
-        return cls(cells, parts_of(suite, [cell.fit for cell in cells]), published)
+    def selected(cls, found: Selected, selection: Selection, published: Sequence[PublishedTable]) -> Results:
+        """Selected results of a store, in the tables of a suite or, if none was selected, in one table a dataset."""
+        suite = selection.suite
+        parts = parts_of(suite, [cell.fit for cell in found.cells]) if suite else [sections.everything(found.cells)]
+        return cls(found.cells, parts, published, selection=selection, names=found.names)
+
+    def per_seed(self) -> Shown:
+        """The values of each seed, for formats of programs: csv, json, parquet.
+
+        Example:
+            >>> results.per_seed().table("csv").splitlines()[0].split(",")[-6:]
+            ['seed', 'limit', 'fit', 'cell', 'time', 'seconds']
+        """
+        shown = Shown()
+        shown.document = export.per_seed(self.cells, self._names)
+        return shown
 
     def __getitem__(self, index: Any) -> Any:
         return self._records[index]
@@ -85,12 +100,6 @@ class Results(Shown, Sequence[Record]):
     def __repr__(self) -> str:
         models = len({(cell.fit.model, cell.fit.dataset, cell.fit.recipe) for cell in self.cells})
         return f"<Results: {len(self)} records of {models} models>"
-
-    def per_seed(self) -> list[Record]:
-        """The records of each seed by itself."""
-        seeds = sorted({cell.fit.seed for cell in self.cells})
-        of_seeds = ([cell for cell in self.cells if cell.fit.seed == seed] for seed in seeds)
-        return [record for cells in of_seeds for record in _records(sections.build(cells, parts=self._parts))]
 
     def to_dataframe(self, *, per_seed: bool = False) -> DataFrame:
         """The records as a ``pandas.DataFrame``, a row each.
@@ -103,12 +112,9 @@ class Results(Shown, Sequence[Record]):
 
         Example:
             >>> results.to_dataframe(per_seed=True)[["seed", "label"]].values.tolist()[:3]
-            [[0, 'accuracy'], [0, 'ece'], [0, 'accuracy']]
+            [[0, 'accuracy'], [0, 'ece'], [1, 'accuracy']]
         """
-        rows = [dataclasses.asdict(record) for record in (self.per_seed() if per_seed else self)]
-        if per_seed:
-            rows = [{**row, "seed": row["seeds"][0] if row["seeds"] else None} for row in rows]
-        return _dataframe(rows)
+        return _dataframe(export.values_of(self.cells, self._names) if per_seed else map(dataclasses.asdict, self))
 
 
 class Comparison(Shown):
@@ -136,10 +142,6 @@ class Comparison(Shown):
             Unavailable: if pandas is not installed.
         """
         return _dataframe(self.records)
-
-
-def _records(shown: sections.Report) -> list[Record]:
-    return [record for row in shown.rows for record in row.records.values()]
 
 
 def _dataframe(rows: Iterable[Mapping[str, Any]]) -> DataFrame:

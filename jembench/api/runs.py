@@ -5,14 +5,13 @@ from __future__ import annotations
 import dataclasses
 import functools
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jembench.api.live import dataset_spec, model_spec
+from jembench.api.live import Settings, dataset_spec, model_spec, seed_numbers, setting_texts, several
 from jembench.api.results import Results
 from jembench.api.stored import Fit, Location, OpenStore, opened
-from jembench.catalog.spec import format_value, split_list
 from jembench.errors import Fallback, SpecError
 from jembench.experiment import suite as suites
 from jembench.experiment.plan import Plan, make_plan, plan_fit
@@ -25,9 +24,6 @@ from jembench.running.session import RunOptions
 
 if TYPE_CHECKING:
     from torch import nn
-
-Settings = Mapping[str, str | int | float | bool | None]
-"""Fields of the recipe (``epochs``, ``"optimizer.learning_rate"``) or options of metrics (``"ece.bins"``)."""
 
 
 def run(
@@ -80,7 +76,7 @@ def run(
         [('accuracy', 30)]
     """
     chosen = {"models": models, "metrics": metrics, "datasets": datasets, "seeds": seeds}
-    plan = plan_run(suite, recipe=recipe, settings=_texts(settings), limit=limit, **chosen)
+    plan = plan_run(suite, recipe=recipe, settings=setting_texts(settings), limit=limit, **chosen)
     how = RunOptions(device, 1, max_hours, executor, skip_missing)
     return _carried_out(plan, store, how, progress, references.load(plan.suite.references))
 
@@ -91,8 +87,8 @@ def plan_run(
     """The plan of :func:`run`: ``settings`` are ``key=value`` each, ``chosen`` models, metrics, datasets and seeds."""
     specs: dict[str, Callable[[Any], str]] = {"models": model_spec, "metrics": str, "datasets": dataset_spec}
     given = {name: value for name, value in chosen.items() if value is not None}
-    found = {name: [specs[name](one) for one in _several(given[name])] for name in specs if name in given}
-    seeds = _seeds(given["seeds"]) if "seeds" in given else None
+    found = {name: [specs[name](one) for one in several(given[name])] for name in specs if name in given}
+    seeds = seed_numbers(given["seeds"]) if "seeds" in given else None
     loaded = suite if isinstance(suite, Suite) else suites.load(str(suite))
     return make_plan(loaded.choose(**found, seeds=seeds), recipe=recipe, settings=settings, limit=limit)
 
@@ -141,7 +137,7 @@ def attack(
         >>> {record.unit for record in results if record.label == "pgd-l2@64/255"}
         {'%'}
     """
-    found = _several(models)
+    found = several(models)
     fits = [model for model in found if isinstance(model, Fit)]
     if fits and len(fits) != len(found):
         raise SpecError("models holds fits of a store beside other models. Attack them by two calls.")
@@ -151,9 +147,9 @@ def attack(
         plans = [_on(fit, suite_for, limit) for fit in fits]
         place = OpenStore(fits[0].store.root) if store is None else store
         return _carried_out(Plan.joined(plans), place, how, progress)
-    specs, data = [model_spec(one) for one in found], [dataset_spec(one) for one in _several(datasets)]
-    suite = suite_for(models=specs, datasets=data, seeds=_seeds(seeds))
-    plan = make_plan(suite, recipe=recipe, settings=_texts(settings), limit=limit)
+    specs, data = [model_spec(one) for one in found], [dataset_spec(one) for one in several(datasets)]
+    suite = suite_for(models=specs, datasets=data, seeds=seed_numbers(seeds))
+    plan = make_plan(suite, recipe=recipe, settings=setting_texts(settings), limit=limit)
     return _carried_out(plan, "runs" if store is None else store, how, progress)
 
 
@@ -182,7 +178,7 @@ def train(
         False
     """
     place = opened(store)
-    plan = plan_fit(model_spec(model), dataset_spec(dataset), recipe, _texts(settings), seed)
+    plan = plan_fit(model_spec(model), dataset_spec(dataset), recipe, setting_texts(settings), seed)
     session.train(plan, place.store, RunOptions(device, 1, max_hours), _display(progress))
     return place.load_planned(plan, device)
 
@@ -212,26 +208,6 @@ def _carried_out(
     if done.stopped:
         warnings.warn(str(done.stopped), Fallback, stacklevel=3)
     return Results(done.cells, plan.parts, published)
-
-
-def _several(given: Any) -> list[Any]:
-    """One thing or several as a list; a text is a list of specs with commas between them."""
-    if isinstance(given, str):
-        return split_list(given)
-    return list(given) if isinstance(given, list | tuple) else [given]
-
-
-def _seeds(given: int | Iterable[int]) -> list[int]:
-    found = [given] if isinstance(given, int) else list(given)
-    if not all(type(seed) is int and 0 <= seed < 10**18 for seed in found):
-        raise SpecError(f"seeds is {given!r}; it must be whole numbers from 0 on, of 18 digits at most.")
-    return found
-
-
-def _texts(settings: Settings | None) -> list[str]:
-    if not isinstance(settings, Mapping | None):
-        raise SpecError(f'settings is {settings!r}; it must be a mapping of recipe fields: {{"epochs": 5}}.')
-    return [f"{key}={format_value(value)}" for key, value in (settings or {}).items()]
 
 
 def _display(progress: bool) -> session.Display:

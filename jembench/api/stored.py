@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jembench.api import sharing
-from jembench.api.live import as_tensor, dataset_spec, model_spec
+from jembench.api.live import (
+    Settings,
+    as_tensor,
+    dataset_spec,
+    model_spec,
+    seed_numbers,
+    setting_texts,
+    several,
+)
 from jembench.api.results import Comparison, Results
 from jembench.api.sharing import Fetched, Pushed
 from jembench.errors import NotApplicable, SpecError
 from jembench.experiment import suite as suites
 from jembench.experiment.plan import FitPlan, plan_again, plan_fit
 from jembench.report import references, select
+from jembench.report.select import NO_NAMES, Names
+from jembench.report.selection import EVERY, Selection
 from jembench.store.latest import asked
 from jembench.store.merge import merge
 from jembench.store.outcome import FitKey
@@ -196,24 +206,28 @@ class OpenStore:
         """
         return self.store.trained()
 
-    def results(self, suite: str | None = None, *, limit: int | None = None) -> Results:
+    def results(self, suite: str | None = None, **selected: Any) -> Results:
         """The current results of the store: of those with the same names, the most recently requested ones.
 
         Args:
             suite: the name of a suite, whose metrics alone are shown, with its published numbers.
-            limit: show the results on this number of test images; None: on all.
+            selected: which of them, and under which names, as for :func:`selection`.
 
         Raises:
-            SpecError: if there is no such suite.
+            SpecError: if there is no such suite, or no result of something that is named.
             StoreError: if the store cannot be read.
 
         Example:
             >>> {"accuracy", "ece"} <= {record.label for record in store.results()}
             True
+            >>> [record.label for record in store.results(models=name, columns="ece,accuracy")]
+            ['ece', 'accuracy']
         """
-        chosen = suites.load(suite) if suite else None
-        cells = select.of_suite(select.measured(self.store, limit), chosen)
-        return Results.of_suite(cells, chosen, references.load(chosen.references if chosen else ()))
+        which = selection(suite, **selected)
+        found = which.of(self.store)
+        if not found.cells:
+            raise SpecError(found.nothing)
+        return Results.selected(found, which, references.load(which.suite.references if which.suite else ()))
 
     def merge(self, *sources: Location) -> list[Finding]:
         """Copy what this store lacks from other stores, as ``jembench store merge`` does.
@@ -354,6 +368,57 @@ def _is_by(recipe: str | None, key: FitKey) -> bool:
     return recipe in (None, key.recipe)
 
 
+def selection(
+    suite: str | None = None,
+    *,
+    models: Any = None,
+    dataset: Any = None,
+    recipe: str | Sequence[str] | None = None,
+    settings: Settings | None = None,
+    seeds: int | Iterable[int] | None = None,
+    metrics: str | Sequence[str] | None = None,
+    columns: str | Sequence[str] | None = None,
+    names: Names = NO_NAMES,
+    limit: int | None = None,
+) -> Selection:
+    """Which results of a store are shown. None means all; several are a list, or a text with commas.
+
+    Args:
+        suite: the name of a suite, whose metrics alone are shown.
+        models: specs or modules, in the order in which they are shown; a bare name means that spec, or else all of the
+            name.
+        dataset: specs or datasets, likewise.
+        recipe: labels as tables show them, ``digits+epochs=5``; None: those that only a suite has changed; "all".
+        settings: changes that the recipes have.
+        seeds: of the trained models.
+        metrics: specs, in the order of the columns.
+        columns: labels of values, in the order of the columns.
+        names: display names by specs of models, for tables and figures.
+        limit: show what was measured on this number of test images; None: what the suite says, or else on all.
+
+    Example:
+        >>> selection("hybrid", models="jem,baseline", columns=["accuracy", "ece"]).models
+        ['jem', 'baseline']
+    """
+
+    def texts(given: Any, spec: Callable[[Any], str] = str) -> list[str] | None:
+        return None if given is None else [spec(one) for one in several(given)]
+
+    chosen = suites.load(suite) if suite else None
+    return Selection(
+        suite=chosen,
+        models=texts(models, model_spec),
+        dataset=texts(dataset, dataset_spec),
+        recipe=texts(recipe),
+        settings=setting_texts(settings),
+        seeds=None if seeds is None else seed_numbers(seeds),
+        metrics=texts(metrics),
+        columns=texts(columns),
+        names=names,
+        limit=chosen.limit if chosen and limit is None else limit,
+    )
+
+
 def open_store(root: Location = "runs") -> OpenStore:
     """A store, to read its results and to load its models. The folder need not exist yet.
 
@@ -382,8 +447,10 @@ def compare(
     dataset: str | None = None,
     recipe: str | None = None,
     recipe_b: str | None = None,
-    metrics: Sequence[str] | None = None,
-    seeds: Iterable[int] | None = None,
+    metrics: str | Sequence[str] | None = None,
+    columns: str | Sequence[str] | None = None,
+    seeds: int | Iterable[int] | None = None,
+    names: Names = NO_NAMES,
     limit: int | None = None,
     resamples: int = 10_000,
 ) -> Comparison:
@@ -399,9 +466,7 @@ def compare(
         dataset: that both were measured on; None: the one that they share.
         recipe: the label of the recipe of both; None: whatever there is, the last asked for first.
         recipe_b: that of b, where it is another.
-        metrics: compare these alone; a bare name means all its options.
-        seeds: compare these alone.
-        limit: compare the results on this number of test images; None: on all.
+        metrics: compare these alone, as for :func:`selection`; columns, seeds, names and limit as well.
         resamples: of the bootstrap; no p value is below 1 / (resamples + 1).
 
     Raises:
@@ -414,19 +479,21 @@ def compare(
     from jembench.report.comparison import compare as compared
 
     place = opened(store).store
-    cells = select.measured(place, limit, seeds)
-    commands = [command.families for command in asked(place)]
+    found = selection(recipe=EVERY, seeds=seeds, names=names, limit=limit).of(place)
+    if not found.cells:
+        raise SpecError(found.nothing)
     pair = select.find_pair(
-        select.subjects(cells),
+        select.subjects(found.cells, found.names),
         model_spec(a),
         model_spec(b),
         dataset=dataset,
         recipe=recipe,
         recipe_b=recipe_b,
-        commands=commands,
+        commands=[command.families for command in asked(place)],
     )
-    if metrics is not None:
-        pair = select.only(pair, metrics)
+    chosen = selection(metrics=metrics, columns=columns)
+    cells = chosen.among([cell for subject in pair for cell in subject.cells])
+    pair = select.Pair(*(subject._replace(cells=tuple(c for c in cells if subject.has(c))) for subject in pair))
     return Comparison(compared(pair, place.read_arrays, resamples))
 
 

@@ -7,22 +7,19 @@ import traceback
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, get_args
+from typing import Any, get_args
 
 import click
 
+from jembench.api.stored import selection
 from jembench.cli import options
 from jembench.cli.output import write_file
 from jembench.errors import SpecError, printable
-from jembench.experiment import suite as suites
 from jembench.report import select
 from jembench.report.figures.drawing import Format
-from jembench.store.latest import asked, newest
+from jembench.report.select import NO_NAMES, Names
 from jembench.store.outcome import Cell
 from jembench.store.store import Store
-
-if TYPE_CHECKING:
-    pass
 
 EXAMPLES = options.examples(
     "jembench figures", "jembench figures ood --output paper/figures", "jembench figures --format png"
@@ -31,7 +28,7 @@ EXAMPLES = options.examples(
 
 @click.command("figures", epilog=EXAMPLES)
 @click.argument("suite", metavar="[SUITE]", required=False)
-@click.option("--limit", type=options.COUNT, metavar="N", help="Draw the results of `run --limit N`.")
+@options.selected
 @click.option("--output", type=options.PATH, metavar="FOLDER", help="Output folder. By default figures/ in the store.")
 @options.force
 @click.option("--format", "formats", default="png,svg", metavar="LIST", help="Image formats: png, svg or both.")
@@ -39,8 +36,9 @@ EXAMPLES = options.examples(
 @click.pass_context
 def figures(
     ctx: click.Context,
+    /,
     suite: str | None,
-    limit: int | None,
+    chosen: dict[str, Any],
     output: Path | None,
     force: bool,
     formats: str,
@@ -55,16 +53,16 @@ def figures(
     place = Store(store)
     place.sweep()
     left_out = LeftOut(ctx.obj.debug)
-    cells = newest(select.read(place, left_out), asked(place))
-    chosen = select.of_suite(cells, suites.load(suite) if suite else None)
-    shown = [cell for cell in chosen if cell.provenance.get("limit") == limit]
+    found = selection(suite, **chosen).of(place, left_out)
+    for note in found.left_out:
+        click.echo(f"Left out: {note}", err=True)
     written = 0
     folder, force = output or store / "figures", force or output is None
-    for path in draw(shown, place, folder, wanted, left_out, training=True, force=force):
+    for path in draw(found.cells, place, folder, wanted, left_out, training=True, force=force, names=found.names):
         click.echo(path)
         written += 1
     if not written and not left_out.count:
-        click.echo(select.nothing(store, suite, limit, "results that have figures"))
+        click.echo(select.nothing(store, suite, chosen["limit"], "results that have figures"))
     return int(left_out.count > 0)
 
 
@@ -99,12 +97,14 @@ def draw(
     *,
     training: bool = False,
     force: bool = True,
+    names: Names = NO_NAMES,
 ) -> Iterable[Path]:
     """Draw the results of some cells and return the files. A figure that cannot be drawn stops no other.
 
     Args:
         training: draw how the models were trained as well.
         force: write over whatever is there.
+        names: display names by canonical specs.
 
     Raises:
         StoreError: if they cannot be written.
@@ -112,7 +112,7 @@ def draw(
     from jembench.report.figures import catalogue
     from jembench.report.figures.drawing import render
 
-    for planned in catalogue.figures(cells, store.read_arrays, left_out, store.history if training else None):
+    for planned in catalogue.figures(cells, store.read_arrays, left_out, store.history if training else None, names):
         try:
             files = render(planned, formats)
         except Exception as error:

@@ -90,7 +90,7 @@ COMMANDS: dict[str, LazyCommand | LazyGroup] = {
     "sample": LazyCommand(
         "jembench.cli.sample:sample", "Draw images from a trained model as a PNG: one row per class."
     ),
-    "report": LazyCommand("jembench.cli.report:report", "Print the results of a store."),
+    "report": LazyCommand("jembench.cli.report:report", "Print the results of a store, or write them to a file."),
     "compare": LazyCommand(
         "jembench.cli.report:compare", "Compare two models of a store, image by image and seed by seed."
     ),

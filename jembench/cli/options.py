@@ -231,6 +231,53 @@ def settings(what: str) -> Callable[[Command], Command]:
 recipe_settings = settings("Change a field of the recipe: epochs=5, optimizer.learning_rate=1e-3.")
 
 
+columns = click.option("--columns", metavar="LABELS", help="Columns, in this order: accuracy,fid-inception.")
+
+names = click.option(
+    "--name",
+    "names",
+    metavar="NAME=SPEC",
+    multiple=True,
+    callback=lambda ctx, parameter, given: {spec: name for name, spec in (pair("--name", text) for text in given)},
+    help="Show a model under another name: GAN=generator:module=... May be repeated.",
+)
+
+SELECTION = (
+    click.option("--models", metavar="SPECS", help="Models, in this order: jem,baseline:norm=batch."),
+    click.option("--dataset", metavar="SPECS", help="Datasets, in this order."),
+    click.option(
+        "--recipe",
+        metavar="LABELS",
+        help="Recipes as tables name them: digits,digits+epochs=9. all: every one. By default, recipes that --set "
+        "changed are left out.",
+    ),
+    click.option("--set", "settings", metavar="KEY=VALUE", multiple=True, help="Recipes that --set changed so."),
+    click.option("--seeds", metavar="LIST", help="Seeds: 0,1,2."),
+    click.option("--metrics", metavar="SPECS", help="Metrics, in this order. A bare name covers all its options."),
+    columns,
+    names,
+    click.option("--limit", type=COUNT, metavar="N", help="Show the results of `run --limit N`."),
+)
+"""Which results of a store are shown, and how their models are called."""
+
+
+def selected(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options that select results of a store. The command gets them as ``chosen``, for the API's functions."""
+
+    @functools.wraps(command)
+    def given(*arguments: Any, **values: Any) -> Any:
+        plain = ("models", "dataset", "recipe", "metrics", "columns", "names", "limit")
+        chosen = {option: values.pop(option) for option in plain}
+        chosen["settings"] = dict(pair("--set", setting) for setting in values.pop("settings"))
+        seeds = values.pop("seeds")
+        chosen["seeds"] = None if seeds is None else seed_list(seeds)
+        return command(*arguments, chosen=chosen, **values)
+
+    for option in reversed(SELECTION):
+        given = option(given)
+    return given
+
+
 def planned_fit(command: Callable[..., Any]) -> Callable[..., Any]:
     """The options that name one model. The command gets its plan as ``fit``."""
 
@@ -266,6 +313,18 @@ def seed_list(text: str) -> tuple[int, ...]:
             f"{DIGITS} digits at most."
         )
     return tuple(int(seed) for seed in seeds)
+
+
+def pair(option: str, text: str) -> tuple[str, str]:
+    """Both sides of the first ``=``.
+
+    Raises:
+        SpecError: if one is empty.
+    """
+    first, _, second = (part.strip() for part in text.partition("="))
+    if not first or not second:
+        raise SpecError(f"{option} is {text!r}; it must be two parts with = between them.")
+    return first, second
 
 
 def published_tables(names: str | None) -> list[str] | None:

@@ -122,6 +122,8 @@ def write_file(path: Path, content: bytes, *, force: bool, option: str = "--outp
 
 def emit(content: str | bytes, output: Path | None, *, force: bool) -> None:
     """Print results in some format or, if there is an ``output``, write them to that file and print its name."""
+    if output is None and isinstance(content, bytes):
+        raise SpecError("This format is no text. Name a file for it with --output.")
     if output is None:
         click.echo(content, nl=False)
     else:

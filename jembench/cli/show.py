@@ -76,7 +76,7 @@ def _whereabouts(ctx: click.Context, plan: Plan, store: Store, done: Finished) -
         three = ",".join(str(min(seeds) + number) for number in range(3))
         following = [again(ctx, seeds=three)] if len(seeds) == 1 else []
         following += [_sample(ctx, fit) for fit in drawn[:1]]
-        following.append(_report(ctx, plan.suite.name))
+        following.append(_report(ctx, plan))
         lines += [("next", command) for command in following]
     return lines
 
@@ -112,11 +112,14 @@ def _sample(ctx: click.Context, fit: FitPlan) -> str:
     return _line("", "sample", key.model, *dataset, *seed, *overrides, *shared, *steps, *plugins(ctx))
 
 
-def _report(ctx: click.Context, suite: str) -> str:
+def _report(ctx: click.Context, plan: Plan) -> str:
     """The results of a run, for a page of text."""
     # metrics that are not the suite's are shown only where the whole store is
-    chosen = [] if ctx.params.get("metrics") else [suite]
-    return _line("", "report", *chosen, *_given(ctx, ["limit", "store"]), "--format", "markdown", *plugins(ctx))
+    chosen = [] if ctx.params.get("metrics") else [plan.suite.name]
+    asked = ctx.params.get("settings") and set.intersection(*(set(fit.recipe.overrides) for fit in plan.fits))
+    changes = [word for change in sorted(asked or ()) for word in ("--set", change)]
+    shared = _given(ctx, ["limit", "store"])
+    return _line("", "report", *chosen, *changes, *shared, "--format", "markdown", *plugins(ctx))
 
 
 def plugins(ctx: click.Context) -> list[str]:

@@ -184,9 +184,10 @@ def export(ctx: click.Context, names: Sequence[str], store: Path, force: bool) -
         ctx.invoke(push, fit=names[0], to=str(file), store=store, force=force)
         return
     from jembench.report.export import export as exported
+    from jembench.report.formats import csv_text, parquet
 
     values, arrays = exported(Store(store))
     for path, table in ((file, values), (file.with_stem(f"{file.stem}-arrays"), arrays)):
-        content = table.to_csv() if file.suffix == ".csv" else table.to_parquet()
+        content = csv_text(*table).encode() if file.suffix == ".csv" else parquet(*table)
         write_file(path, content, force=force, option="FILE")
         click.echo(f"{path}: {len(table.rows)} rows")

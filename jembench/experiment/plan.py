@@ -5,6 +5,7 @@ A plan is the cross of a suite, every spec resolved and every identity known, be
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from jembench.catalog import discovery, registry, spec, trust
 from jembench.catalog.discovery import Component
 from jembench.catalog.registry import Resolved
 from jembench.catalog.spec import stable_hash
-from jembench.errors import SpecError, Unavailable
+from jembench.errors import JembenchError, SpecError, Unavailable
 from jembench.experiment import recipe as recipes
 from jembench.experiment.recipe import Recipe
 from jembench.experiment.suite import Suite
@@ -275,6 +276,21 @@ def _variants(part: Suite, asked: _Asked) -> dict[str, str]:
         for each in asked.trainings(part, dataset)
         if each.variant.settings
     }
+
+
+def labels_of(suites: Iterable[Suite]) -> set[str]:
+    """The labels of the recipes that some suites change. Suites that cannot be planned have none."""
+    found: set[str] = set()
+    for part in (part for suite in suites for part in suite.parts):
+        asked = _Asked(part.metric_names)
+        with contextlib.suppress(JembenchError):
+            found |= {
+                recipes.load(each.recipe or part.recipe_for(each.model.spec, dataset), each.settings).label
+                for dataset in part.datasets
+                for each in asked.trainings(part, dataset)
+                if each.settings
+            }
+    return found
 
 
 def _check(part: Suite) -> None:

@@ -5,6 +5,7 @@ An experiment is a suite in a file of its own: it may also say how the work is c
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import itertools
 from collections.abc import Iterable, Mapping, Sequence, Set
@@ -95,6 +96,12 @@ class Suite:
     def references(self) -> list[str]:
         """Its tables of published numbers, and those of the suites that it includes."""
         return list(dict.fromkeys([*(name for suite in self.included for name in suite.references), *self.reference]))
+
+    @property
+    def names(self) -> dict[str, str]:
+        """The display names of its models, by their specs."""
+        own = {model.spec: model.name for model in self.model if model.name}
+        return {spec: name for suite in self.included for spec, name in suite.names.items()} | own
 
     @property
     def metric_names(self) -> set[str]:
@@ -291,13 +298,22 @@ def _with_options(table: Any) -> Any:
     return {**own, "options": {key: value if isinstance(value, list) else [value] for key, value in options.items()}}
 
 
+def every() -> list[Suite]:
+    """Every installed suite that can be read; `jembench run` of the others says what is wrong with them."""
+    found = []
+    for name in names():
+        with contextlib.suppress(JembenchError):
+            found.append(load(name))
+    return found
+
+
 def all_grids() -> list[Grid]:
     """The grids of every suite that can be used, each once and with all values."""
     found: list[Grid] = []
-    for name in names():
+    for suite in every():
         try:
-            grids = [grid for part in load(name).parts for grid in part.grid if grid.places]
+            grids = [grid for part in suite.parts for grid in part.grid if grid.places]
         except JembenchError:
-            continue  # `jembench run` of that suite says what is wrong with it
+            continue
         found += [grid for grid in (dataclasses.replace(grid, values=()) for grid in grids) if grid not in found]
     return found

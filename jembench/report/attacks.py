@@ -150,7 +150,7 @@ def _without_gaps(row: ModelRecords, defended: Sequence[tuple[str, Mapping[Colum
         if name and (name, records) not in kept
     ]
     rows = [
-        replace(row, model=row.model + name, records={column: _alike(record) for column, record in records.items()})
+        replace(row, printed_as=row.name + name, records={column: _alike(record) for column, record in records.items()})
         for name, records in kept
     ]
     return [replace(rows[0], notes=(*row.notes, *gaps)), *rows[1:]] if rows else []

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from jembench.catalog import registry
+from jembench.errors import Unavailable
 from jembench.report.text import Table
 from jembench.store.outcome import encode
 
@@ -31,8 +32,8 @@ class Document:
     fields: Sequence[str]  # of a record
 
 
-def render(document: Document, format: str) -> str:
-    """The whole text, with a line break at its end.
+def render(document: Document, format: str) -> Any:
+    """The whole text, with a line break at its end; bytes, if the format is none of text.
 
     Args:
         document: what is shown.
@@ -41,8 +42,7 @@ def render(document: Document, format: str) -> str:
     Raises:
         SpecError: if there is no such format.
     """
-    text: str = registry.resolve("formats", format).make(document)
-    return text
+    return registry.resolve("formats", format).make(document)
 
 
 def to_json(document: Document) -> str:
@@ -68,9 +68,46 @@ def csv_text(fields: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
     return stream.getvalue()
 
 
+_TYPES = {
+    **dict.fromkeys(("value", "low", "high", "sd", "seconds"), "float64"),
+    **dict.fromkeys(("n", "seed", "limit"), "int64"),
+    **dict.fromkeys(("latest", "comparable"), "bool"),
+}
+"""The types of fields that are no texts, in Parquet."""
+
+
+def to_parquet(document: Document) -> bytes:
+    """A Parquet file in full precision, a row for each value."""
+    return parquet(document.fields, document.records())
+
+
+def parquet(fields: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> bytes:
+    """A Parquet file with these columns; the items of a list have spaces between them.
+
+    Raises:
+        Unavailable: if pyarrow is not installed.
+    """
+    try:
+        import pyarrow
+        from pyarrow.parquet import write_table
+    except ImportError as error:
+        raise Unavailable(
+            f"Parquet needs pyarrow, which cannot be imported ({error}). Install it: pip install "
+            '"jembench[parquet]"; or write CSV.'
+        ) from error
+    kinds = [(name, pyarrow.type_for_alias(_TYPES.get(name, "string"))) for name in fields]
+    flat = [{name: _joined(value) for name, value in row.items()} for row in rows]
+    stream = io.BytesIO()
+    write_table(pyarrow.Table.from_pylist(flat, pyarrow.schema(kinds, {"Software": "jembench"})), stream)
+    return stream.getvalue()
+
+
+def _joined(value: Any) -> Any:
+    return " ".join(map(str, value)) if isinstance(value, list | tuple) else value
+
+
 def _inert(value: Any) -> Any:
-    if isinstance(value, list):
-        value = " ".join(map(str, value))
+    value = _joined(value)
     return f"'{value}" if isinstance(value, str) and value[:1] in tuple("=+-@") and not _is_number(value) else value
 
 

@@ -103,7 +103,7 @@ class _Layout:
 
     def _names(self, row: ModelRecords, context: _Context) -> Iterator[Text]:
         """What identifies a row: its model, and what else differs between rows."""
-        yield Text(row.model, marks=tuple(self.notes.mark(note) for note in row.notes))
+        yield Text(row.name, marks=tuple(self.notes.mark(note) for note in row.notes))
         for name in context.differing:
             text = _CONTEXT[name](row)
             short = self.variants.get(text) if name == "recipe" else None
@@ -161,7 +161,7 @@ def _differing_protocols(view: View) -> Iterator[Footnote]:
     for line, number, name in places:
         records = [of_row[number] for of_row in line.records]
         measured = [(row, r) for row, r in zip(view.rows, records, strict=True) if r and r.status == "ok"]
-        found = [(row.model, record.protocol) for row, record in measured if not record.comparable]
+        found = [(row.name, record.protocol) for row, record in measured if not record.comparable]
         if not found:
             continue
         datasets = {row.dataset for row, record in measured if not record.comparable}
@@ -236,7 +236,7 @@ def _content(report: Report) -> dict[str, Any]:
 
 
 _FIELDS = tuple(field.name for field in fields(Record))
-_OF_MODEL = ("model", "dataset", "recipe", "seeds", "notes")
+_OF_MODEL = ("model", "printed_as", "dataset", "recipe", "seeds", "notes")
 _OF_VALUE = ("metric", "label", "unit", "better", "status", "value", "low", "high", "sd", "n", "protocol", "comparable")
 
 

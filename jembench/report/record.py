@@ -34,7 +34,7 @@ class Record:
 
     kind: Literal["measured", Standing] = "measured"
     model: str = ""
-    printed_as: str = ""  # the model, in a published table
+    printed_as: str = ""  # the model: its display name, or its name in a published table
     dataset: str = ""
     recipe: str = ""
     metric: str = ""  # canonical spec
@@ -72,8 +72,14 @@ class ModelRecords:
     dataset: str
     recipe: str
     seeds: tuple[int, ...]
+    printed_as: str = ""  # its display name, if it has one
     notes: tuple[str, ...] = ()
     records: Mapping[Column, Record] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """What tables call it."""
+        return self.printed_as or self.model
 
     @property
     def key(self) -> tuple[str, str, str]:

@@ -7,8 +7,8 @@ described at the head of ``jem-iclr2020.toml``.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from importlib.resources.abc import Traversable
 from typing import Any, Literal, NamedTuple
 
@@ -54,6 +54,16 @@ class PublishedTable:
     note: str
     columns: tuple[PublishedColumn, ...]
     rows: tuple[PublishedRow, ...]
+
+    def only(self, values: Collection[str]) -> PublishedTable:
+        """The columns that correspond to these of our labels, and the rows that have numbers there."""
+        columns = tuple(column for column in self.columns if column.value in values)
+        labels = {column.label for column in columns}
+        rows = (
+            replace(row, values={label: value for label, value in row.values.items() if label in labels})
+            for row in self.rows
+        )
+        return replace(self, columns=columns, rows=tuple(row for row in rows if row.values))
 
 
 def load(names: Sequence[str]) -> list[PublishedTable]:

@@ -9,11 +9,13 @@ from typing import Any
 from jembench.catalog import spec
 from jembench.experiment import suite as suites
 from jembench.experiment.plan import Part
+from jembench.experiment.sweep import Grid, bare_name
 from jembench.report.attacks import main_view
 from jembench.report.grids import Places, pivots
 from jembench.report.record import BUFFER, DIRECT, Column, ModelRecords, columns_of, mark_incomparable, record
 from jembench.report.references import PublishedTable
-from jembench.report.select import Subject, subjects
+from jembench.report.select import NO_NAMES, Names, Subject, subjects
+from jembench.report.selection import WHOLE, Selection
 from jembench.report.text import View
 from jembench.store.outcome import Cell
 
@@ -33,6 +35,8 @@ def build(
     *,
     parts: Sequence[Part] = (),
     published: Sequence[PublishedTable] = (),
+    selection: Selection = WHOLE,
+    names: Names = NO_NAMES,
 ) -> Report:
     """Summarise cells over their seeds.
 
@@ -40,15 +44,22 @@ def build(
         cells: in the order in which their models shall appear.
         parts: what belongs together, each with metrics of its own; none: all metrics of the cells, together.
         published: the reference tables to show.
+        selection: which columns are shown.
+        names: display names by canonical specs.
     """
     cells = list(cells)
     parts = [_completed(part, cells) for part in parts] or [Part("", _and_those_of((), cells), ())]
     order = dict.fromkeys(metric for part in parts for metric in (*part.metrics, *_of_grids(part, cells)))
     by_metric = _by_metric(cells)
-    columns = tuple(column for metric in order for column in columns_of(metric, by_metric.get(metric, ())))
-    rows = [_row(subject, columns, parts, cells) for subject in subjects(cells)]
+    columns = selection.order([column for metric in order for column in columns_of(metric, by_metric.get(metric, ()))])
+    rows = [_row(subject, columns, parts, cells) for subject in subjects(cells, names)]
+    if selection.columns is not None:
+        parts = [part._replace(grids=tuple(_showing(columns, grid) for grid in part.grids)) for part in parts]
+    if selection.columns is not None or selection.metrics is not None:
+        found = (table.only({column.label for column in columns}) for table in published)
+        published = [table for table in found if table.rows]
     return Report(
-        columns=columns,
+        columns=tuple(columns),
         rows=tuple(mark_incomparable(rows)),
         parts=tuple(parts),
         published=tuple(published),
@@ -60,6 +71,12 @@ def everything(cells: Sequence[Cell]) -> Part:
     metrics = tuple(dict.fromkeys(cell.metric for cell in cells))
     grids = (grid for grid in suites.all_grids() if sum(map(bool, map(Places([grid]).of, metrics))) > 1)
     return Part("", metrics, tuple(grids))
+
+
+def _showing(columns: Sequence[Column], grid: Grid) -> Grid:
+    """The grid with tables of the selected values alone, in their order."""
+    labels = dict.fromkeys(c.label for c in columns if bare_name(c.metric) == grid.metric and c.label != c.metric)
+    return replace(grid, values=tuple(labels) or grid.values)
 
 
 def _by_metric(cells: Iterable[Cell]) -> dict[str, list[Cell]]:
@@ -102,6 +119,7 @@ def _row(subject: Subject, columns: Sequence[Column], parts: Sequence[Part], cel
     notes = (*_divergences(subject.cells, seeds), *_remarks(subject.cells, seeds), *_how_drawn(subject, cells))
     of_model: dict[str, Any] = {
         "model": subject.model,
+        "printed_as": subject.printed_as,
         "dataset": subject.dataset,
         "recipe": subject.recipe,
         "notes": notes,

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import shlex
 import warnings
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 from jembench.catalog import registry, spec
 from jembench.catalog.discovery import Kind
 from jembench.errors import Fallback, JembenchError, SpecError, unknown
-from jembench.experiment.suite import Suite
 from jembench.experiment.sweep import bare_name
 from jembench.report.record import grouped
-from jembench.store.latest import asked, newest
 from jembench.store.outcome import Cell
 from jembench.store.store import Store
+
+Names = Mapping[str, str]
+"""Display names by specs of models. They are presentation, and no part of any identity."""
+
+
+NO_NAMES: Names = MappingProxyType({})
 
 
 class Subject(NamedTuple):
@@ -26,9 +31,19 @@ class Subject(NamedTuple):
     dataset: str  # canonical spec
     recipe: str  # label
     cells: tuple[Cell, ...]
+    printed_as: str = ""  # its display name, if it has one
+
+    @property
+    def name(self) -> str:
+        """What tables and figures call the model."""
+        return self.printed_as or self.model
 
     def __str__(self) -> str:
         return f"{self.model} on {self.dataset}, recipe {self.recipe}"
+
+    def has(self, cell: Cell) -> bool:
+        """Whether a cell is of it."""
+        return (cell.fit.model, cell.fit.dataset, cell.fit.recipe) == self[:3]
 
     @property
     def seeds(self) -> set[int]:
@@ -46,14 +61,18 @@ class Pair(NamedTuple):
     def names(self) -> tuple[str, str]:
         """What tells the two apart: their models or, where these are the same, their recipes."""
         if self.a.model != self.b.model:
-            return self.a.model, self.b.model
+            return self.a.name, self.b.name
         return self.a.recipe, self.b.recipe
 
 
-def subjects(cells: Iterable[Cell]) -> list[Subject]:
-    """Every model of some cells, in their order."""
+def subjects(cells: Iterable[Cell], names: Names = NO_NAMES) -> list[Subject]:
+    """Every model of some cells, in their order, with its display name."""
     groups = grouped(cells, lambda cell: (cell.fit.model, cell.fit.dataset, cell.fit.recipe))
-    return [Subject(fit.model, fit.dataset, fit.recipe, tuple(group)) for group in groups for fit in [group[0].fit]]
+    return [
+        Subject(fit.model, fit.dataset, fit.recipe, tuple(group), names.get(fit.model, ""))
+        for group in groups
+        for fit in [group[0].fit]
+    ]
 
 
 def _warn(problem: str) -> None:
@@ -78,29 +97,6 @@ def read(store: Store, left_out: Callable[[str], None] = _warn) -> list[Cell]:
     return contents.cells
 
 
-def measured(store: Store, limit: int | None, seeds: Iterable[int] | None = None) -> list[Cell]:
-    """The outcomes of a store that count, evaluated on ``limit`` test images, and of these seeds if some are given.
-
-    Raises:
-        SpecError: if there are none.
-    """
-    wanted = None if seeds is None else set(seeds)
-    cells = read(store)
-    found = [
-        cell
-        for cell in newest(cells, asked(store))
-        if cell.provenance.get("limit") == limit and (wanted is None or cell.fit.seed in wanted)
-    ]
-    if not found:
-        raise SpecError(nothing(store.root, None, limit, "such results" if cells else "results"))
-    return found
-
-
-def of_suite(cells: Iterable[Cell], suite: Suite | None) -> list[Cell]:
-    """The outcomes of the metrics of a suite, whatever their options; None: all."""
-    return [cell for cell in cells if suite is None or bare_name(cell.metric) in suite.metric_names]
-
-
 def nothing(store: Path, suite: str | None, limit: int | None, results: str) -> str:
     """What to do about a store without the results that were asked for."""
     return f"{store} holds no {results} yet: {_remedy(store, suite, limit)}"
@@ -114,26 +110,6 @@ def _remedy(store: Path, suite: str | None = None, limit: int | None = None) -> 
 def store_option(store: Path) -> str:
     """The option that a command needs for a store; none for the usual one."""
     return "" if store == Path("runs") else f" --store {shlex.quote(str(store))}"
-
-
-def only(pair: Pair, metrics: Iterable[str]) -> Pair:
-    """The pair with some of its metrics; a bare name means all its options.
-
-    Raises:
-        SpecError: for a metric that neither was measured by.
-    """
-    known = list(dict.fromkeys(cell.metric for subject in pair for cell in subject.cells))
-    wanted = {metric for text in metrics for metric in _measured_by(text, known)}
-    a, b = (subject._replace(cells=tuple(c for c in subject.cells if c.metric in wanted)) for subject in pair)
-    return Pair(a, b)
-
-
-def _measured_by(text: str, known: Sequence[str]) -> Iterable[str]:
-    found = matching("metrics", text, known)
-    if not found:
-        names = {spec.parse(metric).name for metric in known}
-        raise unknown("metric in the store, of these models,", text, names, "jembench list metrics")
-    return found
 
 
 def find_pair(

@@ -87,10 +87,10 @@ def test_csv_has_a_line_for_each_value(trained):
     [
         (["zoo_of_tests:gem", CLASSIFIER], "There is no model in the store named 'zoo_of_tests:gem'. Nearest: zoo_of_"),
         ([JEM, JEM], f"Both models are {JEM} on zoo_of_tests:data, recipe tiny. Name two, or two recipes of one with"),
-        ([JEM, CLASSIFIER, "--metrics", "fud"], "There is no metric in the store, of these models, named 'fud'."),
+        ([JEM, CLASSIFIER, "--metrics", "fud"], "There is no metric in the store named 'fud'."),
         ([JEM, CLASSIFIER, "--dataset", "svhn"], "There is no dataset in the store named 'svhn'."),
         ([JEM, CLASSIFIER, "--recipe", "x"], f"{JEM} was not trained by a recipe 'x'. In the store: tiny."),
-        ([JEM, CLASSIFIER, "--seeds", "7"], "runs holds no such results yet"),
+        ([JEM, CLASSIFIER, "--seeds", "7"], "There is no seed in the store named '7'"),
         ([JEM, CLASSIFIER, "--seeds", "x"], "--seeds is 'x'"),
         ([JEM, CLASSIFIER, "--limit", "5"], "runs holds no such results yet: `jembench run hybrid --limit 5` makes"),
     ],
@@ -132,4 +132,5 @@ def test_claims_of_an_empty_store(jembench):
 def test_claims_are_of_everything(jembench, arguments):
     done = jembench("report", "--claims", *arguments)
     assert (done.code, done.out) == (2, "")
-    assert done.err == "Error: --claims judges all that the store holds. Leave out the suite and --reference.\n"
+    said = "--claims judges all that the store holds. Of what selects results it takes --limit alone."
+    assert done.err == f"Error: {said}\n"

@@ -16,6 +16,8 @@ from jembench.errors import Diverged, Fallback, SpecError
 
 COMMAND = [sys.executable, "-c", "import sys; from jembench.cli.main import main; sys.exit(main())"]
 
+SELECTION = {"--models", "--dataset", "--recipe", "--set", "--seeds", "--metrics", "--columns", "--name", "--limit"}
+
 OPTIONS = {
     (): {"--debug", "--version", "--help"},
     ("run",): {
@@ -54,12 +56,15 @@ OPTIONS = {
         *("--dataset", "--recipe", "--set", "--seed", "--steps", "--columns", "--output", "--device", "--store"),
         "--help",
     },
-    ("report",): {"--limit", "--claims", "--store", "--reference", "--format", "--help"},
+    ("report",): {
+        *("--claims", "--per-seed", "--store", "--reference", "--format", "--output", "--force", "--help"),
+        *SELECTION,
+    },
     ("compare",): {
         *("--dataset", "--recipe", "--recipe-b", "--metrics", "--seeds", "--limit", "--resamples", "--store"),
-        *("--format", "--help"),
+        *("--columns", "--name", "--format", "--help"),
     },
-    ("figures",): {"--limit", "--output", "--force", "--format", "--store", "--help"},
+    ("figures",): {"--output", "--force", "--format", "--store", "--help", *SELECTION},
     ("list",): {"--format", "--help"},
     ("plugin",): {"--help"},
     ("plugin", "list"): {"--format", "--help"},

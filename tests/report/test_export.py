@@ -11,6 +11,7 @@ import pytest
 from small_store import small_store
 
 from jembench.errors import Fallback, Unavailable
+from jembench.report import formats
 from jembench.report.export import export
 from jembench.store.latest import mark_latest
 from jembench.store.store import Store
@@ -76,14 +77,14 @@ def test_damaged_arrays_are_left_out_and_named(store):
 
 def test_csv_has_every_row_in_full_precision(store):
     values, _ = export(store)
-    rows = list(csv.DictReader(io.StringIO(values.to_csv().decode())))
+    rows = list(csv.DictReader(io.StringIO(formats.csv_text(*values))))
     assert [(row["cell"], float(row["value"])) for row in rows] == [(row["cell"], row["value"]) for row in values.rows]
 
 
 def test_parquet_has_the_same_rows_and_their_types(store):
     parquet = pytest.importorskip("pyarrow.parquet")
     for table in export(store):
-        found = parquet.read_table(io.BytesIO(table.to_parquet()))
+        found = parquet.read_table(io.BytesIO(formats.parquet(*table)))
         assert found.column_names == list(table.fields)
         assert found.to_pylist() == list(table.rows)
     assert {"seed": "int64", "model": "string"}.items() <= {
@@ -93,5 +94,5 @@ def test_parquet_has_the_same_rows_and_their_types(store):
 
 def test_parquet_without_pyarrow_says_what_to_install(store, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(Unavailable, match=r'pip install "jembench\[parquet\]"; or export to a file that ends in \.csv'):
-        export(store)[0].to_parquet()
+    with pytest.raises(Unavailable, match=r'pip install "jembench\[parquet\]"; or write CSV'):
+        formats.parquet(*export(store)[0])

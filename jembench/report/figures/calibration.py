@@ -14,7 +14,7 @@ from jembench.interfaces import Value
 from jembench.metrics.binning import Reliability, reliability
 from jembench.report.figures import drawing
 from jembench.report.figures.drawing import Drawing, Planned
-from jembench.report.figures.results import Result, figure_of, model_of, needs
+from jembench.report.figures.results import Result, figure_of, needs
 from jembench.report.record import grouped
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def _peers(result: Result) -> tuple[object, ...]:
 def _calibration_of(result: Result) -> Calibration:
     confidence, correct = result.arrays["confidence"], result.arrays["correct"].astype(bool)
     return Calibration(
-        model_of(result.fit),
+        result.model,
         result.options.get("scaling", "none"),
         reliability(confidence, correct, int(result.protocol["bins"])),
         next(iter(result.values.values())),

@@ -16,6 +16,7 @@ from jembench.experiment.sweep import bare_name
 from jembench.report.figures import training
 from jembench.report.figures.drawing import Planned
 from jembench.report.figures.results import Arrays, Plan, Result
+from jembench.report.select import NO_NAMES, Names
 from jembench.store.outcome import Cell, FitKey
 
 
@@ -24,6 +25,7 @@ def figures(
     read: Callable[[Cell], Arrays],
     left_out: Callable[[str], None],
     history_of: Callable[[FitKey], Path] | None = None,
+    names: Names = NO_NAMES,
 ) -> Iterator[Planned]:
     """Every figure of the cells, each under a unique name.
 
@@ -32,9 +34,10 @@ def figures(
         read: gives the arrays of a cell, or raises StoreError.
         left_out: called with a sentence for each result that is damaged.
         history_of: gives the file of a training's losses, or raises StoreError; None: no figures of training.
+        names: display names by canonical specs.
     """
     taken: set[str] = set()
-    for planned in _all(cells, read, left_out, history_of):
+    for planned in _all(cells, read, left_out, history_of, names):
         stem, number = planned.stem, 1
         while stem in taken:
             number += 1
@@ -48,6 +51,7 @@ def _all(
     read: Callable[[Cell], Arrays],
     left_out: Callable[[str], None],
     history_of: Callable[[FitKey], Path] | None,
+    names: Names,
 ) -> Iterator[Planned]:
     for component in discovery.components("figures"):
         mine = [cell for cell in cells if bare_name(cell.metric) == component.name and cell.outcome.status == "ok"]
@@ -58,19 +62,23 @@ def _all(
         except JembenchError as error:
             left_out(str(error))
         else:
-            yield from plan(_results(plan, mine, read, left_out))
+            yield from plan(_results(plan, mine, read, left_out, names))
     if history_of:
-        yield from training.energies_of(cells, history_of, left_out)
-        yield from training.seeds_of(cells)
+        yield from training.energies_of(cells, history_of, left_out, names)
+        yield from training.seeds_of(cells, names)
 
 
 def _results(
-    plan: Plan, cells: Sequence[Cell], read: Callable[[Cell], Arrays], left_out: Callable[[str], None]
+    plan: Plan,
+    cells: Sequence[Cell],
+    read: Callable[[Cell], Arrays],
+    left_out: Callable[[str], None],
+    names: Names,
 ) -> list[Result]:
     found = []
     for cell in cells:
         try:
-            found.append(Result(cell, _needed(read(cell), plan, cell) if hasattr(plan, "shapes") else {}))
+            found.append(Result(cell, _needed(read(cell), plan, cell) if hasattr(plan, "shapes") else {}, names))
         except StoreError as error:
             left_out(str(error))
     return found

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from jembench.interfaces import Value
 from jembench.report.figures import drawing
 from jembench.report.figures.drawing import Drawing, Planned
-from jembench.report.figures.results import Result, figure_of, identity, model_of, needs
+from jembench.report.figures.results import Result, figure_of, identity, needs
 from jembench.report.record import grouped
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def histograms(results: Sequence[Result]) -> Drawing:
 def auroc(results: Sequence[Result]) -> Drawing:
     """A panel for each score, a line for each OOD set, a point with its interval for each model."""
     found = [
-        (model_of(result.fit), _score(result), name, result.values["auroc"])
+        (result.model, _score(result), name, result.values["auroc"])
         for name, result in zip(_sets(results), results, strict=True)
     ]
     fit = results[0].fit

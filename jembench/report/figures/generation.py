@@ -11,7 +11,7 @@ from typing import NamedTuple
 from jembench.interfaces import Value
 from jembench.report.figures import drawing
 from jembench.report.figures.drawing import Drawing, Planned
-from jembench.report.figures.results import Result, identity, model_of
+from jembench.report.figures.results import Result, identity
 from jembench.report.record import grouped
 
 _NETWORKS = {"model": "the model's", "features": "the feature network's"}
@@ -46,7 +46,7 @@ def plan(results: list[Result]) -> Iterator[Planned]:
         yield from _planned(KEPT, group, [(_selection(result), _share(result)) for result in group])
     new_chains = [result for result in results if result.options.get("source") == "fresh" and "steps" in result.options]
     for group in grouped(new_chains, lambda result: _peers(result, STEPS.options)):
-        points = [(model_of(result.fit), float(result.options["steps"])) for result in group]
+        points = [(result.model, float(result.options["steps"])) for result in group]
         yield from _planned(STEPS, group, points)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any
 
@@ -17,6 +17,7 @@ from jembench.experiment.plan import PRETRAINED
 from jembench.experiment.sweep import bare_name
 from jembench.interfaces import Value
 from jembench.report.figures.drawing import Drawing, Planned
+from jembench.report.select import NO_NAMES, Names
 from jembench.store.outcome import Cell, FitKey
 
 _LONGEST = 80  # letters, for people; file systems allow more
@@ -30,6 +31,7 @@ class Result:
 
     cell: Cell
     arrays: Arrays
+    names: Names = field(default_factory=dict)
 
     @property
     def fit(self) -> FitKey:
@@ -62,9 +64,14 @@ class Result:
         return dict(spec.parse(self.cell.metric).arguments)
 
     @property
+    def model(self) -> str:
+        """The model, with its recipe where that is not the usual one of the dataset."""
+        return model_of(self.fit, self.names)
+
+    @property
     def title(self) -> str:
         """The trained model, in full."""
-        return title_of(self.fit)
+        return title_of(self.fit, self.names)
 
     def figure(self, name: str, draw: Callable[..., Drawing], *arguments: Any, without: Sequence[str] = ()) -> Planned:
         """A figure of this result alone, named after the options of the metric as well."""
@@ -113,9 +120,10 @@ def needs(shapes: Shapes, optional: Shapes | None = None) -> Callable[[Plan], Pl
 # --- names ------------------------------------------------------------------------------------------------------------
 
 
-def model_of(fit: FitKey) -> str:
-    """The model, with its recipe where that is not the usual one of the dataset."""
-    model, *recipe = _parts(fit)
+def model_of(fit: FitKey, names: Names = NO_NAMES) -> str:
+    """The model under its display name, with its recipe where that is not the usual one of the dataset."""
+    _, *recipe = _parts(fit)
+    model = names.get(fit.model, fit.model)
     return f"{model} ({recipe[0]})" if recipe else model
 
 
@@ -124,9 +132,9 @@ def identity(fit: FitKey) -> tuple[object, ...]:
     return fit.dataset, fit.model, fit.recipe, fit.seed
 
 
-def title_of(fit: FitKey) -> str:
+def title_of(fit: FitKey, names: Names = NO_NAMES) -> str:
     """The trained model, in full."""
-    return f"{model_of(fit)} on {fit.dataset}, seed {fit.seed}"
+    return f"{model_of(fit, names)} on {fit.dataset}, seed {fit.seed}"
 
 
 def stem(figure: str, fits: Sequence[FitKey], limit: int | None = None) -> str:

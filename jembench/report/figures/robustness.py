@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from jembench.report.attacks import DEFENCE, RULE
 from jembench.report.figures import adversarial, drawing
 from jembench.report.figures.drawing import Drawing, Numbers, Planned
-from jembench.report.figures.results import Result, figure_of, model_of, needs
+from jembench.report.figures.results import Result, figure_of, needs
 from jembench.report.record import grouped
 from jembench.stats import wilson
 
@@ -94,17 +94,17 @@ def curves_of(results: Sequence[Result]) -> list[Curve]:
     A model's name has the chains and the gradient in it where they are not the same in all that are refined; the
     figure's title has them where they are.
     """
-    models = list(dict.fromkeys(model_of(result.fit) for result in results))
+    models = list(dict.fromkeys(result.model for result in results))
     named = _differing(_refined(results))
 
     def place(result: Result) -> tuple[object, ...]:
         steps, chains = (int(result.protocol.get(part, "0")) for part in ("refine", "eot"))
-        return models.index(model_of(result.fit)), steps, chains, result.protocol.get("grad", "")
+        return models.index(result.model), steps, chains, result.protocol.get("grad", "")
 
     ordered = sorted(results, key=place)
     of_models = [
         Curve(
-            model_of(result.fit) + adversarial.refinement(result, named),
+            result.model + adversarial.refinement(result, named),
             norm,
             len(result.arrays["found"]),
             accuracy_over(result.arrays[f"distance-{norm}"], result.arrays["found"]),
@@ -119,7 +119,7 @@ def _as_they_are(results: Sequence[Result]) -> list[Curve]:
     """Of images that were made against models without chains, the curves of those models themselves."""
     found: dict[tuple[str, str], Curve] = {}
     for result in results:
-        model, (norm, *_) = model_of(result.fit), adversarial.norms_of(result)
+        model, (norm, *_) = result.model, adversarial.norms_of(result)
         if (distance := result.arrays.get(f"distance-{norm}-as-it-is")) is not None:
             accuracy = accuracy_over(distance, result.arrays["found-as-it-is"])
             found[model, norm] = Curve(f"{model}, attacked itself", norm, len(distance), accuracy)

@@ -6,7 +6,7 @@ import csv
 import io
 import math
 import statistics
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +17,7 @@ from jembench.report.figures import drawing
 from jembench.report.figures.drawing import Drawing, Planned
 from jembench.report.figures.results import model_of, stem, title_of
 from jembench.report.record import grouped
+from jembench.report.select import NO_NAMES, Names
 from jembench.store.outcome import Cell, FitKey
 from jembench.training.picture import History, curves_in, plot_energies
 
@@ -25,7 +26,10 @@ if TYPE_CHECKING:
 
 
 def energies_of(
-    cells: Sequence[Cell], history_of: Callable[[FitKey], Path], left_out: Callable[[str], None]
+    cells: Sequence[Cell],
+    history_of: Callable[[FitKey], Path],
+    left_out: Callable[[str], None],
+    names: Names = NO_NAMES,
 ) -> Iterator[Planned]:
     """A figure for each model that was trained on energies."""
     for fit in {cell.fit.id: cell.fit for cell in cells}.values():
@@ -35,7 +39,7 @@ def energies_of(
             left_out(str(error))
             continue
         if curves_in(history):
-            yield Planned(stem("energies", [fit]), partial(energies, title_of(fit), history))
+            yield Planned(stem("energies", [fit]), partial(energies, title_of(fit, names), history))
 
 
 def energies(title: str, history: History) -> Drawing:
@@ -65,29 +69,33 @@ def read_history(path: Path) -> History:
 # --- seeds ------------------------------------------------------------------------------------------------------------
 
 
-def seeds_of(cells: Sequence[Cell]) -> Iterator[Planned]:
+def seeds_of(cells: Sequence[Cell], names: Names = NO_NAMES) -> Iterator[Planned]:
     """A figure for each metric and dataset with a model that was trained from several seeds: a panel for each value."""
     measured = [cell for cell in cells if cell.outcome.status == "ok"]
     for group in grouped(measured, _protocol):
-        models = grouped(group, lambda cell: model_of(cell.fit))
-        if max(map(len, models)) < 2:
+        models = {model_of(cells[0].fit, names): cells for cells in _by_model(group)}
+        if max(map(len, models.values())) < 2:
             continue
         first = group[0]
         yield Planned(
             stem(f"seeds-{first.metric}", [cell.fit for cell in group], first.provenance.get("limit")),
-            partial(strips, f"{first.metric} on {first.fit.dataset}", group),
+            partial(strips, f"{first.metric} on {first.fit.dataset}", models),
         )
+
+
+def _by_model(cells: Sequence[Cell]) -> list[list[Cell]]:
+    return grouped(cells, lambda cell: (cell.fit.model, cell.fit.recipe))
 
 
 def _protocol(cell: Cell) -> tuple[object, ...]:
     return cell.metric, cell.outcome.protocol, cell.fit.dataset, cell.provenance.get("limit")
 
 
-def strips(title: str, cells: Sequence[Cell]) -> Drawing:
+def strips(title: str, models: Mapping[str, Sequence[Cell]]) -> Drawing:
     """A panel for each value, a line for each model: its seeds from top to bottom, their mean and their sd."""
-    groups = grouped(cells, lambda cell: model_of(cell.fit))
-    models = {model_of(group[0].fit): sorted(group, key=lambda cell: cell.fit.seed) for group in groups}
-    units = {label: value.unit for cell in cells for label, value in cell.outcome.values.items()}
+    units = {
+        label: value.unit for cells in models.values() for cell in cells for label, value in cell.outcome.values.items()
+    }
     columns = min(2, len(units))
     height = 0.45 + -(-len(units) // columns) * (0.6 + 0.42 * len(models))
     width = drawing.PAGE if columns > 1 else drawing.COLUMN
@@ -96,7 +104,7 @@ def strips(title: str, cells: Sequence[Cell]) -> Drawing:
     for axes, (label, unit) in zip(panels, units.items(), strict=True):
         name = f"{label}, {unit}" if unit else label
         for place, (model, of_model) in enumerate(models.items()):
-            having = [cell for cell in of_model if label in cell.outcome.values]
+            having = sorted((cell for cell in of_model if label in cell.outcome.values), key=lambda cell: cell.fit.seed)
             values = [cell.outcome.values[label].value for cell in having]
             _draw_strip(axes, place, values)
             seeds = [cell.fit.seed for cell in having]

@@ -1,0 +1,253 @@
+"""Which results of a store are shown, in which order, and under which names. Imports no torch."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeVar
+
+from jembench.errors import SpecError, unknown
+from jembench.experiment import suite as suites
+from jembench.experiment.plan import labels_of
+from jembench.experiment.suite import Suite
+from jembench.experiment.sweep import bare_name
+from jembench.report.record import Column
+from jembench.report.select import Names, matching, nothing, read
+from jembench.store.latest import asked, newest
+from jembench.store.outcome import Cell
+from jembench.store.store import Store
+
+T = TypeVar("T")
+
+EVERY = "all"
+"""In place of a recipe: every recipe, whatever ``--set`` changed of it."""
+
+
+class Selected(NamedTuple):
+    """What a selection finds in a store."""
+
+    cells: Sequence[Cell]  # in the order asked for
+    names: Names  # by canonical specs
+    left_out: list[str]  # what else the store holds, a sentence each
+    nothing: str  # what to do if there is no cell
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Selection:
+    """Which results are shown, in the order of what is named; None: all.
+
+    Results of recipes that ``--set`` changed are shown only if ``recipe`` or ``settings`` ask for them, or if there are
+    no others. What a suite changes of a recipe, as its variants, is shown with the suite, and where no suite is named.
+    """
+
+    suite: Suite | None = None  # whose metrics are shown
+    models: Sequence[str] | None = None  # specs; a bare name means that spec, or else all of the name
+    dataset: Sequence[str] | None = None  # specs, as models
+    recipe: Sequence[str] | None = None  # labels, as tables show them
+    settings: Sequence[str] = ()  # changes that the recipes have: "epochs=9"
+    seeds: Sequence[int] | None = None
+    metrics: Sequence[str] | None = None  # specs, as models
+    columns: Sequence[str] | None = None  # labels of values
+    names: Names = field(default_factory=dict)
+    limit: int | None = None  # how many of the test images were evaluated; None: all
+
+    def of(self, store: Store, problem: Callable[[str], None] | None = None) -> Selected:
+        """What is selected of a store.
+
+        Args:
+            store: a folder that exists.
+            problem: called with a sentence for each file that cannot be read; None: it is a warning.
+
+        Raises:
+            SpecError: if there is no such folder, or no result of something that is named.
+        """
+        found = read(store, problem) if problem else read(store)
+        current = newest(found, asked(store))
+        left_out = []
+        if older := len(found) - len(current):
+            left_out.append(f"{_outcomes(older)} that newer ones of the same names stand for.")
+        current = [cell for cell in current if self.suite is None or bare_name(cell.metric) in self.suite.metric_names]
+        left_out += _of_other_images(current, self.limit)
+        cells: Sequence[Cell] = [cell for cell in current if cell.provenance.get("limit") == self.limit]
+        if cells:
+            named = self.among(cells)
+            cells = self._unchanged(named)
+            if rest := [cell for cell in named if cell.fit.recipe not in {kept.fit.recipe for kept in cells}]:
+                left_out.append(_of_changed(rest))
+        known, shown = ([cell.fit.model for cell in some] for some in (current, cells))
+        names = display_names(self.suite.names if self.suite else {}, known)
+        names |= display_names(self.names, known, strict=True)
+        check_apart(names, shown)
+        suite = self.suite.name if self.suite else None
+        advice = nothing(store.root, suite, self.limit, "such results" if found else "results")
+        return Selected(cells, names, left_out, advice)
+
+    def among(self, cells: Sequence[Cell]) -> Sequence[Cell]:
+        """Those of some cells that are named, sorted by datasets, then by models, then by recipes; changed or not."""
+        return self._with_columns(self._named(cells))
+
+    def order(self, columns: Sequence[Column]) -> list[Column]:
+        """Those of some columns that are shown, in the order asked for."""
+        for what, of in (("metrics", lambda column: column.metric), ("columns", lambda column: column.label)):
+            columns = _ranked(what, getattr(self, what), columns, of)
+        return list(columns)
+
+    def _named(self, cells: Sequence[Cell]) -> Sequence[Cell]:
+        changes = [change for cell in cells for change in _changes(cell.fit.recipe)]
+        for setting in self.settings:
+            if setting not in changes:
+                raise unknown(_KINDS["settings"], setting, set(changes), "")
+        cells = [cell for cell in cells if set(self.settings) <= set(_changes(cell.fit.recipe))]
+        cells = _ranked("metrics", self.metrics, cells, lambda cell: cell.metric)
+        seeds = None if self.seeds is None else [str(seed) for seed in self.seeds]
+        cells = _ranked("seeds", seeds, cells, lambda cell: str(cell.fit.seed))
+        if EVERY not in (self.recipe or ()):
+            cells = _ranked("recipe", self.recipe, cells, self._recipe)
+        cells = _ranked("models", self.models, cells, lambda cell: cell.fit.model)
+        return _ranked("dataset", self.dataset, cells, lambda cell: cell.fit.dataset)
+
+    def _recipe(self, cell: Cell) -> str:
+        """What names its recipe: without the settings, if they are given by themselves."""
+        name, *changes = cell.fit.recipe.split("+")
+        return "+".join((name, *(change for change in changes if change not in self.settings)))
+
+    def _with_columns(self, cells: Sequence[Cell]) -> Sequence[Cell]:
+        """The cells with the values of the columns alone; those without values, if their metric gives one elsewhere."""
+        if self.columns is None:
+            return cells
+        labels: dict[str, set[str]] = {}
+        for cell in cells:
+            labels.setdefault(cell.metric, set()).update(cell.outcome.values)
+        known = set().union(*labels.values())
+        for column in self.columns:
+            if column not in known and labels.get(column, {column}):  # a metric without values has its own name
+                raise unknown(_KINDS["columns"], column, known, "")
+        return [
+            dataclasses.replace(cell, outcome=dataclasses.replace(cell.outcome, values=values))
+            for cell in cells
+            if (labels[cell.metric] or {cell.metric}).intersection(self.columns)
+            for given in [cell.outcome.values]
+            for values in [{label: given[label] for label in self.columns if label in given}]
+            if values or not cell.outcome.values
+        ]
+
+    def _unchanged(self, cells: Sequence[Cell]) -> Sequence[Cell]:
+        """Those of recipes that were not changed, or by a suite; all of them, if there are no such cells."""
+        if self.recipe is not None or self.settings or not any("+" in cell.fit.recipe for cell in cells):
+            return cells
+        by_suite = {tuple(_changes(label)) for label in labels_of([self.suite] if self.suite else suites.every())}
+        return [cell for cell in cells if tuple(_changes(cell.fit.recipe)) in {(), *by_suite}] or cells
+
+
+WHOLE = Selection()
+"""All that a store holds but for changed recipes."""
+
+
+# --- what is named ----------------------------------------------------------------------------------------------------
+
+_KINDS = {
+    "models": "model in the store",
+    "dataset": "dataset in the store",
+    "metrics": "metric in the store",
+    "recipe": "recipe in the store",
+    "settings": "change of a recipe in the store",
+    "seeds": "seed in the store",
+    "columns": "column of these results",
+}
+
+
+_LISTS = {"models": "jembench report", "dataset": "jembench report", "metrics": "jembench list metrics"}
+"""The commands that say more."""
+
+
+def _ranked(what: str, wanted: Sequence[str] | None, items: Sequence[T], of: Callable[[T], str]) -> Sequence[T]:
+    """The items of what is wanted, in that order; of equal ones, in theirs.
+
+    Raises:
+        SpecError: for one that none of the items is of.
+    """
+    if wanted is None:
+        return items
+    known, ranks = list(dict.fromkeys(map(of, items))), dict[str, int]()
+    for text in wanted:
+        found = _meant(what, text, known)
+        if not found:
+            names = set(map(bare_name, known) if what == "metrics" else known)
+            raise unknown(_KINDS[what], text, names, _LISTS.get(what, ""))
+        ranks |= {name: len(ranks) + place for place, name in enumerate(found) if name not in ranks}
+    return sorted((item for item in items if of(item) in ranks), key=lambda item: ranks[of(item)])
+
+
+def _meant(what: str, text: str, known: Sequence[str]) -> list[str]:
+    if what == "models":
+        return matching("models", text, known)
+    if what == "dataset":
+        return matching("datasets", text, known)
+    return matching("metrics", text, known) if what == "metrics" else [name for name in known if name == text]
+
+
+def _changes(recipe: str) -> list[str]:
+    """What was changed of the recipe of a label, ``["epochs=9"]``."""
+    return recipe.split("+")[1:]
+
+
+def display_names(names: Names, known: Sequence[str], *, strict: bool = False) -> dict[str, str]:
+    """The display names of models by their canonical specs.
+
+    Args:
+        names: by specs, in full or the name alone where that means one.
+        known: the models of a store.
+        strict: whether to refuse a spec that none of them is meant by.
+
+    Raises:
+        SpecError: for a spec that means more than one model.
+    """
+    found: dict[str, str] = {}
+    for text, name in names.items():
+        meant = matching("models", text, known)
+        if not meant and strict:
+            raise unknown(_KINDS["models"], text, set(known), _LISTS["models"])
+        if len(meant) > 1:
+            raise SpecError(
+                f"{name!r} is to be the name of {text}, which means {', '.join(meant)}. Write the one meant."
+            )
+        found |= dict.fromkeys(meant, name)
+    return found
+
+
+def check_apart(names: Names, models: Iterable[str]) -> None:
+    """Whether all models have names of their own.
+
+    Raises:
+        SpecError: if two have the same.
+    """
+    by_name: dict[str, list[str]] = {}
+    for model in dict.fromkeys(models):
+        by_name.setdefault(names.get(model, model), []).append(model)
+    for name, of_name in by_name.items():
+        if len(of_name) > 1:
+            raise SpecError(f"{name!r} would be the name of {' and of '.join(of_name)}. Give each model its own.")
+
+
+# --- what is left out -------------------------------------------------------------------------------------------------
+
+
+def _of_other_images(cells: Iterable[Cell], limit: int | None) -> Iterator[str]:
+    for other, count in Counter(cell.provenance.get("limit") for cell in cells).items():
+        if other != limit:
+            how = "without --limit" if other is None else f"with --limit {other}"
+            images = "all test images" if other is None else f"{other} of the test images"
+            yield f"{_outcomes(count)} on {images}; `jembench report` shows them {how}."
+
+
+def _of_changed(cells: Sequence[Cell]) -> str:
+    recipes = list(dict.fromkeys(cell.fit.recipe for cell in cells))
+    more = f" and {len(recipes) - 2} more" if len(recipes) > 2 else ""
+    labels = ", ".join(recipes[:2]) + more
+    return f"{_outcomes(len(cells))} of changed recipes, {labels}; `jembench report` shows them with --recipe {EVERY}."
+
+
+def _outcomes(count: int) -> str:
+    return "1 outcome" if count == 1 else f"{count} outcomes"
