@@ -7,13 +7,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from jembench.errors import Unavailable
-from jembench.experiment.plan import Part, parts_of
+from jembench.experiment.plan import Part, Plan, parts_of
 from jembench.report import export, formats, layout, sections
 from jembench.report.formats import Document
 from jembench.report.record import Record
 from jembench.report.references import PublishedTable
 from jembench.report.select import NO_NAMES, Names
-from jembench.report.selection import WHOLE, Selected, Selection
+from jembench.report.selection import WHOLE, Selected, Selection, display_names
 from jembench.store.outcome import Cell
 
 if TYPE_CHECKING:
@@ -72,6 +72,12 @@ class Results(Shown, Sequence[Record]):
         report = sections.build(cells, parts=parts, published=published, selection=selection, names=names)
         self._records = [record for row in report.rows for record in row.records.values()]
         self.document = layout.document(report)
+
+    @classmethod
+    def of_plan(cls, plan: Plan, cells: Sequence[Cell], published: Sequence[PublishedTable]) -> Results:
+        """The results of a run, under the display names of its suite."""
+        names = display_names(plan.suite.names, [cell.fit.model for cell in cells])
+        return cls(cells, plan.parts, published, names=names)
 
     @classmethod
     def selected(cls, found: Selected, selection: Selection, published: Sequence[PublishedTable]) -> Results:
