@@ -14,7 +14,7 @@ import jembench
 PACKAGE = Path(jembench.__file__).parent
 
 LAYERS = [
-    {"errors", "files", "interfaces", "seeds", "stopping"},
+    {"errors", "files", "interfaces", "progress", "seeds", "stopping"},
     {"catalog", "stats"},
     {"store"},
     {"experiment"},
@@ -36,7 +36,7 @@ LAYERS = [
 SOCIABLE = LAYERS[0]
 """What may import its neighbours in the same layer."""
 
-LIGHT = {"errors", "files", "interfaces", "plugin", "stopping", "catalog", "experiment", "report", "cli"}
+LIGHT = {"errors", "files", "interfaces", "plugin", "progress", "stopping", "catalog", "experiment", "report", "cli"}
 """What answers at once, with every ``factories.py``."""
 
 HEAVY = {"foolbox", "matplotlib", "scipy", "sklearn", "torch", "torch_fidelity", "torchvision"}

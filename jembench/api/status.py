@@ -32,8 +32,10 @@ class UnitStatus(NamedTuple):
     iterations: int  # of the whole training; 0: not known
     loss: float | None  # the last one
     metric: str  # that is being computed
-    images: int  # that the metric has done
-    of_images: int  # 0: not known
+    doing: str  # what is being done just now, in words
+    done: int  # of what is counted
+    total: int  # 0: nothing is
+    counted: str  # "images"
     reason: str  # why it ended
     log: str  # the file with what the worker printed; "": not known
     command: str  # that carries it out by hand
@@ -94,7 +96,7 @@ def status(store: str | os.PathLike[str] = "runs") -> Status:
 
 def _unit(store: Store, unit: str, latest: Latest, living: set[str], dead: set[str]) -> UnitStatus | None:
     """A unit; None if it is done."""
-    started, _, progress, last = latest
+    started, _, progress, last, doing = latest
     about = _about(store, unit, latest)
     how = str(last.values.get("how", "")) if last and last.kind == "ended" else ""
     if about is None or how == "done":
@@ -102,7 +104,7 @@ def _unit(store: Store, unit: str, latest: Latest, living: set[str], dead: set[s
     worker = started.worker if started else ""
     begun = started if worker else None
     loss = progress.values.get("loss") if progress else None
-    measuring = progress if progress and progress.metric else None
+    measuring = next((event for event in (progress, doing) if event and event.metric), None)
     training = progress if progress and progress.kind == "window" else None
     return UnitStatus(
         id=unit,
@@ -114,8 +116,10 @@ def _unit(store: Store, unit: str, latest: Latest, living: set[str], dead: set[s
         iterations=training.total if training else 0,
         loss=loss if isinstance(loss, float) else None,
         metric=measuring.metric if measuring else "",
-        images=measuring.done if measuring else 0,
-        of_images=measuring.total if measuring else 0,
+        doing=doing.text if doing else "",
+        done=doing.done if doing else 0,
+        total=doing.total if doing else 0,
+        counted=str(doing.values.get("unit", "")) if doing else "",
         reason=last.text if last and how else "",
         log=str(last.values.get("log", "")) if last and how else "",
         command=f"jembench work {unit} --store {store.root}",

@@ -328,7 +328,7 @@ class OpenStore:
         data = plan.dataset.make()
         with (
             joined(Placement(), device, ()) as here,
-            session.open_fit(plan, data, self.store, here, session.silent) as evaluation,
+            session.open_fit(plan, data, self.store, here) as evaluation,
         ):
             return Fit(plan, self.store, evaluation)
 

@@ -13,6 +13,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from jembench import progress
 from jembench.attacks.gradient import Gradient, cross_entropy, logits_of
 from jembench.errors import Diverged
 from jembench.interfaces import DataSpec
@@ -95,7 +96,9 @@ class Target:
             yield
 
     def _note(self, logits: Tensor) -> None:
-        self.passes += len(logits) * self._passes_an_image
+        passes = len(logits) * self._passes_an_image
+        self.passes += passes
+        progress.passed(passes)
         unsound = ~logits.isfinite().all()
         self._unsound = unsound if self._unsound is None else self._unsound | unsound
 

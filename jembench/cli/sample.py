@@ -65,7 +65,11 @@ def sample(
         sweep_beside(output)
         place = Store(store)
         show.twins([fit], place, RunOptions(devices=1))
-        with joined(Placement(), device, ()) as here, session.open_fit(fit, data, place, here, display) as evaluation:
+        with (
+            session.showing(display) as shown,
+            joined(Placement(), device, ()) as here,
+            session.open_fit(fit, data, place, here, shown) as evaluation,
+        ):
             samples = fit_samples.samples_of(evaluation, fit, steps)
             check_file(output, ".png", force=force)  # again, for training took its time
             by_class = fit_samples.write_samples(evaluation, samples, output, columns, "--output")

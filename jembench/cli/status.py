@@ -61,8 +61,8 @@ def _progress(unit: UnitStatus) -> Iterator[str]:
     if unit.iterations and not unit.metric:
         loss = "" if unit.loss is None else f", loss {unit.loss:.3f}"
         yield f"iteration {unit.iteration} of {unit.iterations}{loss}"
-    if unit.metric:
-        yield f"{unit.metric}{f', {unit.images} of {unit.of_images} images' * bool(unit.of_images)}"
+    counted = f"{unit.done} of {unit.total} {unit.counted}" * bool(unit.total and unit.metric)
+    yield from filter(None, [", ".join(filter(None, [unit.metric, counted, unit.doing]))])
     if unit.reason:
         yield unit.reason
     if unit.state in ("refused", "failed", "lost"):

@@ -23,6 +23,7 @@ from jembench.cli import options
 from jembench.errors import JembenchError, OutOfTime, ProcessLost, SpecError, StoreError, printable
 from jembench.experiment import works
 from jembench.interfaces import Ended, Ending, Event
+from jembench.running.lines import Lines
 from jembench.stopping import Stopped
 from jembench.store.store import Store
 
@@ -49,8 +50,8 @@ def work(units: tuple[str, ...], store: Path, device: str, skip_missing: bool) -
     cannot be carried out here, 3 if the work was stopped, 4 if another process works on one.
     """
     out, place, worst = sys.stdout, Store(store), 0
-    worker = functools.cache(functools.partial(_worker, place, device, skip_missing=skip_missing))
-    with redirect_stdout(sys.stderr):  # stdout is for what the driver reads
+    with redirect_stdout(sys.stderr), Lines() as shown:  # stdout is for what the driver reads
+        worker = functools.cache(functools.partial(_worker, place, device, shown, skip_missing=skip_missing))
         for unit in _from_stdin() if units == ("-",) else units:
             ended = _carry_out(worker, place, unit)
             out.write(json.dumps(asdict(ended)) + "\n")
@@ -61,14 +62,13 @@ def work(units: tuple[str, ...], store: Path, device: str, skip_missing: bool) -
     return worst
 
 
-def _worker(store: Store, device: str, *, skip_missing: bool) -> Worker:
+def _worker(store: Store, device: str, shown: Lines, *, skip_missing: bool) -> Worker:
     from jembench.models import devices
-    from jembench.running.display import Lines
     from jembench.running.events import Events
     from jembench.running.worker import Worker
 
     store.check_writable()
-    return Worker(store, devices.resolve(device), Events(Lines([]), store.works), skip_missing=skip_missing)
+    return Worker(store, devices.resolve(device), Events(shown, store), skip_missing=skip_missing)
 
 
 def _carry_out(worker: Callable[[], Worker], store: Store, unit: str) -> Ended:
@@ -108,7 +108,7 @@ def _read(store: Store, unit: str) -> works.Work:
 def _note(store: Store, found: works.Work, event: Event) -> None:
     from jembench.running.events import Events
 
-    Events(None, store.works).of(found.fit, found)(event)
+    Events(None, store).of(found.fit, found)(event)
 
 
 def _from_stdin() -> Iterator[str]:

@@ -105,7 +105,20 @@ class Executor(Protocol):
 
 
 EventKind = Literal[
-    "queued", "started", "training", "window", "diverged", "sampling", "measuring", "waiting", "warning", "ended"
+    "queued",
+    "started",
+    "training",
+    "window",
+    "diverged",
+    "picture",
+    "sampling",
+    "measuring",
+    "measured",
+    "progress",
+    "waiting",
+    "warning",
+    "ended",
+    "finished",
 ]
 
 
@@ -118,17 +131,25 @@ class Event:
     ============= ==================================================================================================
     ``queued``    the unit of work was given to an executor: ``text`` names the run that waits for it
     ``started``   a worker has begun with the unit
-    ``training``  training starts or resumes
+    ``training``  training starts, or resumes after ``done`` of ``total`` iterations
     ``window``    ``log_every`` iterations have ended: ``done`` and ``total`` iterations, and in ``values`` the columns
-                  of ``history.csv``. A window in which training diverged is included
+                  of ``history.csv``. A window in which training diverged is included. Training that resumes sends the
+                  windows of former runs first; a tracker gets those that it has not had
     ``diverged``  the guard found divergence: ``values`` has ``iteration`` and ``reason``, and ``returned_to`` and
                   ``remedy`` if training was rolled back
+    ``picture``   images were drawn: ``text`` is the path of a PNG file, ``done`` the iteration; 0: of the trained model
     ``sampling``  the model's own images are being drawn
-    ``measuring`` a metric is being computed: ``metric``; later ``done`` and ``total`` images, if it reports them
+    ``measuring`` a metric is being computed: ``metric``, the ``done``-th of ``total`` of its unit
+    ``measured``  its outcome is in the store: ``values`` has ``status``, ``seconds``, and by label each value with the
+                  ends of its interval (``fid``, ``fid/low``, ``fid/high``); ``text`` is the reason if there are none
+    ``progress``  once a second while work goes on: ``text`` says what is being done, ``metric`` for which metric,
+                  ``done`` and ``total`` how far it is; ``values`` has ``unit``, what is counted, and ``rate``, images
+                  through networks per second. Trackers do not get it
     ``waiting``   another process works on the fit
     ``warning``   something failed that no outcome records: ``text``
     ``ended``     the unit has ended: ``values`` has ``how`` (see :class:`Ended`; or "dropped": what it needs could not
                   be done), ``text`` says more
+    ``finished``  the run is over, and nothing follows; it has no ``fit``
     ============= ==================================================================================================
     """
 
@@ -147,6 +168,9 @@ class Event:
 
 @runtime_checkable
 class Tracker(Protocol):
-    """Receives the events of a run, in the process that started it."""
+    """Receives the events of a run, in the process that started it, in a thread of its own.
+
+    An event counts as received when ``event`` returns. A tracker that raises, or stops taking events, is left out.
+    """
 
     def event(self, event: Event) -> None: ...

@@ -138,6 +138,7 @@ def in_shards(
     total = len(chosen.images)
     size = metric.shard(evaluation.device.type)
     done = 0
+    evaluation.services.progress(0, total)
     for number, start in list(enumerate(range(0, total, size)))[own::of]:
         if evaluation.services.out_of_time():
             break

@@ -17,7 +17,7 @@ from jaxtyping import Float, Int
 from scipy.stats import beta
 from torch import Generator, Tensor
 
-from jembench import seeds
+from jembench import progress, seeds
 from jembench.attacks.eps import parse_eps
 from jembench.attacks.target import Target
 from jembench.interfaces import Evaluation, Measurement
@@ -33,7 +33,8 @@ def certified(metric: Certified, evaluation: Evaluation) -> Measurement:
     target = Target(evaluation.model, evaluation.data.spec)
 
     def certify(shard: Shard) -> Mapping[str, Tensor]:
-        counted = [_count(metric, target, x, index) for x, index in zip(shard.x, shard.index.tolist(), strict=True)]
+        images = progress.track(list(zip(shard.x, shard.index.tolist(), strict=True)), "", "images")
+        counted = [_count(metric, target, x, index) for x, index in images]
         predicted, frequent = (torch.tensor(column) for column in zip(*counted, strict=True))
         return {"predicted": predicted, "radius": radius(metric, frequent)}
 

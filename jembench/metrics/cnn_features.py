@@ -19,6 +19,7 @@ from jaxtyping import Float, Int, UInt8
 from torch import Generator, Tensor, nn
 from torch.nn import functional as F
 
+from jembench import progress
 from jembench.catalog.spec import slug
 from jembench.data.pixels import noise_to_model, to_float
 from jembench.errors import CheckpointError, NotApplicable, StoreError
@@ -130,7 +131,8 @@ def _no_labels(data: DataSpec) -> NotApplicable:
 
 def _features(net: SmallConvNet, images: Tensor, spec: DataSpec) -> Features:
     device = next(net.parameters()).device
-    parts = [net(to_float(batch.to(device), spec.bounds)) for batch in torch.split(images, _BATCH)]
+    batches = progress.track(torch.split(images, _BATCH), "features", f"batches of {_BATCH}")
+    parts = [net(to_float(batch.to(device), spec.bounds)) for batch in batches]
     return Features(*(torch.cat(part).cpu() for part in zip(*parts, strict=True)))
 
 
@@ -179,7 +181,7 @@ def _train(spec: DataSpec, images: UInt8[Tensor, "N C H W"], labels: Int[Tensor,
         net = _initialise(_uninitialised(spec), generator)
         optimiser = without_compiler(torch.optim.Adam)(net.parameters(), lr=_RECIPE["rate"])
         schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, T_max=_RECIPE["iterations"])
-        for _ in range(_RECIPE["iterations"]):
+        for _ in progress.track(range(_RECIPE["iterations"]), "training", "iterations"):
             drawn = torch.randint(len(images), (_RECIPE["batch"],), generator=generator)
             x = _augment(to_float(images[drawn], spec.bounds), spec, generator)
             optimiser.zero_grad()

@@ -18,6 +18,7 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
 
+from jembench import progress
 from jembench.catalog.spec import Scalar
 from jembench.interfaces import Evaluation, Measurement, Resampling
 from jembench.metrics.estimates import Estimate, measurement
@@ -191,7 +192,7 @@ def resampled_fid(generated: Float[Tensor, "N D"], reference: Float[Tensor, "M D
             return np.array(
                 [
                     frechet_distance(weighted_moments(samples, a), weighted_moments(real, b))
-                    for a, b in zip(of_samples, of_real, strict=True)
+                    for a, b in progress.track(list(zip(of_samples, of_real, strict=True)), "", "resamples")
                 ]
             )
 
@@ -252,7 +253,7 @@ def _cube(base: Matrix) -> Matrix:
 def _pair_sums(x: Matrix, y: Matrix, a: Matrix, b: Matrix) -> Matrix:
     """Sums of a_i k(x_i, y_j) b_j over all i and j, for each row of a (R, N) and b (R, M), without the N x M matrix."""
     total = np.zeros(len(a))
-    for start in range(0, len(x), _BLOCK):
+    for start in progress.track(range(0, len(x), _BLOCK), "", "blocks"):
         rows = slice(start, start + _BLOCK)
         total += ((a[:, rows] @ _kernel(x[rows], y)) * b).sum(axis=1)
     return total
@@ -311,7 +312,8 @@ def resampled_coverage(judged: Float[Tensor, "N D"], manifold: Float[Tensor, "M 
     def shares(drawn_judged: Indices, drawn_manifold: Indices) -> Matrix:
         judged_counts = multiplicities(drawn_judged, distance.shape[0])
         is_drawn = multiplicities(drawn_manifold, distance.shape[1]) > 0
-        radii = (np.where(drawn, _radii(nearest, drawn, neighbours), -1.0) for drawn in is_drawn)
+        rows = progress.track(list(is_drawn), "", "resamples")
+        radii = (np.where(drawn, _radii(nearest, drawn, neighbours), -1.0) for drawn in rows)
         inside = ((distance <= radius).any(axis=1) for radius in radii)
         return np.array([counts @ hit / counts.sum() for counts, hit in zip(judged_counts, inside, strict=True)])
 

@@ -22,6 +22,7 @@ import torch
 from jaxtyping import UInt8
 from torch import Tensor
 
+from jembench import progress
 from jembench.errors import CheckpointError, NotApplicable, Unavailable
 from jembench.interfaces import Dataset, DataSpec, Features, Planned
 
@@ -80,7 +81,8 @@ class InceptionFeatures:
         """Features of images of any size, float32 on the CPU; grey ones are repeated to RGB."""
         assert self._net is not None, "prepare() comes first"
         device = next(self._net.parameters()).device
-        parts = [self._net(batch.to(device).expand(-1, 3, -1, -1)) for batch in torch.split(images, _BATCH)]
+        batches = progress.track(torch.split(images, _BATCH), "features", f"batches of {_BATCH}")
+        parts = [self._net(batch.to(device).expand(-1, 3, -1, -1)) for batch in batches]
         return Features(*(torch.cat(part).cpu() for part in zip(*parts, strict=True)))
 
     def _find(self) -> Path:

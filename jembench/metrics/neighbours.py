@@ -18,6 +18,7 @@ from jaxtyping import Float, UInt8
 from numpy.typing import NDArray
 from torch import Tensor
 
+from jembench import progress
 from jembench.errors import NotApplicable
 from jembench.interfaces import Evaluation, Measurement, Resampling, Value
 from jembench.metrics.estimates import Arrays, Estimate, measurement
@@ -47,7 +48,7 @@ def nearest(
     x = images.to(device).double()
     lowest = torch.full((len(x),), torch.inf, dtype=torch.float64, device=device)
     which = torch.zeros(len(x), dtype=torch.int64, device=device)
-    for start in range(0, len(train), _BLOCK):
+    for start in progress.track(range(0, len(train), _BLOCK), "", "blocks of training images"):
         block = torch.cdist(x, train[start : start + _BLOCK].to(device).double())
         within = block.argmin(dim=1)  # unlike min's, the first of equals
         distance = block.gather(1, within[:, None])[:, 0]

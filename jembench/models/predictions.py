@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Float, UInt8
 from torch import Tensor, nn
 
-from jembench import seeds
+from jembench import progress, seeds
 from jembench.data.pixels import Bounds, content_hash, noise_to_model, to_float
 from jembench.interfaces import Classifier, DataSpec, Density, Quantity
 from jembench.models.energies import LogitModel, marginal_energy
@@ -107,23 +107,24 @@ class Parts:
             torch.OutOfMemoryError: if a single image is too large; from a compiler, an error of its own.
         """
         found: list[Done] = []
-        start = 0
-        while start < count or not found:
-            size = min(self._fitting or batch(device, self._shape, self._copies), max(1, count - start))
-            try:
-                found.append(work(slice(start, start + size)))
-            except Exception as error:  # a compiler wraps that of the device's memory in its own
-                if size == 1 or not is_out_of_memory(error):
-                    raise
-            else:
-                start += size
-                continue
-            self._fitting = size // 2  # out of the handler, whose traceback holds the tensors of the pass
-            torch.cuda.empty_cache()
+        with progress.phase("", count, "images") as at:
+            while at.done < count or not found:
+                size = min(self._fitting or batch(device, self._shape, self._copies), max(1, count - at.done))
+                try:
+                    found.append(work(slice(at.done, at.done + size)))
+                except Exception as error:  # a compiler wraps that of the device's memory in its own
+                    if size == 1 or not is_out_of_memory(error):
+                        raise
+                else:
+                    at.done += size
+                    continue
+                self._fitting = size // 2  # out of the handler, whose traceback holds the tensors of the pass
+                torch.cuda.empty_cache()
         return found
 
 
 def _one_pass(model: Any, x: Float[Tensor, "B C H W"], wanted: Set[Quantity]) -> Readings:
+    progress.passed(len(x))
     # Whatever autocast the caller is in would reach into the backward pass as well.
     with torch.set_grad_enabled("grad-norm" in wanted), torch.autocast(x.device.type, enabled=False):
         x.requires_grad_("grad-norm" in wanted)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -13,11 +13,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Column, Table
 from rich.text import Text
 
-from jembench.running.display import Display, Task, note
-from jembench.running.eta import duration
-
-if TYPE_CHECKING:
-    from jembench.experiment.plan import FitPlan
+from jembench.running.display import Display, Task
+from jembench.running.eta import duration, pace
 
 REFRESHES = 4
 """A second."""
@@ -29,8 +26,8 @@ class Bars(Display):
     Whatever comes between two refreshes is shown at the second one: events cost next to nothing.
     """
 
-    def __init__(self, fits: Sequence[FitPlan]) -> None:
-        super().__init__(fits)
+    def __init__(self) -> None:
+        super().__init__()
         self._lines: list[str] = []
         self._console = Console(stderr=True)
         self._live = _Live(
@@ -62,7 +59,7 @@ class Bars(Display):
         running = list(self.running.values())
         table = Table.grid(
             Column(no_wrap=True, overflow="ellipsis", max_width=width // 3),
-            *(Column(no_wrap=True) for _ in range(4)),
+            *(Column(no_wrap=True) for _ in range(5)),
             Column(no_wrap=True, overflow="ellipsis", ratio=1),  # cut before anything else is
             padding=(0, 1),
             expand=True,
@@ -73,13 +70,14 @@ class Bars(Display):
         return Group(*[table] * bool(running), *map(Text, filter(None, [*below, self.whole()])))
 
     def _row(self, task: Task, width: int) -> Iterator[RenderableType]:
-        yield Text(task.name, "bold")
+        yield Text(self.name(task), "bold")
         yield ProgressBar(task.total or None, task.done, width, animation_time=time.monotonic())
         yield Text(f"{task.done}/{task.total}" * bool(task.total), "green")
-        left = self.eta.left_of(task.unit, time.time())
+        yield Text(pace(task.rate) if task.rate else "", "dim")
+        left = task.time_left(time.time())
         yield Text("" if left is None else duration(left), "cyan")
         yield Text(self.place(task), "dim")
-        yield Text(note(task.shown), "dim")
+        yield Text(self.note(task), "dim")
 
 
 class _Live(Live):

@@ -11,6 +11,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from jembench import progress
 from jembench.catalog import registry
 from jembench.catalog.spec import slug
 from jembench.data.pixels import content_hash
@@ -95,7 +96,8 @@ class FeatureBank:
         """
         if spec not in self._networks:
             network: FeatureNetwork = registry.resolve("features", spec).make()
-            with self._alone(spec) if getattr(network, "trained_here", False) else nullcontext():
+            alone = self._alone(spec) if getattr(network, "trained_here", False) else nullcontext()
+            with progress.phase(f"feature network {spec}"), alone:
                 network.prepare(self.dataset, self.store.features, self.device)
             self._networks[spec] = network
         return self._networks[spec]
@@ -109,7 +111,8 @@ class FeatureBank:
                 if mine:
                     yield
                     return
-            time.sleep(WAIT)
+            with progress.phase("another process trains it"):
+                time.sleep(WAIT)
 
     def of_images(self, spec: str, images: Tensor) -> Features:
         """The features of images, uint8 (N, C, H, W): remembered by what the images are, not by their name."""

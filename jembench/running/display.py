@@ -1,4 +1,4 @@
-"""The display of a run's progress on stderr: lines for a log, and what live bars on a terminal share with them."""
+"""The display of a run's progress on stderr: what lines for a log and live bars on a terminal share."""
 
 from __future__ import annotations
 
@@ -6,23 +6,17 @@ import datetime
 import platform
 import sys
 import textwrap
+import threading
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
-
-import click
+from typing import Any
 
 from jembench.interfaces import Event
-from jembench.running.eta import Eta, duration
+from jembench.running.eta import Eta, duration, pace
 from jembench.training import guard
-
-if TYPE_CHECKING:
-    from jembench.experiment.plan import FitPlan
-
-MINUTE = 60.0
 
 LONGEST = 200
 """Characters of the reason why a training failed."""
@@ -37,53 +31,70 @@ DOES: Mapping[str, tuple[str, str]] = {
 
 FAILURES = ("failed", "refused", "lost")
 
+_WORDS = {"training": "training", "sampling": "drawing samples", "waiting": "waiting for another process"}
 
-def display(fits: Sequence[FitPlan]) -> Display:
+
+def display() -> Display:
     """The display that suits stderr."""
     if not sys.stderr.isatty():
-        return Lines(fits)
+        from jembench.running.lines import Lines
+
+        return Lines()
     from jembench.running.bars import Bars  # a log needs no rich
 
-    return Bars(fits)
+    return Bars()
 
 
 @dataclass
 class Task:
     """What is shown as one: a unit of work, or all units of a fit where one runs after the other."""
 
-    name: str
+    fit: Mapping[str, Any]
     kinds: set[str] = field(default_factory=set)  # of its units
     left: set[str] = field(default_factory=set)  # the units that have not ended
-    unit: str = ""  # that runs, or ran last
     start: float | None = None  # None: none of them runs
     seconds: float = 0.0  # that those took that have ended
     worker: str = ""
     did: dict[str, None] = field(default_factory=dict)  # what was done: "trained", "measured"
-    done: int = 0
-    total: int = 0  # iterations or images; 0: not known
     shown: Event | None = None  # the last one that says what is being done
+    since: float = 0.0  # when that began
+    doing: str = ""  # what it does just now, in words
+    passes: float = 0.0  # images through networks per second
+    counted: str = ""  # iterations, images ...
+    done: int = 0
+    total: int = 0  # 0: nothing is counted
+    first: tuple[float, int] = 0.0, 0  # the time and the count of the first report
+    last: float = 0.0  # the time of the last one
+
+    def count(self, what: str, done: int, total: int, now: float) -> None:
+        """Take in how far it is."""
+        if (what, total) != (self.counted, self.total) or done < self.done:
+            self.first = now, done
+        self.counted, self.done, self.total, self.last = what, done, total, now
+
+    @property
+    def rate(self) -> float:
+        """What is counted per second; 0: it is not known."""
+        time, done = self.first
+        return (self.done - done) / (self.last - time) if self.total and self.last > time else 0.0
+
+    def time_left(self, now: float) -> float | None:
+        """Seconds until all that is counted will be done; None: it is not known."""
+        return max((self.total - self.done) / self.rate - (now - self.last), 0.0) if self.rate else None
 
 
 class Display:
     """A :class:`~jembench.interfaces.Tracker` that prints: what stays as lines, the rest as the subclass shows it.
 
     It learns from ``queued`` events what is to be done, and whether units run one after the other: then all units of a
-    fit are shown as one.
-
-    Args:
-        fits: all fits whose events may come. They are named by their numbers and by what differs between them; others
-            by all that names a fit.
+    fit are shown as one. Fits are named by their numbers and by what differs between them; others, of which it has
+    seen no such event, by all that names a fit. Events may come from several threads.
     """
 
-    def __init__(self, fits: Sequence[FitPlan]) -> None:
-        keys = {fit.key.id: fit.key for fit in fits}
-        numbers = {each: f"[{number}/{len(keys)}] " for number, each in enumerate(keys, 1) if len(keys) > 1}
-        several = [name for name in ("dataset", "seed") if len({getattr(key, name) for key in keys.values()}) > 1]
-        self._names = {
-            each: f"{numbers.get(each, '')}{key.model}"
-            f"{f' {key.dataset}' * ('dataset' in several)}{f' seed {key.seed}' * ('seed' in several)}"
-            for each, key in keys.items()
-        }
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._fits: dict[str, Mapping[str, Any]] = {}  # that are queued, by their ids
+        self._names: dict[str, str] | None = None  # None: they are not known yet
         self._by_fit = True
         self._units: set[str] = set()  # that have not ended
         self._count = 0
@@ -92,6 +103,8 @@ class Display:
         self.running: dict[str, Task] = {}
         self._waited_for: set[str] = set()
         self._hosts = {platform.node()}
+        self._start = time.time()
+        self._doing = ""  # what this process does beside
         self.eta = Eta()
 
     def __enter__(self) -> Display:
@@ -102,6 +115,13 @@ class Display:
 
     def event(self, event: Event) -> None:
         """Show one event."""
+        with self._lock:
+            self._event(event)
+
+    def _event(self, event: Event) -> None:
+        if not event.fit:
+            self._doing = event.text
+            return
         if event.kind == "queued":
             self._queue(event)
             return
@@ -110,14 +130,10 @@ class Display:
         task, now = self._task(event), event.time or time.time()
         if event.kind in ("started", "training", "sampling", "measuring"):
             self._begin(task, event, now)
-        if event.kind in ("window", "measuring", "sampling", "waiting"):
-            task.shown = event
-        if event.total and (event.kind == "window" or not self._by_fit):
-            task.done, task.total = event.done, event.total
-            self.eta.progressed(event.work, event.done / event.total, now)
+        self._follow(task, event, now)
         self.update(event, task)
         if line := self._end(task, event, now) if event.kind == "ended" else self._line(event):
-            self.print(f"{task.name}: {line}")
+            self.print(f"{self.name(task)}: {line}")
 
     def update(self, event: Event, task: Task) -> None:
         """Show an event that is replaced by the next."""
@@ -130,23 +146,67 @@ class Display:
         """The worker, if workers are on several hosts."""
         return task.worker if len(self._hosts) > 1 else ""
 
+    def _follow(self, task: Task, event: Event, now: float) -> None:
+        """Take in what is being done, and how far it is."""
+        if event.kind in ("training", "sampling", "measuring", "waiting"):
+            task.shown, task.since, task.doing, task.passes = event, now, "", 0.0
+            task.count("", 0, 0, now)
+        elif event.kind == "window":
+            task.shown = event
+        elif event.kind == "progress":
+            task.doing, task.passes = event.text, float(event.values["rate"])
+            task.count(str(event.values["unit"]), event.done, event.total, now)
+        trains = task.shown is not None and task.shown.kind in ("training", "window")
+        if event.kind in ("training", "window"):
+            task.count("iterations", event.done, event.total, now)
+        if event.total and (trains or event.unit == "attack-shard") and event.kind != "picture":
+            self.eta.progressed(event.work, event.done / event.total, now)
+
+    def name(self, task: Task) -> str:
+        """The name of what a task is about."""
+        fit = task.fit
+        if fit["id"] not in self._fits:
+            return f"{fit['model']} on {fit['dataset']}, seed {fit['seed']}"
+        if self._names is None:
+            self._names = _names(list(self._fits.values()))
+        return self._names[fit["id"]]
+
     def whole(self) -> str:
-        """The state of the whole run in a line; empty if units run one after the other."""
+        """The state of the whole run in a line."""
+        done, of = self._ended["done"], self._count
         if self._by_fit:
-            return ""
+            done, of = len(self._fits) - len(self._tasks), len(self._fits)
         failed = sum(self._ended[how] for how in FAILURES)
         left = self.eta.left(time.time()) if self._units else None
         parts = (
-            f"{self._ended['done']} of {self._count} units done",
+            str(datetime.timedelta(seconds=round(time.time() - self._start))),
+            f"{done} of {of} {'fits' if self._by_fit else 'units'} done" * (of > 1),
             f"{failed} failed" * bool(failed),
-            f"{len(self.running)} running",
+            f"{len(self.running)} running" * (not self._by_fit),
             "" if left is None else f"about {duration(left)} left",
+            "" if self.running else self._doing or "waiting for workers" * bool(self._units),
         )
         return ", ".join(filter(None, parts))
+
+    def note(self, task: Task) -> str:
+        """What a task does, in a few words."""
+        event, seconds = task.shown, time.time() - task.since
+        words = "starting"
+        if event and event.kind == "window":
+            words = _losses(event.values)
+        elif event and event.kind == "measuring":
+            words = f"measuring {event.metric}{f' ({event.done} of {event.total})' * (event.total > 1)}"
+        elif event:
+            words = _WORDS[event.kind]
+        took = "" if event is None or task.total or seconds < 2 else duration(seconds)
+        passes = f"{pace(task.passes)[:-2]} passes/s" if task.passes else ""
+        return ", ".join(filter(None, (words, took, task.doing, passes)))
 
     def _queue(self, event: Event) -> None:
         """Take in a unit that is to be done; ``total`` of them run at once."""
         self._by_fit = event.total == 1
+        self._fits.setdefault(event.fit["id"], event.fit)
+        self._names = None
         task = self._task(event)
         task.left.add(event.work)
         self._count += event.work not in self._units
@@ -157,10 +217,9 @@ class Display:
         return str(event.fit["id"]) if self._by_fit or not event.work else event.work
 
     def _task(self, event: Event) -> Task:
-        key, fit = self._key(event), event.fit
+        key = self._key(event)
         if key not in self._tasks:
-            name = self._names.get(fit["id"]) or f"{fit['model']} on {fit['dataset']}, seed {fit['seed']}"
-            self._tasks[key] = Task(name)
+            self._tasks[key] = Task(event.fit)
         self._tasks[key].kinds.add(event.unit)
         return self._tasks[key]
 
@@ -169,7 +228,7 @@ class Display:
             task.worker = event.worker
             self._hosts.add(_host(event.worker))
         if task.start is None or event.kind == "started":
-            task.start, task.unit, task.shown = now, event.work, None
+            task.start, task.since, task.shown = now, now, None
             self.running[event.work] = task
             self.eta.started(event.work, now)
         if event.kind in ("training", "measuring"):
@@ -215,6 +274,18 @@ class Display:
         return event.text if event.kind == "warning" else ""
 
 
+def _names(fits: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """The name of each fit, by its id: its number and what differs between them."""
+    several = {name for name in ("dataset", "seed") if len({str(fit[name]) for fit in fits}) > 1}
+    return {
+        fit["id"]: f"[{number}/{len(fits)}] " * (len(fits) > 1)
+        + str(fit["model"])
+        + f" {fit['dataset']}" * ("dataset" in several)
+        + f" seed {fit['seed']}" * ("seed" in several)
+        for number, fit in enumerate(fits, 1)
+    }
+
+
 def _host(worker: str) -> str:
     return worker.rpartition(":")[0] or worker
 
@@ -226,18 +297,6 @@ def _divergence(event: Mapping[str, float | str]) -> str:
     return f"training diverged {guard.Divergence(**values)}; it goes on unchanged, because the guard only watches"
 
 
-def note(event: Event | None) -> str:
-    """An event in a few words."""
-    if event is None:
-        return "starting"
-    if event.kind == "window":
-        return _losses(event.values)
-    if event.kind == "measuring":
-        done = f"{event.done} of {event.total} images, " if event.total else "measuring "
-        return f"{done}{event.metric}"
-    return "drawing samples" if event.kind == "sampling" else "waiting for another process"
-
-
 def _losses(values: Mapping[str, Any]) -> str:
     words = [f"loss {values['loss']:.3f}"]
     for prefix in ("", "joint_"):
@@ -245,32 +304,3 @@ def _losses(values: Mapping[str, Any]) -> str:
             data, samples = values[f"{prefix}energy_data"], values[f"{prefix}energy_samples"]
             words.append(f"E(data) {data:.2f} E(samples) {samples:.2f}")
     return " ".join(words)
-
-
-class Lines(Display):
-    """A line at the start and the end of each unit, and one a minute: for logs.
-
-    The line of the minute is about the whole run; where units run one after the other, about the one that runs.
-    """
-
-    def __init__(self, fits: Sequence[FitPlan], seconds: float = MINUTE) -> None:
-        super().__init__(fits)
-        self._seconds = seconds
-        self._last = time.monotonic()
-
-    def update(self, event: Event, task: Task) -> None:
-        """Print the start of a unit, and how far the run is if a minute has passed."""
-        name, fit = task.name, event.fit
-        place = f" on {self.place(task)}" * bool(self.place(task))
-        if event.kind == "training":
-            self.print(f"{name}: training on {fit['dataset']}, recipe {fit['recipe']}, seed {fit['seed']}{place}")
-        elif event.kind == "started" and not self._by_fit and event.unit != "train":
-            self.print(f"{name}: {DOES[event.unit][0]}{place}")
-        elif event is task.shown and time.monotonic() - self._last >= self._seconds:
-            self._last = time.monotonic()
-            iteration = f"iteration {event.done} of {event.total}, " if event.kind == "window" else ""
-            self.print(self.whole() or f"{name}: {iteration}{note(event)}")
-
-    def print(self, text: str) -> None:
-        """Print a line with the time."""
-        click.echo(f"{time.strftime('%H:%M:%S')} {text}", err=True)

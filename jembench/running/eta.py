@@ -73,11 +73,6 @@ class Eta:
         if one and done:
             self._ended.add(one.group, time - one.start)
 
-    def left_of(self, unit: str, now: float) -> float | None:
-        """Seconds that a running unit will still take at its present speed; None if it is not known."""
-        end = one.end if (one := self._running.get(unit)) else None
-        return None if end is None else max(end - now, 0)
-
     def left(self, now: float) -> float | None:
         """Seconds that the run will still take; None where there is nothing to estimate from."""
         means = self._ended.copy()
@@ -135,3 +130,10 @@ def duration(seconds: float) -> str:
     if seconds < 90:
         return f"{max(seconds, 1):.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def pace(rate: float) -> str:
+    """What is done per second, or per minute if that is less than one."""
+    if rate < 1:
+        return f"{60 * rate:.1f}/min"
+    return f"{rate:,.0f}/s" if rate >= 10 else f"{rate:.1f}/s"

@@ -17,7 +17,7 @@ from typing import Any, Literal, cast
 import torch
 from torch import Generator, Tensor
 
-from jembench import seeds
+from jembench import progress, seeds
 from jembench.catalog import registry
 from jembench.catalog.discovery import Component
 from jembench.data.holdout import Holdout
@@ -45,6 +45,7 @@ from jembench.interfaces import (
 from jembench.models import predictions
 from jembench.models.capabilities import capabilities
 from jembench.models.energies import grad_energy
+from jembench.progress import Phase
 from jembench.running.caches import FeatureBank, TensorCache
 from jembench.sampling import chain
 from jembench.training import snapshots
@@ -99,7 +100,7 @@ class TrainedFit:
         self,
         used: set[Component] | None = None,
         code: str = "",
-        progress: Callable[[int, int], None] = lambda done, total: None,
+        shown: Phase | None = None,
         share: tuple[int, int] = (0, 1),
     ) -> Evaluation:
         """The evaluation for one metric.
@@ -107,7 +108,7 @@ class TrainedFit:
         Args:
             used: gets the feature networks and OOD sets that the metric asks for.
             code: a hash of the metric's code, if it has no version.
-            progress: is called by long metrics, with what is done and the total.
+            shown: gets what long metrics say of how far they are.
             share: which share of a long metric is to be computed, of how many.
         """
         used = set() if used is None else used
@@ -120,7 +121,7 @@ class TrainedFit:
             data=data,
             predictions=FitPredictions(self, data),
             samples=FitSamples(self),
-            services=FitServices(self, used, code, progress, share),
+            services=FitServices(self, used, code, shown or Phase(""), share),
         )
 
 
@@ -293,7 +294,7 @@ class FitServices:
     fit: TrainedFit
     used: set[Component]
     code: str
-    progress: Callable[[int, int], None]
+    shown: Phase
     share: tuple[int, int]
 
     def generator(self, purpose: str) -> Generator:
@@ -315,6 +316,10 @@ class FitServices:
     def remembered(self, name: str, compute: Callable[[], dict[str, Tensor]]) -> dict[str, Tensor]:
         """What ``compute`` gives, kept from run to run. What other code of the metric computed is another thing."""
         return self.fit.cache.once(f"{name}-{self.code}" if self.code else name, compute)
+
+    def progress(self, done: int, total: int) -> None:
+        """Show how many images are done."""
+        self.shown.done, self.shown.total = done, total
 
     def out_of_time(self) -> bool:
         """Whether the deadline has passed."""
@@ -371,6 +376,7 @@ def _in_batches(grad_energy: GradEnergy, data: DataSpec) -> GradEnergy:
 
     def evaluate(x: Tensor, y: Tensor | None) -> tuple[Tensor, Tensor]:
         found = parts(len(x), x.device, lambda part: grad_energy(x[part], None if y is None else y[part]))
+        progress.passed(len(x))
         energies, grads = zip(*found, strict=True)
         return torch.cat(energies), torch.cat(grads)
 

@@ -6,17 +6,16 @@ import dataclasses
 import os
 import platform
 import time
-import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from types import TracebackType
 from typing import Any
 
-from jembench.catalog import registry
 from jembench.catalog.spec import split_list
-from jembench.errors import Fallback
 from jembench.experiment.works import Work
 from jembench.interfaces import Event, Tracker
+from jembench.running.trackers import Tracked
 from jembench.store.outcome import FitKey
-from jembench.store.works import WorkFiles
+from jembench.store.store import Store
 
 VARIABLE = "JEMBENCH_TRACKERS"
 """The environment variable that lists trackers: registered names or import paths, with options."""
@@ -31,35 +30,52 @@ def chosen_trackers() -> list[str]:
 
 
 class Events:
-    """Sends each event to the display, to the trackers of ``JEMBENCH_TRACKERS`` and to the file of its unit of work.
+    """Sends each event to the display, to the trackers and to the file of its unit of work.
 
-    A tracker that raises is left out from then on, with a warning: it must not end a training of days.
+    Closing it, as a context does, lets trackers finish.
 
     Args:
         display: what shows the progress, or None.
-        files: where the events of units are written, or None.
+        store: where the events of units are written, or None.
+        trackers: specs.
 
     Raises:
         SpecError: for a tracker or an option that does not exist.
+        Unavailable: if a tracker needs a package that is not installed.
     """
 
-    def __init__(self, display: Tracker | None = None, files: WorkFiles | None = None) -> None:
+    def __init__(
+        self, display: Tracker | None = None, store: Store | None = None, trackers: Sequence[str] = ()
+    ) -> None:
         self._display = display
-        self._files = files
-        self._trackers: dict[str, Tracker] = {
-            spec: registry.resolve("trackers", spec).make() for spec in chosen_trackers()
-        }
+        self._store = store
+        self._trackers = [Tracked(spec, store) for spec in trackers]
+
+    def __enter__(self) -> Events:
+        return self
+
+    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+        for tracker in self._trackers:
+            tracker.send(Event(kind="finished"))
+        for tracker in self._trackers:
+            tracker.close()
 
     def of(self, fit: FitKey, work: Work | None = None) -> Report:
         """A function that sends the events of one fit, or of a unit of work on it."""
         names = {"model": fit.model, "dataset": fit.dataset, "recipe": fit.recipe, "seed": fit.seed, "id": fit.id}
         unit: dict[str, Any] = {"work": work.id, "unit": work.kind} if work else {}
         worker = f"{platform.node()}:{os.getpid()}"
+        metric = ""  # that is being computed
 
         def report(event: Event) -> None:
-            whole = dataclasses.replace(event, fit=names, worker=worker, time=time.time(), **unit)
-            if self._files and work:
-                self._files.append(whole)
+            nonlocal metric
+            if event.kind in ("started", "training", "sampling", "measuring"):
+                metric = event.metric
+            whole = dataclasses.replace(
+                event, fit=names, worker=worker, time=time.time(), metric=event.metric or metric, **unit
+            )
+            if self._store and work:
+                self._store.works.append(whole)
             self.send(whole)
 
         return report
@@ -68,13 +84,6 @@ class Events:
         """Send an event that is whole, and in its file."""
         if self._display:
             self._display.event(event)
-        for spec, tracker in list(self._trackers.items()):
-            try:
-                tracker.event(event)
-            except Exception as error:
-                del self._trackers[spec]
-                warnings.warn(
-                    f"The tracker {spec} failed and gets no more events: {type(error).__name__}: {error}",
-                    Fallback,
-                    stacklevel=2,
-                )
+        if event.kind != "progress":
+            for tracker in self._trackers:
+                tracker.send(event)

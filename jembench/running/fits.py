@@ -15,7 +15,7 @@ from typing import Any, get_args
 import torch
 from torch import nn
 
-from jembench import seeds, stopping
+from jembench import progress, seeds, stopping
 from jembench.data.holdout import holdout
 from jembench.errors import CheckpointError, Diverged, JembenchError, PluginError
 from jembench.experiment.plan import FitPlan
@@ -160,11 +160,12 @@ class FitWork:
             else:
                 self._train()
             stopping.check()
-        return self._load(limit)
+        with progress.phase("loading the model"):
+            return self._load(limit)
 
     def _train(self) -> None:
-        self.report(Event(kind="training"))
-        trainer = make_trainer(self.fit, self.bank.dataset, self.bank.device, self.group)
+        with progress.phase("building the model"):
+            trainer = make_trainer(self.fit, self.bank.dataset, self.bank.device, self.group)
         self.group.broadcast(self.fit.key.id)
         start = time.perf_counter()
         blank = self._blank_record(trainer.model, self.group.size)

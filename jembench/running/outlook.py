@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import torch
 
+from jembench import progress
 from jembench.catalog.registry import Resolved
 from jembench.data.datasets import absent, present
 from jembench.errors import JembenchError, NotApplicable, Unavailable
@@ -107,7 +108,8 @@ class Datasets:
         """The dataset, or what is known of it without its images; None: nothing is."""
         key = fit.key.dataset, limit
         if key not in self._found:
-            made = self._make(fit.dataset, fit.absent)
+            with progress.phase(f"reading {key[0]}"):
+                made = self._make(fit.dataset, fit.absent)
             self._found[key] = PlannedData(dataset=made, limit=limit, fetching=not self.dry) if made else None
         return self._found[key]
 
@@ -132,7 +134,8 @@ def _read(dataset: Dataset) -> Dataset:
 
 def _look_at(fits: Sequence[FitPlan], plan: Plan, data: PlannedData, group: ProcessGroup) -> dict[str, Ready]:
     """One model before training, with all of its seeds."""
-    planned, iterations, passes = _planned(fits[0], data, group)
+    with progress.phase(f"building {fits[0].key.model}"):
+        planned, iterations, passes = _planned(fits[0], data, group)
     has, sampled = capabilities(planned.model), is_sampled(planned.model)
     ready = Ready(fits[0], data.dataset, has, sampled, iterations, passes, {}, {}, {}, {})
     for cell in {str(cell.metric): cell for fit in fits for cell in plan.cells_of(fit)}.values():

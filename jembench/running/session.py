@@ -12,12 +12,15 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, NamedTuple
 
+from jembench import progress
 from jembench.catalog import registry
 from jembench.errors import OutOfTime, SpecError, Unavailable, WorkFailed
 from jembench.experiment.plan import CellPlan, FitPlan, Plan
 from jembench.experiment.recipe import check_shares
+from jembench.interfaces import Event
 from jembench.running.events import Events, chosen_trackers
 from jembench.running.executor import LocalExecutor
+from jembench.running.heartbeat import beating
 from jembench.stopping import Stopped
 from jembench.store.latest import mark_latest
 from jembench.store.outcome import Cell
@@ -30,11 +33,11 @@ if TYPE_CHECKING:
 MOST_JOBS = 4
 """Processes that a run starts on the CPU without being asked: each takes the memory of PyTorch."""
 
-Display = Callable[[Sequence[FitPlan]], "AbstractContextManager[Tracker | None]"]
-"""From the fits that are worked on to the tracker that shows the progress; None: it is not shown."""
+Display = Callable[[], "AbstractContextManager[Tracker | None]"]
+"""Makes the tracker that shows the progress; None: it is not shown."""
 
 
-def silent(fits: Sequence[FitPlan]) -> AbstractContextManager[None]:
+def silent() -> AbstractContextManager[None]:
     """The :data:`Display` that shows nothing."""
     return nullcontext()
 
@@ -47,11 +50,17 @@ class RunOptions(NamedTuple):
     max_hours: float | None = None
     executor: str = "auto"  # auto: this process, or several for several GPUs or small trainings on the CPU
     skip_missing: bool = False
+    trackers: Sequence[str] | None = None  # specs; None: those of the environment
 
     @property
     def deadline(self) -> float | None:
         """When the hours are over, UTC in seconds since 1970; None: never."""
         return None if self.max_hours is None else time.time() + 3600 * self.max_hours
+
+    @property
+    def tracked_by(self) -> Sequence[str]:
+        """The trackers that were chosen."""
+        return chosen_trackers() if self.trackers is None else self.trackers
 
 
 class Finished(NamedTuple):
@@ -96,7 +105,7 @@ def place(fits: Iterable[FitPlan], how: RunOptions) -> Placement:
                 f"--device is {how.device}, and the executor {how.executor} gives each worker a GPU of its own. Write "
                 "--device cuda, cpu or auto."
             )
-    for tracker in chosen_trackers():
+    for tracker in how.tracked_by:
         registry.resolve("trackers", tracker)
     return processes
 
@@ -126,26 +135,42 @@ def carry_out(
     cells = [] if processes.rank else outcomes(plan, store)
     pending, stopped = Plan(plan.suite, unfinished(plan, cells)), None
     if processes.started or pending.cells:
-        from jembench.running import work
-
         cells.clear()  # there may be tens of thousands, and training takes long
-        runner = _executor(pending, store, how, processes)
-        in_process = isinstance(runner, LocalExecutor)
-        with joined(processes, how.device, arguments) if in_process else nullcontext() as here:
-            if processes.rank and here:
-                work.serve_fits(plan.fits, here.device, here.group)
-                return None
-            device, group = (here.device, here.group) if here else (how.device, None)
-            try:
-                with display(pending.fits) as shown:
+        with showing(silent if processes.rank else display) as shown:
+            with progress.phase("loading PyTorch"):
+                from jembench.running import work
+
+                runner = _executor(pending, store, how, processes)
+            with (
+                joined(processes, how.device, arguments) if isinstance(runner, LocalExecutor) else nullcontext() as here
+            ):
+                if processes.rank and here:
+                    work.serve_fits(plan.fits, here.device, here.group)
+                    return None
+                try:
                     work.carry_out(
-                        pending, store, runner, device, shown, how.deadline, group, skip_missing=how.skip_missing
+                        pending,
+                        store,
+                        runner,
+                        here.device if here else how.device,
+                        shown,
+                        how.deadline,
+                        here.group if here else None,
+                        skip_missing=how.skip_missing,
+                        trackers=how.tracked_by,
                     )
-            except (OutOfTime, Stopped, WorkFailed) as error:
-                stopped = error
+                except (OutOfTime, Stopped, WorkFailed) as error:
+                    stopped = error
     # after the work: a command that finds everything done has nothing to add to what this one says
     mark_latest(store, {fit.key.family for fit in plan.fits}, {cell.metric.id for cell in plan.cells})
     return Finished(cells or outcomes(plan, store), stopped)
+
+
+@contextmanager
+def showing(display: Display) -> Iterator[Tracker | None]:
+    """The display, which gets what this process is doing."""
+    with display() as shown, beating(shown.event) if shown else nullcontext():
+        yield shown
 
 
 def _executor(pending: Plan, store: Store, how: RunOptions, processes: Placement) -> Executor:
@@ -190,22 +215,28 @@ def train(fit: FitPlan, store: Store, how: RunOptions, display: Display, argumen
     """
     processes = place([fit], how)
     if processes.started or not store.is_trained(fit.key):
-        with joined(processes, how.device, arguments) as here:
+        with showing(silent if processes.rank else display) as shown, joined(processes, how.device, arguments) as here:
             if processes.rank:
                 from jembench.running import work
 
                 work.serve_fits([fit], here.device, here.group)
                 return False
-            with open_fit(fit, fit.dataset.make(), store, here, display, how.deadline):
+            with open_fit(fit, fit.dataset.make(), store, here, shown, how.deadline, how.tracked_by):
                 pass
     return True
 
 
 @contextmanager
 def open_fit(
-    fit: FitPlan, dataset: Dataset, store: Store, here: Joined, display: Display, deadline: float | None = None
+    fit: FitPlan,
+    dataset: Dataset,
+    store: Store,
+    here: Joined,
+    shown: Tracker | None = None,
+    deadline: float | None = None,
+    trackers: Sequence[str] = (),
 ) -> Iterator[Evaluation]:
-    """The model, trained first if the store does not have it.
+    """The model, trained first if the store does not have it; ``shown`` and ``trackers`` get what happens.
 
     Within the context the number of threads is that of the dataset's images.
     """
@@ -219,9 +250,10 @@ def open_fit(
     store.sweep()
     store.check_writable()
     with devices.threads_for(dataset.spec, here.device):
-        with display([fit]) as shown:
-            bank, report = FeatureBank(dataset, store, here.device), Events(shown).of(fit.key)
+        with Events(shown, store, trackers) as events:
+            bank, report = FeatureBank(dataset, store, here.device), events.of(fit.key)
+            report(Event(kind="queued", total=1))
             work = FitWork(fit=fit, bank=bank, store=store, report=report, deadline=deadline, group=here.group)
-            with work.lease():
+            with beating(report), work.lease():
                 evaluation = work.load_or_train().evaluation()
         yield evaluation

@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jembench import stopping
+from jembench import progress, stopping
 from jembench.catalog import plugin_files, trust
 from jembench.errors import JembenchError, SpecError, StoreError
 from jembench.experiment.plan import CellPlan, FitPlan, Plan
@@ -42,6 +42,7 @@ def carry_out(
     group: ProcessGroup | None = None,
     *,
     skip_missing: bool = False,
+    trackers: Sequence[str] = (),
 ) -> None:
     """Do what is pending. One cell's or fit's failure is recorded and stops no other.
 
@@ -56,6 +57,7 @@ def carry_out(
         deadline: when training and attacks stop, UTC in seconds since 1970.
         group: the processes that train one model together, here.
         skip_missing: whether to start although something is missing for some metrics.
+        trackers: specs of those that get what happens.
 
     Raises:
         OutOfTime: if the deadline came while a model was trained or attacked.
@@ -68,7 +70,21 @@ def carry_out(
     cells = [cell for cell in plan.cells if not store.is_settled(cell.id, cell.name)]
     if not cells:
         return
-    needed = Plan(plan.suite, cells)
+    with Events(display, store, trackers) as events:
+        _carry_out(Plan(plan.suite, cells), store, executor, device, events, deadline, group, skip_missing=skip_missing)
+
+
+def _carry_out(
+    needed: Plan,
+    store: Store,
+    executor: Executor,
+    device: torch.device | str,
+    events: Events,
+    deadline: float | None,
+    group: ProcessGroup | None,
+    *,
+    skip_missing: bool,
+) -> None:
     ready = _look_ahead(needed, group, skip_missing=skip_missing) if executor.here else {}
     store.check_writable()
     units = works(
@@ -80,7 +96,6 @@ def carry_out(
         deadline=deadline,
         command=provenance.this_command(),
     )
-    events = Events(display, store.works)
     in_process = _InProcess(units, needed, store, device, events, group, ready)
     driver = Driver(
         store=store.root.absolute(),
@@ -90,10 +105,12 @@ def carry_out(
     )
     with _registered(store, len(units)) as run:
         try:
-            executor.open(driver)
+            with progress.phase("starting workers"):
+                executor.open(driver)
             Dispatch(units, store, executor, driver, events, run, in_process=isinstance(executor, LocalExecutor)).run()
         finally:
-            executor.close()
+            with progress.phase("ending workers"):
+                executor.close()
         sweep(store, run.id)
 
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
-from jembench import stopping
+from jembench import progress, stopping
 from jembench.catalog.discovery import Component
 from jembench.errors import OutOfTime, ProcessLost, StoreError
 from jembench.experiment.plan import CellPlan, Plan
@@ -21,9 +20,10 @@ from jembench.models.execution import tf32
 from jembench.running import provenance
 from jembench.running.caches import FeatureBank
 from jembench.running.evaluation import TrainedFit
-from jembench.running.events import Events
+from jembench.running.events import Events, Report
 from jembench.running.fit_samples import write_samples
 from jembench.running.fits import FitWork
+from jembench.running.heartbeat import beating
 from jembench.running.measure import SETTLED, Measured, failed, measure
 from jembench.running.outlook import Datasets, Ready, look_ahead
 from jembench.store.latest import DATASET
@@ -85,13 +85,20 @@ class Worker:
         """
         plan = plan or planned(work, f"the unit of work {work.id}")
         (fit,) = plan.fits
+        report = self._events.of(fit.key, work)
+        report(Event(kind="started"))
+        with beating(report):
+            return self._carry_out(work, plan, report)
+
+    def _carry_out(self, work: Work, plan: Plan, report: Report) -> bool:
+        (fit,) = plan.fits
         ready = self._ready.get(fit.key.id) or self._look_at(plan)
         device = self._device if work.gpus else torch.device("cpu")
         unit = _Unit(
             fit=fit,
             bank=self._bank(ready, device),
             store=self._store,
-            report=self._events.of(fit.key, work),
+            report=report,
             deadline=work.deadline,
             group=self._group,
             command=work.command,
@@ -99,7 +106,6 @@ class Worker:
             cells=plan.cells,
             work=work,
         )
-        unit.report(Event(kind="started"))
         with devices.threads_for(ready.dataset.spec, device):
             return {"train": unit.train, "measure": unit.measure, "attack-shard": unit.attack, "prepare": unit.prepare}[
                 work.kind
@@ -159,8 +165,9 @@ class _Unit(FitWork):
             if trained:
                 for cell in possible:
                     self.report(Event(kind="measuring", metric=str(cell.metric)))
-                    evaluation = trained.evaluation(set(), cell.metric.code, self._progress(cell), self.work.part)
-                    measure(cell.metric.make(), evaluation)  # it ends with PartDone
+                    with progress.phase() as shown:
+                        evaluation = trained.evaluation(set(), cell.metric.code, shown, self.work.part)
+                        measure(cell.metric.make(), evaluation)  # it ends with PartDone
         stopping.check()
         return self._told(bool(mine and mine_too))
 
@@ -235,15 +242,16 @@ class _Unit(FitWork):
     def _measure(self, cells: Sequence[CellPlan], trained: TrainedFit) -> bool:
         """Compute cells; False if another process is at some of them."""
         unfinished, all_mine = [], True
-        for cell in cells:
+        for number, cell in enumerate(cells, 1):
             with self.store.lease(cell.id) as mine:
                 all_mine &= bool(mine)
                 if not mine or self.store.is_settled(cell.id, cell.name):
                     continue
-                self.report(Event(kind="measuring", metric=str(cell.metric)))
+                self.report(Event(kind="measuring", metric=str(cell.metric), done=number, total=len(cells)))
                 used: set[Component] = set()
-                evaluation = trained.evaluation(used, cell.metric.code, self._progress(cell))
-                measured = measure(cell.metric.make(), evaluation)
+                with progress.phase() as shown:
+                    evaluation = trained.evaluation(used, cell.metric.code, shown)
+                    measured = measure(cell.metric.make(), evaluation)
                 self._write(cell, measured, used)
             if "partial" in measured.outcome.details:
                 unfinished.append(f"{cell.metric} has {measured.outcome.details['partial']}")
@@ -256,18 +264,13 @@ class _Unit(FitWork):
             )
         return all_mine
 
-    def _progress(self, cell: CellPlan) -> Any:
-        return functools.partial(self._measuring, str(cell.metric))
-
-    def _measuring(self, metric: str, done: int, total: int) -> None:
-        self.report(Event(kind="measuring", metric=metric, done=done, total=total))
-
     def _draw_picture(self, evaluation: Evaluation) -> None:
         if "samples" not in self.ready.has:
             return
         self.report(Event(kind="sampling"))
         try:
             write_samples(evaluation, evaluation.samples(), self.folder / SAMPLES)
+            self.report(Event(kind="picture", text=str(self.folder / SAMPLES)))
         except StoreError:
             raise
         except Exception as error:
@@ -283,6 +286,8 @@ class _Unit(FitWork):
             provenance=provenance.collect(str(self.bank.device), made_by, self.command) | self._circumstances(cell),
         )
         self.store.write_cell(record, cell.name, measured.arrays)
+        if measured.outcome.is_settled or measured.outcome.status == "failed":
+            self.report(_measured(record))
 
     def _circumstances(self, cell: CellPlan) -> dict[str, Any]:
         """What a reader of the number must know of how it came about."""
@@ -298,3 +303,12 @@ class _Unit(FitWork):
                 "evaluation": {"precision": "float32", "tf32": tf32(self.bank.device)},
             },
         }
+
+
+def _measured(cell: Cell) -> Event:
+    """An outcome as an event."""
+    values: dict[str, float | str] = {"status": cell.outcome.status, "seconds": cell.outcome.seconds}
+    for label, value in cell.outcome.values.items():
+        ends = {label: value.value, f"{label}/low": value.low, f"{label}/high": value.high}
+        values |= {name: number for name, number in ends.items() if number is not None}
+    return Event(kind="measured", metric=cell.metric, values=values, text=cell.outcome.reason)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from torch import Generator, Tensor
 
+from jembench import progress
 from jembench.errors import NotApplicable
 from jembench.interfaces import ChainState, GradEnergy, Sampler
 
@@ -25,7 +26,7 @@ def run(
     sampler: Sampler, state: ChainState, grad_energy: GradEnergy, generator: Generator, steps: int | None = None
 ) -> ChainState:
     """Move chains by ``steps`` (the sampler's own number if None). The sampler's memory stays as it is."""
-    for _ in range(sampler.steps if steps is None else steps):
+    for _ in progress.track(range(sampler.steps if steps is None else steps), "sampling", "steps"):
         state, _ = sampler.step(state, grad_energy, generator)
     return state
 

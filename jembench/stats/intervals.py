@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from jembench import progress
 from jembench.interfaces import Resampling
 
 Indices = NDArray[np.int64]
@@ -123,9 +124,10 @@ def resampled(
     streams = rng.spawn(len(sizes))
     rows = max(1, _CHUNK_ELEMENTS // sum(sizes))
     parts = []
-    for start in range(0, resamples, rows):
-        count = min(rows, resamples - start)
-        parts.append(statistic(*(s.integers(n, size=(count, n)) for s, n in zip(streams, sizes, strict=True))))
+    with progress.phase("bootstrap", resamples if resamples > rows else 0, "resamples") as at:
+        for at.done in range(0, resamples, rows):
+            count = min(rows, resamples - at.done)
+            parts.append(statistic(*(s.integers(n, size=(count, n)) for s, n in zip(streams, sizes, strict=True))))
     values = np.concatenate(parts).astype(np.float64)
     if not np.isfinite(values).all():
         raise ValueError(f"the statistic is not finite in {np.count_nonzero(~np.isfinite(values))} resamples")

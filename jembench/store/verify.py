@@ -138,7 +138,7 @@ class _Check:
         return _has_digest(path)
 
     def _of_fit(self, path: Path, fit_id: str, written: str | None) -> bool:
-        if path.name == "interventions.json":
+        if path.name == "interventions.json" or path.name.startswith("tracked-"):
             return _has_digest(path)
         if path.name == HISTORY:
             return _same(written, digest(path))

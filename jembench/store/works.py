@@ -48,8 +48,9 @@ class Latest(NamedTuple):
 
     started: Event | None = None  # that a worker began with it, or what else is the first one
     queued: Event | None = None  # that a run submitted it, or what else is the first one
-    progress: Event | None = None  # the last one that says how far it is
+    progress: Event | None = None  # the last window, or metric that was begun
     last: Event | None = None
+    doing: Event | None = None  # the last one that says what is being done, if it came after ``progress``
 
 
 _TAIL = 2**14  # bytes
@@ -130,17 +131,20 @@ class WorkFiles:
                 tail = text[-_TAIL:].split(b"\n")
         except (OSError, ValueError):  # ValueError: the file is empty
             return Latest()
-        last = None
+        last = doing = None
         for line in reversed(tail):
             for event in _event(line):
                 last = last or event
-                if event.done or event.metric or event.kind in ("started", "queued"):
-                    return Latest(started, queued, event, last)
-        return Latest(started, queued, None, last)
+                if event.kind == "progress":
+                    doing = doing or event
+                elif event.done or event.metric or event.kind in ("started", "queued"):
+                    return Latest(started, queued, event, last, doing)
+        return Latest(started, queued, None, last, doing)
 
     def claimed_by(self, work: str) -> str:
         """The id of the run that was the last one to submit a unit; "" if the unit has ended since."""
-        _, queued, _, last = self.latest(work)
+        latest = self.latest(work)
+        queued, last = latest.queued, latest.last
         is_open = queued and last and last.kind != "ended" and re.fullmatch(rf"{RUN}[0-9a-f]+-[0-9]+", queued.text)
         return queued.text if queued and is_open else ""
 

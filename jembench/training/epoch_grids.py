@@ -28,7 +28,7 @@ def due(trainer: Trainer, before: int) -> int | None:
     return max(ended, default=None)
 
 
-def draw(folder: Path, epoch: int, trainer: Trainer, state: Mapping[str, Tensor]) -> None:
+def draw(folder: Path, epoch: int, trainer: Trainer, state: Mapping[str, Tensor]) -> Path | None:
     """Draw the first 64 chains, in their order; nothing of a sampler that keeps none.
 
     Args:
@@ -37,13 +37,18 @@ def draw(folder: Path, epoch: int, trainer: Trainer, state: Mapping[str, Tensor]
         trainer: where training stands.
         state: that of its sampler, in a group of all processes' samplers as one; finite.
 
+    Returns:
+        the picture.
+
     Raises:
         StoreError: if the file cannot be written.
     """
     chains = snapshots.kept(trainer, state)
     if chains is None:
-        return
+        return None
     places = torch.arange(SIDE * SIDE)
     chosen = places.where(places < len(chains.x), torch.tensor(-1)).view(SIDE, SIDE)
     images = to_uint8(chains.x[: SIDE * SIDE], trainer.data.bounds).cpu()
-    write_png(folder / f"epoch-{epoch}.png", images, chosen)
+    path = folder / f"epoch-{epoch}.png"
+    write_png(path, images, chosen)
+    return path

@@ -14,12 +14,13 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
-from jembench import stopping
+from jembench import progress, stopping
 from jembench.errors import CheckpointError, DamagedError, Diverged, OutOfTime
 from jembench.files import write_bytes
-from jembench.interfaces import Event, Stability
+from jembench.interfaces import Event, EventKind, Stability
+from jembench.progress import Phase
 from jembench.store import checkpoint, records, tensors
 from jembench.store.checkpoint import Writer
 from jembench.training import epoch_grids, guard, snapshots
@@ -63,8 +64,9 @@ def train(
     Args:
         trainer: at its start.
         folder: where the fit lives.
-        report: receives a ``window`` event after every window, and a ``diverged`` event for each intervention, or for
-            the first divergence if nothing is repaired.
+        report: receives the ``window`` events of what was trained before, a ``training`` event, a ``window`` event
+            after every window, and a ``diverged`` event for each intervention, or for the first divergence if nothing
+            is repaired.
         deadline: when to stop, UTC in seconds since 1970, to be continued by the next call.
         check: called before anything is written; raises a StoreError if another process trains this fit now.
 
@@ -73,9 +75,15 @@ def train(
         OutOfTime: if the deadline has come, or a signal that asks to end; a checkpoint of that moment is on disk.
         StoreError: if a file cannot be written. The previous checkpoint is kept.
     """
-    with stopping.deferred(), Writer() as writer, Controller(trainer, trainer.group) as call_all:
-        run = _Run(trainer, call_all, folder, report, check, writer)
+    with (
+        stopping.deferred(),
+        Writer() as writer,
+        Controller(trainer, trainer.group) as call_all,
+        progress.phase("", trainer.iterations, "iterations") as shown,
+    ):
+        run = _Run(trainer, call_all, folder, report, check, writer, shown)
         run.resume()
+        run.report_past()
         while trainer.iteration < trainer.iterations:
             before = trainer.iteration - run.done
             if not run.iterate():
@@ -94,7 +102,7 @@ def train(
             if snapshot and finite:  # before any checkpoint, after which it would not be taken again
                 snapshots.keep(folder, snapshot, trainer, call_all("chains"))
             if picture and finite:
-                epoch_grids.draw(folder, picture, trainer, call_all("chains"))
+                run.report_picture(epoch_grids.draw(folder, picture, trainer, call_all("chains")))
             if due:
                 run.history[-1] |= run.choose()
             if due or stop:
@@ -126,6 +134,7 @@ class _Run:
         report: Callable[[Event], None],
         check: Callable[[], None],
         writer: Writer,
+        shown: Phase,
     ) -> None:
         self.trainer = trainer
         self.call_all = call_all
@@ -133,6 +142,7 @@ class _Run:
         self.report = report
         self.check = check
         self.writer = writer
+        self.shown = shown
         self.generations = Generations(folder, writer)
         self.history: list[dict[str, float]] = []
         self.best: dict[str, Any] | None = None
@@ -245,6 +255,7 @@ class _Run:
         self.window = window = self.window or _Window(trainer.learning_rate)
         n = min(trainer.recipe.log_every, trainer.iterations - trainer.iteration + len(window.rows))
         while len(window.rows) < n:
+            self.shown.done = trainer.iteration
             start = time.perf_counter()
             rows, window.starts, heard = self.call_all("window", min(n - len(window.rows), self.pace))
             seconds = time.perf_counter() - start
@@ -281,13 +292,26 @@ class _Run:
             return None  # without a remedy, a model that classifies is better than none; the record says how it ended
         return guard.lost_contact(self.history, ended=self.trainer.iteration == self.trainer.iterations)
 
+    def report_past(self) -> None:
+        """Send the windows of former runs, which a tracker may not have had, and that training goes on from there."""
+        for row in self.history:
+            self._report("window", row, int(row["iteration"]))
+        self._report("training", {})
+
     def report_window(self) -> None:
         """Send the last row of the history."""
         self._report("window", dict(self.history[-1]))
 
-    def _report(self, kind: Literal["window", "diverged"], values: Mapping[str, float | str]) -> None:
-        done, total = self.trainer.iteration, self.trainer.iterations
-        self.report(Event(kind=kind, done=done, total=total, values=values))
+    def report_picture(self, path: Path | None) -> None:
+        """Send that a picture of the chains was drawn."""
+        if path:
+            self._report("picture", {"attempt": len(self.interventions)}, text=str(path))
+
+    def _report(
+        self, kind: EventKind, values: Mapping[str, float | str], done: int | None = None, text: str = ""
+    ) -> None:
+        done = self.trainer.iteration if done is None else done
+        self.report(Event(kind=kind, done=done, total=self.trainer.iterations, values=values, text=text))
 
     def stopped(self) -> OutOfTime:
         """Why training ends before its end, once its checkpoint is on disk."""

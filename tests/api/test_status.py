@@ -70,9 +70,12 @@ def test_a_training(unit, store):
 
 
 def test_a_measurement(unit):
-    measuring = {"kind": "measuring", "worker": HERE, "metric": "pgd", "done": 64, "total": 1000}
-    found = unit(QUEUED, STARTED, WINDOW, measuring, {"kind": "warning", "worker": HERE, "text": "no picture"})
-    assert (found.metric, found.images, found.of_images, found.iterations) == ("pgd", 64, 1000, 0)
+    measuring = {"kind": "measuring", "worker": HERE, "metric": "pgd", "done": 1, "total": 2}
+    beat = {"kind": "progress", "worker": HERE, "metric": "pgd", "text": "step 7 of 40", "values": {"unit": "images"}}
+    beats = [beat | {"done": done, "total": 1000} for done in (0, 64)]
+    found = unit(QUEUED, STARTED, WINDOW, measuring, *beats, {"kind": "warning", "worker": HERE, "text": "no picture"})
+    assert (found.metric, found.doing, found.iterations) == ("pgd", "step 7 of 40", 0)
+    assert (found.done, found.total, found.counted) == (64, 1000, "images")
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,8 @@ def store(tmp_path):
 
     start = [("queued", {}), ("started", {})]
     happened("a1", "train", *start, ("window", {"done": 20, "total": 100, "values": {"loss": 0.5}}))
-    happened("b2", "attack-shard", *start, ("measuring", {"metric": "pgd", "done": 64, "total": 1000}))
+    beat = {"metric": "pgd", "done": 64, "total": 1000, "values": {"unit": "images"}, "text": "step 7 of 40"}
+    happened("b2", "attack-shard", *start, ("measuring", {"metric": "pgd"}), ("progress", beat))
     happened("c3", "measure", *start, ("ended", {"values": {"how": "failed", "log": "c.log"}, "text": "no space"}))
     happened("d4", "measure", ("queued", {}))
     run = RunRecord(
@@ -59,7 +60,7 @@ def test_the_table(jembench, store):
     fit = "jem on digits, recipe digits, seed 3"
     for row in (
         f"a1 train {fit} running node7:5 1 s iteration 20 of 100, loss 0.500",
-        f"b2 attack-shard {fit} running node7:5 1 s pgd, 64 of 1000 images",
+        f"b2 attack-shard {fit} running node7:5 1 s pgd, 64 of 1000 images, step 7 of 40",
         f"c3 measure {fit} failed node7:5 1 s no space",
         "log: c.log",
         f"by hand: jembench work c3 --store {store}",

@@ -26,7 +26,7 @@ class Recorder:
         model = short(event.fit["model"])
         if event.kind == "window":
             self.iterations.append(event.done)
-        elif event.kind == "measuring" and not event.total:
+        elif event.kind == "measuring":
             self.events.append(f"measure {short(event.metric)}")
         elif event.kind == "warning":
             self.events.append(f"trouble {model}: {event.text}")
@@ -81,9 +81,9 @@ def plan(zoo_of_tests):
 def carry_out():
     """Carry a plan out; gives what happened."""
 
-    def carry_out(plan, store):
+    def carry_out(plan, store, trackers=()):
         recorder = Recorder()
-        work.carry_out(plan, store, LocalExecutor(), torch.device("cpu"), recorder)
+        work.carry_out(plan, store, LocalExecutor(), torch.device("cpu"), recorder, trackers=trackers)
         return recorder.events
 
     return carry_out

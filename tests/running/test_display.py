@@ -6,6 +6,7 @@ import pty
 import re
 import subprocess
 import sys
+import time
 from types import SimpleNamespace
 from typing import NamedTuple
 
@@ -16,7 +17,7 @@ from jembench.errors import Fallback
 from jembench.interfaces import Event
 from jembench.running import display as progress
 from jembench.running.bars import Bars
-from jembench.running.display import Lines
+from jembench.running.lines import Lines
 
 COMMAND = [sys.executable, "-c", "import sys; from jembench.cli.main import main; sys.exit(main())"]
 
@@ -27,8 +28,16 @@ def plan(model, dataset="digits", seed=0):
 
 
 def send(display, kind, fit, unit=None, **fields):
-    about = {"work": unit.id, "unit": unit.kind} if unit else {}
+    """An event of a unit of a fit; None: of the only one."""
+    about = {"work": unit.id, "unit": unit.kind} if unit else {"work": fit.key.id}
     display.event(Event(kind=kind, fit=vars(fit.key), **about, **fields))
+
+
+def of(display, *fits):
+    """A display of fits that are worked on one after the other."""
+    for fit in fits:
+        send(display, "queued", fit, total=1)
+    return display
 
 
 class Unit(NamedTuple):
@@ -38,7 +47,7 @@ class Unit(NamedTuple):
 
 
 def queue(display, fits, *kinds, slots=2):
-    """Units of all fits, of each kind, that the display knows of."""
+    """Units of all fits, of each kind, that the display has seen."""
     units = [Unit(f"{kind} {fit.key.id}", kind, fit) for fit in fits for kind in kinds]
     for unit in units:
         send(display, "queued", unit.fit, unit, total=slots)
@@ -70,7 +79,7 @@ def lines(capsys):
 
 def test_a_fit_from_beginning_to_end(clock, capsys):
     jem = plan("jem")
-    with Lines([jem]) as display:
+    with of(Lines(), jem) as display:
         send(display, "training", jem)
         clock.now += 3600
         send(display, "measuring", jem, metric="accuracy")
@@ -78,41 +87,45 @@ def test_a_fit_from_beginning_to_end(clock, capsys):
         send(display, "ended", jem)
     assert lines(capsys) == [
         "jem: training on digits, recipe quick, seed 0",
-        "jem: measuring accuracy",
         "jem: trained and measured in 1:01:02",
     ]
 
 
 def test_one_line_a_minute(clock, capsys):
     jem = plan("jem")
-    with Lines([jem]) as display:
+    with of(Lines(), jem) as display:
         send(display, "training", jem)
         for iteration in range(1, 14):
             clock.now += 10
             send(display, "window", jem, done=iteration, total=13, values={"loss": iteration})
-    assert lines(capsys)[1:] == ["jem: iteration 6 of 13, loss 6.000", "jem: iteration 12 of 13, loss 12.000"]
+            if iteration % 6 == 0:
+                display.tick()
+    assert lines(capsys)[1:] == [
+        "0:01:00, about 70 s left; jem: 6 of 13 iterations, 6.0/min, about 70 s left, loss 6.000",
+        "0:02:00, about 10 s left; jem: 12 of 13 iterations, 6.0/min, about 10 s left, loss 12.000",
+    ]
 
 
 def test_each_line_has_the_time(clock, capsys):
     jem = plan("jem")
-    send(Lines([jem]), "training", jem)
+    send(of(Lines(), jem), "training", jem)
     assert capsys.readouterr().err.startswith("12:00:00 jem: training")
 
 
 def test_a_fit_that_was_trained_before(clock, capsys):
     jem = plan("jem")
-    with Lines([jem]) as display:
+    with of(Lines(), jem) as display:
         send(display, "sampling", jem)
         clock.now += 70
         send(display, "measuring", jem, metric="accuracy")
         clock.now += 7
         send(display, "ended", jem)
-    assert lines(capsys) == ["jem: measuring accuracy", "jem: measured in 0:01:17"]
+    assert lines(capsys) == ["jem: measured in 0:01:17"]
 
 
 def test_a_fit_whose_training_failed(clock, capsys):
     jem = plan("jem")
-    with Lines([jem]) as display:
+    with of(Lines(), jem) as display:
         send(display, "training", jem)
         clock.now += 5
         send(display, "ended", jem)
@@ -121,7 +134,7 @@ def test_a_fit_whose_training_failed(clock, capsys):
 
 def test_a_fit_of_which_nothing_can_be_computed(clock, capsys):
     jem, baseline = plan("jem"), plan("baseline")
-    with Lines([jem, baseline]) as display:
+    with of(Lines(), jem, baseline) as display:
         send(display, "training", jem)
         send(display, "measuring", jem, metric="accuracy")
         send(display, "ended", jem)
@@ -131,7 +144,7 @@ def test_a_fit_of_which_nothing_can_be_computed(clock, capsys):
 
 def test_that_another_process_is_at_work_is_told_once(clock, capsys):
     jem = plan("jem")
-    display = Lines([jem])
+    display = of(Lines(), jem)
     for _ in range(3):
         send(display, "waiting", jem)
     assert lines(capsys) == ["jem: another process works on it; its results will be taken over"]
@@ -139,15 +152,15 @@ def test_that_another_process_is_at_work_is_told_once(clock, capsys):
 
 def test_trouble_is_told_at_once(clock, capsys):
     jem = plan("jem")
-    send(Lines([jem]), "warning", jem, text="no picture [of the samples]")
+    send(of(Lines(), jem), "warning", jem, text="no picture [of the samples]")
     assert lines(capsys) == ["jem: no picture [of the samples]"]
 
 
 def test_divergence_is_printed_in_words(clock, capsys):
     jem = plan("jem")
     found = {"iteration": 20.0, "reason": "loss was nan"}  # numbers from a file are floats
-    send(Lines([jem]), "diverged", jem, values=found)
-    send(Lines([jem]), "diverged", jem, values={**found, "returned_to": 16.0, "remedy": "seed"})
+    send(of(Lines(), jem), "diverged", jem, values=found)
+    send(of(Lines(), jem), "diverged", jem, values={**found, "returned_to": 16.0, "remedy": "seed"})
     assert lines(capsys) == [
         "jem: training diverged at iteration 20 (loss was nan); it goes on unchanged, because the guard only watches",
         "jem: training diverged and was repaired at iteration 20 (loss was nan): it went back to iteration 16 with "
@@ -157,15 +170,48 @@ def test_divergence_is_printed_in_words(clock, capsys):
 
 def test_a_metric_that_takes_long_says_how_far_it_is(clock, capsys):
     jem = plan("jem")
-    display = Lines([jem])
-    clock.now += 61
-    send(display, "measuring", jem, metric="pgd", done=64, total=1000)
-    assert lines(capsys) == ["jem: 64 of 1000 images, pgd"]
+    display = of(Lines(), jem)
+    send(display, "measuring", jem, metric="pgd", done=3, total=4)
+    values = {"unit": "images", "rate": 1234.5}
+    send(display, "progress", jem, metric="pgd", done=0, total=1000, values=values)
+    clock.now += 30
+    display.tick()
+    clock.now += 30
+    send(display, "progress", jem, metric="pgd", done=60, total=1000, values=values, text="step 7 of 40")
+    display.tick()
+    assert lines(capsys) == [
+        "0:00:30; jem: 0 of 1,000 images, measuring pgd (3 of 4), 1,234 passes/s",
+        "0:01:00; jem: 60 of 1,000 images, 1.0/s, about 16 min left, measuring pgd (3 of 4), step 7 of 40, "
+        "1,234 passes/s",
+    ]
+
+
+def test_what_reports_nothing_says_since_when_it_goes_on(clock, capsys):
+    jem = plan("jem")
+    display = of(Lines(), jem)
+    send(display, "measuring", jem, metric="kid")
+    clock.now += 20
+    display.tick()
+    assert lines(capsys) == ["0:00:20; jem: measuring kid, 20 s"]
+
+
+def test_a_log_gets_its_line_a_minute_by_itself(capsys):
+    jem = plan("jem")
+    with of(Lines(seconds=0.001), jem) as display:
+        send(display, "measuring", jem, metric="kid")
+        deadline = time.monotonic() + 10
+        while "measuring kid" not in capsys.readouterr().err:
+            assert time.monotonic() < deadline
+
+
+def test_what_is_done_before_any_fit_is_worked_on(drawn):
+    last = drawn([], lambda display: display.event(Event(kind="progress", text="reading digits")))[-1]
+    assert last.rstrip() == "0:00:00, reading digits"
 
 
 def test_units_one_after_the_other_are_shown_as_one_fit(clock, capsys):
     fits = [plan("jem"), plan("baseline")]
-    with Lines(fits) as display:
+    with Lines() as display:
         work = queue(display, fits, "train", "measure", slots=1)
         for fit, (train, measure) in zip(fits, (work[:2], work[2:]), strict=True):
             send(display, "started", fit, train)
@@ -178,9 +224,7 @@ def test_units_one_after_the_other_are_shown_as_one_fit(clock, capsys):
             clock.now += 5
             send(display, "ended", fit, measure, values={"how": "done"})
     assert [line for line in lines(capsys) if "training" not in line] == [
-        "[1/2] jem: measuring accuracy",
         "[1/2] jem: trained and measured in 0:00:25",
-        "[2/2] baseline: measuring accuracy",
         "[2/2] baseline: trained and measured in 0:00:25",
     ]
 
@@ -194,7 +238,7 @@ def fits():
 
 
 def test_a_line_for_the_start_and_the_end_of_each_unit(clock, capsys, fits):
-    with Lines(fits[:1]) as display:
+    with Lines() as display:
         work = queue(display, fits[:1], "train", "measure", "attack-shard")
         for unit, kind in zip(work, ("training", "measuring", "measuring"), strict=True):
             send(display, "started", fits[0], unit)
@@ -215,24 +259,33 @@ def test_a_line_for_the_start_and_the_end_of_each_unit(clock, capsys, fits):
 
 
 def test_once_a_minute_the_whole_run(clock, capsys, fits):
-    with Lines(fits) as display:
+    with Lines() as display:
         one, two, three = work = queue(display, fits, "train")
         for fit, unit in zip(fits[:2], work[:2], strict=True):
             send(display, "training", fit, unit)
         for seconds in (50, 50, 100):
             clock.now += seconds
-            send(display, "window", fits[0], one, done=clock.now - 1000, total=400, values={"loss": 2})
+            send(display, "window", fits[0], one, done=int(clock.now) - 1000, total=400, values={"loss": 2})
+            if seconds == 100 or clock.now == 1100:
+                display.tick()
         send(display, "ended", fits[0], one, values={"how": "done"})
         send(display, "ended", fits[1], two, values={"how": "lost"}, worker="node7:3", text="killed by signal 9")
         send(display, "training", fits[2], three)
         clock.now += 60
         send(display, "window", fits[2], three, done=1, total=400, values={"loss": 2})
+        display.tick()
     assert [line for line in lines(capsys) if "training on" not in line] == [
-        "0 of 3 units done, 2 running, about 8 min left",  # two of 300 s and one of 400 s, on two workers
-        "0 of 3 units done, 2 running, about 7 min left",
+        # two of 300 s and one of 400 s, on two workers
+        "0:01:40, 0 of 3 units done, 2 running, about 8 min left; "
+        "[1/3] jem seed 0: 100 of 400 iterations, 1.0/s, about 5 min left, loss 2.000; "
+        "[2/3] baseline seed 0: training, 2 min",
+        "0:03:20, 0 of 3 units done, 2 running, about 7 min left; "
+        "[1/3] jem seed 0: 200 of 400 iterations, 1.0/s, about 3 min left, loss 2.000; "
+        "[2/3] baseline seed 0: training, 3 min",
         "[1/3] jem seed 0: trained in 0:03:20",
         "[2/3] baseline seed 0: lost on node7 after 0:03:20: killed by signal 9",
-        "1 of 3 units done, 1 failed, 1 running, about 2 min left",
+        "0:04:20, 1 of 3 units done, 1 failed, 1 running, about 2 min left; "
+        "[3/3] jem seed 1: 1 of 400 iterations, loss 2.000",
     ]
 
 
@@ -249,7 +302,7 @@ def test_once_a_minute_the_whole_run(clock, capsys, fits):
     ],
 )
 def test_how_a_unit_may_end(clock, capsys, fits, how, text, line):
-    with Lines(fits[:1]) as display:
+    with Lines() as display:
         (unit,) = queue(display, fits[:1], "measure")
         send(display, "started", fits[0], unit)
         clock.now += 9
@@ -258,7 +311,7 @@ def test_how_a_unit_may_end(clock, capsys, fits, how, text, line):
 
 
 def test_a_unit_that_was_stopped_goes_on_later(clock, capsys, fits):
-    with Lines(fits[:1]) as display:
+    with Lines() as display:
         (unit,) = queue(display, fits[:1], "train")
         for how, seconds in {"stopped": 20, "done": 30}.items():
             send(display, "started", fits[0], unit)
@@ -269,7 +322,7 @@ def test_a_unit_that_was_stopped_goes_on_later(clock, capsys, fits):
 
 
 def test_what_was_dropped_is_no_longer_waited_for(clock, capsys, fits):
-    with Lines(fits[:2]) as display:
+    with Lines() as display:
         train, measure, *others = queue(display, fits[:2], "train", "measure")
         send(display, "training", fits[0], train)
         clock.now += 9
@@ -277,7 +330,7 @@ def test_what_was_dropped_is_no_longer_waited_for(clock, capsys, fits):
         send(display, "ended", fits[0], train, values={"how": "done"}, text="ValueError: no gradient")
         for unit in others:
             send(display, "ended", fits[1], unit, values={"how": "done"})
-        assert display.whole() == "2 of 4 units done, 1 failed, 0 running"
+        assert display.whole() == "0:00:09, 2 of 4 units done, 1 failed, 0 running"
     assert lines(capsys)[1:] == ["[1/2] jem: failed after 0:00:09: ValueError: no gradient"] + 2 * [
         "[2/2] baseline: nothing to be computed"
     ]
@@ -285,7 +338,7 @@ def test_what_was_dropped_is_no_longer_waited_for(clock, capsys, fits):
 
 def test_a_worker_s_log_names_each_fit_in_full(clock, capsys, fits):
     train, measure = Unit("1", "train", fits[0]), Unit("2", "measure", fits[2])
-    with Lines([]) as display:
+    with Lines() as display:
         for kind, unit in (("training", train), ("measuring", measure)):
             send(display, "started", unit.fit, unit)
             send(display, kind, unit.fit, unit)
@@ -298,7 +351,7 @@ def test_a_worker_s_log_names_each_fit_in_full(clock, capsys, fits):
 
 
 def test_workers_are_named_where_they_are_not_all_here(clock, capsys, fits):
-    with Lines(fits) as display:
+    with Lines() as display:
         one, two, _ = queue(display, fits, "train")
         for fit, unit, worker in ((fits[0], one, "here:5"), (fits[1], two, "node7:6")):
             send(display, "started", fit, unit, worker=worker)
@@ -312,7 +365,7 @@ def test_a_thousand_units_are_cheap(clock, capsys, monkeypatch):
     """A refresh draws what fits, and events draw nothing."""
     monkeypatch.setenv("TTY_COMPATIBLE", "1")
     many = [plan("jem", seed=seed) for seed in range(1000)]
-    with Bars(many) as display:
+    with Bars() as display:
         work = queue(display, many, "train", slots=1000)
         monkeypatch.setattr(display._live, "refresh", pytest.fail)
         rows = []
@@ -337,7 +390,7 @@ def test_a_thousand_units_are_cheap(clock, capsys, monkeypatch):
     ],
 )
 def test_a_fit_is_called_by_its_place_and_by_what_tells_it_from_the_others(fits, name):
-    display = Lines(fits)
+    display = of(Lines(), *fits)
     display.print = lambda text: told.append(text)
     told = []
     send(display, "warning", fits[0], text="no picture")
@@ -353,8 +406,8 @@ def drawn(monkeypatch, capsys, clock):
     monkeypatch.setenv("TTY_COMPATIBLE", "1")
     monkeypatch.setenv("COLUMNS", "80")
 
-    def draw(fits, events):
-        display = Bars(fits)
+    def draw(fits, events, slots=1):
+        display = of(Bars(), *fits) if slots == 1 else Bars()
         with display:
             events(display)
             display._live.refresh()
@@ -371,7 +424,8 @@ def test_a_bar_with_the_last_losses(drawn):
         send(display, "training", jem)
         send(display, "window", jem, done=20, total=1000, values=LOSSES)
 
-    last = drawn([jem], events)[-1]
+    *_, last, whole = drawn([jem], events)
+    assert whole.startswith("0:00:00")
     assert last.startswith("jem:net=[b] ━")  # brackets are no markup
     assert " 20/1000 " in last
     assert last.rstrip().endswith("loss 2.079 E(data) -3.12 E(samples) 1.50")
@@ -384,7 +438,8 @@ def test_a_long_note_stays_on_its_line(drawn):
         send(display, "training", jem)
         send(display, "window", jem, done=20, total=1000, values={**LOSSES, "energy_samples": 1e30})
 
-    last = drawn([jem], events)[-1]
+    *_, last, whole = drawn([jem], events)
+    assert whole.startswith("0:00:00")
     assert last.startswith("jem:net=mypackage")
     assert " 20/1000 " in last
     assert "…" in last
@@ -403,7 +458,8 @@ def test_a_finished_fit_leaves_a_line_and_the_next_one_gets_the_bar(drawn):
         send(display, "measuring", fits[1], metric="ece")
 
     shown = drawn(fits, events)
-    *above, last = [line.rstrip() for line in shown if line.strip()]
+    *above, last, whole = [line.rstrip() for line in shown if line.strip()]
+    assert whole.startswith("0:00:00, 1 of 2 fits done")
     assert "[1/2] jem: no picture" in above
     assert "[1/2] jem: trained and measured in 0:00:00" in above
     assert last.startswith("[2/2] baseline ━")
@@ -431,13 +487,13 @@ def test_a_bar_a_unit_and_a_line_for_the_run(drawn, clock, monkeypatch):
             send(display, "window", fits[0], work[0], done=done, total=1000, values=LOSSES)
             clock.now += 60
 
-    *_, first, second, third, more, whole = [line.rstrip() for line in drawn(fits, events)]
-    assert re.match(r"\[1/5\] jem seed 0 [━╺]+ +200/1000 +7 min +node0:0 +loss 2.079 E", first)
+    *_, first, second, third, more, whole = [line.rstrip() for line in drawn(fits, events, slots=8)]
+    assert re.match(r"\[1/5\] jem seed 0 [━╺]+ +200/1000 +1.7/s +7 min +node0:0 +loss 2.079 E", first)
     assert re.match(r"\[2/5\] jem seed 1 ━+ +node1:1 +starting", second)
     assert re.match(r"\[3/5\] jem seed 2 ━+ +node2:2 +starting", third)
     assert more == "and 2 more"
     # 540 s each, of which 120 have passed, and five more that nothing else is known of, on five workers
-    assert whole == "0 of 10 units done, 5 running, about 16 min left"
+    assert whole == "0:02:00, 0 of 10 units done, 5 running, about 16 min left"
 
 
 def test_all_that_a_real_terminal_gets(zoo_of_tests, tmp_path):

@@ -29,7 +29,6 @@ def test_nothing_is_said_before_there_is_anything_to_estimate_from():
     eta.started("train 0", 0)
     eta.progressed("train 0", 0.1, 10)
     assert eta.left(20) is None
-    assert eta.left_of("train 0", 20) is None
 
 
 def test_one_after_the_other_each_takes_as_long_as_the_first():
@@ -52,7 +51,6 @@ def test_a_running_unit_is_estimated_from_its_own_speed():
     eta.started("train 0", 0)
     eta.progressed("train 0", 0.25, 40)  # resumed there, after 40 seconds
     eta.progressed("train 0", 0.5, 60)
-    assert eta.left_of("train 0", 70) == 30
     assert eta.left(70) == 30 + 100
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import threading
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
@@ -332,15 +333,30 @@ def odd(*, kind: Literal["nan", "infinite-interval", "nothing", "numpy", "object
 
 @dataclass
 class Windows:
-    """Appends each window of training to a file, as a line of JSON."""
+    """Appends each window of training, or everything, to a file, as a line of JSON."""
 
     file: str
+    everything: bool
 
     def event(self, event):
-        if event.kind == "window":
+        if event.kind == "window" or self.everything:
             with Path(self.file).open("a") as stream:
                 stream.write(json.dumps(asdict(event)) + "\n")
 
 
-def windows(*, file: str):
-    return Windows(file)
+def windows(*, file: str, everything: bool = False):
+    return Windows(file, everything)
+
+
+HANGING = threading.Event()
+
+
+class Hanging:
+    """Takes no event before a test says so."""
+
+    def event(self, event):
+        HANGING.wait()
+
+
+def hanging():
+    return Hanging()

@@ -1,0 +1,118 @@
+"""A tracker at work: in a thread of its own, so that it cannot hold a training up, and given each window once."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import warnings
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+from jembench import progress
+from jembench.catalog import registry
+from jembench.catalog.spec import stable_hash
+from jembench.errors import DamagedError, Fallback, StoreError
+from jembench.interfaces import Event, Tracker
+from jembench.store import records
+from jembench.store.outcome import FitKey
+from jembench.store.store import Store
+
+MOST = 10_000
+"""Events that may wait for a tracker. One with more hangs, and is left out."""
+
+PATIENCE = 30.0
+"""Seconds that a run waits at its end for a tracker to take what is left."""
+
+
+class Mark(NamedTuple):
+    """How far a tracker has been given the windows of a fit."""
+
+    attempt: int = 0
+    iteration: int = 0
+
+
+class Tracked:
+    """Gives events to one tracker. Iterations that were given to it are not given again when a training resumes.
+
+    How far it has come is written into the fit's folder, since a killed process cannot say it.
+
+    Args:
+        spec: the tracker.
+        store: where the fits lie; None: nothing is remembered.
+
+    Raises:
+        SpecError: if there is no such tracker, or an option is wrong.
+        Unavailable: if it needs a package that is not installed.
+    """
+
+    def __init__(self, spec: str, store: Store | None = None) -> None:
+        self.spec = spec
+        self._tracker: Tracker = registry.resolve("trackers", spec).make()
+        self._store = store
+        self._marks: dict[str, Mark] = {}  # by the fit's id
+        self._events: queue.SimpleQueue[Event | None] = queue.SimpleQueue()
+        self._why = ""  # it is left out
+        self._thread = threading.Thread(target=self._work, daemon=True)
+        self._thread.start()
+
+    def send(self, event: Event) -> None:
+        """Give an event, soon."""
+        if not self._why and self._events.qsize() >= MOST:
+            self._leave_out(f"has not taken {MOST:,} events")
+        if not self._why:
+            self._events.put(event)
+
+    def close(self, seconds: float = PATIENCE) -> None:
+        """Wait for the tracker to take what is left."""
+        self._events.put(None)
+        with progress.phase(f"waiting for the tracker {self.spec}"):
+            self._thread.join(seconds)
+        if self._thread.is_alive():
+            self._leave_out(f"has not ended within {seconds:g} s")
+
+    def _leave_out(self, why: str) -> None:
+        if not self._why:
+            self._why = why
+            warnings.warn(f"The tracker {self.spec} {why} and gets no more events.", Fallback, stacklevel=3)
+
+    def _work(self) -> None:
+        while event := self._events.get():
+            try:
+                if not self._why and self._is_new(event):
+                    self._tracker.event(event)
+                    self._remember(event)
+            except Exception as error:
+                self._leave_out(f"failed ({type(error).__name__}: {error})")
+
+    # --- each window once ---------------------------------------------------------------------------------------------
+
+    def _is_new(self, event: Event) -> bool:
+        if event.kind not in ("window", "picture") or not event.done:
+            return True
+        return _mark(event) > self._known(event.fit)
+
+    def _remember(self, event: Event) -> None:
+        if event.kind != "window":
+            return
+        self._marks[event.fit["id"]] = mark = _mark(event)
+        if self._store and (folder := self._store.fit_folder(FitKey(**event.fit))).is_dir():
+            with suppress(StoreError):
+                records.write(folder / self._file, mark._asdict(), durable=False)
+
+    def _known(self, fit: Mapping[str, Any]) -> Mark:
+        if fit["id"] not in self._marks:
+            found = Mark()
+            if self._store:
+                with suppress(OSError, DamagedError):
+                    found = records.read(self._store.fit_folder(FitKey(**fit)) / self._file).read(Mark)
+            self._marks[fit["id"]] = found
+        return self._marks[fit["id"]]
+
+    @property
+    def _file(self) -> str:
+        return f"tracked-{stable_hash(self.spec, 8)}.json"
+
+
+def _mark(event: Event) -> Mark:
+    return Mark(int(event.values.get("attempt", 0)), event.done)
