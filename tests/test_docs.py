@@ -22,7 +22,7 @@ README, PLUGINS = ROOT / "README.md", ROOT / "plugins" / "README.md"
 GUIDES = [
     README,
     PLUGINS,
-    ROOT / "CLUSTER.md",
+    *sorted(ROOT.glob("docs/**/*.md")),
     ROOT / "benchmarks" / "README.md",
     *sorted(ROOT.glob("plugins/*/README.md")),
 ]
@@ -37,7 +37,7 @@ def commands():
     found = []
     for guide in GUIDES:
         text = guide.read_text()
-        lines = [line for block in blocks(guide, "") for line in block.splitlines()]
+        lines = [line for block in blocks(guide, "(?:bash)?") for line in block.splitlines()]
         lines += re.findall(r"`(jembench [^`]+)`", text)
         found += [
             (guide.name, line.split("&& ")[-1]) for line in lines if line.split("&& ")[-1].startswith("jembench ")

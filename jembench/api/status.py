@@ -26,19 +26,19 @@ class UnitStatus(NamedTuple):
     recipe: str
     seed: int
     state: Literal["queued", "running", "stopped", "refused", "failed", "lost"]
-    worker: str  # host:pid; "": no worker has begun with it
-    since: float | None  # when the worker began, UTC in seconds since 1970
+    worker: str  #: host:pid; "": no worker has begun with it
+    since: float | None  #: when the worker began, UTC in seconds since 1970
     iteration: int
-    iterations: int  # of the whole training; 0: not known
-    loss: float | None  # the last one
-    metric: str  # that is being computed
-    doing: str  # what is being done just now, in words
-    done: int  # of what is counted
-    total: int  # 0: nothing is
-    counted: str  # "images"
-    reason: str  # why it ended
-    log: str  # the file with what the worker printed; "": not known
-    command: str  # that carries it out by hand
+    iterations: int  #: of the whole training; 0: not known
+    loss: float | None  #: the last one
+    metric: str  #: that is being computed
+    doing: str  #: what is being done just now, in words
+    done: int  #: of what is counted
+    total: int  #: 0: nothing is
+    counted: str  #: "images"
+    reason: str  #: why it ended
+    log: str  #: the file with what the worker printed; "": not known
+    command: str  #: that carries it out by hand
 
 
 class RunStatus(NamedTuple):
@@ -48,7 +48,7 @@ class RunStatus(NamedTuple):
     command: str
     host: str
     pid: int
-    since: float  # UTC, seconds since 1970
+    since: float  #: UTC, seconds since 1970
     alive: bool
     units: int
     done: int

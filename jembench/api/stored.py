@@ -198,7 +198,7 @@ class OpenStore:
 
     @property
     def fits(self) -> list[FitKey]:
-        """The trained models: model, dataset, recipe and seed of each.
+        """Model, dataset, recipe and seed of each trained model.
 
         Example:
             >>> sorted({fit.seed for fit in store.fits})

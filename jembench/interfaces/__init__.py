@@ -9,30 +9,32 @@ Energies and log densities are float32 (B,) in nats per image; **lower energy = 
 
 A component is made by its factory, the function or class that its entry point names:
 
-=============== ============================================ =============================================
-entry-point group factory is called with                     returns
-=============== ============================================ =============================================
-jembench.models   ``factory(data_spec, **options)``          an ``nn.Module`` with capabilities, see below
-jembench.samplers ``factory(data_spec, **options)``          a :class:`Sampler`
-jembench.datasets ``factory(**options)``                     a :class:`Dataset`
-jembench.ood_sets ``factory(**options)``                     an :class:`OODSet`
-jembench.metrics  ``factory(**options)``                     a :class:`Metric`
-jembench.features ``factory(**options)``                     a :class:`FeatureNetwork`
-jembench.scores   ``factory(**options)``                     an :class:`OODScore`
-jembench.importers ``factory(**options)``                    an :class:`Importer`
-jembench.executors ``factory(**options)``                    an :class:`Executor`
-jembench.formats ``render(document, **options)``             text of a ``jembench.plugin.Document``
-jembench.figures ``plan(results)``                           figures of the metric of that name
-jembench.trackers ``factory(**options)``                     a :class:`Tracker`
-jembench.optimizers ``factory(params, **constants, **options)`` a ``torch.optim.Optimizer``; the recipe's constants
-                                                             lr, betas, momentum, weight_decay and fused are given
-                                                             if the factory has parameters of these names
-jembench.schedules ``factory(**options)``                    (iteration, iterations per epoch, iterations) -> a factor
-                                                             of the learning rate
-jembench.augmentations ``factory(**options)``                (uint8 images (B, C, H, W), generator) -> such images
-jembench.starts   ``factory(data_spec, **options)``          a :class:`Start`
-jembench.suites   (a package, not called)                    its ``*.toml`` files
-=============== ============================================ =============================================
+====================== =========================================== ==================================================
+entry-point group      factory is called with                      returns
+====================== =========================================== ==================================================
+jembench.models        ``factory(data_spec, **options)``           an ``nn.Module`` with capabilities, see below
+jembench.samplers      ``factory(data_spec, **options)``           a :class:`Sampler`
+jembench.datasets      ``factory(**options)``                      a :class:`Dataset`
+jembench.ood_sets      ``factory(**options)``                      an :class:`OODSet`
+jembench.metrics       ``factory(**options)``                      a :class:`Metric`
+jembench.features      ``factory(**options)``                      a :class:`FeatureNetwork`
+jembench.scores        ``factory(**options)``                      an :class:`OODScore`
+jembench.importers     ``factory(**options)``                      an :class:`Importer`
+jembench.executors     ``factory(**options)``                      an :class:`Executor`
+jembench.formats       ``render(document, **options)``             text of a ``jembench.plugin.Document``
+jembench.figures       ``plan(results)``                           figures of the metric of that name
+jembench.trackers      ``factory(**options)``                      a :class:`Tracker`
+jembench.optimizers    ``factory(params, **constants, **options)`` a ``torch.optim.Optimizer``; the recipe's
+                                                                   constants lr, betas, momentum, weight_decay and
+                                                                   fused are given if the factory has parameters of
+                                                                   these names
+jembench.schedules     ``factory(**options)``                      (iteration, iterations per epoch, iterations) -> a
+                                                                   factor of the learning rate
+jembench.augmentations ``factory(**options)``                      (uint8 images (B, C, H, W), generator) -> such
+                                                                   images
+jembench.starts        ``factory(data_spec, **options)``           a :class:`Start`
+jembench.suites        (a package, not called)                     its ``*.toml`` files
+====================== =========================================== ==================================================
 
 Users choose models, datasets, metrics and suites on the command line, a score by ``--metrics ood:score=``, what
 belongs to training by ``--set`` (``chains.sampler=``, ``optimizer.name=``, ``schedule.name=``,

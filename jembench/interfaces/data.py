@@ -16,10 +16,10 @@ class DataSpec:
     """A dataset's name, image shape, classes and pixel range: what a model is made from."""
 
     name: str
-    shape: tuple[int, int, int]  # (C, H, W)
-    num_classes: int  # 0: unlabelled
+    shape: tuple[int, int, int]  #: (C, H, W)
+    num_classes: int  #: 0: unlabelled
     class_names: tuple[str, ...] = ()
-    bounds: tuple[float, float] = (-1.0, 1.0)  # the values of pixel 0 and pixel 255 as float
+    bounds: tuple[float, float] = (-1.0, 1.0)  #: the values of pixel 0 and pixel 255 as float
 
     @property
     def dimensions(self) -> int:
@@ -31,8 +31,8 @@ class DataSpec:
 class Split(NamedTuple):
     """The images of one part of a dataset, with their labels."""
 
-    images: Tensor  # uint8 (N, C, H, W)
-    labels: Tensor | None  # int64 (N,) in 0..K-1; None: unlabelled
+    images: Tensor  #: uint8 (N, C, H, W)
+    labels: Tensor | None  #: int64 (N,) in 0..K-1; None: unlabelled
 
 
 @runtime_checkable

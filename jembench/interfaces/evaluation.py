@@ -15,18 +15,18 @@ if TYPE_CHECKING:
     from jembench.interfaces.samplers import Sampler
 
 Quantity = Literal["logits", "energy", "grad-norm"]
-"""A quantity computed by a pass through the network: f(x), E(x), or the L2 norm of dE/dx = -d log p(x)/dx."""
+"""A quantity computed by a pass through the network, which is f(x), E(x) or the L2 norm of dE/dx = -d log p(x)/dx."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Source:
     """Selects which images of a model a metric uses."""
 
-    chains: Literal["kept", "fresh"] = "kept"  # kept chains, or direct samples if there are none; or new chains
-    steps: int | None = None  # steps of new chains; None: as in training
-    images: int | None = None  # number of new chains; None: 1,000
-    conditional: bool | None = None  # new chains on E(x, y), with balanced classes; None: as the model was trained
-    pooling: Literal["one", "five", "mean"] = "one"  # of kept chains: the buffer; the buffers of the last five epochs;
+    chains: Literal["kept", "fresh"] = "kept"  #: kept chains, or direct samples if there are none; or new chains
+    steps: int | None = None  #: steps of new chains; None: as in training
+    images: int | None = None  #: number of new chains; None: 1,000
+    conditional: bool | None = None  #: new chains on E(x, y), with balanced classes; None: as the model was trained
+    pooling: Literal["one", "five", "mean"] = "one"  #: of kept chains: the buffer; the buffers of the last five epochs;
     # or their pixel-wise mean, slot by slot
 
 
@@ -36,29 +36,29 @@ KEPT = Source()
 class Samples(NamedTuple):
     """Images that a model generated."""
 
-    images: Tensor  # uint8 (N, C, H, W)
-    labels: Tensor | None  # int64 (N,): the class that each was conditioned on
-    source: str  # "buffer", "direct" or "chains:steps=100": part of a protocol
-    ages: Tensor | None = None  # int64 (N,): the sampling steps since each chain of a buffer was started
+    images: Tensor  #: uint8 (N, C, H, W)
+    labels: Tensor | None  #: int64 (N,): the class that each was conditioned on
+    source: str  #: "buffer", "direct" or "chains:steps=100": part of a protocol
+    ages: Tensor | None = None  #: int64 (N,): the sampling steps since each chain of a buffer was started
 
 
 class Stability(NamedTuple):
     """What the divergence guard detected during a training, and what it did."""
 
-    criterion: str  # name and version of the definition of divergence
-    iterations: int  # of the whole training
-    diverged_at: int | None  # the iteration after which divergence was first detected; None: never
-    reason: str  # what was detected then
-    remedies: tuple[str, ...]  # remedies that were tried, in order; empty: the guard only watched
-    ended_with: str  # changes to the recipe at the end, such as "20 sampling steps"; "": none
+    criterion: str  #: name and version of the definition of divergence
+    iterations: int  #: of the whole training
+    diverged_at: int | None  #: the iteration after which divergence was first detected; None: never
+    reason: str  #: what was detected then
+    remedies: tuple[str, ...]  #: remedies that were tried, in order; empty: the guard only watched
+    ended_with: str  #: changes to the recipe at the end, such as "20 sampling steps"; "": none
 
 
 class TrainingRecord(NamedTuple):
     """What is known of how a model was trained."""
 
-    iteration_seconds: Sequence[float] = ()  # mean seconds per iteration of each logged window; empty: unknown
-    other_load: float | None = None  # processes meanwhile that had no processor of their own; None: unknown
-    stability: Stability | None = None  # None: the guard was off, or the model was trained elsewhere
+    iteration_seconds: Sequence[float] = ()  #: mean seconds per iteration of each logged window; empty: unknown
+    other_load: float | None = None  #: processes meanwhile that had no processor of their own; None: unknown
+    stability: Stability | None = None  #: None: the guard was off, or the model was trained elsewhere
 
 
 class Data(Protocol):
@@ -145,7 +145,7 @@ class Services(Protocol):
 
     @property
     def share(self) -> tuple[int, int]:
-        """Which share of a long metric is to be computed, of how many: (0, 1) is all of it.
+        """The share of a long metric to compute and the number of shares. (0, 1) is all of it.
 
         A metric with an attribute ``parts`` above 1 may be asked for one share, on another machine than the others. It
         raises :class:`jembench.plugin.PartDone` once all of that share is ``remembered``.
@@ -165,13 +165,13 @@ class Services(Protocol):
 class Evaluation:
     """A trained model under evaluation, made for one metric. What several metrics need is computed once."""
 
-    model: Any  # the nn.Module, on the device, in eval mode
-    sampler: Sampler | None  # in its state after training; None: trained without chains
+    model: Any  #: the nn.Module, on the device, in eval mode
+    sampler: Sampler | None  #: in its state after training; None: trained without chains
     device: torch.device
     training: TrainingRecord
     data: Data
     predictions: Predictions
-    samples: DrawSamples  # a function: samples() or samples(Source(...))
+    samples: DrawSamples  #: a function: samples() or samples(Source(...))
     services: Services
 
 
@@ -186,7 +186,7 @@ class Planned(Protocol):
     def spec(self) -> DataSpec: ...
     @property
     def sampler(self) -> Sampler | None:
-        """The sampler, before its first chain; None: trained without chains."""
+        """The sampler before its first chain, or None if training has no chains."""
         ...
 
     @property
@@ -206,7 +206,7 @@ class Planned(Protocol):
 
     @property
     def kept(self) -> int | None:
-        """The number of chains that will be kept after training; None: unknown."""
+        """The number of chains that will be kept after training, or None if it is unknown."""
         ...
 
     def count(self, images: Literal["test", "validation", "train"]) -> int:

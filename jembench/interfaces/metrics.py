@@ -23,8 +23,8 @@ class Value(NamedTuple):
     value: float
     low: float | None
     high: float | None
-    n: int  # how many test images, samples or timed iterations it was computed from
-    unit: str = ""  # "%", "nats", "s", "" for a pure number
+    n: int  #: how many test images, samples or timed iterations it was computed from
+    unit: str = ""  #: "%", "nats", "s", "" for a pure number
     better: Literal["higher", "lower", ""] = ""
 
 
@@ -34,8 +34,8 @@ class Measurement:
 
     protocol: str
     values: Mapping[str, Value]
-    arrays: Mapping[str, np.ndarray[Any, Any]] = field(default_factory=dict)  # per example, to compute or compare again
-    details: Mapping[str, Any] = field(default_factory=dict)  # further information, in JSON types
+    arrays: Mapping[str, np.ndarray[Any, Any]] = field(default_factory=dict)  #: per example, to compare again
+    details: Mapping[str, Any] = field(default_factory=dict)  #: further information, in JSON types
 
 
 @runtime_checkable
@@ -96,9 +96,9 @@ class OODScore(Protocol):
 class Resampling(NamedTuple):
     """A value as a statistic of observations, for the bootstrap and for paired comparisons."""
 
-    statistic: Callable[..., np.ndarray[Any, Any]]  # index matrices (R, N), one for each size -> (R,)
-    sizes: tuple[int, ...]  # N of each independent sample
-    within: tuple[float, float] = (-math.inf, math.inf)  # the range of the value
+    statistic: Callable[..., np.ndarray[Any, Any]]  #: index matrices (R, N), one for each size -> (R,)
+    sizes: tuple[int, ...]  #: N of each independent sample
+    within: tuple[float, float] = (-math.inf, math.inf)  #: the range of the value
 
 
 @runtime_checkable
@@ -113,8 +113,8 @@ class Resampled(Protocol):
 class Features(NamedTuple):
     """The output of a feature network."""
 
-    pool: Tensor  # float32 (N, D), for FID, KID, precision and recall
-    logits: Tensor  # float32 (N, K), for the Inception score
+    pool: Tensor  #: float32 (N, D), for FID, KID, precision and recall
+    logits: Tensor  #: float32 (N, K), for the Inception score
 
 
 @runtime_checkable
@@ -130,7 +130,7 @@ class FeatureNetwork(Protocol):
     def identity(self) -> str: ...
     @property
     def name(self) -> str:
-        """The suffix of the metric's label: "" for Inception, whose label is a plain ``fid``."""
+        """The suffix of the metric's label. It is "" for Inception, whose label is a plain ``fid``."""
         ...
 
     def prepare(self, dataset: Dataset, cache: Any, device: torch.device) -> None:

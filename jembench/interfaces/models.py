@@ -65,23 +65,23 @@ class Generative(Protocol):
 class Batch(NamedTuple):
     """Training images of one iteration, augmented and with data noise; both terms may use the same images."""
 
-    x: Tensor  # (B, C, H, W) for p(x)
-    x_labelled: Tensor  # (B, C, H, W) for p(y|x)
-    y_labelled: Tensor  # int64 (B,)
+    x: Tensor  #: (B, C, H, W) for p(x)
+    x_labelled: Tensor  #: (B, C, H, W) for p(y|x)
+    y_labelled: Tensor  #: int64 (B,)
 
 
 class Negatives(NamedTuple):
     """Samples that the sampler drew from the model for one training iteration."""
 
-    x: Tensor  # (B, C, H, W), detached
-    y: Tensor | None  # int64 (B,): the class of each chain; None for chains on E(x)
+    x: Tensor  #: (B, C, H, W), detached
+    y: Tensor | None  #: int64 (B,): the class of each chain; None for chains on E(x)
 
 
 class Energies(NamedTuple):
     """Energies of data and of samples in a contrastive loss, in nats, with gradients."""
 
-    data: Tensor  # (B,)
-    samples: Tensor  # (B,)
+    data: Tensor  #: (B,)
+    samples: Tensor  #: (B,)
 
 
 class Loss(NamedTuple):
@@ -91,8 +91,8 @@ class Loss(NamedTuple):
     loss that leaves them out.
     """
 
-    total: Tensor  # ()
-    parts: Mapping[str, Tensor]  # name -> (), detached
+    total: Tensor  #: ()
+    parts: Mapping[str, Tensor]  #: name -> (), detached
     energies: Energies | None = None
 
 
@@ -134,18 +134,18 @@ class HasSampler(Protocol):
 class SavedChains(NamedTuple):
     """A sampler and the chains that it keeps."""
 
-    sampler: str  # spec
-    state: Mapping[str, Tensor]  # as its ``state_dict`` gives it
+    sampler: str  #: spec
+    state: Mapping[str, Tensor]  #: as its ``state_dict`` gives it
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Import:
     """Weights read from a file, under the names of the model's state."""
 
-    model: str  # spec
-    weights: Mapping[str, Tensor]  # the model's whole state
+    model: str  #: spec
+    weights: Mapping[str, Tensor]  #: the model's whole state
     chains: SavedChains | None = None
-    unused: tuple[str, ...] = ()  # entries of the file that the model does not use
+    unused: tuple[str, ...] = ()  #: entries of the file that the model does not use
 
 
 @runtime_checkable

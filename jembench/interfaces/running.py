@@ -15,11 +15,11 @@ class Job:
     """A unit of work, as an executor sees it. The worker that carries it out reads all else from ``text``."""
 
     id: str
-    name: str  # for people: "train jem on digits, recipe digits, seed 0"
+    name: str  #: for people: "train jem on digits, recipe digits, seed 0"
     kind: WorkKind
-    order: int  # of those that wait, an executor with a queue of its own takes the one with the least first
-    gpus: int  # 1: it runs a network, on a GPU if there is one; 0: it computes statistics on the CPU
-    text: str  # the unit as JSON, a few kB: the file that a worker finds in a shared store
+    order: int  #: of those that wait, an executor with a queue of its own takes the one with the least first
+    gpus: int  #: 1: it runs a network, on a GPU if there is one; 0: it computes statistics on the CPU
+    text: str  #: the unit as JSON, a few kB: the file that a worker finds in a shared store
 
 
 Ending = Literal["done", "stopped", "busy", "refused", "failed", "lost"]
@@ -45,7 +45,7 @@ class Ended:
     how: Ending
     text: str = ""
     host: str = ""
-    log: str = ""  # the file with what the worker printed, if there is one
+    log: str = ""  #: the file with what the worker printed, if there is one
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,10 +58,10 @@ class Driver:
     each, and stops cleanly at the end of stdin, which comes when its parent dies. At SIGTERM it stops cleanly.
     """
 
-    store: Path  # absolute
+    store: Path  #: absolute
     arguments: Callable[[Sequence[str]], Sequence[str]]
     environment: Mapping[str, str]
-    carry_out: Callable[[Job], Ended]  # in this process
+    carry_out: Callable[[Job], Ended]  #: in this process
 
 
 @runtime_checkable
@@ -154,16 +154,16 @@ class Event:
     """
 
     kind: EventKind
-    fit: Mapping[str, Any] = field(default_factory=dict)  # model, dataset, recipe, seed and id
-    metric: str = ""  # spec
+    fit: Mapping[str, Any] = field(default_factory=dict)  #: model, dataset, recipe, seed and id
+    metric: str = ""  #: spec
     done: int = 0
     total: int = 0
     values: Mapping[str, float | str] = field(default_factory=dict)
     text: str = ""
-    work: str = ""  # the id of the unit of work
-    unit: WorkKind | Literal[""] = ""  # its kind
-    worker: str = ""  # the host and the process: "node7:4711"
-    time: float = 0.0  # UTC, seconds since 1970
+    work: str = ""  #: the id of the unit of work
+    unit: WorkKind | Literal[""] = ""  #: its kind
+    worker: str = ""  #: the host and the process: "node7:4711"
+    time: float = 0.0  #: UTC, seconds since 1970
 
 
 @runtime_checkable

@@ -11,27 +11,28 @@ if TYPE_CHECKING:
     from jembench.interfaces.data import Split
 
 GradEnergy = Callable[["Tensor", "Tensor | None"], "tuple[Tensor, Tensor]"]
-"""The energy of a model and its gradient, (x, y) -> (E, dE/dx): (B, C, H, W), (B,) | None -> (B,), (B, C, H, W).
+"""The energy of a model and its gradient.
 
-A sampler may evaluate some of its chains at a time.
+A function from x (B, C, H, W) and y (B,) or None to E (B,) and dE/dx (B, C, H, W). A sampler may evaluate some of its
+chains at a time.
 """
 
 
 class ChainState(NamedTuple):
     """The state of a batch of chains."""
 
-    x: Tensor  # (B, C, H, W)
-    y: Tensor | None = None  # int64 (B,): the class that each chain is conditioned on
-    slots: Tensor | None = None  # int64 (B,): where in a replay buffer each chain came from
-    steps: int = 0  # steps since they were started or drawn from a buffer
-    ages: Tensor | None = None  # int64 (B,): of kept chains, the steps since each was started
+    x: Tensor  #: (B, C, H, W)
+    y: Tensor | None = None  #: int64 (B,): the class that each chain is conditioned on
+    slots: Tensor | None = None  #: int64 (B,): where in a replay buffer each chain came from
+    steps: int = 0  #: steps since they were started or drawn from a buffer
+    ages: Tensor | None = None  #: int64 (B,): of kept chains, the steps since each was started
 
 
 class StepInfo(NamedTuple):
     """Energies and gradients of one step, for diagnostics; the next step does not depend on them."""
 
-    energy: Tensor  # (B,) before the step; after the noise if a sampler adds its noise first
-    grad: Tensor  # (B, C, H, W) dE/dx of the same images
+    energy: Tensor  #: (B,) before the step; after the noise if a sampler adds its noise first
+    grad: Tensor  #: (B, C, H, W) dE/dx of the same images
 
 
 @runtime_checkable

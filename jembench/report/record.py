@@ -34,31 +34,31 @@ class Record:
 
     kind: Literal["measured", Standing] = "measured"
     model: str = ""
-    printed_as: str = ""  # the model: its display name, or its name in a published table
+    printed_as: str = ""  #: the model: its display name, or its name in a published table
     dataset: str = ""
     recipe: str = ""
-    metric: str = ""  # canonical spec
-    label: str = ""  # of the metric's values
+    metric: str = ""  #: canonical spec
+    label: str = ""  #: of the metric's values
     status: Status
-    value: float | None = None  # the mean over the seeds
+    value: float | None = None  #: the mean over the seeds
     low: float | None = None
     high: float | None = None
-    sd: float | None = None  # None: one seed
-    n: int | None = None  # of one seed; the least, should they differ
-    seeds: tuple[int, ...] = ()  # that gave the value
+    sd: float | None = None  #: None: one seed
+    n: int | None = None  #: of one seed; the least, should they differ
+    seeds: tuple[int, ...] = ()  #: that gave the value
     unit: str = ""
     better: Literal["higher", "lower", ""] = ""
     protocol: str = ""
-    comparable: bool | None = None  # False: most models have another protocol in this column, or none is that of most
-    reason: str = ""  # why there is no value, or which seeds gave none
+    comparable: bool | None = None  #: False: most models have another protocol in this column, or none is that of most
+    reason: str = ""  #: why there is no value, or which seeds gave none
     source: str = ""
-    notes: tuple[str, ...] = ()  # what else a reader must know of the model
+    notes: tuple[str, ...] = ()  #: what else a reader must know of the model
 
 
 class Column(NamedTuple):
     """One value of one metric."""
 
-    metric: str  # canonical spec
+    metric: str  #: canonical spec
     label: str
     unit: str = ""
     better: Literal["higher", "lower", ""] = ""

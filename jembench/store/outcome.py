@@ -54,12 +54,12 @@ SoundValue = Annotated[Value, Rule("a value with n >= 0, low <= high and a unit 
 class FitKey:
     """The trained model that a cell is about."""
 
-    model: SpecText  # canonical
-    dataset: SpecText  # canonical
-    recipe: Line  # its name and what was overridden: "digits+iterations=50"
+    model: SpecText  #: canonical
+    dataset: SpecText  #: canonical
+    recipe: Line  #: its name and what was overridden: "digits+iterations=50"
     seed: int
-    id: Id  # hash
-    family: str = ""  # hash of everything but the seed; "": written by an earlier version
+    id: Id  #: hash
+    family: str = ""  #: hash of everything but the seed; "": written by an earlier version
 
     def __str__(self) -> str:
         return f"{self.model} on {self.dataset}, recipe {self.recipe}, seed {self.seed}"
@@ -72,9 +72,9 @@ class Outcome:
     status: Status
     protocol: Line = ""
     values: Mapping[Line, SoundValue] = field(default_factory=dict)
-    reason: str = ""  # why not applicable, or the last line of the error
+    reason: str = ""  #: why not applicable, or the last line of the error
     traceback: str = ""
-    details: Mapping[str, Any] = field(default_factory=dict)  # JSON
+    details: Mapping[str, Any] = field(default_factory=dict)  #: JSON
     seconds: float = 0.0
 
     @property
@@ -99,10 +99,10 @@ class Cell:
 
     id: Id
     fit: FitKey
-    metric: SpecText  # canonical
+    metric: SpecText  #: canonical
     outcome: Measured
-    provenance: Mapping[str, Any] = field(default_factory=dict)  # JSON
-    arrays: str | None = ""  # SHA-256 of the file of its per-example values; "": it has none; None: not known
+    provenance: Mapping[str, Any] = field(default_factory=dict)  #: JSON
+    arrays: str | None = ""  #: SHA-256 of the file of its per-example values; "": it has none; None: not known
 
     @property
     def name(self) -> str:

@@ -29,7 +29,7 @@ PASSED_OVER = {"leases", "figures", "works"}
 class Finding(NamedTuple):
     """What is to be said of one file."""
 
-    file: str  # relative to the store
+    file: str  #: relative to the store
     status: Status
     reason: str = ""
 

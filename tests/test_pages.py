@@ -1,0 +1,20 @@
+"""Every page of the site is followed: its commands and snippets run, at a small size."""
+
+from pathlib import Path
+
+import pages
+import pytest
+
+DOCS = Path(__file__).parents[1] / "docs"
+PAGES = [page for page in sorted(DOCS.rglob("*.md")) if pages.steps(page)]
+
+
+def test_the_pages_are_found():
+    assert {"how-to/cluster.md"} <= {page.relative_to(DOCS).as_posix() for page in PAGES}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_a_page_can_be_followed(page, tmp_path):
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    pages.follow(page, folder)
