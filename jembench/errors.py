@@ -75,8 +75,12 @@ class PartDone(JembenchError):
     """Not an error: one part of a metric was computed and kept, and the whole is measured elsewhere."""
 
 
-class Fallback(UserWarning):
-    """A warning that something was done in another way than usual. The results are the same."""
+class Remark(UserWarning):
+    """A warning that says what was done: the command line prints it as a note."""
+
+
+class Fallback(Remark):
+    """Something was done in another way than usual. The results are the same."""
 
 
 _UNSAFE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")

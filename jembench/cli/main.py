@@ -18,7 +18,7 @@ import click
 
 from jembench import __version__
 from jembench.catalog import trust
-from jembench.errors import Fallback, JembenchError, OutOfTime, printable, unknown
+from jembench.errors import JembenchError, OutOfTime, Remark, printable, unknown
 from jembench.stopping import Stopped, listening
 
 
@@ -163,7 +163,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         with listening(), warnings.catch_warnings(), trust.command(settings.arguments, os.environ):
             warnings.showwarning = _note(warnings.showwarning)
-            warnings.simplefilter("always", Fallback)  # each text is printed once
+            warnings.simplefilter("always", Remark)  # each text is printed once
             return _invoke(settings)
     except JembenchError as error:
         return _tell(str(error), error.exit_code, settings)
@@ -202,7 +202,7 @@ def _note(show: Callable[..., None]) -> Callable[..., None]:
     shown: set[str] = set()
 
     def show_warning(message: Warning, category: type[Warning], *place: Any) -> None:
-        if issubclass(category, Fallback):
+        if issubclass(category, Remark):
             text = str(message)
             if text not in shown or text.startswith("Not compiled"):
                 print(f"Note: {printable(text)}", file=sys.stderr)  # above live bars: click writes into them

@@ -10,7 +10,7 @@ import hashlib
 import math
 import os
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,8 +25,9 @@ from torch import Tensor
 from jembench.catalog import limits
 from jembench.catalog.contents import content
 from jembench.catalog.spec import slug
-from jembench.errors import CheckpointError, Fallback, JembenchError, SpecError, StoreError
-from jembench.files import cache_folder, open_regular, sweep_beside
+from jembench.data.headers import cannot_decode, opened
+from jembench.errors import CheckpointError, Fallback, JembenchError, StoreError
+from jembench.files import cache_folder, sweep_beside
 from jembench.store import tensors
 
 _CHUNK = 256  # images a thread decodes at a time
@@ -39,7 +40,7 @@ class Form:
     mode: Literal["RGB", "L"]
     height: int
     width: int
-    square: bool  # crop to the central square and resize, instead of demanding the size
+    square: bool  # crop to the central square and resize; False: the images have that size
 
 
 def decoded(name: str, place: Path, files: Mapping[str, Path], form: Form) -> UInt8[Tensor, "N C H W"]:
@@ -54,7 +55,7 @@ def decoded(name: str, place: Path, files: Mapping[str, Path], form: Form) -> UI
         form: what each image is turned into.
 
     Raises:
-        JembenchError: if a file cannot be decoded or has the wrong size.
+        JembenchError: if a file cannot be decoded.
     """
     try:
         fingerprint = f"{content(files)} {form}"
@@ -86,7 +87,7 @@ def decode_all(paths: Sequence[str], form: Form) -> UInt8[Tensor, "N C H W"]:
     """The pixels of the files, in their order. Threads help: Pillow releases the interpreter while it decodes.
 
     Raises:
-        JembenchError: if a file cannot be decoded or has the wrong size.
+        JembenchError: if a file cannot be decoded.
     """
     shape = (len(paths), form.height, form.width, len(form.mode))
     limits.check_bytes(f"{len(paths):,} images of {form.width}x{form.height} pixels", math.prod(shape))
@@ -108,12 +109,6 @@ def _decode(path: str, form: Form) -> np.ndarray:
         picture = image.convert(form.mode)
     if form.square:
         return np.asarray(central_square(picture, form.height))
-    if picture.size != (form.width, form.height):
-        raise JembenchError(
-            f"{path} is {picture.width}x{picture.height} and the first image {form.width}x{form.height} "
-            "(width x height): a dataset has images of one size. "
-            "Add size=32 (or another size) to crop each one to its central square and resize it."
-        )
     return np.asarray(picture)
 
 
@@ -123,30 +118,3 @@ def central_square(image: Image.Image, size: int) -> Image.Image:
     left, top = (image.width - side) // 2, (image.height - side) // 2
     square = image.crop((left, top, left + side, top + side))
     return square.resize((size, size), Image.Resampling.BICUBIC)
-
-
-@contextlib.contextmanager
-def opened(path: str) -> Iterator[Image.Image]:
-    """An image file, of which no more than the header has been read.
-
-    Raises:
-        JembenchError: if it is no image, or cannot be decoded within the context.
-        SpecError: if it is too large, or no regular file.
-    """
-    Image.MAX_IMAGE_PIXELS = limits.PIXELS.value // 2  # Pillow warns there, and refuses twice as many
-    try:
-        with open_regular(Path(path)) as stream, Image.open(stream) as image:
-            yield image
-    except Image.DecompressionBombError as error:
-        raise SpecError(
-            f"{path} is too large: {error} Replace or remove it. If so large an image is meant, raise the "
-            f"limit: set the environment variable {limits.PIXELS.variable}."
-        ) from error
-    except (OSError, SyntaxError, ValueError) as error:  # SyntaxError: Pillow's word for a damaged PNG
-        raise cannot_decode(path, error) from error
-
-
-def cannot_decode(path: str, error: Exception) -> JembenchError:
-    """The error for a file that is no image."""
-    cause = error.strerror if isinstance(error, OSError) and error.strerror else error
-    return JembenchError(f"{path} cannot be decoded as an image: {cause}. Replace or remove the file.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from jembench.catalog.options import incidental
-from jembench.data.folders import celeba as celeba
+from jembench.data.celeba import celeba as celeba
 from jembench.data.folders import imagefolder as imagefolder
 from jembench.interfaces import Dataset
 

@@ -1,5 +1,7 @@
 """Folders of images: what is read, what is kept, and what is said of a folder that is not in order."""
 
+import errno
+import hashlib
 import os
 from pathlib import Path
 
@@ -8,9 +10,11 @@ import pytest
 import torch
 from PIL import Image
 
-from jembench.data import decoding
+from jembench.catalog import registry
+from jembench.catalog.spec import stable_hash
+from jembench.data import decoding, folders, headers
 from jembench.data.factories import imagefolder
-from jembench.errors import Fallback, JembenchError, SpecError, Unavailable
+from jembench.errors import Fallback, JembenchError, Remark, SpecError, Unavailable
 
 CIFAR10 = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 
@@ -89,7 +93,8 @@ def test_grey_keeps_one_channel(root: Path) -> None:
 
 
 def test_size_crops_the_central_square(root: Path) -> None:
-    dataset = imagefolder(root=str(root), size=4)
+    with pytest.warns(Remark, match=r"animals: 6 of 6 images were cropped .* resized to 4x4, from 6x4\.$"):
+        dataset = imagefolder(root=str(root), size=4)
     assert dataset.spec.shape == (3, 4, 4)
     first = torch.from_numpy(random_pixels(0)).permute(2, 0, 1)
     assert torch.equal(dataset.split("train").images[0], first[:, :, 1:5])
@@ -99,17 +104,124 @@ def test_size_makes_images_of_different_sizes_alike(root: Path) -> None:
     tall = np.zeros((20, 10, 3), np.uint8)
     tall[5:15] = (10, 200, 30)  # the central square
     save(root / "train/cat/0.png", tall)
-    image = imagefolder(root=str(root), size=2).split("train").images[0]
+    save(root / "train/cat/1.png", random_pixels(1, 2, 2))
+    with pytest.warns(Remark, match="5 of 6 images were .* resized to 2x2, from 2 sizes, 6x4 to 10x20"):
+        image = imagefolder(root=str(root), size=2).split("train").images[0]
     assert torch.equal(image, torch.tensor([10, 200, 30], dtype=torch.uint8)[:, None, None].expand(3, 2, 2))
 
 
-def test_hidden_and_foreign_files_are_passed_over(root: Path) -> None:
+def test_hidden_files_are_passed_over_and_foreign_ones_named(root: Path) -> None:
     (root / "train/cat/._0.png").write_bytes(b"a resource fork")
-    (root / "train/cat/Thumbs.db").write_bytes(b"thumbs")
     (root / "train/.cache").mkdir()
-    dataset = imagefolder(root=str(root))
+    assert len(imagefolder(root=str(root)).split("train").images) == 4  # without a word
+    (root / "train/cat/Thumbs.db").write_bytes(b"thumbs")
+    (root / "train/cat/old").mkdir()
+    (root / "valid").mkdir()
+    (root / "labels.csv").write_text("0,cat")
+    said = r"4 files or folders that are no images were passed over \(labels.csv, valid/, cat/Thumbs.db, \.\.\.\)"
+    with pytest.warns(Remark, match=said):
+        dataset = imagefolder(root=str(root))
     assert dataset.spec.class_names == ("cat", "dog")
     assert len(dataset.split("train").images) == 4
+
+
+def test_links_to_images_are_images(root: Path, tmp_path: Path) -> None:
+    (root / "train/cat/0.png").rename(tmp_path / "elsewhere")
+    (root / "train/cat/0.png").symlink_to(tmp_path / "elsewhere")
+    assert torch.equal(
+        imagefolder(root=str(root)).split("train").images[0], torch.from_numpy(random_pixels(0)).permute(2, 0, 1)
+    )
+    (tmp_path / "elsewhere").unlink()
+    assert f"0.png is a link to {tmp_path / 'elsewhere'}, which is not there (1 such" in message(Unavailable, root)
+
+
+# --- grey images ------------------------------------------------------------------------------------------------------
+
+
+def all_grey(root: Path, *, mode: str = "L") -> None:
+    for path in root.rglob("*.png"):
+        Image.open(path).convert("L").convert(mode).save(path)
+
+
+@pytest.mark.parametrize("mode", ["L", "LA", "1"])
+def test_images_stored_in_one_channel_have_one(root: Path, mode: str) -> None:
+    all_grey(root, mode=mode)
+    with pytest.warns(Remark, match="all images are grey, so they have one channel"):
+        dataset = imagefolder(root=str(root))
+    assert dataset.split("train").images.shape == (4, 1, 4, 6)
+    assert imagefolder(root=str(root), grey=True).spec.shape == (1, 4, 6)
+    with pytest.warns(Remark, match="all images are grey, though stored in colour: grey=true"):
+        assert imagefolder(root=str(root), grey=False).split("train").images.shape == (4, 3, 4, 6)
+
+
+def test_one_coloured_image_makes_all_coloured(root: Path) -> None:
+    all_grey(root)
+    save(root / "test/dog/0.png", random_pixels(5))
+    with pytest.warns(Remark, match="though stored in colour"):
+        assert imagefolder(root=str(root)).split("train").images.shape == (4, 3, 4, 6)
+
+
+# --- a folder without train and test ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def flat(tmp_path: Path) -> Path:
+    """Ten images of cats and three of dogs."""
+    for name, count in (("cat", 10), ("dog", 3)):
+        for number in range(count):
+            save(tmp_path / "flat" / name / f"{number}.png", random_pixels(number))
+    return tmp_path / "flat"
+
+
+def split_of(folder: Path, **options: float) -> list[tuple[int, ...]]:
+    """The labels of train and of test."""
+    with pytest.warns(Remark, match=r"there is no train/ and test/"):
+        dataset = imagefolder(root=str(folder), **options)
+    return [tuple(dataset.split(part).labels.tolist()) for part in ("train", "test")]
+
+
+def test_each_class_is_split(flat: Path) -> None:
+    assert split_of(flat) == [(0,) * 8 + (1,) * 2, (0,) * 2 + (1,)]
+    assert split_of(flat, split=0.5) == [(0,) * 5 + (1,) * 2, (0,) * 5 + (1,)]
+    assert split_of(flat, split=0.99) == [(0,) * 9 + (1,) * 2, (0, 1)]  # at least one of each in each part
+    assert split_of(flat, split=0.01) == [(0, 1), (0,) * 9 + (1,) * 2]
+
+
+def images_for_tests(flat: Path, seed: int) -> set[bytes]:
+    """The pixels of the test images."""
+    with pytest.warns(Remark, match=rf"10 images are for training and 3 for tests \(split=0.8,seed={seed}\)"):
+        dataset = imagefolder(root=str(flat), seed=seed)
+    assert (dataset.train_size, dataset.test_size) == (10, 3)
+    images = {part: {image.numpy().tobytes() for image in dataset.split(part).images} for part in ("train", "test")}
+    assert len(images["train"] | images["test"]) == 10  # the dogs are three of the cats
+    return images["test"]
+
+
+def test_the_seed_chooses_the_images(flat: Path) -> None:
+    assert images_for_tests(flat, 0) == images_for_tests(flat, 0)
+    assert len({frozenset(images_for_tests(flat, seed)) for seed in range(10)}) > 5
+
+
+def test_the_split_is_frozen(flat: Path) -> None:
+    """Other images under the same identity would make two datasets one."""
+    place = {number: hashlib.sha256(f"7/cat/{number}.png".encode()).digest() for number in range(10)}
+    last = sorted(place, key=place.__getitem__)[8:]
+    assert {random_pixels(number).transpose(2, 0, 1).tobytes() for number in last} <= images_for_tests(flat, 7)
+
+
+def test_a_new_image_moves_few_others(flat: Path) -> None:
+    before = [sorted(folders._parts(folders.look(str(flat)), 0.8, 0)[0]["test"])]
+    save(flat / "cat" / "new.png", random_pixels(99))
+    after = [sorted(folders._parts(folders.look(str(flat)), 0.8, 0)[0]["test"])]
+    assert len({*before[0]} ^ {*after[0]}) <= 2
+
+
+def test_the_split_is_part_of_the_identity(flat: Path) -> None:
+    def identity(options: str) -> object:
+        return registry.resolve("datasets", f"imagefolder:root={flat}{options}").identity
+
+    assert identity("") == identity(",split=0.8,seed=0") == identity(",split=.8")
+    assert len({stable_hash(identity(options)) for options in ("", ",split=.7", ",seed=1", ",grey=false")}) == 4
 
 
 # --- the cache of decoded images --------------------------------------------------------------------------------------
@@ -133,9 +245,9 @@ def test_a_second_start_decodes_nothing(root: Path, monkeypatch: pytest.MonkeyPa
 def test_options_do_not_share_a_cache(root: Path) -> None:
     shapes = [
         tuple(imagefolder(root=str(root), **options).split("test").images.shape)
-        for options in ({}, {"size": 2}, {"size": 4}, {"grey": True}, {})
+        for options in ({}, {"grey": True}, {"grey": False}, {})
     ]
-    assert shapes == [(2, 3, 4, 6), (2, 3, 2, 2), (2, 3, 4, 4), (2, 1, 4, 6), (2, 3, 4, 6)]
+    assert shapes == [(2, 3, 4, 6), (2, 1, 4, 6), (2, 3, 4, 6), (2, 3, 4, 6)]
 
 
 @pytest.mark.parametrize("change", ["rewritten", "touched", "added", "renamed", "moved"])
@@ -179,15 +291,11 @@ def test_a_cache_that_cannot_be_written_only_costs_time(root: Path, tmp_path: Pa
 # --- folders that are not in order ------------------------------------------------------------------------------------
 
 
-def message(error: type[JembenchError], root: Path, read: bool = False) -> str:
+def message(error: type[JembenchError], root: Path, read: bool = False, **options: float) -> str:
     """What is said of the folder: when it is opened, or when its images are read."""
-    if read:
-        dataset = imagefolder(root=str(root))
-        with pytest.raises(error) as raised:
-            dataset.split("train")
-    else:
-        with pytest.raises(error) as raised:
-            imagefolder(root=str(root))
+    dataset = imagefolder(root=str(root), **options) if read else None
+    with pytest.raises(error) as raised:
+        dataset.split("train") if dataset else imagefolder(root=str(root), **options)
     text = str(raised.value)
     assert "\n" not in text
     assert str(root) in text
@@ -198,16 +306,18 @@ def test_a_missing_folder(tmp_path: Path) -> None:
     assert "It must hold train/<class>/*" in message(Unavailable, tmp_path / "nowhere")
 
 
-@pytest.mark.parametrize("part", ["train", "test"])
-def test_a_missing_part(root: Path, part: str) -> None:
-    (root / part).rename(root / "other")
-    assert f"has no {part}/." in message(Unavailable, root)
+@pytest.mark.parametrize(("part", "other"), [("train", "test"), ("test", "train")])
+def test_a_missing_part(root: Path, part: str, other: str) -> None:
+    (root / part).rename(root / "more")
+    assert f"has {other}/ and no {part}/." in message(Unavailable, root)
 
 
 def test_images_without_class_folders(tmp_path: Path) -> None:
+    save(tmp_path / "set" / "0.png", random_pixels(0))
+    assert f"{tmp_path / 'set'} has no class folders" in message(Unavailable, tmp_path / "set")
     for part in ("train", "test"):
-        save(tmp_path / part / "0.png", random_pixels(0))
-    assert "has no class folders" in message(Unavailable, tmp_path)
+        save(tmp_path / "set" / part / "0.png", random_pixels(0))
+    assert f"{tmp_path / 'set' / 'train'} has no class folders" in message(Unavailable, tmp_path / "set")
 
 
 def test_a_class_of_one_part_only(root: Path) -> None:
@@ -218,28 +328,56 @@ def test_a_class_of_one_part_only(root: Path) -> None:
 def test_a_class_without_images(root: Path) -> None:
     for path in (root / "train/dog").iterdir():
         path.unlink()
-    assert f"{root / 'train/dog'} holds no images" in message(Unavailable, root, read=True)
+    assert f"{root / 'train/dog'} holds no images" in message(Unavailable, root)
+    save(root / "train/dog/old/0.png", random_pixels(0))
+    assert "not in folders below it" in message(Unavailable, root)
 
 
-@pytest.mark.parametrize(("path", "read"), [("train/cat/0.png", False), ("train/dog/1.png", True)])
-def test_an_image_that_cannot_be_decoded_is_named(root: Path, cache: Path, path: str, read: bool) -> None:
-    (root / path).write_bytes(b"not an image")
-    assert f"{root / path} cannot be decoded" in message(JembenchError, root, read=read)
+def test_a_class_of_one_image_cannot_be_split(flat: Path) -> None:
+    save(flat / "bird" / "0.png", random_pixels(0))
+    assert "has one image of bird, and a class needs two" in message(Unavailable, flat)
+
+
+def test_a_folder_that_is_split_already(root: Path) -> None:
+    assert "has train/ and test/, so split and seed" in message(SpecError, root, split=0.5)
+
+
+@pytest.mark.parametrize("split", [0.0, 1.0, -0.5])
+def test_a_share_that_is_none(flat: Path, split: float) -> None:
+    with pytest.raises(SpecError, match=rf"split of imagefolder is {split}; it must be a share above 0 and below 1"):
+        imagefolder(root=str(flat), split=split)
+
+
+def test_images_that_cannot_be_decoded_are_named(root: Path, cache: Path) -> None:
+    for path in ("train/cat/0.png", "test/dog/0.png"):
+        (root / path).write_bytes(b"not an image")
+    text = message(JembenchError, root)
+    assert f"{root / 'train/cat/0.png'} cannot be decoded" in text
+    assert f"{root / 'test/dog/0.png'} cannot be decoded" in text
     assert not cache.exists()
 
 
+def test_a_file_that_may_not_be_read_is_named(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: Path) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+
+    monkeypatch.setattr(headers, "open_regular", refuse)
+    assert "0.png cannot be decoded as an image: Permission denied" in message(JembenchError, root)
+
+
 def test_an_image_cut_short_is_named(root: Path) -> None:
+    for image in root.rglob("*.png"):
+        save(image, random_pixels(0, 60, 60))
     path = root / "train/dog/1.png"
-    save(path, random_pixels(0, 60, 60))
     path.write_bytes(path.read_bytes()[:-2000])
     assert f"{path} cannot be decoded" in message(JembenchError, root, read=True)
 
 
 def test_an_image_of_another_size_is_named(root: Path) -> None:
     save(root / "train/dog/0.png", random_pixels(0, 5, 7))
-    text = message(JembenchError, root, read=True)
-    assert f"{root / 'train/dog/0.png'} is 7x5 and the first image 6x4" in text
-    assert "size=" in text
+    text = message(JembenchError, root)
+    assert "have 2 sizes" in text
+    assert "Most, 5, are 6x4 (width x height), as train/cat/0.png is, and train/dog/0.png is 7x5. Add size=32" in text
 
 
 def test_more_than_eight_bits_are_not_cut_off_silently(root: Path) -> None:
