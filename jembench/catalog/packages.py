@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib.resources
+import os
 from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import NamedTuple
@@ -58,6 +59,11 @@ def files_of(component: Component, folder: str = "") -> dict[str, Traversable]:
     return {file.name.removesuffix(".toml"): file for file in found if file.name.endswith(".toml")}
 
 
+def is_file(name: str) -> bool:
+    """Whether a suite or a recipe that is not installed is meant as the path of a file."""
+    return name.endswith(".toml") or "/" in name or os.sep in name
+
+
 class Source(NamedTuple):
     """A suite or a recipe as it is written."""
 
@@ -71,14 +77,14 @@ def source(kind: str, name: str, folder: str = "") -> Source:
 
     Args:
         kind: what it is called in errors.
-        name: of an installed one; or the path of a file whose name ends in ``.toml``.
+        name: of an installed one; or a path: it ends in ``.toml`` or holds a separator.
         folder: of the suite packages.
 
     Raises:
         SpecError: if there is none, if it is not TOML, or if a file that is not installed names code.
     """
     known = files(folder)
-    is_path = name.endswith(".toml")
+    is_path = name not in known and is_file(name)
     file: Traversable | None = Path(name) if is_path else known.get(name)
     if file is None:
         raise unknown(kind, name, known, f"jembench list {kind}s")

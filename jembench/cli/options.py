@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
 from collections.abc import Callable, Sequence
@@ -113,6 +114,17 @@ limit = click.option("--limit", type=COUNT, metavar="N", help="Evaluate on only 
 force = click.option("--force", is_flag=True, help="Overwrite files that jembench did not write.")
 
 
+def defaults_of_file(ctx: click.Context, parameter: click.Parameter, suite: str) -> str:
+    """What the file of a suite says of options, where neither the command line nor the environment does."""
+    if not ctx.resilient_parsing:
+        from jembench.experiment import suite as suites
+
+        with plugins_aside():
+            said = dataclasses.asdict(suites.load(suite).run)
+        ctx.default_map = {name: value for name, value in said.items() if value is not None}
+    return suite
+
+
 def _keep(ctx: click.Context, parameter: click.Parameter, value: Any) -> None:
     ctx.meta[f"jembench.{parameter.name}"] = value
 
@@ -128,7 +140,8 @@ def _executor(ctx: click.Context, parameter: click.Parameter, value: str) -> str
     jobs, per_gpu = ctx.meta["jembench.jobs"], ctx.meta["jembench.jobs_per_gpu"]
     if jobs is None and per_gpu is None:
         return value
-    if value != "auto":
+    in_file = ctx.get_parameter_source(parameter.name or "") is ParameterSource.DEFAULT_MAP
+    if value != "auto" and not in_file:
         raise click.UsageError("--jobs starts workers on this machine, --executor may name others. Leave one out", ctx)
     given = {"jobs": None if jobs in (None, "auto") else jobs, "per_gpu": per_gpu}
     chosen = ",".join(f"{name}={number}" for name, number in given.items() if number is not None)

@@ -34,11 +34,12 @@ EXAMPLES = options.examples(
     "jembench run hybrid --models mypackage.zoo:build --set epochs=5 --limit 100",
     "jembench run hybrid --dataset cifar10:root=/data --dry-run",
     "jembench run hybrid --format csv > results.csv",
+    "jembench run experiment.toml",
 )
 
 
 @click.command("run", epilog=EXAMPLES)
-@click.argument("suite", metavar="SUITE")
+@click.argument("suite", metavar="SUITE|FILE", callback=options.defaults_of_file)
 @click.option(
     "--models",
     metavar="SPECS",
@@ -70,10 +71,11 @@ def run(
     limit: int | None,
     **how: Any,
 ) -> int:
-    """Train and evaluate models on a suite and print the table.
+    """Train and evaluate models on a suite, or as an experiment's file says, and print the table.
 
-    `jembench list` shows the available suites, models, metrics and datasets. Finished work is kept in the store: the
-    same command resumes a stopped run, or prints the table of a finished one.
+    `jembench list` shows the available suites, models, metrics and datasets. What a file says counts where neither the
+    command line nor the environment says anything else. Finished work is kept in the store: the same command resumes a
+    stopped run, or prints the table of a finished one.
     """
     with plugins_aside():
         numbers = None if seeds is None else options.seed_list(seeds)

@@ -107,7 +107,7 @@ def _sample(ctx: click.Context, fit: FitPlan) -> str:
     dataset = [] if key.dataset == "digits" else ["--dataset", fit.dataset.bound.in_full]
     seed = ["--seed", str(key.seed)] if key.seed else []
     overrides = [word for override in fit.recipe.overrides for word in ("--set", override)]
-    shared = _given(ctx, ["recipe", "device", "store"])
+    shared = _given(ctx, ["recipe", "device", "store"], of_file=True)
     steps = ["--steps", "100"] if fit.sampler and not fit.model.is_pretrained else []
     return _line("", "sample", key.model, *dataset, *seed, *overrides, *shared, *steps, *plugins(ctx))
 
@@ -115,7 +115,7 @@ def _sample(ctx: click.Context, fit: FitPlan) -> str:
 def _report(ctx: click.Context, plan: Plan) -> str:
     """The results of a run, for a page of text."""
     # metrics that are not the suite's are shown only where the whole store is
-    chosen = [] if ctx.params.get("metrics") else [plan.suite.name]
+    chosen = [] if ctx.params.get("metrics") else [ctx.params.get("suite", plan.suite.name)]
     asked = ctx.params.get("settings") and set.intersection(*(set(fit.recipe.overrides) for fit in plan.fits))
     changes = [word for change in sorted(asked or ()) for word in ("--set", change)]
     shared = _given(ctx, ["limit", "store"])
@@ -131,9 +131,15 @@ def _line(root_option: str, *words: str | None) -> str:
     return shlex.join(filter(None, ["jembench", root_option, *words]))
 
 
-def _given(ctx: click.Context, names: list[str], changes: dict[str, Any] | None = None) -> list[str]:
-    """The options of those names that stood on the command line (what the environment says, it goes on saying)."""
-    given = [name for name in names if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE]
+def _given(
+    ctx: click.Context, names: list[str], changes: dict[str, Any] | None = None, *, of_file: bool = False
+) -> list[str]:
+    """The options of those names that stood on the command line (what the environment says, it goes on saying).
+
+    Those ``of_file`` are for a command that does not name the file of the experiment.
+    """
+    sources = (ParameterSource.COMMANDLINE, *([ParameterSource.DEFAULT_MAP] if of_file else []))
+    given = [name for name in names if ctx.get_parameter_source(name) in sources]
     values = {name: ctx.params[name] for name in given} | (changes or {})
     words: list[str] = []
     for parameter in ctx.command.params:

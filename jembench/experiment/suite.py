@@ -57,6 +57,7 @@ class Suite:
     arm: tuple[Variant, ...] = ()  # settings under which each variant is trained once more: "noise .05, unguarded"
     run: Execution = Execution()
     included: tuple[Suite, ...] = ()
+    text: str = ""  # the content of its file; "": it is installed
 
     @property
     def parts(self) -> list[Suite]:
@@ -227,10 +228,11 @@ def _load(name: str, including: tuple[str, ...]) -> Suite:
         circle = " includes ".join((*including[including.index(name) :], name))
         raise SpecError(f"The suite {circle}. Leave one of these out.")
     source = packages.source("suite", name)
-    where = source.where if name.endswith(".toml") else f"suite {source.name}"
+    where = source.where if packages.is_file(name) else f"suite {source.name}"
     fields = parse(source.content, source.where)
     included = tuple(_load(other, (*including, source.name)) for other in _included(fields, where))
-    suite = read(Suite, _in_fields(fields), where, name=source.name, included=())
+    text = source.content.decode() if packages.is_file(name) else ""
+    suite = read(Suite, _in_fields(fields), where, name=source.name, included=(), text=text)
     for number, attack in enumerate(suite.attack):
         attack.check(f"attack[{number}] of {where}")
     if included:
@@ -245,7 +247,7 @@ def _load(name: str, including: tuple[str, ...]) -> Suite:
 def _included(fields: dict[str, Any], where: str) -> list[str]:
     """Take the key ``include`` out of a suite's fields."""
     include = fields.pop("include", [])
-    if not isinstance(include, list) or not all(isinstance(name, str) and ".toml" not in name for name in include):
+    if not isinstance(include, list) or any(not isinstance(one, str) or packages.is_file(one) for one in include):
         raise SpecError(f"include of {where} is {include!r}; it must be a list of suites' names.")
     own = sorted(fields.keys() & {"variant", "arm"})
     if include and own:

@@ -162,7 +162,8 @@ def carry_out(
                 except (OutOfTime, Stopped, WorkFailed) as error:
                     stopped = error
     # after the work: a command that finds everything done has nothing to add to what this one says
-    mark_latest(store, {fit.key.family for fit in plan.fits}, {cell.metric.id for cell in plan.cells})
+    families, metrics = {fit.key.family for fit in plan.fits}, {cell.metric.id for cell in plan.cells}
+    mark_latest(store, families, metrics, plan.suite.name, plan.suite.text)
     return Finished(cells or outcomes(plan, store), stopped)
 
 

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 
-PARTS = ("fits", "cells", "arrays", "readings", "features", "figures")
+PARTS = ("fits", "cells", "arrays", "readings", "features", "figures", "experiments")
 """The folders of a store that hold results."""
 
 WEIGHTS = ("model.safetensors", "sampler.safetensors")

@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 from jembench.errors import CheckpointError, SpecError, StoreError
 from jembench.files import digest, read_bytes
 from jembench.store import manifest, records, tensors
-from jembench.store.latest import LOG, asked
+from jembench.store.latest import EXPERIMENTS, LOG, asked, experiment
 from jembench.store.manifest import CARD, MANIFEST
 from jembench.store.outcome import Cell
 from jembench.store.store import HISTORY, Store, id_of, listed, read_cell_file, read_fit_record
@@ -50,6 +50,7 @@ def verify(store: Store) -> list[Finding]:
         "fits": check.fits,
         "readings": check.readings,
         "features": check.features,
+        EXPERIMENTS: check.experiments,
         LOG: check.log,
         MANIFEST: check.manifest,
     }
@@ -161,6 +162,14 @@ class _Check:
 
     def features(self, folder: Path) -> list[Finding]:
         return [self._tried(_has_digest, path) for network in _list(folder) for path in _list(network)]
+
+    def experiments(self, folder: Path) -> list[Finding]:
+        return [self._tried(self._experiment, path) for path in _list(folder)]
+
+    def _experiment(self, path: Path) -> bool:
+        if not experiment(self.store, path.name):
+            raise StoreError("It is not the file that its name says.")
+        return True
 
     def log(self, path: Path) -> list[Finding]:
         return [self._tried(self._log, path)] if path.exists() or path.is_symlink() else []
