@@ -78,7 +78,10 @@ class LazyGroup(click.Group):
 
 
 COMMANDS: dict[str, LazyCommand | LazyGroup] = {
-    "run": LazyCommand("jembench.cli.run:run", "Train and evaluate models on a suite and print the table."),
+    "run": LazyCommand(
+        "jembench.cli.run:run",
+        "Train and evaluate the models of a suite or file; print the table.",
+    ),
     "attack": LazyCommand(
         "jembench.cli.attack:attack", "Attack trained models, and print and draw how robust they are."
     ),

@@ -116,7 +116,9 @@ def test_option_names_are_frozen(path):
 
 
 def test_commands_are_frozen():
-    commands = "run attack status work train estimate import sample report compare figures list plugin store doctor"
+    commands = (
+        "run attack status work train estimate import sample report compare figures list plugin store push fetch doctor"
+    )
     assert list(entry.COMMANDS) == commands.split()
 
 
@@ -177,7 +179,9 @@ def test_wrong_usage_is_told_in_one_paragraph(jembench):
 
 
 @pytest.mark.parametrize("name", ["run", "train", "estimate", "sample", "report"])
-def test_the_examples_of_the_help_name_options_that_there_are(name):
+def test_the_examples_of_the_help_name_options_that_there_are(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "experiment.toml").write_text('title = "Mine"\ninclude = ["hybrid"]\n')
     found, ctx = command(name)
     examples = [shlex.split(line)[2:] for line in found.epilog.splitlines() if line.startswith("  jembench ")]
     assert len(examples) >= 3
@@ -195,7 +199,7 @@ def test_an_unknown_command_is_answered_with_the_nearest_and_all(jembench):
     assert (done.code, done.out) == (2, "")
     assert done.err == (
         "Error: There is no command named 'docter'. Nearest: doctor, work, train. Known: attack, compare, doctor, "
-        "estimate, figures, import, list, plugin, report, run, sample, status, store, train, work. "
+        "estimate, fetch, figures, import, list, plugin, push, report, run, sample, status, store, train, work. "
         "`jembench --help` says what each one is.\n"
     )
 
