@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from jembench.errors import Unavailable
 from jembench.experiment.plan import Part, Plan, parts_of
-from jembench.report import export, formats, layout, sections
+from jembench.report import export, formats, layout, markup, sections
 from jembench.report.formats import Document
+from jembench.report.page.content import collect
+from jembench.report.page.pictures import Pictures
 from jembench.report.record import Record
 from jembench.report.references import PublishedTable
 from jembench.report.select import NO_NAMES, Names
 from jembench.report.selection import WHOLE, Selected, Selection, display_names
 from jembench.store.outcome import Cell
+from jembench.store.store import Store
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -48,7 +52,7 @@ class Shown:
 
     def _repr_html_(self) -> str:
         """What a notebook shows."""
-        return str(self.table("html"))
+        return markup.fragment(self.document)
 
 
 class Results(Shown, Sequence[Record]):
@@ -66,25 +70,33 @@ class Results(Shown, Sequence[Record]):
         *,
         selection: Selection = WHOLE,
         names: Names = NO_NAMES,
+        title: str = "Results",
+        pictures: Pictures | None = None,
     ) -> None:
         self.cells = tuple(cells)
         self._names = names
         report = sections.build(cells, parts=parts, published=published, selection=selection, names=names)
         self._records = [record for row in report.rows for record in row.records.values()]
-        self.document = layout.document(report)
+        page = partial(collect, title, report, self.cells, pictures, names)
+        self.document = dataclasses.replace(layout.document(report), page=page)
 
     @classmethod
-    def of_plan(cls, plan: Plan, cells: Sequence[Cell], published: Sequence[PublishedTable]) -> Results:
+    def of_plan(cls, plan: Plan, cells: Sequence[Cell], published: Sequence[PublishedTable], store: Store) -> Results:
         """The results of a run, under the display names of its suite."""
         names = display_names(plan.suite.names, [cell.fit.model for cell in cells])
-        return cls(cells, plan.parts, published, names=names)
+        title = plan.suite.title
+        return cls(cells, plan.parts, published, names=names, title=title, pictures=Pictures(store))
 
     @classmethod
-    def selected(cls, found: Selected, selection: Selection, published: Sequence[PublishedTable]) -> Results:
+    def selected(
+        cls, found: Selected, selection: Selection, published: Sequence[PublishedTable], pictures: Pictures
+    ) -> Results:
         """Selected results of a store, in the tables of a suite or, if none was selected, in one table a dataset."""
         suite = selection.suite
         parts = parts_of(suite, [cell.fit for cell in found.cells]) if suite else [sections.everything(found.cells)]
-        return cls(found.cells, parts, published, selection=selection, names=found.names)
+        title = suite.title if suite else "Results"
+        of_page: dict[str, Any] = {"title": title, "pictures": pictures}
+        return cls(found.cells, parts, published, selection=selection, names=found.names, **of_page)
 
     def per_seed(self) -> Shown:
         """The values of each seed, for formats of programs: csv, json, parquet.

@@ -207,7 +207,7 @@ def _carried_out(
     assert done is not None  # one process alone is of rank 0
     if done.stopped:
         warnings.warn(str(done.stopped), Fallback, stacklevel=3)
-    return Results.of_plan(plan, done.cells, published)
+    return Results.of_plan(plan, done.cells, published, place)
 
 
 def _display(progress: bool) -> session.Display:

@@ -23,6 +23,7 @@ from jembench.errors import NotApplicable, SpecError
 from jembench.experiment import suite as suites
 from jembench.experiment.plan import FitPlan, plan_again, plan_fit
 from jembench.report import references, select
+from jembench.report.page.pictures import Pictures
 from jembench.report.select import NO_NAMES, Names
 from jembench.report.selection import EVERY, Selection
 from jembench.store.latest import asked
@@ -227,7 +228,8 @@ class OpenStore:
         found = which.of(self.store)
         if not found.cells:
             raise SpecError(found.nothing)
-        return Results.selected(found, which, references.load(which.suite.references if which.suite else ()))
+        published = references.load(which.suite.references if which.suite else ())
+        return Results.selected(found, which, published, Pictures(self.store))
 
     def merge(self, *sources: Location) -> list[Finding]:
         """Copy what this store lacks from other stores, as ``jembench store merge`` does.

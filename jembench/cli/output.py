@@ -54,6 +54,7 @@ def print_json(value: Any) -> None:
 
 MARKS = {
     ".png": b"Software\0jembench",
+    ".html": b'<meta name="generator" content="jembench">',
     ".svg": b"<dc:title>jembench</dc:title>",
     ".parquet": b"Software\x18\x08jembench",
 }

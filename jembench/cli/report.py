@@ -14,6 +14,7 @@ from jembench.cli.output import emit
 from jembench.errors import SpecError
 from jembench.report import references
 from jembench.report.formats import TERMINAL
+from jembench.report.page.pictures import Pictures
 from jembench.report.selection import EVERY
 from jembench.store.store import Store
 
@@ -61,13 +62,14 @@ def report(
     which = stored.selection(suite, **chosen)
     named = options.published_tables(reference)
     published = references.load(which.suite.references if which.suite and named is None else named or ())
-    found = which.of(Store(store))
+    place = Store(store)
+    found = which.of(place)
     if not found.cells:
         click.echo(found.nothing, err=format != TERMINAL)
     for note in found.left_out:
         click.echo(f"Left out: {note}", err=True)
     if found.cells or format != TERMINAL:
-        results = Results.selected(found, which, published)
+        results = Results.selected(found, which, published, Pictures(place))
         emit((results.per_seed() if per_seed else results).table(format), output, force=force)
     return show.exit_code(ctx, found.cells)
 

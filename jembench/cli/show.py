@@ -41,7 +41,7 @@ def results(
     Returns:
         the exit code.
     """
-    click.echo(Results.of_plan(plan, done.cells, published).table(format), nl=False)
+    click.echo(Results.of_plan(plan, done.cells, published, store).table(format), nl=False)
     if format == TERMINAL:
         click.echo()
         for name, text in _whereabouts(ctx, plan, store, done):

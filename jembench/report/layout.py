@@ -24,13 +24,19 @@ NOTHING = "No results yet."
 
 def tables(report: Report) -> list[Table]:
     """Our results, part by part, then what is left of each published table; footnotes are numbered through."""
+    ours, published = tables_of(report)
+    return [*ours, *published]
+
+
+def tables_of(report: Report) -> tuple[list[Table], list[Table]]:
+    """Our results, and what is left of the published tables, as :func:`tables` has them."""
     notes, found = Footnotes(), views(report)
     beside, left = place(report, {column for view in found for line in view.lines for column in line.columns})
     layout = _Layout(report, beside, notes)
     ours = [layout.table(view) for view in found]
     if not ours:
         ours = [Table(title="Results", headings=(), rows=(), footnotes=(Footnote("", NOTHING),))]
-    return [*_each_said_once(ours), *(of_published(rest, report.rows, notes) for rest in left)]
+    return list(_each_said_once(ours)), [of_published(rest, report.rows, notes) for rest in left]
 
 
 def _each_said_once(tables: Iterable[Table]) -> Iterator[Table]:

@@ -1,4 +1,4 @@
-"""Tables as Markdown, LaTeX and HTML."""
+"""Tables as Markdown, LaTeX and a fragment of HTML."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ def _markdown_table(table: Table) -> str:
 _HTML = _Markup(escape, "<sup>{}</sup>")
 
 
-def html(document: Document) -> str:
-    """An HTML fragment: each table with its caption, above its footnotes. It needs no style sheet."""
+def fragment(document: Document) -> str:
+    """An HTML fragment for notebooks: each table with its caption, above its footnotes. It needs no style sheet."""
     return "\n".join(map(_html_table, document.tables())) + "\n"
 
 

@@ -39,6 +39,7 @@ class Text(NamedTuple):
     value: str
     interval: str = ""
     marks: tuple[str, ...] = ()
+    record: Record | None = None  # that it shows
 
     @property
     def in_one_line(self) -> str:
@@ -119,9 +120,9 @@ def record_text(record: Record | None, footnotes: Footnotes) -> Text:
         return Text(ABSENT)
     marks = (footnotes.mark(record.reason),) if record.reason else ()
     if record.value is None:
-        return Text("N/A" if record.status == "na" else record.status, marks=marks)
+        return Text("N/A" if record.status == "na" else record.status, "", marks, record)
     if not math.isfinite(record.value):
-        return Text("not finite", marks=(*marks, footnotes.mark(f"the value is {record.value}")))
+        return Text("not finite", "", (*marks, footnotes.mark(f"the value is {record.value}")), record)
     decimals = decimals_for(record.value, record.sd)
     interval = ""
     if record.low is not None and record.high is not None:
@@ -131,7 +132,7 @@ def record_text(record: Record | None, footnotes: Footnotes) -> Text:
     value = fixed(record.value, decimals)
     if record.sd is not None:
         value += f" ± {fixed(record.sd, decimals)}"
-    return Text(value, interval, (DAGGER, *marks) if record.comparable is False else marks)
+    return Text(value, interval, (DAGGER, *marks) if record.comparable is False else marks, record)
 
 
 # --- digits -----------------------------------------------------------------------------------------------------------

@@ -1,0 +1,60 @@
+"""``jembench view``: the page of a store in a browser, also while a run goes on."""
+
+from __future__ import annotations
+
+import webbrowser
+from pathlib import Path
+from typing import Any
+
+import click
+
+from jembench.api import stored
+from jembench.api.results import Results
+from jembench.cli import options
+from jembench.errors import SpecError
+from jembench.report import references
+from jembench.report.page.pictures import Pictures
+from jembench.report.page.render import render
+from jembench.report.page.server import PageServer, state
+from jembench.store.store import Store
+
+EXAMPLES = options.examples("jembench view", "jembench view hybrid --no-browser --port 8000")
+
+
+@click.command("view", epilog=EXAMPLES)
+@click.argument("suite", metavar="[SUITE]", required=False)
+@options.selected
+@options.store
+@click.option("--port", type=click.IntRange(0, 65535), default=0, help="Port to listen on; 0: any that is free.")
+@click.option("--no-browser", is_flag=True, help="Print the address and open no browser.")
+def view(suite: str | None, chosen: dict[str, Any], store: Path, port: int, no_browser: bool) -> int:
+    """Show the results of a store in a browser, while a run goes on too.
+
+    Serves the page of `jembench report --format html` to this machine alone, and renews it when the store has changed.
+    Ctrl-C ends it.
+    """
+    place = Store(store)
+    which = stored.selection(suite, **chosen)
+    published = references.load(which.suite.references if which.suite else ())
+    pictures = Pictures(place)
+
+    def page(etag: str) -> str:
+        document = Results.selected(which.of(place, pictures.note), which, published, pictures).document
+        assert document.page
+        return render(document.page(), etag)
+
+    try:
+        server = PageServer(port, lambda: state(place), page)
+    except OSError as error:
+        raise SpecError(
+            f"Port {port} cannot be used: {error.strerror}. Name another with --port, or leave it out."
+        ) from error
+    server.renew()
+    click.echo(f"{store} is shown at {server.url} until Ctrl-C.")
+    if not no_browser:
+        webbrowser.open(server.url)
+    try:
+        server.serve()
+    except KeyboardInterrupt:
+        click.echo()
+    return 0

@@ -1,0 +1,196 @@
+"use strict";
+(() => {
+  const root = document.documentElement;
+  const all = (selector, of = document) => [...of.querySelectorAll(selector)];
+  const parts = () => all(".part");
+  const tabs = () => all(".tabs a");
+  const search = document.querySelector(".filter input");
+  const about = document.getElementById("about");
+  let known = { texts: [], records: [] };
+
+  // Tabs: the address says which part is shown, or where in it.
+  const show = (scroll) => {
+    const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+    const part = target?.closest(".part") ?? parts()[0];
+    parts().forEach((one) => {
+      one.hidden = one !== part;
+      one.setAttribute("role", "tabpanel");
+    });
+    tabs().forEach((tab) => {
+      tab.setAttribute("role", "tab");
+      tab.setAttribute("aria-controls", tab.hash.slice(1));
+      const selected = tab.hash === `#${part?.id}`;
+      tab.setAttribute("aria-selected", selected);
+      tab.tabIndex = selected ? 0 : -1;
+    });
+    if (scroll && target && target !== part) target.scrollIntoView({ block: "center" });
+    else if (scroll && target && scrollY > 200) scrollTo(0, 0);
+  };
+  const alongTabs = (event) => {
+    const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+    const here = tabs().indexOf(document.activeElement);
+    if (!step || here < 0) return;
+    event.preventDefault();
+    const next = tabs()[(here + step + tabs().length) % tabs().length];
+    next.focus();
+    next.click();
+  };
+
+  // Sorting: up, down, as it was. What is no number comes last.
+  const order = { none: "ascending", ascending: "descending", descending: "none" };
+  const sort = (header, direction) => {
+    const table = header.closest("table");
+    const body = table.tBodies[0];
+    const column = header.cellIndex;
+    all("th[aria-sort]", table).forEach((one) => one.setAttribute("aria-sort", "none"));
+    header.setAttribute("aria-sort", direction);
+    const sign = direction === "descending" ? -1 : 1;
+    const value = (row) => row.cells[column].dataset.v;
+    const text = (row) => row.cells[column].textContent.trim();
+    const compare = (a, b) => {
+      if (direction === "none") return a.dataset.place - b.dataset.place;
+      if (value(a) === undefined) return sign * text(a).localeCompare(text(b), undefined, { numeric: true });
+      if (!value(a) || !value(b)) return !value(a) - !value(b);
+      return sign * (value(a) - value(b));
+    };
+    body.append(...[...body.rows].sort(compare));
+    rove(table);
+  };
+
+  // In a table, one number takes part in the order of the tab key; arrows lead to the others.
+  const numbers = (row) => all("button.number", row);
+  const rove = (table) => all("tbody button.number", table).forEach((button, place) => (button.tabIndex = place ? -1 : 0));
+  const alongNumbers = (event) => {
+    const button = event.target.closest("button.number");
+    const step = { ArrowRight: [0, 1], ArrowLeft: [0, -1], ArrowDown: [1, 0], ArrowUp: [-1, 0] }[event.key];
+    if (!button || !step) return;
+    event.preventDefault();
+    const cell = button.closest("td, th");
+    const rows = [...button.closest("tbody").rows].filter((row) => !row.hidden && numbers(row).length);
+    const row = rows[rows.indexOf(cell.parentNode) + step[0]];
+    const cells = row ? [...row.cells].filter((one) => numbers(one).length) : [];
+    const beside = step[0] ? row?.cells[cell.cellIndex] : cells[cells.indexOf(cell) + step[1]];
+    const next = beside?.querySelector("button.number");
+    if (!next) return;
+    button.tabIndex = -1;
+    next.tabIndex = 0;
+    next.focus();
+  };
+
+  const filter = () => {
+    const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
+    const rows = all("tbody tr");
+    rows.forEach((row) => (row.hidden = !words.every((word) => row.textContent.toLowerCase().includes(word))));
+    const left = rows.filter((row) => !row.hidden).length;
+    document.querySelector(".count").textContent = words.length ? `${left} of ${rows.length} rows` : "";
+  };
+
+  // What a number is.
+  const explain = (button) => {
+    const [model, dataset, recipe, metric, label, unit, reason, protocol, value, low, high, sd, n, seeds, comparable, inner] =
+      known.records[button.dataset.record];
+    const text = (index) => known.texts[index];
+    const lines = [["model", text(model)], ["dataset", text(dataset)], ["recipe", text(recipe)]];
+    if (value !== null) lines.push(["value", `${value} ${text(unit)}`]);
+    if (low !== null && high !== null) lines.push(["95 % interval", `${low} to ${high}`]);
+    if (sd !== null) lines.push(["sd over seeds", sd]);
+    if (seeds.length) lines.push([seeds.length > 1 ? "seeds" : "seed", seeds.join(", ")]);
+    if (n !== null) lines.push(["n", n]);
+    if (text(reason)) lines.push(["remark", text(reason)]);
+    if (!comparable) lines.push(["remark", "not comparable with the other models: its protocol is another"]);
+    lines.push(["metric", text(metric)]);
+    if (text(protocol)) lines.push(["protocol", inner.length ? "" : text(protocol)]);
+    const list = about.querySelector("dl");
+    list.replaceChildren();
+    const add = (name, content, of) => {
+      const [term, description] = [document.createElement("dt"), document.createElement("dd")];
+      term.textContent = name;
+      description.textContent = content;
+      if (of) term.className = "of";
+      list.append(term, description);
+    };
+    lines.forEach(([name, content]) => add(name, content));
+    inner.forEach(([name, content]) => add(text(name), text(content), true));
+    about.querySelector("h3").textContent = text(label);
+    about.showPopover();
+    const place = button.getBoundingClientRect();
+    const within = (at, size, room) => `${Math.max(16, Math.min(at, room - size - 16))}px`;
+    about.style.left = within(place.left, about.offsetWidth, root.clientWidth);
+    about.style.top = within(place.bottom + 6, about.offsetHeight, innerHeight);
+    about.querySelector(".close").focus();
+    about.ontoggle = (event) => event.newState === "closed" && button.focus({ preventScroll: true });
+  };
+
+  const setUp = () => {
+    const titles = {};
+    all("section.table").forEach((table) => {
+      const title = table.querySelector("h3").textContent;
+      titles[title] = (titles[title] ?? 0) + 1;
+      table.dataset.key = `${title} ${titles[title]}`;
+    });
+    document.querySelector(".tabs").setAttribute("role", "tablist");
+    known = JSON.parse(document.getElementById("known").textContent);
+    all("tbody").forEach((body) => [...body.rows].forEach((row, place) => (row.dataset.place = place)));
+    all("table").forEach(rove);
+    show(false);
+    filter();
+  };
+
+  // While a run goes on, its server is asked for a new state of the page.
+  const place = (element) => {
+    const table = element?.closest("section.table");
+    return table && { table: table.dataset.key, number: all("button", table).indexOf(element.closest("button")) };
+  };
+  const tableOf = (key) => all("section.table").find((one) => one.dataset.key === key);
+  const renew = (text) => {
+    const sorted = all("th[aria-sort]:not([aria-sort=none])").map((header) => ({
+      table: header.closest("section.table").dataset.key, column: header.cellIndex, direction: header.ariaSort,
+    }));
+    const focus = place(document.activeElement);
+    const scrolled = all(".scroll").map((one) => [one.closest("section").dataset.key, one.scrollLeft, one.scrollTop]);
+    const fresh = new DOMParser().parseFromString(text, "text/html");
+    const [x, y] = [scrollX, scrollY];
+    ["main", ".tabs", "h1", "footer"].forEach((name) => document.querySelector(name).replaceWith(fresh.querySelector(name)));
+    setUp();
+    sorted.forEach(({ table, column, direction }) => {
+      const header = tableOf(table)?.querySelector("thead tr:last-child").cells[column];
+      if (header) sort(header, direction);
+    });
+    scrolled.forEach(([key, left, top]) => tableOf(key)?.querySelector(".scroll")?.scrollTo(left, top));
+    if (focus) all("button", tableOf(focus.table) ?? root)[focus.number]?.focus({ preventScroll: true });
+    scrollTo(x, y);
+  };
+  const ask = async () => {
+    if (!document.hidden && !about.matches(":popover-open")) {
+      try {
+        const answer = await fetch(location.pathname, { headers: { "If-None-Match": root.dataset.etag }, cache: "no-store" });
+        if (answer.status === 200) {
+          root.dataset.etag = answer.headers.get("ETag");
+          renew(await answer.text());
+        }
+      } catch {
+        document.querySelector(".count").textContent = "The server has ended: this is the last state.";
+        return;
+      }
+    }
+    setTimeout(ask, 2000);
+  };
+
+  root.classList.add("js");
+  addEventListener("popstate", () => show(true));
+  document.addEventListener("keydown", (event) => { alongTabs(event); alongNumbers(event); });
+  document.addEventListener("click", (event) => {
+    const tab = event.target.closest(".tabs a");
+    if (tab) {
+      event.preventDefault(); // which would take the focus away
+      history.pushState(null, "", tab.hash);
+      show(true);
+    }
+    const button = event.target.closest("button");
+    if (button?.matches(".sort")) sort(button.closest("th"), order[button.closest("th").getAttribute("aria-sort")]);
+    if (button?.matches(".number")) explain(button);
+  });
+  search.addEventListener("input", filter);
+  setUp();
+  if (root.dataset.etag) setTimeout(ask, 2000);
+})();

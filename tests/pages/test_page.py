@@ -1,0 +1,231 @@
+"""The page in a browser: tabs, sorting, filter, protocols, by the keyboard too; widths, colour schemes and print."""
+
+import io
+import re
+
+import pytest
+from PIL import Image
+
+from jembench.interfaces import Value
+from jembench.store.outcome import Outcome
+
+PHONE = {"viewport": {"width": 360, "height": 740}}
+
+
+def column(page, heading, of="#tables"):
+    """The texts of a column, as far as they are seen."""
+    return page.evaluate(
+        """([of, heading]) => {
+            const table = document.querySelector(`${of} table`);
+            const header = [...table.tHead.rows].at(-1);
+            const at = [...header.cells].findIndex((one) => one.textContent.includes(heading));
+            const rows = [...table.tBodies[0].rows].filter((row) => !row.hidden);
+            return rows.map((row) => row.cells[at].innerText.split("\\n")[0]);
+        }""",
+        [of, heading],
+    )
+
+
+def seen(page):
+    return page.locator(".part:visible").evaluate_all("parts => parts.map((one) => one.id)")
+
+
+def test_each_tab_shows_its_part_alone(open_page, report):
+    page = open_page(report)
+    tabs = page.get_by_role("tab")
+    assert seen(page) == ["overview"]
+    assert tabs.count() >= 3
+    for tab in tabs.all():
+        tab.click()
+        assert seen(page) == [tab.get_attribute("href")[1:]]
+        assert tab.get_attribute("aria-selected") == "true"
+    assert page.get_by_role("tab", selected=True).count() == 1
+    page.go_back()
+    assert seen(page) == [tabs.nth(tabs.count() - 2).get_attribute("href")[1:]]
+
+
+def test_the_address_leads_to_a_part_and_to_a_footnote(open_page, report):
+    page = open_page(f"{report}#tables")
+    assert seen(page) == ["tables"]
+    page.locator("#tables td sup a").first.click()
+    assert page.locator("li:target").inner_text() == "1 needs logits: flow gives density only"
+    assert seen(page) == ["tables"]
+
+
+def test_columns_sort_up_down_and_back_with_na_last(open_page, report):
+    page = open_page(f"{report}#tables")
+    sort = page.locator("#tables thead button", has_text="ece")
+    header = page.locator("#tables th", has=page.locator("button", has_text="ece"))
+    orders = [(header.get_attribute("aria-sort"), column(page, "ece"))]
+    for _ in range(3):
+        sort.click()
+        orders.append((header.get_attribute("aria-sort"), column(page, "ece")))
+    as_they_come = ["9.0", "10.0", "N/A⁠1", "12.0"]
+    assert orders == [
+        ("none", as_they_come),
+        ("ascending", ["9.0", "10.0", "12.0", "N/A⁠1"]),
+        ("descending", ["12.0", "10.0", "9.0", "N/A⁠1"]),
+        ("none", as_they_come),
+    ]
+    page.locator("#tables thead button", has_text="model").click()
+    assert column(page, "model") == ["baseline", "flow", "jem", "jem-factored"]
+    assert page.locator("#tables [aria-sort=ascending]").count() == 1
+
+
+def test_the_filter_keeps_rows_with_all_words(open_page, report):
+    page = open_page(f"{report}#tables")
+    page.get_by_role("searchbox").fill("JEM")
+    assert column(page, "model") == ["jem", "jem-factored"]
+    assert re.fullmatch(r"\d+ of \d+ rows", page.locator(".count").inner_text())
+    page.get_by_role("searchbox").fill("jem fact")
+    assert column(page, "model") == ["jem-factored"]
+    page.get_by_role("searchbox").fill("")
+    assert len(column(page, "model")) == 4
+
+
+def test_a_number_says_how_it_was_measured(open_page, report):
+    page = open_page(f"{report}#tables")
+    page.locator("#tables tbody button", has_text="97").first.click()
+    about = page.locator("#about")
+    text = about.inner_text()
+    for part in ("accuracy", "jem", "97 %", "90 to 99", "397", "dataset", "digits"):
+        assert part in text
+    page.keyboard.press("Escape")
+    assert not about.is_visible()
+
+
+def test_the_keyboard_does_all_of_it(open_page, report):
+    page = open_page(report)
+    focused = "document.activeElement.textContent.trim()"
+    page.keyboard.press("Tab")
+    assert page.evaluate(focused) == "To the results"
+    page.keyboard.press("Tab")
+    page.keyboard.press("ArrowRight")
+    assert seen(page) == ["tables"]
+    page.keyboard.press("Tab")
+    page.keyboard.type("jem")
+    assert column(page, "model") == ["jem", "jem-factored"]
+    page.keyboard.press("ControlOrMeta+A")
+    page.keyboard.press("Delete")
+    page.keyboard.press("Tab")  # the table, to be scrolled
+    for _ in range(2):
+        page.keyboard.press("Tab")
+    assert page.evaluate(focused) == "accuracy % ↑"
+    page.keyboard.press("Enter")
+    assert column(page, "accuracy")[0] == "83.0"
+    for _ in range(2):
+        page.keyboard.press("Tab")
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowLeft")
+    page.keyboard.press("ArrowDown")
+    here = page.evaluate("document.activeElement.closest('tr').cells[0].textContent")
+    assert page.evaluate("document.activeElement.matches(':focus-visible')")
+    page.keyboard.press("Enter")
+    assert here in page.locator("#about").inner_text()
+    page.keyboard.press("Enter")  # its button closes it
+    assert not page.locator("#about").is_visible()
+    assert page.evaluate("document.activeElement.closest('tr').cells[0].textContent") == here
+
+
+def lightness(page):
+    with Image.open(io.BytesIO(page.screenshot())) as image:
+        return image.convert("L").resize((1, 1)).getpixel((0, 0))
+
+
+@pytest.mark.parametrize(("scheme", "is_light"), [("light", True), ("dark", False)])
+def test_light_and_dark(open_page, report, scheme, is_light):
+    assert (lightness(open_page(report, color_scheme=scheme)) > 127) == is_light
+
+
+def overflow(page):
+    return page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+
+
+EVIL = "x:net=</script><script>alert(1)</script><img src=http://x.example/ onerror=alert(1)>"
+
+
+def test_names_are_text(open_page, written, cell):
+    page = open_page(
+        written([cell(EVIL, accuracy=Value(90.0, 80.0, 95.0, 9)), cell("x" * 5000, accuracy=Value(1.0, 0.0, 2.0, 9))])
+    )
+    for tab in page.get_by_role("tab").all():
+        tab.click()
+        assert overflow(page) == 0
+    page.get_by_role("tab", name="Tables").click()
+    assert column(page, "model") == [EVIL, "x" * 5000]
+    page.locator("#tables tbody button").first.click()
+    assert EVIL in page.locator("#about").inner_text()
+    assert page.locator("img").count() == 0
+
+
+@pytest.fixture(scope="module")
+def stress(written, cell):
+    """50 models x 40 columns, a third of them N/A, one column in all rows."""
+    no = Outcome(status="na", reason="needs samples: it has none")
+    return written(
+        cell(f"model-{model}:width={model},depth=28", f"m{metric}", outcome=no)
+        if metric == 0 or (model + metric) % 3 == 0
+        else cell(
+            f"model-{model}:width={model},depth=28", f"m{metric}", **{f"value-{metric}": Value(model / 7, 0.0, 9.0, 9)}
+        )
+        for model in range(50)
+        for metric in range(40)
+    )
+
+
+@pytest.mark.parametrize("options", [{}, PHONE])
+def test_fifty_models_with_forty_values(open_page, stress, options):
+    page = open_page(f"{stress}#tables", **options)
+    assert overflow(page) == 0
+    assert page.locator("#tables tbody tr").count() == 50
+    headers = page.locator("#tables thead .sort")
+    assert headers.count() == 41
+    headers.nth(5).click()
+    values = [float(text) for text in column(page, "value-4") if not text.startswith("N/A")]
+    assert values == sorted(values)
+    scroll = page.locator("#tables .scroll")
+    assert scroll.evaluate("one => [one.scrollWidth > one.clientWidth, one.scrollHeight > one.clientHeight]") == [
+        True,
+        True,
+    ]
+    scroll.evaluate("one => one.scrollTo(800, 600)")
+    corner = page.locator("#tables thead th").first.bounding_box()
+    box = scroll.bounding_box()
+    assert abs(corner["x"] - box["x"]) < 2  # names and headings stay in sight
+    assert abs(corner["y"] - box["y"]) < 3
+
+
+def test_a_page_of_na_alone(open_page, written, cell):
+    no = Outcome(status="na", reason="needs samples: it has none")
+    page = open_page(written(cell(f"m{n}", metric, outcome=no) for n in range(3) for metric in ("fid", "is")))
+    assert seen(page) == ["tables"]
+    assert set(column(page, "fid")) == {"N/A⁠1"}
+    page.locator("#tables tbody button").first.click()
+    assert "needs samples" in page.locator("#about").inner_text()
+
+
+def test_a_phone(open_page, report):
+    page = open_page(report, **PHONE, has_touch=True, is_mobile=True)
+    for tab in page.get_by_role("tab").all():
+        tab.tap()
+        assert overflow(page) == 0
+    page.get_by_role("tab", name="Tables").tap()
+    page.locator("#tables tbody button").first.tap()
+    box = page.locator("#about").bounding_box()
+    assert box["x"] >= 0
+    assert box["x"] + box["width"] <= 360
+
+
+def test_print_shows_every_part(open_page, report):
+    page = open_page(report)
+    parts = page.locator(".part").count()
+    page.emulate_media(media="print")
+    assert len(seen(page)) == parts > 2
+    assert not page.locator("nav").is_visible()
+    assert page.pdf(prefer_css_page_size=True).startswith(b"%PDF")
+
+
+def test_without_scripts_everything_is_shown(open_page, report):
+    page = open_page(report, java_script_enabled=False)
+    assert page.locator(".part:visible").count() == page.locator(".part").count() > 2
+    assert not page.locator(".filter").is_visible()

@@ -1,0 +1,160 @@
+"""The page as a file: complete, escaped, and without anything from elsewhere."""
+
+import json
+import math
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+from jembench.api.results import Results
+from jembench.interfaces import Value
+from jembench.report.formats import Document, render
+from jembench.report.page.render import key, whisker
+from jembench.report.references import load
+from jembench.report.text import Footnotes, Heading, Table, Text, record_text
+from jembench.store.outcome import Outcome
+
+EVIL = "x:net=</script><script>alert(1)</script><img src=http://x.example/>"
+
+
+VOID = {"meta", "link", "input", "br", "img"}
+
+
+class Read(HTMLParser):
+    """The elements of a page, its texts by element, and what the script reads."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.elements, self.open, self.texts = [], [], {}
+        self.feed(text)
+        self.close()
+        assert self.open == []
+        self.known = json.loads(self.texts["script"][0])
+
+    def handle_starttag(self, tag, attributes):
+        self.elements.append((tag, dict(attributes)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attributes):
+        self.elements.append((tag, dict(attributes)))
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, text):
+        if self.open and text.strip():
+            self.texts.setdefault(self.open[-1], []).append(text.strip())
+
+    def all(self, tag):
+        return [attributes for name, attributes in self.elements if name == tag]
+
+
+def page(cells, published=()):
+    return Results(cells, published=published).table("html")
+
+
+def test_every_value_interval_and_reason_stands_in_the_page(full_cells):
+    results = Results(full_cells)
+    text = results.table("html")
+    read, notes = Read(text), Footnotes()
+    shown = {*read.texts["button"], *read.texts["span"]}
+    for record in results:
+        found = record_text(record, notes)
+        assert found.value in shown
+        assert not found.interval or found.interval in shown
+    assert {"N/A", "failed"} <= shown
+    assert "needs samples: baseline has logits | energy only" in read.texts["li"]
+
+
+def test_every_number_leads_to_its_record(full_cells):
+    results = Results(full_cells)
+    read = Read(results.table("html"))
+    numbers = [int(of["data-record"]) for of in read.all("button") if "data-record" in of]
+    assert numbers == list(range(len(read.known["records"])))
+    texts = read.known["texts"]
+    found = {(texts[r[0]], texts[r[4]]): (r[8:14], texts[r[7]]) for r in read.known["records"]}
+    for record in results:
+        numbers = [record.value, record.low, record.high, record.sd, record.n, list(record.seeds)]
+        assert found[record.model, record.label] == (numbers, record.protocol)
+    (parts,) = {tuple(map(tuple, r[15])) for r in read.known["records"] if texts[r[7]] == "ece:data=digits,images=397"}
+    assert [(texts[name], texts[value]) for name, value in parts] == [("dataset", "digits"), ("images", "397")]
+
+
+def test_names_are_text_and_never_markup(cell):
+    outcome = Outcome(status="na", reason=EVIL)
+    text = page([cell(EVIL, accuracy=Value(90, 80, 95, 9)), cell("b", outcome=outcome, recipe=EVIL)])
+    read = Read(text)
+    assert len(read.all("script")) == 2
+    assert read.all("img") == []
+    assert EVIL in " ".join(read.texts["th"])
+    assert text.count("<script") == 2
+
+
+def test_nothing_comes_from_elsewhere(full_cells):
+    read = Read(page(full_cells, load(["jem-iclr2020/table1"])))
+    links = [of[name] for _, of in read.elements for name in ("href", "src", "action", "srcset") if name in of]
+    assert links
+    assert all(link.startswith(("#", "data:")) for link in links)
+    assert not any(name.startswith("on") or name == "style" for _, of in read.elements for name in of)
+    assert "url(" not in read.texts["style"][0]
+    (policy,) = (of["content"] for of in read.all("meta") if of.get("http-equiv") == "Content-Security-Policy")
+    assert policy.startswith("default-src 'none'; img-src data:; style-src 'sha256-")
+    assert "unsafe" not in policy
+    assert "connect-src 'none'" in policy
+
+
+def test_links_and_labels_lead_somewhere_and_ids_are_unique(full_cells):
+    read = Read(page(full_cells, load(["jem-iclr2020/table1"])))
+    ids = [of["id"] for _, of in read.elements if "id" in of]
+    assert len(ids) == len(set(ids))
+    targets = [of["href"][1:] for of in read.all("a")]
+    targets += [of["aria-labelledby"] for _, of in read.elements if "aria-labelledby" in of]
+    assert set(targets) <= set(ids)
+
+
+def test_the_same_results_give_the_same_page(full_cells):
+    assert page(full_cells) == page(full_cells)
+
+
+def test_no_results():
+    assert "No results yet." in Read(page([])).texts["li"]
+
+
+def test_a_document_without_more_has_the_page_of_its_tables():
+    table = Table(title="a < b", headings=(Heading("value"),), rows=((Text("1.5"),),), footnotes=())
+    read = Read(render(Document(tables=lambda: [table], content=dict, records=list, fields=()), "html"))
+    assert read.texts["title"] == ["a < b"]
+    assert read.texts["h3"][0] == "a < b"
+    assert "1.5" in read.texts["th"]
+
+
+@pytest.mark.parametrize(("text", "expected"), [("1.5", "1.5"), ("jem", ""), ("nan", ""), ("—", "")])
+def test_columns_are_sorted_by_the_numbers_that_texts_are(text, expected):
+    assert key(Text(text)) == expected
+
+
+def test_columns_are_sorted_in_full_precision(cell):
+    for value, expected in ((0.123456789, "0.123456789"), (math.inf, ""), (math.nan, "")):
+        (record,) = Results([cell(accuracy=Value(value, None, None, 9))])
+        assert key(record_text(record, Footnotes())) == expected
+
+
+def test_a_whisker_lies_between_the_ends_of_its_column(cell):
+    (record,) = Results([cell(accuracy=Value(50.0, 0.0, 100.0, 9))])
+    text = record_text(record, Footnotes())
+    assert whisker(text, (0.0, 100.0)) == {"low": 3.0, "value": 36.0, "high": 69.0}
+    assert whisker(text, None) == {}
+    assert whisker(Text("—"), (0.0, 1.0)) == {}
+
+
+def test_the_size_of_fifty_models_with_forty_values(cell):
+    cells = [
+        cell(f"m{model}", f"m{metric}", **{f"v{metric}": Value(model + metric / 7, 0, 60, 9)})
+        for model in range(50)
+        for metric in range(40)
+    ]
+    text = page(cells)
+    assert len(re.findall("data-record=", text)) == 2000
+    assert len(text) < 1_500_000

@@ -1,0 +1,94 @@
+"""The server of a page: this machine alone, one path, nothing but the page."""
+
+import http.client
+import threading
+
+import pytest
+
+from jembench.report.page.server import PageServer, state
+from jembench.store.latest import mark_latest
+from jembench.store.store import Store
+
+
+@pytest.fixture
+def served():
+    """A server whose page is its own state, the state that can be changed, and what was rendered."""
+    now, rendered = ['"1"'], []
+
+    def render(etag):
+        rendered.append(etag)
+        return f"<p>{etag}"
+
+    server = PageServer(0, lambda: now[0], render)
+    server.renew()
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
+    thread.start()
+    yield server, now, rendered
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+def ask(server, method="GET", path="/", **headers):
+    connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=5)
+    headers = {name.replace("_", "-"): value for name, value in headers.items()}
+    connection.request(method, path, headers=headers)
+    answer = connection.getresponse()
+    body = answer.read()
+    connection.close()
+    return answer, body
+
+
+def test_the_page(served):
+    answer, body = ask(served[0])
+    assert (answer.status, body) == (200, b'<p>"1"')
+    assert answer.headers["ETag"] == '"1"'
+    assert answer.headers["Content-Type"] == "text/html; charset=utf-8"
+
+
+def test_a_page_that_the_browser_has_is_not_sent(served):
+    answer, body = ask(served[0], If_None_Match='"1"')
+    assert (answer.status, body) == (304, b"")
+    assert ask(served[0], If_None_Match='"0"')[0].status == 200
+
+
+def test_only_a_change_is_rendered(served):
+    server, now, rendered = served
+    server.renew()
+    assert rendered == ['"1"']
+    now[0] = '"2"'
+    server.renew()
+    assert ask(server, If_None_Match='"1"')[1] == b'<p>"2"'
+    assert rendered == ['"1"', '"2"']
+
+
+@pytest.mark.parametrize("path", ["/fit.json", "/../etc/passwd", "/?a", "/%2e%2e/", "*"])
+def test_there_is_no_other_path(served, path):
+    assert ask(served[0], path=path)[0].status == 404
+
+
+@pytest.mark.parametrize("host", ["x.example", "127.0.0.1", "", "x.example:80", "127.0.0.1.x.example"])
+def test_a_foreign_name_is_refused(served, host):
+    assert ask(served[0], Host=host)[0].status == 421
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "HEAD", "OPTIONS"])
+def test_there_is_no_other_method(served, method):
+    assert ask(served[0], method)[0].status == 501
+
+
+def test_it_listens_to_this_machine_alone(served):
+    assert served[0].server_address[0] == "127.0.0.1"
+    assert ask(served[0], Host=f"localhost:{served[0].server_port}")[0].status == 200
+
+
+def test_the_state_of_a_store_changes_with_outcomes_and_requests(cell, tmp_path):
+    store = Store(tmp_path)
+    states = [state(store), state(store)]
+    store.write_cell(cell(), "a", {})
+    states.append(state(store))
+    mark_latest(store, ["family"], ["metric"])
+    states += [state(store), state(store)]
+    assert states[0] == states[1]
+    assert states[3] == states[4]
+    assert len(set(states)) == 3
