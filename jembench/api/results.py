@@ -78,7 +78,8 @@ class Results(Shown, Sequence[Record]):
         report = sections.build(cells, parts=parts, published=published, selection=selection, names=names)
         self._records = [record for row in report.rows for record in row.records.values()]
         page = partial(collect, title, report, self.cells, pictures, names)
-        self.document = dataclasses.replace(layout.document(report), page=page)
+        read = pictures.store.read_arrays if pictures else None
+        self.document = dataclasses.replace(layout.document(report, cells, read), page=page)
 
     @classmethod
     def of_plan(cls, plan: Plan, cells: Sequence[Cell], published: Sequence[PublishedTable], store: Store) -> Results:

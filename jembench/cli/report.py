@@ -9,9 +9,11 @@ import click
 
 from jembench.api import stored
 from jembench.api.results import Results
+from jembench.catalog import registry
 from jembench.cli import options, show
 from jembench.cli.output import emit
 from jembench.errors import SpecError
+from jembench.experiment.sweep import bare_name, with_options
 from jembench.report import references
 from jembench.report.formats import TERMINAL
 from jembench.report.page.pictures import Pictures
@@ -21,7 +23,7 @@ from jembench.store.store import Store
 EXAMPLES = options.examples(
     "jembench report",
     "jembench report hybrid",
-    "jembench report hybrid --format latex --output table.tex",
+    "jembench report hybrid --models jem,baseline --columns accuracy,ece --format latex --output table.tex",
     "jembench report --claims",
 )
 
@@ -33,6 +35,7 @@ EXAMPLES = options.examples(
 @options.store
 @options.reference
 @options.report_format
+@options.width
 @click.option("--per-seed", is_flag=True, help="A row for each seed, for the formats csv, json and parquet.")
 @options.output
 @options.force
@@ -46,6 +49,7 @@ def report(
     store: Path,
     reference: str | None,
     format: str,
+    width: str | None,
     per_seed: bool,
     output: Path | None,
     force: bool,
@@ -54,6 +58,8 @@ def report(
 
     Shows all results, or those of the metrics of SUITE with the published numbers.
     """
+    if width is not None:
+        format = _in_width(format, width)
     if claims:
         if suite is not None or reference is not None or any(chosen[name] for name in chosen if name != "limit"):
             raise SpecError("--claims judges all that the store holds. Of what selects results it takes --limit alone.")
@@ -72,6 +78,13 @@ def report(
         results = Results.selected(found, which, published, Pictures(place))
         emit((results.per_seed() if per_seed else results).table(format), output, force=force)
     return show.exit_code(ctx, found.cells)
+
+
+def _in_width(format: str, width: str) -> str:
+    """The format with its option."""
+    if "width" not in registry.resolve("formats", format).bound.arguments or bare_name(format) == TERMINAL:
+        raise SpecError(f"--width is for tables of LaTeX. Add --format latex, or leave --width out with {format}.")
+    return with_options(format, {"width": width})
 
 
 def _claims(store: Store, limit: int | None, format: str) -> str:

@@ -30,6 +30,7 @@ class Document:
     """The same results for people and for programs."""
 
     tables: Callable[[], Sequence[Table]]  # short texts with footnotes
+    judged: Callable[[], Sequence[Table]] | None = None  # the same with the best values marked, which takes a while
     content: Callable[[], Mapping[str, Any]]  # in full precision, as a JSON object
     records: Callable[[], Iterable[Mapping[str, Any]]]  # in full precision, each with all or some of the fields
     fields: Sequence[str]  # of a record

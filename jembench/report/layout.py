@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, fields, replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jembench.experiment.recipe import title_of
 from jembench.report.formats import Document
@@ -17,22 +17,45 @@ from jembench.report.published import Beside, label_of, of_published, place, sou
 from jembench.report.record import Column, ModelRecords, Record, protocol_differences
 from jembench.report.references import PublishedTable
 from jembench.report.sections import Report, views
-from jembench.report.text import ABSENT, DAGGER, Footnote, Footnotes, Heading, Table, Text, View, plain, record_text
+from jembench.report.text import (
+    ABSENT,
+    DAGGER,
+    ENDS,
+    INTERVAL,
+    Footnote,
+    Footnotes,
+    Heading,
+    Table,
+    Text,
+    View,
+    plain,
+    record_text,
+)
+
+if TYPE_CHECKING:
+    from jembench.report.best import Judge
+    from jembench.report.comparison import Read
+    from jembench.store.outcome import Cell
 
 NOTHING = "No results yet."
 
 
-def tables(report: Report) -> list[Table]:
-    """Our results, part by part, then what is left of each published table; footnotes are numbered through."""
-    ours, published = tables_of(report)
+def tables(report: Report, judge: Judge | None = None) -> list[Table]:
+    """Our results, part by part, then what is left of each published table; footnotes are numbered through.
+
+    Args:
+        report: ours, and the published tables.
+        judge: finds the best values; None: none are marked.
+    """
+    ours, published = tables_of(report, judge)
     return [*ours, *published]
 
 
-def tables_of(report: Report) -> tuple[list[Table], list[Table]]:
+def tables_of(report: Report, judge: Judge | None = None) -> tuple[list[Table], list[Table]]:
     """Our results, and what is left of the published tables, as :func:`tables` has them."""
     notes, found = Footnotes(), views(report)
     beside, left = place(report, {column for view in found for line in view.lines for column in line.columns})
-    layout = _Layout(report, beside, notes)
+    layout = _Layout(report, beside, notes, judge)
     ours = [layout.table(view) for view in found]
     if not ours:
         ours = [Table(title="Results", headings=(), rows=(), footnotes=(Footnote("", NOTHING),))]
@@ -54,10 +77,11 @@ class _Layout:
         report: ours.
         beside: published rows that may stand below ours.
         notes: numbered through the whole report.
+        judge: finds the best values.
     """
 
-    def __init__(self, report: Report, beside: Sequence[Beside], notes: Footnotes) -> None:
-        self.report, self.beside, self.notes = report, beside, notes
+    def __init__(self, report: Report, beside: Sequence[Beside], notes: Footnotes, judge: Judge | None) -> None:
+        self.report, self.beside, self.notes, self.judge = report, beside, notes, judge
         self.variants = {label: name for part in report.parts for label, name in part.variants.items()}
 
     def table(self, view: View) -> Table:
@@ -69,18 +93,25 @@ class _Layout:
         marks = [self._shared_mark(column) if view.reasons_in_headings else () for column in columns]
         rows: list[tuple[Text, ...]] = []
         published: list[tuple[Text, ...]] = []
-        for line in view.lines:
+        best, of_best = self.judge.best(view) if self.judge else (set(), "")
+        groups: list[int] = []
+        for number, line in enumerate(view.lines):
+            groups.append(len(rows))
             options = [Text(value) for value in line.options]
-            for row, of_row in zip(view.rows, line.records, strict=True):
+            for position, (row, of_row) in enumerate(zip(view.rows, line.records, strict=True)):
                 texts = (
-                    record_text(replace(record, reason="") if mark and record else record, self.notes)
-                    for record, mark in zip(of_row, marks, strict=True)
+                    record_text(replace(record, reason="") if mark and record else record, self.notes)._replace(
+                        best=(number, position, column) in best
+                    )
+                    for column, (record, mark) in enumerate(zip(of_row, marks, strict=True))
                 )
                 rows.append((*options, *self._names(row, context), *texts))
             found = self._published(line.columns, view.rows, context)
             published += found
+            groups += [len(rows)] if found else []
             rows += [(*options, *row) for row in found]
         legend = (
+            *([of_best] if of_best else []),
             *_legend([record for column in columns for record in column], published),
             *_positive_class(view.labels),
             *_recipes(row.recipe for row in view.rows),
@@ -97,6 +128,7 @@ class _Layout:
                 *_differing_protocols(view),
                 *self.notes.take(),
             ),
+            groups=tuple(groups[1:]),
         )
 
     def _shared_mark(self, column: Sequence[Record | None]) -> tuple[str, ...]:
@@ -198,9 +230,9 @@ def _legend(records: Sequence[Record | None], published: Sequence[tuple[Text, ..
     found = [record for record in records if record]
     intervals = any(record.low is not None for record in found)
     if intervals:
-        yield "[low, high]: 95 % interval over what was measured (test images, samples, timed iterations)."
+        yield f"{INTERVAL} over what was measured (test images, samples, timed iterations)."
     if any(record.sd is not None for record in found):
-        ends = " The ends of the interval are means over the seeds: what other test images would change." * intervals
+        ends = ENDS * intervals
         means = "Value: mean over the seeds; ±: standard deviation over the seeds, how much training anew changes it."
         yield means + ends
     if any(record.status == "not run" for record in found):
@@ -217,10 +249,23 @@ SCHEMA = 1
 """The version of both layouts."""
 
 
-def document(report: Report) -> Document:
-    """The results, ours first, then the published numbers."""
+def document(report: Report, cells: Sequence[Cell] = (), read: Read | None = None) -> Document:
+    """The results, ours first, then the published numbers.
+
+    Args:
+        report: the results.
+        cells: that they were made of.
+        read: gives a cell's per-example values, by which the best values are told; None: none are marked.
+    """
+
+    def judged() -> list[Table]:
+        from jembench.report.best import Judge  # tests are slow to import, and to do
+
+        return tables(report, Judge(cells, read) if read else None)
+
     return Document(
         tables=partial(tables, report),
+        judged=judged,
         content=partial(_content, report),
         records=partial(_records, report),
         fields=_FIELDS,

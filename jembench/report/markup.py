@@ -1,9 +1,9 @@
-"""Tables as Markdown, LaTeX and a fragment of HTML."""
+"""Tables as Markdown and a fragment of HTML."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from html import escape
 from typing import NamedTuple
 
@@ -70,61 +70,3 @@ def _html_table(table: Table) -> str:
         f"<table>\n<caption>{escape(table.title)}</caption>\n<thead><tr>{headings}</tr></thead>\n"
         f"<tbody>\n{body}\n</tbody>\n</table>\n<p><small>{notes}</small></p>"
     )
-
-
-# --- LaTeX ------------------------------------------------------------------------------------------------------------
-
-_LATEX_ESCAPES = str.maketrans(
-    {
-        **{character: rf"\{character}" for character in "{}$&#%_"},
-        "\\": r"\textbackslash{}",
-        "^": r"\textasciicircum{}",
-        "~": r"\textasciitilde{}",
-        "<": r"\textless{}",
-        ">": r"\textgreater{}",
-        "|": r"\textbar{}",
-        '"': r"\textquotedbl{}",
-        "`": r"\textasciigrave{}",
-        "±": r"$\pm$",
-        "·": r"$\cdot$",
-        "↑": r"$\uparrow$",
-        "↓": r"$\downarrow$",
-        "†": r"$\dagger$",
-        "—": "---",
-    }
-)
-_LATEX = _Markup(lambda text: text.translate(_LATEX_ESCAPES), r"\textsuperscript{{{}}}")
-
-
-def latex(document: Document) -> str:
-    r"""LaTeX with the rules of ``booktabs``, a ``table`` environment for each table.
-
-    Paste it behind ``\usepackage{booktabs}``.
-    """
-    return "\n\n".join(map(_latex_table, document.tables())) + "\n"
-
-
-def _latex_table(table: Table) -> str:
-    lines = [r"\begin{table}", r"\centering", rf"\caption{{{_LATEX.escape(table.title)}}}"]
-    if table.rows:
-        alignment = "".join("l" if heading.identifies else "r" for heading in table.headings)
-        lines += [
-            rf"\begin{{tabular}}{{{alignment}}}",
-            r"\toprule",
-            _latex_line(map(_LATEX.text, table.headings)),
-            r"\midrule",
-            *(_latex_line(map(_latex_text, row)) for row in table.rows),
-            r"\bottomrule",
-            r"\end{tabular}",
-        ]
-    lines += [rf"\par\footnotesize {_LATEX.footnote(footnote)}" for footnote in table.footnotes]
-    return "\n".join([*lines, r"\end{table}"])
-
-
-def _latex_line(texts: Iterable[str]) -> str:
-    return " & ".join(texts) + r" \\"
-
-
-def _latex_text(text: Text) -> str:
-    """In braces: an interval at the start of a row would be an argument of the line break before it."""
-    return f"{{{_LATEX.escape(text.in_one_line)}}}{_LATEX.marks(text.marks)}"

@@ -14,6 +14,10 @@ from jembench.report.references import Better
 
 DAGGER = "†"
 ABSENT = "—"
+INTERVAL = "[low, high]: 95 % interval"
+"""How the sentence on intervals begins."""
+
+ENDS = " The ends of the interval are means over the seeds: what other test images would change."
 _ARROWS = {"higher": "↑", "lower": "↓", "": ""}
 _WITHOUT_UNCERTAINTY = 4  # significant digits
 _MOST_DECIMALS = 6
@@ -40,6 +44,16 @@ class Text(NamedTuple):
     interval: str = ""
     marks: tuple[str, ...] = ()
     record: Record | None = None  # that it shows
+    best: bool = False  # of its column, with significance
+
+    @property
+    def half(self) -> str:
+        """Half the width of the interval, of a value without a deviation over seeds."""
+        shown = self.record
+        if shown is None or shown.value is None or shown.low is None or shown.high is None or shown.sd is not None:
+            return ""
+        half = (shown.high - shown.low) / 2
+        return fixed(half, decimals_for(shown.value, half))
 
     @property
     def in_one_line(self) -> str:
@@ -62,6 +76,7 @@ class Table:
     headings: tuple[Heading, ...]
     rows: tuple[tuple[Text, ...], ...]
     footnotes: tuple[Footnote, ...]
+    groups: tuple[int, ...] = ()  # the rows before which another group begins
 
 
 class Line(NamedTuple):

@@ -122,9 +122,9 @@ def test_markdown(run):
 
 def test_latex(run):
     out = run("--format", "latex").out
-    assert out.startswith(r"\begin{table}")
-    assert out.count(r"\begin{tabular}") == out.count(r"\end{tabular}") == 2
-    assert r"zoo\_of\_tests:classifier" in out
+    assert out.startswith("% ")
+    assert out.count(r"\begin{tabular}") == out.count(r"\end{tabular}") >= 2
+    assert r"zoo\_of\_tests:" in out
 
 
 @pytest.mark.parametrize("format", ["table", "json", "csv", "markdown", "latex"])

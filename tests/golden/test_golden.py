@@ -80,7 +80,10 @@ def commands():
         "list": [(f"list {kind}", 120) for kind in KINDS] + [("list", 300), ("list --format json", 80)],
         "list-json": [(f"list {kind} --format json", 80) for kind in ("models", "suites")],
         "doctor": [("doctor", 2000), ("doctor --format json", 80), ("plugin list", 300)],
-        "report-all": [("report --format latex", 80), ("report --limit 20", 80)],
+        "report-all": [
+            ("report --columns ece,fpr95-in --format latex:interval=pm", 80),
+            ("report --limit 20", 80),
+        ],
         "report-claims": [("report --claims", 80)],
         "compare": [
             ("compare jem baseline --recipe digits-validation --resamples 500 --metrics accuracy,ece,ood", 80),
@@ -99,7 +102,9 @@ def commands():
         shown = f"report {name} --recipe all" if name in CHANGED else f"report {name}"
         found[f"report-{name}"] = [(shown, width) for width in ((60, 80, 120) if name in WIDE else (80,))]
         if name != "paper":
-            found[f"report-{name}"] += [(f"{shown} --format {format}", 80) for format in ("markdown", "latex")]
+            found[f"report-{name}"] += [(f"{shown} --format markdown", 80)]
+        if name in ("hybrid", "labels"):
+            found[f"report-{name}"] += [(f"{shown} --format latex --width {width}", 80) for width in ("column", "page")]
     for name, format in (("hybrid", "csv"), ("hybrid", "json")):
         found[f"report-{name}"] += [(f"report {name} --format {format}", 80)]
     return found

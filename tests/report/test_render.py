@@ -117,26 +117,6 @@ def test_markdown_escapes_what_would_be_markup(cell):
     assert r"x:net=a\|b" in text
 
 
-def test_latex_is_booktabs_and_escaped(full):
-    text = render(document(full), "latex")
-    assert text.count(r"\toprule") == text.count(r"\midrule") == text.count(r"\bottomrule") == 2
-    for body in re.findall(r"\\midrule\n(.*?)\n\\bottomrule", text, re.DOTALL):
-        assert len({len(re.findall(r"(?<!\\)&", line)) for line in body.splitlines()}) == 1
-    assert r"100\% finite\_" in text
-    assert r"JEM p(x\textbar{}y) factored" in text
-    assert r"accuracy (\% $\uparrow$)" in text
-    assert r"failed}\textsuperscript{1}" in text
-    assert text.isascii()
-
-
-def test_latex_escapes_every_special_character(cell):
-    outcome = Outcome(status="failed", reason=r"\{}$&#%_^~<>|")
-    text = render(document(build([cell(outcome=outcome)])), "latex")
-    assert (
-        r"\textbackslash{}\{\}\$\&\#\%\_\textasciicircum{}\textasciitilde{}\textless{}\textgreater{}\textbar{}" in text
-    )
-
-
 @pytest.mark.parametrize("way", ["beside", "below"])
 def test_widths_are_those_of_rich_without_laying_a_table_out(way):
     """However long names are, wherever texts are wide: tables that fit are found by sums."""

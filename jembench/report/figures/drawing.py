@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import math
+import re
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from jembench.errors import SpecError
 from jembench.interfaces import Value
 from jembench.report.formats import csv_text
 
@@ -70,6 +72,25 @@ def rows_of(columns: Mapping[str, NDArray[Any] | Sequence[Any]], **shared: Any) 
 
 COLUMN, PAGE = 3.3, 6.9
 """Widths in inches: of a column and of a page of a paper in two columns."""
+
+_UNITS = {"in": 1.0, "cm": 1 / 2.54, "mm": 1 / 25.4, "pt": 1 / 72.27}
+
+
+def inches(width: str) -> float:
+    """The width that ``column``, ``page`` or a length such as ``5.5in`` means.
+
+    Raises:
+        SpecError: if it is none of these, or not between 1 and 20 inches.
+    """
+    if width in ("column", "page"):
+        return COLUMN if width == "column" else PAGE
+    found = re.fullmatch(r"(\d{1,4}(?:\.\d{1,4})?)(in|cm|mm|pt)", width)
+    if not found or not 1 <= (length := float(found[1]) * _UNITS[found[2]]) <= 20:
+        raise SpecError(
+            f"width is {width!r}; it must be column, page or a length from 1in to 20in: 5.5in, 12cm, 345pt."
+        )
+    return length
+
 
 BLACK, WHITE = "#000000", "#ffffff"
 BLUE, VERMILLION, GREEN, PURPLE = "#0072b2", "#d55e00", "#009e73", "#cc79a7"

@@ -1,0 +1,134 @@
+"""Tables as LaTeX: what stands in them, what is bold, and what goes on below. tests/pages compiles them."""
+
+import re
+
+import numpy as np
+import pytest
+
+from jembench.errors import SpecError
+from jembench.interfaces import Value
+from jembench.report import references
+from jembench.report.formats import render
+from jembench.report.layout import document
+from jembench.report.sections import build
+from jembench.store.outcome import Outcome
+
+N = 300
+
+
+@pytest.fixture
+def full(full_cells):
+    """Of these cells, with a published table."""
+    return document(build(full_cells, published=references.load(["jem-iclr2020/table1"])))
+
+
+def test_all_rows_have_the_columns_of_their_heading(full):
+    text = render(full, "latex:width=page")
+    assert text.isascii()
+    for alignment, body in re.findall(r"\\begin\{tabular\}\{@\{\}([lr]+)@\{\}\}\n(.*?)\\end\{tabular\}", text, re.S):
+        lines = [line for line in body.splitlines() if line.endswith(("]", r"\\"))]
+        assert {len(re.findall(r"(?<!\\)&", line)) for line in lines} == {len(alignment) - 1}
+    assert r"100\% finite\_" in text
+    assert r"JEM p(x\textbar{}y) factored" in text
+    assert r"failed\textsuperscript{1}" in text
+    assert r"\textsuperscript{2} needs samples: baseline has logits \textbar{} energy only" in text
+
+
+def test_what_is_too_wide_goes_on_below_and_nothing_is_lost(full):
+    def values(width):
+        return set(re.findall(r"\d+\.\d+", render(full, f"latex:width={width}")))
+
+    narrow, wide = (render(full, f"latex:width={width}") for width in ("2in", "20in"))
+    assert narrow.count(r"\begin{tabular}") > wide.count(r"\begin{tabular}") == 2
+    assert values("2in") == values("20in")
+    assert r"\begin{table*}" in render(full, "latex:width=page")
+
+
+def test_every_label_is_there_once(full):
+    labels = re.findall(r"\\label\{(.*?)\}", render(full, "latex:width=2in"))
+    assert labels[0] == "tab:results"
+    assert len(labels) == len(set(labels)) == render(full, "latex:width=2in").count(r"\caption")
+
+
+def test_rows_that_fill_more_than_a_page_are_shared_out(cell):
+    cells = [cell(f"model-{number}", accuracy=Value(97.5, 95.4, 98.6, 397)) for number in range(60)]
+    text = render(document(build(cells)), "latex")
+    assert text.count(r"\begin{table}") > 1
+    assert all(text.count(f"model-{number} ") == 1 for number in range(60))
+
+
+@pytest.mark.parametrize("width", ["narrow", "0.5in", "30in", "5em", "-3in"])
+def test_a_width_that_is_none(full, width):
+    with pytest.raises(SpecError, match="column, page or a length"):
+        render(full, f"latex:width={width}")
+
+
+def test_special_characters(cell):
+    outcome = Outcome(status="failed", reason=r"\{}$&#%_^~<>| a ε of ∞, Ω")
+    text = render(document(build([cell(outcome=outcome)])), "latex")
+    assert r"\textbackslash{}\{\}\$\&\#\%\_\textasciicircum{}\textasciitilde{}" in text
+    assert r"\textless{}\textgreater{}\textbar{} a $\epsilon$ of $\infty$, $\Omega$" in text
+
+
+def test_numbers_have_signs_and_powers(cell):
+    values = {"energy_gap": Value(-12_500_000.0, -13_000_000.0, -12_000_000.0, 9, "nats")}
+    text = render(document(build([cell(metric="energy-gap", **values)])), "latex")
+    assert r"$-$1.25$\cdot10^{7}$" in text
+
+
+def test_the_interval_is_below_or_its_half_behind_the_value(cell):
+    single = document(build([cell(accuracy=Value(97.0, 96.0, 98.0, 397, "%", "higher"))]))
+    assert r"{\scriptsize [96.0, 98.0]}" in render(single, "latex")
+    shown = render(single, "latex:interval=pm")
+    assert r"97.0 $\pm$ 1.0" in shown
+    assert "one seed: half the width of the 95" in shown
+    several = document(
+        build([cell(accuracy=Value(v, v - 1, v + 1, 397, "%"), seed=s) for s, v in ((0, 96.0), (1, 97.0))])
+    )
+    shown = render(several, "latex:interval=pm")
+    assert r"96.50 $\pm$ 0.71" in shown
+    assert "half the width" not in shown
+
+
+# --- the best value ---
+
+
+def shown(cell, *shares, seeds=1):
+    """A table of models that are right on shares of the images, the first ones; and their arrays."""
+    arrays, cells = {}, []
+    for number, share in enumerate(shares):
+        for seed in range(seeds):
+            right = np.arange(N) < share * N
+            accuracy = Value(100 * right.mean(), None, None, N, "%", "higher")
+            cells.append(cell(f"model-{number}", accuracy=accuracy, seed=seed))
+            arrays[cells[-1].id] = {"correct": right}
+    return render(document(build(cells), cells, lambda cell: arrays[cell.id]), "latex")
+
+
+def bold(text):
+    return re.findall(r"\\textbf\{(.*?)\}", text)
+
+
+def test_the_best_is_bold_if_it_differs_from_every_other(cell):
+    text = shown(cell, 0.9, 0.5, 0.6)
+    assert bold(text) == ["90.00"]
+    assert "Bold: better than every other model of its column (p \\textless{} 0.05; paired tests" in text
+
+
+@pytest.mark.parametrize("shares", [(0.9, 0.89, 0.5), (0.9, 0.9), (0.9,)])
+def test_nothing_is_bold_if_the_difference_may_be_chance(cell, shares):
+    text = shown(cell, *shares)
+    assert bold(text) == []
+    assert "Bold" not in text
+
+
+def test_from_three_seeds_on_the_seeds_are_tested_as_well(cell):
+    assert bold(shown(cell, 0.9, 0.5, seeds=3)) == [r"90.00 $\pm$ 0.00"]
+    assert "over the test images and over the seeds" in shown(cell, 0.9, 0.5, seeds=3)
+
+
+def test_without_arrays_or_with_other_protocols_nothing_is_bold(cell):
+    cells = [cell("jem", accuracy=Value(90.0, None, None, N, "%", "higher"))]
+    cells.append(cell("baseline", accuracy=Value(50.0, None, None, N, "%", "higher")))
+    assert bold(render(document(build(cells), cells, lambda cell: {}), "latex")) == []
+    assert bold(render(document(build(cells)), "latex")) == []
