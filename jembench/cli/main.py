@@ -82,6 +82,9 @@ COMMANDS: dict[str, LazyCommand | LazyGroup] = {
         "jembench.cli.run:run",
         "Train and evaluate the models of a suite or file; print the table.",
     ),
+    "init": LazyCommand(
+        "jembench.cli.init:init", "Write the file of an experiment: SUITE with the options of `jembench run`."
+    ),
     "attack": LazyCommand(
         "jembench.cli.attack:attack", "Attack trained models, and print and draw how robust they are."
     ),

@@ -120,9 +120,9 @@ limit = click.option("--limit", type=COUNT, metavar="N", help="Evaluate on only 
 force = click.option("--force", is_flag=True, help="Overwrite files that jembench did not write.")
 
 
-def defaults_of_file(ctx: click.Context, parameter: click.Parameter, suite: str) -> str:
-    """What the file of a suite says of options, where neither the command line nor the environment does."""
-    if not ctx.resilient_parsing:
+def defaults_of_file(ctx: click.Context, parameter: click.Parameter, suite: str | None) -> str | None:
+    """What an experiment's file says of options, where neither the command line nor the environment does."""
+    if suite and Path(suite).is_file() and not ctx.resilient_parsing:
         from jembench.experiment import suite as suites
 
         with plugins_aside():

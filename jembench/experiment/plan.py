@@ -217,7 +217,7 @@ class _Asked(NamedTuple):
         """What is trained on a dataset: each model of each variant. The more special setting is the stronger one."""
         for variant in part.variants_on(dataset):
             for model in part.models_of(variant):
-                settings = (*part.settings, *model.settings, *variant.settings, *self.settings)
+                settings = (*part.settings, *variant.settings, *model.settings, *self.settings)
                 chosen = self.recipe or model.recipe or (part.recipe if isinstance(part.recipe, str) else None)
                 of_recipe = [setting for setting in settings if _owner(setting) not in self.measured]
                 yield _Training(variant, model, chosen, of_recipe)

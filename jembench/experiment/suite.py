@@ -34,6 +34,7 @@ class Execution:
     executor: str | None = None
     max_hours: Positive | None = None
     skip_missing: bool | None = None
+    format: str | None = None  # what is printed
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -47,7 +48,7 @@ class Suite:
     datasets: tuple[str, ...] = ()
     metrics: tuple[str, ...] = ()
     seeds: tuple[int, ...] = (0,)
-    reference: tuple[str, ...] = ()  # tables of published numbers, "paper/table"
+    reference: tuple[str, ...] | None = None  # tables of published numbers, "paper/table"; None: those of ``included``
     recipe: Recipes = field(default_factory=dict)
     settings: tuple[str, ...] = ()  # as for --set
     limit: AtLeast1 | None = None  # test images, None: all
@@ -61,26 +62,13 @@ class Suite:
 
     @property
     def parts(self) -> list[Suite]:
-        """What is shown by itself: the suites that it is the union of, each once, and each attack; or itself.
-
-        The suites of a union have its recipes where they name none, and its settings.
-        """
+        """What is shown by itself: the suites that it is the union of, each once, and each attack; or itself."""
         if self.included:
-            parts = {part.name: part for suite in self.included for part in suite.parts}
-            return [self._inherited(part) for part in parts.values()]
+            return list({part.name: part for suite in self.included for part in suite.parts}.values())
         crossed = itertools.product(self.datasets, self.attack)
         attacks = [self._attacked(attack, dataset) for dataset, attack in crossed if attack.covers(dataset)]
         own = dataclasses.replace(self, attack=())
         return [*([own] if self.metrics or self.grid or not attacks else []), *attacks]
-
-    def _inherited(self, part: Suite) -> Suite:
-        recipe = part.recipe
-        if isinstance(self.recipe, str):
-            recipe = self.recipe
-        elif not isinstance(recipe, str):
-            recipe = {**self.recipe, **recipe}
-        limit = part.limit if self.limit is None else self.limit
-        return dataclasses.replace(part, recipe=recipe, limit=limit, settings=(*part.settings, *self.settings))
 
     def _attacked(self, attack: Attack, dataset: str) -> Suite:
         return dataclasses.replace(
@@ -92,11 +80,6 @@ class Suite:
             grid=(),
             attack=(),
         )
-
-    @property
-    def references(self) -> list[str]:
-        """Its tables of published numbers, and those of the suites that it includes."""
-        return list(dict.fromkeys([*(name for suite in self.included for name in suite.references), *self.reference]))
 
     @property
     def names(self) -> dict[str, str]:
@@ -133,6 +116,35 @@ class Suite:
         """The models that are trained in a variant."""
         known = [*(Model(spec=text) for text in self.models), *self.model]
         return _described(variant.models, known) if variant.models else known
+
+    @property
+    def references(self) -> list[str]:
+        """Its tables of published numbers, or else those of the suites that it includes."""
+        if self.reference is not None:
+            return list(self.reference)
+        return list(dict.fromkeys(name for suite in self.included for name in suite.references))
+
+    def under(self, union: Suite) -> Suite:
+        """The suite with the limit, the settings and the recipe of one that includes it in place of its own.
+
+        The recipes that a union names for datasets are for a suite that names none.
+        """
+        if self.included:
+            return dataclasses.replace(self, included=tuple(suite.under(union) for suite in self.included))
+        for_all, recipe = isinstance(union.recipe, str), self.recipe
+        if for_all:
+            recipe = union.recipe
+        elif not isinstance(recipe, str):
+            recipe = {**union.recipe, **recipe}  # type: ignore[dict-item]
+        return dataclasses.replace(
+            self,
+            recipe=recipe,
+            limit=self.limit if union.limit is None else union.limit,
+            settings=(*self.settings, *union.settings),
+            model=tuple(one.under(union.settings, keep_recipe=not for_all) for one in self.model),
+            variant=tuple(one.set(union.settings) for one in self.variant),
+            arm=tuple(one.set(union.settings) for one in self.arm),
+        )
 
     def choose(
         self,
@@ -262,9 +274,9 @@ def _union(suite: Suite, included: Sequence[Suite], keys: Set[str]) -> Suite:
     """The suites that one includes, with what it names itself in place of theirs, and its grids and attacks."""
     models: list[str | Model] | None = [*suite.models, *suite.model] if keys & {"models", "model"} else None
     own: dict[str, Any] = {key: getattr(suite, key) for key in ("metrics", "datasets", "seeds") if key in keys}
-    chosen = [one.choose(models=models, **own) for one in included]
+    chosen = [one.under(suite).choose(models=models, **own) for one in included]
     if suite.grid or suite.attack:
-        first = dataclasses.replace(chosen[0].parts[0], metrics=(), variant=(), arm=(), reference=())
+        first = dataclasses.replace(chosen[0].parts[0], metrics=(), variant=(), arm=(), reference=None)
         chosen.append(
             dataclasses.replace(first, name=suite.name, title=suite.title, grid=suite.grid, attack=suite.attack)
         )

@@ -94,6 +94,10 @@ class Variant(OnDatasets):
     settings: tuple[str, ...] = ()  # as for --set
     models: tuple[str, ...] = ()  # in place of the suite's own; none: those
 
+    def set(self, settings: Sequence[str]) -> Variant:
+        """The same with further settings, unless it changes no recipe."""
+        return dataclasses.replace(self, settings=(*self.settings, *settings)) if self.settings else self
+
     def under(self, arm: Variant) -> Variant:
         """The same under the settings of an arm of the suite, named after both."""
         return dataclasses.replace(self, name=f"{self.name}, {arm.name}", settings=(*self.settings, *arm.settings))
@@ -108,6 +112,11 @@ class Model:
     recipe: str = ""  # "": the suite's
     settings: tuple[str, ...] = ()  # as for --set
     seeds: tuple[int, ...] = ()  # none: the suite's
+
+    def under(self, settings: Sequence[str], *, keep_recipe: bool) -> Model:
+        """The same with further settings, and with its own recipe or the suite's."""
+        recipe = self.recipe if keep_recipe else ""
+        return dataclasses.replace(self, recipe=recipe, settings=(*self.settings, *settings))
 
 
 def bare_name(text: str) -> str:

@@ -25,6 +25,11 @@ OPTIONS = {
         *("--devices", "--max-hours", "--executor", "--skip-missing", "--dry-run", "--reference", "--format", "--help"),
         *("--jobs", "--jobs-per-gpu", "--detach"),
     },
+    ("init",): {
+        *("--models", "--metrics", "--dataset", "--seeds", "--recipe", "--set", "--limit", "--device", "--store"),
+        *("--devices", "--max-hours", "--executor", "--skip-missing", "--reference", "--format", "--help"),
+        *("--jobs", "--jobs-per-gpu", "--output", "--force"),
+    },
     ("attack",): {
         *(
             "--models",
@@ -117,7 +122,8 @@ def test_option_names_are_frozen(path):
 
 def test_commands_are_frozen():
     commands = (
-        "run attack status work train estimate import sample report compare figures list plugin store push fetch doctor"
+        "run init attack status work train estimate import sample report compare figures list plugin store push fetch "
+        "doctor"
     )
     assert list(entry.COMMANDS) == commands.split()
 
@@ -199,7 +205,7 @@ def test_an_unknown_command_is_answered_with_the_nearest_and_all(jembench):
     assert (done.code, done.out) == (2, "")
     assert done.err == (
         "Error: There is no command named 'docter'. Nearest: doctor, work, train. Known: attack, compare, doctor, "
-        "estimate, fetch, figures, import, list, plugin, push, report, run, sample, status, store, train, work. "
+        "estimate, fetch, figures, import, init, list, plugin, push, report, run, sample, status, store, train, work. "
         "`jembench --help` says what each one is.\n"
     )
 

@@ -139,7 +139,9 @@ def test_a_union_is_the_work_of_all_each_once(installed):
     plan = make_plan(both)
     assert [cell.id for cell in plan.cells] == list(cells)
     assert [(part.title, part.metrics) for part in plan.parts] == [("Few", ("nll",)), ("More", ("nll", "accuracy"))]
-    assert both.references == ["jem-iclr2020/table1", "jem-iclr2020/figure4"]
+    assert both.references == ["jem-iclr2020/figure4"]
+    installed(both=UNION.replace("reference", "#"), few=FEW + 'metrics = ["nll"]', more=MORE)
+    assert suite.load("both").references == ["jem-iclr2020/table1"]
 
 
 def test_a_union_may_name_the_recipes_and_include_unions(installed):
