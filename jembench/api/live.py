@@ -47,7 +47,8 @@ def model_spec(model: object) -> str:
     """The spec of a model that is given by its spec or as a module.
 
     A module is copied, and never changed. It is measured as it is, unless it can be trained by jembench
-    (:class:`jembench.interfaces.Trainable`): then it is trained from its present weights.
+    (:class:`jembench.interfaces.Trainable`), from its present weights, or fitted
+    (:class:`jembench.interfaces.Fittable`).
 
     Raises:
         SpecError: if it is neither, or cannot be copied.
@@ -56,7 +57,7 @@ def model_spec(model: object) -> str:
         return model
     from torch import nn
 
-    from jembench.interfaces import Trainable
+    from jembench.interfaces import Fittable, Trainable
 
     if not isinstance(model, nn.Module):
         raise SpecError(
@@ -72,7 +73,7 @@ def model_spec(model: object) -> str:
     def factory(data: DataSpec) -> nn.Module:
         return copy.deepcopy(kept)
 
-    marked = factory if isinstance(model, Trainable) else pretrained()(factory)
+    marked = factory if isinstance(model, (Trainable, Fittable)) else pretrained()(factory)
     return _add("models", type(model).__name__, _digest_of_module(model), marked)
 
 

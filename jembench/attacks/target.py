@@ -18,6 +18,7 @@ from jembench.attacks.gradient import Gradient, cross_entropy, logits_of
 from jembench.errors import Diverged
 from jembench.interfaces import DataSpec
 from jembench.models import predictions
+from jembench.models.capabilities import is_differentiable, require_gradients
 from jembench.models.execution import frozen, mode
 
 LOOKS = 3
@@ -133,7 +134,9 @@ class Target:
 
         Raises:
             Diverged: as :meth:`check`, at once on a CPU.
+            NotApplicable: if the model has no gradients.
         """
+        require_gradients(is_differentiable(self.model))
         parts = self._parts(len(x), x.device, lambda part: self._slope(x[part], y[part]))
         if x.device.type == "cpu":
             self.check()

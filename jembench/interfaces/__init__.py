@@ -80,6 +80,7 @@ from jembench.interfaces.models import Classifier as Classifier
 from jembench.interfaces.models import Density as Density
 from jembench.interfaces.models import Energies as Energies
 from jembench.interfaces.models import Energy as Energy
+from jembench.interfaces.models import Fittable as Fittable
 from jembench.interfaces.models import Generative as Generative
 from jembench.interfaces.models import HasSampler as HasSampler
 from jembench.interfaces.models import Import as Import

@@ -195,6 +195,11 @@ class Planned(Protocol):
         ...
 
     @property
+    def differentiable(self) -> bool:
+        """Whether the model's answers have gradients, see :class:`~jembench.interfaces.Fittable`."""
+        ...
+
+    @property
     def fetching(self) -> bool:
         """Whether downloads that the user asked for may happen now; not in a dry run."""
         ...

@@ -123,6 +123,28 @@ class Trainable(Protocol):
 
 
 @runtime_checkable
+class Fittable(Protocol):
+    """A model that is fitted to all training images at once, without a loss: a mixture, a kernel density.
+
+    What it has learnt must be in its buffers, of any shapes: they are stored as safetensors, and the buffers of a model
+    that is loaded take their shapes from the file. Nothing else is stored; what follows from the buffers is made anew.
+
+    A model whose answers PyTorch cannot differentiate, as those of scikit-learn, sets ``differentiable = False``, and
+    what needs gradients is then not applicable to it. A model that is :class:`Trainable` is trained instead.
+    """
+
+    def fit(self, x: Tensor, y: Tensor | None, *, generator: Generator) -> None:
+        """Learn from the training images, as they are: no validation images, no augmentation, no noise.
+
+        Args:
+            x: float32 (N, C, H, W) within ``DataSpec.bounds``.
+            y: their labels, int64 (N,); None: unlabelled.
+            generator: of the fit's seed, the only source of randomness.
+        """
+        ...
+
+
+@runtime_checkable
 class HasSampler(Protocol):
     """A model trained elsewhere that brings its sampler, like a published checkpoint with its replay buffer."""
 

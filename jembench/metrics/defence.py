@@ -82,12 +82,16 @@ class Defence:
         return self.eot * (self.refine * (SECOND_ORDER if self.grad == "through" else 1) + 1)
 
     def check(self, planned: Planned) -> None:
-        """Whether there will be chains to refine by.
+        """Whether there will be chains to refine by, and gradients for an attack that takes them.
 
         Raises:
-            NotApplicable: if there are to be, and the model is trained without.
+            NotApplicable: if not.
         """
+        from jembench.models.capabilities import require_gradients
         from jembench.sampling.chain import require_chains
+
+        if self.grad != "none":
+            require_gradients(planned.differentiable)
 
         if self.refine:
             require_chains(planned.sampler)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 BUSY = 0.5
 """More processes than this without a processor of their own slow training down."""
 
-NO_TIMINGS = "The model was trained elsewhere: no timings of its training are known."
+NO_TIMINGS = "The model was trained elsewhere, or fitted at once: no timings of iterations are known."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,8 +89,8 @@ class StabilityOfTraining(Metric):
         found = evaluation.training.stability
         if found is None:
             raise NotApplicable(
-                "The record of the training does not say whether it diverged: it ran with guard.mode=off, or an "
-                "earlier version wrote it. Train again with guard.mode=watch, in another --store."
+                "The record of the training does not say whether it diverged: it was fitted at once, ran with "
+                "guard.mode=off, or an earlier version wrote it. Train again with guard.mode=watch, in another --store."
             )
         stable = found.iterations if found.diverged_at is None else found.diverged_at
         return Measurement(

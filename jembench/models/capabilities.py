@@ -6,7 +6,8 @@ from typing import Any, get_args
 
 from torch import nn
 
-from jembench.interfaces import Capability, Metric
+from jembench.errors import NotApplicable
+from jembench.interfaces import Capability, Fittable, Metric, Trainable
 
 
 def capabilities(model: Any) -> frozenset[Capability]:
@@ -27,6 +28,26 @@ def capabilities(model: Any) -> frozenset[Capability]:
 def _has(model: Any, method: str) -> bool:
     found = getattr(model, method, None)
     return callable(found) and not isinstance(found, nn.Module)
+
+
+def is_fitted(model: Any) -> bool:
+    """Whether a model is fitted to all images at once, and not trained by a loss."""
+    return isinstance(model, Fittable) and not isinstance(model, Trainable)
+
+
+def is_differentiable(model: Any) -> bool:
+    """Whether a model's answers have gradients, as it says."""
+    return bool(getattr(model, "differentiable", True))
+
+
+def require_gradients(exist: bool) -> None:
+    """Refuse what needs gradients.
+
+    Raises:
+        NotApplicable: if there are none.
+    """
+    if not exist:
+        raise NotApplicable("It needs gradients, and the model's answers have none, as it says (differentiable).")
 
 
 def not_applicable(metric: Metric, has: frozenset[Capability], model: str) -> str:

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from jembench import progress, seeds
 from jembench.data.pixels import Bounds, content_hash, noise_to_model, to_float
 from jembench.interfaces import Classifier, DataSpec, Density, Quantity
+from jembench.models.capabilities import is_differentiable, require_gradients
 from jembench.models.energies import LogitModel, marginal_energy
 from jembench.models.execution import at_least_float32, frozen, is_out_of_memory, mode
 
@@ -45,8 +46,11 @@ def read(
     pixels, or already in the model's units.
 
     Raises:
+        NotApplicable: if gradients are wanted of a model that has none.
         RuntimeError: if a single image is too large for the device.
     """
+    if "grad-norm" in wanted:
+        require_gradients(is_differentiable(model))
     with mode(model, train=False), frozen(cast(nn.Module, model)):
         parts = Parts(data.shape)(
             len(images),

@@ -27,6 +27,7 @@ from jembench.experiment.plan import PRETRAINED, FitPlan, plan_fit
 from jembench.experiment.recipe import Recipe
 from jembench.interfaces import Dataset, Split
 from jembench.models import devices, predictions
+from jembench.models.capabilities import is_fitted
 from jembench.models.execution import to_channels_last
 from jembench.running.fits import make_model
 from jembench.training.loop import Trainer
@@ -274,6 +275,8 @@ def compare_recipes(
     if asked.model.is_pretrained:
         raise SpecError(f"{asked.key.model} was trained elsewhere: there is no training to estimate.")
     data = unread(asked.dataset)
+    if is_fitted(make_model(asked, data)):
+        raise SpecError(f"{asked.key.model} is fitted to all images at once: there are no iterations to estimate.")
     measure = functools.partial(counted_estimates, rate=rate) if rate else functools.partial(estimates, device=device)
 
     def estimated(name: str, fit: FitPlan) -> Estimate:

@@ -43,7 +43,7 @@ from jembench.interfaces import (
     TrainingRecord,
 )
 from jembench.models import predictions
-from jembench.models.capabilities import capabilities
+from jembench.models.capabilities import capabilities, is_differentiable
 from jembench.models.energies import grad_energy
 from jembench.progress import Phase
 from jembench.running.caches import FeatureBank, TensorCache
@@ -195,8 +195,8 @@ class FitPredictions:
 
     @property
     def _readable(self) -> frozenset[Quantity]:
-        has = capabilities(self.fit.model)
-        return frozenset(quantity for quantity in self.fit.wanted if _NEEDS[quantity] in has)
+        has, without = capabilities(self.fit.model), set() if is_differentiable(self.fit.model) else {"grad-norm"}
+        return frozenset(quantity for quantity in self.fit.wanted - without if _NEEDS[quantity] in has)
 
     def _pixels(self, images: str | Tensor) -> Tensor:
         return self.data.images(images) if isinstance(images, str) else images

@@ -17,11 +17,12 @@ from torch import nn
 
 from jembench import progress, seeds, stopping
 from jembench.data.holdout import holdout
+from jembench.data.pixels import to_float
 from jembench.errors import CheckpointError, Diverged, JembenchError, PluginError
 from jembench.experiment.plan import FitPlan
 from jembench.files import digest
 from jembench.interfaces import Chains, Dataset, Event, HasSampler, Sampler, Split, Trainable, TrainingRecord
-from jembench.models.capabilities import capabilities
+from jembench.models.capabilities import capabilities, is_fitted
 from jembench.models.execution import forget_compiled, to_channels_last
 from jembench.models.objective import as_classifier
 from jembench.running import provenance
@@ -61,7 +62,7 @@ def make_model(fit: FitPlan, dataset: Dataset) -> Any:
         ) from error
     if not isinstance(model, nn.Module):
         raise PluginError(f"The model {fit.key.model} is of type {type(model).__name__}; it must be a torch.nn.Module.")
-    if not fit.model.is_pretrained:
+    if not fit.model.is_pretrained and not is_fitted(model):
         _check_trainable(model, fit.key.model)
     if getattr(model, "chains", "none") not in get_args(Chains):
         raise PluginError(
@@ -90,14 +91,16 @@ def _check_trainable(model: nn.Module, name: str) -> None:
         )
 
 
-def make_trainer(fit: FitPlan, dataset: Dataset, device: torch.device, group: ProcessGroup) -> Trainer:
-    """What trains the fit, at its start.
+def make_trainer(
+    fit: FitPlan, dataset: Dataset, device: torch.device, group: ProcessGroup, model: Any = None
+) -> Trainer:
+    """What trains the fit, at its start; ``model`` if it has been made already.
 
     Raises:
         SpecError: if the dataset has no labels, or the training cannot be shared out in the group.
         PluginError: if the model fails on images of the dataset's shape.
     """
-    model = make_model(fit, dataset)
+    model = make_model(fit, dataset) if model is None else model
     train, data = dataset.split("train"), dataset.spec
     try:
         return Trainer(model, data, train, fit.recipe, seed=fit.seed, device=device, group=group)
@@ -108,6 +111,37 @@ def make_trainer(fit: FitPlan, dataset: Dataset, device: torch.device, group: Pr
             f"The model {fit.key.model} fails on the images of {data.name}, {'x'.join(map(str, data.shape))} numbers "
             f"each: {error}. Choose a network or a dataset that fit together."
         ) from error
+
+
+def fit_at_once(model: Any, fit: FitPlan, dataset: Dataset) -> None:
+    """Fit a model that is :class:`~jembench.interfaces.Fittable` to the training images, without those held out.
+
+    Raises:
+        PluginError: if its method fails, or leaves nothing in buffers.
+        Diverged: if it leaves values that are not finite.
+    """
+    options = fit.recipe.data
+    train = holdout(dataset.split("train"), options.validation, stratified=options.stratified).train
+    try:
+        with torch.no_grad():
+            x = to_float(train.images, dataset.spec.bounds)
+            model.fit(x, train.labels, generator=seeds.generator(fit.seed, "fit"))
+    except JembenchError:
+        raise
+    except Exception as error:
+        raise PluginError(
+            f"The model {fit.key.model} cannot be fitted to {len(train.images)} images of {dataset.spec.name}: "
+            f"{type(error).__name__}: {error}. `jembench --debug` shows where it fails."
+        ) from error
+    state = model.state_dict()
+    if not state:
+        raise PluginError(
+            f"fit of {fit.key.model} left nothing in the model's buffers, and nothing else is stored. Keep what it "
+            "learns in buffers (register_buffer)."
+        )
+    wild = [name for name, values in state.items() if not bool(values.isfinite().all())]
+    if wild:
+        raise Diverged(f"fit of {fit.key.model} left values that are not finite in {', '.join(wild[:3])}.")
 
 
 def is_sampled(model: Any) -> bool:
@@ -155,17 +189,21 @@ class FitWork:
         if not self.store.is_trained(self.fit.key):
             if not self.store.has_weights(self.fit.key):
                 (self.folder / "fit.json").unlink(missing_ok=True)  # it must not vouch for those that follow
+            with progress.phase("building the model"):
+                model = make_model(self.fit, self.bank.dataset)
             if self.fit.model.is_pretrained:
-                self._keep()
+                self._keep(model)
+            elif is_fitted(model):
+                self._fit(model)
             else:
-                self._train()
+                self._train(model)
             stopping.check()
         with progress.phase("loading the model"):
             return self._load(limit)
 
-    def _train(self) -> None:
+    def _train(self, model: Any) -> None:
         with progress.phase("building the model"):
-            trainer = make_trainer(self.fit, self.bank.dataset, self.bank.device, self.group)
+            trainer = make_trainer(self.fit, self.bank.dataset, self.bank.device, self.group, model)
         self.group.broadcast(self.fit.key.id)
         start = time.perf_counter()
         blank = self._blank_record(trainer.model, self.group.size)
@@ -189,14 +227,25 @@ class FitWork:
             )
         )
 
-    def _keep(self) -> None:
-        """Write a model that was trained elsewhere into its folder, as if it had been trained here."""
+    def _fit(self, model: Any) -> None:
+        """Fit the model at once; there is nothing to resume."""
+        start = time.perf_counter()
+        try:
+            with progress.phase("fitting the model"):
+                fit_at_once(model, self.fit, self.bank.dataset)
+        except Diverged as error:
+            failed = self._blank_record(model, 1)._replace(status="failed", reason=str(error))
+            self.store.write_fit(failed)
+            raise
+        self._keep(model, time.perf_counter() - start)
+
+    def _keep(self, model: Any, seconds: float = 0.0) -> None:
+        """Write a model that is finished into its folder, as if a training had left it."""
         dataset = self.bank.dataset
-        model = make_model(self.fit, dataset)
         sampler = sampler_of(model, self.fit, dataset, dataset.split("train"))
         checkpoint.write(self.folder / "sampler.safetensors", sampler.state_dict() if sampler else {})
         checkpoint.write(self.folder / "model.safetensors", dict(model.state_dict()))
-        self.store.write_fit(self._blank_record(model, 1)._replace(files=_files(self.folder)))
+        self.store.write_fit(self._blank_record(model, 1)._replace(seconds=seconds, files=_files(self.folder)))
 
     def _blank_record(self, model: nn.Module, processes: int) -> FitRecord:
         made_by = self.fit.components(sampled=is_sampled(model))

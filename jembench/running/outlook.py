@@ -13,7 +13,7 @@ from jembench.data.datasets import absent, present
 from jembench.errors import JembenchError, NotApplicable, Unavailable
 from jembench.experiment.plan import CellPlan, FitPlan, Plan
 from jembench.interfaces import Capability, Checked, Costly, Dataset
-from jembench.models.capabilities import capabilities, not_applicable
+from jembench.models.capabilities import capabilities, is_fitted, not_applicable
 from jembench.running.fits import is_sampled, make_model, make_trainer, sampler_of
 from jembench.running.planned import PlannedData, PlannedFit
 from jembench.training import snapshots
@@ -145,11 +145,13 @@ def _look_at(fits: Sequence[FitPlan], plan: Plan, data: PlannedData, group: Proc
 
 def _planned(fit: FitPlan, data: PlannedData, group: ProcessGroup) -> tuple[PlannedFit, int, int]:
     """The model before training, and the iterations and passes of its training."""
-    if fit.model.is_pretrained:
-        model = make_model(fit, data.dataset)
+    model = make_model(fit, data.dataset)
+    if fit.model.is_pretrained or is_fitted(model):
         sampler = sampler_of(model, fit, data.dataset, data.dataset.split("train"))
-        return PlannedFit(model=model, sampler=sampler, of=data, pretrained=True), 0, 0
-    trainer = make_trainer(fit, data.dataset, torch.device("cpu"), group)
+        held = 0 if fit.model.is_pretrained else fit.recipe.data.validation
+        pretrained = fit.model.is_pretrained
+        return PlannedFit(model=model, sampler=sampler, of=data, validation=held, pretrained=pretrained), 0, 0
+    trainer = make_trainer(fit, data.dataset, torch.device("cpu"), group, model)
     planned = PlannedFit(
         model=trainer.model,
         sampler=trainer.sampler,

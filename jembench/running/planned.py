@@ -23,6 +23,7 @@ from jembench.interfaces import (
     Source,
     Split,
 )
+from jembench.models.capabilities import is_differentiable
 from jembench.running.evaluation import FRESH_SAMPLES, check_source, limited, no_validation
 from jembench.training import snapshots
 
@@ -71,6 +72,11 @@ class PlannedFit:
     def spec(self) -> DataSpec:
         """What the images are."""
         return self.of.dataset.spec
+
+    @property
+    def differentiable(self) -> bool:
+        """Whether the model's answers have gradients."""
+        return is_differentiable(self.model)
 
     @property
     def fetching(self) -> bool:

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from jembench.errors import CheckpointError
+from jembench.interfaces import Fittable
 from jembench.store import tensors
 
 SCHEMA = 2
@@ -169,9 +170,16 @@ def age_of(path: Path) -> int:
 def load_weights(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
     """Load a state dictionary whose names and shapes must all fit; nothing is loaded if one does not.
 
+    Buffers of a model that is fitted at once take their shapes from it.
+
     Raises:
         CheckpointError: that lists what does not fit.
     """
+    if isinstance(model, Fittable):
+        for name, buffer in list(model.named_buffers()):
+            if name in weights and weights[name].shape != buffer.shape:
+                owner, _, own = name.rpartition(".")
+                setattr(model.get_submodule(owner), own, buffer.new_empty(weights[name].shape))
     if wrong := misfits(model, weights):
         shown = "; ".join(wrong[:5]) + (f"; and {len(wrong) - 5} more" if len(wrong) > 5 else "")
         raise CheckpointError(

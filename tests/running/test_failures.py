@@ -269,10 +269,10 @@ def test_a_batch_that_is_larger_than_the_dataset(plan, store, carry_out):
         carry_out(plan("classifier", settings=["batch_size=900"]), store)
 
 
-@pytest.mark.parametrize("broken", ["test/dark/0.png", "others/test/dark/0.png"])
+@pytest.mark.parametrize("broken", ["own/test/dark/0.png", "others/test/dark/0.png"])
 def test_a_broken_image_is_known_before_anything_is_trained(plan, store, recorder, tmp_path, broken):
     """Of the test images, and of an OOD set that are files."""
-    for folder in ("", "others/"):
+    for folder in ("own", "others"):
         for split in ("train", "test"):
             for shade, name in enumerate(("dark", "light", "white")):
                 (tmp_path / folder / split / name).mkdir(parents=True)
@@ -284,7 +284,7 @@ def test_a_broken_image_is_known_before_anything_is_trained(plan, store, recorde
         name="zoo",
         title="",
         models=("zoo_of_tests:jem",),
-        datasets=(f"imagefolder:root={tmp_path},grey=true,name=shades",),
+        datasets=(f"imagefolder:root={tmp_path}/own,grey=true,name=shades",),
         metrics=("accuracy", f"ood:set=imagefolder:root={tmp_path}/others"),
         seeds=(0,),
     )

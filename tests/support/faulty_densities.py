@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import torch
-from sound_models import DiscretisedLogistic, Mixture
+from sound_models import DiscretisedLogistic, Fitted, Mixture
 from torch import nn
 
 from jembench.errors import SpecError
@@ -68,3 +68,14 @@ class DensityOfLevels(Mixture):
 
     def log_prob(self, x, y=None):
         return super().log_prob(x, y) + self.data.dimensions * math.log(2 / 255)
+
+
+class FitsByChance(Fitted):
+    def fit(self, x, y, *, generator):
+        super().fit(x, y, generator=generator)
+        self.mean += 1e-3 * torch.rand(())
+
+
+class FitsNothing(Fitted):
+    def fit(self, x, y, *, generator):
+        self.mean = torch.linspace(-0.5, 0.5, len(self.mean))[:, None].repeat(1, self.data.dimensions)

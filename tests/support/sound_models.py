@@ -6,10 +6,12 @@ import math
 
 import torch
 from torch import nn
+from torch.distributions import Normal
 
 from jembench.catalog.options import pretrained
 from jembench.errors import SpecError
 from jembench.interfaces import Loss
+from jembench.models.densities import ByBayes
 from jembench.models.energies import LogitModel
 from jembench.models.objective import Weights, hybrid_loss
 
@@ -192,3 +194,25 @@ class Finished(nn.Module):
 @pretrained()
 def finished(data):
     return Finished(data)
+
+
+class Fitted(ByBayes, nn.Module):
+    """A Gaussian with one variance for each class, fitted at once. Its jitter is of the generator."""
+
+    def __init__(self, data):
+        super().__init__()
+        self.data = data
+        self.register_buffer("mean", torch.zeros(data.num_classes, data.dimensions))
+        self.register_buffer("seen", torch.zeros(0, data.dimensions))
+
+    def fit(self, x, y, *, generator):
+        jitter = 1e-3 * torch.randn(self.mean.shape, generator=generator)
+        self.mean = torch.stack([x[y == k].flatten(1).mean(0) for k in range(len(self.mean))]) + jitter
+        self.seen = x.flatten(1)
+
+    def logits(self, x):
+        return Normal(self.mean, 0.5).log_prob(x.flatten(1)[:, None]).sum(2)
+
+    def draw(self, y, generator):
+        pixels = self.mean[y] + 0.1 * torch.randn(len(y), self.data.dimensions, generator=generator)
+        return pixels.view(-1, *self.data.shape).clamp(*self.data.bounds)

@@ -77,6 +77,8 @@ FAULTS = [
     ("loss-by-seed", "CountsLosses", "under the same seed"),
     ("labels-belong-to-x-labelled", "TakesXForLabelled", "write logits(batch.x_labelled)"),
     ("training-lowers-the-loss", "Ascends", "see to its sign"),
+    ("fitted-by-generator", "FitsByChance", "fit draws from or seeds the global generator of torch"),
+    ("fitted-to-the-images", "FitsNothing", "what it learns is not stored. Register a buffer"),
     ("saved-and-loaded", "Hides", "neither a parameter nor a buffer"),
     ("saved-and-loaded", "CountsInPython", "a training that is interrupted becomes another one"),
     ("deep-copy", "Twin", "The two share tensors"),
@@ -110,6 +112,7 @@ def faulty(model):
         "HeavyTailed",
         "DiscretisedLogistic",
         "Mixes",
+        "Fitted",
         "Network",
         "finished",
     ],
@@ -121,7 +124,7 @@ def test_a_model_without_fault_passes_every_check(model, data):
 def test_the_correct_models_are_asked_everything():
     asked = {
         name
-        for model in ("Mixture", "Contrastive")
+        for model in ("Mixture", "Contrastive", "Fitted")
         for name, result in results(f"sound_models:{model}").items()
         if result.status == "passed"
     }

@@ -19,6 +19,7 @@ from jembench.catalog import registry
 from jembench.catalog.options import pretrained
 from jembench.errors import SpecError, StoreError, Unavailable
 from jembench.interfaces import DataSpec, Measurement, Split, Value
+from jembench.models.densities import ByBayes
 from jembench.models.energies import LogitModel
 from jembench.models.nets.build import build_net
 from jembench.models.objective import Weights, hybrid_loss
@@ -163,6 +164,45 @@ class Painter(Trained):
 
 def painter(data_spec, *, fails: bool = False):
     return Painter(fails)
+
+
+# --- models that are fitted at once -----------------------------------------------------------------------------------
+
+
+class Kernels(ByBayes, torch.nn.Module):
+    """Gaussian kernels at the images of each class, whose number it does not know when it is made."""
+
+    data = Shades.spec
+    differentiable = False
+
+    def __init__(self, goes):
+        super().__init__()
+        self.goes = goes
+        if goes != "unstored":
+            self.register_buffer("images", torch.zeros(3, 1, 4, 4))
+            self.register_buffer("labels", torch.arange(3))
+            self.register_buffer("number", torch.zeros(()))
+
+    def fit(self, x, y, *, generator):
+        if self.goes == "wrong":
+            raise ValueError("no covariance")
+        self.images, self.labels, self.number = x, y, torch.rand((), generator=generator)
+        if self.goes == "astray":
+            self.number = self.number / 0
+
+    def logits(self, x):
+        x = x.detach().flatten(1)
+        of_class = [self.images[self.labels == k].flatten(1) for k in range(3)]
+        norm = [8 * math.log(2 * math.pi * 0.01) + math.log(len(images)) for images in of_class]
+        sums = [(-torch.cdist(x, images).square() / 0.02).logsumexp(1) for images in of_class]
+        return torch.stack([total - constant for total, constant in zip(sums, norm, strict=True)], dim=1)
+
+    def draw(self, y, generator):
+        return torch.stack([self.images[self.labels == k][0] for k in y])
+
+
+def kernels(data_spec, *, goes: Literal["well", "wrong", "astray", "unstored"] = "well"):
+    return Kernels(goes)
 
 
 # --- models trained elsewhere -----------------------------------------------------------------------------------------

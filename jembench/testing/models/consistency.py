@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from jembench.models import predictions
+from jembench.models.capabilities import is_differentiable
 from jembench.models.energies import marginal_energy
 from jembench.testing.checks import DoesNotApply, explained, only_if, promise, require
 from jembench.testing.comparing import same
@@ -199,7 +200,8 @@ def gradient_is_of_the_energy(subject: ModelSubject) -> None:
 
 
 def _needs_energy(model: Any) -> Any:
-    """The model, if it has energies or densities; skips the check otherwise."""
+    """The model, if it has energies or densities, and gradients; skips the check otherwise."""
+    only_if(is_differentiable(model), "It says that it cannot be differentiated.")
     if not has(model, "energy"):
         needs(model, "log_prob")
     return model

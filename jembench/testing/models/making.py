@@ -15,7 +15,7 @@ from jembench.catalog import registry
 from jembench.catalog.options import keyword_parameters
 from jembench.catalog.spec import Spec, format_value
 from jembench.errors import SpecError
-from jembench.interfaces import DataSpec, Trainable
+from jembench.interfaces import DataSpec, Fittable, Trainable
 from jembench.models.capabilities import capabilities
 from jembench.store import checkpoint
 from jembench.testing.checks import CheckFailed, DoesNotApply, explained, only_if, promise, require
@@ -50,12 +50,12 @@ def has_a_capability(subject: ModelSubject) -> None:
 
 @promise("models")
 def trained_here_or_elsewhere(subject: ModelSubject) -> None:
-    """The model has chains and training_loss, or its factory says that it was trained elsewhere.
+    """The model has chains and training_loss, or fit, or its factory says that it was trained elsewhere.
 
-    Add training_loss and the attribute chains, which says which samples it needs, or mark the factory of a model
-    that was trained elsewhere: @jembench.plugin.pretrained().
+    Add training_loss and the attribute chains, which says which samples it needs, or fit, or mark the factory of a
+    model that was trained elsewhere: @jembench.plugin.pretrained().
     """
-    trained = isinstance(subject.model, Trainable) or subject.resolved.is_pretrained
+    trained = isinstance(subject.model, (Trainable, Fittable)) or subject.resolved.is_pretrained
     require(trained, "It cannot be trained: it lacks training_loss or chains.")
 
 
@@ -117,7 +117,7 @@ def saved_and_loaded(subject: ModelSubject) -> None:
     """Its state, saved and loaded into a model of another seed, gives the same answers, samples and losses.
 
     Something that counts is neither a parameter nor a buffer: register_buffer makes it a part of the state. Hold
-    tensors in it alone, each once, with shapes that follow from the spec and the data.
+    tensors in it alone, each once, with shapes that follow from the spec and the data, unless it has fit.
     """
     model = _used(subject)
     loaded = subject.build(seed=1)

@@ -16,7 +16,7 @@ from torch import Generator, Tensor, nn
 
 from jembench import seeds
 from jembench.interfaces import Batch, DataSpec, Density, Energy, Loss, Negatives, Trainable
-from jembench.models.capabilities import capabilities
+from jembench.models.capabilities import capabilities, is_fitted
 from jembench.models.objective import as_classifier
 from jembench.testing.checks import DoesNotApply, Subject, only_if, require
 from jembench.testing.comparing import same
@@ -26,6 +26,9 @@ IMAGES = 5
 
 BATCH = 32
 """Training images: enough for models that set parameters by the statistics of their first batch."""
+
+FITTED = 20
+"""Training images of each class, for models that are fitted at once."""
 
 Answers = Mapping[str, Tensor]
 """Outputs of a model by the call that gave them: ``energy(x, y)``."""
@@ -56,7 +59,16 @@ class ModelSubject(Subject):
             )
             if not capabilities(model) and not isinstance(model, Trainable):
                 model = as_classifier(model, self.data, str(self.resolved))
+            if is_fitted(model):
+                self.fit(model, seed)
         return model.eval()
+
+    def fit(self, model: Any, seed: int = 0, purpose: str = "training") -> None:
+        """Fit a model that is fitted at once, to images of each class."""
+        n = FITTED * max(self.data.num_classes, 1)
+        labels = self.labels(n) if self.data.num_classes else None
+        with torch.no_grad():
+            model.fit(self.images(purpose, n), labels, generator=seeds.generator(seed, "testing/fit"))
 
     @cached_property
     def model(self) -> Any:

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import get_args
+from typing import Any, get_args
 
 import torch
 from torch import Tensor
 
 from jembench.interfaces import Chains, Energies, Loss
+from jembench.models.capabilities import is_fitted
 from jembench.testing.checks import CheckFailed, DoesNotApply, explained, is_count, only_if, promise, require
 from jembench.testing.comparing import same, untouched_randomness
 from jembench.testing.models.subject import ModelSubject
@@ -204,3 +205,35 @@ def _totals(subject: ModelSubject, learning_rate: float) -> list[float]:
         optimizer.step()
         totals.append(loss.total.item())
     return totals
+
+
+@promise("models")
+def fitted_by_generator(subject: ModelSubject) -> None:
+    """fit leaves the same under equal generators, and draws from nothing else.
+
+    Give scikit-learn a number from the generator: random_state=int(torch.randint(2**31, (), generator=generator)).
+    """
+    fitted = _fitted(subject)
+    with untouched_randomness("fit"):
+        first = {name: value.clone() for name, value in fitted.state_dict().items()}
+        subject.fit(fitted)
+    different = [name for name, value in fitted.state_dict().items() if not same(value, first.get(name))]
+    require(not different, f"Fitted twice to the same images, it differs in {', '.join(different[:3])}.")
+
+
+@promise("models")
+def fitted_to_the_images(subject: ModelSubject) -> None:
+    """fit leaves what it learns in buffers, which depend on the images.
+
+    Register a buffer in __init__, of any shape, and assign to it in fit.
+    """
+    fitted = _fitted(subject)
+    first = {name: value.clone() for name, value in fitted.state_dict().items()}
+    subject.fit(fitted, purpose="other training")
+    learnt = any(not same(value, first.get(name)) for name, value in fitted.state_dict().items())
+    require(learnt, "Fitted to other images, its buffers are the same: what it learns is not stored.")
+
+
+def _fitted(subject: ModelSubject) -> Any:
+    only_if(is_fitted(subject.model), "It is not fitted at once: it has no fit.")
+    return subject.model

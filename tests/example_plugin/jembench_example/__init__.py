@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from jembench.interfaces import Dataset, DataSpec, Metric, OODScore, Sampler, Start, Tracker
     from jembench.plugin import Document, Planned, Result
+    from jembench_example.densities import Gaussians, Kernels, Mixture
     from jembench_example.model import Linear
 
 
@@ -22,6 +23,27 @@ def linear(data: DataSpec, *, bias: bool = True) -> Linear:
     from jembench_example.model import Linear
 
     return Linear(data, bias)
+
+
+def class_gaussians(data: DataSpec, *, ridge: float = 0.01) -> Gaussians:
+    """A Gaussian of each class, fitted to all training images at once."""
+    from jembench_example.densities import Gaussians
+
+    return Gaussians(data, ridge)
+
+
+def mixture(data: DataSpec, *, components: int = 3, ridge: float = 0.01) -> Mixture:
+    """scikit-learn's mixture of Gaussians of each class."""
+    from jembench_example.densities import Mixture
+
+    return Mixture(data, components, ridge)
+
+
+def kernels(data: DataSpec, *, bandwidth: float = 0.3) -> Kernels:
+    """scikit-learn's kernel density of each class, without gradients."""
+    from jembench_example.densities import Kernels
+
+    return Kernels(data, bandwidth)
 
 
 def mala(data: DataSpec, *, steps: int = 10, step_size: float = 0.01) -> Sampler:

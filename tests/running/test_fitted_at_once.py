@@ -1,0 +1,105 @@
+"""Models with ``fit``: no loss, no gradients, no checkpoints; what they learn is in buffers of any shape."""
+
+import pytest
+import torch
+
+from jembench.data.pixels import to_float
+from jembench.errors import CheckpointError, Diverged, PluginError
+from jembench.running.caches import FeatureBank
+from jembench.running.events import Events
+from jembench.running.fits import FitWork, fit_at_once, make_model
+from jembench.running.outlook import look_ahead
+from jembench.store import checkpoint
+
+
+@pytest.fixture
+def loaded(store):
+    """From a plan to the evaluation of its fit, fitted or from the store."""
+
+    def loaded(plan):
+        (fit,) = plan.fits
+        bank = FeatureBank(fit.dataset.make(), store, torch.device("cpu"))
+        return FitWork(fit=fit, bank=bank, store=store, report=Events().of(fit.key)).load_or_train().evaluation()
+
+    return loaded
+
+
+def test_it_is_fitted_kept_and_loaded(plan, store, loaded, folder, monkeypatch):
+    whole = plan("kernels", settings=["data.validation=0"])
+    model = loaded(whole).model
+    train = whole.fits[0].dataset.make().split("train")
+    assert torch.equal(model.images, to_float(train.images, (-1.0, 1.0)))
+    assert torch.equal(model.labels, train.labels)
+    assert {path.name for path in folder(whole, store).iterdir()} == {
+        *("fit.json", "model.safetensors", "sampler.safetensors")
+    }
+    record = store.read_fit(whole.fits[0].key)
+    assert (record.status, record.iteration, record.iteration_seconds) == ("done", 0, ())
+    monkeypatch.setattr("jembench.running.fits.fit_at_once", pytest.fail)
+    again = loaded(whole).model
+    assert torch.equal(again.images, model.images)
+    assert torch.equal(again.number, model.number)
+
+
+def test_held_out_images_are_not_seen(plan, loaded):
+    seen = loaded(plan("kernels", settings=["data.validation=30"])).model
+    assert len(seen.images) == 60
+
+
+def test_each_seed_has_its_generator(plan, loaded):
+    numbers = [float(loaded(plan("kernels", seeds=[seed])).model.number) for seed in (0, 1, 0)]
+    assert numbers[0] == numbers[2] != numbers[1]
+
+
+def test_it_has_a_row(zoo, plan, store, carry_out, outcomes):
+    """In closed form: three classes of other brightness are told apart by the nearest image."""
+    whole = plan("kernels", "score energy brightness stability")
+    carry_out(whole, store)
+    found = {metric: outcome for (_, _, metric), outcome in outcomes(whole, store).items()}
+    assert {metric: outcome.status for metric, outcome in found.items()} == {
+        **dict.fromkeys(("score", "energy", "brightness"), "ok"),
+        "stability": "na",
+    }
+
+
+def test_what_needs_gradients_is_known_beforehand_and_nothing_else_suffers(zoo_of_tests, plan, store, loaded):
+    from jembench.experiment.plan import make_plan
+
+    suite = plan("kernels").suite.choose(metrics=["accuracy", "pgd", "boundary", "ood:set=uniform,score=grad-norm"])
+    whole = make_plan(suite, recipe=str(zoo_of_tests / "tiny.toml"))
+    (ready,) = look_ahead(whole).fits.values()
+    assert [metric.partition(":")[0] for metric in ready.impossible] == ["pgd"]
+    assert "needs gradients, and the model's answers have none" in ready.impossible["pgd"]
+    evaluation = loaded(whole)
+    assert evaluation.predictions.read("logits", "test").shape == (30, 3)
+    with pytest.raises(Exception, match="needs gradients"):
+        evaluation.predictions.read("grad-norm", "test")
+
+
+@pytest.mark.parametrize(
+    ("goes", "error", "text"),
+    [
+        (
+            "wrong",
+            PluginError,
+            r"goes=wrong cannot be fitted to 90 images of shades: ValueError: no covariance",
+        ),
+        ("astray", Diverged, r"left values that are not finite in number"),
+        ("unstored", PluginError, r"left nothing in the model's buffers, and nothing else is stored"),
+    ],
+)
+def test_what_goes_wrong_is_said(plan, goes, error, text):
+    (fit,) = plan(f"kernels:goes={goes}", settings=["data.validation=0"]).fits
+    data = fit.dataset.make()
+    with pytest.raises(error, match=text):
+        fit_at_once(make_model(fit, data), fit, data)
+
+
+def test_only_buffers_take_other_shapes(plan):
+    (fit,) = plan("kernels").fits
+    model = make_model(fit, fit.dataset.make())
+    state = {"images": torch.ones(7, 1, 4, 4), "labels": torch.arange(7), "number": torch.ones(())}
+    checkpoint.load_weights(model, state)
+    assert (model.images.shape, model.labels.tolist()) == ((7, 1, 4, 4), list(range(7)))
+    with pytest.raises(CheckpointError, match="labels holds float32 instead of int64"):
+        checkpoint.load_weights(model, state | {"labels": torch.ones(7)})
