@@ -25,7 +25,7 @@ class Pushed(NamedTuple):
 
     fit: FitKey
     files: int
-    size: int  # in bytes
+    size: int  #: in bytes
     where: str
 
 
@@ -34,8 +34,8 @@ class Fetched(NamedTuple):
 
     fit: FitKey
     results: int
-    findings: list[Finding]  # what was copied into the store, and what was kept as it is there
-    differences: list[str]  # between what is installed here and what it was made with, a sentence each; none: the same
+    findings: list[Finding]  #: what was copied into the store, and what was kept as it is there
+    differences: list[str]  #: between what is installed here and what it was made with; none: the same
 
 
 def find(store: Store, text: str) -> FitKey:

@@ -36,7 +36,9 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(*columns, box=SIMPLE_HEAD, pad_edge=False)
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    for column in columns:
+        table.add_column(column, no_wrap=column == "id")  # which is to be copied
     for row in rows:
         table.add_row(*(Text(printable(cell), _STYLES.get(cell, ""), overflow="fold") for cell in row))
     console = Console(width=shutil.get_terminal_size((_UNLIMITED, 0)).columns)

@@ -49,6 +49,7 @@ def card(of: FitRecord, cells: Sequence[Cell], folder: Path, source: str, licens
         metrics=sorted({row["type"] for row in rows}),
         gaps=[cell for cell in cells if cell.outcome.status == "na"],
         limits=sorted(limits),
+        whole=any(not cell.provenance.get("limit") for cell in measured),
         pictures=pictures,
         has_samples=any(picture.endswith("samples.png") for picture in pictures),
         source=source,
