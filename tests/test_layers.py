@@ -24,7 +24,7 @@ LAYERS = [
     {"attacks"},
     {"training", "metrics"},
     {"running"},
-    {"report"},
+    {"report", "trackers"},
     {"api"},
     {"plugin"},
     {"testing"},

@@ -102,8 +102,7 @@ def attack(
     ATTACK is pgd, boundary, pointwise, transfer, distal, ensemble or gradient-checks. Models that the store does not
     have are trained first. Results are saved shard by shard: the same command resumes a stopped attack.
     """
-    of_run = given.keys() & {*RunOptions._fields, "store", "dry_run", "detach", "format"}
-    how = {name: given.pop(name) for name in of_run}
+    how = {name: given.pop(name) for name in (*RunOptions._fields, "store", "dry_run", "detach", "format")}
     with plugins_aside():
         suite = of_attack(
             attack,

@@ -112,7 +112,8 @@ COMMANDS: dict[str, LazyCommand | LazyGroup] = {
             "list": LazyCommand("jembench.cli.plugin:list_", "Import every component and report which ones work."),
             "check": LazyCommand("jembench.cli.plugin:check", "Run the conformance checks of components."),
             "new": LazyCommand(
-                "jembench.cli.plugin:new", "Write a new plugin distribution: model, sampler, metric, dataset or suite."
+                "jembench.cli.plugin:new",
+                "Write a new plugin distribution: model, sampler, metric, dataset ...",
             ),
         },
     ),

@@ -13,6 +13,7 @@ import click
 from click.core import ParameterSource
 
 from jembench.catalog import plugin_files
+from jembench.catalog.spec import split_list
 from jembench.cli.output import plugins_aside
 from jembench.errors import SpecError
 
@@ -196,6 +197,18 @@ skip_missing = click.option(
     "available.",
 )
 
+
+def _specs(ctx: click.Context, parameter: click.Parameter, value: str | None) -> list[str] | None:
+    return None if value is None else split_list(value)
+
+
+trackers = shared(
+    "--trackers",
+    "Trackers that get what happens, such as tensorboard, mlflow, wandb or tensorboard:folder=logs.",
+    metavar="SPECS",
+    callback=_specs,
+)
+
 dry_run = click.option(
     "--dry-run",
     is_flag=True,
@@ -205,7 +218,7 @@ dry_run = click.option(
 
 
 RUN_OPTIONS = (
-    *(limit, device, devices, jobs, jobs_per_gpu, executor, detach, max_hours, store, skip_missing, dry_run),
+    *(limit, device, devices, jobs, jobs_per_gpu, executor, detach, max_hours, store, skip_missing, trackers, dry_run),
     report_format,
 )
 

@@ -62,7 +62,7 @@ CHECK_EXAMPLES = options.examples(
 )
 @options.listing_format
 def check(subjects: tuple[str, ...], kind: Checked | None, format: str) -> int:
-    """Check every model, sampler, metric, dataset, executor, suite and recipe of a distribution.
+    """Check every model, sampler, metric, dataset, executor, tracker, suite and recipe of a distribution.
 
     With --kind, PACKAGE is a spec instead, or the name of a suite or a recipe. The exit code is 1 if a check fails
     unexpectedly, or passes although it is declared to fail.
@@ -100,7 +100,7 @@ NEW_EXAMPLES = options.examples(
 def new(kind: str, name: str, folder: Path | None) -> None:
     """Write a complete distribution: a small component that works, its tests and its packaging.
 
-    KIND is model, sampler, metric, dataset or suite. NAME names the component and the distribution: my-ebm.
+    KIND is model, sampler, metric, dataset, tracker or suite. NAME names the component and the distribution: my-ebm.
     """
     folder = folder or Path(name)
     for path in scaffold.write(kind, name, folder):

@@ -32,15 +32,24 @@ TRAIN_EXAMPLES = options.examples(
 @options.device
 @options.devices
 @options.max_hours
+@options.trackers
 @options.store
 @click.pass_obj
-def train(main: Settings, fit: FitPlan, device: str, devices: int | None, max_hours: float | None, store: Path) -> None:
+def train(
+    main: Settings,
+    fit: FitPlan,
+    device: str,
+    devices: int | None,
+    max_hours: float | None,
+    store: Path,
+    trackers: list[str] | None,
+) -> None:
     """Train one model and print its folder.
 
     A stopped training resumes from its last checkpoint; a finished one is not repeated. `run` and `sample` find the
     model if they are given the same options.
     """
-    place, how = Store(store), RunOptions(device, devices, max_hours)
+    place, how = Store(store), RunOptions(device, devices, max_hours, trackers=trackers)
     with plugins_aside():
         show.twins([fit], place, how)
         done = session.train(fit, place, how, display, main.arguments)

@@ -38,7 +38,7 @@ jembench.suites        (a package, not called)                     its ``*.toml`
 
 Users choose models, datasets, metrics and suites on the command line, a score by ``--metrics ood:score=``, what
 belongs to training by ``--set`` (``chains.sampler=``, ``optimizer.name=``, ``schedule.name=``,
-``data.augmentation=``), a format by ``--format``, and trackers by the environment variable ``JEMBENCH_TRACKERS``.
+``data.augmentation=``), a format by ``--format``, and trackers by ``--trackers`` or ``JEMBENCH_TRACKERS``.
 
 ``options`` are the factory's keyword-only parameters, annotated with ``int``, ``float``, ``bool``, ``str``,
 ``Literal[...]`` or one of these ``| None``; a spec string such as ``jem:net=wrn-28-10`` fills them in. Keep the

@@ -270,7 +270,7 @@ class Display:
             self._waited_for.add(event.fit["id"])
             return "another process works on it; its results will be taken over"
         if event.kind == "diverged":
-            return _divergence(event.values)
+            return f"training {guard.describe_event(event.values)}"
         return event.text if event.kind == "warning" else ""
 
 
@@ -288,13 +288,6 @@ def _names(fits: Sequence[Mapping[str, Any]]) -> dict[str, str]:
 
 def _host(worker: str) -> str:
     return worker.rpartition(":")[0] or worker
-
-
-def _divergence(event: Mapping[str, float | str]) -> str:
-    values: dict[str, Any] = {name: int(each) if isinstance(each, float) else each for name, each in event.items()}
-    if "remedy" in values:
-        return f"training diverged and was repaired {guard.Intervention(**values)}"
-    return f"training diverged {guard.Divergence(**values)}; it goes on unchanged, because the guard only watches"
 
 
 def _losses(values: Mapping[str, Any]) -> str:

@@ -17,7 +17,7 @@ PERIOD = 1.0
 
 @contextmanager
 def beating(report: Callable[[Event], None], seconds: float = PERIOD) -> Iterator[None]:
-    """Send a ``progress`` event every so many seconds, from a thread of its own, if there is anything new."""
+    """Send a ``progress`` event every ``seconds``, from a thread of its own, if there is anything new."""
     ended = threading.Event()
 
     def beat() -> None:

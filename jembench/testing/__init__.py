@@ -71,6 +71,13 @@ def check_executor(spec: str) -> list[Check]:
     return checks_of(spec, ExecutorSubject)
 
 
+def check_tracker(spec: str) -> list[Check]:
+    """The checks of a tracker: it takes every event of a run."""
+    from jembench.testing.trackers import TrackerSubject
+
+    return checks_of(spec, TrackerSubject)
+
+
 def check_suite(name: str) -> list[Check]:
     """The checks of an installed suite: it can be read and planned, and everything that it names exists."""
     from jembench.testing import suites

@@ -132,7 +132,7 @@ class Subject:
             raise DoesNotApply(f"See the check {PROMISES[self.kind][0].name}.") from error
 
 
-@promise("samplers", "metrics")
+@promise("samplers", "metrics", "trackers")
 def all_parts(subject: Subject) -> None:
     """It has every part of the protocol of its kind."""
     missing = [part for part in subject.parts if not hasattr(subject.build(), part)]

@@ -20,6 +20,7 @@ CHECKS: dict[Checked, Callable[[str], list[Check]]] = {
     "metrics": testing.check_metric,
     "datasets": testing.check_dataset,
     "executors": testing.check_executor,
+    "trackers": testing.check_tracker,
     "suites": testing.check_suite,
     "recipes": testing.check_recipe,
     "references": testing.check_reference,

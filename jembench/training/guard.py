@@ -35,7 +35,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from jembench.experiment.recipe import Count, Recipe, Remedy
 
@@ -96,6 +96,14 @@ class Intervention(NamedTuple):
     def __str__(self) -> str:
         found = Divergence(self.iteration, self.reason)
         return f"{found}: it went back to iteration {self.returned_to} with {_DONE[self.remedy]}"
+
+
+def describe_event(values: Mapping[str, float | str]) -> str:
+    """The values of a ``diverged`` event in words; numbers out of a file are floats."""
+    found: dict[str, Any] = {name: int(each) if isinstance(each, float) else each for name, each in values.items()}
+    if "remedy" in found:
+        return f"diverged and was repaired {Intervention(**found)}"
+    return f"diverged {Divergence(**found)}; it goes on unchanged, because the guard only watches"
 
 
 _DONE: Mapping[Remedy, str] = {

@@ -20,7 +20,7 @@ def mixture(zoo):
         "excused = faulty_models:excused\nabsent = zoo_cli_raises:build\nneedy = zoo_cli_needy:build\n"
         "[jembench.suites]\nbag = zoo_cli_bag\n"
         f"[jembench.api]\n{API} = sound_models\n"
-        "[jembench.trackers]\nhands = zoo_cli_needy:build\nnobody = zoo_cli_raises:build\n"
+        "[jembench.formats]\nhands = zoo_cli_needy:build\nnobody = zoo_cli_raises:build\n"
     )
     (zoo / "zoo_cli_bag" / "recipes").mkdir(parents=True)
     (zoo / "zoo_cli_bag" / "__init__.py").write_text("")

@@ -61,6 +61,9 @@ KINDS: Mapping[str, Kind] = {
     "dataset": Kind(
         "datasets", "data", "Discs, rings and crosses", "jembench run hybrid --dataset $name --recipe digits"
     ),
+    "tracker": Kind(
+        "trackers", "log", "A log of training as lines of JSON", "jembench run hybrid --trackers $name:file=log.jsonl"
+    ),
     "suite": Kind("suites", "", "How well models classify digits from 200 labels", "jembench run $name"),
 }
 

@@ -1,0 +1,61 @@
+"""One fit as a run of MLflow."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+
+class MLflowRun:
+    """A run of an experiment; a fit that goes on goes on in the same run.
+
+    Args:
+        uri: of the tracking server or database; "": what MLflow takes by itself.
+        experiment: its name; it is made if there is none.
+        name: of the run.
+        about: its parameters. Its ``id`` and ``attempt`` find the run again.
+    """
+
+    def __init__(self, uri: str, experiment: str, name: str, about: Mapping[str, str]) -> None:
+        from mlflow import MlflowClient
+        from mlflow.entities import Param
+
+        self._client: Any = MlflowClient(uri or None)
+        found = self._client.get_experiment_by_name(experiment)
+        place = found.experiment_id if found else self._client.create_experiment(experiment)
+        same = f"tags.jembench_id = '{about['id']}' and tags.jembench_attempt = '{about['attempt']}'"
+        runs = self._client.search_runs([place], same, max_results=1)
+        if runs:
+            self._id = runs[0].info.run_id
+            self._client.update_run(self._id, "RUNNING")
+            return
+        tags = {"jembench_id": about["id"], "jembench_attempt": about["attempt"]}
+        self._id = self._client.create_run(place, run_name=name, tags=tags).info.run_id
+        self._client.log_batch(self._id, params=[Param(key, value[:500]) for key, value in about.items()])
+
+    def numbers(self, values: Mapping[str, float], iteration: int | None) -> None:
+        """Log metrics; results are at step 0."""
+        from mlflow.entities import Metric
+
+        now, step = round(1000 * time.time()), iteration or 0
+        self._client.log_batch(self._id, [Metric(_key(name), value, now, step) for name, value in values.items()])
+
+    def text(self, name: str, text: str, iteration: int) -> None:
+        """Keep a text file."""
+        self._client.log_text(self._id, text, f"{_key(name)}-{iteration}.txt".replace("/", "-"))
+
+    def picture(self, path: Path, iteration: int) -> None:
+        """Keep the file."""
+        self._client.log_artifact(self._id, str(path), "pictures")
+
+    def close(self) -> None:
+        """Mark the run as finished."""
+        self._client.set_terminated(self._id)
+
+
+def _key(name: str) -> str:
+    """A name with the characters that MLflow allows."""
+    return re.sub(r"[^\w\-. /]", "_", name)

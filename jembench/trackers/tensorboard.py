@@ -1,0 +1,55 @@
+"""One fit in TensorBoard's event files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+
+class TensorBoardRun:
+    """A folder of event files. Results are metrics of HParams as well.
+
+    Args:
+        folder: that of all runs.
+        name: of this one's folder.
+        about: the hyperparameters.
+    """
+
+    def __init__(self, folder: str, name: str, about: Mapping[str, str]) -> None:
+        from torch.utils.tensorboard import SummaryWriter  # which imports PyTorch
+
+        self._about = about
+        self._results: dict[str, float] = {}
+        self._writer: Any = SummaryWriter(str(Path(folder) / name))
+
+    def numbers(self, values: Mapping[str, float], iteration: int | None) -> None:
+        """Write scalars; results are at 0."""
+        for name, value in values.items():
+            self._writer.add_scalar(name, value, iteration or 0)
+        if iteration is None:
+            self._results |= values
+        self._writer.flush()
+
+    def text(self, name: str, text: str, iteration: int) -> None:
+        """Write a text."""
+        self._writer.add_text(name, text, iteration)
+        self._writer.flush()
+
+    def picture(self, path: Path, iteration: int) -> None:
+        """Write an image; a picture of the trained model, without an iteration, is at 0."""
+        with Image.open(path) as image:
+            pixels = np.asarray(image.convert("RGB"))
+        self._writer.add_image(path.stem.partition("-")[0], pixels, iteration, dataformats="HWC")
+        self._writer.flush()
+
+    def close(self) -> None:
+        """Write the row of HParams."""
+        from torch.utils.tensorboard.summary import hparams
+
+        for summary in hparams(dict(self._about), self._results):  # type: ignore[no-untyped-call]
+            self._writer.file_writer.add_summary(summary)
+        self._writer.close()

@@ -1,0 +1,56 @@
+"""One fit as a run of Weights & Biases."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+
+class WandbRun:
+    """A run whose steps are iterations; a fit that goes on goes on under the same id.
+
+    Args:
+        project: its name.
+        folder: where the folder ``wandb`` lies.
+        mode: online or offline; "": what WANDB_MODE says, else offline.
+        name: of the run.
+        about: its configuration.
+    """
+
+    def __init__(self, project: str, folder: str, mode: str, name: str, about: Mapping[str, str]) -> None:
+        import wandb
+
+        self._run: Any = wandb.init(
+            project=project,
+            dir=folder,
+            mode=mode or os.environ.get("WANDB_MODE", "offline"),  # type: ignore[arg-type]
+            name=name,
+            id=f"{about['id']}-{about['attempt']}",
+            config=dict(about),
+            resume="allow",
+            reinit="create_new",
+            settings=wandb.Settings(silent=True, console="off"),
+        )
+
+    def numbers(self, values: Mapping[str, float], iteration: int | None) -> None:
+        """Log numbers; results go into the summary."""
+        if iteration is None:
+            self._run.summary.update(dict(values))
+        else:
+            self._run.log(dict(values), step=iteration)
+
+    def text(self, name: str, text: str, iteration: int) -> None:
+        """Keep a text in the summary."""
+        self._run.summary[f"{name}/{iteration}" if iteration else name] = text
+
+    def picture(self, path: Path, iteration: int) -> None:
+        """Log an image."""
+        from wandb import Image
+
+        self._run.log({path.stem.partition("-")[0]: Image(str(path))}, step=iteration or None)
+
+    def close(self) -> None:
+        """Write what is left."""
+        self._run.finish()
