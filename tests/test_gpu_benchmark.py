@@ -19,8 +19,43 @@ from jembench.training.processes import SINGLE
 
 GPU = Path(__file__).parent.parent / "benchmarks" / "gpu"
 
-AT_ONCE = ["machine", "recipes", "speed-large", "switches", "profile", "compiler", "estimate", "attacks", "cifar10"]
+AT_ONCE = [
+    "machine",
+    "recipes",
+    "speed-large",
+    "switches",
+    "profile",
+    "compiler",
+    "estimate",
+    "kill",
+    "attacks",
+    "cifar10",
+]
 """Items that are measured in a process each, and here in one."""
+
+HERE = """
+import contextlib, io, runpy, subprocess, sys
+
+def here(command, *, stdout=None, **options):
+    # Python's programs in this process, where their libraries are imported already; others as they are.
+    if command[0] != sys.executable:
+        return run(command, stdout=stdout, **options)
+    printed, arguments = io.StringIO(), command[2 + (command[1] == "-m"):]
+    with contextlib.redirect_stdout(sys.stdout if stdout is None else printed):
+        if command[1] == "-m":
+            from jembench.cli.main import main
+            code = main(arguments)
+        else:
+            sys.argv[1:], code = arguments, 0
+            try:
+                runpy.run_path(command[1], run_name="__main__")
+            except SystemExit as end:
+                code = end.code or 0
+    assert not (options["check"] and code), command
+    return subprocess.CompletedProcess(command, code, printed.getvalue())
+
+run, subprocess.run = subprocess.run, here
+"""
 
 
 @pytest.fixture(scope="module")
@@ -33,14 +68,14 @@ def gpu():
 # --- the items --------------------------------------------------------------------------------------------------------
 
 
-def test_items(tmp_path):
-    script = f"""
+def test_items(gpu, tmp_path):
+    script = f"""{HERE}
 import iterations, measure
 iterations.SWITCHES = iterations.SWITCHES[-2:]
 for item in {AT_ONCE}:
     folder = measure.Path({str(tmp_path)!r}) / item
     folder.mkdir()
-    common = ["--device", "cpu", "--size", "tiny", "--seconds", "60", "--kept", str(folder / "state.json")]
+    common = ["--device", "cpu", "--size", "tiny", "--seconds", "65", "--kept", str(folder / "state.json")]
     measure.main([item, *common, "--folder", str(folder)])
 """
     done = subprocess.run([sys.executable, "-c", script], env={**os.environ, "PYTHONPATH": str(GPU)}, check=False)
@@ -56,20 +91,22 @@ for item in {AT_ONCE}:
     assert len(found["estimate"]["aims"]) == 1
     assert [row["label"] for row in found["cifar10"]["tables"]["results"]][:2] == ["accuracy", "ece"]
     assert found["cifar10"]["done"]
+    (same,) = found["kill"]["aims"]
+    assert same == {"aim": "digits: the weights are the same bit for bit", "value": 0, "reached": True}
 
 
-def test_an_item_of_the_list_and_its_page(tmp_path):
+def test_an_item_of_the_list_and_its_page(gpu, tmp_path, monkeypatch):
+    monkeypatch.setattr(gpu("run").signal, "signal", lambda *_: None)
     state = tmp_path / "state.json"
-    command = [sys.executable, str(GPU / "run.py"), "--device", "cpu", "--size", "tiny", "--state", str(state)]
-    command += ["--only", "kill", "--work", str(tmp_path / "work")]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout
-    found = json.loads(state.read_text())["items"]
-    assert {name: result["status"] for name, result in found.items()} == {"kill": "ok"}, done.stdout
-    assert found["kill"]["values"]["aims"][0]["reached"]
+    command = ["--device", "cpu", "--size", "tiny", "--state", str(state), "--work", str(tmp_path / "work")]
+    assert gpu("run").main([*command, "--only", "machine"]) == 0
+    found = json.loads(state.read_text())
+    assert {name: result["status"] for name, result in found["items"].items()} == {"machine": "ok"}
     page = state.with_suffix(".md").read_text()
     assert "| Attacks: gradients a second, memory, and a memory that is too small | not measured |" in page
-    assert "| digits: the weights are the same bit for bit | 0 | yes |" in page
+    assert "| bfloat16 | 64 |" in page
+    found["items"]["machine"]["values"]["aims"] = [{"aim": "an aim", "value": 0, "reached": True}]
+    assert "| an aim | 0 | yes |" in gpu("page").page(found, gpu("run").ITEMS)
 
 
 # --- a training that goes on elsewhere --------------------------------------------------------------------------------

@@ -5,15 +5,12 @@ import os
 import signal
 import subprocess
 import sys
-import sysconfig
-import time
 from pathlib import Path
 
 import pytest
 
 from jembench.running.evaluation import FitServices
 
-SCRIPT = Path(sysconfig.get_path("scripts")) / "jembench"
 MODELS = "zoo_of_tests:jem,zoo_of_tests:classifier"
 
 
@@ -130,47 +127,48 @@ def test_no_time_at_all(pgd, jembench, tiny):
     assert "The time is up before an image was attacked. The same command goes on from here." in done.err
 
 
-def test_a_kill_loses_one_shard_at_most(jembench, tmp_path, values):
+KILLED = """
+import os, signal, sys
+from jembench.cli.main import main
+from jembench.metrics import attacked, budgets
+
+verify, left = attacked.verify, [1, 0]
+
+def killed(*arguments, **options):
+    # The second shard has been attacked, and is not written.
+    left.pop() if len(left) > 1 else os.kill(os.getpid(), signal.SIGKILL)
+    return verify(*arguments, **options)
+
+attacked.verify, budgets.SHARD = killed, 3
+main(sys.argv[1:])
+"""
+
+
+def test_a_kill_loses_one_shard_at_most(pgd, jembench, tiny, zoo_of_tests, monkeypatch, values):
     """A process of its own, killed while it attacks: what it had is not computed again, and the end is the same."""
-    setting = ["--set", "epochs=0.2", "--store", "store"]
-    assert jembench("train", "baseline", *setting).code == 0
-    arguments = [
-        "attack",
-        "pgd",
-        "--models",
-        "baseline",
-        "--images",
-        "150",
-        "--steps",
-        "20",
-        "--restarts",
-        "10",
-        *setting,
-    ]
-    process = subprocess.Popen(
-        [SCRIPT, *arguments],
-        env={"PATH": os.environ["PATH"], "HOME": str(tmp_path), "OMP_NUM_THREADS": "1"},
+    monkeypatch.setattr("jembench.metrics.budgets.SHARD", 3)
+    assert jembench("train", "zoo_of_tests:classifier", *tiny).code == 0
+    arguments = ["attack", "pgd", "--models", "zoo_of_tests:classifier", "--images", "8", "--restarts", "1"]
+    process = subprocess.run(
+        [sys.executable, "-c", KILLED, *arguments, "--steps", "5", *tiny],
+        env=os.environ | {"PYTHONPATH": str(zoo_of_tests)},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
+        check=False,
     )
-    try:
-        while not (done := sorted(Path("store/readings").glob("*/pgd-*"))):
-            assert process.poll() is None
-            time.sleep(0.05)
-    finally:
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-    assert len(done) < 3
+    assert process.returncode == -signal.SIGKILL
+    done = sorted(Path("runs/readings").glob("*/pgd-*"))
+    assert len(done) == 1
     before = {path: path.stat().st_mtime_ns for path in done}
-    assert not list(Path("store/cells").glob("*.json"))
-    assert jembench(*arguments).code == 0
+    assert not list(Path("runs/cells").glob("*.json"))
+    assert pgd(models="zoo_of_tests:classifier").code == 0
     assert {path: path.stat().st_mtime_ns for path in done} == before
-    assert len(list(Path("store/readings").glob("*/pgd-*"))) == 3
-    interrupted = values("store")
-    for path in [*Path("store/readings").glob("*/*"), *Path("store/cells").glob("*.json")]:
+    assert len(list(Path("runs/readings").glob("*/pgd-*"))) == 3
+    interrupted = values("runs")
+    for path in [*Path("runs/readings").glob("*/*"), *Path("runs/cells").glob("*.json")]:
         path.unlink()
-    assert jembench(*arguments).code == 0
-    assert values("store") == interrupted
+    assert pgd(models="zoo_of_tests:classifier").code == 0
+    assert values("runs") == interrupted
 
 
 def test_it_imports_nothing_heavy_before_it_knows_what_to_do():
