@@ -28,7 +28,7 @@ CACHES = {
 FOLDER = "JEMBENCH_TESTS_FOLDER"
 """The environment variable by which the processes of one run know that folder."""
 
-hypothesis.settings.register_profile("jembench", deadline=None)  # a busy machine is not a bug
+hypothesis.settings.register_profile("jembench", deadline=None, max_examples=40)  # a busy machine is not a bug
 hypothesis.settings.load_profile("jembench")
 torch.set_num_threads(1)  # tests run side by side; the numbers do not depend on it
 os.fsync = lambda descriptor: None  # it takes milliseconds, and guards against power cuts alone

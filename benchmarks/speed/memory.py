@@ -43,6 +43,8 @@ def main(side: str, threads: str, setting: str) -> None:
     place = Setting(**json.loads(setting))
     toy_images()
     model = place.model("jem")
+    if side == "textbook":
+        import torchvision  # noqa: F401 - its modules are not what is measured
     before = _high_water() if place.place.type == "cpu" else 0
     training = place.trainer(model) if side == "ours" else place.jem_training(model.net)
     for _ in range(ITERATIONS):

@@ -28,11 +28,9 @@ from typing import Any
 import numpy as np
 import torch
 from PIL import Image
-from sklearn.metrics import roc_auc_score
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.data import DataLoader, Dataset
-from torchvision import transforms
 
 STEP_SIZE, NOISE = 1.0, 0.01
 BUFFER, REINIT = 10_000, 0.05
@@ -69,6 +67,8 @@ def add_noise(x: Tensor) -> Tensor:
 
 def training_transform(size: int) -> Any:
     """Augmentation, then [-1, 1], then data noise."""
+    from torchvision import transforms  # here, since it takes as long to import as PyTorch
+
     return transforms.Compose(
         [
             transforms.Pad(4, padding_mode="reflect"),
@@ -91,6 +91,8 @@ def training_loader(pixels: np.ndarray, labels: list[int], *, batch: int, worker
 
 def evaluation_loader(pixels: np.ndarray, labels: list[int], *, workers: int) -> DataLoader[Any]:
     """The images in their order, within [-1, 1]."""
+    from torchvision import transforms
+
     transform = transforms.Compose([transforms.ToTensor(), transforms.Normalize((0.5, 0.5, 0.5), (0.5, 0.5, 0.5))])
     return DataLoader(Images(pixels, labels, transform), batch_size=EVALUATION_BATCH, num_workers=workers)
 
@@ -212,6 +214,8 @@ def gradient_scores(net: nn.Module, loader: DataLoader[Any], device: torch.devic
 
 def auroc(inside: np.ndarray, outside: np.ndarray) -> float:
     """How often a score inside (N,) is higher than one outside (M,)."""
+    from sklearn.metrics import roc_auc_score
+
     truth = np.concatenate([np.ones(len(inside)), np.zeros(len(outside))])
     return float(roc_auc_score(truth, np.concatenate([inside, outside])))
 

@@ -42,7 +42,7 @@ tensors.write(Path(sys.argv[1]), dict(sorted(values.items(), reverse=sys.argv[2]
 
 
 def test_equal_content_gives_equal_files_in_any_process(tmp_path):
-    for number in range(3):
+    for number in range(2):
         command = [sys.executable, "-c", WRITER, str(tmp_path / str(number)), str(number)]
         subprocess.run(command, check=True, env={**os.environ, "PYTHONHASHSEED": str(number)})
     first, *others = (path.read_bytes() for path in tmp_path.iterdir())

@@ -10,11 +10,11 @@ from jembench.training.fit import train
 from jembench.training.loop import Trainer
 
 ON_DIGITS = (
-    "epochs=6.6",
+    "epochs=3",
     "batch_size=32",
-    "log_every=20",
-    "checkpoint_every=40",
-    "optimizer.learning_rate=0.03",
+    "log_every=10",
+    "checkpoint_every=20",
+    "optimizer.learning_rate=0.1",
     "energy_l2=0.001",
     "data.validation=100",
     "data.stratified=true",
@@ -22,7 +22,7 @@ ON_DIGITS = (
     "data.flip=false",
     "chains.sampler=pcd:steps=5,buffer=500,noise=0.05",
 )
-"""Digits need less of everything, but a higher rate and more noise to diverge within 200 iterations."""
+"""Digits need less of everything, but a higher rate and more noise to diverge within 40 iterations."""
 
 
 def trainer(*overrides):
@@ -42,8 +42,8 @@ def one_thread():
 
 
 def test_unguarded_it_diverges(tmp_path):
-    fitted = train(trainer("guard.mode=watch", "epochs=5.5"), tmp_path)
-    assert fitted.stability.diverged_at <= 220
+    fitted = train(trainer("guard.mode=watch", "epochs=0.8"), tmp_path)
+    assert fitted.stability.diverged_at <= 40
     assert not abs(fitted.history[-1]["loss"]) < 100
     assert (tmp_path / "energies.png").stat().st_size > 10_000
 
@@ -51,7 +51,7 @@ def test_unguarded_it_diverges(tmp_path):
 def test_guarded_it_ends_with_a_usable_model(tmp_path):
     fitted = train(trainer(), tmp_path)
     assert fitted.interventions
-    assert fitted.validation_accuracy > 0.9
+    assert fitted.validation_accuracy > 0.85
     assert fitted.stability.ended_with
     assert fitted.history[-1]["attempt"] == len(fitted.interventions)
     assert abs(fitted.history[-1]["energy_data"] - fitted.history[-1]["energy_samples"]) < 2
