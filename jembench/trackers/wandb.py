@@ -22,10 +22,11 @@ class WandbRun:
     def __init__(self, project: str, folder: str, mode: str, name: str, about: Mapping[str, str]) -> None:
         import wandb
 
+        known: Any = mode or os.environ.get("WANDB_MODE", "offline")
         self._run: Any = wandb.init(
             project=project,
             dir=folder,
-            mode=mode or os.environ.get("WANDB_MODE", "offline"),  # type: ignore[arg-type]
+            mode=known,
             name=name,
             id=f"{about['id']}-{about['attempt']}",
             config=dict(about),
