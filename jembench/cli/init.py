@@ -95,7 +95,7 @@ EXAMPLES = options.examples(
 @options.force
 @click.pass_context
 def init(ctx: click.Context, /, suite: str, output: Path | None, force: bool, **given: Any) -> None:
-    """Write the file of an experiment: SUITE with the options of `jembench run`.
+    """Write an experiment's file: SUITE with the options of `run`.
 
     `jembench run` of the file does what `jembench run` with the same options would do. A comment explains each field.
     """

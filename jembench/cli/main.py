@@ -80,10 +80,11 @@ class LazyGroup(click.Group):
 COMMANDS: dict[str, LazyCommand | LazyGroup] = {
     "run": LazyCommand(
         "jembench.cli.run:run",
-        "Train and evaluate the models of a suite or file; print the table.",
+        "Train and evaluate models of a suite or file; print the table.",
     ),
-    "init": LazyCommand(
-        "jembench.cli.init:init", "Write the file of an experiment: SUITE with the options of `jembench run`."
+    "init": LazyCommand("jembench.cli.init:init", "Write an experiment's file: SUITE with the options of `run`."),
+    "reproduce": LazyCommand(
+        "jembench.cli.reproduce:reproduce", "Measure the results of a store again and compare them."
     ),
     "attack": LazyCommand(
         "jembench.cli.attack:attack", "Attack trained models, and print and draw how robust they are."

@@ -71,7 +71,7 @@ def run(
     limit: int | None,
     **how: Any,
 ) -> int:
-    """Train and evaluate the models of a suite or file; print the table.
+    """Train and evaluate models of a suite or file; print the table.
 
     `jembench list` shows the available suites, models, metrics and datasets. What a file says counts where neither the
     command line nor the environment says anything else. Finished work is kept in the store: the same command resumes a

@@ -88,10 +88,10 @@ def _texts(row: Difference, comparison: Comparison, alone: bool, notes: Footnote
     fewer = row.seeds and row.seeds != _all_seeds(comparison)
     reasons = (row.reason, f"{_seeds(row.seeds)} alone" if fewer else "")
     verdict = Text(row.verdict, marks=tuple(map(notes.mark, filter(None, reasons))))
-    return Text(f"{name} {detail(row.unit, row.better)}".strip()), *_numbers(row), verdict
+    return Text(f"{name} {detail(row.unit, row.better)}".strip()), *numbers(row), verdict
 
 
-def _numbers(row: Difference) -> tuple[Text, ...]:
+def numbers(row: Difference) -> tuple[Text, ...]:
     """Both values, their difference with either interval, and p: digits as the narrower interval allows."""
     if row.a is None or row.b is None or row.difference is None:
         return (Text(ABSENT),) * 5
@@ -195,7 +195,7 @@ def _claim_texts(finding: Finding, several: set[str], notes: Footnotes) -> tuple
     claim = finding.claim
     text = Text(" · ".join((claim.text, *_context(finding, several))), marks=(notes.mark(claim.where),))
     verdict = Text(finding.row.verdict, marks=tuple(map(notes.mark, _caveats(finding.row))))
-    return text, verdict, *_numbers(finding.row)
+    return text, verdict, *numbers(finding.row)
 
 
 def _context(finding: Finding, several: set[str]) -> Iterator[str]:

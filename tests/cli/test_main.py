@@ -30,6 +30,10 @@ OPTIONS = {
         *("--devices", "--max-hours", "--executor", "--skip-missing", "--reference", "--format", "--help"),
         *("--jobs", "--jobs-per-gpu", "--output", "--force"),
     },
+    ("reproduce",): {
+        *("--store", "--dataset", "--device", "--devices", "--jobs", "--jobs-per-gpu", "--executor", "--max-hours"),
+        *("--skip-missing", "--dry-run", "--format", "--help"),
+    },
     ("attack",): {
         *(
             "--models",
@@ -63,6 +67,7 @@ OPTIONS = {
     },
     ("report",): {
         *("--claims", "--per-seed", "--store", "--reference", "--format", "--output", "--force", "--help"),
+        "--width",
         *SELECTION,
     },
     ("compare",): {
@@ -122,8 +127,8 @@ def test_option_names_are_frozen(path):
 
 def test_commands_are_frozen():
     commands = (
-        "run init attack status work train estimate import sample report compare figures list plugin store push fetch "
-        "doctor"
+        "run init reproduce attack status work train estimate import sample report view compare figures list plugin "
+        "store push fetch doctor"
     )
     assert list(entry.COMMANDS) == commands.split()
 
@@ -205,8 +210,8 @@ def test_an_unknown_command_is_answered_with_the_nearest_and_all(jembench):
     assert (done.code, done.out) == (2, "")
     assert done.err == (
         "Error: There is no command named 'docter'. Nearest: doctor, work, train. Known: attack, compare, doctor, "
-        "estimate, fetch, figures, import, init, list, plugin, push, report, run, sample, status, store, train, work. "
-        "`jembench --help` says what each one is.\n"
+        "estimate, fetch, figures, import, init, list, plugin, push, report, reproduce, run, sample, status, store, "
+        "train, view, work. `jembench --help` says what each one is.\n"
     )
 
 

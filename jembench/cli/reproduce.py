@@ -1,0 +1,73 @@
+"""``jembench reproduce``: measure a shared result again and compare."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from jembench.api.reproduction import plan_reproduction
+from jembench.catalog.spec import split_list
+from jembench.cli import options
+from jembench.cli.output import emit, plugins_aside
+from jembench.cli.run import carry_out
+from jembench.errors import SpecError
+from jembench.report import formats, reproduction
+from jembench.report.formats import TERMINAL
+from jembench.running import session
+from jembench.running.display import display
+from jembench.running.session import RunOptions
+from jembench.store.store import Store
+
+EXAMPLES = options.examples(
+    "jembench reproduce shared --dry-run",
+    "jembench reproduce shared --store again",
+    "jembench reproduce shared/experiments/paper-0123456789ab.toml --dataset cifar10:root=/data",
+)
+
+
+@click.command("reproduce", epilog=EXAMPLES)
+@click.argument("source", metavar="STORE|FILE", type=options.PATH)
+@click.option("--store", type=options.PATH, metavar="NEW", default="reproduced", help="Folder of the new results.")
+@click.option("--dataset", metavar="SPECS", help="Datasets whose files lie elsewhere here: cifar10:root=/data.")
+@options.device
+@options.devices
+@options.jobs
+@options.jobs_per_gpu
+@options.executor
+@options.max_hours
+@options.skip_missing
+@options.dry_run
+@options.report_format
+@click.pass_context
+def reproduce(
+    ctx: click.Context, /, source: Path, store: Path, dataset: str | None, dry_run: bool, format: str, **how: Any
+) -> int:
+    """Measure the results of a store again and compare them.
+
+    Everything that the store holds, or what it holds of an experiment's FILE, is trained and measured in a new store by
+    the recipes of its records. The exit code is 0 if every value is the same or within the intervals, else 1. The same
+    command resumes a stopped one.
+    """
+    if store.resolve() == source.resolve():
+        raise SpecError(f"--store is {store}, the store that is reproduced. Name another folder.")
+    with plugins_aside():
+        found = plan_reproduction(source, split_list(dataset or ""))
+    if dry_run:
+        return carry_out(ctx, found.plan, (), store=store, dry_run=True, detach=False, format=format, **how)
+    place = Store(store)
+    with plugins_aside():
+        done = session.carry_out(found.plan, place, RunOptions(**how), display, ctx.obj.arguments)
+    if done is None:
+        return 0
+    if done.stopped:
+        raise done.stopped
+    pairs = found.pairs(place)
+    rows = reproduction.compare(pairs)
+    differing = [*found.differing, *reproduction.differences(pairs)]
+    emit(formats.render(reproduction.document(rows, differing), format), None, force=False)
+    whole = reproduction.is_reproduced(rows)
+    if format == TERMINAL:
+        click.echo(f"\nReproduced: {'yes' if whole else 'no'}. The new results are in {store}.")
+    return int(not whole)

@@ -1,0 +1,221 @@
+"""Results that were measured again, beside those of the store that they are from: value by value."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, fields, replace
+from statistics import NormalDist
+from typing import Any, NamedTuple
+
+from jembench.interfaces import Value
+from jembench.report.comparison import (
+    LEVEL,
+    SEEDS,
+    Difference,
+    Side,
+    adjusted,
+    common_seeds,
+    described,
+    not_comparable,
+    sides,
+)
+from jembench.report.formats import Document
+from jembench.report.record import grouped
+from jembench.report.select import subjects
+from jembench.report.text import Footnote, Footnotes, Heading, Table, Text, detail
+from jembench.report.verdicts import numbers
+from jembench.stats import paired
+from jembench.store.outcome import Cell
+
+TIMES = ("s", "ms")
+"""Units of values that are of one machine."""
+
+RULE = (
+    "equal: each seed gives the same number. within: chance alone would make such a difference, by the 95 % intervals "
+    f"of both or, of {SEEDS} seeds or more, by training anew; p is the larger of the two"
+)
+
+
+class Pair(NamedTuple):
+    """A result, and the same measured again."""
+
+    theirs: Cell
+    ours: Cell | None  # None: there is none
+
+
+def compare(pairs: Sequence[Pair]) -> list[Difference]:
+    """What was measured again (a) beside what it was (b), a difference for each value of each model.
+
+    A value is ``equal`` if each seed gives the same number: with the same code, versions and processor, training is
+    repeated bit for bit. On others it goes its own way from the first rounding on, and is as good as a training with
+    another seed. Then there are two intervals of the difference of the means over the seeds, and a two-sided p value
+    from each. *Other images*: from the 95 % intervals of both, whose parts that face one another add in quadrature
+    (Zou & Donner, 2008, Statistics in Medicine 27, 1693-1702). *Training*: Student's t over the differences of at least
+    three seeds. The larger p counts, as in :mod:`jembench.report.comparison`, after Holm for the number of values.
+    Below .05 a value is ``outside``, else it is ``within``: if nothing but chance differs, all are so in about 95 of
+    100 reproductions.
+
+    Times are not judged: they are of one machine. A value without an interval, of fewer than three seeds, is
+    ``not testable`` unless it is equal.
+    """
+    groups = grouped(pairs, lambda pair: (pair.theirs.fit.model, pair.theirs.fit.dataset, pair.theirs.fit.recipe))
+    rows = [row for group in groups for row in _rows(group)]
+    return [
+        row if p is None else replace(row, p=p, verdict="outside" if p < LEVEL else "within")
+        for row, p in adjusted(rows)
+    ]
+
+
+def is_reproduced(rows: Iterable[Difference]) -> bool:
+    """Whether no value is outside, missing or measured otherwise."""
+    return not {row.verdict for row in rows} & {"outside", "missing", "not comparable"}
+
+
+def _rows(group: Sequence[Pair]) -> Iterator[Difference]:
+    ours = [replace(pair.ours, fit=pair.theirs.fit, metric=pair.theirs.metric) for pair in group if pair.ours]
+    (before,) = subjects(pair.theirs for pair in group)
+    again = {place: side for subject in subjects(ours) for place, side in sides(subject).items()}
+    for place, theirs in sides(before).items():
+        if place in again and common_seeds(again[place], theirs):
+            yield _row(again[place], theirs)
+        else:
+            reasons = [pair.ours.outcome.reason for pair in group if pair.ours and pair.theirs.metric == theirs.metric]
+            reason = "; ".join(dict.fromkeys(filter(None, reasons))) or "it was not measured again"
+            yield replace(described(theirs, theirs), a=None, verdict="missing", reason=reason)
+
+
+def _row(ours: Side, theirs: Side) -> Difference:
+    row = described(ours, theirs)
+    if row.unit in TIMES:
+        return replace(row, verdict="not judged", reason="a time is of one machine", **_means(ours, theirs))
+    if len(row.protocols) > 1:
+        return not_comparable(row, row.protocols)
+    seeds = common_seeds(ours, theirs)
+    a, b = ([side.value(seed).value for seed in seeds] for side in (ours, theirs))
+    row = replace(row, **_means(ours, theirs))
+    if all(one == other or (math.isnan(one) and math.isnan(other)) for one, other in zip(a, b, strict=True)):
+        return replace(row, verdict="equal")
+    if not all(map(math.isfinite, (*a, *b))):
+        return replace(row, reason="a value is not finite")
+    found = paired.seed_difference(a, b, paired=True) if len(seeds) >= SEEDS else None
+    if found:
+        row = replace(row, training_low=found.low, training_high=found.high, training_p=found.p)
+    return replace(row, **_of_intervals(_mean(ours, seeds), _mean(theirs, seeds)))
+
+
+def _means(ours: Side, theirs: Side) -> dict[str, Any]:
+    seeds = common_seeds(ours, theirs)
+    a, b = (_mean(side, seeds).value for side in (ours, theirs))
+    return {"seeds": seeds, "a": a, "b": b, "difference": a - b}
+
+
+def _mean(side: Side, seeds: Sequence[int]) -> Value:
+    """The mean over the seeds, and that of either end of the interval."""
+    found = [side.value(seed) for seed in seeds]
+
+    def mean(numbers: Sequence[float | None]) -> float | None:
+        known = [number for number in numbers if number is not None]
+        return sum(known) / len(known) if len(known) == len(found) else None
+
+    low, high = mean([value.low for value in found]), mean([value.high for value in found])
+    return found[0]._replace(value=sum(value.value for value in found) / len(found), low=low, high=high)
+
+
+def _of_intervals(a: Value, b: Value) -> dict[str, Any]:
+    """The interval and the p value of a - b, from the intervals of both."""
+    if a.low is None or a.high is None or b.low is None or b.high is None:
+        return {"reason": "it has no interval"}
+    below, above = math.hypot(a.value - a.low, b.high - b.value), math.hypot(a.high - a.value, b.value - b.low)
+    difference = a.value - b.value
+    half = below if difference > 0 else above
+    deviations = NormalDist().inv_cdf(0.975) * abs(difference) / half if half else math.inf
+    p = 2 * NormalDist().cdf(-deviations) if difference else 1.0
+    return {"images_low": difference - below, "images_high": difference + above, "images_p": p}
+
+
+# --- what else differs ------------------------------------------------------------------------------------------------
+
+
+def differences(pairs: Iterable[Pair]) -> list[str]:
+    """What differs in versions, components and hardware, each once: ``torch 2.14.0 there, 2.15.0 here``."""
+    found: dict[str, None] = {}
+    for pair in pairs:
+        if pair.ours:
+            there, here = _made_with(pair.theirs.provenance), _made_with(pair.ours.provenance)
+            for name in sorted({*there, *here}):
+                before, now = there.get(name, "none"), here.get(name, "none")
+                if before != now:
+                    found[f"{name} {before} there, {now} here"] = None
+    return list(found)
+
+
+def _made_with(provenance: Mapping[str, Any]) -> dict[str, str]:
+    """What a result was made with, by names."""
+    packages, hardware = (_mapping(provenance.get(key)) for key in ("packages", "hardware"))
+    plugins = provenance.get("plugins")
+    components = [str(plugin).partition(" [") for plugin in plugins] if isinstance(plugins, list | tuple) else []
+    versions = dict(head.rpartition(" ")[::2] for head, _, _ in components if " " in head)
+    plain = {key: provenance[key] for key in ("python", "commit", "threads") if key in provenance}
+    return {name: str(value) for name, value in {**packages, **versions, **plain, **hardware}.items()}
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+# --- for people and for programs --------------------------------------------------------------------------------------
+
+
+def document(rows: Sequence[Difference], differing: Sequence[str]) -> Document:
+    """The comparison as a table and as records."""
+    records = [asdict(row) for row in rows]
+    return Document(
+        tables=lambda: _tables(rows, differing),
+        content=lambda: {"schema": 1, "level": LEVEL, "differing": list(differing), "rows": records},
+        records=lambda: records,
+        fields=tuple(field.name for field in fields(Difference)),
+    )
+
+
+def _tables(rows: Sequence[Difference], differing: Sequence[str]) -> list[Table]:
+    """A table for each dataset and recipe; what holds for all is said below the last."""
+    notes = Footnotes()
+    tables = [_table(group, notes) for group in grouped(rows, lambda row: (row.dataset, row.recipe_a))]
+    tested = sum(row.p is not None for row in rows)
+    legend = [f"{RULE}{f', adjusted by Holm for {tested} values' * (tested > 1)}. outside: p below {LEVEL:g}."]
+    legend += [f"Differs: {'; '.join(differing)}."] if differing else []
+    footnotes = (*(Footnote("", text) for text in legend), *notes.take())
+    return [*tables[:-1], replace(tables[-1], footnotes=footnotes)]
+
+
+def _table(rows: Sequence[Difference], notes: Footnotes) -> Table:
+    return Table(
+        title=f"Measured again · dataset {rows[0].dataset} · recipe {rows[0].recipe_a}",
+        headings=(
+            Heading("model", identifies=True),
+            Heading("value", identifies=True),
+            Heading("theirs"),
+            Heading("ours"),
+            Heading("difference", "95 %"),
+            Heading("p", "Holm"),
+            Heading("verdict"),
+        ),
+        rows=tuple(_texts(row, rows, notes) for row in rows),
+        footnotes=(),
+    )
+
+
+def _texts(row: Difference, rows: Sequence[Difference], notes: Footnotes) -> tuple[Text, ...]:
+    alone = len({other.metric for other in rows if other.label == row.label}) == 1
+    name = row.label if alone else f"{row.label} ({row.metric})"
+    ours, theirs, difference, _, p = numbers(row)
+    return (
+        Text(row.model_a),
+        Text(f"{name} {detail(row.unit, row.better)}".strip()),
+        theirs,
+        ours,
+        difference,
+        p,
+        Text(row.verdict, marks=(notes.mark(row.reason),) if row.reason else ()),
+    )

@@ -1,0 +1,112 @@
+"""``jembench reproduce``: a store is measured again."""
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+
+from jembench.store.store import Store
+
+
+@pytest.fixture
+def shared(run, monkeypatch):
+    """The store ``runs`` with one model, whose names the environment trusts."""
+    monkeypatch.setenv("JEMBENCH_TRUST", "zoo_of_tests:classifier,zoo_of_tests:data")
+    assert run(models="zoo_of_tests:classifier").code == 0
+    return Path("runs")
+
+
+def rewritten(store, **changes):
+    """Every cell of a store with other values or another provenance."""
+    for cell in Store(store).contents().cells:
+        Store(store).write_cell(changes["of"](cell), cell.name, Store(store).read_arrays(cell))
+
+
+def test_what_is_measured_again_here_is_equal(shared, jembench, values):
+    done = jembench("reproduce", shared)
+    assert done.code == 0, done.err
+    assert done.out.count(" equal") >= 2
+    assert done.out.endswith("Reproduced: yes. The new results are in reproduced.\n")
+    measured = {key: value for key, value in values("reproduced").items() if value}
+    assert measured == {key: value for key, value in values("runs").items() if value}
+    (row,) = {row["verdict"] for row in json.loads(jembench("reproduce", shared, "--format", "json").out)["rows"]}
+    assert row == "equal"
+
+
+def test_another_value_and_other_versions_are_named(shared, jembench):
+    def other(cell):
+        values = {
+            label: value._replace(value=1e3, low=999.0, high=1001.0) for label, value in cell.outcome.values.items()
+        }
+        packages = {**cell.provenance["packages"], "torch": "0.1"}
+        provenance = {**cell.provenance, "packages": packages, "metric_id": "another"}
+        return dataclasses.replace(
+            cell, outcome=dataclasses.replace(cell.outcome, values=values), provenance=provenance
+        )
+
+    rewritten(shared, of=other)
+    done = jembench("reproduce", shared)
+    assert done.code == 1
+    assert done.out.count("outside") >= 2
+    assert "torch 0.1 there, " in done.out
+    assert "the code or the options of the metric accuracy" in done.out
+    assert done.out.endswith("Reproduced: no. The new results are in reproduced.\n")
+
+
+def test_the_plan_alone(shared, jembench):
+    done = jembench("reproduce", shared, "--dry-run", "--format", "json")
+    assert [(fit["model"], fit["recipe"]) for fit in json.loads(done.out)] == [("zoo_of_tests:classifier", "tiny")]
+    assert not Path("reproduced").exists()
+
+
+def test_what_one_file_asked_for(shared, jembench, zoo_of_tests):
+    text = (
+        'title = "Mine"\nmodels = ["zoo_of_tests:classifier"]\ndatasets = ["zoo_of_tests:data"]\n'
+        f'metrics = ["ece"]\nrecipe = "{zoo_of_tests / "tiny.toml"}"\n'
+    )
+    Path("mine.toml").write_text(text)
+    assert jembench("run", "mine.toml").code == 0
+    for file in (Path("mine.toml"), *Path("runs", "experiments").iterdir()):
+        plan = json.loads(jembench("reproduce", file, "--dry-run", "--format", "json").out)
+        assert [fit["to_do"] for fit in plan] == [["ece"]]
+    Path("mine.toml").write_text(text + "seeds = [0, 1]")
+    done = jembench("reproduce", "mine.toml")
+    assert (done.code, done.err[:69]) == (2, "Error: The store runs holds no result that mine.toml asked for, as it")
+
+
+def test_components_that_are_not_installed(shared, jembench):
+    def by_a_plugin(cell):
+        plugins = [*cell.provenance["plugins"], "zoo-park 1.0 [lion = zoo:lion]"]
+        fit = dataclasses.replace(cell.fit, model="lion:width=2")
+        return dataclasses.replace(cell, fit=fit, provenance={**cell.provenance, "plugins": plugins})
+
+    rewritten(shared, of=by_a_plugin)
+    done = jembench("reproduce", shared)
+    assert (done.code, done.out) == (2, "")
+    assert done.err == (
+        "Error: The store runs names components that are not installed here: the model lion. They are of zoo-park 1.0 "
+        "[lion = zoo:lion]. Install their distributions, or name their file with --plugin, and run the command again.\n"
+    )
+
+
+def test_code_that_the_store_alone_names_is_refused(shared, jembench, monkeypatch):
+    monkeypatch.delenv("JEMBENCH_TRUST")
+    done = jembench("reproduce", shared)
+    assert done.code == 2
+    assert "runs code that you did not name" in done.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["nowhere"], "There is no store and no file nowhere."),
+        (["empty"], "The store empty holds no result that could be measured again."),
+        (["empty", "--store", "empty"], "--store is empty, the store that is reproduced. Name another folder."),
+    ],
+)
+def test_what_cannot_be_reproduced(jembench, arguments, expected):
+    Path("empty").mkdir()
+    done = jembench("reproduce", *arguments)
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith(f"Error: {expected}")

@@ -1,0 +1,127 @@
+"""Results that were measured again, beside what they were."""
+
+import dataclasses
+import math
+from statistics import NormalDist
+
+import pytest
+
+from jembench.interfaces import Value
+from jembench.report import formats, reproduction
+from jembench.report.reproduction import Pair
+from jembench.stats import paired
+from jembench.store.outcome import Cell, FitKey, Outcome
+
+
+def cell(value, half=1.0, *, seed=0, metric="accuracy", label="accuracy", unit="%", protocol="p", **provenance):
+    fit = FitKey(model="jem", dataset="digits", recipe="digits", seed=seed, id=f"fit{seed}", family="f")
+    ends = (None, None) if half is None else (value - half, value + half)
+    outcome = Outcome(status="ok", protocol=protocol, values={label: Value(value, *ends, 100, unit, "higher")})
+    return Cell(id=f"{metric}{seed}", fit=fit, metric=metric, outcome=outcome, provenance=provenance)
+
+
+def only(*pairs):
+    (row,) = reproduction.compare([Pair(*pair) for pair in pairs])
+    return row
+
+
+def test_the_same_numbers_are_equal():
+    row = only((cell(90.0), cell(90.0)), (cell(80.0, seed=1), cell(80.0, seed=1)))
+    assert (row.verdict, row.seeds, row.p) == ("equal", (0, 1), None)
+    assert only((cell(math.nan), cell(math.nan))).verdict == "equal"
+    assert only((cell(90.0, None), cell(90.0, None))).verdict == "equal"
+
+
+@pytest.mark.parametrize("difference", [-3.0, -1.0, 0.5, 1.3, 1.5, 4.0])
+def test_of_symmetrical_intervals_it_is_the_z_test(difference):
+    row = only((cell(50.0, 1.0), cell(50.0 + difference, 1.0)))
+    z = abs(difference) / math.sqrt(2) * NormalDist().inv_cdf(0.975)
+    assert row.p == pytest.approx(2 * NormalDist().cdf(-z))
+    assert row.verdict == ("outside" if abs(difference) > math.sqrt(2) else "within")
+    assert (row.images_low, row.images_high) == pytest.approx((difference - math.sqrt(2), difference + math.sqrt(2)))
+
+
+def test_of_other_intervals_those_parts_count_that_face_one_another():
+    low, high = (Value(value, value - 1.0, value + 3.0, 9, "%", "higher") for value in (10.0, 14.0))
+
+    def with_value(value):
+        made = cell(0.0)
+        return dataclasses.replace(made, outcome=dataclasses.replace(made.outcome, values={"accuracy": value}))
+
+    row = only((with_value(low), with_value(high)))  # ours is above: 1 below it faces 3 above theirs
+    assert row.images_low == pytest.approx(4 - math.sqrt(1 + 9))
+    assert row.verdict == "outside"
+    mirrored = only((with_value(high), with_value(low)))
+    assert (mirrored.images_high, mirrored.p) == pytest.approx((-row.images_low, row.p))
+
+
+def test_of_three_seeds_training_anew_explains_what_the_images_do_not():
+    ours, theirs = [50.0, 56.0, 53.0], [47.0, 49.0, 54.0]
+    pairs = [
+        (cell(b, 0.1, seed=seed), cell(a, 0.1, seed=seed)) for seed, (a, b) in enumerate(zip(ours, theirs, strict=True))
+    ]
+    found = paired.seed_difference(ours, theirs, paired=True)
+    row = only(*pairs)
+    assert (row.training_low, row.training_high, row.p) == pytest.approx((found.low, found.high, found.p))
+    assert row.verdict == "within"
+    assert only(*pairs[:2]).verdict == "outside"  # two seeds say too little of training
+
+
+def test_each_of_several_values_is_judged_as_one_of_them():
+    border = NormalDist().inv_cdf(1 - 0.03 / 2) / NormalDist().inv_cdf(0.975) * math.sqrt(2)  # p of .03
+    pairs = [Pair(cell(50.0, metric=m, label=m), cell(50.0 + border, metric=m, label=m)) for m in ("accuracy", "ece")]
+    assert [row.p for row in reproduction.compare(pairs)] == pytest.approx([0.06, 0.06])
+    assert [row.verdict for row in reproduction.compare(pairs[:1])] == ["outside"]
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "verdict", "reason", "reproduced"),
+    [
+        (cell(1.0, unit="s"), cell(9.0, unit="s"), "not judged", "a time is of one machine", True),
+        (cell(1.0, None), cell(9.0, None), "not testable", "it has no interval", True),
+        (cell(1.0), cell(math.inf, None), "not testable", "a value is not finite", True),
+        (cell(1.0, protocol="m:n=1"), cell(1.0, protocol="m:n=2"), "not comparable", "different protocols", False),
+        (cell(1.0), None, "missing", "it was not measured again", False),
+        (
+            cell(1.0),
+            dataclasses.replace(cell(1.0), outcome=Outcome(status="failed", reason="no memory")),
+            "missing",
+            "no memory",
+            False,
+        ),
+    ],
+)
+def test_what_cannot_be_judged(before, now, verdict, reason, reproduced):
+    row = only((before, now))
+    assert (row.verdict, reason in row.reason) == (verdict, True)
+    assert reproduction.is_reproduced([row]) == reproduced
+
+
+def test_what_differs_in_versions_and_hardware_is_named_once():
+    def made(torch, processor, plugin):
+        return {
+            "packages": {"torch": torch, "numpy": "2.4"},
+            "hardware": {"processor": processor},
+            "plugins": [f"zoo {plugin} [lion = zoo:lion]", "math:sqrt"],
+            "host": torch,
+        }
+
+    there, here = made("2.14", "Xeon", "1.0"), made("2.15", "EPYC", "1.1")
+    pairs = [Pair(cell(1.0, seed=seed, **there), cell(1.0, seed=seed, **here)) for seed in (0, 1)]
+    assert reproduction.differences(pairs) == [
+        "processor Xeon there, EPYC here",
+        "torch 2.14 there, 2.15 here",
+        "zoo 1.0 there, 1.1 here",
+    ]
+    assert (
+        reproduction.differences([Pair(cell(1.0, packages="odd", plugins=3), cell(1.0)), Pair(cell(1.0), None)]) == []
+    )
+
+
+def test_the_table_and_the_records():
+    rows = reproduction.compare([Pair(cell(50.0), cell(53.0)), Pair(cell(1.0, metric="ece", label="ece"), None)])
+    document = reproduction.document(rows, ["torch 1 there, 2 here"])
+    text = formats.render(document, "markdown")
+    assert "Measured again · dataset digits · recipe digits" in text
+    assert "Differs: torch 1 there, 2 here." in text
+    assert [record["verdict"] for record in document.records()] == ["outside", "missing"]
