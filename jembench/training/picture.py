@@ -55,8 +55,8 @@ def curves_in(history: History) -> list[str]:
 def plot_energies(axes: Axes, history: History) -> None:
     """Draw the energies of a history that has some, abandoned attempts included, in the colours of the current style.
 
-    The scale is linear within 10 nats, and logarithmic beyond where there is anything beyond, so that both training and
-    divergence are seen.
+    The guard's interventions are numbered lines. The scale is linear within 10 nats, and logarithmic beyond where there
+    is anything beyond, so that both training and divergence are seen.
     """
     curves = curves_in(history)
     attempts = sorted({row["attempt"] for row in history})
@@ -72,9 +72,10 @@ def plot_energies(axes: Axes, history: History) -> None:
                 linewidth=1.2 if name.endswith(("data", "samples")) else 0.8,
                 label=label if attempt == attempts[0] else None,
             )
-    for attempt in attempts[1:]:
+    for number, attempt in enumerate(attempts[1:], 1):  # one for each intervention of the guard
         start = min(row["iteration"] for row in history if row["attempt"] == attempt)
         axes.axvline(start, color="black", linewidth=0.6, linestyle=":")
+        axes.text(start, 1.0, str(number), transform=axes.get_xaxis_transform(), ha="center", va="bottom", fontsize=7)
     energies = [row[name] for row in history for name in curves if math.isfinite(row.get(name, math.nan))]
     if max(map(abs, energies), default=0) > LINEAR:
         axes.set_yscale("symlog", linthresh=LINEAR)

@@ -90,10 +90,12 @@
     const [model, dataset, recipe, metric, label, unit, reason, protocol, value, low, high, sd, n, seeds, comparable, inner] =
       known.records[button.dataset.record];
     const text = (index) => known.texts[index];
+    const short = (number) => (typeof number === "number" ? Number(number.toPrecision(8)) : number);
     const lines = [["model", text(model)], ["dataset", text(dataset)], ["recipe", text(recipe)]];
-    if (value !== null) lines.push(["value", `${value} ${text(unit)}`]);
-    if (low !== null && high !== null) lines.push(["95 % interval", `${low} to ${high}`]);
-    if (sd !== null) lines.push(["sd over seeds", sd]);
+    if (value === null) lines.push(["status", button.textContent]);
+    else lines.push(["value", `${short(value)} ${text(unit)}`]);
+    if (low !== null && high !== null) lines.push(["95 % interval", `${short(low)} to ${short(high)}`]);
+    if (sd !== null) lines.push(["sd over seeds", short(sd)]);
     if (seeds.length) lines.push([seeds.length > 1 ? "seeds" : "seed", seeds.join(", ")]);
     if (n !== null) lines.push(["n", n]);
     if (text(reason)) lines.push(["remark", text(reason)]);
@@ -106,7 +108,7 @@
       const [term, description] = [document.createElement("dt"), document.createElement("dd")];
       term.textContent = name;
       description.textContent = content;
-      if (of) term.className = "of";
+      if (of) term.className = description.className = "of";
       list.append(term, description);
     };
     lines.forEach(([name, content]) => add(name, content));

@@ -6,6 +6,7 @@ import base64
 import functools
 import hashlib
 import math
+import re
 from collections.abc import Iterator, Sequence
 from importlib import resources
 from typing import TYPE_CHECKING, Any
@@ -17,10 +18,11 @@ from jembench.report.formats import Document
 from jembench.report.page.content import Page
 from jembench.report.protocols import named
 from jembench.report.record import Record
-from jembench.report.text import Text
+from jembench.report.text import Table, Text
 
 if TYPE_CHECKING:
     from jinja2 import Environment
+    from markupsafe import Markup
 
 
 def html(document: Document) -> str:
@@ -88,7 +90,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"key": key, "whisker": whisker}
+    environment.filters |= {"key": key, "whisker": whisker, "breakable": breakable, "classes": classes}
     return environment
 
 
@@ -144,6 +146,25 @@ def key(text: Text) -> str:
         except ValueError:
             return ""
     return repr(value) if value is not None and math.isfinite(value) else ""
+
+
+def breakable(text: str) -> Markup:
+    """A text that is broken behind the marks of specs and paths rather than within words."""
+    from markupsafe import Markup, escape
+
+    return Markup(re.sub("([,+=:/])", r"\1<wbr>", str(escape(text))))
+
+
+_LONG = 20  # letters
+
+
+def classes(table: Table) -> list[str]:
+    """The class of each column: of numbers, of names, of long names."""
+    longest = [max(len(row[number].value) for row in table.rows) for number in range(len(table.headings))]
+    return [
+        ("name long" if length > _LONG else "name") if heading.identifies else ""
+        for heading, length in zip(table.headings, longest, strict=True)
+    ]
 
 
 _WIDTH, _EDGE = 72, 3  # pixels of a whisker
