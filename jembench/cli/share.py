@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import zipfile
 from contextlib import suppress
 from pathlib import Path
@@ -10,7 +11,7 @@ import click
 
 from jembench.api import sharing
 from jembench.cli import options
-from jembench.cli.output import check_file, plugins_aside
+from jembench.cli.output import check_file, plugins_aside, print_json
 from jembench.cli.store import print_findings, size
 from jembench.report.card import LICENSE
 from jembench.store.manifest import MANIFEST
@@ -77,9 +78,12 @@ def fetch(source: str, store: Path, format: str) -> int:
     """
     with plugins_aside():
         done = sharing.fetch(source, Store(store))
-    if format == "table":
+    if format == "json":
+        findings = [finding._asdict() for finding in done.findings]
+        print_json({**done._asdict(), "fit": dataclasses.asdict(done.fit), "findings": findings})
+    else:
         click.echo(f"    fit  {done.fit}, {done.results} results")
         for line in done.differences or ["every id is the same here: nothing is trained or measured again"]:
-            click.echo(f" checked  {line}")
-    print_findings(store, done.findings, "fits and files", format)
+            click.echo(f"checked  {line}")
+        print_findings(store, done.findings, "fits and files", format)
     return int(any(finding.status != "copied" for finding in done.findings))

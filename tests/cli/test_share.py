@@ -72,7 +72,8 @@ def test_what_is_fetched_is_used_and_not_trained_again(jembench, trained, monkey
     assert torch.equal(mine.sample(5).images, theirs.sample(5).images)
     images = mine.sample(5).images
     assert torch.equal(mine.logits(images), theirs.logits(images))
-    assert jembench("fetch", to).out.endswith("runs: 0 fits and files.\n")
+    again = json.loads(jembench("fetch", to, "--format", "json").out)
+    assert (again["fit"]["model"], again["results"], again["findings"], again["differences"]) == ("jem", 2, [], [])
 
 
 def test_without_chains_samples_come_from_new_ones(jembench, trained, monkeypatch):
