@@ -98,12 +98,12 @@ def estimate(
     It runs a few iterations. A first estimate appears after seconds; better ones follow. If whole batches take too
     long, only some of their images are timed, and the last column says so.
 
-    The estimates are for this machine, for the given recipe and for others. The images are random, so the dataset
-    need not be available. The second row is the same recipe without mixed precision, channels-last layout and
-    compilation.
+    The estimates are for this machine, for the given recipe and for others; a star marks the one that is used by
+    default. The images are random, so the dataset need not be available. The second row is the same recipe without
+    mixed precision, channels-last layout and compilation. The operations are those of convolutions and matrix products.
 
-    With --rate nothing is run, and the estimates are for hardware that need not be here. The operations are those of
-    convolutions and matrix products, and the memory is that of tensors, in bfloat16 unless the images are small.
+    With --rate nothing is run, and the estimates are for hardware that need not be here. The memory is that of tensors,
+    in bfloat16 unless the images are small.
     """
     from jembench.models import devices
     from jembench.running.estimate import compare_recipes
@@ -124,6 +124,9 @@ def estimate(
     for row in found:
         memory = f"{row.memory / 2**30:.1f} GiB" if row.memory else "not known"
         texts = (f"{row.seconds:.3g}", str(row.iterations), f"{row.hours:.3g}", memory, row.timed)
-        rows.append((row.recipe, row.model, *([f"{row.operations / 1e12:.3g}"] if rate else []), *texts))
-    counted = ["TFLOP/iteration"] if rate else []
-    print_table(("recipe", "model", *counted, "s/iteration", "iterations", "hours", "peak memory", "timed"), rows)
+        operations = f"{row.operations / 1e12:.3g}" if row.operations else "not known"
+        rows.append((f"{row.recipe} *" if row.chosen else row.recipe, row.model, operations, *texts))
+    columns = ("recipe", "model", "TFLOP/iteration", "s/iteration", "iterations", "hours", "peak memory", "timed")
+    print_table(columns, rows)
+    if any(row.chosen for row in found):
+        click.echo("* the default for this model and dataset")

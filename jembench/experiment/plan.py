@@ -157,6 +157,12 @@ class Plan:
         return found
 
 
+def _look_again() -> None:
+    """Read what files hold once in this plan, whatever an earlier one found."""
+    registry.look_again()
+    recipes.training_images.cache_clear()
+
+
 def make_plan(
     suite: Suite, *, recipe: str | None = None, settings: Sequence[str] = (), limit: int | None = None
 ) -> Plan:
@@ -172,7 +178,7 @@ def make_plan(
     Raises:
         SpecError: for any name or option that does not exist, before anything is computed.
     """
-    registry.look_again()
+    _look_again()
     asked = _Asked.of(suite, recipe, settings, limit)
     cells: dict[str, CellPlan] = {}
     parts: list[Part] = []
@@ -360,7 +366,7 @@ def plan_fit(
     Raises:
         SpecError: for a name or an option that does not exist, or a model that is to be trained by that recipe.
     """
-    registry.look_again()
+    _look_again()
     return _fit(model, dataset, recipe, settings, seed)
 
 
@@ -385,7 +391,7 @@ def rebuilt(
 ) -> FitPlan:
     """The plan of a fit from a file that holds the whole recipe; errors and the last two arguments as above."""
     trust.refuse_code([model, *trust.strings(recipe)], where, typed)
-    registry.look_again()
+    _look_again()
     whole = Record({"recipe": recipe}, where).read(Recipe, "recipe")
     return FitPlan(
         model=resolve_model(model, whole), dataset=registry.resolve("datasets", dataset), recipe=whole, seed=seed

@@ -6,6 +6,7 @@ import dataclasses
 import functools
 import json
 import math
+import warnings
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -16,7 +17,7 @@ from typing import Annotated, Any, Literal
 from jembench.catalog import discovery, packages, registry, spec
 from jembench.catalog.discovery import Component, Kind
 from jembench.catalog.validation import Option, Range, parse, read
-from jembench.errors import JembenchError, SpecError
+from jembench.errors import JembenchError, Remark, SpecError
 from jembench.experiment import schedules
 
 Positive = Annotated[float, Range(above=0)]
@@ -155,7 +156,9 @@ class Recipe:
     compute: Compute = Compute()
     guard: Guard = Guard()
     model: Mapping[str, Option] = field(default_factory=dict)  # options of the model where its spec leaves them out
+    least_iterations: Count = field(default=0, metadata={"neutral": 0})  # however few images an epoch has
     default_for: tuple[str, ...] = ()  # datasets that use this recipe by default
+    most_images: Count = 0  # training images up to which they do; 0: any number
     models: tuple[
         str, ...
     ] = ()  # the models that it is made for, which use it there; none: all that have none of theirs
@@ -184,7 +187,7 @@ class Recipe:
     def settings(self) -> dict[str, Any]:
         """Everything that can be set to change the trained model."""
         fields = dataclasses.asdict(self)
-        for incidental in ("name", "title", "default_for", "models", "overrides"):
+        for incidental in ("name", "title", "default_for", "most_images", "models", "overrides"):
             del fields[incidental]
         return fields
 
@@ -293,42 +296,70 @@ def _written(value: Any) -> str:
 
 
 def default_for(dataset: str) -> str:
-    """The recipe that models without one of their own are trained with on a dataset, given by the name in its spec.
+    """The recipe that models without one of their own are trained with on a dataset, given by its spec or its name.
 
     Raises:
         SpecError: if more than one recipe says that it is.
     """
-    return _only(_claims()[_ANY_MODEL, dataset], dataset) or "paper"
+    name = spec.parse(dataset).name
+    return _only(_claims()[_ANY_MODEL, name], dataset, name) or "paper"
 
 
 def made_for(model: str, dataset: str) -> str | None:
-    """The recipe that is made for a model, both given by the names in their specs; None: there is none of its own.
+    """The recipe that is made for a model, both given by their specs or names; None: there is none of its own.
 
     One that is made for the model on this dataset comes before one that is made for it on any.
 
     Raises:
         SpecError: if more than one recipe says that it is.
     """
+    claims, name, data = _claims(), spec.parse(model).name, spec.parse(dataset).name
+    return _only(claims[name, data], dataset, f"{name} on {data}") or _only(claims[name, _ANY_DATASET], dataset, name)
+
+
+def usual_for(model: str, dataset: str) -> list[str]:
+    """The recipes that a model may have by default on datasets of that name, however many images they have."""
     claims = _claims()
-    return _only(claims[model, dataset], f"{model} on {dataset}") or _only(claims[model, _ANY_DATASET], model)
+    named = claims[model, dataset] or claims[model, _ANY_DATASET] or claims[_ANY_MODEL, dataset]
+    return [name for name, _ in named] or ["paper"]
+
+
+@functools.lru_cache(maxsize=100)
+def training_images(dataset: str) -> int | None:
+    """The number of training images of a dataset, given by its spec, where it is known without reading them.
+
+    It is looked up once, until ``cache_clear``.
+    """
+    with suppress(JembenchError), warnings.catch_warnings():
+        warnings.simplefilter("ignore", Remark)
+        resolved = registry.resolve("datasets", dataset)
+        found: int | None = getattr(resolved.factory(**resolved.bound.arguments), "train_size", None)
+        return found
+    return None
 
 
 _ANY_MODEL = _ANY_DATASET = ""
 
 
-def _claims() -> Mapping[tuple[str, str], list[str]]:
+Claims = list[tuple[str, int]]
+"""Recipes, and the training images up to which they are the default; 0: any number."""
+
+
+def _claims() -> Mapping[tuple[str, str], Claims]:
     """The recipes that say that they are the default, by model and dataset."""
     return _claims_of(tuple(sorted(packages.files("recipes").items())))
 
 
 @functools.lru_cache(maxsize=10)
-def _claims_of(files: tuple[tuple[str, Traversable], ...]) -> Mapping[tuple[str, str], list[str]]:
-    found: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
+def _claims_of(files: tuple[tuple[str, Traversable], ...]) -> Mapping[tuple[str, str], Claims]:
+    found: defaultdict[tuple[str, str], Claims] = defaultdict(list)
     for name, file in files:
-        models, datasets = _made_for(parse(file.read_bytes(), str(file)))
+        fields = parse(file.read_bytes(), str(file))
+        models, datasets = _made_for(fields)
+        most = fields.get("most_images", 0)
         for model in models or [_ANY_MODEL]:
             for dataset in datasets or ([_ANY_DATASET] if models else []):
-                found[model, dataset].append(name)
+                found[model, dataset].append((name, most if isinstance(most, int) else 0))
     return found
 
 
@@ -339,10 +370,17 @@ def _made_for(fields: Mapping[str, Any]) -> tuple[list[str], list[str]]:
     return models, datasets
 
 
-def _only(claims: Sequence[str], of: str) -> str | None:
-    if len(claims) > 1:
-        raise SpecError(f"{' and '.join(claims)} are both the default recipe of {of}. Choose one with --recipe.")
-    return claims[0] if claims else None
+def _only(claims: Claims, dataset: str, of: str) -> str | None:
+    """The recipe for the fewest images that the dataset does not exceed, else the one for any number."""
+    limits = {most for _, most in claims}
+    if limits - {0}:
+        count = training_images(dataset)
+        limits = {most for most in limits if not most or (count is not None and count <= most)}
+    limit = min(limits, key=lambda most: most or math.inf, default=0)
+    names = [name for name, most in claims if most == limit]
+    if len(names) > 1:
+        raise SpecError(f"{' and '.join(names)} are both the default recipe of {of}. Choose one with --recipe.")
+    return names[0] if names else None
 
 
 def _check(recipe: Recipe) -> None:

@@ -102,8 +102,8 @@ class Suite:
         if isinstance(self.recipe, str):
             return self.recipe
         name = bare_name(dataset)
-        own = recipes.made_for(bare_name(model), name)
-        return own or self.recipe.get(name) or self.recipe.get("default") or recipes.default_for(name)
+        own = recipes.made_for(model, dataset)
+        return own or self.recipe.get(name) or self.recipe.get("default") or recipes.default_for(dataset)
 
     def variants_on(self, dataset: str) -> list[Variant]:
         """What is trained on a dataset, given by its spec: the recipe itself where the suite names no variants."""

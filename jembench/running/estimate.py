@@ -11,6 +11,7 @@ import functools
 import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,7 +22,7 @@ from jembench import seeds
 from jembench.attacks.target import Target
 from jembench.catalog import discovery
 from jembench.data.datasets import unread
-from jembench.errors import JembenchError, SpecError
+from jembench.errors import JembenchError, SpecError, Unavailable
 from jembench.experiment import recipe as recipes
 from jembench.experiment.plan import PRETRAINED, FitPlan, plan_fit
 from jembench.experiment.recipe import Recipe
@@ -59,7 +60,8 @@ class Estimate(NamedTuple):
     hours: float  # of the whole recipe
     memory: int  # bytes at the peak: on a GPU of tensors, on a CPU of the process; 0 if not known
     timed: str  # what was timed, in words
-    operations: int = 0  # floating-point, an iteration, where they were counted
+    operations: int = 0  # floating-point, an iteration; 0 if they cannot be counted
+    chosen: bool = False  # whether the recipe is the default
 
 
 class _Probe(Trainer):
@@ -271,7 +273,7 @@ def compare_recipes(
         SpecError: if the model was trained elsewhere, or a recipe that was named cannot be used.
         Unavailable: if operations cannot be counted.
     """
-    asked = plan_fit(model, dataset, recipe, settings)
+    asked, default = plan_fit(model, dataset, recipe, settings), plan_fit(model, dataset)
     if asked.model.is_pretrained:
         raise SpecError(f"{asked.key.model} was trained elsewhere: there is no training to estimate.")
     data = unread(asked.dataset)
@@ -283,7 +285,8 @@ def compare_recipes(
         say(f"{'counting' if rate else 'timing'} {name} ...")
         for found in measure(fit, data):
             say(f"{name}: about {found.hours:.3g} hours, from {found.timed}")
-        return found._replace(recipe=name)
+        chosen = fit.recipe.label == default.recipe.label
+        return found._replace(recipe=name, operations=found.operations or _operations(fit, data), chosen=chosen)
 
     rows = [
         estimated(asked.key.recipe, asked),
@@ -297,6 +300,15 @@ def compare_recipes(
                 raise
             say(f"{name} is left out: {error}")
     return rows
+
+
+def _operations(fit: FitPlan, dataset: Dataset) -> int:
+    """Floating-point operations of an iteration; 0 if they cannot be counted."""
+    from jembench.running.counting import counted
+
+    with suppress(Unavailable):
+        return counted(fit, dataset, random_images(dataset)).iteration
+    return 0
 
 
 def other_recipes(asked: FitPlan) -> list[str]:

@@ -211,7 +211,7 @@ class Trainer:
     @property
     def iterations(self) -> int:
         """The recipe's whole budget."""
-        return max(1, round(self.recipe.epochs * self.iterations_per_epoch))
+        return max(1, self.recipe.least_iterations, round(self.recipe.epochs * self.iterations_per_epoch))
 
     @property
     def learning_rate(self) -> float:

@@ -27,12 +27,20 @@ def test_the_recipe_that_is_asked_for_stands_first_and_others_beside_it(estimate
     assert "timing digits-paper ..." in done.err
 
 
+def test_the_recipe_that_is_used_by_default_has_a_star(estimate):
+    done = estimate("baseline:net=small-2", "--recipe", "digits-paper", "--against", "digits")
+    names = [line.split("  ")[0].strip() for line in done.out.splitlines()[3:]]
+    assert names == ["digits-paper", "the same in float32", "digits *", "* the default for this model and dataset"]
+    assert "not known" not in done.out
+
+
 def test_json_says_the_same_in_full(estimate):
     done = estimate("baseline:net=small-2", "--set", "epochs=2", "--against", "", "--format", "json")
     rows = json.loads(done.out)
     assert [row["recipe"] for row in rows] == ["digits+epochs=2", "the same in float32"]
     for row in rows:
-        assert row["model"] == "baseline:net=small-2"
+        assert (row["model"], row["chosen"]) == ("baseline:net=small-2", False)
+        assert row["operations"] == rows[0]["operations"] > 0
         assert row["hours"] == pytest.approx(row["seconds"] * row["iterations"] / 3600)
 
 

@@ -5,10 +5,14 @@ import json
 from collections.abc import Mapping
 
 import pytest
+from PIL import Image
 
 from jembench.catalog import packages, registry
+from jembench.data import folders
+from jembench.data.headers import Survey
 from jembench.errors import SpecError
 from jembench.experiment import recipe as recipes
+from jembench.experiment.plan import plan_fit
 
 MINIMAL = """
 title = "Mine"
@@ -392,7 +396,7 @@ def changed(value, path):
 
 
 PATHS = list(leaves(recipes.load("digits")))
-INCIDENTAL = {("name",), ("title",), ("default_for",), ("models",), ("overrides",)}
+INCIDENTAL = {("name",), ("title",), ("default_for",), ("most_images",), ("models",), ("overrides",)}
 
 
 @pytest.mark.parametrize("path", PATHS, ids=".".join)
@@ -448,6 +452,48 @@ def test_two_recipes_made_for_one_model_are_a_choice_for_the_user(shipped):
     shipped(a='models = ["lion"]', b='models = ["lion"]')
     with pytest.raises(SpecError, match=r"^a and b are both the default recipe of lion\. Choose one with --recipe\.$"):
         recipes.made_for("lion", "cats")
+
+
+@pytest.mark.parametrize(
+    ("images", "recipe"),
+    [(1, "tiny"), (10, "tiny"), (11, "middling"), (200, "middling"), (201, "large"), (None, "large")],
+)
+def test_the_default_is_the_recipe_for_the_fewest_images_that_are_enough(shipped, monkeypatch, images, recipe):
+    shipped(
+        large='default_for = ["cats"]',
+        middling='default_for = ["cats"]\nmost_images = 200',
+        tiny='default_for = ["cats"]\nmost_images = 10',
+    )
+    monkeypatch.setattr(recipes, "training_images", lambda dataset: images)
+    assert recipes.default_for("cats") == recipe
+    assert recipes.usual_for("lion", "cats") == ["large", "middling", "tiny"]
+
+
+def test_two_recipes_for_as_many_images_are_a_choice_for_the_user(shipped, monkeypatch):
+    shipped(a='default_for = ["cats"]\nmost_images = 9', b='default_for = ["cats"]\nmost_images = 9')
+    monkeypatch.setattr(recipes, "training_images", lambda dataset: 5)
+    with pytest.raises(SpecError, match=r"^a and b are both the default recipe of cats\."):
+        recipes.default_for("cats")
+    monkeypatch.setattr(recipes, "training_images", lambda dataset: 10)
+    assert recipes.default_for("cats") == "paper"
+
+
+def test_the_recipe_of_a_folder_goes_by_its_training_images(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    for part, count in (("train", 5), ("test", 1)):
+        for number in range(count):
+            (tmp_path / "set" / part / "cat").mkdir(parents=True, exist_ok=True)
+            Image.new("RGB", (4, 4)).save(tmp_path / "set" / part / "cat" / f"{number}.png")
+    folder = f"imagefolder:root={tmp_path / 'set'}"
+    assert recipes.default_for(folder) == plan_fit("jem", folder).recipe.name == "small-images"
+    assert recipes.training_images(folder) == 5
+    assert recipes.training_images("imagefolder:root=nowhere") is None
+    assert recipes.default_for("imagefolder:root=nowhere") == "paper"
+    monkeypatch.setattr(folders, "survey", lambda files: Survey(False, {"4x4": (6, "cat/0.png")}))
+    monkeypatch.setattr(folders, "_images", lambda folder, classes, aside: {f"cat/{n}": folder for n in range(5001)})
+    recipes.training_images.cache_clear()
+    assert recipes.default_for(folder) == "paper"
+    recipes.training_images.cache_clear()
 
 
 @pytest.mark.parametrize("claim", ["5", '"cats"'])

@@ -253,6 +253,12 @@ def test_both_terms_on_the_same_images_may_have_fewer_chains_than_images(make_tr
     assert trainer.passes == trainer.sampling_steps + 1 + 15 / 9
 
 
+def test_few_images_get_as_many_iterations_as_the_recipe_says_at_least(make_trainer):
+    whole = make_trainer(epochs=2).iterations
+    assert make_trainer(epochs=2, least_iterations=whole + 3).iterations == whole + 3
+    assert make_trainer(epochs=2, least_iterations=whole - 1).iterations == whole
+
+
 # --- chains -----------------------------------------------------------------------------------------------------------
 
 

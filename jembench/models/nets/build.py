@@ -15,8 +15,9 @@ from jembench.models.nets import names
 from jembench.models.nets.wide_resnet import MOMENTUM, ResidualNet
 
 _FORMS = (
-    "Write wrn-DEPTH-WIDTH (wrn-28-10), small-WIDTH (small-12), half-WIDTH (half-48), auto (small-16 below 32 pixels, "
-    "else wrn-28-10), or the import path of a function that is called with the DataSpec (mypackage.nets:build)."
+    "Write wrn-DEPTH-WIDTH (wrn-28-10), small-WIDTH (small-12), half-WIDTH (half-48), scaled-WIDTH (scaled-32), auto "
+    "(small-16 below 32 pixels, else wrn-28-10), or the import path of a function that is called with the DataSpec "
+    "(mypackage.nets:build)."
 )
 _SMALLEST_FOR_WIDE = 32  # pixels
 
@@ -27,7 +28,7 @@ def build_net(
     """The network that ``text`` names, (B, C, H, W) -> (B, K) for the images and classes of ``data``.
 
     Args:
-        text: ``wrn-28-10``, ``small-12``, ``half-48``, ``auto`` or an import path ``mypackage.nets:build``.
+        text: ``wrn-28-10``, ``small-12``, ``half-48``, ``scaled-32``, ``auto`` or an import path.
         data: what the network will see.
         norm: none, batch, instance or layer; a network given by its import path has its own.
         dropout: the share of each block's maps that is dropped in training; likewise.
@@ -44,6 +45,7 @@ def build_net(
         text = "small-16" if min(height, width) < _SMALLEST_FOR_WIDE else "wrn-28-10"
     if shape := names.read(text):
         shape.least.check(f"The net {text}")
+        shape = shape.for_image(height, width)
         return ResidualNet(channels, data.num_classes, shape, norm=norm, dropout=dropout, momentum=momentum)
     if ":" in text:
         return _build_own(text, data, {"norm": norm != "none", "dropout": dropout != 0})

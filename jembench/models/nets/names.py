@@ -16,7 +16,11 @@ class Shape(NamedTuple):
     stem: int
     widths: tuple[int, int, int]
     blocks: int
-    stride: int = 1  # of the first convolution: 2 halves the image
+    stride: int = 1  # of the first convolution: 2 halves the image; 0: as the image's size asks, see ``for_image``
+
+    def for_image(self, height: int, width: int) -> Shape:
+        """With a stride that makes maps of about 16 pixels of the shorter side, if it has none: 2 for 32x32."""
+        return self if self.stride else self._replace(stride=max(1, round(min(height, width) / 16)))
 
     @property
     def least(self) -> Size:
@@ -50,6 +54,11 @@ def half(width: int) -> Shape:
     return small(width)._replace(stride=2)
 
 
+def scaled(width: int) -> Shape:
+    """``small`` on maps of about 16 pixels, whatever the size of the images: their cost is about the same."""
+    return small(width)._replace(stride=0)
+
+
 def read(text: str) -> Shape | None:
     """The shape that ``wrn-28-10``, ``small-12`` or ``half-48`` names; None for any other text.
 
@@ -58,8 +67,8 @@ def read(text: str) -> Shape | None:
     """
     if match := re.fullmatch(r"wrn-([1-9]\d{0,17})-([1-9]\d{0,17})", text):
         return wide(*map(int, match.groups()))
-    if match := re.fullmatch(r"(small|half)-([1-9]\d{0,17})", text):
-        return (small if match[1] == "small" else half)(int(match[2]))
+    if match := re.fullmatch(r"(small|half|scaled)-([1-9]\d{0,17})", text):
+        return {"small": small, "half": half, "scaled": scaled}[match[1]](int(match[2]))
     return None
 
 

@@ -66,7 +66,7 @@ class Block(nn.Module):
 class ResidualNet(nn.Module):
     """A first convolution, three groups of blocks at full, half and quarter size, mean pooling, a linear head.
 
-    With a stride of 2, the first convolution is 4x4 and halves all these sizes.
+    With a stride of s > 1, the first convolution is 2s x 2s and divides all these sizes by s.
 
     Any image size: pooling is over what is left. PyTorch's default initialisation. Pooling and the head
     compute in float32 under autocast too.
@@ -99,7 +99,9 @@ class ResidualNet(nn.Module):
             raise SpecError(f"dropout is {dropout}; it must be a share from 0 up to, but not, 1, for example 0.3.")
         stem, (first, second, third), blocks, stride = shape
         # with a stride, a kernel of twice its size: every pixel then has the same share in what comes out
-        self.conv1 = nn.Conv2d(channels, stem, 3 if stride == 1 else 2 * stride, stride=stride, padding=1)
+        self.conv1 = nn.Conv2d(
+            channels, stem, 3 if stride == 1 else 2 * stride, stride=stride, padding=max(1, stride // 2)
+        )
         self.layer1 = _group(stem, first, blocks, 1, make_norm, dropout)
         self.layer2 = _group(first, second, blocks, 2, make_norm, dropout)
         self.layer3 = _group(second, third, blocks, 2, make_norm, dropout)

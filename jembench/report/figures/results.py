@@ -155,5 +155,5 @@ def stem(figure: str, fits: Sequence[FitKey], limit: int | None = None) -> str:
 
 def _parts(fit: FitKey) -> list[str]:
     dataset = bare_name(fit.dataset)
-    usual = recipes.made_for(bare_name(fit.model), dataset) or recipes.default_for(dataset)
-    return [fit.model] if fit.recipe in (usual, PRETRAINED) else [fit.model, fit.recipe]
+    usual = recipes.usual_for(bare_name(fit.model), dataset)
+    return [fit.model] if fit.recipe in (*usual, PRETRAINED) else [fit.model, fit.recipe]

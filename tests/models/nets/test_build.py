@@ -50,6 +50,29 @@ def test_half_net_has_the_width_of_its_name_and_works_on_a_quarter_of_the_pixels
 
 
 @pytest.mark.parametrize(
+    ("size", "maps"),
+    [
+        ((8, 8), (8, 8)),
+        ((28, 28), (14, 14)),
+        ((32, 32), (16, 16)),
+        ((40, 48), (20, 24)),
+        ((64, 64), (16, 16)),
+        ((128, 200), (16, 25)),
+        ((1, 2), (1, 2)),
+    ],
+)
+def test_scaled_net_works_on_maps_of_about_16_pixels(size, maps):
+    net = build_net("scaled-4", DataSpec(name="any", shape=(3, *size), num_classes=2))
+    assert net.conv1(torch.zeros(2, 3, *size)).shape == (2, 4, *maps)
+    assert net(torch.zeros(2, 3, *size)).shape == (2, 2)
+
+
+def test_scaled_net_is_the_half_net_of_32_pixels():
+    shapes = [[p.shape for p in build_net(f"{kind}-4", COLOURS).parameters()] for kind in ("scaled", "half")]
+    assert shapes[0] == shapes[1]
+
+
+@pytest.mark.parametrize(
     ("size", "name"),
     [((8, 8), "small-16"), ((31, 40), "small-16"), ((32, 32), "wrn-28-10"), ((64, 48), "wrn-28-10")],
 )
