@@ -40,6 +40,8 @@ def main():
     first = json.loads(run("run", *arguments))
     assert len(first["rows"]) == 2, first
     assert json.loads(run("run", *arguments)) == first
+    run("push", "baseline", "model.zip")  # the template of its card came along
+    assert json.loads(run("fetch", "model.zip", "--store", "theirs", "--format", "json"))["differences"] == []
     print(f"jembench {jembench.__version__} works as installed in {Path(jembench.__file__).parent}")
 
 
