@@ -44,6 +44,7 @@ myst_enable_extensions = ["attrs_inline", "colon_fence", "deflist", "dollarmath"
 myst_heading_anchors = 3
 myst_links_external_new_tab = False
 nb_execution_mode = "off"  # but for the tutorial, which says so itself
+nb_execution_in_temp = True
 nb_execution_timeout = 300
 nb_execution_raise_on_error = True
 nb_merge_streams = True
@@ -57,7 +58,7 @@ nitpick_ignore_regex = [
     ("py:.*", r"(torch|np|numpy|pandas|nn|os|collections|typing|jaxtyping)\..*"),
     ("py:.*", r"(Any|Array|Callable|DataFrame|Location|Path|Settings|Tensor|pathlib\.Path|optional)"),
     # objects that a user is given and does not make
-    ("py:.*", r".*\b(ComparedPair|FitPlan|Part|PublishedTable|Recipe|Store|Suite)"),
+    ("py:.*", r".*\b(ComparedPair|FitPlan|Names|Part|PublishedTable|Recipe|Selection|Shown|Store|Suite)"),
     ("py:.*", r"jembench\.plugin\..*"),
 ]
 
@@ -66,11 +67,13 @@ html_title = "jembench"
 html_static_path = ["static"]
 html_css_files = ["site.css"]
 html_extra_path = ["static/root"]  # the address of the site leads to docs/index.html
+html_sidebars = {page: [] for page in ("docs/index", "docs/tutorial", "docs/concepts", "docs/science")}
 html_show_sourcelink = False
 html_copy_source = False
 html_theme_options = {
     "logo": {"text": "jembench"},
     "navbar_end": ["theme-switcher"],
+    "header_links_before_dropdown": 7,
     "show_toc_level": 2,
     "navigation_with_keys": False,
     "footer_start": ["copyright"],

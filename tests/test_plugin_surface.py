@@ -13,7 +13,7 @@ from jembench import plugin
 
 ROOT = Path(jembench.__file__).parents[1]
 TEMPLATES = ROOT / "jembench/testing/scaffold/templates"
-GUIDES = [ROOT / "README.md", *sorted(ROOT.glob("plugins/**/*.md"))]
+GUIDES = [ROOT / "README.md", *sorted(ROOT.glob("docs/**/*.md")), *sorted(ROOT.glob("plugins/**/*.md"))]
 SOURCES = [
     *sorted(ROOT.glob("plugins/*/jembench_*/*.py")),
     *sorted(ROOT.glob("tests/*_plugin/jembench_*/*.py")),
@@ -61,7 +61,7 @@ def test_every_name_is_used_by_a_plugin_or_recommended_by_a_check():
 
 
 def test_the_guide_lists_every_name():
-    guide = (ROOT / "plugins" / "README.md").read_text(encoding="utf-8")
+    guide = (ROOT / "docs" / "reference" / "plugins.md").read_text(encoding="utf-8")
     assert {name for name in names() if f"`{name}`" not in guide} == set()
 
 

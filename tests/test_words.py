@@ -6,7 +6,14 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-PATTERNS = ("jembench/**/*", "plugins/**/*", "benchmarks/jembench_suites/**/*", "README.md", "CONTRIBUTING.md")
+PATTERNS = (
+    "jembench/**/*",
+    "plugins/**/*",
+    "benchmarks/jembench_suites/**/*",
+    "docs/**/*",
+    "README.md",
+    "CONTRIBUTING.md",
+)
 TEXTS = {".py", ".md", ".toml", ".template"}
 
 INSTEAD = {

@@ -1,5 +1,6 @@
-"""The directive `components`: a table of the components of a kind, from the registry."""
+"""The directive `components`: a table of what is installed of one kind, from the registry."""
 
+from collections.abc import Iterator
 from typing import Any
 
 from docutils import nodes
@@ -11,33 +12,51 @@ from jembench.catalog import discovery
 
 
 class Components(Directive):
-    """`{components} models`: a table of the components of this kind."""
+    """`{components} models`: the name of each, what it is, and its options or, of a file, what it is made for."""
 
     required_arguments = 1
 
     def run(self) -> list[nodes.Node]:
-        """The table: name and distribution, what it is, options with their defaults."""
-        kind: Any = self.arguments[0]
-        rows = []
+        """The table."""
+        kind = self.arguments[0]
+        rows = list(_rows(kind))
+        last = "options, with their defaults" if kind in discovery.KINDS else "for"
+        return [_table((discovery.singular(kind), "what it is", last), rows)]
+
+
+def _rows(kind: Any) -> Iterator[list[nodes.Element]]:
+    if kind == "suites":
+        for suite in listing.suites():
+            yield _row(suite.name, suite.distribution, suite.title, [], suite.problem)
+    elif kind == "recipes":
+        for recipe in listing.recipes():
+            yield _row(recipe.name, "", recipe.title, [*recipe.models, *recipe.default_for], recipe.problem)
+    elif kind == "references":
+        for table in listing.published():
+            yield _row(table.name, "", f"{table.title} {table.note}", table.columns, table.problem)
+    else:
         for found in map(listing.describe, discovery.components(kind)):
-            assert not found.problem, f"{found.component.name}: {found.problem}"
-            name = nodes.paragraph("", "", nodes.literal("", found.component.name))
-            if found.component.distribution != "jembench":
-                name += [nodes.Text(" "), nodes.emphasis("", found.component.distribution)]
-            options = [nodes.line("", "", nodes.literal("", str(option))) for option in found.options]
-            rows.append([name, nodes.paragraph("", found.summary), nodes.line_block("", *options)])
-        return [table((discovery.singular(kind), "what it is", "options, with their defaults"), rows, (20, 45, 35))]
+            component, options = found.component, [str(option) for option in found.options]
+            yield _row(component.name, component.distribution, found.summary, options, found.problem)
 
 
-def table(heads: tuple[str, ...], rows: list[list[nodes.Element]], widths: tuple[int, ...]) -> nodes.table:
-    """A table of elements under headings."""
-    group = nodes.tgroup("", *(nodes.colspec(colwidth=width) for width in widths), cols=len(heads))
-    group += nodes.thead("", _row([nodes.paragraph("", head) for head in heads]))
-    group += nodes.tbody("", *map(_row, rows))
+def _row(name: str, distribution: str, text: str, lines: Any, problem: str) -> list[nodes.Element]:
+    assert not problem, f"{name}: {problem}"
+    head = nodes.paragraph("", "", nodes.literal("", name))
+    if distribution not in ("jembench", ""):
+        head += [nodes.Text(" "), nodes.emphasis("", distribution)]
+    block = nodes.line_block("", *(nodes.line("", "", nodes.literal("", str(line))) for line in lines))
+    return [head, nodes.paragraph("", text), block]
+
+
+def _table(heads: tuple[str, ...], rows: list[list[nodes.Element]]) -> nodes.table:
+    group = nodes.tgroup("", *(nodes.colspec(colwidth=width) for width in (22, 48, 30)), cols=3)
+    group += nodes.thead("", _line([nodes.paragraph("", head) for head in heads]))
+    group += nodes.tbody("", *map(_line, rows))
     return nodes.table("", group)
 
 
-def _row(cells: list[nodes.Element]) -> nodes.row:
+def _line(cells: list[nodes.Element]) -> nodes.row:
     return nodes.row("", *(nodes.entry("", cell) for cell in cells))
 
 

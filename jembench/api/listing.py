@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import json
 import sys
 from typing import Any, NamedTuple
 
@@ -56,6 +57,13 @@ class Recipe(NamedTuple):
     models: tuple[str, ...]  # that it is made for
     fields: dict[str, Any]  # by the keys of --set: "optimizer.name"
     problem: str  # "" if it works
+
+    @property
+    def purpose(self) -> str:
+        """The models and the datasets whose default it is, in words; "" if there are none."""
+        purposes = {"of": self.models, "on": self.default_for}
+        words = [f"{word} {', '.join(names)}" for word, names in purposes.items() if names]
+        return f"the default {' '.join(words)}" if words else ""
 
 
 class Reference(NamedTuple):
@@ -118,6 +126,27 @@ def _recipe(name: str) -> Recipe:
     except JembenchError as error:
         return Recipe(name, "", (), (), {}, str(error))
     return Recipe(name, loaded.title, loaded.default_for, loaded.models, _dotted(loaded.settings), "")
+
+
+def recipe_file(name: str) -> str:
+    """A recipe as the text of a TOML file with all of its fields, each with what it means.
+
+    Raises:
+        SpecError: if there is no such recipe, or it cannot be used.
+    """
+    loaded = recipe.load(name)
+    head = [f"# recipe {name}", *filter(None, [f"# {_recipe(name).purpose}".rstrip("# ")])]
+    meanings = recipe.meanings()
+    lines = [f"title = {json.dumps(loaded.title, ensure_ascii=False)}"]
+    tables = {key: value for key, value in loaded.settings.items() if isinstance(value, dict) and value}
+    flat = {"": {key: value for key, value in loaded.settings.items() if not isinstance(value, dict)}, **tables}
+    for table, fields in flat.items():
+        lines += ["", f"[{table}]"] if table else []
+        for key, value in fields.items():
+            meaning = meanings.get(f"{table}.{key}" if table else key, "")
+            line = f"{key} = {json.dumps(value, ensure_ascii=False)}"
+            lines.append(f"{line:<34}  # {meaning}" if meaning else line)
+    return "\n".join([*head, *lines, ""])
 
 
 def _dotted(fields: dict[str, Any], table: str = "") -> dict[str, Any]:

@@ -131,7 +131,7 @@ class Fit:
     def energy(self, x: Tensor | np.ndarray[Any, Any]) -> Tensor:
         """The energy E(x) in nats, up to one constant of the model; arguments and errors as for :meth:`logits`.
 
-        It is -logsumexp of the logits of a JEM (Grathwohl et al., 2020, equation 6), and -log p(x) of a model with a
+        It is -logsumexp of the logits of a JEM (Grathwohl et al., 2020, equation 7), and -log p(x) of a model with a
         normalised density. Lower is likelier.
 
         Returns:

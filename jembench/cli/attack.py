@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from jembench.catalog.spec import split_list
-from jembench.cli import options
+from jembench.cli import completion, options
 from jembench.cli.figures import LeftOut, draw
 from jembench.cli.output import plugins_aside
 from jembench.cli.run import carry_out
@@ -36,8 +36,8 @@ EXAMPLES = options.examples(
 
 
 @click.command("attack", epilog=EXAMPLES)
-@click.argument("attack", metavar="ATTACK")
-@click.option("--models", metavar="SPECS", default="jem,baseline", help="Models to attack.")
+@click.argument("attack", metavar="ATTACK", type=completion.ATTACK)
+@click.option("--models", metavar="SPECS", type=completion.MODELS, default="jem,baseline", help="Models to attack.")
 @click.option("--norm", metavar="LIST", help="Norm of the perturbation: linf, l2 or both.")
 @click.option(
     "--eps",
@@ -79,7 +79,7 @@ EXAMPLES = options.examples(
     metavar="Q",
     help="Queries per image of boundary and pointwise.",
 )
-@options.shared("--dataset", "Datasets of the models.", metavar="SPECS", default="digits")
+@options.shared("--dataset", "Datasets of the models.", metavar="SPECS", type=completion.DATASETS, default="digits")
 @click.option("--seeds", metavar="LIST", default="0", help="Seeds of the models: 0,1,2.")
 @options.recipe
 @options.recipe_settings

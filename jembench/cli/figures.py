@@ -12,7 +12,7 @@ from typing import Any, get_args
 import click
 
 from jembench.api.stored import selection
-from jembench.cli import options
+from jembench.cli import completion, options
 from jembench.cli.output import write_file
 from jembench.errors import SpecError, printable
 from jembench.report import select
@@ -27,7 +27,7 @@ EXAMPLES = options.examples(
 
 
 @click.command("figures", epilog=EXAMPLES)
-@click.argument("suite", metavar="[SUITE]", required=False)
+@click.argument("suite", metavar="[SUITE]", type=completion.SUITE, required=False)
 @options.selected
 @click.option("--output", type=options.PATH, metavar="FOLDER", help="Output folder. By default figures/ in the store.")
 @options.force

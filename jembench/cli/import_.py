@@ -10,7 +10,7 @@ import click
 
 from jembench.catalog import trust
 from jembench.catalog.spec import Spec
-from jembench.cli import options, show
+from jembench.cli import completion, options, show
 from jembench.cli.output import check_file, plugins_aside
 from jembench.errors import JembenchError, SpecError, printable
 from jembench.files import digest, sweep_beside
@@ -31,9 +31,14 @@ EXAMPLES = options.examples(
 
 
 @click.command("import", epilog=EXAMPLES)
-@click.argument("importer", metavar="IMPORTER")
+@click.argument("importer", metavar="IMPORTER", type=completion.IMPORTER)
 @click.argument("file", metavar="FILE", type=options.PATH)
-@click.option("--model", metavar="SPEC", help="Model that the weights belong to, if the file does not name it.")
+@click.option(
+    "--model",
+    metavar="SPEC",
+    type=completion.MODEL,
+    help="Model that the weights belong to, if the file does not name it.",
+)
 @options.dataset
 @click.option(
     "--output",

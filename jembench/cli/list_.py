@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -11,8 +10,9 @@ import click
 from jembench.api import listing
 from jembench.catalog import discovery
 from jembench.catalog.discovery import KINDS
-from jembench.cli import options
+from jembench.cli import completion, options
 from jembench.cli.output import print_json, print_table
+from jembench.errors import SpecError
 
 
 class Files(NamedTuple):
@@ -23,11 +23,8 @@ class Files(NamedTuple):
     cells: Callable[[Any], tuple[str, ...]]  # the texts of the columns behind the name
 
 
-def _recipe(recipe: listing.Recipe) -> tuple[str, str]:
-    purposes = {"of": recipe.models, "on": recipe.default_for}
-    words = [f"{word} {', '.join(names)}" for word, names in purposes.items() if names]
-    fields = (f"{key}={value if isinstance(value, str) else json.dumps(value)}" for key, value in recipe.fields.items())
-    return "\n".join([recipe.title, *([f"the default {' '.join(words)}"] if words else [])]), "\n".join(fields)
+def _recipe(recipe: listing.Recipe) -> tuple[str]:
+    return ("\n".join(filter(None, (recipe.title, recipe.purpose))),)
 
 
 def _published(table: listing.Reference) -> tuple[str, str, str]:
@@ -36,7 +33,7 @@ def _published(table: listing.Reference) -> tuple[str, str, str]:
 
 FILES = {
     "suites": Files(listing.suites, ("suite", "what it is", "distribution"), lambda each: each[1:3]),
-    "recipes": Files(listing.recipes, ("recipe", "what it is", "fields, for --set"), _recipe),
+    "recipes": Files(listing.recipes, ("recipe", "what it is"), _recipe),
     "references": Files(
         listing.published, ("table, for --reference", "of which paper", "columns", "models"), _published
     ),
@@ -45,14 +42,20 @@ LISTS = (*KINDS, "recipes", "references")
 
 
 @click.command("list")
-@click.argument("kind", metavar="[KIND]", type=click.Choice(LISTS), required=False)
+@click.argument("kind", metavar="[KIND]", type=click.Choice((*LISTS, "recipe")), required=False)
+@click.argument("name", metavar="[NAME]", type=completion.RECIPE, required=False)
 @options.listing_format
-def list_(kind: str | None, format: str) -> None:
+def list_(kind: str | None, name: str | None, format: str) -> None:
     """List what is installed: models, datasets, suites and more.
 
-    With KIND, say what each one is and which options it has. Without it, the last line names the kinds.
+    With KIND, say what each one is and which options it has. Without it, the last line names the kinds. `jembench list
+    recipe NAME` prints a whole recipe as a TOML file, with what its fields mean.
     """
-    if kind is None:
+    if (kind == "recipe") != (name is not None):
+        raise SpecError("`jembench list recipe NAME` shows one recipe; `jembench list recipes` lists the names.")
+    if name is not None:
+        click.echo(listing.recipe_file(name), nl=False)
+    elif kind is None:
         _everything(format)
     elif kind in FILES:
         _files(FILES[kind], format)
@@ -80,6 +83,8 @@ def _files(files: Files, format: str) -> None:
         text, *others = files.cells(each)
         rows.append((each.name, _or_problem(text, each.problem), *others))
     print_table(files.columns, rows)
+    if files is FILES["recipes"]:
+        click.echo("`jembench list recipe NAME` shows one whole, as a TOML file for --recipe.")
 
 
 def _components(kind: Any, format: str) -> None:

@@ -14,6 +14,7 @@ from click.core import ParameterSource
 
 from jembench.catalog import plugin_files
 from jembench.catalog.spec import split_list
+from jembench.cli import completion
 from jembench.cli.output import plugins_aside
 from jembench.errors import SpecError
 
@@ -32,11 +33,18 @@ def shared(flag: str, help: str, *name: str, **given: Any) -> Callable[[Command]
 
 
 store = shared("--store", "Folder of trained models and results.", type=PATH, default="runs")
-dataset = shared("--dataset", "Dataset; `jembench list datasets` lists them.", metavar="SPEC", default="digits")
+dataset = shared(
+    "--dataset",
+    "Dataset; `jembench list datasets` lists them.",
+    metavar="SPEC",
+    type=completion.DATASET,
+    default="digits",
+)
 recipe = shared(
     "--recipe",
     "Training recipe: a TOML file, or a name of `jembench list recipes`. By default the one for the dataset.",
     metavar="NAME",
+    type=completion.RECIPE,
 )
 device = shared(
     "--device",
@@ -83,19 +91,12 @@ def _known_format(ctx: click.Context, parameter: click.Parameter, value: str) ->
     return value
 
 
-def _formats(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
-    """The names that a shell completes."""
-    from jembench.catalog import discovery
-
-    return [found.name for found in discovery.components("formats") if found.name.startswith(incomplete)]
-
-
 report_format = click.option(
     "--format",
     metavar="FORMAT",
     default="table",
+    type=completion.FORMAT,
     callback=_known_format,
-    shell_complete=_formats,
     help="Output format: table, json, markdown, latex, csv, or another of `jembench list formats`. Progress is "
     "printed to stderr.",
 )
@@ -179,6 +180,7 @@ jobs_per_gpu = click.option(
 executor = click.option(
     "--executor",
     metavar="SPEC",
+    type=completion.EXECUTOR,
     default="auto",
     callback=_executor,
     help="Where the work runs: local (in this process), processes:jobs=4, or an executor of a plugin, such as "
@@ -275,8 +277,10 @@ names = click.option(
 )
 
 SELECTION = (
-    click.option("--models", metavar="SPECS", help="Models, in this order: jem,baseline:norm=batch."),
-    click.option("--dataset", metavar="SPECS", help="Datasets, in this order."),
+    click.option(
+        "--models", metavar="SPECS", type=completion.MODELS, help="Models, in this order: jem,baseline:norm=batch."
+    ),
+    click.option("--dataset", metavar="SPECS", type=completion.DATASETS, help="Datasets, in this order."),
     click.option(
         "--recipe",
         metavar="LABELS",
@@ -285,7 +289,12 @@ SELECTION = (
     ),
     click.option("--set", "settings", metavar="KEY=VALUE", multiple=True, help="Recipes that --set changed so."),
     click.option("--seeds", metavar="LIST", help="Seeds: 0,1,2."),
-    click.option("--metrics", metavar="SPECS", help="Metrics, in this order. A bare name covers all its options."),
+    click.option(
+        "--metrics",
+        metavar="SPECS",
+        type=completion.METRICS,
+        help="Metrics, in this order. A bare name covers all its options.",
+    ),
     columns,
     names,
     click.option("--limit", type=COUNT, metavar="N", help="Show the results of `run --limit N`."),
@@ -322,7 +331,13 @@ def planned_fit(command: Callable[..., Any]) -> Callable[..., Any]:
             fit = plan_fit(*named)
         return command(*arguments, fit=fit, **given)
 
-    for option in (seed, recipe_settings, recipe, dataset, click.argument("model", metavar="MODEL")):
+    for option in (
+        seed,
+        recipe_settings,
+        recipe,
+        dataset,
+        click.argument("model", metavar="MODEL", type=completion.MODEL),
+    ):
         planned = option(planned)
     return planned
 

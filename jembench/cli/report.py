@@ -10,7 +10,7 @@ import click
 from jembench.api import stored
 from jembench.api.results import Results
 from jembench.catalog import registry
-from jembench.cli import options, show
+from jembench.cli import completion, options, show
 from jembench.cli.output import emit
 from jembench.errors import SpecError
 from jembench.experiment.sweep import bare_name, with_options
@@ -29,7 +29,7 @@ EXAMPLES = options.examples(
 
 
 @click.command("report", epilog=EXAMPLES)
-@click.argument("suite", metavar="[SUITE]", required=False)
+@click.argument("suite", metavar="[SUITE]", type=completion.SUITE, required=False)
 @options.selected
 @click.option("--claims", is_flag=True, help="Test which claims of the papers hold for the results in the store.")
 @options.store
@@ -106,8 +106,8 @@ COMPARE_EXAMPLES = options.examples(
 
 
 @click.command("compare", epilog=COMPARE_EXAMPLES)
-@click.argument("a")
-@click.argument("b")
+@click.argument("a", type=completion.MODEL)
+@click.argument("b", type=completion.MODEL)
 @click.option("--dataset", metavar="SPEC", help="Dataset. By default the one on which both were evaluated.")
 @click.option("--recipe", metavar="LABEL", help="Recipe of both models, as `jembench report` names it.")
 @click.option("--recipe-b", metavar="LABEL", help="Recipe of B, if it differs from that of A.")

@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from jembench.api.runs import plan_run
-from jembench.cli import options, show
+from jembench.cli import completion, options, show
 from jembench.cli.output import plugins_aside
 from jembench.cli.show_plan import print_preview
 from jembench.errors import SpecError
@@ -39,16 +39,25 @@ EXAMPLES = options.examples(
 
 
 @click.command("run", epilog=EXAMPLES)
-@click.argument("suite", metavar="SUITE|FILE", callback=options.defaults_of_file)
+@click.argument("suite", metavar="SUITE|FILE", type=completion.SUITE, callback=options.defaults_of_file)
 @click.option(
     "--models",
     metavar="SPECS",
+    type=completion.MODELS,
     help="Models instead of the suite's own: jem,baseline:norm=batch. Name your own as mypackage.zoo:build.",
 )
 @click.option(
-    "--metrics", metavar="SPECS", help="Metrics instead of the suite's own and its grids: accuracy,ece:bins=15."
+    "--metrics",
+    metavar="SPECS",
+    type=completion.METRICS,
+    help="Metrics instead of the suite's own and its grids: accuracy,ece:bins=15.",
 )
-@options.shared("--dataset", "Datasets instead of the suite's own: digits,cifar10:root=/data.", metavar="SPECS")
+@options.shared(
+    "--dataset",
+    "Datasets instead of the suite's own: digits,cifar10:root=/data.",
+    metavar="SPECS",
+    type=completion.DATASETS,
+)
 @click.option("--seeds", metavar="LIST", help="Seeds instead of the suite's own: 0,1,2.")
 @options.recipe
 @options.settings(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from jembench.catalog.spec import split_list
-from jembench.cli import options, show
+from jembench.cli import completion, options, show
 from jembench.cli.output import plugins_aside, print_json, print_table
 from jembench.running import session
 from jembench.running.display import display
@@ -66,7 +66,7 @@ ESTIMATE_EXAMPLES = options.examples(
 
 
 @click.command("estimate", epilog=ESTIMATE_EXAMPLES)
-@click.argument("model", metavar="MODEL")
+@click.argument("model", metavar="MODEL", type=completion.MODEL)
 @options.dataset
 @options.recipe
 @options.recipe_settings

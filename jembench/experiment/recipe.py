@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import inspect
 import json
 import math
+import re
 import warnings
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -223,6 +225,17 @@ def _without_neutral(table: Any, settings: dict[str, Any]) -> dict[str, Any]:
 def names() -> list[str]:
     """The names of all recipes that are installed."""
     return sorted(packages.files("recipes"))
+
+
+@functools.cache
+def meanings() -> dict[str, str]:
+    """What the fields mean, by the keys of ``--set``: the comments beside them in this file."""
+    found = {}
+    tables = {"optimizer": Optimizer, "schedule": Schedule, "data": TrainingData, "chains": Chains, "": Recipe}
+    for table, source in tables.items():
+        for key, meaning in re.findall(r"^    (\w+): .*?  # (.+)$", inspect.getsource(source), re.MULTILINE):
+            found[f"{table}.{key}".lstrip(".")] = meaning
+    return found
 
 
 def title_of(name: str) -> str:

@@ -3,6 +3,10 @@
 import json
 import sys
 
+import pytest
+
+from jembench.api import listing
+from jembench.experiment import recipe
 from jembench.interfaces import API
 
 
@@ -87,10 +91,43 @@ def test_recipes(jembench):
     assert digits["fields"]["optimizer.name"] == "adam"
 
 
-def test_the_table_of_recipes_shows_fields_as_they_are_set(jembench):
+def test_the_table_of_recipes_fits_a_screen(jembench, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
     out = jembench("list", "recipes").out
-    for text in ("the default on digits", "optimizer.betas=[0.9, 0.999]", "data.shared=true", "optimizer.name=adam"):
-        assert text in out
+    assert "the default on digits" in out
+    assert max(map(len, out.splitlines())) <= 80
+    assert len(out.splitlines()) < 5 * len(recipe.names())
+
+
+@pytest.mark.parametrize("name", ["digits", "jem++", "adversarial"])
+def test_a_whole_recipe_is_a_file_that_trains_the_same(jembench, name, tmp_path):
+    done = jembench("list", "recipe", name)
+    assert (done.code, done.err) == (0, "")
+    path = tmp_path / "mine.toml"
+    path.write_text(done.out)
+    assert recipe.load(str(path)).settings == recipe.load(name).settings
+    assert "weight of the mean squared energies" in done.out
+
+
+DEFAULTS = ("models", "default_for", "most_images", "overrides", "model")  # no fields of --set
+
+
+def test_every_field_whose_meaning_is_printed_exists():
+    fields = {key for one in listing.recipes() for key in one.fields}
+    assert {key for key in recipe.meanings() if key not in DEFAULTS} <= fields
+
+
+@pytest.mark.parametrize("arguments", [["recipe"], ["recipes", "digits"], ["models", "jem"]])
+def test_one_recipe_is_asked_for_by_name(jembench, arguments):
+    done = jembench("list", *arguments)
+    assert done.code == 2
+    assert "`jembench list recipe NAME`" in done.err
+
+
+def test_an_unknown_recipe(jembench):
+    done = jembench("list", "recipe", "digit")
+    assert done.code == 2
+    assert "digits" in done.err
 
 
 def test_a_recipe_that_cannot_be_used(jembench, zoo):

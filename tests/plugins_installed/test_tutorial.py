@@ -1,18 +1,15 @@
-"""The guide to plugins, followed from its first line to its last in an empty folder: a few epochs of everything."""
+"""The guides to models of one's own, followed in an empty folder, where pip can install what they write."""
 
 import importlib.util
 import json
-import os
 import re
-import subprocess
 import sys
 from pathlib import Path
-from typing import NamedTuple
 
+import pages
 import pytest
 
-GUIDE = Path(__file__).parents[2] / "plugins" / "README.md"
-TUTORIAL = re.search(r"## A row of your own in ten minutes\n(.*?)\n## ", GUIDE.read_text(), re.DOTALL)[1]
+HOW_TO = Path(__file__).parents[2] / "docs" / "how-to"
 
 pytestmark = pytest.mark.skipif(
     not (importlib.util.find_spec("pip") and importlib.util.find_spec("hatchling")),
@@ -20,69 +17,31 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-class Step(NamedTuple):
-    """A file to be written, or commands to be run."""
+def follow(page, folders):
+    """Follow a page; gives the folder and what each command printed. pip neither fetches nor changes anything here."""
+    site = folders.mktemp("site")
 
-    file: str  # "": commands
-    text: str
+    def offline(line):
+        options = f"--quiet --no-index --no-deps --no-build-isolation --target {site}"
+        return re.sub(r"^pip install -e (\S+)$", rf"{sys.executable} -m pip install {options} ./\1", line)
 
-
-def steps():
-    """What the guide asks of the reader, in order. A Python block belongs to the file named last before it."""
-    found, file = [], ""
-    for name, language, block in re.findall(r"In `(\w+\.py)`|^```(\w*)\n(.*?)^```", TUTORIAL, re.MULTILINE | re.DOTALL):
-        if name:
-            file = name
-        elif language in ("", "python"):
-            found.append(Step(file if language else "", block))
-    return found
+    folder = folders.mktemp(page)
+    with pages.server(folders.mktemp("programs")) as programs:
+        return folder, pages.follow(HOW_TO / f"{page}.md", folder, programs, offline, PYTHONPATH=str(site))
 
 
 @pytest.fixture(scope="module")
-def followed(tmp_path_factory):
-    """Follow the guide; gives the folder and what each command printed."""
-    folder, site = tmp_path_factory.mktemp("tutorial"), tmp_path_factory.mktemp("site")
-    script, printed = ["set -e"], {}
-    for step in steps():
-        if step.file:
-            script.append(f"cat > {step.file} <<'END'\n{step.text}END")
-        else:
-            script += [f"echo '>>>' {json.dumps(line)}\n{_offline(line, site)}" for line in step.text.splitlines()]
-    environment = os.environ | {
-        "PYTHONPATH": str(site),
-        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
-        "JEMBENCH_SET": "epochs=0.3",
-        "JEMBENCH_RUN_LIMIT": "50",
-        "COLUMNS": "200",
-    }
-    done = subprocess.run(
-        ["bash", "-c", "\n".join(script)], cwd=folder, env=environment, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, f"{done.stdout[-2000:]}\n{done.stderr[-2000:]}"
-    for part in done.stdout.split(">>> ")[1:]:
-        command, _, output = part.partition("\n")
-        printed[command] = output
-    return folder, printed
+def own_model(tmp_path_factory):
+    return follow("own-model", tmp_path_factory)
 
 
-def _offline(line, site):
-    """The command as it is, but for pip, which here may neither fetch anything nor change this environment.
-
-    And with little training, where the guide says how much.
-    """
-    if match := re.fullmatch(r"pip install -e (\S+)", line):
-        options = "--quiet --no-index --no-deps --no-build-isolation"
-        return f"{sys.executable} -m pip install {options} --target {site} ./{match[1]}"
-    return line.replace("--set epochs=2", "--set epochs=0.1")
+@pytest.fixture(scope="module")
+def imported(tmp_path_factory):
+    return follow("import", tmp_path_factory)
 
 
-def test_the_guide_has_files_and_commands():
-    assert [step.file for step in steps() if step.file] == ["sketch.py", "nets.py", "mine.py", "gan.py"]
-    assert sum(len(step.text.splitlines()) for step in steps() if not step.file) >= 15
-
-
-def test_each_run_has_a_row_for_each_model_that_it_names(followed):
-    _, printed = followed
+def test_each_run_has_a_row_for_each_model_that_it_names(own_model, imported):
+    printed = own_model[1] | imported[1]
     runs = {command: output for command, output in printed.items() if command.startswith("jembench run")}
     assert len(runs) == 7
     for command, output in runs.items():
@@ -91,9 +50,8 @@ def test_each_run_has_a_row_for_each_model_that_it_names(followed):
             assert model.partition("=")[0] in output, command
 
 
-def test_imported_weights_give_what_the_fit_gave(followed):
-    folder, _ = followed
-    cells = [json.loads(path.read_text()) for path in (folder / "runs" / "cells").iterdir()]
+def test_imported_weights_give_what_the_fit_gave(imported):
+    cells = [json.loads(path.read_text()) for path in (imported[0] / "runs" / "cells").iterdir()]
     accuracy = {
         cell["fit"]["model"].partition(":")[0]: cell["outcome"]["values"]["accuracy"]
         for cell in cells
@@ -102,19 +60,17 @@ def test_imported_weights_give_what_the_fit_gave(followed):
     assert accuracy["imported"] == accuracy["mine"] == accuracy["baseline"]
 
 
-def test_the_checks_find_nothing(followed):
-    _, printed = followed
-    checks = [output for command, output in printed.items() if command.startswith("jembench plugin check")]
+def test_the_checks_find_nothing(own_model):
+    checks = [output for command, output in own_model[1].items() if command.startswith("jembench plugin check")]
     assert len(checks) == 2
     for output in checks:
         assert re.search(r"\d+ passed", output)
         assert "failed" not in output
 
 
-def test_what_was_installed_is_on_record(followed):
-    folder, _ = followed
+def test_what_was_installed_is_on_record(own_model):
     plugins = set()
-    for path in (folder / "runs" / "cells").iterdir():
+    for path in (own_model[0] / "runs" / "cells").iterdir():
         plugins |= set(json.loads(path.read_text())["provenance"]["plugins"])
     assert "my-ebm 0.1.0 [my-ebm = my_ebm:build]" in plugins
     assert any(plugin.startswith("sketch:build (sketch.py, sha256:") for plugin in plugins)
@@ -122,6 +78,5 @@ def test_what_was_installed_is_on_record(followed):
 
 
 @pytest.mark.parametrize("kind", ["model", "sampler", "metric", "dataset", "suite"])
-def test_every_kind_was_written(kind, followed):
-    folder, _ = followed
-    assert (folder / ("my-ebm" if kind == "model" else f"my-{kind}") / "pyproject.toml").exists()
+def test_every_kind_was_written(kind, own_model):
+    assert (own_model[0] / ("my-ebm" if kind == "model" else f"my-{kind}") / "pyproject.toml").exists()

@@ -76,10 +76,11 @@ def steps(page):
     return found
 
 
-def follow(page, folder, offline=lambda line: line, **environment):
+def follow(page, folder, programs, offline=lambda line: line, **environment):
     """Follow a page in an empty folder; gives what each line of its commands printed, by line.
 
     Args:
+        programs: the folder of :func:`server`.
         offline: changes a command that would fetch something.
         environment: more environment variables.
 
@@ -90,19 +91,18 @@ def follow(page, folder, offline=lambda line: line, **environment):
     variables = TINY | {"COLUMNS": "200"} | environment
     for step in steps(page):
         if step.file:
-            script.append(f"mkdir -p $(dirname {step.file}); cat > {step.file} <<'END'\n{step.text}END")
+            script.append(f"mkdir -p $(dirname {step.file}); cat > {step.file} <<'END'\n{_small(step.text)}END")
         else:
             lines = re.sub(r"\\\n\s*", " ", step.text).splitlines()
             script += [f"echo '>>>' {json.dumps(line)}\n{_small(offline(line))}" for line in lines]
-    with server(folder.parent / f"{folder.name}-bin") as programs:
-        done = subprocess.run(
-            ["bash", "-c", "\n".join(script)],
-            cwd=folder,
-            env=os.environ | variables | {"PATH": f"{programs}{os.pathsep}{os.environ['PATH']}"},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+    done = subprocess.run(
+        ["bash", "-c", "\n".join(script)],
+        cwd=folder,
+        env=os.environ | variables | {"PATH": f"{programs}{os.pathsep}{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, f"{done.stdout[-2000:]}\n{done.stderr[-3000:]}"
     for part in done.stdout.split(">>> ")[1:]:
         command, _, output = part.partition("\n")
@@ -110,14 +110,14 @@ def follow(page, folder, offline=lambda line: line, **environment):
     return printed
 
 
-def _small(line):
-    return re.sub(r"\bepochs=[\d.]+", "epochs=0.1", line)
+def _small(text):
+    """Commands, files and snippets as they are, but with little training where they say how much."""
+    return re.sub(r"(\bepochs\"?\s*[=:]\s*)[\d.]+", r"\g<1>0.1", text)
 
 
 @contextlib.contextmanager
 def server(folder):
     """A folder of programs whose commands run in forks of a process that has imported what they need."""
-    folder.mkdir()
     address = f"\0{folder}"
     for name in ("jembench", "python"):
         program = folder / name

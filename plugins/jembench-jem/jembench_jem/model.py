@@ -9,7 +9,7 @@ from jembench.plugin import LogitModel, Weights, hybrid_loss
 
 
 class JEM(LogitModel):
-    """log p(x, y) = log p(y|x) + log p(x): cross-entropy, and the energies of data and samples (equation 9).
+    """log p(x, y) = log p(y|x) + log p(x): cross-entropy, and the energies of data and samples (equation 8).
 
     Args:
         net: see :class:`~jembench.plugin.LogitModel`.
