@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from jembench.attacks.threat import steepest as steepest
     from jembench.data import dequantisation as dequantisation
     from jembench.data.pixels import Bounds as Bounds
+    from jembench.drawing import new_figure as new_figure
     from jembench.metrics.base import protocol_id as protocol_id
     from jembench.metrics.estimates import Estimate as Estimate
     from jembench.metrics.estimates import values_of as values_of
@@ -53,9 +54,8 @@ if TYPE_CHECKING:
     from jembench.models.nets.wide_resnet import in_full as in_full
     from jembench.models.objective import Weights as Weights
     from jembench.models.objective import hybrid_loss as hybrid_loss
-    from jembench.report.figures.drawing import Drawing as Drawing
-    from jembench.report.figures.drawing import Planned as Planned
-    from jembench.report.figures.drawing import new_figure as new_figure
+    from jembench.report.figures.planned import Drawing as Drawing
+    from jembench.report.figures.planned import Planned as Planned
     from jembench.report.figures.results import Result as Result
     from jembench.report.figures.results import needs as needs
     from jembench.report.formats import Document as Document
@@ -94,11 +94,11 @@ _LATE = {
     "in_full": "jembench.models.nets.wide_resnet:in_full",
     "Weights": "jembench.models.objective:Weights",
     "hybrid_loss": "jembench.models.objective:hybrid_loss",
-    "Drawing": "jembench.report.figures.drawing:Drawing",
-    "Planned": "jembench.report.figures.drawing:Planned",
+    "Drawing": "jembench.report.figures.planned:Drawing",
+    "Planned": "jembench.report.figures.planned:Planned",
     "Result": "jembench.report.figures.results:Result",
     "needs": "jembench.report.figures.results:needs",
-    "new_figure": "jembench.report.figures.drawing:new_figure",
+    "new_figure": "jembench.drawing:new_figure",
     "Document": "jembench.report.formats:Document",
     "csv_text": "jembench.report.formats:csv_text",
     "chain": "jembench.sampling.chain",

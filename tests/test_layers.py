@@ -14,7 +14,7 @@ import jembench
 PACKAGE = Path(jembench.__file__).parent
 
 LAYERS = [
-    {"errors", "files", "interfaces", "progress", "seeds", "stopping"},
+    {"drawing", "errors", "files", "interfaces", "progress", "seeds", "stopping"},
     {"catalog", "stats"},
     {"store"},
     {"experiment"},

@@ -12,17 +12,20 @@ from typing import Any, get_args
 import click
 
 from jembench.api.stored import selection
+from jembench.catalog.spec import split_list
 from jembench.cli import completion, options
 from jembench.cli.output import write_file
-from jembench.errors import SpecError, printable
+from jembench.drawing import PLAIN, Format, Style, inches
+from jembench.errors import SpecError, printable, unknown
 from jembench.report import select
-from jembench.report.figures.drawing import Format
 from jembench.report.select import NO_NAMES, Names
 from jembench.store.outcome import Cell
 from jembench.store.store import Store
 
 EXAMPLES = options.examples(
-    "jembench figures", "jembench figures ood --output paper/figures", "jembench figures --format png"
+    "jembench figures",
+    "jembench figures ood --output paper/figures",
+    "jembench figures --figures reliability --format pdf --width column --no-titles",
 )
 
 
@@ -31,7 +34,15 @@ EXAMPLES = options.examples(
 @options.selected
 @click.option("--output", type=options.PATH, metavar="FOLDER", help="Output folder. By default figures/ in the store.")
 @options.force
-@click.option("--format", "formats", default="png,svg", metavar="LIST", help="Image formats: png, svg or both.")
+@click.option("--format", "formats", default="png,svg", metavar="LIST", help="Image formats: png, svg, pdf.")
+@click.option(
+    "--figures",
+    "only",
+    metavar="NAMES",
+    help="Figures, by their names or how these begin: reliability,samples-digits.",
+)
+@options.width
+@click.option("--titles/--no-titles", default=True, help="Draw the titles of figures, or leave them to the caption.")
 @options.store
 @click.pass_context
 def figures(
@@ -42,6 +53,9 @@ def figures(
     output: Path | None,
     force: bool,
     formats: str,
+    only: str | None,
+    width: str | None,
+    titles: bool,
     store: Path,
 ) -> int:
     """Draw the results of a store, each figure with its numbers as CSV.
@@ -50,6 +64,7 @@ def figures(
     missing, its metric was not evaluated.
     """
     wanted = _formats(formats)
+    style = Style(None if width is None else inches(width), titles)
     place = Store(store)
     place.sweep()
     left_out = LeftOut(ctx.obj.debug)
@@ -58,7 +73,9 @@ def figures(
         click.echo(f"Left out: {note}", err=True)
     written = 0
     folder, force = output or store / "figures", force or output is None
-    for path in draw(found.cells, place, folder, wanted, left_out, training=True, force=force, names=found.names):
+    stems = None if only is None else split_list(only)
+    how: dict[str, Any] = {"training": True, "force": force, "names": found.names, "style": style, "only": stems}
+    for path in draw(found.cells, place, folder, wanted, left_out, **how):
         click.echo(path)
         written += 1
     if not written and not left_out.count:
@@ -84,7 +101,7 @@ def _formats(text: str) -> list[Format]:
     known = get_args(Format)
     asked = list(dict.fromkeys(part.strip() for part in text.split(",")))
     if not set(asked) <= set(known):
-        raise SpecError(f"--format is {text!r}; it must be {' or '.join(known)}, or both with a comma between them.")
+        raise SpecError(f"--format is {text!r}; it must be of {', '.join(known)}, several with commas between them.")
     return [format for format in known if format in asked]
 
 
@@ -98,6 +115,8 @@ def draw(
     training: bool = False,
     force: bool = True,
     names: Names = NO_NAMES,
+    style: Style = PLAIN,
+    only: Sequence[str] | None = None,
 ) -> Iterable[Path]:
     """Draw the results of some cells and return the files. A figure that cannot be drawn stops no other.
 
@@ -105,16 +124,23 @@ def draw(
         training: draw how the models were trained as well.
         force: write over whatever is there.
         names: display names by canonical specs.
+        style: of all figures.
+        only: the names of figures, or how they begin; None: all.
 
     Raises:
+        SpecError: if there is no such figure.
         StoreError: if they cannot be written.
     """
     from jembench.report.figures import catalogue
-    from jembench.report.figures.drawing import render
+    from jembench.report.figures.planned import render
 
+    stems: list[str] = []
     for planned in catalogue.figures(cells, store.read_arrays, left_out, store.history if training else None, names):
+        stems.append(planned.stem)
+        if only is not None and not any(_is_named(planned.stem, name) for name in only):
+            continue
         try:
-            files = render(planned, formats)
+            files = render(planned, formats, style)
         except Exception as error:
             cause = " ".join(f"{type(error).__name__}: {error}".split())
             left_out(f"the figure {planned.stem} cannot be drawn: {cause}")
@@ -122,3 +148,10 @@ def draw(
         for name, content in files.items():
             write_file(folder / name, content, force=force)
             yield folder / name
+    for name in only or ():
+        if not any(_is_named(stem, name) for stem in stems):
+            raise unknown("figure of these results", name, stems, "")
+
+
+def _is_named(stem: str, name: str) -> bool:
+    return f"{stem}-".startswith(f"{name}-")

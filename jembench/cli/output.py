@@ -58,6 +58,7 @@ MARKS = {
     ".png": b"Software\0jembench",
     ".html": b'<meta name="generator" content="jembench">',
     ".svg": b"<dc:title>jembench</dc:title>",
+    ".pdf": b"/Creator (jembench)",
     ".parquet": b"Software\x18\x08jembench",
 }
 """What stands in every file that jembench writes outside a store, by the ending of its name."""

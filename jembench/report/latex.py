@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
 
 from jembench.catalog.spec import slug
-from jembench.report.figures.drawing import inches
+from jembench.drawing import inches
 from jembench.report.formats import Document
 from jembench.report.text import ABSENT, ENDS, INTERVAL, Footnote, Table, Text
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import io
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from jembench import drawing
 from jembench.files import write_bytes
 from jembench.training.guard import HIGHEST, HIGHEST_START
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 History = Sequence[Mapping[str, float]]
 """A row for each window of training; what was not measured in it is not in the row."""
@@ -33,18 +34,17 @@ LINEAR = 10.0
 
 def draw_energies(history: History, title: str, path: Path) -> None:
     """Write a PNG of a fit's history, abandoned attempts included; nothing if there are no energies."""
-    from matplotlib.figure import Figure  # half a second, which only those pay who train
+    if curves_in(history):
+        with drawing.styled():
+            write_bytes(path, drawing.encoded(energies(title, history), "png"))
 
-    if not curves_in(history):
-        return
-    figure = Figure(figsize=(8, 4.5), layout="constrained")
-    axes = figure.subplots()
+
+def energies(title: str, history: History) -> Figure:
+    """The energies of a history that has some, abandoned attempts included."""
+    figure, (axes,) = drawing.panels(drawing.page(), 3.2, title)
     plot_energies(axes, history)
-    axes.set_title(title, fontsize=9)
-    axes.legend(fontsize=8, frameon=False)
-    stream = io.BytesIO()
-    figure.savefig(stream, format="png", dpi=120)
-    write_bytes(path, stream.getvalue())
+    drawing.legend_below(figure, axes, columns=2)
+    return figure
 
 
 def curves_in(history: History) -> list[str]:

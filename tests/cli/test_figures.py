@@ -1,5 +1,6 @@
 """``jembench figures``."""
 
+import re
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
@@ -22,7 +23,7 @@ def test_a_store_without_anything_to_draw(run, jembench):
     assert jembench("figures", "hybrid") == (
         0,
         "runs holds no results that have figures yet: `jembench run hybrid` makes some.\n",
-        "",
+        "Left out: 2 outcomes on 5 of the test images; `jembench report` shows them with --limit 5.\n",
     )
 
 
@@ -80,11 +81,45 @@ def test_a_bug_in_one_figure_is_one_line_and_its_traceback_is_shown_on_demand(me
     assert "Traceback (most recent call last):" in jembench("--debug", "figures").err
 
 
-@pytest.mark.parametrize("formats", ["pdf", "png,,svg", ""])
+@pytest.mark.parametrize("formats", ["gif", "png,,svg", ""])
 def test_a_format_that_there_is_not(jembench, formats):
     done = jembench("figures", "--format", formats)
     assert (done.code, done.out) == (2, "")
-    assert done.err == f"Error: --format is {formats!r}; it must be png or svg, or both with a comma between them.\n"
+    assert (
+        done.err == f"Error: --format is {formats!r}; it must be of png, svg, pdf, several with commas between them.\n"
+    )
+
+
+def test_some_figures_as_pdf_of_a_width_under_a_display_name(measured, jembench):
+    name = files_of(jembench("figures", "--output", "all").out)[0].partition("-")[0]
+    style = ("--format", "pdf", "--width", "4in", "--no-titles", "--name", "Ours=zoo_of_tests:classifier")
+    done = jembench("figures", "--output", "some", "--figures", name, *style)
+    assert (done.code, done.err) == (0, "")
+    assert {Path(path).suffix for path in files("some")} == {".pdf", ".csv"}
+    assert {path.partition("-")[0] for path in files("some")} == {name}
+    pdf = next(Path("some").glob("*.pdf")).read_bytes()
+    assert re.search(rb"/MediaBox \[\s*0 0 288 ", pdf)
+    assert b"CreationDate" not in pdf
+    assert b"/Subtype /Type3" not in pdf
+    jembench("figures", "--output", "again", "--figures", name, *style)
+    assert next(Path("again").glob("*.pdf")).read_bytes() == pdf
+
+
+def files_of(out):
+    return [Path(line).name for line in out.splitlines()]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--figures", "relibility"], "There is no figure of these results named 'relibility'. Known: reliability-"),
+        (["--width", "3"], "width is '3'; it must be column, page or a length from 1in to 20in"),
+        (["--models", "nosuch"], "There is no model in the store named 'nosuch'"),
+    ],
+)
+def test_what_is_not_there_is_refused(measured, jembench, arguments, message):
+    done = jembench("figures", *arguments)
+    assert (done.code, done.err[: len(message) + 7]) == (2, f"Error: {message}")
 
 
 def test_a_folder_that_cannot_be_written(measured, jembench):

@@ -66,15 +66,17 @@ OPTIONS = {
         "--help",
     },
     ("report",): {
-        *("--claims", "--per-seed", "--store", "--reference", "--format", "--output", "--force", "--help"),
-        "--width",
+        *("--claims", "--per-seed", "--store", "--reference", "--format", "--width", "--output", "--force", "--help"),
         *SELECTION,
     },
     ("compare",): {
         *("--dataset", "--recipe", "--recipe-b", "--metrics", "--seeds", "--limit", "--resamples", "--store"),
         *("--columns", "--name", "--format", "--help"),
     },
-    ("figures",): {"--output", "--force", "--format", "--store", "--help", *SELECTION},
+    ("figures",): {
+        *("--output", "--force", "--format", "--figures", "--width", "--titles", "--store", "--help"),
+        *SELECTION,
+    },
     ("list",): {"--format", "--help"},
     ("plugin",): {"--help"},
     ("plugin", "list"): {"--format", "--help"},

@@ -10,7 +10,7 @@ from PIL import Image
 
 from jembench.cli.output import check_file, write_file
 from jembench.errors import JembenchError, SpecError
-from jembench.report.figures.drawing import Drawing, Planned, render
+from jembench.report.figures.planned import Drawing, Planned, render
 
 
 @pytest.fixture(autouse=True)

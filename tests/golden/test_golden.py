@@ -65,7 +65,9 @@ ERRORS = """
     compare jem nosuch
     compare jem baseline --metrics nosuch
     compare jem baseline --seeds 7
-    figures --format pdf
+    figures --format gif
+    figures --metrics nosuch
+    figures --width 1km
     list nosuch
     sample nosuch
     import jem nosuch.pt

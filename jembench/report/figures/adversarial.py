@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from jembench import drawing
 from jembench.catalog import spec
 from jembench.report.attacks import DEFENCE, counted
-from jembench.report.figures import drawing
-from jembench.report.figures.drawing import Drawing, Planned
 from jembench.report.figures.images import draw_sheet, sheet
+from jembench.report.figures.planned import Drawing, Planned, rows_of
 from jembench.report.figures.results import Arrays, Result, needs
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def changes(title: str, arrays: Arrays, norms: Sequence[str]) -> Drawing:
         arrays: of an attack.
         norms: of the distances.
     """
-    chosen = spread(arrays["label"], arrays["index"], rightly_classified(arrays), _COLUMNS)
+    chosen = spread(arrays["label"], arrays["index"], rightly_classified(arrays), _columns())
     count, columns = len(chosen), _columns_for(len(chosen))
     originals, made = arrays["image"][chosen], arrays["adversarial"][chosen]
     change = made - originals / np.float32(LEVELS)
@@ -116,7 +116,7 @@ def changes(title: str, arrays: Arrays, norms: Sequence[str]) -> Drawing:
         **{f"{norm}_255": LEVELS * arrays[f"distance-{norm}"][chosen] for norm in NORMS},
         "factor": [factor] * count,
     }
-    rows = drawing.rows_of(numbers)
+    rows = rows_of(numbers)
     centres = (np.arange(columns) + 0.5) * picture.shape[1] / columns
     for centre, row in zip(centres, rows, strict=False):  # the last columns may be empty
         classes = f"{row['label']} → {row['predicted']}"
@@ -162,16 +162,21 @@ def _in_levels(images: NDArray[np.floating[Any]]) -> NDArray[np.uint8]:
     return levels
 
 
+def _columns() -> int:
+    """The images in a row of a figure that is as wide as a page, or as a narrower width that was chosen."""
+    return _COLUMNS if drawing.page() > 1.5 * drawing.COLUMN else _COLUMNS // 2
+
+
 def _columns_for(images: int) -> int:
     """Half a row fills a column of a paper, so that images have one size in all figures."""
-    return _COLUMNS if images > _COLUMNS // 2 else _COLUMNS // 2
+    return _columns() if images > _columns() // 2 else _columns() // 2
 
 
 def _sheet(
     title: str, picture: NDArray[np.uint8], columns: int, margins: float, labels: Sequence[str]
 ) -> tuple[Figure, Axes]:
     """A figure of a sheet of images, as wide as a page or half of it, with a label for each row."""
-    width = drawing.PAGE if columns == _COLUMNS else drawing.COLUMN
+    width = drawing.page() if columns == _columns() else drawing.column()
     height = (width - _LABELS) * picture.shape[0] / picture.shape[1]
     figure, (axes,) = drawing.panels(width, height + 0.35 + margins, title)
     draw_sheet(axes, picture, labels)
@@ -223,7 +228,7 @@ def ends(title: str, arrays: Arrays, threshold: float) -> Drawing:
         )
     axes.set_ylabel("class")
     axes.set_xlabel("above each image: p(y|x) of its class" + ("" if reached.all() else "; *: not reached"))
-    return Drawing(figure, drawing.rows_of({"row": lines, "column": places, "index": shown, **of_images}))
+    return Drawing(figure, rows_of({"row": lines, "column": places, "index": shown, **of_images}))
 
 
 def by_class(target: NDArray[np.int64]) -> tuple[NDArray[np.int64], list[str]]:
@@ -233,10 +238,10 @@ def by_class(target: NDArray[np.int64]) -> tuple[NDArray[np.int64], list[str]]:
     """
     classes = np.unique(target)
     if len(classes) > _COLUMNS:
-        ordered = np.argsort(target, kind="stable")[: _COLUMNS * _COLUMNS]
-        lines = [ordered[start : start + _COLUMNS] for start in range(0, len(ordered), _COLUMNS)]
+        ordered = np.argsort(target, kind="stable")[: _COLUMNS * _columns()]
+        lines = [ordered[start : start + _columns()] for start in range(0, len(ordered), _columns())]
     else:
-        lines = [np.flatnonzero(target == number)[:_COLUMNS] for number in classes]
+        lines = [np.flatnonzero(target == number)[: _columns()] for number in classes]
     grid = np.full((len(lines), _columns_for(max(map(len, lines)))), -1)
     for row, line in zip(grid, lines, strict=True):
         row[: len(line)] = line

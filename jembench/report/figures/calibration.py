@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from jembench import drawing
 from jembench.interfaces import Value
 from jembench.metrics.binning import Reliability, reliability
-from jembench.report.figures import drawing
-from jembench.report.figures.drawing import Drawing, Planned
+from jembench.report.figures.planned import Drawing, Planned, rows_of, with_interval
 from jembench.report.figures.results import Result, figure_of, needs
 from jembench.report.record import grouped
 
@@ -38,7 +38,7 @@ class Calibration(NamedTuple):
     @property
     def error(self) -> str:
         """For a title."""
-        return f"ECE {drawing.with_interval(self.ece, 2, ' %')}"
+        return f"ECE {with_interval(self.ece, 2, ' %')}"
 
 
 @needs({"confidence": "N", "correct": "N"})
@@ -70,7 +70,7 @@ def diagram(result: Result) -> Drawing:
     """Accuracy in each bin of confidence with its gap to the mean confidence; below, how many images are in each."""
     calibration = _calibration_of(result)
     title = f"{calibration} on {result.fit.dataset}, seed {result.fit.seed}\n{calibration.error}"
-    figure, (above, below) = drawing.panels(drawing.COLUMN, 4.1, title, 2, sharex=True, height_ratios=(3, 1))
+    figure, (above, below) = drawing.panels(drawing.column(), 4.1, title, 2, sharex=True, height_ratios=(3, 1))
     bins = calibration.bins
     _draw_gaps(above, bins)
     above.set_ylabel("accuracy")
@@ -90,12 +90,12 @@ def comparison(results: Sequence[Result]) -> Drawing:
     of_models = grouped(map(_calibration_of, results), lambda calibration: calibration.model)
     ordered = [calibration for of_model in of_models for calibration in of_model]
     columns = 4 if len(ordered) == 4 else min(3, len(ordered))
-    height = 0.7 + -(-len(ordered) // columns) * (0.3 + drawing.PAGE / columns)
-    figure, panels = drawing.panels(drawing.PAGE, height, title, len(ordered), columns, sharex=True, sharey=True)
+    height = 0.7 + -(-len(ordered) // columns) * (0.3 + drawing.page() / columns)
+    figure, panels = drawing.panels(drawing.page(), height, title, len(ordered), columns, sharex=True, sharey=True)
     for axes, calibration in zip(panels, ordered, strict=True):
         _draw_gaps(axes, calibration.bins)
         axes.set_aspect("equal")
-        name = drawing.wrapped(str(calibration), drawing.PAGE / columns - 0.2)
+        name = drawing.wrapped(str(calibration), drawing.page() / columns - 0.2)
         axes.set_title(f"{name}\n{calibration.error}", fontsize=7)
     for axes in panels[-columns:]:
         axes.set_xlabel("confidence")
@@ -132,4 +132,4 @@ def _rows(calibration: Calibration) -> list[dict[str, Any]]:
         "accuracy": bins.accuracy,
         "confidence": bins.confidence,
     }
-    return drawing.rows_of(columns, **of_all, ece_low=ece.low, ece_high=ece.high)
+    return rows_of(columns, **of_all, ece_low=ece.low, ece_high=ece.high)

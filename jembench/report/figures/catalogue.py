@@ -14,7 +14,7 @@ from jembench.catalog import discovery
 from jembench.errors import JembenchError, StoreError
 from jembench.experiment.sweep import bare_name
 from jembench.report.figures import training
-from jembench.report.figures.drawing import Planned
+from jembench.report.figures.planned import Planned
 from jembench.report.figures.results import Arrays, Plan, Result
 from jembench.report.select import NO_NAMES, Names
 from jembench.store.outcome import Cell, FitKey

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from jembench.report.figures import drawing
-from jembench.report.figures.drawing import Drawing, Planned
+from jembench import drawing
 from jembench.report.figures.images import Panel, grids
+from jembench.report.figures.planned import Drawing, Planned, counts_in, edges_of, histogram_rows, rows_of
 from jembench.report.figures.results import Arrays, Result, needs
 
 
@@ -41,11 +41,11 @@ def by_class(title: str, arrays: Arrays) -> Drawing:
     """A histogram of log p(x) for each class, one above the other on one scale."""
     scores, labels = arrays["log-px"], arrays["labels"]
     classes = np.unique(labels).tolist()
-    edges = drawing.edges_of(scores)
-    counts = np.stack([drawing.counts_in(edges, scores[labels == number]) for number in classes])
+    edges = edges_of(scores)
+    counts = np.stack([counts_in(edges, scores[labels == number]) for number in classes])
     medians = [float(np.median(scores[labels == number])) for number in classes]
     share = counts / counts.sum(axis=1, keepdims=True)
-    figure, (axes,) = drawing.panels(drawing.COLUMN, 0.7 + min(8.0, 0.28 * len(classes)), title)
+    figure, (axes,) = drawing.panels(drawing.column(), 0.7 + min(8.0, 0.28 * len(classes)), title)
     for place in range(len(classes)):
         base = len(classes) - 1 - place
         line = base + 1.3 * share[place] / share.max()
@@ -61,7 +61,7 @@ def by_class(title: str, arrays: Arrays) -> Drawing:
     axes.set_xlabel("log p(x) + constant, nats")
     rows = []
     for number, median, counted in zip(classes, medians, counts, strict=True):
-        rows += drawing.histogram_rows(edges, counted, **{"class": number, "median": median})
+        rows += histogram_rows(edges, counted, **{"class": number, "median": median})
     return Drawing(figure, rows)
 
 
@@ -95,7 +95,7 @@ def make_up(title: str, arrays: Arrays) -> Drawing:
     classes = np.unique(labels)
     sides = {"highest": _labels_in("top", arrays), "lowest": _labels_in("bottom", arrays)}
     counts = {side: [int((found == number).sum()) for number in classes] for side, found in sides.items()}
-    figure, (axes,) = drawing.panels(drawing.COLUMN, 2.2, title)
+    figure, (axes,) = drawing.panels(drawing.column(), 2.2, title)
     places = np.arange(len(classes))
     for index, (side, heights) in enumerate(counts.items()):
         colour, _, _, hatch = drawing.look(index)
@@ -110,7 +110,7 @@ def make_up(title: str, arrays: Arrays) -> Drawing:
     axes.set_xlabel("class")
     axes.set_ylabel("images by log p(x)")
     drawing.legend_below(figure, axes, columns=3)
-    return Drawing(figure, drawing.rows_of({"class": classes, **counts, "share_of_all": shares}))
+    return Drawing(figure, rows_of({"class": classes, **counts, "share_of_all": shares}))
 
 
 def _labels_in(grid: str, arrays: Arrays) -> NDArray[Any]:

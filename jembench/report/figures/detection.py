@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from jembench import drawing
 from jembench.interfaces import Value
-from jembench.report.figures import drawing
-from jembench.report.figures.drawing import Drawing, Planned
+from jembench.report.figures.planned import Drawing, Planned, error_bars, histograms, with_interval
 from jembench.report.figures.results import Result, figure_of, identity, needs
 from jembench.report.record import grouped
 
@@ -29,7 +29,7 @@ _AXES = {
 def plan(results: list[Result]) -> Iterator[Planned]:
     """For each model and score the histograms of all sets; for all models the AUROC of all sets and scores."""
     for group in grouped(results, lambda result: (identity(result.fit), result.limit, _score(result))):
-        yield figure_of(group[:1], f"ood-{_score(group[0])}", histograms, group)
+        yield figure_of(group[:1], f"ood-{_score(group[0])}", of_scores, group)
     ranked = [result for result in results if "auroc" in result.values]
     for group in grouped(ranked, lambda result: result.place):
         yield figure_of(group, "auroc", auroc, group)
@@ -47,19 +47,19 @@ def _sets(results: Sequence[Result]) -> list[str]:
     return [short[text] if list(short.values()).count(short[text]) == 1 else text for text in full]
 
 
-def histograms(results: Sequence[Result]) -> Drawing:
+def of_scores(results: Sequence[Result]) -> Drawing:
     """A panel for each OOD set of one model and score: its scores over those of the test images, as densities."""
     score, count = _score(results[0]), len(results)
     columns = min(4 if count > 6 else 3, count)
-    width = drawing.PAGE if columns > 1 else drawing.COLUMN
+    width = drawing.page() if columns > 1 else drawing.column()
     height = 0.5 + 1.55 * -(-count // columns)
     figure, panels = drawing.panels(width, height, f"{score}: {results[0].title}", count, columns)
     rows: list[dict[str, Any]] = []
     for axes, name, result in zip(panels, _sets(results), results, strict=True):
         scores = {"test images": result.arrays["inside"], "outliers": result.arrays["outside"]}
-        rows += drawing.histograms(axes, scores, set=name)
+        rows += histograms(axes, scores, set=name)
         value = result.values.get("auroc")
-        axes.set_title(f"{name}\nAUROC {drawing.with_interval(value, 3)}" if value else name, fontsize=7)
+        axes.set_title(f"{name}\nAUROC {with_interval(value, 3)}" if value else name, fontsize=7)
         axes.locator_params(axis="x", nbins=4)
     figure.supxlabel(_AXES.get(score, score))
     handles, labels = panels[0].get_legend_handles_labels()
@@ -78,7 +78,7 @@ def auroc(results: Sequence[Result]) -> Drawing:
     models, scores, sets = (list(dict.fromkeys(part)) for part in list(zip(*found, strict=True))[:3])
     scores.sort(key=lambda score: list(_AXES).index(score) if score in _AXES else len(_AXES))
     columns = min(3, len(scores))
-    width = drawing.PAGE if columns > 1 else drawing.COLUMN
+    width = drawing.page() if columns > 1 else drawing.column()
     height = 0.55 + -(-len(scores) // columns) * (0.55 + 0.16 * len(sets) * max(1.0, 0.5 * len(models)))
     figure, axes_of_scores = drawing.panels(width, height, title, len(scores), columns, sharey=True)
     for axes, score in zip(axes_of_scores, scores, strict=True):
@@ -107,7 +107,7 @@ def _draw_points(axes: Axes, points: Sequence[tuple[int, Value]], shift: float, 
     axes.errorbar(
         [value.value for value in values],
         [place + shift for place, _ in points],
-        xerr=drawing.error_bars(values),
+        xerr=error_bars(values),
         elinewidth=0.8,
         label=model,
         **{**drawing.line(index), "linestyle": "none"},

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from jembench import drawing
 from jembench.interfaces import Value
-from jembench.report.figures import drawing
-from jembench.report.figures.drawing import Drawing, Planned
+from jembench.report.figures.planned import Drawing, Planned, error_bars
 from jembench.report.figures.results import Result, identity
 from jembench.report.record import grouped
 
@@ -85,14 +85,14 @@ def curves(title: str, label: str, scale: Scale, points: Sequence[Point]) -> Dra
 
     found = grouped(sorted(points, key=lambda point: point.x), lambda point: point.curve)
     found.sort(key=lambda group: [point.curve for point in points].index(group[0].curve))
-    figure, (axes,) = drawing.panels(drawing.COLUMN, 2.3 + 0.16 * len(found) * (len(found) > 1), title)
+    figure, (axes,) = drawing.panels(drawing.column(), 2.3 + 0.16 * len(found) * (len(found) > 1), title)
     for index, group in enumerate(found):
         values = [point.value for point in group]
         nudge = 1.03 ** (index - (len(found) - 1) / 2)  # apart, so that intervals do not hide one another
         axes.errorbar(
             [point.x * nudge for point in group],
             [value.value for value in values],
-            yerr=drawing.error_bars(values),
+            yerr=error_bars(values),
             elinewidth=0.8,
             label=group[0].curve,
             **drawing.line(index),

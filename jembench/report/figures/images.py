@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from jembench.report.figures import drawing
-from jembench.report.figures.drawing import Drawing
+from jembench import drawing
+from jembench.report.figures.planned import Drawing
 from jembench.report.figures.results import Arrays
 
 if TYPE_CHECKING:
@@ -44,8 +44,8 @@ def grids(title: str, arrays: Arrays, classes: NDArray[Any] | None, panels: Sequ
         columns: of panels.
     """
     sheets = [sheet(arrays["images"], panel.grid) for panel in panels]
-    whole_page = columns > 1
-    width = (drawing.PAGE if whole_page else drawing.COLUMN) / columns
+    whole_page, columns = columns > 1, drawing.fitting(columns)
+    width = (drawing.page() if whole_page else drawing.column()) / columns
     inner = width - 0.1 - (_LABELS if any(panel.rows for panel in panels) else 0)
     heights = [inner * picture.shape[0] / picture.shape[1] for picture in sheets]
     lines = [heights[start : start + columns] for start in range(0, len(heights), columns)]

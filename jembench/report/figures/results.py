@@ -16,7 +16,7 @@ from jembench.experiment import recipe as recipes
 from jembench.experiment.plan import PRETRAINED
 from jembench.experiment.sweep import bare_name
 from jembench.interfaces import Value
-from jembench.report.figures.drawing import Drawing, Planned
+from jembench.report.figures.planned import Drawing, Planned
 from jembench.report.select import NO_NAMES, Names
 from jembench.store.outcome import Cell, FitKey
 

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from jembench import drawing
 from jembench.report.attacks import DEFENCE, RULE
-from jembench.report.figures import adversarial, drawing
-from jembench.report.figures.drawing import Drawing, Numbers, Planned
+from jembench.report.figures import adversarial
+from jembench.report.figures.planned import Drawing, Numbers, Planned, rows_of
 from jembench.report.figures.results import Result, figure_of, needs
 from jembench.report.record import grouped
 from jembench.stats import wilson
@@ -146,7 +147,7 @@ def curves(title: str, found: Sequence[Curve]) -> Drawing:
     models = list(dict.fromkeys(curve.model for curve in found))
     norms = [norm for norm in adversarial.NORMS if any(curve.norm == norm for curve in found)]
     whole_page = len(norms) > 1
-    width = drawing.PAGE if whole_page else drawing.COLUMN
+    width = drawing.page() if whole_page else drawing.column()
     labels = [drawing.wrapped(model, width - 0.6) for model in models]
     columns = 3 if whole_page and not any("\n" in label for label in labels) else 1
     lines_of_legend = -(-sum(len(label.splitlines()) for label in labels) // columns)
@@ -185,6 +186,4 @@ def _draw(axes: Axes, steps: Accuracy, end: float, index: int) -> None:
 
 def _rows(curve: Curve) -> list[dict[str, Any]]:
     steps = curve.steps._asdict()
-    return drawing.rows_of(
-        {"eps_255": steps.pop("eps"), **steps}, norm=curve.norm, model=curve.model, images=curve.images
-    )
+    return rows_of({"eps_255": steps.pop("eps"), **steps}, norm=curve.norm, model=curve.model, images=curve.images)

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from jembench.report.figures import drawing
-from jembench.report.figures.drawing import Drawing, Planned
+from jembench import drawing
 from jembench.report.figures.images import Panel, draw_sheet, grid_of, grids, sheet
+from jembench.report.figures.planned import Drawing, Planned, histograms, rows_of
 from jembench.report.figures.results import Arrays, Result, needs
 
 _PICTURES = {"images": "M C H W", "shown": "M", "predicted": "N", "confidence": "N"}
@@ -83,7 +83,7 @@ def ages_by_class(title: str, arrays: Arrays) -> Drawing:
         }
         for number in classes
     ]
-    figure, (axes,) = drawing.panels(drawing.COLUMN if len(classes) <= 20 else drawing.PAGE, 2.4, title)
+    figure, (axes,) = drawing.panels(drawing.column() if len(classes) <= 20 else drawing.page(), 2.4, title)
     stats = {"whislo": "p5", "q1": "q1", "med": "median", "q3": "q3", "whishi": "p95"}
     axes.bxp(
         [{name: row[field] for name, field in stats.items()} for row in rows],
@@ -121,24 +121,24 @@ def pairs(title: str, arrays: Arrays) -> Drawing:
     by_features = next((space for space in spaces if space != _PIXELS), spaces[0])
     closest = np.argsort(arrays[f"distance{by_features}"], kind="stable")[: len(arrays["images"])]
     picture = _sheet_of_pairs(arrays)
-    height = drawing.COLUMN * picture.shape[0] / picture.shape[1] + 0.45
-    figure, (axes,) = drawing.panels(drawing.COLUMN, height, title)
+    height = drawing.column() * picture.shape[0] / picture.shape[1] + 0.45
+    figure, (axes,) = drawing.panels(drawing.column(), height, title)
     draw_sheet(axes, picture)
     axes.set_title("samples, each with its nearest training image")
     fields = [f"{kind}{space}" for space in spaces for kind in ("nearest", "distance")]
     of_fields = {field: arrays[field][closest] for field in fields}
-    return Drawing(figure, drawing.rows_of({"rank": range(len(closest)), "index": closest, **of_fields}))
+    return Drawing(figure, rows_of({"rank": range(len(closest)), "index": closest, **of_fields}))
 
 
 def distances(title: str, arrays: Arrays) -> Drawing:
     """How far samples and test images are from the nearest training image: a panel for each space."""
     spaces = _spaces(arrays)
-    figure, axes_of_spaces = drawing.panels(drawing.COLUMN, 0.4 + 1.6 * len(spaces), title, len(spaces))
+    figure, axes_of_spaces = drawing.panels(drawing.column(), 0.4 + 1.6 * len(spaces), title, len(spaces))
     rows: list[dict[str, Any]] = []
     for axes, space in zip(axes_of_spaces, spaces, strict=True):
         measured = {"test images": arrays[f"test-distance{space}"], "samples": arrays[f"distance{space}"]}
         name = {"": "features of Inception", _PIXELS: "pixels"}.get(space, f"features of {space[1:]}")
-        rows += drawing.histograms(axes, measured, space=name)
+        rows += histograms(axes, measured, space=name)
         axes.set_xlabel(f"distance in {name}")
     axes_of_spaces[0].set_title("to the nearest training image")
     axes_of_spaces[0].legend(loc="upper right")

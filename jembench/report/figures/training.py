@@ -11,15 +11,15 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from jembench import drawing
 from jembench.errors import StoreError
 from jembench.files import read_bytes
-from jembench.report.figures import drawing
-from jembench.report.figures.drawing import Drawing, Planned
+from jembench.report.figures.planned import Drawing, Planned, rows_of
 from jembench.report.figures.results import model_of, stem, title_of
 from jembench.report.record import grouped
 from jembench.report.select import NO_NAMES, Names
 from jembench.store.outcome import Cell, FitKey
-from jembench.training.picture import History, curves_in, plot_energies
+from jembench.training.picture import History, curves_in, energies
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -39,14 +39,12 @@ def energies_of(
             left_out(str(error))
             continue
         if curves_in(history):
-            yield Planned(stem("energies", [fit]), partial(energies, title_of(fit, names), history))
+            yield Planned(stem("energies", [fit]), partial(of_history, title_of(fit, names), history))
 
 
-def energies(title: str, history: History) -> Drawing:
+def of_history(title: str, history: History) -> Drawing:
     """The energies of a history, abandoned attempts included."""
-    figure, (axes,) = drawing.panels(drawing.PAGE, 3.2, title)
-    plot_energies(axes, history)
-    drawing.legend_below(figure, axes, columns=2)
+    figure = energies(title, history)
     curves = ("iteration", "attempt", *curves_in(history))
     return Drawing(figure, [{name: row.get(name, "") for name in curves} for row in history])
 
@@ -98,7 +96,7 @@ def strips(title: str, models: Mapping[str, Sequence[Cell]]) -> Drawing:
     }
     columns = min(2, len(units))
     height = 0.45 + -(-len(units) // columns) * (0.6 + 0.42 * len(models))
-    width = drawing.PAGE if columns > 1 else drawing.COLUMN
+    width = drawing.page() if columns > 1 else drawing.column()
     figure, panels = drawing.panels(width, height, title, len(units), columns, sharey=True)
     rows = []
     for axes, (label, unit) in zip(panels, units.items(), strict=True):
@@ -108,7 +106,7 @@ def strips(title: str, models: Mapping[str, Sequence[Cell]]) -> Drawing:
             values = [cell.outcome.values[label].value for cell in having]
             _draw_strip(axes, place, values)
             seeds = [cell.fit.seed for cell in having]
-            rows += drawing.rows_of({"seed": seeds, "value": values}, label=name, model=model)
+            rows += rows_of({"seed": seeds, "value": values}, label=name, model=model)
         axes.set_yticks(range(len(models)), [drawing.wrapped(model, 1.3) for model in models])
         axes.set_ylim(len(models) - 0.5, -0.5)
         axes.set_xlabel(name)

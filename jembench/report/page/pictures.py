@@ -20,7 +20,7 @@ from jembench.store.outcome import Cell, FitKey
 from jembench.store.store import Store
 
 if TYPE_CHECKING:
-    from jembench.report.figures.drawing import Planned
+    from jembench.report.figures.planned import Planned
 
 LARGEST = 2**20
 """Bytes of a sample grid above which it is left out: the page is to be sent around."""
@@ -34,6 +34,7 @@ class Picture(NamedTuple):
     png: str = ""  # a data URI
     notes: tuple[str, ...] = ()  # numbered as in the picture
     width: int = 0  # pixels
+    name: str = ""  # of a figure, as of its files
 
 
 class Pictures:
@@ -148,7 +149,7 @@ def draw(planned: Planned) -> Picture:
     """A planned figure; its title is apart from it, and its text is text."""
     import matplotlib
 
-    from jembench.report.figures import drawing
+    from jembench import drawing
 
     with drawing.styled():
         matplotlib.rcParams["svg.fonttype"] = "none"
@@ -157,7 +158,8 @@ def draw(planned: Planned) -> Picture:
         figure.suptitle("")
         stream = io.BytesIO()
         figure.savefig(stream, format="svg", metadata={"Date": None})
-    return Picture(title, svg=inline(stream.getvalue().decode(), title), width=round(figure.get_figwidth() * _PIXELS))
+    svg, width = inline(stream.getvalue().decode(), title), round(figure.get_figwidth() * _PIXELS)
+    return Picture(title, svg=svg, width=width, name=planned.stem)
 
 
 def inline(svg: str, title: str) -> str:

@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from jembench.report.figures import catalogue, drawing
-from jembench.report.figures.drawing import render
+from jembench import drawing
+from jembench.report.figures import catalogue
+from jembench.report.figures.planned import render
 
 STEMS = {
     "reliability-bins=10-digits-jem-s0",
@@ -73,6 +74,33 @@ def test_pictures_and_numbers_can_be_read(drawn):
             assert picture.info["dpi"] == pytest.approx((200, 200), abs=0.1)
         rows = list(csv.DictReader(io.StringIO(files[f"{stem}.csv"].decode())))
         assert rows, stem
+
+
+@pytest.mark.parametrize("width", [drawing.COLUMN, drawing.PAGE])
+@pytest.mark.parametrize(
+    "stem",
+    [
+        "reliability-compared-bins=10-digits-jem-baseline-s0",
+        "log-density-extremes-digits-jem-s0",
+        "distal-digits-jem-s0",
+    ],
+)
+def test_every_figure_has_the_width_and_no_title_on_demand(planned, stem, width):
+    style = drawing.Style(width, titles=False)
+    with drawing.styled(style):
+        figure = planned[stem].draw().figure
+    assert figure.get_figwidth() == width
+    assert figure.get_suptitle() == ""
+    used, expected = (sum(axes.axison for axes in one.axes) for one in (figure, planned[stem].draw().figure))
+    assert used == expected
+
+
+def test_a_pdf_is_the_same_each_time_and_its_fonts_are_embedded(planned):
+    figure = planned["energies-digits-jem-s0"]
+    one, other = (render(figure, ("pdf",))[f"{figure.stem}.pdf"] for _ in range(2))
+    assert one == other
+    assert b"CreationDate" not in one
+    assert b"FontFile2" in one  # TrueType
 
 
 def test_only_colours_that_everybody_can_tell_apart(drawn):

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from jembench.drawing import styled as in_our_style
 from jembench.interfaces import Value
 from jembench.report.figures import (
     calibration,
@@ -12,7 +13,6 @@ from jembench.report.figures import (
     samples,
     training,
 )
-from jembench.report.figures.drawing import styled as in_our_style
 from jembench.report.figures.results import Result
 
 

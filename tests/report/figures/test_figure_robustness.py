@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jembench.drawing import BLACK, VERMILLION
+from jembench.drawing import styled as in_our_style
 from jembench.report.figures import adversarial, catalogue, robustness
-from jembench.report.figures.drawing import BLACK, VERMILLION
-from jembench.report.figures.drawing import styled as in_our_style
 from jembench.report.figures.results import Result
 from jembench.stats import wilson
 

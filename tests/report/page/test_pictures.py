@@ -6,7 +6,8 @@ from xml.etree import ElementTree
 import pytest
 from PIL import Image
 
-from jembench.report.figures.drawing import Drawing, Planned, look, new_figure
+from jembench.drawing import look, new_figure
+from jembench.report.figures.planned import Drawing, Planned
 from jembench.report.page.pictures import Pictures, draw, inline
 from jembench.store.store import Store
 

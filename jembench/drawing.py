@@ -1,4 +1,4 @@
-"""How figures are drawn and written: sizes, colours, lines, panels, histograms, and the numbers behind each figure.
+"""How figures are drawn and written: sizes, colours, lines, panels and file formats.
 
 The colours are those of Okabe & Ito (2008), "Color Universal Design", which people with any kind of colour vision tell
 apart. Line styles, markers and hatches repeat what colours say, for print in grey.
@@ -7,65 +7,36 @@ apart. Line styles, markers and hatches repeat what colours say, for print in gr
 from __future__ import annotations
 
 import io
-import math
 import re
 import textwrap
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
 from jembench.errors import SpecError
-from jembench.interfaces import Value
-from jembench.report.formats import csv_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-Format = Literal["png", "svg"]
-Numbers = NDArray[np.float64]
+Format = Literal["png", "svg", "pdf"]
 
 
-class Drawing(NamedTuple):
-    """A figure, and a line of its CSV for each number that it shows; all lines have the same fields."""
-
-    figure: Figure
-    rows: Sequence[Mapping[str, Any]]
-
-
-class Planned(NamedTuple):
-    """A figure that can be drawn."""
-
-    stem: str  # of its files' names
-    draw: Callable[[], Drawing]
+_METADATA: dict[Format, dict[str, str | None]] = {
+    "png": {"Software": "jembench"},
+    "svg": {"Date": None, "Creator": "jembench"},
+    "pdf": {"CreationDate": None, "Creator": "jembench"},
+}
+"""What a file says of its origin. The same figure gives the same bytes: no date is in it."""
 
 
-def render(planned: Planned, formats: Sequence[Format]) -> dict[str, bytes]:
-    """Draw a figure: the contents of its files by their names, a picture in each format and the CSV.
-
-    The same numbers give the same bytes: no file says when it was made.
-    """
-    with styled():
-        figure, rows = planned.draw()
-        files = {f"{planned.stem}.{format}": _picture(figure, format) for format in formats}
-    return {**files, f"{planned.stem}.csv": csv_text(list(rows[0]), rows).encode()}
-
-
-def _picture(figure: Figure, format: Format) -> bytes:
+def encoded(figure: Figure, format: Format) -> bytes:
+    """The content of a file."""
     stream = io.BytesIO()
-    metadata = {"Software": "jembench"} if format == "png" else {"Date": None, "Creator": "jembench"}
-    figure.savefig(stream, format=format, metadata=metadata)
+    figure.savefig(stream, format=format, metadata=_METADATA[format])
     return stream.getvalue()
-
-
-def rows_of(columns: Mapping[str, NDArray[Any] | Sequence[Any]], **shared: Any) -> list[dict[str, Any]]:
-    """The lines of a CSV: the shared fields, then one entry of each column."""
-    lists = [column.tolist() if isinstance(column, np.ndarray) else column for column in columns.values()]
-    return [{**shared, **dict(zip(columns, line, strict=True))} for line in zip(*lists, strict=True)]
 
 
 # --- style ------------------------------------------------------------------------------------------------------------
@@ -104,11 +75,12 @@ _HATCHES = ("", "////", "....", "xxxx", "\\\\\\\\")
 
 _LETTERS = 14  # in an inch
 _LINE = 0.13  # inches from one line of text to the next
+_PANEL = 1.5  # inches that a panel needs at least
 
 HAIR = 0.5
 """The width of auxiliary lines, in points."""
 
-_SETTINGS = Path(__file__).with_name("figures.mplstyle")
+_SETTINGS = Path(__file__).with_name("drawing.mplstyle")
 
 
 class Look(NamedTuple):
@@ -136,8 +108,35 @@ def line(index: int) -> dict[str, Any]:
     return {"color": colour, "linestyle": style, "marker": marker}
 
 
+class Style(NamedTuple):
+    """What may be chosen of all figures."""
+
+    width: float | None = None  # inches; None: as wide as each is by itself, a column or a page
+    titles: bool = True
+
+
+PLAIN = Style()
+_chosen: ContextVar[Style] = ContextVar("_chosen", default=PLAIN)
+
+
+def column() -> float:
+    """The width of a figure that is as wide as a column, unless another width was chosen."""
+    return _chosen.get().width or COLUMN
+
+
+def page() -> float:
+    """The same of one that is as wide as a page."""
+    return _chosen.get().width or PAGE
+
+
+def fitting(columns: int) -> int:
+    """How many panels stand side by side where ``columns`` do on a page."""
+    width = _chosen.get().width
+    return columns if width is None else max(1, min(columns, int(width / _PANEL)))
+
+
 @contextmanager
-def styled() -> Iterator[None]:
+def styled(style: Style = PLAIN) -> Iterator[None]:
     """Within it, figures are made and saved in our style, whatever the user's own settings are."""
     import matplotlib
     from cycler import cycler
@@ -146,16 +145,23 @@ def styled() -> Iterator[None]:
         matplotlib.rcdefaults()
         matplotlib.rc_file(_SETTINGS, use_default_template=False)
         matplotlib.rcParams["axes.prop_cycle"] = cycler(color=COLOURS)
-        yield
+        token = _chosen.set(style)
+        try:
+            yield
+        finally:
+            _chosen.reset(token)
 
 
 def new_figure(width: float, height: float, title: str) -> Figure:
     """An empty figure, in inches, with its title at the top left."""
     from matplotlib.figure import Figure
 
-    title = "\n".join(wrapped(line, width) for line in title.splitlines())
+    chosen = _chosen.get()
+    width = chosen.width or width
+    title = "\n".join(wrapped(line, width) for line in title.splitlines()) if chosen.titles else ""
     figure = Figure(figsize=(width, height + _LINE * title.count("\n")), layout="constrained")
-    figure.suptitle(title, x=0.01, horizontalalignment="left")
+    if title:
+        figure.suptitle(title, x=0.01, horizontalalignment="left")
     return figure
 
 
@@ -186,72 +192,11 @@ def panels(
         columns: axes in a row.
         options: of ``Figure.subplots``.
     """
-    figure = new_figure(width, height, title)
+    rows, columns = -(-count // columns), fitting(columns)
+    figure = new_figure(width, height / rows * -(-count // columns), title)
     grid = figure.subplots(-(-count // columns), columns, squeeze=False, **options).ravel()
     for unused in grid[count:]:
         unused.set_axis_off()
     for lowest in grid[max(0, count - columns) : count]:
         lowest.tick_params(labelbottom=True)  # axes that are shared have them in the last row alone
     return figure, list(grid[:count])
-
-
-def error_bars(values: Sequence[Value]) -> list[list[float]]:
-    """The distances from values down and up to the ends of their intervals; none where there is no interval."""
-    down = [math.nan if value.low is None else value.value - value.low for value in values]
-    up = [math.nan if value.high is None else value.high - value.value for value in values]
-    return [down, up]
-
-
-def with_interval(value: Value, decimals: int, unit: str = "") -> str:
-    """``1.43 % [0.98, 2.71]``, or the value alone if its interval is not known."""
-    text = f"{value.value:.{decimals}f}{unit}"
-    if value.low is None or value.high is None:
-        return text
-    return f"{text} [{value.low:.{decimals}f}, {value.high:.{decimals}f}]"
-
-
-# --- histograms -------------------------------------------------------------------------------------------------------
-
-BINS = 40
-_TAIL = 0.5  # % at either end of each sample that the first and the last bin take in, however far away it is
-
-
-def edges_of(*samples: Numbers) -> Numbers:
-    """The edges of the bins that samples share."""
-    ends = [np.percentile(sample, [_TAIL, 100 - _TAIL]) for sample in samples]
-    low, high = min(end[0] for end in ends), max(end[1] for end in ends)
-    margin = 0.02 * (high - low) or 0.5  # one value alone has bins around it
-    return np.linspace(low - margin, high + margin, BINS + 1)
-
-
-def counts_in(edges: Numbers, sample: Numbers) -> NDArray[np.int64]:
-    """How many are in each bin; those beyond the edges are in the first and the last."""
-    counts: NDArray[np.int64] = np.histogram(np.clip(sample, edges[0], edges[-1]), edges)[0]
-    return counts
-
-
-def histogram_rows(edges: Numbers, counts: NDArray[np.int64], **of: Any) -> list[dict[str, Any]]:
-    """The lines of a CSV: what the histogram is of, and each bin."""
-    return rows_of({"bin_low": edges[:-1], "bin_high": edges[1:], "count": counts}, **of)
-
-
-def histograms(axes: Axes, samples: Mapping[str, Numbers], **of: Any) -> list[dict[str, Any]]:
-    """Draw histograms over one another, as densities: areas are compared, not heights. Returns the lines of their CSV.
-
-    Args:
-        axes: to draw in.
-        samples: of any sizes, by their labels.
-        of: fields of the CSV that they share.
-    """
-    edges, rows = edges_of(*samples.values()), []
-    for series, (label, sample) in enumerate(samples.items()):
-        colour, _, _, hatch = look(series)
-        counts = counts_in(edges, sample)
-        density = counts / (counts.sum() * np.diff(edges))
-        axes.stairs(density, edges, fill=True, facecolor=colour, alpha=0.3, linewidth=0)
-        axes.stairs(density, edges, fill=False, edgecolor=colour, linewidth=1.0, hatch=hatch, label=label)
-        rows += histogram_rows(edges, counts, **of, images=label)
-    axes.set_yticks([])
-    axes.spines["left"].set_visible(False)
-    axes.set_ylim(bottom=0)
-    return rows
