@@ -32,7 +32,7 @@ class Eta:
     """Estimates how long a run will still take.
 
     A unit takes as long as the others of its group do on average: those that have ended, and those that report how far
-    they are. Where there are none, it takes as long as those whose group begins with the same words, at last as all.
+    they are. Where there are none, it takes as long as those whose group begins with the same words, at least the kind.
     A unit that does not report and is over that time by a minute is taken to need one more.
     """
 
@@ -74,12 +74,13 @@ class Eta:
             self._ended.add(one.group, time - one.start)
 
     def left(self, now: float) -> float | None:
-        """Seconds that the run will still take; None where there is nothing to estimate from."""
+        """Seconds that the run will still take; None while of some kind of unit nothing is known."""
         means = self._ended.copy()
         for one in self._running.values():
             if one.end is not None:
                 means.add(one.group, one.end - one.start)
-        if not means.counts and (self._running or +self._waiting):
+        unknown = [one.group for one in self._running.values() if one.end is None]
+        if any(not means.counts[group[:1]] for group in (*unknown, *+self._waiting)):
             return None
         longer, running = means.copy(), []
         for one in self._running.values():
@@ -122,7 +123,7 @@ class _Means:
 
 def _widening(group: Group) -> Iterator[Group]:
     """The group, and the more general ones that it is in."""
-    return (group[:length] for length in range(len(group), -1, -1))
+    return (group[:length] for length in range(len(group), 0, -1))
 
 
 def duration(seconds: float) -> str:
