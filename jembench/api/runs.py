@@ -36,11 +36,11 @@ def run(
     recipe: str | None = None,
     settings: Settings | None = None,
     limit: int | None = None,
-    store: Location | OpenStore = "runs",
-    device: str = "auto",
-    executor: str = "auto",
+    store: Location | OpenStore | None = None,
+    device: str | None = None,
+    executor: str | None = None,
     max_hours: float | None = None,
-    skip_missing: bool = False,
+    skip_missing: bool | None = None,
     progress: bool = True,
 ) -> Results:
     """Train and measure what a suite asks for, unless the store has it.
@@ -58,8 +58,9 @@ def run(
         recipe: a name or a TOML file; None: the suite's, or the default of the dataset.
         settings: changes of the recipe and of metrics.
         limit: number of test images to evaluate on; None: all.
-        store: the folder that keeps trained models and results.
-        device: cpu, cuda, cuda:1 ...; auto takes the first GPU there is.
+        store: the folder that keeps trained models and results; None: what the file says, or ``runs``. So for the four
+            arguments that follow.
+        device: cpu, cuda, cuda:1 ...; auto, the default, takes the first GPU there is.
         executor: where the work runs: the name or the import path of an executor.
         max_hours: stop after this many hours, with a warning, and return what is done.
         skip_missing: start even if weights or images are missing; results that need them are N/A.
@@ -77,8 +78,12 @@ def run(
     """
     chosen = {"models": models, "metrics": metrics, "datasets": datasets, "seeds": seeds}
     plan = plan_run(suite, recipe=recipe, settings=setting_texts(settings), limit=limit, **chosen)
-    how = RunOptions(device, 1, max_hours, executor, skip_missing)
-    return _carried_out(plan, store, how, progress, references.load(plan.suite.references))
+    given = {"device": device, "max_hours": max_hours, "executor": executor, "skip_missing": skip_missing}
+    said = plan.suite.run.stated | {name: value for name, value in given.items() if value is not None}
+    options = {name: said[name] for name in (*given, "trackers") if name in said}
+    place = said.get("store", "runs") if store is None else store
+    how = RunOptions(devices=1, **options)
+    return _carried_out(plan, place, how, progress, references.load(plan.suite.references))
 
 
 def plan_run(

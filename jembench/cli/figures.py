@@ -30,7 +30,9 @@ EXAMPLES = options.examples(
 
 
 @click.command("figures", epilog=EXAMPLES)
-@click.argument("suite", metavar="[SUITE]", type=completion.SUITE, required=False)
+@click.argument(
+    "suite", metavar="[SUITE|FILE]", type=completion.SUITE, required=False, callback=options.defaults_of_file
+)
 @options.selected
 @click.option("--output", type=options.PATH, metavar="FOLDER", help="Output folder. By default figures/ in the store.")
 @options.force

@@ -13,7 +13,7 @@ from click.core import ParameterSource
 from jembench.api.runs import plan_run
 from jembench.catalog import trust
 from jembench.catalog.spec import split_list
-from jembench.cli import options
+from jembench.cli import completion, options
 from jembench.cli.output import check_file, plugins_aside
 from jembench.cli.run import run
 from jembench.errors import SpecError
@@ -47,6 +47,7 @@ FIELDS = (
     Field("run.executor", "executor", "Where the work runs: local, processes:jobs=4, slurm:partition=gpu ..."),
     Field("run.max_hours", "max_hours", "Stop cleanly after this number of hours."),
     Field("run.skip_missing", "skip_missing", "Start even if weights or images are missing."),
+    Field("run.trackers", "trackers", "Trackers that follow the run (`jembench list trackers`)."),
     Field("run.format", "format", "What is printed (`jembench list formats`)."),
 )
 """The keys of the file in their order."""
@@ -81,6 +82,13 @@ TABLES = """\
 # norm = ["linf", "l2"]
 # refine = [0, 1, 10]
 # budget = "quick"
+
+# Files that are written after the run: options of `jembench report` and of `jembench figures`.
+# [[report]]
+# format = "latex"
+# output = "table.tex"
+# [[figures]]
+# output = "figures"
 """
 
 EXAMPLES = options.examples(
@@ -90,7 +98,7 @@ EXAMPLES = options.examples(
 
 
 @click.command("init", epilog=EXAMPLES)
-@click.argument("suite", metavar="SUITE")
+@click.argument("suite", metavar="SUITE", type=completion.SUITE)
 @options.output
 @options.force
 @click.pass_context
@@ -192,6 +200,7 @@ def _own(suite: Suite) -> dict[str, Any]:
         "run.executor": "auto",
         "run.max_hours": 12,
         "run.skip_missing": False,
+        "run.trackers": [],
         "run.format": "table",
     }
 

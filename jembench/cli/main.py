@@ -98,7 +98,7 @@ COMMANDS: dict[str, LazyCommand | LazyGroup] = {
         "jembench.cli.sample:sample", "Draw images from a trained model as a PNG: one row per class."
     ),
     "report": LazyCommand("jembench.cli.report:report", "Print the results of a store, or write them to a file."),
-    "view": LazyCommand("jembench.cli.view:view", "Show the results of a store in a browser, while a run goes on too."),
+    "view": LazyCommand("jembench.cli.view:view", "Show a store in a browser, while a run goes on too."),
     "compare": LazyCommand(
         "jembench.cli.report:compare", "Compare two models of a store, image by image and seed by seed."
     ),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import math
 from collections.abc import Callable, Sequence
@@ -128,8 +127,8 @@ def defaults_of_file(ctx: click.Context, parameter: click.Parameter, suite: str 
         from jembench.experiment import suite as suites
 
         with plugins_aside():
-            said = dataclasses.asdict(suites.load(suite).run)
-        ctx.default_map = {name: value for name, value in said.items() if value is not None}
+            said = suites.load(suite).run.stated
+        ctx.default_map = {name: ",".join(value) if name == "trackers" else value for name, value in said.items()}
     return suite
 
 

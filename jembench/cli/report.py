@@ -29,7 +29,9 @@ EXAMPLES = options.examples(
 
 
 @click.command("report", epilog=EXAMPLES)
-@click.argument("suite", metavar="[SUITE]", type=completion.SUITE, required=False)
+@click.argument(
+    "suite", metavar="[SUITE|FILE]", type=completion.SUITE, required=False, callback=options.defaults_of_file
+)
 @options.selected
 @click.option("--claims", is_flag=True, help="Test which claims of the papers hold for the results in the store.")
 @options.store

@@ -92,7 +92,13 @@ def run(
         plan = plan_run(suite, recipe=recipe, settings=settings, limit=limit, **chosen)
         named = options.published_tables(reference)
         published = references.load(plan.suite.references if named is None else named)
-    return carry_out(ctx, plan, published, **how)
+    if not (plan.suite.report or plan.suite.figures):
+        return carry_out(ctx, plan, published, **how)
+    from jembench.cli import shown  # which imports the commands that it calls
+
+    shown.check(ctx, plan, suite)
+    code = carry_out(ctx, plan, published, **how)
+    return code if how["dry_run"] or how["detach"] else max(code, shown.show(ctx, plan, suite, how["store"]))
 
 
 def carry_out(

@@ -22,13 +22,13 @@ EXAMPLES = options.examples("jembench view", "jembench view hybrid --no-browser 
 
 
 @click.command("view", epilog=EXAMPLES)
-@click.argument("suite", metavar="[SUITE]", required=False)
+@click.argument("suite", metavar="[SUITE|FILE]", required=False, callback=options.defaults_of_file)
 @options.selected
 @options.store
 @click.option("--port", type=click.IntRange(0, 65535), default=0, help="Port to listen on; 0: any that is free.")
 @click.option("--no-browser", is_flag=True, help="Print the address and open no browser.")
 def view(suite: str | None, chosen: dict[str, Any], store: Path, port: int, no_browser: bool) -> int:
-    """Show the results of a store in a browser, while a run goes on too.
+    """Show a store in a browser, while a run goes on too.
 
     Serves the page of `jembench report --format html` to this machine alone, and renews it when the store has changed.
     Ctrl-C ends it.

@@ -24,6 +24,10 @@ Recipes = str | Mapping[str, Option]
 """The recipe of all models; or dataset's name, or "default" -> the recipe of models that have none of their own."""
 
 
+Shown = Mapping[str, tuple[Option, ...]]
+"""Options of a command that shows results: one value or several."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Execution:
     """How the work is carried out, where neither the command line nor the environment says it."""
@@ -34,7 +38,13 @@ class Execution:
     executor: str | None = None
     max_hours: Positive | None = None
     skip_missing: bool | None = None
+    trackers: tuple[str, ...] | None = None
     format: str | None = None  # what is printed
+
+    @property
+    def stated(self) -> dict[str, Any]:
+        """What it says, by the names of the options."""
+        return {name: value for name, value in dataclasses.asdict(self).items() if value is not None}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -57,6 +67,8 @@ class Suite:
     variant: tuple[Variant, ...] = ()  # where there are some, they are all that is trained
     arm: tuple[Variant, ...] = ()  # settings under which each variant is trained once more: "noise .05, unguarded"
     run: Execution = Execution()
+    report: tuple[Shown, ...] = ()  # what is written after a run: options of ``jembench report``
+    figures: tuple[Shown, ...] = ()  # of ``jembench figures``
     included: tuple[Suite, ...] = ()
     text: str = ""  # the content of its file; "": it is installed
 
@@ -291,6 +303,9 @@ def _in_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
     for key in ("grid", "variant", "arm", "attack"):
         if isinstance(found.get(key), list):
             found[key] = [_with_besides(table) for table in found[key]]
+    for key in ("report", "figures"):
+        if isinstance(found.get(key), list):
+            found[key] = [_listed(table) if isinstance(table, Mapping) else table for table in found[key]]
     if isinstance(found.get("attack"), list):
         found["attack"] = [_with_options(table) for table in found["attack"]]
     return found
@@ -309,7 +324,12 @@ def _with_options(table: Any) -> Any:
         return table
     options = {key: value for key, value in table.items() if key not in ("name", "on", "besides")}
     own = {key: value for key, value in table.items() if key not in options}
-    return {**own, "options": {key: value if isinstance(value, list) else [value] for key, value in options.items()}}
+    return {**own, "options": _listed(options)}
+
+
+def _listed(table: Mapping[str, Any]) -> dict[str, Any]:
+    """Each value, or several, as a list."""
+    return {key: value if isinstance(value, list) else [value] for key, value in table.items()}
 
 
 def every() -> list[Suite]:

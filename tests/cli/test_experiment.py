@@ -1,9 +1,13 @@
 """Experiments that are files: ``jembench run FILE``."""
 
+import csv
 import json
 from pathlib import Path
 
 import pytest
+
+from jembench import run
+from jembench.errors import SpecError
 
 EXPERIMENT = """
 title = "Mine"
@@ -131,3 +135,70 @@ def test_a_path_without_a_file(jembench, name):
 def test_the_name_of_a_suite_comes_before_that_of_a_file(experiment, jembench):
     experiment("[[", name="hybrid")
     assert jembench("run", "hybrid", "--models", "baseline", "--metrics", "accuracy", "--dry-run").code == 0
+
+
+SHOWN = """
+[[report]]
+format = "latex"
+output = "table.tex"
+columns = ["ece", "accuracy"]
+[[report]]
+format = "csv"
+per_seed = true
+output = "values.csv"
+[[report]]
+claims = true
+format = "json"
+output = "claims.json"
+[[figures]]
+output = "drawn"
+format = "png"
+"""
+
+
+def test_files_that_are_written_after_a_run(experiment, jembench):
+    assert jembench("run", experiment(), "--seeds", "9").code == 0  # results that the next run has no part in
+    done = jembench("run", experiment(SHOWN.replace("[[report]]", 'executor = "local"\n[[report]]', 1)))
+    assert done.code == 0, done.err
+    assert Path("table.tex").read_text().index("ece") < Path("table.tex").read_text().index("accuracy")
+    rows = list(csv.DictReader(Path("values.csv").read_text().splitlines()))
+    models = {("zoo_of_tests:classifier", "0"), ("zoo_of_tests:jem", "3")}
+    assert {(row["model"], row["seed"]) for row in rows} == models
+    assert json.loads(Path("claims.json").read_text())["claims"]
+    assert list(Path("drawn").glob("*.png"))
+    report = jembench("report", "mine.toml", "--format", "json")
+    assert (report.code, json.loads(report.out)["schema"]) == (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("table", "expected"),
+    [
+        ("[[report]]\nfromat = 1", "There is no key in report[0] of mine.toml named 'fromat'. Nearest: format"),
+        ("[[figures]]\nclaims = true", "There is no key in figures[0] of mine.toml named 'claims'."),
+        ('[[report]]\nformat = "latx"', "There is no format named 'latx'. Nearest: latex"),
+        ("report = 3", "In mine.toml, report is 3; it must be a list."),
+    ],
+)
+def test_what_cannot_be_written_is_said_before_the_run(experiment, jembench, table, expected):
+    path = experiment()
+    path.write_text(table + path.read_text() if "[" not in table else path.read_text() + table)
+    done = jembench("run", path)
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith(f"Error: {expected}")
+    assert not Path("mine").exists()
+
+
+def test_a_file_from_python(experiment, monkeypatch):
+    path = experiment()
+    with monkeypatch.context() as untrusted:
+        untrusted.delenv("JEMBENCH_TRUST")
+        with pytest.raises(SpecError, match="runs code that you did not name"):
+            run(path, progress=False)
+    results = run(path, seeds=2, progress=False)
+    assert {(record.model, record.seeds) for record in results} == {
+        ("zoo_of_tests:classifier", (2,)),
+        ("zoo_of_tests:jem", (2,)),
+    }
+    assert len(cells("mine")) == 4
+    run(path, models="zoo_of_tests:classifier", store="other", progress=False)
+    assert len(cells("other")) == 2

@@ -28,7 +28,7 @@ OPTIONS = {
     ("init",): {
         *("--models", "--metrics", "--dataset", "--seeds", "--recipe", "--set", "--limit", "--device", "--store"),
         *("--devices", "--max-hours", "--executor", "--skip-missing", "--reference", "--format", "--help"),
-        *("--jobs", "--jobs-per-gpu", "--output", "--force"),
+        *("--jobs", "--jobs-per-gpu", "--output", "--force", "--trackers"),
     },
     ("reproduce",): {
         *("--store", "--dataset", "--device", "--devices", "--jobs", "--jobs-per-gpu", "--executor", "--max-hours"),

@@ -1,0 +1,79 @@
+"""What an experiment's file says is written after a run: ``[[report]]`` and ``[[figures]]``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import click
+
+from jembench.cli.figures import figures
+from jembench.cli.report import report
+from jembench.errors import unknown
+from jembench.experiment.plan import Plan
+from jembench.experiment.suite import Shown
+
+COMMANDS: Mapping[str, click.Command] = {"report": report, "figures": figures}
+
+
+def check(ctx: click.Context, plan: Plan, file: str) -> None:
+    """Whether every table has options of its command; to be known before the work is done.
+
+    Raises:
+        SpecError: for a key that is no option; with the nearest names.
+        UsageError: for a value that the option cannot have.
+    """
+    for name, number, table in _tables(plan):
+        if other := table.keys() - _options(name).keys():
+            where = f"key in {name}[{number}] of {file}"
+            raise unknown(where, min(other), _options(name), f"jembench {name} --help")
+        COMMANDS[name].make_context(name, _words(name, table), parent=ctx.parent)
+
+
+def show(ctx: click.Context, plan: Plan, file: str, store: Path) -> int:
+    """Carry out the commands for the results of a plan.
+
+    Returns:
+        the highest exit code.
+    """
+    fits = [fit.key for fit in plan.fits]
+    of_plan: Shown = {
+        "store": (str(store),),
+        "models": tuple(dict.fromkeys(fit.model for fit in fits)),
+        "dataset": tuple(dict.fromkeys(fit.dataset for fit in fits)),
+        "recipe": tuple(dict.fromkeys(fit.recipe for fit in fits)),
+        "seeds": tuple(dict.fromkeys(str(fit.seed) for fit in fits)),
+    }
+    codes = [0]
+    for name, _, table in _tables(plan):
+        if "claims" in table:  # they are judged by all that the store holds
+            words = _words(name, {"store": of_plan["store"], **table})
+        else:
+            words = [file, *_words(name, {**of_plan, **table})]
+        with COMMANDS[name].make_context(name, words, parent=ctx.parent) as inner:
+            codes.append(COMMANDS[name].invoke(inner) or 0)
+    return max(codes)
+
+
+def _tables(plan: Plan) -> Iterator[tuple[str, int, Shown]]:
+    for name, tables in (("report", plan.suite.report), ("figures", plan.suite.figures)):
+        for number, table in enumerate(tables):
+            yield name, number, table
+
+
+def _options(name: str) -> dict[str, click.Option]:
+    """The options of a command, by their keys in a file: ``per_seed`` for ``--per-seed``."""
+    found = (option for option in COMMANDS[name].params if isinstance(option, click.Option) and option.expose_value)
+    return {option.opts[0].removeprefix("--").replace("-", "_"): option for option in found}
+
+
+def _words(name: str, table: Shown) -> list[str]:
+    words: list[str] = []
+    for key, values in table.items():
+        option = _options(name)[key]
+        if option.is_flag:
+            words += [option.opts[0]] * (values == ("true",))
+        else:
+            for value in values if option.multiple else [",".join(values)]:
+                words += [option.opts[0], value]
+    return words
