@@ -35,8 +35,9 @@ extensions = [
     "sphinx.ext.napoleon",
     "sphinx.ext.viewcode",
     "sphinx_click",
-    "mathml",
+    "commands",
     "components",
+    "mathml",
     "names",
 ]
 
@@ -49,6 +50,7 @@ nb_execution_timeout = 300
 nb_execution_raise_on_error = True
 nb_merge_streams = True
 highlight_language = "text"
+maximum_signature_line_length = 80
 
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
@@ -58,7 +60,7 @@ nitpick_ignore_regex = [
     ("py:.*", r"(torch|np|numpy|pandas|nn|os|collections|typing|jaxtyping)\..*"),
     ("py:.*", r"(Any|Array|Callable|DataFrame|Location|Path|Settings|Tensor|pathlib\.Path|optional)"),
     # objects that a user is given and does not make
-    ("py:.*", r".*\b(ComparedPair|FitPlan|Names|Part|PublishedTable|Recipe|Selection|Shown|Store|Suite)"),
+    ("py:.*", r".*\b(ComparedPair|FitPlan|Names|Part|Pictures|PublishedTable|Recipe|Selection|Shown|Store|Suite)"),
     ("py:.*", r"jembench\.plugin\..*"),
 ]
 

@@ -1,5 +1,6 @@
 """The directive `components`: a table of what is installed of one kind, from the registry."""
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -46,7 +47,13 @@ def _row(name: str, distribution: str, text: str, lines: Any, problem: str) -> l
     if distribution not in ("jembench", ""):
         head += [nodes.Text(" "), nodes.emphasis("", distribution)]
     block = nodes.line_block("", *(nodes.line("", "", nodes.literal("", str(line))) for line in lines))
-    return [head, nodes.paragraph("", text), block]
+    return [head, nodes.paragraph("", "", *_inline(text)), block]
+
+
+def _inline(text: str) -> Iterator[nodes.Node]:
+    """A line of a docstring, in which code stands between backticks."""
+    for place, part in enumerate(re.split(r"``?([^`]+)``?", text)):
+        yield nodes.literal("", part) if place % 2 else nodes.Text(part)
 
 
 def _table(heads: tuple[str, ...], rows: list[list[nodes.Element]]) -> nodes.table:

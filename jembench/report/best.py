@@ -18,7 +18,7 @@ from jembench.stats import paired
 from jembench.store.outcome import Cell
 
 RESAMPLES = 2_000
-"""They allow p values down to 1/2001: of up to 100 columns the best can be told."""
+"""They allow p values down to 1/2001: of up to 100 columns the best can be found."""
 
 
 class Place(NamedTuple):

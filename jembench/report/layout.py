@@ -255,7 +255,7 @@ def document(report: Report, cells: Sequence[Cell] = (), read: Read | None = Non
     Args:
         report: the results.
         cells: that they were made of.
-        read: gives a cell's per-example values, by which the best values are told; None: none are marked.
+        read: gives a cell's per-example values, by which the best values are found; None: none are marked.
     """
 
     def judged() -> list[Table]:
