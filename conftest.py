@@ -10,9 +10,7 @@ import tempfile
 from pathlib import Path
 
 import hypothesis
-import numpy as np
 import pytest
-import torch
 
 from jembench.catalog.discovery import catalogue
 
@@ -30,7 +28,6 @@ FOLDER = "JEMBENCH_TESTS_FOLDER"
 
 hypothesis.settings.register_profile("jembench", deadline=None, max_examples=40)  # a busy machine is not a bug
 hypothesis.settings.load_profile("jembench")
-torch.set_num_threads(1)  # tests run side by side; the numbers do not depend on it
 os.fsync = lambda descriptor: None  # it takes milliseconds, and guards against power cuts alone
 
 
@@ -52,6 +49,10 @@ def pytest_sessionstart(session):
 
 def pytest_configure(config):
     """No test and no process that it starts sees the user's home and caches: they are empty folders of this run."""
+    if hasattr(config, "workerinput") or not config.getoption("numprocesses", None):
+        import torch  # here, since the process that hands out tests runs none
+
+        torch.set_num_threads(1)  # tests run side by side; the numbers do not depend on it
     if hasattr(config, "workerinput"):  # of xdist: it inherits them
         return
     folder = Path(tempfile.mkdtemp(prefix="jembench-tests-"))
@@ -94,6 +95,9 @@ def pytest_collection_finish():
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup():
     """What a test draws from a global generator does not depend on the tests that its process ran before."""
+    import numpy as np
+    import torch
+
     random.seed(0)
     np.random.seed(0)  # noqa: NPY002 - the global generator is what is meant
     torch.manual_seed(0)

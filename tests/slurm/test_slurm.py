@@ -19,7 +19,7 @@ from jembench.testing import check_executor, parametrize
 from jembench.testing.executors import Session
 
 pytestmark = pytest.mark.skipif(
-    "JEMBENCH_TESTS_SLURM" not in os.environ, reason="needs a Slurm cluster: tox -e clusters starts one"
+    "JEMBENCH_TESTS_SLURM" not in os.environ, reason="needs a Slurm cluster: tox -e plugins starts one"
 )
 
 README = Path(__file__).parents[2] / "plugins" / "jembench-slurm" / "README.md"

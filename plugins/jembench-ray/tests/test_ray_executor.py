@@ -17,7 +17,7 @@ from jembench.plugin import SpecError, Unavailable, resolve
 from jembench.testing import check_executor, fake_worker, parametrize
 from jembench.testing.executors import Session
 
-make = pytest.importorskip("jembench_ray", reason="jembench-ray is not installed: tox -e ray").ray
+make = pytest.importorskip("jembench_ray", reason="jembench-ray is not installed: tox -e plugins").ray
 ray = pytest.importorskip("ray")
 
 PATIENCE = 40.0
