@@ -136,5 +136,6 @@ def test_it_keeps_every_promise(tmp_path):
     assert done.returncode == 0, done.stdout
     rows = json.loads(done.stdout)
     parts = {"erase", "grey", "halving", "jsonl", "margin", "sentences", "sign-sgd"}
-    assert {row["component"] for row in rows} == {"linear", "mala", "stripes", "confidence"} | parts
+    models = {"linear", "class-gaussians", "kernels", "mixture"}
+    assert {row["component"] for row in rows} == models | {"mala", "stripes", "confidence"} | parts
     assert {row["status"] for row in rows} <= {"passed", "skipped"}
