@@ -77,25 +77,12 @@ def score(metric: FeatureMetric, sample: Generated, real: Tensor | None) -> tupl
 # --- Inception score --------------------------------------------------------------------------------------------------
 
 
-_SHUFFLE = 2020
-"""torch-fidelity's seed of the order of images."""
-
-
 def inception_score(logits: Float[Tensor, "N K"], splits: int) -> Spread:
-    """IS = exp(mean over images of KL(p(y|x) || p(y))) of each of S splits of the shuffled images; their mean.
+    """IS = exp(mean over images of KL(p(y|x) || p(y))) of each of S splits of the shuffled images; their mean."""
+    from torch_fidelity.metric_isc import KEY_METRIC_ISC_MEAN, KEY_METRIC_ISC_STD, isc_features_to_metric
 
-    torch-fidelity's value, bit for bit. Importing that library takes longer than PyTorch itself.
-    """
-    n = len(logits)
-    order = np.random.RandomState(_SHUFFLE).permutation(n)
-    shuffled = logits[order].double()
-    p, log_p = shuffled.softmax(dim=1), shuffled.log_softmax(dim=1)
-    found = []
-    for i in range(splits):
-        part = slice(i * n // splits, (i + 1) * n // splits)
-        divergence = p[part] * (log_p[part] - p[part].mean(dim=0, keepdim=True).log())
-        found.append(divergence.sum(dim=1).mean().exp().item())
-    return Spread(float(np.mean(found)), float(np.std(found)))
+    found = isc_features_to_metric(logits.double(), splits=splits)
+    return Spread(found[KEY_METRIC_ISC_MEAN], found[KEY_METRIC_ISC_STD])
 
 
 def in_order(logits: Float[Tensor, "N K"], splits: int) -> Spread:
@@ -167,12 +154,11 @@ class Moments(NamedTuple):
 
 
 def fid(generated: Float[Tensor, "N D"], reference: Float[Tensor, "M D"]) -> float:
-    """|mean_1 - mean_2|^2 + tr(S_1 + S_2 - 2 (S_1 S_2)^(1/2)), torch-fidelity's value in float64, bit for bit."""
-    first, second = (features.double().numpy() for features in (generated, reference))
-    apart = first.mean(axis=0) - second.mean(axis=0)
-    one, other = np.cov(first, rowvar=False), np.cov(second, rowvar=False)
-    shared = np.sqrt(np.linalg.eigvals(one.dot(other)).astype("complex128")).real.sum()
-    return float(apart.dot(apart) + np.trace(one) + np.trace(other) - 2 * shared)
+    """|mean_1 - mean_2|^2 + tr(S_1 + S_2 - 2 (S_1 S_2)^(1/2)), torch-fidelity's value in float64."""
+    from torch_fidelity.metric_fid import KEY_METRIC_FID, fid_features_to_statistics, fid_statistics_to_metric
+
+    statistics = (fid_features_to_statistics(features.double()) for features in (generated, reference))
+    return float(fid_statistics_to_metric(*statistics, verbose=False)[KEY_METRIC_FID])
 
 
 def frechet_distance(first: Moments, second: Moments) -> float:
