@@ -259,6 +259,12 @@ def _load(name: str, including: tuple[str, ...]) -> Suite:
     suite = read(Suite, _in_fields(fields), where, name=source.name, included=(), text=text)
     for number, attack in enumerate(suite.attack):
         attack.check(f"attack[{number}] of {where}")
+    for model in suite.model:
+        if model.name and suite.names[model.spec] != model.name:
+            raise SpecError(
+                f"{where} gives {model.spec} the names {model.name!r} and {suite.names[model.spec]!r}. A spec has one "
+                "name; what it is trained by stands in the column of recipes."
+            )
     if included:
         return _union(suite, included, fields.keys())
     any_of = {"models": ("models", "model"), "datasets": ("datasets",), "metrics": ("metrics", "grid", "attack")}

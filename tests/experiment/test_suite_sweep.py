@@ -305,6 +305,10 @@ def test_what_a_file_names_stands_in_place_of_that_of_the_suites_that_it_include
         ('[[attack]]\nname = "pdg"', "There is no attack named 'pdg'. Nearest: pgd"),
         ('[[attack]]\nnorm = "l2"', "suite mine lacks attack[0].name. Add it to the file."),
         ('[[model]]\nsepc = "jem"', "There is no key in model[0] of suite mine named 'sepc'. Nearest: spec"),
+        (
+            '[[model]]\nspec = "jem"\nname = "A"\n[[model]]\nspec = "jem"\nname = "B"',
+            "suite mine gives jem the names 'A' and 'B'. A spec has one name;",
+        ),
         ("[run]\ndevise = 1", "There is no key in run of suite mine named 'devise'. Nearest: device"),
         ("[run]\nmax_hours = 0", "In suite mine, run.max_hours is 0; it must be greater than 0."),
     ],
