@@ -35,8 +35,8 @@ class Shown:
         """The tables as text, or as bytes in formats of programs such as parquet.
 
         Args:
-            format: ``table`` for a terminal, markdown, latex, csv, json, html, or the name or import path of another
-                format (``jembench list formats``).
+            format: ``table`` for a terminal, markdown, latex, csv, json, html (a whole page), or the name or import
+                path of another format (``jembench list formats``).
 
         Raises:
             SpecError: if there is no such format.

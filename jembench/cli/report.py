@@ -24,6 +24,7 @@ EXAMPLES = options.examples(
     "jembench report",
     "jembench report hybrid",
     "jembench report hybrid --models jem,baseline --columns accuracy,ece --format latex --output table.tex",
+    "jembench report --format html --output report.html",
     "jembench report --claims",
 )
 

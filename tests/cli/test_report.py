@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -72,6 +73,16 @@ def test_a_report_in_a_file(run, jembench):
     assert Path("out/thesis.tex").read_text() == "mine"
     assert jembench("report", "--output", "out/thesis.tex", "--force").code == 0
     assert Path("out/thesis.tex").read_text() == jembench("report").out
+
+
+def test_a_report_as_a_page(run, jembench):
+    run()
+    assert jembench("report", "--format", "html", "--output", "report.html") == (0, "report.html\n", "")
+    text = Path("report.html").read_text()
+    assert text.startswith("<!DOCTYPE html>")
+    parts = re.findall('<section class="part" id="([a-z]+)"', text)
+    assert parts == ["overview", "tables", "figures", "samples", "training", "origin"]
+    assert text.count("<figure") >= 2
 
 
 def test_the_metrics_of_a_suite_with_the_published_numbers(run, jembench):
