@@ -157,7 +157,7 @@ def main(models: int, datasets: int, seeds: int, slots: int, seconds: float) -> 
         store = Store(folder / "store")
         sleeper = Sleeper(store, slots, seconds)
         start, used = time.perf_counter(), time.process_time()
-        with display(plan.fits) as shown:
+        with display() as shown:
             work.carry_out(plan, store, sleeper, "auto", shown)
         wall, cpu = time.perf_counter() - start, time.process_time() - used
         _say("run", wall, f"{len(units) * seconds / slots:.0f} s if the driver cost nothing")

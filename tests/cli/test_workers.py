@@ -100,10 +100,8 @@ def test_workers_give_the_same_as_one_process_bit_for_bit(run, odd, monkeypatch)
     assert Path("killed").exists()
     assert left() == []
     seen = [json.loads(line) for line in windows.read_text().splitlines()]
-    assert [event["done"] for event in seen if event["fit"]["model"] == "odd_models:killed"] == [
-        *range(3, 13, 3),
-        *range(12, 37, 3),  # from the checkpoint at 9
-    ]
+    of_killed = [event["done"] for event in seen if event["fit"]["model"] == "odd_models:killed"]
+    assert of_killed == list(range(3, 37, 3))  # each once, although training went on from the checkpoint at 9
     assert len({event["worker"] for event in seen}) == 3
 
     serial = run("--store", "serial", models=models)

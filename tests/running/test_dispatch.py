@@ -148,7 +148,7 @@ def start(store):
         run = RunRecord(id=RUN, command="", host="", pid=1, time=0.0, units=len(units))
         store.works.write_run(run)
         recorder = Recorder()
-        made = Dispatch(units, store, executor, driver, Events(recorder, store.works), run, in_process=False)
+        made = Dispatch(units, store, executor, driver, Events(recorder, store), run, in_process=False)
         return made, executor, recorder
 
     return start
