@@ -55,7 +55,6 @@ maximum_signature_line_length = 80
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 napoleon_numpy_docstring = False
-suppress_warnings = ["toc.empty_glob"]  # the how-tos that have no place of their own: perhaps none
 nitpick_ignore_regex = [
     # types of other projects, whose inventories would have to be fetched
     ("py:.*", r"(torch|np|numpy|pandas|nn|os|collections|typing|jaxtyping)\..*"),
