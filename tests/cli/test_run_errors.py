@@ -12,7 +12,7 @@ import pytest
 # --- what it refuses --------------------------------------------------------------------------------------------------
 
 REFUSED = {
-    "nothing": ([], ["Missing argument 'SUITE'", "`jembench run --help`"]),
+    "nothing": ([], ["Missing argument 'SUITE|FILE'", "`jembench run --help`"]),
     "suite": (["hybird"], ["no suite named 'hybird'", "Nearest: hybrid.", "`jembench list suites`"]),
     "model": (
         ["hybrid", "--models", "jemm"],
