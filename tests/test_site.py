@@ -4,6 +4,7 @@ import os
 import re
 from html.parser import HTMLParser
 from pathlib import Path
+from urllib.parse import unquote
 
 import pytest
 
@@ -36,6 +37,14 @@ def test_no_page_loads_anything_from_elsewhere():
     assert len(pages) > 20
     resources = {(page.name, address) for page in pages for address in Resources(page.read_text()).found}
     assert [found for found in resources if ELSEWHERE.match(found[1])] == []
+
+
+def test_every_link_within_the_site_leads_to_a_file():
+    lost = set()
+    for page in (SITE / "docs").rglob("*.html"):
+        for address in re.findall(r'href="([^"#?:]+)[^":]*"', page.read_text()):
+            lost |= set() if (page.parent / unquote(address)).exists() else {(page.name, address)}
+    assert lost == set()
 
 
 def test_no_style_sheet_loads_anything_from_elsewhere():
