@@ -31,7 +31,7 @@ class IndexStream:
         if not 0 < batch_size <= n:
             raise JembenchError(
                 f"A batch of {batch_size} cannot be drawn from {n} training images. "
-                f"Set the recipe's batch size to a number from 1 to {n}."
+                f"Set the recipe's batch_size or data.labelled_batch to a number from 1 to {n}."
             )
         self.batch_size = batch_size
         self._generator = generator
