@@ -17,6 +17,7 @@ from contests import Contest, Setting
 from turns import Spread, Turn, spread, take_turns
 
 from jembench.experiment import recipe
+from jembench.progress import Phase
 from jembench.store.checkpoint import Writer
 from jembench.training.fit import _Run
 from jembench.training.processes import Controller
@@ -126,7 +127,7 @@ def guard(session: Session) -> list[Row]:
     trainer = setting.trainer(setting.model("jem"), "log_every=1", "checkpoint_every=1")
     every = recipe.load("paper").log_every
     with tempfile.TemporaryDirectory() as folder, Controller(trainer, trainer.group) as call_all:
-        run = _Run(trainer, call_all, Path(folder), lambda _: None, lambda: None, Writer())
+        run = _Run(trainer, call_all, Path(folder), lambda _: None, lambda: None, Writer(), Phase(""))
 
         def window() -> None:
             run.iterate()

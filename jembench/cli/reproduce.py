@@ -50,7 +50,7 @@ def reproduce(
     the recipes of its records. The exit code is 0 if every value is the same or within the intervals, else 1. The same
     command resumes a stopped one.
     """
-    if store.resolve() == source.resolve():
+    if store.exists() and source.exists() and store.samefile(source):
         raise SpecError(f"--store is {store}, the store that is reproduced. Name another folder.")
     with plugins_aside():
         found = plan_reproduction(source, split_list(dataset or ""))

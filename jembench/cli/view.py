@@ -49,12 +49,13 @@ def view(suite: str | None, chosen: dict[str, Any], store: Path, port: int, no_b
         raise SpecError(
             f"Port {port} cannot be used: {error.strerror}. Name another with --port, or leave it out."
         ) from error
-    server.renew()
-    click.echo(f"{store} is shown at {server.url} until Ctrl-C.")
-    if not no_browser:
-        webbrowser.open(server.url)
-    try:
-        server.serve()
-    except KeyboardInterrupt:
-        click.echo()
+    with server:
+        server.renew()
+        click.echo(f"{store} is shown at {server.url} until Ctrl-C.")
+        if not no_browser:
+            webbrowser.open(server.url)
+        try:
+            server.serve()
+        except KeyboardInterrupt:
+            click.echo()
     return 0

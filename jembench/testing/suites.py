@@ -160,7 +160,7 @@ def the_only_default(file: File) -> None:
     """No other recipe says that it is made for the same models and datasets."""
     recipe = file.recipe
     for model in recipe.models:
-        for dataset in recipe.default_for or ("",):
+        for dataset in recipe.default_for or ("any",):
             recipes.made_for(model, dataset)
     for dataset in () if recipe.models else recipe.default_for:
         recipes.default_for(dataset)

@@ -23,7 +23,7 @@ OPTIONS = {
     ("run",): {
         *("--models", "--metrics", "--dataset", "--seeds", "--recipe", "--set", "--limit", "--device", "--store"),
         *("--devices", "--max-hours", "--executor", "--skip-missing", "--dry-run", "--reference", "--format", "--help"),
-        *("--jobs", "--jobs-per-gpu", "--detach"),
+        *("--jobs", "--jobs-per-gpu", "--detach", "--trackers"),
     },
     ("init",): {
         *("--models", "--metrics", "--dataset", "--seeds", "--recipe", "--set", "--limit", "--device", "--store"),
@@ -37,6 +37,7 @@ OPTIONS = {
     ("attack",): {
         *(
             "--models",
+            "--trackers",
             "--norm",
             "--eps",
             "--refine",
@@ -56,6 +57,7 @@ OPTIONS = {
     ("work",): {"--store", "--device", "--skip-missing", "--help"},
     ("train",): {
         *("--dataset", "--recipe", "--set", "--seed", "--device", "--devices", "--max-hours", "--store", "--help"),
+        "--trackers",
     },
     ("estimate",): {"--dataset", "--recipe", "--set", "--against", "--device", "--rate", "--format", "--help"},
     ("status",): {"--store", "--format", "--help"},
@@ -183,11 +185,11 @@ def test_without_a_command_the_help_is_shown(jembench):
 
 
 def test_wrong_usage_is_told_in_one_paragraph(jembench):
-    done = jembench("list", "models", "samplers")
+    done = jembench("list", "recipe", "digits", "more")
     assert done == (
         2,
         "",
-        "Error: Got unexpected extra argument (samplers). `jembench list --help` says how it is used.\n",
+        "Error: Got unexpected extra argument (more). `jembench list --help` says how it is used.\n",
     )
 
 

@@ -14,6 +14,7 @@ from jembench.catalog import discovery
 from jembench.cli import doctor
 from jembench.cli.main import cli
 from jembench.errors import OutOfTime
+from jembench.report.page.server import PageServer
 from jembench.running import estimate, fits
 
 VALUES = {
@@ -52,6 +53,7 @@ BASES = {  # what a command is given besides, so that the odd value is all that 
     ("import",): ["--", "weights", "weights.pt"],
     ("compare",): ["--", "jem", "baseline"],
     ("list",): ["--", "suites"],
+    ("view",): ["--no-browser", "--"],
     ("plugin", "new"): ["--", "model", "mine"],
     ("plugin", "check"): ["--", "nothing.py"],
 }
@@ -79,6 +81,7 @@ def call(jembench, zoo_of_tests, monkeypatch):
     monkeypatch.setattr(fits, "train", train)
     monkeypatch.setattr(discovery, "_installed", cache(discovery._installed))  # each command reads them again
     monkeypatch.setattr(estimate, "estimates", lambda *_, **__: [estimate.Estimate("", "", 1, 1, 1, 1, "")])
+    monkeypatch.setattr(PageServer, "serve", lambda self: None)  # else it serves until it is stopped
     monkeypatch.setenv("JEMBENCH_DATASET", "zoo_of_tests:data")
     monkeypatch.setenv("JEMBENCH_RECIPE", str(zoo_of_tests / "tiny.toml"))
 

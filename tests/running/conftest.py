@@ -16,13 +16,18 @@ WORDS = {"training": "train", "measuring": "measure", "waiting": "wait"}
 
 
 class Recorder:
-    """Notes what happens, in words, and the iterations at which a window of training ended."""
+    """Notes what happens, in words, and the iterations at which a window of this training ended."""
 
     def __init__(self):
         self.events = []
         self.iterations = []
+        self.before = 0
 
     def event(self, event):
+        if event.kind == "started":
+            self.before = len(self.iterations)
+        if event.kind == "training":  # what came since then are windows of an earlier process, sent again
+            del self.iterations[self.before :]
         model = short(event.fit["model"])
         if event.kind == "window":
             self.iterations.append(event.done)

@@ -264,8 +264,10 @@ def test_a_torn_checkpoint_costs_the_iterations_since_the_one_before(make_traine
     newest_file.write_bytes(b"torn")
     reached = []
     with pytest.warns(Fallback, match="goes on from checkpoint-"):
-        train(make_trainer(), tmp_path, lambda event: reached.append(event.done))
-    assert reached[0] == 12
+        train(
+            make_trainer(), tmp_path, lambda event: event.kind != "picture" and reached.append((event.kind, event.done))
+        )
+    assert reached[reached.index(("training", 8)) + 1] == ("window", 12)
     train(make_trainer(), tmp_path / "straight")
     assert_equal_weights(tmp_path, tmp_path / "straight")
 

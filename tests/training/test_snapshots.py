@@ -28,6 +28,8 @@ def watching(trainer, seen):
     """A report that remembers the chains after each window, by the remedies in force and the iteration."""
 
     def report(event):
+        if event.kind != "window":
+            return
         chains = trainer.sampler.kept().x
         if chains.isfinite().all():  # not those of a window in which training diverged
             seen[trainer.adjustment.seeds, event.done] = to_uint8(chains, trainer.data.bounds)

@@ -71,7 +71,6 @@ class PageServer(ThreadingHTTPServer):
                 self.asked.clear()
         finally:
             self.shutdown()
-            self.server_close()
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -103,7 +103,7 @@ def scores(cell, inside, outside):
 
 def test_scores_far_away_do_not_flatten_the_histogram(cell):
     inside = np.concatenate([np.linspace(0, 1, 999), [1e9]])
-    rows = detection.histograms([scores(cell, inside, inside - 1)]).rows
+    rows = detection.of_scores([scores(cell, inside, inside - 1)]).rows
     edges = column(rows, "bin_low") + column(rows, "bin_high")
     assert min(edges) > -1.2
     assert max(edges) < 1.2
@@ -112,7 +112,7 @@ def test_scores_far_away_do_not_flatten_the_histogram(cell):
 
 def test_outliers_of_one_single_score_have_a_histogram(cell):
     same = np.full(20, -3.0)
-    rows = detection.histograms([scores(cell, same, same)]).rows
+    rows = detection.of_scores([scores(cell, same, same)]).rows
     assert max(column(rows, "count")) == 20
 
 
