@@ -5,7 +5,7 @@ from typing import Any
 
 from sphinx.application import Sphinx
 
-CODE = re.compile(r"`([^`]+)`|(?<!\S)(--[a-z][\w-]*|\w+:[a-z]\w*)")
+CODE = re.compile(r"`([^`]+)`|(?<!\S)(--[a-z][\w-]*|\w+:[a-z]\S*?(?=[.,;:)]*(?:\s|$)))")
 
 
 def _as_code(app: Sphinx, context: Any, lines: list[str]) -> None:

@@ -270,6 +270,7 @@ names = click.option(
     "--name",
     "names",
     metavar="NAME=SPEC",
+    envvar="JEMBENCH_NAME",
     multiple=True,
     callback=lambda ctx, parameter, given: {spec: name for name, spec in (pair("--name", text) for text in given)},
     help="Show a model under another name: GAN=generator:module=... May be repeated.",
@@ -286,7 +287,7 @@ SELECTION = (
         help="Recipes as tables name them: digits,digits+epochs=9. all: every one. By default, recipes that --set "
         "changed are left out.",
     ),
-    click.option("--set", "settings", metavar="KEY=VALUE", multiple=True, help="Recipes that --set changed so."),
+    click.option("--set", metavar="KEY=VALUE", multiple=True, help="Recipes that --set changed so."),
     click.option("--seeds", metavar="LIST", help="Seeds: 0,1,2."),
     click.option(
         "--metrics",
@@ -308,7 +309,7 @@ def selected(command: Callable[..., Any]) -> Callable[..., Any]:
     def given(*arguments: Any, **values: Any) -> Any:
         plain = ("models", "dataset", "recipe", "metrics", "columns", "names", "limit")
         chosen = {option: values.pop(option) for option in plain}
-        chosen["settings"] = dict(pair("--set", setting) for setting in values.pop("settings"))
+        chosen["settings"] = dict(pair("--set", setting) for setting in values.pop("set"))
         seeds = values.pop("seeds")
         chosen["seeds"] = None if seeds is None else seed_list(seeds)
         return command(*arguments, chosen=chosen, **values)
