@@ -57,7 +57,7 @@ _HTML = _Markup(escape, "<sup>{}</sup>")
 
 
 def fragment(document: Document) -> str:
-    """An HTML fragment for notebooks: each table with its caption, above its footnotes. It needs no style sheet."""
+    """An HTML fragment for notebooks: each table with its caption, above its footnotes, without a style sheet."""
     return "\n".join(map(_html_table, document.tables())) + "\n"
 
 

@@ -1,4 +1,4 @@
-"""The format ``html``: a page with all that is known of some results, in one file that needs no network."""
+"""The format ``html``: a page with all that is known of some results, in one file that works without a network."""
 
 from __future__ import annotations
 
