@@ -386,7 +386,8 @@ def selection(
     """Which results of a store are shown. None means all; several are a list, or a text with commas.
 
     Args:
-        suite: the name of a suite, whose metrics alone are shown.
+        suite: the name of a suite, whose metrics alone are shown; or the file of an experiment, whose models, data,
+            recipes, seeds and names count as well, where the arguments below say nothing else.
         models: specs or modules, in the order in which they are shown; a bare name means that spec, or else all of the
             name.
         dataset: specs or datasets, likewise.
@@ -409,6 +410,7 @@ def selection(
     chosen = suites.load(suite) if suite else None
     return Selection(
         suite=chosen,
+        file=suite if suite and chosen and chosen.text else "",
         models=texts(models, model_spec),
         dataset=texts(dataset, dataset_spec),
         recipe=texts(recipe),

@@ -59,7 +59,8 @@ def report(
 ) -> int:
     """Print the results of a store, or write them to a file.
 
-    Shows all results, or those of the metrics of SUITE with the published numbers.
+    Shows all results, or those of the metrics of SUITE with the published numbers. Of the FILE of an experiment, it
+    shows the models, data, recipes and seeds that the file names.
     """
     if width is not None:
         format = _in_width(format, width)

@@ -269,6 +269,22 @@ def parts_of(suite: Suite, fits: Iterable[FitKey]) -> tuple[Part, ...]:
     return tuple(_part(part, asked)._replace(rows=frozenset(rows(part))) for part in members)
 
 
+def names_of(suite: Suite) -> list[tuple[str, str, str, int]]:
+    """Model, dataset, recipe and seed of each fit of a suite, in its order. No data are read for them.
+
+    Raises:
+        SpecError: for any name or option that does not exist.
+    """
+    asked, found = _Asked.of(suite, None, (), None), dict[tuple[str, str, str, int], None]()
+    for part in suite.parts:
+        for dataset in part.datasets:
+            for each in asked.trainings(part, dataset):
+                fit = _fit(each.model.spec, dataset, each.recipe, each.settings, part=part)
+                for seed in each.model.seeds or part.seeds:
+                    found[str(fit.model), str(fit.dataset), fit.recipe.label, seed] = None
+    return list(found)
+
+
 def _is_by(names: tuple[str, str, str], part: Suite) -> bool:
     model, dataset, recipe = names
     return f"{recipe}+".startswith(f"{part.recipe_for(model, dataset)}+")

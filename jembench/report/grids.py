@@ -22,7 +22,7 @@ class Placed(NamedTuple):
 
     grid: int  # which one
     place: Place
-    extras: str  # options that the grid says nothing of: "resamples=0"
+    extras: tuple[str, ...]  # options that the grid says nothing of: "resamples=0"
 
 
 class Places:
@@ -47,19 +47,24 @@ class Places:
     def of(self, metric: str) -> list[Placed]:
         """Where a metric stands, given by its canonical spec.
 
-        One that is no grid's stands where it would without the options that the grid says nothing of.
+        One that is no grid's stands where it would without the options that the grid says nothing of, the fewest.
         """
         if metric not in self._known:
             found = list(self._of(metric))
-            self._known[metric] = [placed for placed in found if not placed.extras] or found
+            fewest = min((len(placed.extras) for placed in found), default=0)
+            self._known[metric] = [placed for placed in found if len(placed.extras) == fewest]
         return self._known[metric]
+
+    def hold(self, metric: str, dataset: str) -> bool:
+        """Whether a metric stands in a grid that is for a dataset, given by its spec."""
+        return any(self.grids[placed.grid].covers(dataset) for placed in self.of(metric))
 
     def _of(self, metric: str) -> Iterator[Placed]:
         asked = spec.parse(metric)
         for index, place, parsed in self._places:
             extras = _extras(asked, parsed)
             if extras is not None and not _own_options(self.grids[index]) & extras.keys():
-                yield Placed(index, place, ",".join(f"{key}={value}" for key, value in extras.items()))
+                yield Placed(index, place, tuple(f"{key}={value}" for key, value in extras.items()))
 
 
 def _extras(asked: Spec, placed: Spec) -> dict[str, str] | None:
@@ -90,18 +95,18 @@ def pivots(places: Places, columns: Sequence[Column], rows: Sequence[ModelRecord
     for number, grid in enumerate(places.grids):
         covered = [row for row in rows if grid.covers(row.dataset)]
         for extras, where in _by_extras(places, columns, number).items():
-            title = f"{grid.title} · {extras}" if extras else grid.title
+            title = " · ".join(filter(None, (grid.title, ",".join(extras))))
             yield from _Content(grid, title, where, columns).pivots(covered)
 
 
-def _by_extras(places: Places, columns: Sequence[Column], number: int) -> dict[str, dict[tuple[_Choice, _Choice], str]]:
+def _by_extras(places: Places, columns: Sequence[Column], number: int) -> dict[tuple[str, ...], _Where]:
     """The metrics in a grid by row and column; those that set more than it does apart from the rest."""
-    found: dict[str, dict[tuple[_Choice, _Choice], str]] = {}
+    found: dict[tuple[str, ...], dict[tuple[_Choice, _Choice], str]] = {}
     for metric in dict.fromkeys(column.metric for column in columns):
         for placed in places.of(metric):
             if placed.grid == number:
                 found.setdefault(placed.extras, {})[placed.place.row, placed.place.column] = metric
-    return found
+    return dict(found)
 
 
 class _Content:
@@ -117,7 +122,7 @@ class _Content:
 
     def pivots(self, rows: Sequence[ModelRecords]) -> Iterator[View]:
         """A table for each value; a model that has none of them is in the first."""
-        known = [row for row in rows if any(row.status(column) not in (None, "not run") for column in self.columns)]
+        known = [row for row in rows if any(map(row.knows, self.columns))]
         values = self._values()
         having = [[row for row in known if self._has(row, value.label)] for value in values]
         having[0] = [row for row in known if row in having[0] or not any(row in others for others in having)]

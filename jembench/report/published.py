@@ -69,7 +69,7 @@ def _ours(report: Report, shown: Collection[Column | None]) -> list[_Ours]:
     found: dict[tuple[Column, str], dict[str, None]] = {}
     for column in (column for column in report.columns if column in shown):
         for row in report.rows:
-            if row.status(column) == "ok":
+            if row.has(column):
                 found.setdefault((column, row.dataset), {})[row.records[column].protocol] = None
     return [_Ours(column, dataset, tuple(protocols)) for (column, dataset), protocols in found.items()]
 

@@ -86,10 +86,10 @@ class ModelRecords:
         """What a part of a plan knows it by."""
         return self.model, self.dataset, self.recipe
 
-    def status(self, column: Column | None) -> Status | None:
-        """The status of its record; None if it has none there."""
-        record = self.records.get(column) if column else None
-        return record.status if record else None
+    def knows(self, column: Column) -> bool:
+        """Whether it was measured there, or it is known why there is no value."""
+        record = self.records.get(column)
+        return record is not None and record.status != "not run"
 
     def has(self, column: Column) -> bool:
         """Whether it has a value there."""

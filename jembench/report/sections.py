@@ -176,21 +176,40 @@ def _how_drawn(subject: Subject, cells: Sequence[Cell]) -> Iterator[str]:
 
 
 def views(report: Report) -> list[View]:
-    """What a report shows: for each part of a suite a main table and the pivot tables of its grids, if known."""
+    """What a report shows: for each part of a suite a main table and the pivot tables of its grids, if known.
+
+    Parts and grids overlap. A table whose results all stand in another one is left out; of equal ones the first stays.
+    """
     found = [one for part in report.parts if (one := _shown(part, report))]
     views: list[View] = []
     for part, rows, columns, of_grids in found:
         title = part.title if part.title and len(found) > 1 else "Results"
         views += [main_view(title, report.rows, rows, columns), *of_grids] if rows else of_grids
-    return views
+    results = [view.results for view in views]
+    return [
+        view
+        for number, (view, own) in enumerate(zip(views, results, strict=True))
+        if not any(own < other for other in results) and own not in results[:number]
+    ]
 
 
 def _shown(part: Part, report: Report) -> tuple[Part, list[ModelRecords], list[Column], list[View]] | None:
     """The rows and columns of a part's main table, and its pivot tables; None if nothing is known of either."""
     places = Places(part.grids)
     mine = [row for row in report.rows if part.rows is None or row.key in part.rows]
-    columns = [c for c in report.columns if c.metric in part.metrics and not any(places.of(c.metric))]
+    others = [_without(places, row) for row in mine]
+    columns = [
+        column
+        for column in report.columns
+        if column.metric in part.metrics and (not places.of(column.metric) or any(row.knows(column) for row in others))
+    ]
     # a row of which a part knows nothing is another part's
-    rows = [row for row in mine if any(row.status(c) not in (None, "not run") for c in columns)]
+    rows = [row for row in others if any(map(row.knows, columns))]
     of_grids = list(pivots(places, report.columns, mine))
     return (part, rows, columns, of_grids) if rows or of_grids else None
+
+
+def _without(places: Places, row: ModelRecords) -> ModelRecords:
+    """A row without what stands in grids."""
+    records = {c: record for c, record in row.records.items() if not places.hold(c.metric, row.dataset)}
+    return replace(row, records=records)

@@ -10,7 +10,7 @@ from typing import NamedTuple, TypeVar
 
 from jembench.errors import SpecError, unknown
 from jembench.experiment import suite as suites
-from jembench.experiment.plan import labels_of
+from jembench.experiment.plan import labels_of, names_of
 from jembench.experiment.suite import Suite
 from jembench.experiment.sweep import bare_name
 from jembench.report.record import Column
@@ -36,13 +36,14 @@ class Selected(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Selection:
-    """Which results are shown, in the order of what is named; None: all.
+    """Which results are shown, in the order of what is named; None: all, or what the file of an experiment names.
 
     Results of recipes that ``--set`` changed are shown only if ``recipe`` or ``settings`` ask for them, or if there are
     no others. What a suite changes of a recipe, as its variants, is shown with the suite, and where no suite is named.
     """
 
     suite: Suite | None = None  # whose metrics are shown
+    file: str = ""  # of the suite, if it is an experiment: its fits alone are shown
     models: Sequence[str] | None = None  # specs; a bare name means that spec, or else all of the name
     dataset: Sequence[str] | None = None  # specs, as models
     recipe: Sequence[str] | None = None  # labels, as tables show them
@@ -69,6 +70,12 @@ class Selection:
         if older := len(found) - len(current):
             left_out.append(f"{_outcomes(older)} that newer ones of the same names stand for.")
         current = [cell for cell in current if self.suite is None or bare_name(cell.metric) in self.suite.metric_names]
+        if self.suite and self.file:
+            every, current = current, self._of_experiment(current, self.suite)
+            if others := len(every) - len(current):
+                left_out.append(
+                    f"{_outcomes(others)} of models, data, recipes or seeds that {self.file} does not name."
+                )
         left_out += _of_other_images(current, self.limit)
         cells: Sequence[Cell] = [cell for cell in current if cell.provenance.get("limit") == self.limit]
         if cells:
@@ -80,7 +87,7 @@ class Selection:
         names = display_names(self.suite.names if self.suite else {}, known)
         names |= display_names(self.names, known, strict=True)
         check_apart(names, shown)
-        suite = self.suite.name if self.suite else None
+        suite = self.file or (self.suite.name if self.suite else None)
         advice = nothing(store.root, suite, self.limit, "such results" if found else "results")
         return Selected(cells, names, left_out, advice)
 
@@ -93,6 +100,18 @@ class Selection:
         for what, of in (("metrics", lambda column: column.metric), ("columns", lambda column: column.label)):
             columns = _ranked(what, getattr(self, what), columns, of)
         return list(columns)
+
+    def _of_experiment(self, cells: Sequence[Cell], suite: Suite) -> list[Cell]:
+        """Those of the fits of a suite, in its order; what is selected stands in place of what it names."""
+        selected = (self.models, self.dataset, self.recipe or self.settings or None, self.seeds)
+
+        def open_to_it(*names: object) -> tuple[object, ...]:
+            return tuple(name for name, given in zip(names, selected, strict=True) if given is None)
+
+        fits = list(dict.fromkeys(open_to_it(*names) for names in names_of(suite)))
+        found = [(open_to_it(c.fit.model, c.fit.dataset, c.fit.recipe, c.fit.seed), c) for c in cells]
+        known = [(fits.index(names), cell) for names, cell in found if names in fits]
+        return [cell for _, cell in sorted(known, key=lambda one: one[0])]
 
     def _named(self, cells: Sequence[Cell]) -> Sequence[Cell]:
         changes = [change for cell in cells for change in _changes(cell.fit.recipe)]

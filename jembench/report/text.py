@@ -100,6 +100,12 @@ class View:
     options: tuple[str, ...] = ()  # that differ from line to line
     reasons_in_headings: bool = False  # why a whole column has no value is said once
 
+    @property
+    def results(self) -> set[tuple[str, ...]]:
+        """The values that it shows, or says why there are none: model, dataset, recipe, metric and label of each."""
+        records = (record for line in self.lines for of_row in line.records for record in of_row if record)
+        return {(r.model, r.dataset, r.recipe, r.metric, r.label) for r in records if r.model}
+
 
 class Footnotes:
     """Gives every distinct text its number."""

@@ -202,3 +202,29 @@ def test_a_file_from_python(experiment, monkeypatch):
     assert len(cells("mine")) == 4
     run(path, models="zoo_of_tests:classifier", store="other", progress=False)
     assert len(cells("other")) == 2
+
+
+def test_a_report_of_a_file_shows_what_the_file_names_alone(experiment, jembench):
+    path = experiment()
+    for more in ([], ["--seeds", "8"], ["--set", "epochs=0.75"]):
+        assert jembench("run", path, *more).code == 0
+
+    def shown(*arguments):
+        done = jembench("report", path, "--format", "json", *arguments)
+        rows = json.loads(done.out)["rows"]
+        return [(row["model"].partition(":")[2], row["recipe"], row["seeds"]) for row in rows], done.err
+
+    rows, notes = shown()
+    assert rows == [("classifier", "tiny", [0]), ("jem", "tiny+epochs=0.5", [3])]
+    assert notes == "Left out: 8 outcomes of models, data, recipes or seeds that mine.toml does not name.\n"
+    assert shown("--seeds", "0,3,8")[0] == [("classifier", "tiny", [0, 8]), ("jem", "tiny+epochs=0.5", [3, 8])]
+    assert shown("--models", "zoo_of_tests:jem")[0] == [("jem", "tiny+epochs=0.5", [3])]
+    assert shown("--set", "epochs=0.75")[0] == [
+        ("classifier", "tiny+epochs=0.75", [0]),
+        ("jem", "tiny+epochs=0.75", [3]),
+    ]
+    other = experiment(name="other.toml").read_text().replace("0.5", "0.25").replace("[3]", "[9]")
+    Path("other.toml").write_text(other.replace('models = ["zoo_of_tests:classifier"]\n', ""))
+    assert jembench("report", "other.toml").out == (
+        "mine holds no such results yet: `jembench run other.toml --limit 9 --store mine` makes some.\n"
+    )

@@ -317,3 +317,39 @@ def test_the_terminal_shows_every_pivot_whole(full, width):
     intervals = {cell.interval for grid in tables(table) for row in grid.rows for cell in row if cell.interval}
     assert len(intervals) == 12
     assert numbers | intervals <= set(re.findall(r"\[.*?\]|[\d.]+", text))
+
+
+SMALLER = dataclasses.replace(GRID, title="Two sets of outliers", columns={"set": SETS[:2]})
+
+
+def titles(cells, *parts):
+    return [table.title.split(" · ")[0] for table in tables(build(cells, parts=parts))]
+
+
+@pytest.mark.parametrize("grids", [(GRID, SMALLER), (SMALLER, GRID)])
+def test_a_table_whose_results_stand_in_another_one_is_left_out(full, ood, grids):
+    assert titles(full, part(full, grids=grids)) == ["Outliers"]
+    assert titles(full, *(part(full, grids=[grid], title=grid.title) for grid in grids)) == ["Outliers"]
+    both = [ood("jem", score, set) for score in SCORES for set in SETS[:2]]
+    assert titles(both, Part("", tuple(cell.metric for cell in both), grids)) == [grids[0].title]
+    only_there = dataclasses.replace(SMALLER, title="Third score", rows={"score": (*SCORES, "grad-norm")})
+    more = dataclasses.replace(full[0], metric="outlier_metrics:ood:score=grad-norm,set=svhn")
+    assert titles([*full, more], part([*full, more], grids=(GRID, only_there))) == ["Outliers", "Third score"]
+
+
+def test_a_metric_stands_in_the_grid_that_leaves_fewer_of_its_options_open(ood):
+    near = dataclasses.replace(GRID, title="Near", fixed={"images": "5"})
+    cell = ood("jem", "max-py", "svhn", extra="images=5")
+    cells = [dataclasses.replace(cell, metric=f"{cell.metric},with=more")]
+    (table,) = tables(build(cells, parts=[part(cells, grids=(GRID, near))]))
+    assert table.title.startswith("Near · with=more · ")
+
+
+def test_what_a_grid_of_other_data_holds_is_in_the_main_table(ood):
+    cells = [ood("jem", "log-px", set, dataset=dataset) for set in SETS for dataset in ("cifar10", "digits")]
+    grid = dataclasses.replace(GRID, on=("digits",))
+    metrics = tuple(dict.fromkeys(cell.metric for cell in cells))
+    main, pivot = tables(build(cells, parts=[Part("", metrics, (grid,))]))
+    assert "dataset cifar10" in main.title
+    assert "dataset digits" in pivot.title
+    assert len(main.rows[0]) == 1 + 2 * len(SETS)  # two values each
