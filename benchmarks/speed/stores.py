@@ -153,7 +153,7 @@ def write(root: Path) -> None:
     """Write the store that ``jembench run many`` would leave."""
     import numpy as np
 
-    from jembench.experiment import suite
+    from jembench.experiment import suite_files as suite
     from jembench.experiment.plan import make_plan
     from jembench.interfaces import Value
     from jembench.store.outcome import Cell, Outcome

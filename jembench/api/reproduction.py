@@ -9,7 +9,7 @@ from typing import NamedTuple
 from jembench.catalog import discovery, registry, spec, trust
 from jembench.catalog.discovery import Kind
 from jembench.errors import SpecError
-from jembench.experiment import suite as suites
+from jembench.experiment import suite_files as suites
 from jembench.experiment.plan import CellPlan, FitPlan, Plan, plan_again
 from jembench.experiment.suite import Suite
 from jembench.experiment.sweep import bare_name

@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from jembench.errors import Unavailable
+from jembench.experiment.claims import Claim
 from jembench.experiment.plan import Part, Plan, parts_of
 from jembench.report import export, formats, layout, markup, sections
 from jembench.report.formats import Document
@@ -70,6 +71,7 @@ class Results(Shown, Sequence[Record]):
         *,
         selection: Selection = WHOLE,
         names: Names = NO_NAMES,
+        claims: Sequence[Claim] = (),
         title: str = "Results",
         pictures: Pictures | None = None,
     ) -> None:
@@ -77,16 +79,17 @@ class Results(Shown, Sequence[Record]):
         self._names = names
         report = sections.build(cells, parts=parts, published=published, selection=selection, names=names)
         self._records = [record for row in report.rows for record in row.records.values()]
-        page = partial(collect, title, report, self.cells, pictures, names)
+        page = partial(collect, title, report, self.cells, pictures, names, claims)
         read = pictures.store.read_arrays if pictures else None
         self.document = dataclasses.replace(layout.document(report, cells, read), page=page)
 
     @classmethod
     def of_plan(cls, plan: Plan, cells: Sequence[Cell], published: Sequence[PublishedTable], store: Store) -> Results:
         """The results of a run, under the display names of its suite."""
-        names = display_names(plan.suite.names, [cell.fit.model for cell in cells])
-        title = plan.suite.title
-        return cls(cells, plan.parts, published, names=names, title=title, pictures=Pictures(store))
+        names = display_names(plan.names, [cell.fit for cell in cells])
+        suite = plan.suite
+        of_page: dict[str, Any] = {"claims": suite.claims, "title": suite.title, "pictures": Pictures(store)}
+        return cls(cells, plan.parts, published, names=names, **of_page)
 
     @classmethod
     def selected(
@@ -95,9 +98,8 @@ class Results(Shown, Sequence[Record]):
         """Selected results of a store, in the tables of a suite or, if none was selected, in one table a dataset."""
         suite = selection.suite
         parts = parts_of(suite, [cell.fit for cell in found.cells]) if suite else [sections.everything(found.cells)]
-        title = suite.title if suite else "Results"
-        of_page: dict[str, Any] = {"title": title, "pictures": pictures}
-        return cls(found.cells, parts, published, selection=selection, names=found.names, **of_page)
+        of_suite: dict[str, Any] = {"claims": suite.claims, "title": suite.title} if suite else {}
+        return cls(found.cells, parts, published, selection=selection, names=found.names, pictures=pictures, **of_suite)
 
     def per_seed(self) -> Shown:
         """The values of each seed, for formats of programs: csv, json, parquet.

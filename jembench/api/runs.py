@@ -13,9 +13,9 @@ from jembench.api.live import Settings, dataset_spec, model_spec, seed_numbers, 
 from jembench.api.results import Results
 from jembench.api.stored import Fit, Location, OpenStore, opened
 from jembench.errors import Fallback, SpecError
-from jembench.experiment import suite as suites
+from jembench.experiment import suite_files as suites
 from jembench.experiment.plan import Plan, make_plan, plan_fit
-from jembench.experiment.suite import Suite
+from jembench.experiment.suite import Suite, of_attack
 from jembench.report import references
 from jembench.report.references import PublishedTable
 from jembench.running import session
@@ -147,7 +147,7 @@ def attack(
     if fits and len(fits) != len(found):
         raise SpecError("models holds fits of a store beside other models. Attack them by two calls.")
     how = RunOptions(device, 1, max_hours, executor)
-    suite_for = functools.partial(suites.of_attack, name, {**options, "budget": budget})
+    suite_for = functools.partial(of_attack, name, {**options, "budget": budget})
     if fits:
         plans = [_on(fit, suite_for, limit) for fit in fits]
         place = OpenStore(fits[0].store.root) if store is None else store

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from jembench.api import sharing
@@ -20,11 +21,10 @@ from jembench.api.live import (
 from jembench.api.results import Comparison, Results
 from jembench.api.sharing import Fetched, Pushed
 from jembench.errors import NotApplicable, SpecError
-from jembench.experiment import suite as suites
+from jembench.experiment import suite_files as suites
 from jembench.experiment.plan import FitPlan, plan_again, plan_fit
 from jembench.report import references, select
 from jembench.report.page.pictures import Pictures
-from jembench.report.select import NO_NAMES, Names
 from jembench.report.selection import EVERY, Selection
 from jembench.store.latest import asked
 from jembench.store.merge import merge
@@ -380,7 +380,7 @@ def selection(
     seeds: int | Iterable[int] | None = None,
     metrics: str | Sequence[str] | None = None,
     columns: str | Sequence[str] | None = None,
-    names: Names = NO_NAMES,
+    names: Mapping[str, str] = MappingProxyType({}),
     limit: int | None = None,
 ) -> Selection:
     """Which results of a store are shown. None means all; several are a list, or a text with commas.
@@ -454,7 +454,7 @@ def compare(
     metrics: str | Sequence[str] | None = None,
     columns: str | Sequence[str] | None = None,
     seeds: int | Iterable[int] | None = None,
-    names: Names = NO_NAMES,
+    names: Mapping[str, str] = MappingProxyType({}),
     limit: int | None = None,
     resamples: int = 10_000,
 ) -> Comparison:

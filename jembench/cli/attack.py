@@ -14,11 +14,12 @@ from jembench.cli.figures import LeftOut, draw
 from jembench.cli.output import plugins_aside
 from jembench.cli.run import carry_out
 from jembench.errors import OutOfTime, WorkFailed
+from jembench.experiment import claims
 from jembench.experiment.plan import Plan, make_plan
 from jembench.experiment.suite import of_attack
 from jembench.experiment.sweep import bare_name
 from jembench.metrics.budgets import BUDGETS
-from jembench.report import claims, formats, judging, verdicts
+from jembench.report import formats, judging, verdicts
 from jembench.report.formats import TERMINAL
 from jembench.running.session import RunOptions, outcomes
 from jembench.stopping import Stopped

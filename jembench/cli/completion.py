@@ -9,7 +9,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from jembench.catalog import discovery
-from jembench.experiment import attacks, recipe, suite
+from jembench.experiment import attacks, recipe, suite_files
 
 
 class Spec(click.types.StringParamType):
@@ -46,4 +46,4 @@ IMPORTER = _of("importers")
 METRICS = _of("metrics", several=True)
 MODEL, MODELS = _of("models"), _of("models", several=True)
 RECIPE = Spec(recipe.names, file=True)
-SUITE = Spec(suite.names, file=True)
+SUITE = Spec(suite_files.names, file=True)

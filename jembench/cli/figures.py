@@ -125,7 +125,7 @@ def draw(
     Args:
         training: draw how the models were trained as well.
         force: write over whatever is there.
-        names: display names by canonical specs.
+        names: display names by canonical specs and recipes.
         style: of all figures.
         only: the names of figures, or how they begin; None: all.
 

@@ -17,7 +17,7 @@ from jembench.cli import completion, options
 from jembench.cli.output import check_file, plugins_aside
 from jembench.cli.run import run
 from jembench.errors import SpecError
-from jembench.experiment import suite as suites
+from jembench.experiment import suite_files as suites
 from jembench.experiment.plan import Plan
 from jembench.experiment.suite import Suite
 from jembench.files import write_bytes
@@ -82,6 +82,15 @@ TABLES = """\
 # norm = ["linf", "l2"]
 # refine = [0, 1, 10]
 # budget = "quick"
+
+# A claim, with the fields of the claims of papers: `jembench report FILE --claims` says whether it holds.
+# [[claim]]
+# id = "accurate"
+# text = "It loses at most 1 point of accuracy against the baseline"
+# metric = "accuracy"
+# higher = "jem"
+# than = "baseline"
+# within = 1.0
 
 # Files that are written after the run: options of `jembench report` and of `jembench figures`.
 # [[report]]

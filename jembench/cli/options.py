@@ -124,7 +124,7 @@ force = click.option("--force", is_flag=True, help="Overwrite files that jembenc
 def defaults_of_file(ctx: click.Context, parameter: click.Parameter, suite: str | None) -> str | None:
     """What an experiment's file says of options, where neither the command line nor the environment does."""
     if suite and Path(suite).is_file() and not ctx.resilient_parsing:
-        from jembench.experiment import suite as suites
+        from jembench.experiment import suite_files as suites
 
         with plugins_aside():
             said = suites.load(suite).run.stated

@@ -17,7 +17,7 @@ from jembench.experiment.sweep import bare_name, with_options
 from jembench.report import references
 from jembench.report.formats import TERMINAL
 from jembench.report.page.pictures import Pictures
-from jembench.report.selection import EVERY
+from jembench.report.selection import EVERY, Selection
 from jembench.store.store import Store
 
 EXAMPLES = options.examples(
@@ -34,7 +34,11 @@ EXAMPLES = options.examples(
     "suite", metavar="[SUITE|FILE]", type=completion.SUITE, required=False, callback=options.defaults_of_file
 )
 @options.selected
-@click.option("--claims", is_flag=True, help="Test which claims of the papers hold for the results in the store.")
+@click.option(
+    "--claims",
+    is_flag=True,
+    help="Test which claims of FILE, or else of the papers, hold for the results.",
+)
 @options.store
 @options.reference
 @options.report_format
@@ -65,9 +69,13 @@ def report(
     if width is not None:
         format = _in_width(format, width)
     if claims:
-        if suite is not None or reference is not None or any(chosen[name] for name in chosen if name != "limit"):
-            raise SpecError("--claims judges all that the store holds. Of what selects results it takes --limit alone.")
-        emit(_claims(Store(store), chosen["limit"], format), output, force=force)
+        if reference is not None or (suite is None and any(chosen[name] for name in chosen if name != "limit")):
+            raise SpecError(
+                "--claims judges the claims of papers by all that the store holds, or those of a FILE. It takes no "
+                "--reference and, without a FILE, of what selects results --limit alone."
+            )
+        which = stored.selection(suite, **chosen) if suite else stored.selection(recipe=EVERY, limit=chosen["limit"])
+        emit(_claims(Store(store), which, format), output, force=force)
         return 0
     which = stored.selection(suite, **chosen)
     named = options.published_tables(reference)
@@ -91,13 +99,19 @@ def _in_width(format: str, width: str) -> str:
     return with_options(format, {"width": width})
 
 
-def _claims(store: Store, limit: int | None, format: str) -> str:
-    from jembench.report import claims, formats, judging, verdicts
+def _claims(store: Store, which: Selection, format: str) -> Any:
+    """The verdicts on the claims of the suite that is selected, or else on those of papers."""
+    from jembench.experiment import claims
+    from jembench.report import formats, judging, verdicts
 
-    cells = stored.selection(recipe=EVERY, limit=limit).of(store).cells
-    found = judging.judge(claims.load(), cells, store.read_arrays, store=store.root)
-    text: str = formats.render(verdicts.of_claims(found), format)
-    return text
+    asked = which.suite.claims if which.suite else claims.load()
+    if not asked:
+        raise SpecError(
+            f"{which.suite and which.suite.name} makes no claims. Write some as [[claim]] into its file, or judge "
+            "those of papers by `jembench report --claims`."
+        )
+    found = judging.judge(asked, which.of(store).cells, store.read_arrays, store=store.root)
+    return formats.render(verdicts.of_claims(found), format)
 
 
 # --- compare ----------------------------------------------------------------------------------------------------------

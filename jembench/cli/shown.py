@@ -46,7 +46,7 @@ def show(ctx: click.Context, plan: Plan, file: str, store: Path) -> int:
     }
     codes = [0]
     for name, _, table in _tables(plan):
-        if "claims" in table:  # they are judged by all that the store holds
+        if "claims" in table and not plan.suite.claims:  # those of papers are judged by all that the store holds
             words = _words(name, {"store": of_plan["store"], **table})
         else:
             words = [file, *_words(name, {**of_plan, **table})]

@@ -18,6 +18,7 @@ from jembench.store.store import Store
 if TYPE_CHECKING:
     from jembench.cli.main import Settings
     from jembench.experiment.plan import FitPlan
+    from jembench.running.estimate import Estimate
 
 TRAIN_EXAMPLES = options.examples(
     "jembench train jem",
@@ -100,7 +101,8 @@ def estimate(
 
     The estimates are for this machine, for the given recipe and for others; a star marks the one that is used by
     default. The images are random, so the dataset need not be available. The second row is the same recipe without
-    mixed precision, channels-last layout and compilation. The operations are those of convolutions and matrix products.
+    mixed precision, channels-last layout and compilation. A recipe that cannot be used has the reason in the last
+    column. The operations are those of convolutions and matrix products.
 
     With --rate nothing is run, and the estimates are for hardware that need not be here. The memory is that of tensors,
     in bfloat16 unless the images are small.
@@ -120,13 +122,17 @@ def estimate(
         print_json([row._asdict() for row in found])
         return
     click.echo(f"{model} on {dataset}, {f'{rate:g} TFLOP/s' if rate else devices.name(where)}")
-    rows = []
-    for row in found:
-        memory = f"{row.memory / 2**30:.1f} GiB" if row.memory else "not known"
-        texts = (f"{row.seconds:.3g}", str(row.iterations), f"{row.hours:.3g}", memory, row.timed)
-        operations = f"{row.operations / 1e12:.3g}" if row.operations else "not known"
-        rows.append((f"{row.recipe} *" if row.chosen else row.recipe, row.model, operations, *texts))
     columns = ("recipe", "model", "TFLOP/iteration", "s/iteration", "iterations", "hours", "peak memory", "timed")
-    print_table(columns, rows)
+    print_table(columns, [_texts(row) for row in found])
     if any(row.chosen for row in found):
         click.echo("* the default for this model and dataset")
+
+
+def _texts(row: Estimate) -> tuple[str, ...]:
+    name = f"{row.recipe} *" if row.chosen else row.recipe
+    if row.reason:
+        return name, row.model, *[""] * 5, f"cannot be used: {row.reason}"
+    operations = f"{row.operations / 1e12:.3g}" if row.operations else "not known"
+    memory = f"{row.memory / 2**30:.1f} GiB" if row.memory else "not known"
+    numbers = f"{row.seconds:.3g}", str(row.iterations), f"{row.hours:.3g}"
+    return name, row.model, operations, *numbers, memory, row.timed

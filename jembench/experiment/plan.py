@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -126,6 +126,10 @@ class Part(NamedTuple):
         return [metric for metric in (*self.metrics, *of_grids) if not compares_with_itself(metric, dataset)]
 
 
+DisplayNames = Mapping[tuple[str, str], str]
+"""Names of models by their specs, as a suite writes them, and the labels of their recipes; "" for any recipe."""
+
+
 @dataclass(frozen=True)
 class Plan:
     """All the work of a run."""
@@ -133,6 +137,7 @@ class Plan:
     suite: Suite
     cells: list[CellPlan]
     parts: tuple[Part, ...] = ()
+    names: DisplayNames = field(default_factory=dict)
 
     @cached_property
     def fits(self) -> list[FitPlan]:
@@ -192,7 +197,7 @@ def make_plan(
     if not cells:
         datasets = ", ".join(dict.fromkeys(dataset for part in suite.parts for dataset in part.datasets))
         raise SpecError(f"There is nothing to run: no metric of the suite {suite.name} is for {datasets}. Name some.")
-    return Plan(suite, list(cells.values()), _merged(parts))
+    return Plan(suite, list(cells.values()), _merged(parts), _display_names(suite, asked))
 
 
 class _Asked(NamedTuple):
@@ -224,16 +229,29 @@ class _Asked(NamedTuple):
         for variant in part.variants_on(dataset):
             for model in part.models_of(variant):
                 settings = (*part.settings, *variant.settings, *model.settings, *self.settings)
-                chosen = self.recipe or model.recipe or (part.recipe if isinstance(part.recipe, str) else None)
+                chosen = self.recipe or model.recipe or part.recipe_for(model.spec, dataset)
                 of_recipe = [setting for setting in settings if _owner(setting) not in self.measured]
-                yield _Training(variant, model, chosen, of_recipe)
+                yield _Training(variant, model, dataset, chosen, of_recipe, model.seeds or part.seeds)
+
+    def all_trainings(self, parts: Iterable[Suite]) -> Iterator[_Training]:
+        """What is trained on every dataset of some parts."""
+        for part in parts:
+            for dataset in part.datasets:
+                yield from self.trainings(part, dataset)
 
 
 class _Training(NamedTuple):
     variant: Variant
     model: Model
-    recipe: str | None  # None: the default of model and dataset
+    dataset: str  # spec
+    recipe: str
     settings: list[str]
+    seeds: Sequence[int]
+
+    @property
+    def label(self) -> str:
+        """That of the recipe with the settings."""
+        return recipes.load(self.recipe, self.settings).label
 
 
 def _merged(parts: Sequence[Part]) -> tuple[Part, ...]:
@@ -269,19 +287,16 @@ def parts_of(suite: Suite, fits: Iterable[FitKey]) -> tuple[Part, ...]:
     return tuple(_part(part, asked)._replace(rows=frozenset(rows(part))) for part in members)
 
 
-def names_of(suite: Suite) -> list[tuple[str, str, str, int]]:
+def fit_names_of(suite: Suite) -> list[tuple[str, str, str, int]]:
     """Model, dataset, recipe and seed of each fit of a suite, in its order. No data are read for them.
 
     Raises:
         SpecError: for any name or option that does not exist.
     """
     asked, found = _Asked.of(suite, None, (), None), dict[tuple[str, str, str, int], None]()
-    for part in suite.parts:
-        for dataset in part.datasets:
-            for each in asked.trainings(part, dataset):
-                fit = _fit(each.model.spec, dataset, each.recipe, each.settings, part=part)
-                for seed in each.model.seeds or part.seeds:
-                    found[str(fit.model), str(fit.dataset), fit.recipe.label, seed] = None
+    for each in asked.all_trainings(suite.parts):
+        fit = _fit(each.model.spec, each.dataset, each.recipe, each.settings)
+        found |= {(str(fit.model), str(fit.dataset), fit.recipe.label, seed): None for seed in each.seeds}
     return list(found)
 
 
@@ -290,29 +305,32 @@ def _is_by(names: tuple[str, str, str], part: Suite) -> bool:
     return f"{recipe}+".startswith(f"{part.recipe_for(model, dataset)}+")
 
 
-def _variants(part: Suite, asked: _Asked) -> dict[str, str]:
-    """The name of each variant, by the label of the recipe that it makes."""
-    return {
-        recipes.load(each.recipe or part.recipe_for(each.model.spec, dataset), each.settings).label: each.variant.name
-        for dataset in part.datasets
-        for each in asked.trainings(part, dataset)
-        if each.variant.settings
-    }
-
-
 def labels_of(suites: Iterable[Suite]) -> set[str]:
     """The labels of the recipes that some suites change. Suites that cannot be planned have none."""
     found: set[str] = set()
     for part in (part for suite in suites for part in suite.parts):
-        asked = _Asked(part.metric_names)
         with contextlib.suppress(JembenchError):
-            found |= {
-                recipes.load(each.recipe or part.recipe_for(each.model.spec, dataset), each.settings).label
-                for dataset in part.datasets
-                for each in asked.trainings(part, dataset)
-                if each.settings
-            }
+            found |= {each.label for each in _Asked(part.metric_names).all_trainings([part]) if each.settings}
     return found
+
+
+def display_names_of(suite: Suite) -> DisplayNames:
+    """The display names of a suite's models as it stands."""
+    return _display_names(suite, _Asked(suite.metric_names))
+
+
+def _display_names(suite: Suite, asked: _Asked) -> DisplayNames:
+    """A spec with one name has it under every recipe; of several, each is that of a recipe with its settings."""
+    trainings = list(asked.all_trainings(suite.parts))
+    by_spec: dict[str, set[str]] = {}
+    for each in trainings:
+        by_spec.setdefault(each.model.spec, set()).add(each.model.name)
+    found: dict[tuple[str, str], dict[str, None]] = {}
+    for each in trainings:
+        if each.model.name:
+            label = each.label if len(by_spec[each.model.spec]) > 1 else ""
+            found.setdefault((each.model.spec, label), {})[each.model.name] = None
+    return {key: " / ".join(names) for key, names in found.items()}  # several: --set made them the same training
 
 
 def _check(part: Suite) -> None:
@@ -331,7 +349,8 @@ def _part(part: Suite, asked: _Asked) -> Part:
     settings = asked.for_metrics(part)
     metrics = (registry.resolve("metrics", with_options(text, _options(text, settings))) for text in part.metrics)
     grids = (grid.pinned(_options(grid.metric, settings)) for grid in part.grid)
-    return Part(part.title, tuple(map(str, metrics)), tuple(grids), variants=_variants(part, asked))
+    variants = {each.label: each.variant.name for each in asked.all_trainings([part]) if each.variant.settings}
+    return Part(part.title, tuple(map(str, metrics)), tuple(grids), variants=variants)
 
 
 def _cells(suite_part: Suite, part: Part, asked: _Asked) -> list[CellPlan]:
@@ -341,8 +360,8 @@ def _cells(suite_part: Suite, part: Part, asked: _Asked) -> list[CellPlan]:
         dataset = registry.resolve("datasets", dataset_spec)
         metrics = [registry.resolve("metrics", metric) for metric in part.metrics_on(str(dataset))]
         for each in asked.trainings(suite_part, str(dataset)):
-            fit = _known(_fit(each.model.spec, dataset_spec, each.recipe, each.settings, part=suite_part))
-            for seed in each.model.seeds or suite_part.seeds:
+            fit = _known(_fit(each.model.spec, dataset_spec, each.recipe, each.settings))
+            for seed in each.seeds:
                 seeded = fit.with_seed(seed)
                 found += [CellPlan(fit=seeded, metric=metric, limit=limit) for metric in metrics]
     return found
@@ -355,9 +374,6 @@ def _known(fit: FitPlan) -> FitPlan:
     except Unavailable as error:
         return dataclasses.replace(fit, absent=str(error))
     return fit
-
-
-_NONE = Suite(name="", title="")
 
 
 def plan_fit(
@@ -414,11 +430,9 @@ def rebuilt(
     )
 
 
-def _fit(
-    model: str, dataset: str, recipe: str | None, settings: Sequence[str], seed: int = 0, part: Suite = _NONE
-) -> FitPlan:
+def _fit(model: str, dataset: str, recipe: str | None, settings: Sequence[str], seed: int = 0) -> FitPlan:
     data = registry.resolve("datasets", dataset)
-    chosen = recipes.load(recipe or part.recipe_for(model, str(data)), settings)
+    chosen = recipes.load(recipe or recipes.for_model(model, str(data)), settings)
     if registry.resolve("models", model).is_pretrained:
         chosen = recipes.load(PRETRAINED, [setting for setting in settings if setting.startswith("chains.")])
     elif recipe == PRETRAINED:

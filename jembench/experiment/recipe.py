@@ -330,6 +330,15 @@ def made_for(model: str, dataset: str) -> str | None:
     return _only(claims[name, data], dataset, f"{name} on {data}") or _only(claims[name, _ANY_DATASET], dataset, name)
 
 
+def for_model(model: str, dataset: str) -> str:
+    """The recipe that a model is trained by on a dataset by default, both given by their specs.
+
+    Raises:
+        SpecError: if more than one recipe says that it is.
+    """
+    return made_for(model, dataset) or default_for(dataset)
+
+
 def usual_for(model: str, dataset: str) -> list[str]:
     """The recipes that a model may have by default on datasets of that name, however many images they have."""
     claims = _claims()

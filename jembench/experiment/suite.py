@@ -1,22 +1,21 @@
-"""Suites: the TOML files that cross models, datasets, metrics and seeds. Imports no torch.
+"""Suites: what crosses models, datasets, metrics and seeds. Imports no torch.
 
 An experiment is a suite in a file of its own: it may also say how the work is carried out and what is written then.
 """
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import itertools
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from jembench.catalog import packages, spec
-from jembench.catalog.validation import Option, parse, read
-from jembench.errors import JembenchError, SpecError
+from jembench.catalog import spec
+from jembench.catalog.validation import Option
 from jembench.experiment import recipe as recipes
 from jembench.experiment.attacks import Attack
+from jembench.experiment.claims import Claim
 from jembench.experiment.recipe import AtLeast1, Positive
 from jembench.experiment.sweep import Grid, Model, Variant, bare_name
 
@@ -66,6 +65,7 @@ class Suite:
     attack: tuple[Attack, ...] = ()
     variant: tuple[Variant, ...] = ()  # where there are some, they are all that is trained
     arm: tuple[Variant, ...] = ()  # settings under which each variant is trained once more: "noise .05, unguarded"
+    claim: tuple[Claim, ...] = ()  # what is said of the results
     run: Execution = Execution()
     report: tuple[Shown, ...] = ()  # what is written after a run: options of ``jembench report``
     figures: tuple[Shown, ...] = ()  # of ``jembench figures``
@@ -94,10 +94,9 @@ class Suite:
         )
 
     @property
-    def names(self) -> dict[str, str]:
-        """The display names of its models, by their specs."""
-        own = {model.spec: model.name for model in self.model if model.name}
-        return {spec: name for suite in self.included for spec, name in suite.names.items()} | own
+    def claims(self) -> list[Claim]:
+        """Its own, and those of the suites that it includes."""
+        return [*self.claim, *(claim for suite in self.included for claim in suite.claims)]
 
     @property
     def metric_names(self) -> set[str]:
@@ -231,129 +230,3 @@ def of_attack(
         seeds=tuple(seeds),
         attack=(Attack.of(name, options),),
     )
-
-
-def names() -> list[str]:
-    """The names of all suites that are installed."""
-    return sorted(packages.files())
-
-
-def load(name: str) -> Suite:
-    """The suite of that name, or in that TOML file.
-
-    Raises:
-        SpecError: if there is none, or its file does not say what a suite must.
-    """
-    return _load(name, ())
-
-
-def _load(name: str, including: tuple[str, ...]) -> Suite:
-    if name in including:
-        circle = " includes ".join((*including[including.index(name) :], name))
-        raise SpecError(f"The suite {circle}. Leave one of these out.")
-    source = packages.source("suite", name)
-    where = source.where if packages.is_file(name) else f"suite {source.name}"
-    fields = parse(source.content, source.where)
-    included = tuple(_load(other, (*including, source.name)) for other in _included(fields, where))
-    text = source.content.decode() if packages.is_file(name) else ""
-    suite = read(Suite, _in_fields(fields), where, name=source.name, included=(), text=text)
-    for number, attack in enumerate(suite.attack):
-        attack.check(f"attack[{number}] of {where}")
-    for model in suite.model:
-        if model.name and suite.names[model.spec] != model.name:
-            raise SpecError(
-                f"{where} gives {model.spec} the names {model.name!r} and {suite.names[model.spec]!r}. A spec has one "
-                "name; what it is trained by stands in the column of recipes."
-            )
-    if included:
-        return _union(suite, included, fields.keys())
-    any_of = {"models": ("models", "model"), "datasets": ("datasets",), "metrics": ("metrics", "grid", "attack")}
-    missing = [key for key, others in any_of.items() if fields.keys().isdisjoint(others)]
-    if missing:
-        raise SpecError(f"{where} lacks {', '.join(missing)}. Add it to the file.")
-    return suite
-
-
-def _included(fields: dict[str, Any], where: str) -> list[str]:
-    """Take the key ``include`` out of a suite's fields."""
-    include = fields.pop("include", [])
-    if not isinstance(include, list) or any(not isinstance(one, str) or packages.is_file(one) for one in include):
-        raise SpecError(f"include of {where} is {include!r}; it must be a list of suites' names.")
-    own = sorted(fields.keys() & {"variant", "arm"})
-    if include and own:
-        raise SpecError(
-            f"{where} includes others, and has {', '.join(own)} of its own. Write these into a suite of their own, and "
-            "include it as well."
-        )
-    return include
-
-
-def _union(suite: Suite, included: Sequence[Suite], keys: Set[str]) -> Suite:
-    """The suites that one includes, with what it names itself in place of theirs, and its grids and attacks."""
-    models: list[str | Model] | None = [*suite.models, *suite.model] if keys & {"models", "model"} else None
-    own: dict[str, Any] = {key: getattr(suite, key) for key in ("metrics", "datasets", "seeds") if key in keys}
-    chosen = [one.under(suite).choose(models=models, **own) for one in included]
-    if suite.grid or suite.attack:
-        first = dataclasses.replace(chosen[0].parts[0], metrics=(), variant=(), arm=(), reference=None)
-        chosen.append(
-            dataclasses.replace(first, name=suite.name, title=suite.title, grid=suite.grid, attack=suite.attack)
-        )
-    return dataclasses.replace(
-        suite, models=(), model=(), datasets=(), metrics=(), grid=(), attack=(), included=tuple(chosen)
-    )
-
-
-def _in_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """What is written shorter in a file than it is held, in the form of the dataclasses."""
-    found = dict(fields)
-    for key in ("grid", "variant", "arm", "attack"):
-        if isinstance(found.get(key), list):
-            found[key] = [_with_besides(table) for table in found[key]]
-    for key in ("report", "figures"):
-        if isinstance(found.get(key), list):
-            found[key] = [_listed(table) if isinstance(table, Mapping) else table for table in found[key]]
-    if isinstance(found.get("attack"), list):
-        found["attack"] = [_with_options(table) for table in found["attack"]]
-    return found
-
-
-def _with_besides(table: Any) -> Any:
-    """The key ``except``, which is a word of Python, under the name of the field."""
-    if not isinstance(table, Mapping):
-        return table
-    return {"besides" if key == "except" else key: value for key, value in table.items()}
-
-
-def _with_options(table: Any) -> Any:
-    """The options of an attack, which stand beside its name, together: each a value or several."""
-    if not isinstance(table, Mapping):
-        return table
-    options = {key: value for key, value in table.items() if key not in ("name", "on", "besides")}
-    own = {key: value for key, value in table.items() if key not in options}
-    return {**own, "options": _listed(options)}
-
-
-def _listed(table: Mapping[str, Any]) -> dict[str, Any]:
-    """Each value, or several, as a list."""
-    return {key: value if isinstance(value, list) else [value] for key, value in table.items()}
-
-
-def every() -> list[Suite]:
-    """Every installed suite that can be read; `jembench run` of the others says what is wrong with them."""
-    found = []
-    for name in names():
-        with contextlib.suppress(JembenchError):
-            found.append(load(name))
-    return found
-
-
-def all_grids() -> list[Grid]:
-    """The grids of every suite that can be used, each once and with all values."""
-    found: list[Grid] = []
-    for suite in every():
-        try:
-            grids = [grid for part in suite.parts for grid in part.grid if grid.places]
-        except JembenchError:
-            continue
-        found += [grid for grid in (dataclasses.replace(grid, values=()) for grid in grids) if grid not in found]
-    return found

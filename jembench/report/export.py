@@ -69,7 +69,7 @@ def values_of(cells: Iterable[Cell], names: Names = NO_NAMES) -> Iterator[dict[s
             "seconds": cell.outcome.seconds,
         }
         of_model = {"model": fit.model, "dataset": fit.dataset, "recipe": fit.recipe}
-        of_model["printed_as"] = names.get(fit.model, "")
+        of_model["printed_as"] = names.get((fit.model, fit.recipe), "")
         for column in columns_of(cell.metric, [cell]):
             found = record([cell], column, [fit.seed], **of_model)
             yield {name: getattr(found, name) for name in VALUES if name not in origin} | origin

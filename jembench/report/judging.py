@@ -11,8 +11,8 @@ from typing import NamedTuple
 from jembench.catalog import discovery, spec
 from jembench.errors import SpecError
 from jembench.experiment import recipe as recipes_known
+from jembench.experiment.claims import ANY, Claim, Recipes
 from jembench.experiment.sweep import bare_name, with_options
-from jembench.report.claims import ANY, Claim, Recipes
 from jembench.report.comparison import (
     LEVEL,
     RESAMPLES,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from jembench.catalog import spec
-from jembench.experiment import suite as suites
+from jembench.experiment import suite_files as suites
 from jembench.experiment.plan import Part
 from jembench.experiment.sweep import Grid, bare_name
 from jembench.report.attacks import main_view
@@ -45,7 +45,7 @@ def build(
         parts: what belongs together, each with metrics of its own; none: all metrics of the cells, together.
         published: the reference tables to show.
         selection: which columns are shown.
-        names: display names by canonical specs.
+        names: display names by canonical specs and recipes.
     """
     cells = list(cells)
     parts = [_completed(part, cells) for part in parts] or [Part("", _and_those_of((), cells), ())]

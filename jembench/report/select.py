@@ -17,8 +17,8 @@ from jembench.report.record import grouped
 from jembench.store.outcome import Cell
 from jembench.store.store import Store
 
-Names = Mapping[str, str]
-"""Display names by specs of models. They are presentation, and no part of any identity."""
+Names = Mapping[tuple[str, str], str]
+"""Display names by the canonical spec of a model and the label of its recipe. They are no part of any identity."""
 
 
 NO_NAMES: Names = MappingProxyType({})
@@ -59,8 +59,8 @@ class Pair(NamedTuple):
 
     @property
     def names(self) -> tuple[str, str]:
-        """What tells the two apart: their models or, where these are the same, their recipes."""
-        if self.a.model != self.b.model:
+        """What tells the two apart: their models or, where these are called the same, their recipes."""
+        if self.a.name != self.b.name:
             return self.a.name, self.b.name
         return self.a.recipe, self.b.recipe
 
@@ -69,7 +69,7 @@ def subjects(cells: Iterable[Cell], names: Names = NO_NAMES) -> list[Subject]:
     """Every model of some cells, in their order, with its display name."""
     groups = grouped(cells, lambda cell: (cell.fit.model, cell.fit.dataset, cell.fit.recipe))
     return [
-        Subject(fit.model, fit.dataset, fit.recipe, tuple(group), names.get(fit.model, ""))
+        Subject(fit.model, fit.dataset, fit.recipe, tuple(group), names.get((fit.model, fit.recipe), ""))
         for group in groups
         for fit in [group[0].fit]
     ]

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
 from jembench.errors import SpecError, unknown
-from jembench.experiment import suite as suites
-from jembench.experiment.plan import labels_of, names_of
+from jembench.experiment import suite_files as suites
+from jembench.experiment.plan import DisplayNames, display_names_of, fit_names_of, labels_of
 from jembench.experiment.suite import Suite
 from jembench.experiment.sweep import bare_name
 from jembench.report.record import Column
 from jembench.report.select import Names, matching, nothing, read
 from jembench.store.latest import asked, newest
-from jembench.store.outcome import Cell
+from jembench.store.outcome import Cell, FitKey
 from jembench.store.store import Store
 
 T = TypeVar("T")
@@ -29,7 +29,7 @@ class Selected(NamedTuple):
     """What a selection finds in a store."""
 
     cells: Sequence[Cell]  # in the order asked for
-    names: Names  # by canonical specs
+    names: Names
     left_out: list[str]  # what else the store holds, a sentence each
     nothing: str  # what to do if there is no cell
 
@@ -51,7 +51,7 @@ class Selection:
     seeds: Sequence[int] | None = None
     metrics: Sequence[str] | None = None  # specs, as models
     columns: Sequence[str] | None = None  # labels of values
-    names: Names = field(default_factory=dict)
+    names: Mapping[str, str] = field(default_factory=dict)  # display names by specs
     limit: int | None = None  # how many of the test images were evaluated; None: all
 
     def of(self, store: Store, problem: Callable[[str], None] | None = None) -> Selected:
@@ -83,9 +83,9 @@ class Selection:
             cells = self._unchanged(named)
             if rest := [cell for cell in named if cell.fit.recipe not in {kept.fit.recipe for kept in cells}]:
                 left_out.append(_of_changed(rest))
-        known, shown = ([cell.fit.model for cell in some] for some in (current, cells))
-        names = display_names(self.suite.names if self.suite else {}, known)
-        names |= display_names(self.names, known, strict=True)
+        known, shown = ([cell.fit for cell in some] for some in (current, cells))
+        names = display_names(display_names_of(self.suite) if self.suite else {}, known)
+        names |= display_names({(text, ""): name for text, name in self.names.items()}, known, strict=True)
         check_apart(names, shown)
         suite = self.file or (self.suite.name if self.suite else None)
         advice = nothing(store.root, suite, self.limit, "such results" if found else "results")
@@ -108,7 +108,7 @@ class Selection:
         def open_to_it(*names: object) -> tuple[object, ...]:
             return tuple(name for name, given in zip(names, selected, strict=True) if given is None)
 
-        fits = list(dict.fromkeys(open_to_it(*names) for names in names_of(suite)))
+        fits = list(dict.fromkeys(open_to_it(*names) for names in fit_names_of(suite)))
         found = [(open_to_it(c.fit.model, c.fit.dataset, c.fit.recipe, c.fit.seed), c) for c in cells]
         known = [(fits.index(names), cell) for names, cell in found if names in fits]
         return [cell for _, cell in sorted(known, key=lambda one: one[0])]
@@ -212,39 +212,41 @@ def _changes(recipe: str) -> list[str]:
     return recipe.split("+")[1:]
 
 
-def display_names(names: Names, known: Sequence[str], *, strict: bool = False) -> dict[str, str]:
-    """The display names of models by their canonical specs.
+def display_names(names: DisplayNames, fits: Iterable[FitKey], *, strict: bool = False) -> dict[tuple[str, str], str]:
+    """The display names of trained models.
 
     Args:
-        names: by specs, in full or the name alone where that means one.
-        known: the models of a store.
+        names: by specs, in full or the name alone where that means one, and recipes.
+        fits: of a store.
         strict: whether to refuse a spec that none of them is meant by.
 
     Raises:
         SpecError: for a spec that means more than one model.
     """
-    found: dict[str, str] = {}
-    for text, name in names.items():
-        meant = matching("models", text, known)
+    found: dict[tuple[str, str], str] = {}
+    known = list(dict.fromkeys((fit.model, fit.recipe) for fit in fits))
+    for (text, recipe), name in names.items():
+        trained = [pair for pair in known if recipe in ("", pair[1])]
+        meant = matching("models", text, [model for model, _ in trained])
         if not meant and strict:
-            raise unknown(_KINDS["models"], text, set(known), _LISTS["models"])
+            raise unknown(_KINDS["models"], text, {model for model, _ in known}, _LISTS["models"])
         if len(meant) > 1:
             raise SpecError(
                 f"{name!r} is to be the name of {text}, which means {', '.join(meant)}. Write the one meant."
             )
-        found |= dict.fromkeys(meant, name)
+        found |= {pair: name for pair in trained if pair[0] in meant}
     return found
 
 
-def check_apart(names: Names, models: Iterable[str]) -> None:
+def check_apart(names: Names, fits: Iterable[FitKey]) -> None:
     """Whether all models have names of their own.
 
     Raises:
         SpecError: if two have the same.
     """
-    by_name: dict[str, list[str]] = {}
-    for model in dict.fromkeys(models):
-        by_name.setdefault(names.get(model, model), []).append(model)
+    by_name: dict[str, dict[str, None]] = {}
+    for fit in fits:
+        by_name.setdefault(names.get((fit.model, fit.recipe), fit.model), {})[fit.model] = None
     for name, of_name in by_name.items():
         if len(of_name) > 1:
             raise SpecError(f"{name!r} would be the name of {' and of '.join(of_name)}. Give each model its own.")

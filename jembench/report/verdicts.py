@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, fields, replace
 from typing import Any
 
-from jembench.report.claims import Paper
+from jembench.experiment.claims import Paper
 from jembench.report.comparison import HOPELESS, LEVEL, PILOT, SEEDS, Comparison, Difference
 from jembench.report.formats import Document
 from jembench.report.judging import Finding
@@ -193,7 +193,8 @@ def _of_paper(paper: Paper, of_paper: Sequence[Finding], everything: Sequence[Fi
 
 def _claim_texts(finding: Finding, several: set[str], notes: Footnotes) -> tuple[Text, ...]:
     claim = finding.claim
-    text = Text(" · ".join((claim.text, *_context(finding, several))), marks=(notes.mark(claim.where),))
+    where = (notes.mark(claim.where),) if claim.where else ()
+    text = Text(" · ".join((claim.text, *_context(finding, several))), marks=where)
     verdict = Text(finding.row.verdict, marks=tuple(map(notes.mark, _caveats(finding.row))))
     return text, verdict, *numbers(finding.row)
 
@@ -225,7 +226,8 @@ def _not_measured(found: Sequence[Finding]) -> Iterator[Table]:
     for finding in found:
         claim = finding.claim
         part = f"; only {', '.join(finding.each)}" if finding.each else ""
-        claims.setdefault(finding.row.reason, []).append(f"{claim.text} ({claim.paper.cite}, {claim.where}{part})")
+        place = ", ".join(filter(None, (claim.paper.cite, claim.where)))
+        claims.setdefault(finding.row.reason, []).append(f"{claim.text} ({place}{part})")
     notes = tuple(Footnote("", f"{reason}: {'; '.join(texts)}.") for reason, texts in claims.items())
     if notes:
         yield Table(title=f"Claims that are not measured · {len(found)}", headings=(), rows=(), footnotes=notes)

@@ -62,6 +62,7 @@ class Estimate(NamedTuple):
     timed: str  # what was timed, in words
     operations: int = 0  # floating-point, an iteration; 0 if they cannot be counted
     chosen: bool = False  # whether the recipe is the default
+    reason: str = ""  # why the recipe cannot be used for this model and dataset; all numbers are then 0
 
 
 class _Probe(Trainer):
@@ -263,7 +264,8 @@ def compare_recipes(
         dataset: its spec; its files need not be there.
         recipe: its name or file; None: the default.
         settings: changes of the recipe, ``key=value``.
-        against: names of other recipes; None: all for the same models, and for any dataset or this one.
+        against: names of other recipes; None: all for the same models, and for any dataset or this one. Of these, one
+            that cannot be used has a row with the reason.
         device: where the model would be trained.
         say: gets a sentence for each estimate as it comes.
         rate: floating-point operations a second of hardware that is not here: nothing is timed, and precision counts
@@ -298,7 +300,7 @@ def compare_recipes(
         except JembenchError as error:
             if against is not None:
                 raise
-            say(f"{name} is left out: {error}")
+            rows.append(Estimate(name, asked.key.model, 0, 0, 0, 0, "", reason=str(error)))
     return rows
 
 

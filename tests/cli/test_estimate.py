@@ -65,10 +65,22 @@ def test_at_a_rate_nothing_is_timed(estimate):
     assert "TFLOP/iteration" in lines[1]
 
 
-def test_recipes_that_do_not_fit_are_left_out_unless_asked_for(estimate):
-    done = estimate("jem:net=small-2", "--set", "epochs=1", "--against", "code")
+def test_a_recipe_that_does_not_fit_is_a_row_with_the_reason_and_an_error_if_it_is_asked_for(estimate, monkeypatch):
+    wanted, reason = ("baseline:net=small-2", "--rate", "1"), "Cannot hold 5000 of 1400 training images out"
+    done = estimate(*wanted, "--against", "code")
     assert (done.code, done.out) == (2, "")
-    assert "Error: Cannot hold 5000 of 1400 training images out" in done.err
+    assert f"Error: {reason}" in done.err
+    monkeypatch.setattr("jembench.running.estimate.other_recipes", lambda asked: ["code", "digits-paper"])
+    done = estimate(*wanted)
+    assert done.code == 0, done.err
+    (line,) = [line for line in done.out.splitlines() if line.split()[:1] == ["code"]]
+    assert f"cannot be used: {reason}" in line
+    assert reason not in done.err
+    rows = json.loads(estimate(*wanted, "--format", "json").out)
+    assert [(row["recipe"], bool(row["reason"]), row["hours"] > 0) for row in rows[2:]] == [
+        ("code", True, False),
+        ("digits-paper", False, True),
+    ]
 
 
 @pytest.mark.parametrize(

@@ -170,6 +170,46 @@ def test_files_that_are_written_after_a_run(experiment, jembench):
     assert (report.code, json.loads(report.out)["schema"]) == (0, 1)
 
 
+NAMED = """
+[[model]]
+spec = "zoo_of_tests:jem"
+name = "JEM, longer"
+settings = ["epochs=1"]
+seeds = [3]
+[[claim]]
+id = "longer"
+text = "Longer training makes it more accurate"
+metric = "accuracy"
+higher = "zoo_of_tests:jem"
+than = "zoo_of_tests:jem"
+recipes = [["tiny+epochs=1", "tiny+epochs=0.5"]]
+[[report]]
+claims = true
+format = "csv"
+output = "claims.csv"
+"""
+
+
+def test_two_models_of_one_spec_have_names_and_the_file_makes_claims_of_them(experiment, jembench):
+    path = experiment(NAMED)
+    done = jembench("run", path)
+    assert done.code == 0, done.err
+    assert "JEM, longer" in done.out
+    (claim,) = csv.DictReader(Path("claims.csv").read_text().splitlines())
+    assert (claim["claim"], claim["recipe_a"], claim["recipe_b"]) == ("mine/longer", "tiny+epochs=1", "tiny+epochs=0.5")
+    rows = json.loads(jembench("report", path, "--format", "json").out)["rows"]
+    names = {(row["model"], row["recipe"]): row["printed_as"] for row in rows}
+    assert names["zoo_of_tests:jem", "tiny+epochs=1"] == "JEM, longer"
+    assert names["zoo_of_tests:jem", "tiny+epochs=0.5"] == ""
+    assert jembench("report", path, "--format", "html", "--output", "page.html").code == 0
+    page = Path("page.html").read_text()
+    assert "Longer training makes it more accurate" in page
+    assert "JEM, longer" in page
+    judged = jembench("report", path, "--claims")
+    assert "Claims · Mine" in judged.out
+    assert jembench("report", "hybrid", "--claims").err.startswith("Error: hybrid makes no claims.")
+
+
 @pytest.mark.parametrize(
     ("table", "expected"),
     [

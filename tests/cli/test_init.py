@@ -15,7 +15,7 @@ from jembench.catalog.options import keyword_parameters
 from jembench.cli import init
 from jembench.cli.attack import attack
 from jembench.cli.run import run
-from jembench.experiment import suite as suites
+from jembench.experiment import suite_files as suites
 from jembench.experiment.attacks import ATTACKS
 from jembench.experiment.plan import make_plan
 

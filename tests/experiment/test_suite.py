@@ -4,7 +4,7 @@ import pytest
 
 from jembench.catalog import packages
 from jembench.errors import SpecError
-from jembench.experiment import suite
+from jembench.experiment import suite_files as suite
 from jembench.experiment.plan import make_plan
 
 

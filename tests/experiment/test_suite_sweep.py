@@ -6,8 +6,10 @@ import pytest
 
 from jembench.catalog import packages
 from jembench.errors import SpecError
-from jembench.experiment import suite
-from jembench.experiment.plan import make_plan, parts_of
+from jembench.experiment import suite_files as suite
+from jembench.experiment.claims import Claim, Paper
+from jembench.experiment.plan import display_names_of, make_plan, parts_of
+from jembench.experiment.suite import of_attack
 from jembench.store.outcome import FitKey
 
 ANY = "jembench.sampling.factories:sgld"
@@ -262,6 +264,57 @@ def test_a_recipe_that_a_suite_names_alone_is_that_of_all_its_models(installed):
     assert recipes_of == {"one": ["fast", "fast"], "each": ["fast", "glow-digits"]}
 
 
+TWICE = """
+title = "Twice"
+datasets = ["digits", "cifar10"]
+metrics = ["accuracy"]
+models = ["jem"]
+[[model]]
+spec = "jem"
+name = "JEM, long"
+recipe = "digits"
+settings = ["epochs=90"]
+[[model]]
+spec = "jem"
+name = "JEM"
+[[model]]
+spec = "baseline"
+name = "Classifier"
+"""
+
+
+def test_models_of_one_spec_have_names_by_their_recipes(installed):
+    installed(twice=TWICE.replace('models = ["jem"]', ""))
+    names = {("jem", "digits+epochs=90"): "JEM, long", ("jem", "digits"): "JEM", ("jem", "paper"): "JEM"}
+    names[("baseline", "")] = "Classifier"  # one name alone is that of every recipe
+    assert display_names_of(suite.load("twice")) == names == make_plan(suite.load("twice")).names
+
+
+def test_what_the_command_line_makes_one_training_has_both_names(installed):
+    installed(twice=TWICE)
+    plan = make_plan(suite.load("twice").choose(datasets=["digits"]), settings=["epochs=1"])
+    assert plan.names == {("jem", "digits+epochs=1"): "JEM, long / JEM", ("baseline", ""): "Classifier"}
+
+
+CLAIM = """
+[[claim]]
+id = "accurate"
+text = "JEM is as accurate"
+metric = "accuracy"
+higher = "jem"
+than = "baseline"
+within = 1.0
+"""
+
+
+def test_a_suite_makes_claims_with_the_fields_of_those_of_papers(installed):
+    installed(both='title = "Both"\ninclude = ["few"]\n' + CLAIM, few=FEW + 'metrics = ["accuracy"]')
+    claims = suite.load("both").claims
+    paper = Paper(title="suite both", cite="Both", url="")
+    given = {"id": "both/accurate", "text": "JEM is as accurate", "where": "", "measure": ("jembench run both",)}
+    assert claims == [Claim(**given, paper=paper, metric="accuracy", model="jem", than="baseline", within=1.0)]
+
+
 ATTACK = """
 [[attack]]
 name = "pgd"
@@ -274,7 +327,7 @@ images = 5
 def test_the_attacks_of_a_suite_are_those_of_the_command(installed):
     installed(few=FEW + ATTACK)
     options = {"norm": "linf,l2", "refine": "1", "images": 5}
-    attacked = suite.of_attack("pgd", options, models=[ANY], datasets=["digits", "cifar10"], seeds=[0])
+    attacked = of_attack("pgd", options, models=[ANY], datasets=["digits", "cifar10"], seeds=[0])
     plan, ours = make_plan(attacked), make_plan(suite.load("few"))
     assert [cell.id for cell in ours.cells] == [cell.id for cell in plan.cells]
     assert metrics_on(ours, "digits")[0] == "pgd:budget=quick,images=5"
@@ -307,8 +360,19 @@ def test_what_a_file_names_stands_in_place_of_that_of_the_suites_that_it_include
         ('[[model]]\nsepc = "jem"', "There is no key in model[0] of suite mine named 'sepc'. Nearest: spec"),
         (
             '[[model]]\nspec = "jem"\nname = "A"\n[[model]]\nspec = "jem"\nname = "B"',
-            "suite mine gives jem the names 'A' and 'B'. A spec has one name;",
+            "suite mine gives jem the names 'A' and 'B', and trains both by the same recipe.",
         ),
+        (
+            'metrics = ["ece"]' + CLAIM,
+            "The claim mine/accurate of suite mine is about accuracy, which is not measured.",
+        ),
+        (CLAIM.replace('"jem"', "3"), "In suite mine, claim[0].model is 3; it must be text."),
+        (CLAIM.replace("within", "witin"), "There is no key in claim[0] of suite mine named 'witin'. Nearest: within"),
+        (
+            CLAIM.replace('than = "baseline"', ""),
+            "mine/accurate has neither than nor than_metric: nothing to be higher",
+        ),
+        ("claim = 3", "In suite mine, claim is 3; it must be a list."),
         ("[run]\ndevise = 1", "There is no key in run of suite mine named 'devise'. Nearest: device"),
         ("[run]\nmax_hours = 0", "In suite mine, run.max_hours is 0; it must be greater than 0."),
     ],

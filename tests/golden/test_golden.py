@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 
 from jembench.catalog import code_identity, discovery
 from jembench.cli.main import cli, main
-from jembench.experiment import suite
+from jembench.experiment import suite_files as suite
 
 HERE = Path(__file__).parent
 EXPECTED = HERE / "expected"

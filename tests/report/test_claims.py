@@ -13,13 +13,14 @@ from jembench.cli.attack import attack as attack_command
 from jembench.cli.options import seed_list
 from jembench.cli.run import run as run_command
 from jembench.errors import PluginError
-from jembench.experiment import suite as suites
+from jembench.experiment import suite_files as suites
+from jembench.experiment.claims import Claim, Paper, Recipes, load, read
 from jembench.experiment.plan import make_plan
 from jembench.experiment.recipe import made_for
+from jembench.experiment.suite import of_attack
 from jembench.experiment.sweep import bare_name, with_options
 from jembench.interfaces import Value
 from jembench.report import verdicts
-from jembench.report.claims import Claim, Paper, Recipes, load, read
 from jembench.report.judging import judge
 from jembench.report.select import canonical
 from jembench.store.outcome import Cell, FitKey, Outcome
@@ -101,7 +102,7 @@ def plan(command):
         given = attack_command.make_context("attack", words[2:], resilient_parsing=True).params
         what = {name: given[name] for name in ("norm", "refine", "eot") if given[name]}
         specs = {"models": spec.split_list(given["models"]), "datasets": spec.split_list(given["dataset"])}
-        return make_plan(suites.of_attack(given["attack"], what, **specs, seeds=seed_list(given["seeds"])))
+        return make_plan(of_attack(given["attack"], what, **specs, seeds=seed_list(given["seeds"])))
     assert words[:2] == ["jembench", "run"]
     given = run_command.make_context("run", words[2:], resilient_parsing=True).params
     suite = suites.load(given["suite"])

@@ -34,7 +34,7 @@ def figures(
         read: gives the arrays of a cell, or raises StoreError.
         left_out: called with a sentence for each result that is damaged.
         history_of: gives the file of a training's losses, or raises StoreError; None: no figures of training.
-        names: display names by canonical specs.
+        names: display names by canonical specs and recipes.
     """
     taken: set[str] = set()
     for planned in _all(cells, read, left_out, history_of, names):

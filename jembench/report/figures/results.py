@@ -121,10 +121,12 @@ def needs(shapes: Shapes, optional: Shapes | None = None) -> Callable[[Plan], Pl
 
 
 def model_of(fit: FitKey, names: Names = NO_NAMES) -> str:
-    """The model under its display name, with its recipe where that is not the usual one of the dataset."""
+    """The model under its display name, with its recipe where that has no name and is not the dataset's usual one."""
     _, *recipe = _parts(fit)
-    model = names.get(fit.model, fit.model)
-    return f"{model} ({recipe[0]})" if recipe else model
+    name = names.get((fit.model, fit.recipe))
+    is_of_recipe = name and any(other != name for (model, _), other in names.items() if model == fit.model)
+    model = name or fit.model
+    return f"{model} ({recipe[0]})" if recipe and not is_of_recipe else model
 
 
 def identity(fit: FitKey) -> tuple[object, ...]:

@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from jembench.experiment import claims
+from jembench.experiment.claims import Claim
 from jembench.report.layout import tables_of
 from jembench.report.page.joint import Joint, joint
 from jembench.report.page.pictures import Picture, Pictures
@@ -39,7 +41,12 @@ class Page:
 
 
 def collect(
-    title: str, report: Report, cells: Sequence[Cell], pictures: Pictures | None, names: Names = NO_NAMES
+    title: str,
+    report: Report,
+    cells: Sequence[Cell],
+    pictures: Pictures | None,
+    names: Names = NO_NAMES,
+    own_claims: Sequence[Claim] = (),
 ) -> Page:
     """The page of some results.
 
@@ -48,7 +55,8 @@ def collect(
         report: the results as records.
         cells: the outcomes that they were made of.
         pictures: of the store that holds them; None: there is no store, and so nothing but numbers.
-        names: display names by canonical specs.
+        names: display names by canonical specs and recipes.
+        own_claims: of the experiment, to be judged beside those of papers.
     """
     ours, published = tables_of(report)
     views = list(joint(report))
@@ -65,7 +73,7 @@ def collect(
         figures=figures,
         samples=[*pictures.of_samples(cells, names), *images] if pictures else [],
         trainings=pictures.of_trainings(cells, names) if pictures else [],
-        claims=_claims(cells, pictures) if pictures else [],
+        claims=_claims(own_claims, cells, pictures) if pictures else [],
         origin=[table for table in _origin(report, cells, trained) if table.rows],
         recipes={
             fit.recipe: json.dumps(record.recipe, indent=1, ensure_ascii=False)
@@ -82,11 +90,14 @@ def _is_shown(cell: Cell, views: Sequence[Joint]) -> bool:
     return cell.metric in {text.record.metric for text in texts if text.record}
 
 
-def _claims(cells: Sequence[Cell], pictures: Pictures) -> list[Table]:
-    from jembench.report import claims, judging, verdicts
+def _claims(own: Sequence[Claim], cells: Sequence[Cell], pictures: Pictures) -> list[Table]:
+    """All claims of the experiment, and those of papers that were measured; their p values are adjusted apart."""
+    from jembench.report import judging, verdicts
 
-    found = judging.judge(claims.load(), cells, pictures.store.read_arrays, store=pictures.store.root)
-    return list(verdicts.of_claims([finding for finding in found if finding.row.dataset]).tables())
+    read, root = pictures.store.read_arrays, pictures.store.root
+    of_papers = judging.judge(claims.load(), cells, read, store=root)
+    found = [judging.judge(own, cells, read, store=root), [one for one in of_papers if one.row.dataset]]
+    return [table for each in found for table in verdicts.of_claims(each).tables()]
 
 
 # --- where the numbers come from --------------------------------------------------------------------------------------

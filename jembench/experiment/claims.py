@@ -1,6 +1,7 @@
-"""The claims of papers, from the TOML files in ``claims/`` of every suite package.
+"""Claims: what is said of a model's values, so that a store can be asked whether it holds. Imports no torch.
 
-A file is one paper. The layout is described at the head of ``jem-iclr2020.toml``.
+Those of papers are TOML files in ``claims/`` of every suite package, a file for each paper; those of an experiment
+stand in its own file. The layout is described at the head of ``jem-iclr2020.toml``.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class Recipes(NamedTuple):
 
 
 class Paper(NamedTuple):
-    """The source of a claim."""
+    """The source of a claim: a paper, or an experiment's file."""
 
     title: str
     cite: str  # authors, venue
@@ -49,7 +50,7 @@ class Claim:
     id: str  # "jem-iclr2020/calibrated"
     paper: Paper
     text: str
-    where: str  # in the paper: "Table 1"
+    where: str  # in the paper: "Table 1"; "": it is of an experiment
     metric: str = ""  # spec; "": nothing can measure it
     label: str = ""  # of the metric's values; "": its only one
     direction: Direction = "higher"
@@ -87,14 +88,17 @@ def load() -> list[Claim]:
 
 
 def read(stem: str, file: Traversable) -> list[Claim]:
-    """The claims of one file.
+    """The claims of one paper's file.
 
     Raises:
         PluginError: if the file is not of the layout; the message says where.
     """
     try:
-        fields = validation.read(_File, validation.parse(file.read_bytes(), str(file)), str(file))
-        return [_claim(stem, claim, fields.paper) for claim in fields.claim]
+        of_file = validation.read(_File, validation.parse(file.read_bytes(), str(file)), str(file))
+        return [
+            validation.read(Claim, in_fields(stem, table), f"claim {stem}/{table.get('id')}", paper=of_file.paper)
+            for table in of_file.claim
+        ]
     except SpecError as error:
         raise PluginError(
             f"The file of claims {file} cannot be used: {error} Correct it, or tell the author of its package."
@@ -106,19 +110,28 @@ class _File(NamedTuple):
     claim: tuple[Mapping[str, Any], ...]
 
 
-def _claim(stem: str, claim: Mapping[str, Any], paper: Paper) -> Claim:
-    name = f"{stem}/{claim.get('id')}"
-    fields = dict(claim) | ({"id": name} if "id" in claim else {})
+def in_fields(stem: str, table: Mapping[str, Any]) -> dict[str, Any]:
+    """A ``[[claim]]`` of a file in the form of :class:`Claim`, but for its paper.
+
+    Args:
+        stem: the name of the file, with which the claim's id begins.
+        table: as the file has it.
+
+    Raises:
+        SpecError: if it does not say what is higher or lower than what, and how that is measured.
+    """
+    name = f"{stem}/{table.get('id')}"
+    fields = dict(table) | ({"id": name} if "id" in table else {})
     directions = [direction for direction in get_args(Direction) if direction in fields]
     if len(directions) != ("unmeasured" not in fields):
         raise SpecError(f"{name} must have one of higher and lower, or else unmeasured.")
     for direction in directions:
         model = fields.pop(direction)
         fields |= {"direction": direction, "model": model, "than": fields.get("than", model)}
-        if claim.keys().isdisjoint({"than", "than_metric"}):
+        if table.keys().isdisjoint({"than", "than_metric"}):
             raise SpecError(f"{name} has neither than nor than_metric: nothing to be {direction} than.")
         if missing := [key for key in ("metric", "measure") if key not in fields]:
             raise SpecError(f"{name} lacks {', '.join(missing)}. Add it to the file.")
     if isinstance(pairs := fields.get("recipes"), list):
         fields["recipes"] = [dict(zip(Recipes._fields, pair, strict=False)) for pair in pairs]
-    return validation.read(Claim, fields, f"claim {name}", paper=paper)
+    return fields
