@@ -67,8 +67,8 @@ if TYPE_CHECKING:
     from jembench.stats import mean_of as mean_of
     from jembench.stats import wilson as wilson
     from jembench.store.checkpoint import load_weights as load_weights
-    from jembench.store.transfer import merge_stores as merge_stores
-    from jembench.store.transfer import work_files as work_files
+    from jembench.store.merge import merge_stores as merge_stores
+    from jembench.store.works import work_files as work_files
 
 _LATE = {
     "seeds": "jembench.seeds",
@@ -108,8 +108,8 @@ _LATE = {
     "mean_of": "jembench.stats:mean_of",
     "wilson": "jembench.stats:wilson",
     "load_weights": "jembench.store.checkpoint:load_weights",
-    "merge_stores": "jembench.store.transfer:merge_stores",
-    "work_files": "jembench.store.transfer:work_files",
+    "merge_stores": "jembench.store.merge:merge_stores",
+    "work_files": "jembench.store.works:work_files",
 }
 """Where each of the names above is found, once it is asked for."""
 

@@ -22,7 +22,8 @@ from PIL import Image
 
 from jembench.experiment.plan import plan_fit
 from jembench.store import checkpoint
-from jembench.store.store import HISTORY, Store
+from jembench.store.fits import HISTORY
+from jembench.store.store import Store
 
 ACCURACY, ECE, MINUTES = 83.7, 4.3, 25.0
 """Of the reproducibility report, in %, after twelve hours; and the time that ours may take for the same."""

@@ -27,7 +27,8 @@ from jembench.experiment.suite import Suite
 from jembench.interfaces import Driver, Ended, Event, Job
 from jembench.running import work
 from jembench.running.display import display
-from jembench.store.store import Store, file_name
+from jembench.store.layout import file_name
+from jembench.store.store import Store
 
 METRICS = ("accuracy", "ece", "nll", "brier", "stability")
 

@@ -156,8 +156,9 @@ def write(root: Path) -> None:
     from jembench.experiment import suite_files as suite
     from jembench.experiment.plan import make_plan
     from jembench.interfaces import Value
+    from jembench.store.fits import FitRecord
     from jembench.store.outcome import Cell, Outcome
-    from jembench.store.store import FitRecord, Store
+    from jembench.store.store import Store
 
     os.fsync = lambda _: None  # a store that is made to be measured need not outlive a crash
     store, plan = Store(root), make_plan(suite.load("many"))

@@ -16,9 +16,10 @@ from jembench.experiment.sweep import bare_name
 from jembench.experiment.twins import changes
 from jembench.report import select
 from jembench.report.reproduction import Pair
+from jembench.store.fits import FitRecord
 from jembench.store.latest import EXPERIMENTS, asked, asked_by, newest
 from jembench.store.outcome import Cell
-from jembench.store.store import FitRecord, Store
+from jembench.store.store import Store
 
 
 class Reproduction(NamedTuple):

@@ -14,9 +14,10 @@ from jembench.experiment.plan import CellPlan, plan_again
 from jembench.experiment.twins import changes
 from jembench.report.card import LICENSE, card
 from jembench.store import bundle, hub, manifest
+from jembench.store.fits import FitRecord
 from jembench.store.merge import merge
 from jembench.store.outcome import Cell, FitKey
-from jembench.store.store import FitRecord, Store
+from jembench.store.store import Store
 from jembench.store.verify import Finding
 
 
@@ -88,7 +89,7 @@ def push(
         if is_hub:
             to = hub.upload(folder, to, private=private)
         elif path.suffix == ".zip":
-            bundle.write_zip(folder, path)
+            manifest.write_zip(folder, path)
         else:
             shutil.copytree(folder, path, dirs_exist_ok=True)
     return Pushed(fit, len(sizes), sum(sizes), to)

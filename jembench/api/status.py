@@ -78,10 +78,8 @@ def status(store: str | os.PathLike[str] = "runs") -> Status:
         >>> status(store.store.root).units
         []
     """
-    root = Path(store)
-    if not root.is_dir():
-        raise SpecError(f"There is no store {root}. Name its folder with --store.")
-    place = Store(root)
+    place = Store(Path(store))
+    place.check_exists()
     holders = list(place.leases())
     living = {f"{holder.host}:{holder.pid}" for holder in holders if holder.alive}
     dead = {f"{holder.host}:{holder.pid}" for holder in holders} - living

@@ -22,9 +22,9 @@ from jembench.experiment import recipe as recipes
 from jembench.experiment.recipe import Recipe
 from jembench.experiment.suite import Suite
 from jembench.experiment.sweep import Grid, Model, Variant, compares_with_itself, with_options
+from jembench.store.fits import FitRecord
 from jembench.store.outcome import FitKey
 from jembench.store.records import Record
-from jembench.store.store import FitRecord
 
 
 @dataclass(frozen=True, kw_only=True)

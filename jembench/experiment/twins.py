@@ -9,7 +9,8 @@ from typing import Any
 
 from jembench.catalog.spec import format_value
 from jembench.experiment.plan import FitPlan
-from jembench.store.store import FitRecord, Store
+from jembench.store.fits import FitRecord
+from jembench.store.store import Store
 
 
 def differences(fits: Iterable[FitPlan], store: Store) -> list[str]:

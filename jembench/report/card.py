@@ -12,9 +12,9 @@ from typing import Any
 from jembench.catalog import spec
 from jembench.report.record import columns_of, record
 from jembench.report.text import Footnotes, record_text
+from jembench.store.fits import FitRecord
 from jembench.store.manifest import MANIFEST
 from jembench.store.outcome import Cell
-from jembench.store.store import FitRecord
 
 LICENSE = "unknown"
 """The licence of a card whose author names none; the hub knows the word."""

@@ -31,7 +31,8 @@ from jembench.running.evaluation import TrainedFit
 from jembench.running.events import Report
 from jembench.store import checkpoint, tensors
 from jembench.store.checkpoint import load_weights
-from jembench.store.store import HISTORY, FitRecord, Store
+from jembench.store.fits import HISTORY, FitRecord
+from jembench.store.store import Store
 from jembench.training import snapshots
 from jembench.training.chains import make_sampler
 from jembench.training.fit import train

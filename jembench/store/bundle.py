@@ -8,22 +8,19 @@ from __future__ import annotations
 
 import hashlib
 import re
-import shutil
 import zipfile
-import zlib
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
 
 from jembench.catalog import limits
 from jembench.errors import CheckpointError, DamagedError, SpecError
-from jembench.files import copy, open_regular, write_atomically, write_bytes
-from jembench.store import manifest, outcome, records, tensors
+from jembench.files import copy, write_bytes
+from jembench.store import cells, fits, manifest, outcome, records, tensors
+from jembench.store.fits import WEIGHTS, FitRecord
 from jembench.store.latest import asked, newest
+from jembench.store.layout import listed
 from jembench.store.manifest import MANIFEST, Entry
 from jembench.store.outcome import Cell, FitKey
-from jembench.store.store import WEIGHTS, FitRecord, Store, listed, read_cell_file, read_fit_record
+from jembench.store.store import Store
 from jembench.store.verify import verify
 
 _CHAINS = re.compile(r"(sampler|buffer-.)\.safetensors")
@@ -57,8 +54,9 @@ def build(store: Store, fit: FitKey, folder: Path, *, chains: bool = True) -> tu
             copy(path, there / path.name, durable=False)
     if not chains:
         record = _without_chains(record, there)
-    cells = [c for c in newest(store.contents().cells, asked(store)) if c.fit.id == fit.id and c.outcome.is_settled]
-    for cell in cells:
+    current = newest(store.contents().cells, asked(store))
+    results = [cell for cell in current if cell.fit.id == fit.id and cell.outcome.is_settled]
+    for cell in results:
         path, arrays = store.cell_path(cell.id, cell.name), store.arrays_path(cell.id, cell.name)
         if arrays.exists():
             copy(arrays, folder / "arrays" / arrays.name, durable=False)
@@ -66,7 +64,7 @@ def build(store: Store, fit: FitKey, folder: Path, *, chains: bool = True) -> tu
     for finding in verify(Store(folder)):
         if finding.status == "damaged":
             raise DamagedError(f"{finding.file} in {store.root} cannot be shared: {finding.reason}")
-    return record, cells
+    return record, results
 
 
 def _without_chains(record: FitRecord, folder: Path) -> FitRecord:
@@ -79,27 +77,8 @@ def _without_chains(record: FitRecord, folder: Path) -> FitRecord:
     files[sampler.name] = tensors.read_seal(sampler).digest
     left_out = {"chains": "left out"} if files[sampler.name] != record.files.get(sampler.name) else {}
     changed = record._replace(files=files, provenance={**record.provenance, **left_out})
-    records.write(folder / "fit.json", outcome.encode(changed._asdict()))
+    records.write(folder / fits.RECORD, outcome.encode(changed._asdict()))
     return changed
-
-
-def write_zip(folder: Path, path: Path) -> None:
-    """Write a bundle as a zip archive, uncompressed and without times: equal content gives equal archives.
-
-    Raises:
-        StoreError: if it cannot be written.
-    """
-
-    def write(stream: IO[bytes]) -> None:
-        with zipfile.ZipFile(stream, "w") as archive:
-            for name in (MANIFEST, *manifest.read(folder).files):
-                entry = zipfile.ZipInfo(name)
-                entry.external_attr = 0o644 << 16
-                entry.file_size = (folder / name).stat().st_size
-                with archive.open(entry, "w") as member, (folder / name).open("rb") as file:
-                    shutil.copyfileobj(file, member)
-
-    write_atomically(path, write, "another name")
 
 
 # --- reading ----------------------------------------------------------------------------------------------------------
@@ -123,11 +102,11 @@ def unpack(source: Path, folder: Path, name: str = "", within: Path | None = Non
     """
     name = name or str(source)
     try:
-        with _opened(source, within or source) as open_:
-            write_bytes(folder / MANIFEST, _read(open_, MANIFEST, records.LARGEST), durable=False)
-            for part, entry in manifest.read(folder).files.items():
+        with manifest.opened(source, within or source) as read:
+            write_bytes(folder / MANIFEST, read(MANIFEST, records.LARGEST), durable=False)
+            for part, entry in manifest.read(folder).items():
                 limits.check_bytes(f"{part} of {name}", entry.size)
-                content = _read(open_, part, entry.size)
+                content = read(part, entry.size)
                 if Entry(len(content), hashlib.sha256(content).hexdigest()) != entry:
                     raise DamagedError(f"{part} was cut short, edited or exchanged.")
                 write_bytes(folder / part, content, durable=False)
@@ -137,67 +116,19 @@ def unpack(source: Path, folder: Path, name: str = "", within: Path | None = Non
         raise DamagedError(f"{name} is not what was shared: {reason} Nothing was copied. Get it again.") from error
 
 
-Open = Callable[[str], IO[bytes]]
-
-
-@contextmanager
-def _opened(source: Path, within: Path) -> Iterator[Open]:
-    """A function that opens a file of a bundle by its name."""
-    if not source.exists():
-        raise SpecError(f"There is no {source}. Name a folder, a zip archive or hf://USER/NAME.")
-    if source.is_dir():
-
-        def open_(name: str) -> IO[bytes]:
-            if not (source / name).resolve().is_relative_to(within.resolve()):
-                raise DamagedError(f"{name} is a link that leads out of the folder.")
-            return open_regular(source / name)
-
-        yield open_
-        return
-    try:
-        with open_regular(source) as stream, zipfile.ZipFile(stream) as archive:
-            limits.check_archive(source, archive)
-            yield lambda name: archive.open(_member(archive, name))
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
-        raise DamagedError(f"It is no zip archive that can be read ({error}).") from error
-
-
-def _member(archive: zipfile.ZipFile, name: str) -> zipfile.ZipInfo:
-    try:
-        return archive.getinfo(name)
-    except KeyError as error:
-        raise FileNotFoundError(name) from error
-
-
-def _read(open_: Open, name: str, size: int) -> bytes:
-    """The content of a file; of one that is larger than ``size``, a byte more."""
-    try:
-        with open_(name) as stream:
-            return stream.read(size + 1)
-    except FileNotFoundError as error:
-        if name == MANIFEST:
-            raise SpecError(
-                f"There is no trained model: {MANIFEST} is missing. `jembench push` writes such a folder, zip archive "
-                "or repository; `jembench store merge` copies from a whole store."
-            ) from error
-        raise DamagedError(f"{name} is missing.") from error
-    except OSError as error:
-        raise DamagedError(f"{name} cannot be read ({error.strerror or error}).") from error
-
-
 def _checked(folder: Path) -> FitRecord:
     """The record of the fit in a copy of a bundle, after all that is beside it was checked."""
     homes = listed(folder / "fits")
-    if len(homes) != 1 or not all((homes[0] / name).exists() for name in ("fit.json", *WEIGHTS)):
+    if len(homes) != 1 or not all((homes[0] / name).exists() for name in (fits.RECORD, *WEIGHTS)):
         raise DamagedError("It does not hold one trained model.")
-    record = read_fit_record(homes[0] / "fit.json", homes[0].name.rpartition("-")[2])
+    record = fits.read(homes[0])
     if record.status != "done":
         raise DamagedError("Its training has failed.")
     for finding in verify(Store(folder)):
         if finding.status in ("damaged", "stray"):
             raise DamagedError(f"{finding.file}: {finding.reason}")
     for path in listed(folder / "cells"):
-        if (fit := read_cell_file(path).fit).id != record.key.id:
+        if (fit := cells.read(path).fit).id != record.key.id:
             raise DamagedError(f"cells/{path.name} is a result of another model, {fit}.")
     for path in listed(folder / "arrays"):
         try:

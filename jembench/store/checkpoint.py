@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from jembench.errors import CheckpointError
 from jembench.interfaces import Fittable
 from jembench.store import tensors
+from jembench.store.tensors import age_of as age_of
 
 SCHEMA = 2
 
@@ -157,14 +158,6 @@ def read_with_digest(path: Path, remedy: str = REMEDY) -> tuple[Any, str]:
         return _unpack(skeleton, contents.tensors), contents.seal.digest
     except (LookupError, TypeError, ValueError, RecursionError) as error:
         raise CheckpointError(f"{path} is not a readable checkpoint ({error!r}). {remedy}") from error
-
-
-def age_of(path: Path) -> int:
-    """The age that a state was written with; -1 for a file that cannot be read. Reads the header alone."""
-    try:
-        return int(tensors.read_seal(path).record.get("age", 0))
-    except (CheckpointError, TypeError, ValueError):
-        return -1
 
 
 def load_weights(model: nn.Module, weights: Mapping[str, Tensor]) -> None:

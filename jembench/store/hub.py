@@ -51,7 +51,7 @@ def upload(folder: Path, to: str, *, private: bool = False) -> str:
     with _explained(to, "write") as hub:
         api = hub.HfApi(library_name="jembench")
         api.create_repo(repository.name, private=private, exist_ok=True)
-        names = [MANIFEST, *manifest.read(folder).files]
+        names = [MANIFEST, *manifest.read(folder)]
         there = api.list_repo_files(repository.name, revision=repository.revision)
         changes = [hub.CommitOperationDelete(name) for name in there if manifest.is_part(name) and name not in names]
         changes += [hub.CommitOperationAdd(name, str(folder / name)) for name in names]
@@ -73,7 +73,7 @@ def download(source: str) -> Path:
     name, revision = parse(source)
     with _explained(source, "read") as hub:
         folder = Path(hub.hf_hub_download(name, MANIFEST, revision=revision, library_name="jembench")).parent
-        wanted = [glob.escape(part) for part in (MANIFEST, *manifest.read(folder).files)]
+        wanted = [glob.escape(part) for part in (MANIFEST, *manifest.read(folder))]
         commit = folder.name
         return Path(hub.snapshot_download(name, revision=commit, allow_patterns=wanted, library_name="jembench"))
 

@@ -15,9 +15,10 @@ from jembench.catalog import spec
 from jembench.catalog.spec import slug
 from jembench.errors import CheckpointError, SpecError, StoreError
 from jembench.files import abandoned, cannot_write
-from jembench.store import tensors
+from jembench.store import fits
+from jembench.store.layout import PARTS, id_of, listed
 from jembench.store.outcome import Cell, FitKey
-from jembench.store.store import PARTS, WEIGHTS, Store, id_of, listed, read_fit_record
+from jembench.store.store import Store
 
 _HASH = re.compile("[0-9a-f]{16}")
 """The name of a folder of predictions."""
@@ -60,14 +61,13 @@ def inventory(store: Store) -> Inventory:
     Raises:
         SpecError: if there is no such folder.
     """
-    _require(store)
+    store.check_exists()
     measured = Counter(cell.fit.id for cell in store.contents().cells)
     found = Inventory([], [], {part: _size(store.root / part) for part in PARTS})
     for folder in _folders(store.root / "fits"):
         try:
-            path = folder / "fit.json"
-            record = read_fit_record(path, id_of(folder))
-            written = datetime.datetime.fromtimestamp(path.stat().st_mtime, datetime.UTC).isoformat(timespec="seconds")
+            record, moment = fits.read(folder), (folder / fits.RECORD).stat().st_mtime
+            written = datetime.datetime.fromtimestamp(moment, datetime.UTC).isoformat(timespec="seconds")
         except _PROBLEMS:
             found.unfinished.append(folder.name)
             continue
@@ -75,11 +75,6 @@ def inventory(store: Store) -> Inventory:
         cells = measured[record.key.id]
         found.fits.append(Entry(record.key, record.status, record.iteration, cells, _size(folder).size, time))
     return found
-
-
-def _require(store: Store) -> None:
-    if not store.root.is_dir():
-        raise SpecError(f"There is no store {store.root}. Give its folder with --store.")
 
 
 def _size(folder: Path) -> Total:
@@ -116,7 +111,7 @@ def garbage(store: Store) -> list[Garbage]:
     Raises:
         SpecError: if there is no such folder.
     """
-    _require(store)
+    store.check_exists()
     arrays = list((store.root / "arrays").glob("*.npz"))  # before the leases, and these before the cells
     busy = {holder.id for holder in store.leases() if holder.alive}
     folders = [folder for folder in _folders(store.root / "fits") if id_of(folder) not in busy]
@@ -164,26 +159,20 @@ def remove(store: Store, found: Iterable[Garbage]) -> list[Garbage]:
 
 def _old_checkpoints(folder: Path) -> list[Path]:
     """The checkpoints of a training that has ended with a model: it is never resumed."""
-    try:
-        ended = read_fit_record(folder / "fit.json", id_of(folder)).status == "done"
-    except _PROBLEMS:
-        return []
-    whole = ended and all((folder / name).exists() for name in WEIGHTS)
-    return list(folder.glob("checkpoint-*.safetensors")) if whole else []
+    with suppress(*_PROBLEMS):
+        if fits.read(folder).status == "done" and fits.has_weights(folder):
+            return fits.checkpoints(folder)
+    return []
 
 
 def _old_readings(store: Store, folders: Iterable[Path]) -> list[Path]:
-    models = [folder / WEIGHTS[0] for folder in folders]
     try:
-        known = {store.readings_of(id_of(path.parent), _digest(path)) for path in models if path.exists()}
+        trained = [folder for folder in folders if (folder / fits.WEIGHTS[0]).exists()]
+        known = {store.readings_of(id_of(folder), fits.weights_digest(folder)) for folder in trained}
     except _PROBLEMS:
         return []  # those of a damaged model cannot be recognised
     unknown = [folder for folder in _folders(store.root / "readings") if folder not in known]
     return [path for folder in unknown if _HASH.fullmatch(folder.name) for path in folder.glob("*.safetensors")]
-
-
-def _digest(path: Path) -> str:
-    return tensors.read_seal(path).digest or tensors.check(path).digest  # version 0.1 wrote none
 
 
 def _old_features(store: Store) -> list[Path]:

@@ -1,15 +1,21 @@
-"""The manifest of a bundle: which files a shared model consists of, each with its size and digest."""
+"""The files of a bundle, each with its size and digest, and how a folder or a zip archive holds them."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+import shutil
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import IO, Annotated, NamedTuple
 
+from jembench.catalog import limits
 from jembench.catalog.validation import Range
-from jembench.errors import DamagedError
-from jembench.files import digest
+from jembench.errors import DamagedError, SpecError
+from jembench.files import digest, open_regular, write_atomically
 from jembench.store import records
 
 MANIFEST = "manifest.json"
@@ -30,9 +36,7 @@ class Entry(NamedTuple):
     sha256: str
 
 
-class Manifest(NamedTuple):
-    """The files of a bundle by their paths, with / between their parts."""
-
+class _Manifest(NamedTuple):
     files: Mapping[str, Entry]
 
 
@@ -50,14 +54,87 @@ def write(folder: Path) -> None:
     records.write(folder / MANIFEST, {"files": {name: entry._asdict() for name, entry in entries.items()}})
 
 
-def read(folder: Path) -> Manifest:
-    """The manifest of a folder.
+def read(folder: Path) -> Mapping[str, Entry]:
+    """The manifest of a folder: its files by their paths, with / between their parts.
 
     Raises:
         FileNotFoundError: if there is none.
         DamagedError: if it is damaged, or names what can be no part of a bundle.
     """
-    manifest = records.read(folder / MANIFEST).read(Manifest)
-    if strange := [name for name in manifest.files if not is_part(name)]:
+    found = records.read(folder / MANIFEST).read(_Manifest).files
+    if strange := [name for name in found if not is_part(name)]:
         raise DamagedError(f"Its manifest names {strange[0][:100]!r}, which can be no file of a trained model.")
-    return manifest
+    return found
+
+
+# --- folders and archives ---------------------------------------------------------------------------------------------
+
+
+def write_zip(folder: Path, path: Path) -> None:
+    """Write a bundle as a zip archive, uncompressed and without times: equal content gives equal archives.
+
+    Raises:
+        StoreError: if it cannot be written.
+    """
+
+    def write(stream: IO[bytes]) -> None:
+        with zipfile.ZipFile(stream, "w") as archive:
+            for name in (MANIFEST, *read(folder)):
+                entry = zipfile.ZipInfo(name)
+                entry.external_attr = 0o644 << 16
+                entry.file_size = (folder / name).stat().st_size
+                with archive.open(entry, "w") as member, (folder / name).open("rb") as file:
+                    shutil.copyfileobj(file, member)
+
+    write_atomically(path, write, "another name")
+
+
+Read = Callable[[str, int], bytes]
+"""Gives the content of a file by its name; of one that is larger than the number, a byte more."""
+
+
+@contextmanager
+def opened(source: Path, within: Path) -> Iterator[Read]:
+    """A function that reads the files of a bundle, a folder or a zip archive.
+
+    Args:
+        source: the folder or the archive.
+        within: the folder that links of the source must not lead out of.
+
+    Raises:
+        SpecError: if there is no such source, or it has no manifest.
+        DamagedError: if it is no archive that can be read, or lacks another file.
+    """
+    if not source.exists():
+        raise SpecError(f"There is no {source}. Name a folder, a zip archive or hf://USER/NAME.")
+    if source.is_dir():
+
+        def open_(name: str) -> IO[bytes]:
+            if not (source / name).resolve().is_relative_to(within.resolve()):
+                raise DamagedError(f"{name} is a link that leads out of the folder.")
+            return open_regular(source / name)
+
+        yield partial(_read, open_)
+        return
+    try:
+        with open_regular(source) as stream, zipfile.ZipFile(stream) as archive:
+            limits.check_archive(source, archive)
+            root = zipfile.Path(archive)
+            yield partial(_read, lambda name: (root / name).open("rb"))
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
+        raise DamagedError(f"It is no zip archive that can be read ({error}).") from error
+
+
+def _read(open_: Callable[[str], IO[bytes]], name: str, size: int) -> bytes:
+    try:
+        with open_(name) as stream:
+            return stream.read(size + 1)
+    except FileNotFoundError as error:
+        if name == MANIFEST:
+            raise SpecError(
+                f"There is no trained model: {MANIFEST} is missing. `jembench push` writes such a folder, zip archive "
+                "or repository; `jembench store merge` copies from a whole store."
+            ) from error
+        raise DamagedError(f"{name} is missing.") from error
+    except OSError as error:
+        raise DamagedError(f"{name} cannot be read ({error.strerror or error}).") from error

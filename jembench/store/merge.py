@@ -12,10 +12,12 @@ from pathlib import Path
 
 from jembench.errors import CheckpointError, SpecError, StoreError
 from jembench.files import copy, digest
-from jembench.store import records, tensors
+from jembench.store import cells, fits, records, tensors
+from jembench.store.fits import FitRecord
 from jembench.store.latest import copy_log
+from jembench.store.layout import Layout, id_of, listed
 from jembench.store.outcome import Cell, encode
-from jembench.store.store import FitRecord, Store, id_of, listed, read_cell_file, read_fit_record
+from jembench.store.store import Store
 from jembench.store.verify import Finding, Status
 
 _KINDS = {".safetensors", ".json", ".csv", ".png"}
@@ -55,6 +57,15 @@ def merge(source: Store, target: Store) -> list[Finding]:
     return work.findings
 
 
+def merge_stores(source: Path, target: Path) -> list[Finding]:
+    """Copy into a store the results of another one; gives those that could not be copied.
+
+    Raises:
+        StoreError: if a file cannot be written.
+    """
+    return [one for one in merge(Store(source), Store(target)) if one.status in ("busy", "damaged")]
+
+
 class _Merge:
     """Goes through a store, and notes what was done."""
 
@@ -62,7 +73,7 @@ class _Merge:
         self.source, self.target = source, target
         self.findings: list[Finding] = []
         self.busy = {holder.id for holder in source.leases() if holder.alive}
-        self.there = {name: _by_id(target.root / name) for name in ("fits", "cells", "arrays")}
+        self.there = Layout(target.root)  # of its own: each folder is listed once a merge
         self.other_weights: set[str] = set()  # ids of the fits that differ
 
     def note(self, path: Path, status: Status, reason: object = "") -> None:
@@ -70,8 +81,7 @@ class _Merge:
 
     def place(self, path: Path) -> Path:
         """Where a fit or a file of the source belongs in the target: what has its id may have another name there."""
-        folder = path.parent.name
-        return self.target.root / folder / self.there[folder].get(path.name.rpartition("-")[2], path.name)
+        return self.there.place(path.parent.name, path.name, listed=True)
 
     def alone(self, name: str) -> AbstractContextManager[object]:
         """The lease of a fit or a cell of the target, or None."""
@@ -79,20 +89,20 @@ class _Merge:
 
     # --- fits ---------------------------------------------------------------------------------------------------------
 
-    def merge_fit(self, fit_id: str, folder: Path | None, cells: list[Path]) -> None:
+    def merge_fit(self, fit_id: str, folder: Path | None, results: list[Path]) -> None:
         """Copy a fit and its cells, which the target seemed to lack."""
         lacking = folder is not None and self.lacks_fit(folder)
-        if not lacking and not cells:
+        if not lacking and not results:
             return
         with self.alone(fit_id) as mine:
             if not mine:
-                for path in [folder] * lacking + cells:
+                for path in [folder] * lacking + results:
                     assert path is not None
                     self.note(path, "busy", "another process works on this fit in the target")
                 return
             if folder and lacking:
                 self.copy_fit(folder)
-            for path in cells:
+            for path in results:
                 if fit_id in self.other_weights:
                     self.note(path, "kept", "it was measured on other weights than those of the target")
                     continue
@@ -106,12 +116,12 @@ class _Merge:
         """Whether a fit is to be copied; notes why it cannot be."""
         fit_id, there = id_of(folder), self.place(folder)
         try:
-            mine = _record(folder, fit_id)
+            mine = _record(folder)
         except _FAILURES as error:
             self.note(folder, "damaged", error)
             return False
         with suppress(*_FAILURES):  # a damaged record is replaced
-            theirs = _record(there, fit_id)
+            theirs = _record(there)
             if theirs and theirs.status == "done" and (weights := _weights(there)):
                 if mine and mine.status == "done" and weights != _weights(folder):
                     self.other_weights.add(fit_id)
@@ -122,22 +132,22 @@ class _Merge:
         if mine is None and fit_id in self.busy:
             self.note(folder, "busy", "another process trains it")
             return False
-        return mine is not None or _age(folder) > _age(there)
+        return mine is not None or fits.age(folder) > fits.age(there)
 
     def copy_fit(self, folder: Path) -> None:
         """Copy a fit, all files or none; its record, or its newest checkpoint, comes last."""
-        fit_id, there = id_of(folder), self.place(folder)
+        there = self.place(folder)
         if not self.lacks_fit(folder):  # it came meanwhile
             return
         try:
-            record = _record(folder, fit_id)
-            files = [path for path in listed(folder) if path.suffix in _KINDS and path.name != "fit.json"]
+            record = _record(folder)
+            files = [path for path in listed(folder) if path.suffix in _KINDS and path.name != fits.RECORD]
             _check_fit(folder, files, record)
         except _FAILURES as error:
             self.note(folder, "damaged", error)
             return
-        files.sort(key=lambda path: _age_of(path) if path.name.startswith("checkpoint") else -2)
-        for path in [*files, *([folder / "fit.json"] if record else [])]:
+        files.sort(key=lambda path: tensors.age_of(path) if path.name.startswith("checkpoint") else -2)
+        for path in [*files, *([folder / fits.RECORD] if record else [])]:
             copy(path, there / path.name)
         self.note(folder, "copied")
 
@@ -146,9 +156,11 @@ class _Merge:
     def lacking_cells(self) -> dict[str, list[Path]]:
         """The cells that the target lacks, by the ids of their fits; notes those that differ."""
         found: defaultdict[str, list[Path]] = defaultdict(list)
-        for path in [path for path in listed(self.source.root / "cells") if path.suffix == ".json"]:
+        for path in listed(self.source.root / "cells"):
+            if path.suffix != ".json":
+                continue
             try:
-                cell = read_cell_file(path)
+                cell = cells.read(path)
             except _FAILURES as error:
                 self.note(path, "damaged", error)
                 continue
@@ -162,13 +174,13 @@ class _Merge:
     def their_cell(self, path: Path) -> Cell | None:
         """The target's cell of that id, if it has one that can be read."""
         with suppress(*_FAILURES):
-            return read_cell_file(self.place(path))
+            return cells.read(self.place(path))
         return None
 
     def copy_cell(self, path: Path) -> None:
         """Copy a cell after its arrays."""
         try:
-            cell, theirs = read_cell_file(path), self.their_cell(path)
+            cell, theirs = cells.read(path), self.their_cell(path)
             if theirs and not _replaces(cell, theirs):  # it came meanwhile
                 return
             self.source.check_arrays(cell)
@@ -178,7 +190,7 @@ class _Merge:
             self.note(path, "damaged", error)
             return
         arrays = self.source.arrays_path(cell.id, cell.name)
-        if cell.arrays or (cell.arrays is None and arrays.exists()):
+        if cells.has_arrays(arrays, cell):
             copy(arrays, self.place(arrays))
         copy(path, self.place(path))
         self.note(path, "copied")
@@ -214,18 +226,13 @@ class _Merge:
             self.note(path, "copied")
 
 
-def _by_id(folder: Path) -> dict[str, str]:
-    """The names in a folder by the ids that they end with."""
-    return {path.name.rpartition("-")[2]: path.name for path in listed(folder)}
-
-
 # --- what a file says -------------------------------------------------------------------------------------------------
 
 
-def _record(folder: Path, fit_id: str) -> FitRecord | None:
+def _record(folder: Path) -> FitRecord | None:
     """The record of a fit; None if it has not been finished."""
     try:
-        return read_fit_record(folder / "fit.json", fit_id)
+        return fits.read(folder)
     except FileNotFoundError:
         return None
 
@@ -254,21 +261,9 @@ def _digest(path: Path) -> str:
 
 def _weights(folder: Path) -> str:
     """What tells the weights of two trainings apart; "" if there are none."""
-    path = folder / "model.safetensors"
     with suppress(CheckpointError):
-        return tensors.read_seal(path).digest or _digest(path)
+        return fits.weights_digest(folder)
     return ""
-
-
-def _age_of(path: Path) -> int:
-    with suppress(CheckpointError, TypeError, ValueError):
-        return int(tensors.read_seal(path).record.get("age", 0))
-    return -1
-
-
-def _age(folder: Path) -> int:
-    """The iteration that an unfinished training can go on from; -1 if there is none."""
-    return max(map(_age_of, folder.glob("checkpoint-*.safetensors")), default=-1)
 
 
 def _replaces(cell: Cell, theirs: Cell) -> bool:

@@ -138,6 +138,14 @@ def read_seal(path: Path, remedy: str = "") -> Seal:
         raise _damaged(path, error, remedy) from error
 
 
+def age_of(path: Path) -> int:
+    """The age that a state was written with; -1 for a file that cannot be read. Reads the header alone."""
+    try:
+        return int(read_seal(path).record.get("age", 0))
+    except (CheckpointError, TypeError, ValueError):
+        return -1
+
+
 def _read(path: Path, remedy: str) -> bytes:
     try:
         return read_bytes(path)

@@ -22,7 +22,9 @@ from jembench.catalog import validation
 from jembench.errors import DamagedError, SpecError
 from jembench.files import append_line, open_regular, write_bytes
 from jembench.interfaces import Event
-from jembench.store import outcome, records
+from jembench.store import fits, outcome, records
+from jembench.store.layout import Layout
+from jembench.store.outcome import FitKey
 from jembench.store.records import FORMAT, Record
 
 RUN = "run-"
@@ -171,6 +173,31 @@ class WorkFiles:
             with suppress(FileNotFoundError, DamagedError):
                 found += [run for run in [records.read(path).read(RunRecord)] if run.id == path.stem]
         return sorted(found, key=lambda run: run.time)
+
+
+def work_files(root: Path, text: str) -> list[Path]:
+    """The files of a store that a unit of work reads: of its fit, its cells, and those that all fits share.
+
+    Args:
+        root: of the store.
+        text: the unit as JSON.
+
+    Returns:
+        Paths relative to the store.
+    """
+    work, layout = json.loads(text), Layout(root)
+    key = FitKey(**work["fit"])
+    folders = [home := layout.fit_folder(key)]
+    if (home / fits.WEIGHTS[0]).exists():
+        folders.append(layout.readings_of(key.id, fits.weights_digest(home)))
+    if work["kind"] != "train":
+        folders.append(layout.features)
+    found = [path for folder in folders for path in sorted(folder.rglob("*")) if path.is_file()]
+    for cell in work["cells"]:
+        found += filter(
+            Path.exists, (place(cell["id"], cell["metric"]) for place in (layout.cell_path, layout.arrays_path))
+        )
+    return [path.relative_to(root) for path in found if not path.name.startswith(".")]
 
 
 def _last_of(text: mmap.mmap, kind: str) -> Event | None:

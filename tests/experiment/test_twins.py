@@ -7,7 +7,8 @@ import pytest
 
 from jembench.experiment import twins
 from jembench.experiment.plan import plan_fit
-from jembench.store.store import FitRecord, Store
+from jembench.store.fits import FitRecord
+from jembench.store.store import Store
 
 
 @pytest.fixture

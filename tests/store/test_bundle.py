@@ -45,7 +45,7 @@ def names(folder):
 
 
 def zipped(folder, path):
-    bundle.write_zip(folder, path)
+    manifest.write_zip(folder, path)
     return path
 
 

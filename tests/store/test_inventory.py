@@ -10,7 +10,8 @@ from small_store import small_store
 from jembench.errors import SpecError
 from jembench.store import checkpoint, records
 from jembench.store.inventory import garbage, inventory, remove
-from jembench.store.store import PARTS, Store
+from jembench.store.layout import PARTS
+from jembench.store.store import Store
 from jembench.store.verify import verify
 
 

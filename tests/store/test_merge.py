@@ -7,7 +7,7 @@ import pytest
 from small_store import small_store
 
 from jembench.errors import SpecError, StoreError
-from jembench.store import checkpoint, merge, records, tensors
+from jembench.store import cells, checkpoint, merge, records, tensors
 from jembench.store.latest import asked, experiment, mark_latest
 from jembench.store.store import Store
 from jembench.store.verify import verify
@@ -54,7 +54,7 @@ def flip(path):
 
 def changed(store, pattern, **fields):
     """Write a cell anew with other fields of its outcome, measured at another time."""
-    cell = store.contents().cells[0] if pattern is None else merge.read_cell_file(next(store.root.glob(pattern)))
+    cell = store.contents().cells[0] if pattern is None else cells.read(next(store.root.glob(pattern)))
     time = fields.pop("time", "2027-01-01T00:00:00+00:00")
     outcome = dataclasses.replace(cell.outcome, **fields)
     new = dataclasses.replace(cell, outcome=outcome, provenance={**cell.provenance, "time": time})
@@ -154,7 +154,7 @@ def test_a_damaged_file_of_the_target_is_replaced(source, both):
 
 
 def test_a_result_that_differs_is_kept_and_it_is_said_which_is_newer(source, both):
-    values = {"accuracy": merge.read_cell_file(next(source.root.glob("cells/ece-*"))).outcome.values["ece"]}
+    values = {"accuracy": cells.read(next(source.root.glob("cells/ece-*"))).outcome.values["ece"]}
     path = changed(source, "cells/accuracy-jem*s0*", values=values)
     before = content(both)
     assert found(source, both) == {
@@ -250,3 +250,13 @@ def test_a_source_that_is_not_there_and_a_target_that_cannot_be_written(source, 
     (tmp_path / "file").write_text("")
     with pytest.raises(StoreError, match="Cannot write"):
         merge.merge(source, store)
+
+
+def test_only_what_could_not_be_copied_is_said_of_a_worker_s_store(source, both):
+    (cell, *_) = both.contents().cells
+    shutil.rmtree(both.fit_folder(cell.fit))
+    with Store(both.root).lease(cell.fit.id):
+        problems = merge.merge_stores(source.root, both.root)
+    assert [problem.status for problem in problems] == ["busy"]
+    assert merge.merge_stores(source.root, both.root) == []
+    assert both.is_trained(cell.fit)

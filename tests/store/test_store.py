@@ -14,8 +14,9 @@ import pytest
 from jembench.errors import DamagedError, Fallback, StoreError
 from jembench.interfaces import Stability, Value
 from jembench.store import records
+from jembench.store.fits import FitRecord
 from jembench.store.outcome import Cell, FitKey, Outcome
-from jembench.store.store import FitRecord, Store
+from jembench.store.store import Store
 
 KEY = FitKey(model="jem:net=small-4", dataset="digits", recipe="digits+epochs=5", seed=3, id="0123456789")
 CELL = Cell(

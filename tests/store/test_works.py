@@ -1,16 +1,19 @@
 """Units of work in a store: their files, what happened to them, and the runs that wait for them."""
 
+import json
 import os
 import subprocess
 import sys
+from dataclasses import asdict
 
 import pytest
+from small_store import small_store
 
 from jembench.errors import DamagedError, SpecError
 from jembench.interfaces import Event
 from jembench.store import records
 from jembench.store.store import Store
-from jembench.store.works import RunRecord
+from jembench.store.works import RunRecord, work_files
 
 APPEND = """
 import sys
@@ -179,3 +182,31 @@ def test_the_next_run_removes_the_records_of_those_that_were_killed(store, works
     with store.lease("run-2-1"):
         store.sweep()
     assert [run.id for run in works.runs()] == ["run-2-1"]
+
+
+# --- where the store is out of reach ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def whole(tmp_path):
+    return small_store(tmp_path / "whole")
+
+
+def files_of(kind, root, cell):
+    cells = [{"id": cell.id, "metric": cell.metric}]
+    return work_files(root, json.dumps({"kind": kind, "fit": asdict(cell.fit), "cells": cells}))
+
+
+def test_measuring_needs_the_fit_its_predictions_its_cells_and_the_features(whole):
+    cell = whole.contents().cells[0]
+    files = files_of("measure", whole.root, cell)
+    assert {path.parts[0] for path in files} == {"fits", "cells", "arrays", "readings", "features"}
+    assert {path.parts[1] for path in files if path.parts[0] == "fits"} == {whole.fit_folder(cell.fit).name}
+    assert len(files) == len(set(files))
+    assert all((whole.root / path).is_file() for path in files)
+
+
+def test_training_needs_no_features_and_a_new_fit_nothing(whole, tmp_path):
+    cell = whole.contents().cells[0]
+    assert "features" not in {path.parts[0] for path in files_of("train", whole.root, cell)}
+    assert files_of("train", tmp_path / "empty", cell) == []

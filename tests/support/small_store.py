@@ -12,9 +12,10 @@ import torch
 from jembench.files import digest
 from jembench.interfaces import Value
 from jembench.store import checkpoint, records, tensors
+from jembench.store.fits import FitRecord
 from jembench.store.latest import mark_latest
 from jembench.store.outcome import Cell, FitKey, Outcome
-from jembench.store.store import FitRecord, Store
+from jembench.store.store import Store
 
 HISTORY = "iteration,iterations,seconds,attempt,loss\n10,10,0.1,0,2.5\n20,10,0.1,0,1.5\n"
 

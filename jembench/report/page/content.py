@@ -16,8 +16,8 @@ from jembench.report.record import grouped
 from jembench.report.sections import Report
 from jembench.report.select import NO_NAMES, Names
 from jembench.report.text import Heading, Table, Text, fixed
+from jembench.store.fits import FitRecord
 from jembench.store.outcome import Cell, FitKey
-from jembench.store.store import FitRecord
 
 _SAMPLES = ("class-samples", "confident-samples", "neighbours", "distal")
 """The metrics whose figures show images."""

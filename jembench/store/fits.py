@@ -1,0 +1,101 @@
+"""The folder of a fit: its record, the files that training leaves, and its checkpoints. Imports no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Annotated, Any, Literal, NamedTuple
+
+from jembench.catalog.validation import Range
+from jembench.errors import DamagedError
+from jembench.files import digest
+from jembench.interfaces import Stability
+from jembench.store import records, tensors
+from jembench.store.layout import id_of
+from jembench.store.outcome import FitKey
+
+RECORD = "fit.json"
+"""The file of a fit's folder that is written last: without it, the training goes on."""
+
+WEIGHTS = ("model.safetensors", "sampler.safetensors")
+"""The files of a fit's folder with the chosen model and its chains."""
+
+HISTORY = "history.csv"
+"""The file of a fit's folder with the losses and energies of its training."""
+
+
+class FitRecord(NamedTuple):
+    """What ``fit.json`` says of a trained model."""
+
+    key: FitKey
+    status: Literal["done", "failed"]
+    reason: str  # why it failed
+    recipe: Mapping[str, Any]  # every field
+    iteration: Annotated[int, Range(least=0)]  # that the kept weights are from
+    validation_accuracy: float | None
+    seconds: float  # spent in training iterations
+    iteration_seconds: Sequence[float]  # mean of each logged window but the first
+    interventions: Sequence[str]  # what the guard against divergence did, in sentences
+    provenance: Mapping[str, Any]
+    identity: Mapping[str, Any] = MappingProxyType({})  # what its family is the hash of; {}: of an earlier version
+    stability: Stability | None = None  # None: the guard was off, nothing was trained, or an earlier version wrote it
+    files: Mapping[str, str] = MappingProxyType({})  # SHA-256 of each file that training left; of version 0.1: unknown
+
+
+def read(folder: Path) -> FitRecord:
+    """The record of a fit.
+
+    Raises:
+        FileNotFoundError: if there is none.
+        DamagedError: if it is damaged, or of another fit than the folder's name says.
+        StoreError: if it was written by a newer version.
+    """
+    path = folder / RECORD
+    record = records.read(path).read(FitRecord)
+    if record.key.id != id_of(folder):
+        raise DamagedError(f"{path} is the record of the fit {record.key.id}, in the folder of {id_of(folder)}.")
+    return record._replace(files={name: sha for name, sha in record.files.items() if Path(name).name == name})
+
+
+def has_weights(folder: Path) -> bool:
+    """Whether a model, and its chains, have been chosen and written."""
+    return all((folder / name).exists() for name in WEIGHTS)
+
+
+def weights_digest(folder: Path) -> str:
+    """What tells the weights of two trainings apart.
+
+    Raises:
+        CheckpointError: if the file is missing, or its header is damaged.
+    """
+    path = folder / WEIGHTS[0]
+    return tensors.read_seal(path).digest or tensors.check(path).digest  # version 0.1 wrote none
+
+
+def checkpoints(folder: Path) -> list[Path]:
+    """The files that an unfinished training goes on from."""
+    return list(folder.glob("checkpoint-*.safetensors"))
+
+
+def age(folder: Path) -> int:
+    """The iteration that an unfinished training can go on from; -1 if there is none."""
+    return max(map(tensors.age_of, checkpoints(folder)), default=-1)
+
+
+def check_history(folder: Path, record: FitRecord | None) -> Path:
+    """Where the losses and energies of a training lie, if it has any.
+
+    Raises:
+        DamagedError: if the file is not the one that training left.
+    """
+    path = folder / HISTORY
+    try:
+        damaged = record and record.files.get(HISTORY, digest(path)) != digest(path)
+    except FileNotFoundError:
+        damaged = bool(record and HISTORY in record.files)
+    except OSError as error:
+        raise DamagedError(f"{path} cannot be read: {error.strerror or error}.") from error
+    if damaged:
+        raise DamagedError(f"{path} is not the file that the training left: it was cut short, edited or removed.")
+    return path

@@ -1,0 +1,107 @@
+"""Where things lie in a store, and what they are called: a text for people, and the id that they are found by."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from jembench.catalog.spec import slug
+from jembench.errors import StoreError
+from jembench.store.outcome import FitKey
+
+PARTS = ("fits", "cells", "arrays", "readings", "features", "figures", "experiments")
+"""The folders of a store that hold results."""
+
+
+class _Listing(NamedTuple):
+    """What a folder held when it was last listed."""
+
+    changed: int  # the folder's own time then, in ns
+    names: Mapping[str, str]  # by their ends, which begin with the identity
+
+
+class Layout:
+    """The places in a store. Looks at folders, and reads no file."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self._listed: dict[str, _Listing] = {}
+
+    def fit_folder(self, key: FitKey) -> Path:
+        """Where a fit lives."""
+        return self.place("fits", file_name(fit_name(key), key.id))
+
+    def cell_path(self, cell_id: str, name: str) -> Path:
+        """Where a cell's outcome lies; ``name`` is for human eyes."""
+        return self.place("cells", f"{file_name(name, cell_id)}.json")
+
+    def arrays_path(self, cell_id: str, name: str) -> Path:
+        """Where a cell's per-example values lie, if it has any."""
+        return self.place("arrays", f"{file_name(name, cell_id)}.npz")
+
+    @property
+    def features(self) -> Path:
+        """Where feature networks are kept."""
+        return self.root / "features"
+
+    def readings_of(self, fit_id: str, weights: str) -> Path:
+        """Where it is kept what a trained model said of images; ``weights`` is the digest of its file."""
+        return self.root / "readings" / hashlib.sha256(f"{fit_id} {weights}".encode()).hexdigest()[:16]
+
+    def place(self, folder: str, name: str, *, listed: bool = False) -> Path:
+        """Where something of a name lies: the identity at its end alone decides, for the same may have another name.
+
+        ``listed``: a former listing of the folder is enough, because each write changes the folder.
+        """
+        path = self.root / folder / name
+        if path.exists():
+            return path
+        return path.with_name(self._names(path.parent, listed).get(_end(name), name))
+
+    def _names(self, folder: Path, listed: bool) -> Mapping[str, str]:
+        """The names in a folder by their ends; listed again when the folder has changed."""
+        known = self._listed.get(folder.name)
+        try:
+            if known is None or not (listed or known.changed == folder.stat().st_mtime_ns):
+                changed = folder.stat().st_mtime_ns  # before it is listed: what comes in meanwhile is listed next time
+                known = _Listing(changed, {_end(entry.name): entry.name for entry in os.scandir(folder)})
+                self._listed[folder.name] = known
+        except OSError:
+            return {}
+        return known.names
+
+
+def fit_name(key: FitKey) -> str:
+    """What a fit's folder is named after, beside its id."""
+    return f"{key.model}-{key.dataset}-{key.recipe}-s{key.seed}"
+
+
+def file_name(name: str, identity: str) -> str:
+    """A name that a person reads and a program can rely on."""
+    return f"{slug(name)}-{identity}"
+
+
+def id_of(path: Path) -> str:
+    """The id at the end of the name of a fit's folder, or of a cell's file or arrays."""
+    return _end(path.name).partition(".")[0]
+
+
+def _end(name: str) -> str:
+    return name.rpartition("-")[2]
+
+
+def listed(folder: Path) -> list[Path]:
+    """What a folder of a store holds, by name and without hidden files; nothing if there is no such folder.
+
+    Raises:
+        StoreError: if it cannot be listed.
+    """
+    try:
+        return [folder / name for name in sorted(os.listdir(folder)) if not name.startswith(".")]  # noqa: PTH208
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise StoreError(f"Cannot read {folder}: {error.strerror}. Choose another --store.") from error
