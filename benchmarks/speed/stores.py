@@ -175,7 +175,7 @@ def write(root: Path) -> None:
         values = {label: Value(value, value - 0.1, value + 0.1, 397, "%", "higher")}
         outcome = Outcome(status="ok", protocol=f"{label.partition(':')[0]}:data=digits", values=values, seconds=0.1)
         record = Cell(id=cell.id, fit=cell.fit.key, metric=label, outcome=outcome, provenance=made_with)
-        store.write_cell(record, cell.name, {"value": rng.random(100)})
+        store.write_cell(record, {"value": rng.random(100)})
 
 
 if __name__ == "__main__":

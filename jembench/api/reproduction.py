@@ -31,10 +31,7 @@ class Reproduction(NamedTuple):
 
     def pairs(self, store: Store) -> list[Pair]:
         """Each result of the former store, and that of the new one."""
-        return [
-            Pair(cell, store.read_cell(planned.id, planned.name))
-            for cell, planned in zip(self.cells, self.plan.cells, strict=True)
-        ]
+        return [Pair(cell, store.read_cell(planned)) for cell, planned in zip(self.cells, self.plan.cells, strict=True)]
 
 
 def plan_reproduction(source: Path, datasets: Sequence[str] = ()) -> Reproduction:

@@ -31,6 +31,11 @@ class WorkCell(NamedTuple):
     metric: SpecText
     id: Id  # of the cell, as the driver planned it
 
+    @property
+    def name(self) -> str:
+        """What is known of the names of its files: the store finds them by the id."""
+        return self.metric
+
 
 Cells = Annotated[tuple[WorkCell, ...], Rule("at least one metric", bool)]
 Part = Annotated[tuple[int, int], Rule("[number, of] with 0 <= number < of", lambda part: 0 <= part[0] < part[1])]

@@ -82,7 +82,7 @@ def _arrays(store: Store, cell: Cell) -> Iterator[dict[str, Any]]:
     except DamagedError as error:
         warnings.warn(f"Left out: {error}", Fallback, stacklevel=2)
         return
-    path = str(store.arrays_path(cell.id, cell.name).relative_to(store.root)) if arrays else ""
+    path = str(store.arrays_path(cell).relative_to(store.root)) if arrays else ""
     for label, array in arrays.items():
         shape = "x".join(map(str, array.shape))
         of_cell = (cell.id, fit.id, fit.model, fit.dataset, fit.recipe, fit.seed, cell.metric)

@@ -177,7 +177,7 @@ class Dispatch:
         """Why a training has failed, which is the outcome of its cells; empty if it has not."""
         if work.kind != "train" or self._store.is_trained(work.fit):
             return ""
-        cells = (self._store.read_cell(cell.id, cell.metric) for cell in work.cells)
+        cells = (self._store.read_cell(cell) for cell in work.cells)
         return next((cell.outcome.reason for cell in cells if cell and cell.outcome.status == "failed"), "")
 
     def _is_gone(self, ended: Ended) -> bool:
@@ -286,4 +286,4 @@ def is_done(work: Work, store: Store) -> bool:
     """Whether the results of a unit are in the store. Any process may have done it."""
     if work.kind == "train":
         return store.is_trained(work.fit)
-    return all(store.is_settled(cell.id, cell.metric) for cell in work.cells)
+    return all(store.is_settled(cell) for cell in work.cells)

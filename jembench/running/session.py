@@ -75,7 +75,7 @@ def outcomes(plan: Plan, store: Store) -> list[Cell]:
     planned = {cell.id: cell for cell in plan.cells}
     return [
         dataclasses.replace(found, fit=planned[found.id].fit.key, metric=str(planned[found.id].metric))
-        for found in store.read_cells((cell.id, cell.name) for cell in plan.cells)
+        for found in store.read_cells(plan.cells)
     ]
 
 

@@ -67,7 +67,7 @@ def carry_out(
         Unavailable: if something is missing; with ``skip_missing``, if it is a dataset.
         SpecError: as :func:`~jembench.running.outlook.look_ahead`.
     """
-    cells = [cell for cell in plan.cells if not store.is_settled(cell.id, cell.name)]
+    cells = [cell for cell in plan.cells if not store.is_settled(cell)]
     if not cells:
         return
     with Events(display, store, trackers) as events:

@@ -205,7 +205,7 @@ class _Unit(FitWork):
         """The cells that are to be computed. Of those that cannot be, the reason is their outcome."""
         possible = []
         for cell in self.cells:
-            if self.store.is_settled(cell.id, cell.name):
+            if self.store.is_settled(cell):
                 continue
             if reason := self.ready.impossible.get(str(cell.metric)):
                 self._write(cell, Measured(Outcome(status="na", reason=reason, details=SETTLED), {}))
@@ -245,7 +245,7 @@ class _Unit(FitWork):
         for number, cell in enumerate(cells, 1):
             with self.store.lease(cell.id) as mine:
                 all_mine &= bool(mine)
-                if not mine or self.store.is_settled(cell.id, cell.name):
+                if not mine or self.store.is_settled(cell):
                     continue
                 self.report(Event(kind="measuring", metric=str(cell.metric), done=number, total=len(cells)))
                 used: set[Component] = set()
@@ -285,7 +285,7 @@ class _Unit(FitWork):
             outcome=measured.outcome,
             provenance=provenance.collect(str(self.bank.device), made_by, self.command) | self._circumstances(cell),
         )
-        self.store.write_cell(record, cell.name, measured.arrays)
+        self.store.write_cell(record, measured.arrays)
         if measured.outcome.is_settled or measured.outcome.status == "failed":
             self.report(_measured(record))
 

@@ -57,7 +57,7 @@ def build(store: Store, fit: FitKey, folder: Path, *, chains: bool = True) -> tu
     current = newest(store.contents().cells, asked(store))
     results = [cell for cell in current if cell.fit.id == fit.id and cell.outcome.is_settled]
     for cell in results:
-        path, arrays = store.cell_path(cell.id, cell.name), store.arrays_path(cell.id, cell.name)
+        path, arrays = store.cell_path(cell), store.arrays_path(cell)
         if arrays.exists():
             copy(arrays, folder / "arrays" / arrays.name, durable=False)
         copy(path, folder / "cells" / path.name, durable=False)

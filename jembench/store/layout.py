@@ -6,7 +6,7 @@ import hashlib
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from jembench.catalog.spec import slug
 from jembench.errors import StoreError
@@ -14,6 +14,18 @@ from jembench.store.outcome import FitKey
 
 PARTS = ("fits", "cells", "arrays", "readings", "features", "figures", "experiments")
 """The folders of a store that hold results."""
+
+
+class AnyCell(Protocol):
+    """A cell that was measured, or is to be."""
+
+    @property
+    def id(self) -> str:
+        """Which one it is."""
+
+    @property
+    def name(self) -> str:
+        """What its files are named after, beside its id: for people."""
 
 
 class _Listing(NamedTuple):
@@ -34,13 +46,13 @@ class Layout:
         """Where a fit lives."""
         return self.place("fits", file_name(fit_name(key), key.id))
 
-    def cell_path(self, cell_id: str, name: str) -> Path:
-        """Where a cell's outcome lies; ``name`` is for human eyes."""
-        return self.place("cells", f"{file_name(name, cell_id)}.json")
+    def cell_path(self, cell: AnyCell, *, listed: bool = False) -> Path:
+        """Where a cell's outcome lies; ``listed`` as for :meth:`place`."""
+        return self.place("cells", f"{file_name(cell.name, cell.id)}.json", listed=listed)
 
-    def arrays_path(self, cell_id: str, name: str) -> Path:
+    def arrays_path(self, cell: AnyCell, *, listed: bool = False) -> Path:
         """Where a cell's per-example values lie, if it has any."""
-        return self.place("arrays", f"{file_name(name, cell_id)}.npz")
+        return self.place("arrays", f"{file_name(cell.name, cell.id)}.npz", listed=listed)
 
     @property
     def features(self) -> Path:

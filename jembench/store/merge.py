@@ -189,7 +189,7 @@ class _Merge:
         except _FAILURES as error:
             self.note(path, "damaged", error)
             return
-        arrays = self.source.arrays_path(cell.id, cell.name)
+        arrays = self.source.arrays_path(cell)
         if cells.has_arrays(arrays, cell):
             copy(arrays, self.place(arrays))
         copy(path, self.place(path))

@@ -28,7 +28,7 @@ from jembench.errors import DamagedError, Fallback, SpecError, StoreError
 from jembench.files import write_bytes
 from jembench.store import cells, fits, lease, outcome, records
 from jembench.store.fits import FitRecord
-from jembench.store.layout import PARTS, Layout, file_name, fit_name, listed
+from jembench.store.layout import PARTS, AnyCell, Layout, file_name, fit_name, listed
 from jembench.store.lease import Held, Holder
 from jembench.store.outcome import Cell, FitKey
 from jembench.store.works import WorkFiles
@@ -170,7 +170,7 @@ class Store(Layout):
 
     # --- cells --------------------------------------------------------------------------------------------------------
 
-    def read_cell(self, cell_id: str, name: str) -> Cell | None:
+    def read_cell(self, cell: AnyCell) -> Cell | None:
         """A cell's outcome, or None. One that is damaged, or whose arrays are, gives a warning and None.
 
         Raises:
@@ -178,27 +178,27 @@ class Store(Layout):
         """
 
         def read() -> Cell:
-            cell = cells.read(self.cell_path(cell_id, name))
-            self.check_arrays(cell)
-            return cell
+            found = cells.read(self.cell_path(cell))
+            self.check_arrays(found)
+            return found
 
         return _or_none(read)
 
     @_without_garbage_collection()
-    def read_cells(self, wanted: Iterable[tuple[str, str]]) -> list[Cell]:
-        """The outcomes that there are of some cells, given by their ids and names; each file is read once.
+    def read_cells(self, wanted: Iterable[AnyCell]) -> list[Cell]:
+        """The outcomes that there are of some cells; each file is read once.
 
         Raises:
             StoreError: as :meth:`read_cell`.
         """
-        return [cell for cell_id, name in wanted if (cell := self.read_cell(cell_id, name))]
+        return [found for cell in wanted if (found := self.read_cell(cell))]
 
-    def is_settled(self, cell_id: str, name: str) -> bool:
+    def is_settled(self, cell: AnyCell) -> bool:
         """Whether a cell need not be computed again."""
-        cell = self.read_cell(cell_id, name)
-        return cell is not None and cell.outcome.is_settled
+        found = self.read_cell(cell)
+        return found is not None and found.outcome.is_settled
 
-    def write_cell(self, cell: Cell, name: str, arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
+    def write_cell(self, cell: Cell, arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
         """Write a cell, its arrays first: a cell that can be read is complete.
 
         Raises:
@@ -209,8 +209,8 @@ class Store(Layout):
         if arrays:
             content = cells.encode_arrays(arrays)
             cell = dataclasses.replace(cell, arrays=hashlib.sha256(content).hexdigest())
-            write_bytes(self.place("arrays", f"{file_name(name, cell.id)}.npz", listed=True), content)
-        records.write(self.place("cells", f"{file_name(name, cell.id)}.json", listed=True), outcome.encode(cell))
+            write_bytes(self.arrays_path(cell, listed=True), content)
+        records.write(self.cell_path(cell, listed=True), outcome.encode(cell))
 
     def read_arrays(self, cell: Cell) -> dict[str, np.ndarray[Any, Any]]:
         """A cell's per-example values; none, if it was written without.
@@ -218,7 +218,7 @@ class Store(Layout):
         Raises:
             DamagedError: if the file is not the one that was written with the cell, or holds other than plain arrays.
         """
-        return cells.read_arrays(self.arrays_path(cell.id, cell.name), cell)
+        return cells.read_arrays(self.arrays_path(cell), cell)
 
     def check_arrays(self, cell: Cell) -> None:
         """Whether the file of a cell's arrays is the one that was written with it; needs no numpy.
@@ -226,7 +226,7 @@ class Store(Layout):
         Raises:
             DamagedError: if not.
         """
-        cells.check_arrays(self.arrays_path(cell.id, cell.name), cell)
+        cells.check_arrays(self.arrays_path(cell), cell)
 
     @_without_garbage_collection()
     def contents(self) -> Contents:

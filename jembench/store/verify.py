@@ -100,7 +100,7 @@ class _Files:
         if cell.id in self.seen:
             raise StoreError(f"It holds the cell {cell.id} a second time.")
         self.seen.add(cell.id)
-        arrays = self.store.arrays_path(cell.id, cell.name)
+        arrays = self.store.arrays_path(cell)
         if cells.has_arrays(arrays, cell):
             self.known_arrays[arrays] = cell
         return cell.arrays is not None

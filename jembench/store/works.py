@@ -23,7 +23,7 @@ from jembench.errors import DamagedError, SpecError
 from jembench.files import append_line, open_regular, write_bytes
 from jembench.interfaces import Event
 from jembench.store import fits, outcome, records
-from jembench.store.layout import Layout
+from jembench.store.layout import Layout, file_name
 from jembench.store.outcome import FitKey
 from jembench.store.records import FORMAT, Record
 
@@ -194,9 +194,9 @@ def work_files(root: Path, text: str) -> list[Path]:
         folders.append(layout.features)
     found = [path for folder in folders for path in sorted(folder.rglob("*")) if path.is_file()]
     for cell in work["cells"]:
-        found += filter(
-            Path.exists, (place(cell["id"], cell["metric"]) for place in (layout.cell_path, layout.arrays_path))
-        )
+        name = file_name(cell["metric"], cell["id"])
+        files = (layout.place("cells", f"{name}.json"), layout.place("arrays", f"{name}.npz"))
+        found += filter(Path.exists, files)
     return [path.relative_to(root) for path in found if not path.name.startswith(".")]
 
 

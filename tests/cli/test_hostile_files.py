@@ -91,7 +91,7 @@ def write_cells(store, **hostile):
             cell = Cell(
                 id=f"c{model}{len(metric)}", fit=fit, metric=metric, outcome=outcome, provenance={"limit": None}
             )
-            Store(Path(store)).write_cell(cell, f"{metric}-{model}", {"correct": np.arange(100) < accuracy})
+            Store(Path(store)).write_cell(cell, {"correct": np.arange(100) < accuracy})
 
 
 @pytest.mark.parametrize("form", FORMS)

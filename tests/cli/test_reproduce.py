@@ -20,7 +20,7 @@ def shared(run, monkeypatch):
 def rewritten(store, **changes):
     """Every cell of a store with other values or another provenance."""
     for cell in Store(store).contents().cells:
-        Store(store).write_cell(changes["of"](cell), cell.name, Store(store).read_arrays(cell))
+        Store(store).write_cell(changes["of"](cell), Store(store).read_arrays(cell))
 
 
 def test_what_is_measured_again_here_is_equal(shared, jembench, values):

@@ -15,7 +15,7 @@ from jembench.store.store import Store
 def view(tmp_path, cell):
     """The command on a store with one outcome, and its address."""
     store = Store(tmp_path / "runs")
-    store.write_cell(cell(accuracy=Value(90.0, 80.0, 95.0, 9, "%", "higher")), "accuracy-jem", {})
+    store.write_cell(cell(accuracy=Value(90.0, 80.0, 95.0, 9, "%", "higher")), {})
     command = [sys.executable, "-m", "jembench", "view", "--no-browser", "--store", store.root]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     with subprocess.Popen(command, **pipes) as process:
@@ -30,7 +30,7 @@ def test_a_new_outcome_appears_where_the_reader_is(view, open_page, cell):
     page = open_page(f"{address}#tables")
     page.locator("#tables thead button", has_text="model").click()
     page.get_by_role("searchbox").fill("e")
-    store.write_cell(cell("baseline", accuracy=Value(91.0, 80.0, 95.0, 9, "%", "higher")), "accuracy-baseline", {})
+    store.write_cell(cell("baseline", accuracy=Value(91.0, 80.0, 95.0, 9, "%", "higher")), {})
     page.locator("#tables tbody tr").nth(1).wait_for()
     assert page.locator("#tables tbody th").all_inner_texts() == ["baseline", "jem"]  # sorted, as it was
     assert page.locator("#tables [aria-sort=ascending]").count() == 1

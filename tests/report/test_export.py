@@ -44,7 +44,7 @@ def test_every_value_has_a_row(store):
 def test_a_cell_without_values_has_a_row_with_the_reason(store):
     cell = store.contents().cells[0]
     outcome = dataclasses.replace(cell.outcome, status="failed", values={}, reason="ValueError: no")
-    store.write_cell(dataclasses.replace(cell, outcome=outcome), cell.name, {})
+    store.write_cell(dataclasses.replace(cell, outcome=outcome), {})
     (row,) = (row for row in export(store)[0].rows if row["cell"] == cell.id)
     assert (row["status"], row["value"], row["reason"]) == ("failed", None, "ValueError: no")
 
@@ -52,7 +52,7 @@ def test_a_cell_without_values_has_a_row_with_the_reason(store):
 def test_a_former_result_of_the_same_name_is_not_the_latest(store):
     cell = store.contents().cells[0]
     fit = dataclasses.replace(cell.fit, id="other00000", family="other")
-    store.write_cell(dataclasses.replace(cell, id="older00000", fit=fit, arrays=""), "older", {})
+    store.write_cell(dataclasses.replace(cell, id="older00000", fit=fit, arrays=""), {})
     mark_latest(store, [cell.fit.family], [])
     latest = {row["cell"]: row["latest"] for row in export(store)[0].rows}
     assert latest[cell.id] != latest["older00000"]

@@ -29,7 +29,7 @@ def store(tmp_path_factory, cell):
                 found = cell(model, metric, seed=seed, recipe=recipe, **values)
                 name = f"{model}-{recipe}"
                 fit = dataclasses.replace(found.fit, id=f"{name}{seed}", family=name)
-                root.write_cell(dataclasses.replace(found, id=stable_hash([fit.id, metric]), fit=fit), metric, {})
+                root.write_cell(dataclasses.replace(found, id=stable_hash([fit.id, metric]), fit=fit), {})
     return root
 
 
@@ -67,7 +67,7 @@ def test_recipes_that_are_asked_for(store, which, labels):
 
 def test_where_all_recipes_are_changed_all_are_shown(tmp_path, cell):
     root = Store(tmp_path / "runs")
-    root.write_cell(cell(recipe="digits+epochs=9", accuracy=Value(1.0, None, None, 9)), "accuracy", {})
+    root.write_cell(cell(recipe="digits+epochs=9", accuracy=Value(1.0, None, None, 9)), {})
     assert models(selection().of(root)) == [("jem", "digits+epochs=9")]
 
 
@@ -99,7 +99,7 @@ def test_columns_leave_out_the_other_published_numbers(store):
         ({"metrics": "acuracy"}, r"no metric in the store named 'acuracy'\. Nearest: accuracy"),
         ({"columns": "aurocs"}, r"no column of these results named 'aurocs'\. Nearest: auroc"),
         ({"names": {"jam": "JEM"}}, r"no model in the store named 'jam'\. Nearest: jem"),
-        ({"names": {"jem": "baseline"}}, r"'baseline' would be the name of jem and of baseline"),
+        ({"names": {"jem": "baseline"}}, r"'baseline' would be the name of baseline and of jem"),
         ({"names": {"jem": "A", "baseline": "A"}}, r"'A' would be the name of"),
     ],
 )

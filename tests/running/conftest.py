@@ -100,9 +100,7 @@ def outcomes():
 
     def outcomes(plan, store):
         return {
-            (short(cell.fit.key.model), cell.fit.seed, short(str(cell.metric))): store.read_cell(
-                cell.id, cell.name
-            ).outcome
+            (short(cell.fit.key.model), cell.fit.seed, short(str(cell.metric))): store.read_cell(cell).outcome
             for cell in plan.cells
         }
 

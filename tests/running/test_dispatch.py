@@ -103,7 +103,7 @@ def measured(store, work, status="ok"):
     outcome = Outcome(status=status, values={}, reason="it diverged" if status == "failed" else "")
     if status == "ok":
         outcome = dataclasses.replace(outcome, details={"settled": True}, status="na")
-    store.write_cell(Cell(id=cell.id, fit=work.fit, metric=cell.metric, outcome=outcome), cell.metric, {})
+    store.write_cell(Cell(id=cell.id, fit=work.fit, metric=cell.metric, outcome=outcome), {})
 
 
 class Recorder:

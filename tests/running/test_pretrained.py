@@ -69,7 +69,7 @@ def test_what_was_removed_is_kept_anew(plan, store, carry_out, values, folder):
     carry_out(whole, store)
     before = values(whole, store)
     (folder(whole, store) / "sampler.safetensors").unlink()
-    store.cell_path(whole.cells[1].id, whole.cells[1].name).unlink()
+    store.cell_path(whole.cells[1]).unlink()
     assert carry_out(whole, store) == ["measure brightness", "done accompanied 0"]
     assert values(whole, store) == before
 
@@ -115,7 +115,7 @@ def test_every_component_is_recorded(plan, store, carry_out):
     whole = plan("accompanied", "brightness")
     carry_out(whole, store)
     (cell,) = whole.cells
-    plugins = " ".join(store.read_cell(cell.id, cell.name).provenance["plugins"])
+    plugins = " ".join(store.read_cell(cell).provenance["plugins"])
     for name in ("zoo_of_tests:accompanied (", "jembench-jem 0.1.0 [jem = ", "[pcd = ", "zoo_of_tests:brightness ("):
         assert name in plugins
 
@@ -217,7 +217,7 @@ def test_a_network_from_an_import_path_is_trained_by_cross_entropy(zoo, plan, st
     logits = images.flatten(1) / 255 * 2 - 1
     logits = logits @ weights["net.1.weight"].T + weights["net.1.bias"]
     (cell,) = whole.cells
-    assert np.allclose(store.read_arrays(store.read_cell(cell.id, cell.name))["file"], logits.numpy(), atol=1e-5)
+    assert np.allclose(store.read_arrays(store.read_cell(cell))["file"], logits.numpy(), atol=1e-5)
     assert (logits.argmax(1) == labels).float().mean() > 0.6
 
 

@@ -109,7 +109,7 @@ def test_training_anew_can_be_interrupted_too(plan, store, carry_out, values, re
     before = values(whole, store)
     (fit,), (cell,) = whole.fits, whole.cells
     (store.fit_folder(fit.key) / WEIGHTS).unlink()
-    store.cell_path(cell.id, cell.name).unlink()
+    store.cell_path(cell).unlink()
 
     def interrupt(event):
         if event.kind == "window" and event.done == 15:

@@ -78,7 +78,7 @@ def test_what_the_store_says_of_a_fit_and_its_cells(plan, store, carry_out, fold
     assert 0 <= record.validation_accuracy <= 1
     assert len(record.iteration_seconds) == 11  # 36 iterations, 3 a window, the first left out
     assert record.seconds > 0
-    written = store.read_cell(cell.id, cell.name)
+    written = store.read_cell(cell)
     assert (written.id, written.fit, written.metric) == (cell.id, fit.key, "zoo_of_tests:score")
     assert written.provenance["limit"] == 7
     plain = {"precision": "float32", "tf32": []}
@@ -91,7 +91,7 @@ def test_what_the_store_says_of_a_fit_and_its_cells(plan, store, carry_out, fold
     of_file = f"(zoo_of_tests.py, sha256:{hashlib.sha256(Path(file).read_bytes()).hexdigest()[:12]})"
     assert {f"zoo_of_tests:{name} {of_file}" for name in ("jem", "score", "data")} < set(plugins)
     assert any("pcd = " in plugin for plugin in plugins)
-    with np.load(store.arrays_path(cell.id, cell.name)) as arrays:
+    with np.load(store.arrays_path(cell)) as arrays:
         assert arrays["file"].shape == (7, 3)
     assert (folder(whole, store) / "samples.png").exists()
 
@@ -103,7 +103,7 @@ def test_the_cells_are_about_the_chosen_weights(zoo, plan, store, carry_out, fol
     x = zoo.Shades().split("test").images.float().flatten(1) / 255 * 2 - 1
     logits = x @ kept["net.1.weight"].T + kept["net.1.bias"]
     (cell,) = whole.cells
-    with np.load(store.arrays_path(cell.id, cell.name)) as arrays:
+    with np.load(store.arrays_path(cell)) as arrays:
         assert np.allclose(arrays["file"], logits.numpy(), atol=1e-5)
 
 
@@ -132,7 +132,7 @@ def test_only_the_cell_that_is_missing_or_torn_is_computed_again(plan, store, da
     whole = plan("jem classifier", "score energy")
     carry_out(whole, store)
     before = values(whole, store)
-    damage(path := store.cell_path(whole.cells[1].id, whole.cells[1].name))
+    damage(path := store.cell_path(whole.cells[1]))
     told = pytest.warns(Fallback, match=str(path)) if path.exists() else contextlib.nullcontext()
     with told:
         assert carry_out(whole, store) == ["measure energy", "done jem 0"]
@@ -151,7 +151,7 @@ def test_damaged_readings_are_told_of_and_the_model_is_asked_again(plan, store, 
     before = values(whole, store)
     for path in store.root.glob("readings/*/*"):
         flip(path)
-    store.cell_path(whole.cells[0].id, whole.cells[0].name).unlink()
+    store.cell_path(whole.cells[0]).unlink()
     with pytest.warns(Fallback, match=r"its content does not match its digest\)\. The model is asked again"):
         carry_out(whole, store)
     assert values(whole, store) == before
@@ -166,7 +166,7 @@ def test_a_damaged_model_is_named_and_trained_again_only_after_its_folder_was_re
     before, path = values(whole, store), folder(whole, store) / name
     flip(path)
     for cell in whole.cells:
-        store.cell_path(cell.id, cell.name).unlink()
+        store.cell_path(cell).unlink()
     assert "train jem 0" not in carry_out(whole, store)
     for outcome in outcomes(whole, store).values():
         assert outcome.status == "failed"
@@ -185,7 +185,7 @@ def test_a_sound_model_in_the_place_of_another_is_refused(plan, store, carry_out
     carry_out(whole, store)
     first, second = (store.fit_folder(fit.key) / WEIGHTS for fit in whole.fits)
     second.write_bytes(first.read_bytes())
-    store.cell_path(whole.cells[1].id, whole.cells[1].name).unlink()
+    store.cell_path(whole.cells[1]).unlink()
     carry_out(whole, store)
     (_, refused) = outcomes(whole, store).values()
     assert f"{second} is not the file that the training of zoo_of_tests:jem left" in refused.reason
@@ -197,7 +197,7 @@ def test_a_torn_record_of_a_fit_is_written_again_without_training(plan, store, c
     record = store.read_fit(whole.fits[0].key)
     before = values(whole, store)
     (folder(whole, store) / "fit.json").write_text("{")
-    store.cell_path(whole.cells[0].id, whole.cells[0].name).unlink()
+    store.cell_path(whole.cells[0]).unlink()
     with pytest.warns(Fallback, match="fit.json is not valid JSON"):
         carry_out(whole, store)
     again = store.read_fit(whole.fits[0].key)
@@ -220,7 +220,7 @@ def test_a_fit_whose_weights_were_removed_is_trained_anew(plan, store, name, car
     before = values(whole, store)
     (folder(whole, store) / name).unlink()
     for cell in whole.cells:
-        store.cell_path(cell.id, cell.name).unlink()
+        store.cell_path(cell).unlink()
     assert carry_out(whole, store)[0] == "train jem 0"
     assert values(whole, store) == before
 
@@ -345,7 +345,7 @@ def test_a_network_of_any_make_is_the_same_each_time_and_comes_back(plan, tmp_pa
     assert states[0].keys() == states[1].keys()
     assert all(torch.equal(value, states[1][name]) for name, value in states[0].items())
     (cell,) = chosen.cells
-    before = first.read_cell(cell.id, cell.name).outcome.values
-    first.cell_path(cell.id, cell.name).unlink()
+    before = first.read_cell(cell).outcome.values
+    first.cell_path(cell).unlink()
     carry_out(chosen, first)  # by the weights that were kept
-    assert first.read_cell(cell.id, cell.name).outcome.values == before
+    assert first.read_cell(cell).outcome.values == before

@@ -61,7 +61,7 @@ def worker(monkeypatch):
 
 def found(plan, store):
     """The outcome and the arrays of every cell."""
-    cells = [store.read_cell(cell.id, cell.name) for cell in plan.cells]
+    cells = [store.read_cell(cell) for cell in plan.cells]
     return {cell.metric: (cell.outcome.status, cell.outcome.values, cell.outcome.details) for cell in cells}, {
         (cell.metric, name): array for cell in cells for name, array in store.read_arrays(cell).items()
     }
@@ -117,7 +117,7 @@ def test_what_goes_wrong_in_a_part_is_the_outcome_of_the_cell(make, worker, stor
     monkeypatch.setattr("jembench.attacks.pgd.PGD.minimal", fails)
     for unit in units:
         assert worker(store, units).carry_out(unit)
-    (cell,) = (store.read_cell(cell.id, cell.name) for cell in plan.cells)
+    (cell,) = (store.read_cell(cell) for cell in plan.cells)
     assert (cell.outcome.status, cell.outcome.reason) == ("failed", "ZeroDivisionError: a bug of the attack")
 
 
@@ -231,5 +231,5 @@ def test_what_goes_wrong_in_a_feature_network_is_the_outcome_of_the_cell(make, w
     units = works(plan, store.is_trained, slots=2, prepared=plan.cells)
     for unit in reversed(units):
         assert worker(store, units).carry_out(unit)
-    (cell,) = (store.read_cell(cell.id, cell.name) for cell in plan.cells)
+    (cell,) = (store.read_cell(cell) for cell in plan.cells)
     assert (cell.outcome.status, cell.outcome.reason) == ("failed", "ZeroDivisionError: a bug of the network")

@@ -80,7 +80,7 @@ def test_results_that_failed_or_are_unfinished_are_left_out(whole, tmp_path):
     failed, partial, *_ = [cell for cell in store.contents().cells if cell.fit.id == "jem000"]
     for cell, change in ((failed, {"status": "failed", "values": {}}), (partial, {"details": {"partial": "half"}})):
         changed = dataclasses.replace(cell, outcome=dataclasses.replace(cell.outcome, **change))
-        store.write_cell(changed, cell.name, store.read_arrays(cell))
+        store.write_cell(changed, store.read_arrays(cell))
     _, cells = bundle.build(store, key(store), tmp_path / "bundle")
     assert {failed.id, partial.id}.isdisjoint(cell.id for cell in cells)
     assert len(cells) == len(list((tmp_path / "bundle" / "cells").iterdir())) == 2

@@ -20,7 +20,7 @@ def whole(tmp_path_factory):
     store = small_store(tmp_path_factory.mktemp("inventory") / "whole")
     measured = next(cell for cell in store.contents().cells if cell.metric == "nll")
     outcome = dataclasses.replace(measured.outcome, protocol="fid:data=digits,features=digits-cnn@12")
-    store.write_cell(dataclasses.replace(measured, outcome=outcome), measured.name, store.read_arrays(measured))
+    store.write_cell(dataclasses.replace(measured, outcome=outcome), store.read_arrays(measured))
     features = store.features / "of-images"
     (features / "digits-cnn.safetensors").rename(features / "digits-cnn-12-0123456789abcdef.safetensors")
     return store.root

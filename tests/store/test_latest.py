@@ -81,7 +81,7 @@ def test_seeds_and_metrics_of_former_code_are_not_shown_beside_new_ones():
 def store(tmp_path):
     store = Store(tmp_path / "runs")
     for one in [cell("a", day=1), cell("a", metric="nll", day=1), cell("a", seed=1, day=1), cell("b", day=2)]:
-        store.write_cell(one, one.metric, {})
+        store.write_cell(one, {})
     os.utime(store.root / "cells", (0, 0))  # long before anything was asked for
     return store
 
@@ -117,7 +117,7 @@ def contents(store):
 
 def test_what_was_measured_after_it_was_asked_for_is_later_still(store):
     mark_latest(store, {"minea"}, {"any"})
-    store.write_cell(replaced(cell("b", day=3), time="9999-01-01T00:00:00+00:00"), "late", {})
+    store.write_cell(replaced(cell("b", day=3), time="9999-01-01T00:00:00+00:00"), {})
     assert {family for family, *_ in shown_of(store)} == {"mineb"}
 
 
@@ -128,7 +128,7 @@ def replaced(one, **provenance):
 def test_of_two_codes_of_a_metric_the_one_that_was_asked_for_last_is_shown(store):
     old, new = (replaced(cell("b", metric="mine", day=day), metric_id=name) for day, name in ((3, "old"), (4, "new")))
     for one in (old, new):
-        store.write_cell(one, "mine", {})
+        store.write_cell(one, {})
     for name in ("old", "new", "old", "unknown"):
         mark_latest(store, {"mineb"}, {name, "others"})
         (found,) = [one for one in newest(store.contents().cells, asked(store)) if one.metric == "mine"]
@@ -138,11 +138,11 @@ def test_of_two_codes_of_a_metric_the_one_that_was_asked_for_last_is_shown(store
 def test_stores_of_the_first_version_keep_what_was_asked_for(store):
     """They say it in the outcomes themselves, and not which code of a metric gave them."""
     again = replaced(cell("a", day=1), asked_for="2026-11-05T12:00:00+00:00")
-    store.write_cell(again, again.metric, {})
+    store.write_cell(again, {})
     assert {family for family, *_ in shown_of(store)} == {"minea"}
     early, late = cell("b", metric="mine", day=3), cell("b", metric="mine", day=4)
     for one in (early, late):
-        store.write_cell(one, one.metric, {})
+        store.write_cell(one, {})
     mark_latest(store, {"mineb"}, {"any"})
     (found,) = [one for one in newest(store.contents().cells, asked(store)) if one.metric == "mine"]
     assert found == late
@@ -161,7 +161,7 @@ def test_a_command_asks_again_once_others_have_measured(store):
     """One of other code that was asked before it may have been finished after it."""
     mark_latest(store, ["minea"], ["any"])
     os.utime(store.root / "asked.jsonl", (0, 0))
-    store.write_cell(cell("b", seed=7, day=9), "late", {})
+    store.write_cell(cell("b", seed=7, day=9), {})
     mark_latest(store, ["minea"], ["any"])
     os.utime(store.root / "cells", (0, 0))
     mark_latest(store, ["minea"], ["any"])

@@ -58,8 +58,8 @@ def changed(store, pattern, **fields):
     time = fields.pop("time", "2027-01-01T00:00:00+00:00")
     outcome = dataclasses.replace(cell.outcome, **fields)
     new = dataclasses.replace(cell, outcome=outcome, provenance={**cell.provenance, "time": time})
-    store.write_cell(new, cell.name, store.read_arrays(cell))
-    return store.cell_path(cell.id, cell.name)
+    store.write_cell(new, store.read_arrays(cell))
+    return store.cell_path(cell)
 
 
 def test_an_empty_store_becomes_the_same(source, target):

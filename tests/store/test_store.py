@@ -45,8 +45,6 @@ RECORD = FitRecord(
     stability=Stability("random-starts@3", 100, 8, "loss was nan", ("seed",), "4 sampling steps"),
     provenance={"host": "here"},
 )
-NAME = "ece-jem-digits-s3"
-
 
 pytestmark = pytest.mark.filterwarnings("ignore::jembench.errors.Fallback")  # what is damaged is told of
 
@@ -68,10 +66,10 @@ def hidden(folder):
 
 
 def test_a_cell_comes_back(store):
-    assert store.read_cell(CELL.id, NAME) is None
-    store.write_cell(CELL, NAME, {})
-    assert store.read_cell(CELL.id, NAME) == CELL
-    assert store.cell_path(CELL.id, NAME) == store.root / "cells" / "ece-jem-digits-s3-abcdef0123.json"
+    assert store.read_cell(CELL) is None
+    store.write_cell(CELL, {})
+    assert store.read_cell(CELL) == CELL
+    assert store.cell_path(CELL) == store.root / "cells" / "ece-bins=15-jem-net=small-4-digits-s3-abcdef0123.json"
     assert not (store.root / "arrays").exists()
 
 
@@ -81,8 +79,8 @@ def test_arrays_come_back_bit_for_bit(store):
         "file": np.array([True, False]),  # also the name of an argument of numpy's own writer
         "a label, with: signs": np.array(7),
     }
-    store.write_cell(CELL, NAME, arrays)
-    with np.load(store.arrays_path(CELL.id, NAME), allow_pickle=False) as back:
+    store.write_cell(CELL, arrays)
+    with np.load(store.arrays_path(CELL), allow_pickle=False) as back:
         assert set(back.files) == set(arrays)
         for label, array in arrays.items():
             assert back[label].dtype == array.dtype
@@ -91,22 +89,22 @@ def test_arrays_come_back_bit_for_bit(store):
 
 def test_arrays_that_need_a_pickle_are_refused(store):
     with pytest.raises(ValueError, match="Object arrays cannot be saved"):
-        store.write_cell(CELL, NAME, {"them": np.array([object()])})
-    assert store.read_cell(CELL.id, NAME) is None
+        store.write_cell(CELL, {"them": np.array([object()])})
+    assert store.read_cell(CELL) is None
     assert hidden(store.root) == []
 
 
 def test_a_cell_without_arrays_has_none(store):
-    store.write_cell(CELL, NAME, {"a": np.zeros(2)})
-    store.write_cell(CELL, NAME, {})
-    assert store.read_arrays(store.read_cell(CELL.id, NAME)) == {}
+    store.write_cell(CELL, {"a": np.zeros(2)})
+    store.write_cell(CELL, {})
+    assert store.read_arrays(store.read_cell(CELL)) == {}
 
 
 @pytest.fixture
 def written(store):
     """A cell with arrays, as it is read back."""
-    store.write_cell(CELL, NAME, {"correct": np.ones(1000, dtype=bool), "confidence": np.linspace(0, 1, 1000)})
-    return store.read_cell(CELL.id, NAME)
+    store.write_cell(CELL, {"correct": np.ones(1000, dtype=bool), "confidence": np.linspace(0, 1, 1000)})
+    return store.read_cell(CELL)
 
 
 DAMAGES = {
@@ -121,45 +119,45 @@ DAMAGES = {
 
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
 def test_damaged_arrays_are_an_error_and_are_computed_again(store, written, damage):
-    path = store.arrays_path(CELL.id, NAME)
-    assert store.is_settled(CELL.id, NAME)
+    path = store.arrays_path(CELL)
+    assert store.is_settled(CELL)
     path.write_bytes(damage(path.read_bytes()))
     with pytest.raises(DamagedError, match=f"{path} cannot be read .*edited or exchanged."):
         store.read_arrays(written)
     with pytest.warns(Fallback, match=rf"{path} cannot be read .* `jembench run` computes the cell {CELL.id} again"):
-        assert not store.is_settled(CELL.id, NAME)
+        assert not store.is_settled(CELL)
 
 
 def test_arrays_of_another_cell_are_refused(store, written):
     other = dataclasses.replace(CELL, id="0123456789")
-    store.write_cell(other, "other", {"correct": np.zeros(1000, dtype=bool)})
-    robbed = store.read_cell(other.id, "other")
-    store.arrays_path(other.id, "other").replace(store.arrays_path(CELL.id, NAME))
+    store.write_cell(other, {"correct": np.zeros(1000, dtype=bool)})
+    robbed = store.read_cell(other)
+    store.arrays_path(other).replace(store.arrays_path(CELL))
     with pytest.raises(DamagedError, match="does not match the digest in the cell"):
         store.read_arrays(written)
     with pytest.raises(DamagedError, match="No such file"):
         store.read_arrays(robbed)
-    assert not store.is_settled(CELL.id, NAME)
-    assert not store.is_settled(other.id, "other")
+    assert not store.is_settled(CELL)
+    assert not store.is_settled(other)
 
 
 def test_arrays_that_are_no_file_are_refused_at_once(store, written):
-    path = store.arrays_path(CELL.id, NAME)
+    path = store.arrays_path(CELL)
     path.unlink()
     os.mkfifo(path)
     with pytest.raises(DamagedError, match="Not a regular file"):
         store.read_arrays(written)
-    assert not store.is_settled(CELL.id, NAME)
+    assert not store.is_settled(CELL)
 
 
 def test_equal_arrays_are_equal_files(store, monkeypatch):
     import time
 
-    store.write_cell(CELL, NAME, {"a": np.arange(5)})
-    first = store.arrays_path(CELL.id, NAME).read_bytes()
+    store.write_cell(CELL, {"a": np.arange(5)})
+    first = store.arrays_path(CELL).read_bytes()
     monkeypatch.setattr(time, "localtime", lambda *_: (2031, 1, 1, 1, 1, 1, 1, 1, 1))
-    store.write_cell(CELL, NAME, {"a": np.arange(5)})
-    assert store.arrays_path(CELL.id, NAME).read_bytes() == first
+    store.write_cell(CELL, {"a": np.arange(5)})
+    assert store.arrays_path(CELL).read_bytes() == first
 
 
 OLD = dataclasses.replace(CELL, arrays=None)
@@ -167,7 +165,7 @@ OLD = dataclasses.replace(CELL, arrays=None)
 
 
 def test_arrays_that_hold_objects_are_not_read(store):
-    path = store.arrays_path(CELL.id, NAME)
+    path = store.arrays_path(CELL)
     path.parent.mkdir(parents=True)
     np.savez(path, correct=np.array([{}], dtype=object))
     with pytest.raises(StoreError, match="pickle"):
@@ -176,49 +174,57 @@ def test_arrays_that_hold_objects_are_not_read(store):
 
 def test_arrays_of_a_cell_of_the_first_version_are_read(store, written):
     assert store.read_arrays(OLD).keys() == {"correct", "confidence"}
-    store.arrays_path(CELL.id, NAME).unlink()
+    store.arrays_path(CELL).unlink()
     assert store.read_arrays(OLD) == {}
 
 
 def test_a_cell_under_another_s_name_is_refused(store):
-    store.write_cell(CELL, NAME, {})
-    store.cell_path(CELL.id, NAME).replace(store.cell_path("0123456789", NAME))
-    assert store.read_cell("0123456789", NAME) is None
+    store.write_cell(CELL, {})
+    other = dataclasses.replace(CELL, id="0123456789")
+    store.cell_path(CELL).replace(store.cell_path(other))
+    assert store.read_cell(other) is None
     cells, (problem,) = store.contents()
     assert cells == []
     assert "holds the cell abcdef0123, which is not the one of its name" in problem
 
 
+def write_under_an_older_name(store):
+    store.write_cell(CELL, {"a": np.zeros(2)})
+    for path in (store.cell_path(CELL), store.arrays_path(CELL)):
+        path.rename(path.with_name(f"an-older-name-{CELL.id}{path.suffix}"))
+
+
 def test_a_cell_is_found_by_its_id_whatever_it_was_called(store):
-    store.write_cell(CELL, "an-older-name", {"a": np.zeros(2)})
-    assert store.read_cell(CELL.id, NAME).outcome == CELL.outcome
+    write_under_an_older_name(store)
+    assert store.read_cell(CELL).outcome == CELL.outcome
     again = with_outcome(seconds=9.0)
-    store.write_cell(again, NAME, {"a": np.ones(2)})
+    store.write_cell(again, {"a": np.ones(2)})
     assert [cell.outcome for cell in store.contents().cells] == [again.outcome]
     assert len(list((store.root / "arrays").iterdir())) == 1
 
 
 def test_a_folder_is_listed_once_however_many_cells_are_missing(store, monkeypatch):
-    store.write_cell(CELL, "an-older-name", {"a": np.zeros(2)})
+    write_under_an_older_name(store)
     listed, scandir = [], os.scandir
     monkeypatch.setattr(os, "scandir", lambda path: (listed.append(path), scandir(path))[1])
-    assert not any(store.is_settled(f"{number:010}", NAME) for number in range(50))
-    assert store.is_settled(CELL.id, NAME)
-    cell = store.read_cell(CELL.id, NAME)
+    others = [dataclasses.replace(CELL, id=f"{number:010}") for number in range(50)]
+    assert not any(map(store.is_settled, others))
+    assert store.is_settled(CELL)
+    cell = store.read_cell(CELL)
     assert all(len(store.read_arrays(cell)) == 1 for _ in range(50))
     assert listed == [store.root / "cells", store.root / "arrays"]
-    for number in range(50):
-        store.write_cell(dataclasses.replace(CELL, id=f"{number:010}"), NAME, {"a": np.zeros(2)})
+    for other in others:
+        store.write_cell(other, {"a": np.zeros(2)})
     assert len(listed) == 2
 
 
 def test_a_folder_is_listed_again_when_another_process_has_written(store):
-    assert not store.is_settled(CELL.id, NAME)
-    Store(store.root).write_cell(dataclasses.replace(CELL, id="other"), "anything", {})
-    assert not store.is_settled(CELL.id, NAME)
+    assert not store.is_settled(CELL)
+    Store(store.root).write_cell(dataclasses.replace(CELL, id="other"), {})
+    assert not store.is_settled(CELL)
     os.utime(store.root / "cells", (0, 0))  # however coarse the clock of the file system
-    Store(store.root).write_cell(CELL, "an-older-name", {})
-    assert store.is_settled(CELL.id, NAME)
+    write_under_an_older_name(Store(store.root))
+    assert store.is_settled(CELL)
 
 
 @pytest.mark.parametrize(
@@ -231,9 +237,9 @@ def test_a_folder_is_listed_again_when_another_process_has_written(store):
     ],
 )
 def test_what_need_not_be_computed_again(store, fields, settled):
-    assert not store.is_settled(CELL.id, NAME)
-    store.write_cell(with_outcome(**fields), NAME, {})
-    assert store.is_settled(CELL.id, NAME) is settled
+    assert not store.is_settled(CELL)
+    store.write_cell(with_outcome(**fields), {})
+    assert store.is_settled(CELL) is settled
 
 
 TORN = [b"", b'{"schema": 1, "id": "ab', b"[]", b"null", b"\xff\xfe", b'{"schema": "1"}', b"{}"]
@@ -241,28 +247,28 @@ TORN = [b"", b'{"schema": 1, "id": "ab', b"[]", b"null", b"\xff\xfe", b'{"schema
 
 @pytest.mark.parametrize("content", TORN)
 def test_a_torn_cell_is_as_good_as_absent_and_is_reported(store, content):
-    store.write_cell(CELL, NAME, {})
-    path = store.cell_path(CELL.id, NAME)
+    store.write_cell(CELL, {})
+    path = store.cell_path(CELL)
     path.write_bytes(content)
     with pytest.warns(Fallback, match=re.escape(str(path))):
-        assert store.read_cell(CELL.id, NAME) is None
-    assert not store.is_settled(CELL.id, NAME)
+        assert store.read_cell(CELL) is None
+    assert not store.is_settled(CELL)
     cells, (problem,) = store.contents()
     assert cells == []
     assert str(path) in problem
     assert "\n" not in problem
-    store.write_cell(CELL, NAME, {})
+    store.write_cell(CELL, {})
     assert store.contents() == ([CELL], [])
 
 
 def test_a_cell_that_was_cut_anywhere_is_absent(store):
-    store.write_cell(CELL, NAME, {})
-    path = store.cell_path(CELL.id, NAME)
+    store.write_cell(CELL, {})
+    path = store.cell_path(CELL)
     whole = path.read_bytes()
     assert whole.endswith(b"}\n")
     for length in range(len(whole) - 1):
         path.write_bytes(whole[:length])
-        assert store.read_cell(CELL.id, NAME) is None
+        assert store.read_cell(CELL) is None
 
 
 def make_newer(path):
@@ -271,12 +277,12 @@ def make_newer(path):
 
 
 def test_a_cell_of_a_newer_version_is_refused(store):
-    store.write_cell(CELL, NAME, {})
-    path = store.cell_path(CELL.id, NAME)
+    store.write_cell(CELL, {})
+    path = store.cell_path(CELL)
     make_newer(path)
     for read in (store.read_cell, store.is_settled):
         with pytest.raises(StoreError) as caught:
-            read(CELL.id, NAME)
+            read(CELL)
         assert str(caught.value) == (
             f"{path} was written by a newer jembench (schema {records.SCHEMA + 1}, this one reads up to "
             f"{records.SCHEMA}). Update jembench, or choose another folder with --store."
@@ -287,9 +293,9 @@ def test_a_cell_of_a_newer_version_is_refused(store):
 
 def test_a_torn_cell_in_a_folder_of_a_treacherous_name_is_only_torn(tmp_path):
     store = Store(tmp_path / "newer jembench")
-    store.write_cell(CELL, NAME, {})
-    store.cell_path(CELL.id, NAME).write_text("{")
-    assert store.read_cell(CELL.id, NAME) is None
+    store.write_cell(CELL, {})
+    store.cell_path(CELL).write_text("{")
+    assert store.read_cell(CELL) is None
 
 
 # --- contents ---------------------------------------------------------------------------------------------------------
@@ -301,17 +307,17 @@ def test_a_store_that_is_not_there_is_empty(store):
 
 
 def test_foreign_files_are_reported_and_passed_over(store):
-    store.write_cell(CELL, NAME, {})
+    store.write_cell(CELL, {})
     cells = store.root / "cells"
     (cells / "notes.txt").write_text("mine")
     (cells / "folder.json").mkdir()
     (cells / "nowhere.json").symlink_to("nothing")
-    (cells / f"copy of {NAME}-{CELL.id}.json").write_bytes(store.cell_path(CELL.id, NAME).read_bytes())
+    (cells / f"copy of it-{CELL.id}.json").write_bytes(store.cell_path(CELL).read_bytes())
     (cells / ".leftover.tmp").write_text("of a kill")
     found, problems = store.contents()
     assert found == [CELL]
     whole, folder, notes, nowhere = problems
-    assert whole == f"{store.cell_path(CELL.id, NAME)} holds the cell {CELL.id} a second time, and is passed over."
+    assert whole == f"{store.cell_path(CELL)} holds the cell {CELL.id} a second time, and is passed over."
     assert folder.startswith(f"Cannot read {cells / 'folder.json'}: Is a directory.")
     assert notes == f"{cells / 'notes.txt'} is not a cell, and is passed over."
     assert nowhere == f"{cells / 'nowhere.json'} is gone, or a link to nothing."
@@ -374,7 +380,7 @@ def test_a_file_in_the_place_of_the_store(tmp_path):
 def test_a_file_in_the_place_of_a_folder_of_the_store(store):
     store.root.mkdir()
     (store.root / "cells").write_text("")
-    for use in (lambda: store.write_cell(CELL, NAME, {}), store.contents):
+    for use in (lambda: store.write_cell(CELL, {}), store.contents):
         with pytest.raises(StoreError, match=r"hoose another"):
             use()
 
@@ -384,7 +390,7 @@ def test_a_file_above_the_store(tmp_path):
     store = Store(tmp_path / "file" / "runs")
     with pytest.raises(StoreError, match="A part of this path is a file: choose another folder with --store"):
         store.check_writable()
-    assert store.read_cell(CELL.id, NAME) is None
+    assert store.read_cell(CELL) is None
 
 
 def test_check_writable_leaves_nothing_behind(store):
@@ -407,8 +413,8 @@ FAULTS = [
     (errno.ENOSPC, "The disk is full: free some space and run the same command again; finished work is kept."),
 ]
 WRITES = {
-    "cell": lambda store: store.write_cell(with_outcome(seconds=9.0), NAME, {}),
-    "arrays": lambda store: store.write_cell(with_outcome(seconds=9.0), NAME, {"a": np.ones(10_000)}),
+    "cell": lambda store: store.write_cell(with_outcome(seconds=9.0), {}),
+    "arrays": lambda store: store.write_cell(with_outcome(seconds=9.0), {"a": np.ones(10_000)}),
     "fit": lambda store: store.write_fit(RECORD._replace(iteration=80)),
     "probe": lambda store: store.check_writable(),
 }
@@ -418,7 +424,7 @@ WRITES = {
 @pytest.mark.parametrize(("code", "remedy"), FAULTS)
 @pytest.mark.parametrize("call", ["fsync", "replace", "open"])
 def test_a_write_that_fails_is_one_paragraph_and_keeps_what_was_there(store, monkeypatch, call, code, remedy, write):
-    store.write_cell(CELL, NAME, {"a": np.zeros(3)})
+    store.write_cell(CELL, {"a": np.zeros(3)})
     store.write_fit(RECORD)
     files = {path: path.read_bytes() for path in store.root.rglob("*") if path.is_file()}
 
@@ -458,8 +464,8 @@ def test_a_disk_that_is_full_in_the_middle_of_an_array(store, monkeypatch):
         module, "write_atomically", lambda path, how, option, **_: write(path, lambda s: how(Full(s)), option)
     )
     with pytest.raises(StoreError, match=r"No space left on device\. The disk is full"):
-        store.write_cell(CELL, NAME, {"a": np.random.default_rng(0).random(1000)})
-    assert store.read_cell(CELL.id, NAME) is None
+        store.write_cell(CELL, {"a": np.random.default_rng(0).random(1000)})
+    assert store.read_cell(CELL) is None
     assert [path for path in store.root.rglob("*") if path.is_file()] == []
 
 
@@ -467,7 +473,7 @@ def test_the_arrays_are_there_before_the_cell(store, monkeypatch):
     order = []
     replace = os.replace
     monkeypatch.setattr(os, "replace", lambda source, target: (order.append(str(target)), replace(source, target)))
-    store.write_cell(CELL, NAME, {"a": np.zeros(2)})
+    store.write_cell(CELL, {"a": np.zeros(2)})
     assert [path.rpartition(".")[2] for path in order] == ["npz", "json"]
 
 
@@ -477,21 +483,21 @@ WRITER = """
 import dataclasses, sys
 from pathlib import Path
 from jembench.store.store import Store
-store, cell_id, name, mark = Store(Path(sys.argv[1])), sys.argv[2], sys.argv[3], sys.argv[4]
-cell = store.read_cell(cell_id, name)
+store, mark = Store(Path(sys.argv[1])), sys.argv[2]
+(cell,) = store.contents().cells
 print("ready", flush=True)
 sys.stdin.readline()
 for i in range(150):
     reason = mark * (1 + 997 * i % 5000)
-    store.write_cell(dataclasses.replace(cell, outcome=dataclasses.replace(cell.outcome, reason=reason)), name, {})
-    found = store.read_cell(cell_id, name).outcome.reason
+    store.write_cell(dataclasses.replace(cell, outcome=dataclasses.replace(cell.outcome, reason=reason)), {})
+    found = store.read_cell(cell).outcome.reason
     assert found and set(found) in ({"a"}, {"b"}), found[:50]
 """
 
 
 def test_two_processes_that_write_one_cell_at_once_never_tear_it(store):
-    store.write_cell(CELL, NAME, {})
-    command = [sys.executable, "-c", WRITER, str(store.root), CELL.id, NAME]
+    store.write_cell(CELL, {})
+    command = [sys.executable, "-c", WRITER, str(store.root)]
     writers = [
         subprocess.Popen([*command, mark], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for mark in "ab"
     ]
@@ -523,10 +529,10 @@ def test_a_lease_is_on_one_fit(store):
 
 def test_whoever_lost_the_lease_of_a_fit_writes_nothing_about_it(store):
     with store.lease(CELL.fit.id):
-        store.write_cell(CELL, NAME, {})
+        store.write_cell(CELL, {})
         (store.root / "leases" / f"{CELL.fit.id}.json").write_text('{"token": "theirs"}')
         with pytest.raises(StoreError, match="was taken over or removed"):
-            store.write_cell(with_outcome(seconds=9.0), NAME, {"a": np.zeros(2)})
+            store.write_cell(with_outcome(seconds=9.0), {"a": np.zeros(2)})
     assert store.contents() == ([CELL], [])
     assert list(store.root.glob("arrays/*")) == []
 

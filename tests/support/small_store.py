@@ -74,7 +74,7 @@ def _fit(store, key):
         outcome = Outcome(status="ok", protocol=f"{metric}:dataset=digits", values=values, seconds=0.1)
         provenance = {"limit": None, "interventions": [], "time": f"2026-11-22T12:0{key.seed}:00+00:00"}
         cell = Cell(id=f"{metric[:3]}{key.id}", fit=key, metric=metric, outcome=outcome, provenance=provenance)
-        store.write_cell(cell, f"{metric}-{key.model}-digits-s{key.seed}", arrays)
+        store.write_cell(cell, arrays)
 
 
 ODD = [

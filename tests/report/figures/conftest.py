@@ -179,7 +179,9 @@ def store(tmp_path_factory, everything):
     """A store with everything in it, which no test changes."""
     store = Store(tmp_path_factory.mktemp("figures") / "runs")
     for number, (cell, arrays) in enumerate(everything):
-        store.write_cell(cell, f"cell{number:02}", arrays)
+        store.write_cell(cell, arrays)
+        path = store.cell_path(cell)
+        path.rename(path.with_name(f"cell{number:02}-{cell.id}.json"))  # a store gives its cells by their names
     folder = store.fit_folder(everything[0][0].fit)
     folder.mkdir(parents=True)
     (folder / "history.csv").write_text(HISTORY)

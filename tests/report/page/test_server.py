@@ -85,7 +85,7 @@ def test_it_listens_to_this_machine_alone(served):
 def test_the_state_of_a_store_changes_with_outcomes_and_requests(cell, tmp_path):
     store = Store(tmp_path)
     states = [state(store), state(store)]
-    store.write_cell(cell(), "a", {})
+    store.write_cell(cell(), {})
     states.append(state(store))
     mark_latest(store, ["family"], ["metric"])
     states += [state(store), state(store)]
