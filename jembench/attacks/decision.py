@@ -14,9 +14,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from jembench.attacks.foolbox_bridge import foolbox, seeded, wrapped
-from jembench.attacks.milestones import AttackTrace, Closest
 from jembench.attacks.target import LOOKS, Target
-from jembench.attacks.threat import distance
+from jembench.attacks.threat import AttackTrace, Closest, distance
 
 Attack = Literal["boundary", "pointwise"]
 
@@ -95,7 +94,7 @@ class _Watched:
         self._asked = torch.zeros_like(y)
         self.way = AttackTrace(target, x, y, "l2", Closest(start, distance(x, start, "l2")), apart=_APART)
 
-    def logits_in_parts(self, x: Float[Tensor, "N C H W"]) -> Float[Tensor, "N K"]:
+    def logits(self, x: Float[Tensor, "N C H W"]) -> Float[Tensor, "N K"]:
         """One-hot logits: the true class, or another one if the image is adversarial."""
         wrong = (x == self.way.best.adversarial).flatten(1).all(dim=1)
         able = self._asked + self._most <= self._limit

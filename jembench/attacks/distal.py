@@ -83,11 +83,7 @@ def confidence(target: Target, x: Float[Tensor, "N C H W"], y: Int[Tensor, " N"]
 
 def _sure(target: Target, x: Tensor, y: Tensor, classified: Bool[Tensor, " N"], threshold: float) -> Bool[Tensor, " N"]:
     """Of images that are classified as y, those with p(y|x) above the threshold."""
-    sure = classified.clone()
-    rows = target.places(classified)
-    if len(rows):
-        sure[rows] = confidence(target, x[rows], y[rows], LOOKS) > threshold
-    return sure
+    return target.those_of(classified, lambda rows: confidence(target, x[rows], y[rows], LOOKS) > threshold)
 
 
 def _levels(x: Tensor) -> Tensor:

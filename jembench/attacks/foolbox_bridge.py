@@ -42,7 +42,7 @@ def foolbox() -> Any:
 class Answering(Protocol):
     """What an attack may ask: a :class:`~jembench.attacks.target.Target`, or what stands before one."""
 
-    def logits_in_parts(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B K"]:
+    def logits(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B K"]:
         """Of images in [0, 1]."""
         ...
 
@@ -65,7 +65,7 @@ class TargetModule(nn.Module):
         self._device = device
 
     def forward(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B K"]:
-        return self._target.logits_in_parts(x.to(self._device)).to(x.device)
+        return self._target.logits(x.to(self._device)).to(x.device)
 
 
 @contextmanager

@@ -8,6 +8,7 @@ Legend: B images, C channels, H height, W width, K classes.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, cast
 from weakref import WeakKeyDictionary
 
@@ -18,7 +19,7 @@ from torch.nn import functional as F
 
 from jembench.interfaces import Classifier, DataSpec, Density
 from jembench.models import devices, predictions
-from jembench.models.execution import at_least_float32, compiled, own
+from jembench.models.execution import at_least_float32, compiled, frozen, mode, own
 
 LONG = 5000
 """Gradients of a model before they are compiled: on a GPU they take about as long as its compiler, a minute or two."""
@@ -36,6 +37,13 @@ class _Past:
 
 
 _PAST: WeakKeyDictionary[nn.Module, _Past] = WeakKeyDictionary()
+
+
+@contextmanager
+def settled(model: nn.Module, device: torch.device) -> Iterator[None]:
+    """A network in evaluation mode, frozen and without autocast: it computes the same on the way back, whoever asks."""
+    with mode(model, train=False), frozen(model), torch.autocast(device.type, enabled=False):
+        yield
 
 
 def logits_of(model: nn.Module, data: DataSpec, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B K"]:

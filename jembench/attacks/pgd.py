@@ -17,9 +17,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from jembench.attacks.eps import Norm, largest_distance
-from jembench.attacks.milestones import AttackTrace, Closest
 from jembench.attacks.target import LOOKS, Target
-from jembench.attacks.threat import project, steepest
+from jembench.attacks.threat import AttackTrace, Closest, project, steepest
 
 STRIDE = 2.5
 """All steps together, in units of eps: enough to come from one end of the ball to the other, and to turn (Madry et al.,

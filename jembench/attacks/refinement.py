@@ -9,17 +9,14 @@ Legend: B images, N chains of each, C channels, H height, W width, K classes.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, Literal, cast
 
 import torch
 from jaxtyping import Float
 from torch import Generator, Tensor, nn
 
-from jembench.attacks.gradient import Gradient, energy
+from jembench.attacks.gradient import Gradient, energy, settled
 from jembench.interfaces import ChainState, Classifier, DataSpec, Sampler
-from jembench.models.execution import frozen, mode
 
 Way = Literal["through", "bpda"]
 """How the gradient gets past the chain."""
@@ -80,7 +77,7 @@ class Refined(nn.Module):
 
     def logits(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B K"]:
         """The mean over chains of log p(y|x) at their ends, or the log of that of p(y|x); other ones at each call."""
-        with self.settled(x.device):
+        with settled(self.model, x.device):
             copies = x.repeat_interleave(self.copies, dim=0)
             if self.noise:
                 drawn = torch.randn(copies.shape, generator=self.generator, device=x.device, dtype=x.dtype)
@@ -115,12 +112,6 @@ class Refined(nn.Module):
         assert self.sampler is not None
         return self.sampler.step(ChainState(x, steps=taken), gradient, generator)[0].x
 
-    @contextmanager
-    def settled(self, device: torch.device) -> Iterator[None]:
-        """The network computes the same on the way there and on the way back, whatever the caller's state is then."""
-        with mode(self.model, train=False), frozen(self.model), torch.autocast(device.type, enabled=False):
-            yield
-
 
 class _Step(torch.autograd.Function):
     """One step of the chain, whose graph is made on the way back and let go of at once."""
@@ -136,7 +127,7 @@ class _Step(torch.autograd.Function):
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
         (x,) = ctx.saved_tensors
-        with ctx.refined.settled(x.device), torch.enable_grad():
+        with settled(ctx.refined.model, x.device), torch.enable_grad():
             x = x.detach().requires_grad_()
             moved = ctx.refined.step(x, ctx.taken, ctx.noise.clone_state(), differentiable=True)
             (towards,) = torch.autograd.grad(moved, x, grads[0])

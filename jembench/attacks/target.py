@@ -5,8 +5,7 @@ Legend: B images, C channels, H height, W width, K classes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import NamedTuple, Protocol, runtime_checkable
 
 import torch
@@ -14,12 +13,11 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from jembench import progress
-from jembench.attacks.gradient import Gradient, cross_entropy, logits_of
+from jembench.attacks.gradient import Gradient, cross_entropy, logits_of, settled
 from jembench.errors import Diverged
 from jembench.interfaces import DataSpec
 from jembench.models import predictions
 from jembench.models.capabilities import is_differentiable, require_gradients
-from jembench.models.execution import frozen, mode
 
 LOOKS = 3
 """Number of predictions of a stochastic classifier; it counts as deceived if most of them are wrong."""
@@ -75,7 +73,7 @@ class Target:
         self._parts = predictions.Parts(data.shape, model.copies if isinstance(model, Stochastic) else 1)
 
     def logits(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B K"]:
-        """f(x) of images in [0, 1], in float32 or float64, differentiable towards them; in one batch.
+        """f(x) of any number of images in [0, 1], in float32 or float64; differentiable towards them.
 
         Raises:
             Diverged: as :meth:`check`.
@@ -85,16 +83,13 @@ class Target:
         return logits
 
     def _logits(self, x: Tensor) -> Tensor:
-        with self._settled(x.device):
+        return torch.cat(self._parts(len(x), x.device, lambda part: self._logits_of_batch(x[part])))
+
+    def _logits_of_batch(self, x: Tensor) -> Tensor:
+        with settled(self.model, x.device):
             logits = logits_of(self.model, self.data, x)
         self._note(logits)
         return logits
-
-    @contextmanager
-    def _settled(self, device: torch.device) -> Iterator[None]:
-        # Whatever autocast the caller is in would reach into the backward pass as well.
-        with frozen(self.model), mode(self.model, train=False), torch.autocast(device.type, enabled=False):
-            yield
 
     def _note(self, logits: Tensor) -> None:
         passes = len(logits) * self._passes_an_image
@@ -143,19 +138,10 @@ class Target:
         return LossGradient(*map(torch.cat, zip(*parts, strict=True)))
 
     def _slope(self, x: Tensor, y: Tensor) -> LossGradient:
-        with self._settled(x.device):  # the backward pass may run the network again, through the steps of a chain
+        with settled(self.model, x.device):  # the backward pass may run the network again, through the steps of a chain
             gradient, logits = self._gradient(x, y)
         self._note(logits)
         return LossGradient(gradient, logits.argmax(dim=1) != y)
-
-    def logits_in_parts(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B K"]:
-        """f(x) of any number of images; differentiable towards them, if gradients are on."""
-        logits = self._logits_in_parts(x)
-        self.check()
-        return logits
-
-    def _logits_in_parts(self, x: Tensor) -> Tensor:
-        return torch.cat(self._parts(len(x), x.device, lambda part: self._logits(x[part])))
 
     def classes(self, x: Float[Tensor, "B C H W"]) -> Int[Tensor, " B"]:
         """The predicted class of each image; it may vary between calls if the model is stochastic."""
@@ -165,12 +151,12 @@ class Target:
 
     def _classes(self, x: Tensor) -> Tensor:
         with torch.no_grad():
-            return self._logits_in_parts(x).argmax(dim=1)
+            return self._logits(x).argmax(dim=1)
 
     def probabilities(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B K"]:
         """p(y|x)."""
         with torch.no_grad():
-            return self.logits_in_parts(x).softmax(dim=1)
+            return self.logits(x).softmax(dim=1)
 
     def wrong_share(self, x: Float[Tensor, "B C H W"], y: Int[Tensor, " B"], looks: int) -> Float[Tensor, " B"]:
         """The share of ``looks`` predictions that are wrong; of one prediction if the model is deterministic."""
@@ -205,18 +191,21 @@ class Target:
         """Those images, among the once misclassified ones, whose class is wrong in most predictions."""
         if not self.stochastic:
             return wrong
-        sure, rows = wrong.clone(), self.places(wrong)
-        if len(rows):
-            sure[rows] = self.misclassified(x[rows], y[rows])
-        return sure
+        return self.those_of(wrong, lambda rows: self.misclassified(x[rows], y[rows]))
 
     def surely(self, x: Float[Tensor, "B C H W"], y: Int[Tensor, " B"]) -> Bool[Tensor, " B"]:
         """Of once misclassified images, those that surely deceive the model."""
-        sure = self.misclassified(x, y)  # a few predictions discard most of them
-        rows = self.places(sure)
+        often = self.misclassified(x, y)  # a few predictions discard most of them
+        return self.those_of(often, lambda rows: self.surely_deceived(x[rows], y[rows]))
+
+    def those_of(
+        self, which: Bool[Tensor, " B"], test: Callable[[Int[Tensor, " M"]], Bool[Tensor, " M"]]
+    ) -> Bool[Tensor, " B"]:
+        """Where ``which`` holds and a test too, which is made of these images alone: of their indices."""
+        both, rows = which.clone(), self.places(which)
         if len(rows):
-            sure[rows] = self.surely_deceived(x[rows], y[rows])
-        return sure
+            both[rows] = test(rows)
+        return both
 
 
 def _diverged() -> Diverged:

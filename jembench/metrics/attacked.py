@@ -21,10 +21,10 @@ from jembench.attacks.threat import VERIFICATIONS, verify
 from jembench.catalog.spec import Scalar, stable_hash
 from jembench.data.pixels import content_hash, to_float
 from jembench.errors import OutOfTime, PartDone
-from jembench.interfaces import Evaluation, Measurement, Resampling
+from jembench.interfaces import Evaluation, Measurement
 from jembench.metrics.base import no_labels
 from jembench.metrics.budgets import Attack, Budgeted
-from jembench.metrics.estimates import Arrays, Estimate, mean, measurement, share
+from jembench.metrics.estimates import Arrays, Estimate, mean, measurement, median, share
 from jembench.stopping import Stopped
 
 LEVELS = 255
@@ -101,9 +101,7 @@ def attacked(metric: Attack, evaluation: Evaluation, find: Callable[[Shard, Targ
     """Attack the model shard by shard, and verify what was found with random numbers that the attack did not see."""
 
     def search(shard: Shard) -> Mapping[str, Tensor]:
-        target, fresh = (
-            metric.defence.target(evaluation, f"{look}{metric.label} {shard.number}") for look in ("", "verify ")
-        )
+        target, fresh = metric.defence.targets(evaluation, f"{metric.label} {shard.number}")
         found = find(shard, target)
         return {**verified(fresh, shard, found.adversarial, found.claimed), **found.others}
 
@@ -230,8 +228,7 @@ def distance_estimates(name: str, arrays: Arrays, norms: Sequence[Norm]) -> Iter
     for norm in norms:
         levels = LEVELS * arrays[f"distance-{norm}"]
         highest = LEVELS * largest_distance(norm, dimensions)
-        median = Resampling(_median_of(levels), (len(levels),), (0.0, highest))
-        yield f"{name}-{norm}", Estimate(median, "1/255", "higher")
+        yield f"{name}-{norm}", median(levels, "1/255", "higher", (0.0, highest))
         for eps in CURVE[norm]:
             standing = withstands(arrays, norm, parse_eps(eps))
             wrong = np.where(standing, arrays.get("wrong-as-it-is", 0.0), arrays["wrong"])
@@ -272,7 +269,3 @@ def found_details(arrays: Arrays) -> dict[str, Any]:
         "not-found": int((~arrays["found"]).sum()),
         "unverified": int(arrays["unverified"].sum()),
     }
-
-
-def _median_of(values: NDArray[np.float64]) -> Callable[[NDArray[np.int64]], NDArray[Any]]:
-    return lambda indices: np.median(values[indices], axis=1)

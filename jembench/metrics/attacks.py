@@ -166,7 +166,7 @@ class Transfer(SearchAttack):
 
     refine: Count = 10
     name: ClassVar[str] = "transfer"
-    computed_by: ClassVar[str] = "jembench.metrics.transfer:transfer"
+    computed_by: ClassVar[str] = "jembench.metrics.robustness:transfer"
 
     @property
     def source(self) -> PGD:

@@ -24,7 +24,7 @@ from jembench.interfaces import DataSpec, Density, Energy, Evaluation, Measureme
 from jembench.metrics.attacked import Attacked, Chosen, Shard, in_shards
 from jembench.metrics.attacks import ALL, Distal
 from jembench.metrics.energies import log_px
-from jembench.metrics.estimates import Arrays, Estimate, measurement, share
+from jembench.metrics.estimates import Arrays, Estimate, measurement, median, share
 
 _RANGE = (0.0, 1.0)
 
@@ -41,11 +41,10 @@ def distal(metric: Distal, evaluation: Evaluation) -> Measurement:
 
 def _ascents(metric: Distal, evaluation: Evaluation) -> Attacked:
     """The ends of the ascents, made now or remembered."""
-    begin, defence = _noise(evaluation.data.spec, metric.images, metric.target), metric.defence
+    begin = _noise(evaluation.data.spec, metric.images, metric.target)
 
     def climb(shard: Shard) -> Mapping[str, Tensor]:
-        purpose = f"{metric.name} {metric.target} {shard.number}"
-        target, fresh = (defence.target(evaluation, look + purpose) for look in ("", "verify "))
+        target, fresh = metric.defence.targets(evaluation, f"{metric.name} {metric.target} {shard.number}")
         ends = ascend(target, shard.x, shard.y, steps=metric.steps, threshold=metric.threshold)
         sure = confidence(fresh, ends.images, shard.y, VERIFICATIONS)
         reached = ends.reached & (sure > metric.threshold)
@@ -67,9 +66,7 @@ def distal_estimates(metric: Distal, arrays: Arrays) -> dict[str, Estimate]:
     reached, count = arrays["reached"], int(arrays["reached"].sum())
     found = {"distal": share(reached)}
     if count:
-        steps = arrays["steps"][reached]
-        median = Resampling(lambda indices: np.median(steps[indices], axis=1), (count,), (0.0, float(metric.steps)))
-        found["distal-steps"] = Estimate(median)
+        found["distal-steps"] = median(arrays["steps"][reached], within=(0.0, float(metric.steps)))
     if count and "log-px" in arrays and arrays["log-px-test"].mean() > arrays["log-px-noise"][reached].mean():
         found["distal-log-px"] = Estimate(_way(arrays), "%")
     return found

@@ -40,6 +40,15 @@ def mean(
     return Estimate(Resampling(mean_of(values), (len(values),), within), unit, better)
 
 
+def median(
+    values: NDArray[Any], unit: str = "", better: Better = "", within: tuple[float, float] = (0.0, math.inf)
+) -> Estimate:
+    """The median of a number of each image (N,), none of them below 0."""
+    return Estimate(
+        Resampling(lambda indices: np.median(values[indices], axis=1), (len(values),), within), unit, better
+    )
+
+
 def share(flags: NDArray[np.bool_], better: Better = "") -> Estimate:
     """The share of images whose flag (N,) is set, in %, with Wilson's interval."""
     return mean(100.0 * flags, "%", better, (0.0, 100.0))._replace(flags=flags)

@@ -61,7 +61,7 @@ def gradient_checks(metric: GradientChecks, evaluation: Evaluation) -> Measureme
 
 def attack(metric: GradientChecks, evaluation: Evaluation) -> Attacked:
     """What each check finds of each image, now or remembered."""
-    defence, norm = metric.defence, metric.norm
+    norm = metric.norm
     searched = robustness.descend(metric.search(norm), evaluation)
     white = searched if norm == "l2" else robustness.descend(metric.search("l2"), evaluation)
     black = robustness.decide(metric.black_box, evaluation)
@@ -69,8 +69,7 @@ def attack(metric: GradientChecks, evaluation: Evaluation) -> Attacked:
     eps = _median(searched.arrays, norm, largest)
 
     def check(shard: Shard) -> Mapping[str, Tensor]:
-        purpose = f"{metric.name} {norm} {shard.number}"
-        target, fresh = (defence.target(evaluation, look + purpose) for look in ("", "verify "))
+        target, fresh = metric.defence.targets(evaluation, f"{metric.name} {norm} {shard.number}")
         begin = robustness.starts_of(metric.search(norm), shard)
         standing = [
             _standing(PGD(norm=norm, steps=setting.steps), target, fresh, shard, setting.eps, begin)

@@ -15,7 +15,16 @@ from scipy.stats import kruskal
 from jembench.interfaces import Density, Energy, Evaluation, Measurement, Resampling
 from jembench.metrics.classification import classified
 from jembench.metrics.energies import log_px, size_of_end
-from jembench.metrics.estimates import Arrays, Estimate, among_highest, effective_classes, mean, measurement, share
+from jembench.metrics.estimates import (
+    Arrays,
+    Estimate,
+    among_highest,
+    effective_classes,
+    mean,
+    measurement,
+    median,
+    share,
+)
 from jembench.metrics.generative import SHOWN, ChainAge, ClassSamples, ConfidentSamples, no_ages
 from jembench.metrics.pictures import pictures, places, random_of_classes
 from jembench.metrics.sample_protocol import ALL_KEPT
@@ -138,10 +147,9 @@ def chain_age(metric: ChainAge, evaluation: Evaluation) -> Measurement:
 
 def chain_age_estimates(metric: ChainAge, arrays: Arrays) -> dict[str, Estimate]:
     """The values, of chains."""
-    ages, size = arrays["ages"], len(arrays["ages"])
-    median = Resampling(lambda indices: np.median(ages[indices], axis=1), (size,), (0.0, np.inf))
-    dependence = Resampling(epsilon_squared(ages, arrays["predicted"]), (size,), (0.0, 1.0))
-    return {metric.name: Estimate(median, "steps"), "age-dependence": Estimate(dependence)}
+    ages = arrays["ages"]
+    dependence = Resampling(epsilon_squared(ages, arrays["predicted"]), (len(ages),), (0.0, 1.0))
+    return {metric.name: median(ages, "steps"), "age-dependence": Estimate(dependence)}
 
 
 def _by_class(ages: NDArray[np.int64], classes: NDArray[np.int64], num_classes: int) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from jembench.catalog.spec import Scalar
 from jembench.errors import NotApplicable
-from jembench.interfaces import Capability, Measurement, Resampling, Value
+from jembench.interfaces import Capability, Measurement, Value
 from jembench.metrics.base import Bootstrapped, Metric, protocol_id
 
 if TYPE_CHECKING:
@@ -41,21 +41,20 @@ class IterationTime(Bootstrapped):
         import numpy as np
         import torch
 
-        from jembench.metrics.estimates import Estimate, measurement
+        from jembench.metrics.estimates import measurement, median
         from jembench.models import devices
 
         seconds, other_load, _ = evaluation.training
         if not seconds:
             raise NotApplicable(NO_TIMINGS)
         windows = np.sort(np.asarray(seconds, dtype=np.float64))
-        median = Resampling(lambda indices: np.median(windows[indices], axis=1), (len(windows),), (0.0, np.inf))
         parts: dict[str, Scalar] = {
             "statistic": "median",
             "when": "training",
             "hardware": devices.name(evaluation.device),
             "threads": torch.get_num_threads(),
         }
-        estimates = {self.name: Estimate(median, "s", "lower")}
+        estimates = {self.name: median(windows, "s", "lower")}
         return measurement(self, evaluation, parts, estimates, details={"suspicious": _load(other_load)})
 
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from jembench.data.pixels import to_float
 from jembench.errors import NotApplicable, OutOfTime, SpecError
 from jembench.interfaces import ChainState, StepInfo
-from jembench.metrics import robustness, transfer
+from jembench.metrics import robustness
 from jembench.metrics.attacked import withstands
 from jembench.metrics.attacks import PGD, Transfer
 from jembench.models.energies import LogitModel
@@ -178,12 +178,13 @@ def test_time_that_is_up_leaves_a_part_which_the_next_run_completes(evaluation):
 
 def test_part_of_the_source_stays_a_part(evaluation, monkeypatch):
     """Even if there should be time again for the rest."""
+    descend = robustness.descend
 
     def part(metric, evaluation):
-        found = robustness.descend(metric, evaluation)
+        found = descend(metric, evaluation)
         return found._replace(arrays={name: array[:20] for name, array in found.arrays.items()})
 
-    monkeypatch.setattr(transfer, "descend", part)
+    monkeypatch.setattr(robustness, "descend", part)
     measured = Transfer(refine=1, **BUDGET).compute(evaluation)
     assert measured.details["partial"] == f"20 of {N} images"
     assert len(measured.arrays["found"]) == 20
