@@ -6,7 +6,7 @@ import inspect
 import unittest
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, NamedTuple, TypeVar
 
@@ -100,6 +100,17 @@ def explained(failure: str, remedy: str = "") -> Iterator[None]:
         raise CheckFailed(f"{failure}: {type(error).__name__}: {error}. {remedy}".rstrip()) from error
 
 
+@contextmanager
+def given(check: str) -> Iterator[None]:
+    """Skip the check for an error inside, which another check reports."""
+    try:
+        yield
+    except (DoesNotApply, Unavailable):
+        raise
+    except Exception as error:
+        raise DoesNotApply(f"See the check {check}.") from error
+
+
 @dataclass(frozen=True)
 class Subject:
     """A component under test. Every check gets a subject of its own, so that no check disturbs another."""
@@ -121,22 +132,22 @@ class Subject:
             require(isinstance(made, self.protocol), "It is no component of this kind.")
         return made
 
-    @contextmanager
-    def made(self) -> Iterator[None]:
+    def made(self) -> AbstractContextManager[None]:
         """Skip the check for an error inside, which the first check of the kind reports."""
-        try:
-            yield
-        except Unavailable:
-            raise
-        except Exception as error:
-            raise DoesNotApply(f"See the check {PROMISES[self.kind][0].name}.") from error
+        return given(PROMISES[self.kind][0].name)
+
+    def complete(self) -> Any:
+        """A new component that has every part of its protocol; fails the check otherwise."""
+        made = self.build()
+        missing = [part for part in self.parts if not hasattr(made, part)]
+        require(not missing, f"It has no {', '.join(missing)}: see jembench.interfaces.{self.protocol.__name__}.")
+        return made
 
 
 @promise("samplers", "metrics", "trackers")
 def all_parts(subject: Subject) -> None:
     """It has every part of the protocol of its kind."""
-    missing = [part for part in subject.parts if not hasattr(subject.build(), part)]
-    require(not missing, f"It has no {', '.join(missing)}: see jembench.interfaces.{subject.protocol.__name__}.")
+    subject.complete()
 
 
 # --- one check --------------------------------------------------------------------------------------------------------

@@ -29,6 +29,11 @@ def same(a: Any, b: Any) -> bool:
     return bool(a == b or (a != a and b != b))  # NaN is the same as NaN
 
 
+def different(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[str]:
+    """The names of the values that are missing in the second, or not the same there."""
+    return [name for name, value in first.items() if name not in second or not same(value, second[name])]
+
+
 def fingerprint(values: Tensor | np.ndarray[Any, Any]) -> str:
     """A hash of the type, the shape and every bit of a tensor or an array."""
     header = f"{values.dtype}{tuple(values.shape)}".encode()
@@ -59,7 +64,7 @@ def untouched_randomness(name: str) -> Iterator[None]:
     with known_randomness():
         before = global_states()
         yield
-        changed = [name for name, state in global_states().items() if not same(state, before[name])]
+        changed = different(before, global_states())
     require(
         not changed,
         f"{name} draws from or seeds the global generator of {' and '.join(changed)}: then all other random numbers of "

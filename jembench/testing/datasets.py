@@ -15,7 +15,7 @@ from torch import Tensor
 
 from jembench.interfaces import Dataset, DataSpec, Split, SplitName
 from jembench.testing.checks import DoesNotApply, Subject, explained, is_count, only_if, promise, require
-from jembench.testing.comparing import fingerprint, untouched_randomness
+from jembench.testing.comparing import different, fingerprint, untouched_randomness
 
 SHARED = 0.01
 """The largest share of test images that may be among the training images."""
@@ -27,6 +27,7 @@ class DatasetSubject(Subject):
 
     kind = "datasets"
     protocol = Dataset
+    parts = ("spec", "split")
 
     @property
     def data(self) -> DataSpec:
@@ -51,10 +52,6 @@ class DatasetSubject(Subject):
             only_if(split.labels is None or isinstance(split.labels, Tensor), "See the check labels.")
         return splits
 
-    def live(self) -> None:
-        """Use a new dataset."""
-        self.splits()
-
 
 @promise("datasets")
 def can_be_made(subject: DatasetSubject) -> None:
@@ -64,9 +61,7 @@ def can_be_made(subject: DatasetSubject) -> None:
     files raise jembench.plugin.Unavailable with the remedy.
     """
     with explained("It cannot be made, or its parts cannot be had"):
-        dataset = subject.build()
-        missing = [part for part in ("spec", "split") if not hasattr(dataset, part)]
-        require(not missing, f"It has no {' and no '.join(missing)}: see jembench.interfaces.Dataset.")
+        dataset = subject.complete()
         for name in get_args(SplitName):
             Split(*dataset.split(name))
 
@@ -106,9 +101,7 @@ def images(subject: DatasetSubject) -> None:
     shape = subject.data.shape
     for name, (images, _) in subject.raw():
         require(isinstance(images, Tensor), f"The {name} images are a {type(images).__name__}, not a tensor.")
-        right = (
-            images.dtype == torch.uint8 and images.ndim == 4 and tuple(images.shape[1:]) == shape and len(images) > 0
-        )
+        right = images.dtype == torch.uint8 and images.ndim == 4 and images.shape[1:] == shape and len(images) > 0
         require(right, f"The {name} images are {images.dtype} {tuple(images.shape)}, and the spec's shape is {shape}.")
 
 
@@ -177,12 +170,11 @@ def same_each_time(subject: DatasetSubject) -> None:
     first, second = subject.make(), subject.make()
     before = _contents(subject, first)
     for when, dataset in {"at another call": first, "in a new dataset": second}.items():
-        after = _contents(subject, dataset)
-        different = [name for name in before if after[name] != before[name]]
-        require(not different, f"The {' and '.join(different)} images or labels are different {when}.")
+        others = " and ".join(different(before, _contents(subject, dataset)))
+        require(not others, f"The {others} images or labels are different {when}.")
 
 
-def _contents(subject: DatasetSubject, dataset: Dataset) -> dict[SplitName, list[str]]:
+def _contents(subject: DatasetSubject, dataset: Dataset) -> dict[str, list[str]]:
     splits = subject.splits(dataset).items()
     return {name: [fingerprint(values) for values in split if values is not None] for name, split in splits}
 
@@ -212,4 +204,4 @@ def _change_first(split: Split, by: int) -> None:
 def global_randomness(subject: DatasetSubject) -> None:
     """The global generators of random numbers are left alone."""
     with untouched_randomness("It"):
-        subject.live()
+        subject.splits()

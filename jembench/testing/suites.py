@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Collection
 from functools import cached_property
 
 from jembench.catalog import discovery, packages, registry
-from jembench.errors import JembenchError, unknown
+from jembench.errors import unknown
 from jembench.experiment import recipe as recipes
 from jembench.experiment import suite_files as suites
 from jembench.experiment.plan import Plan, make_plan
@@ -15,7 +14,7 @@ from jembench.experiment.recipe import Recipe
 from jembench.experiment.suite import Suite
 from jembench.report import references
 from jembench.running.outlook import Outlook, look_ahead
-from jembench.testing.checks import PROMISES, Check, DoesNotApply, only_if, promise, require
+from jembench.testing.checks import PROMISES, Check, given, only_if, promise, require
 
 
 class File:
@@ -27,13 +26,13 @@ class File:
     @cached_property
     def suite(self) -> Suite:
         """The suite; skips the check if it cannot be read."""
-        with _given("can-be-read"):
+        with given("can-be-read"):
             return suites.load(self.name)
 
     @cached_property
     def plan(self) -> Plan:
         """The plan of the suite; skips the check if there is none."""
-        with _given("names-what-exists"):
+        with given("names-what-exists"):
             return make_plan(self.suite)
 
     @cached_property
@@ -44,17 +43,8 @@ class File:
     @cached_property
     def recipe(self) -> Recipe:
         """The recipe; skips the check if it cannot be read."""
-        with _given("recipe-can-be-read"):
+        with given("recipe-can-be-read"):
             return recipes.load(self.name)
-
-
-@contextmanager
-def _given(check: str) -> Iterator[None]:
-    """Skip the check for errors that another check reports."""
-    try:
-        yield
-    except JembenchError as error:
-        raise DoesNotApply(f"See the check {check}.") from error
 
 
 def checks(kind: str, name: str) -> list[Check]:
@@ -108,7 +98,7 @@ def can_begin(file: File) -> None:
 @promise("suites")
 def no_metric_in_vain(file: File) -> None:
     """Every metric can be computed for one of the models at least."""
-    with _given("can-begin"):
+    with given("can-begin"):
         fits = file.outlook.fits
     reasons: dict[str, list[str]] = {}
     for cell in file.plan.cells:

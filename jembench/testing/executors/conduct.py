@@ -63,8 +63,7 @@ def at_the_same_time(subject: ExecutorSubject) -> None:
         count = session.at_once
         only_if(count > 1, "It runs one unit after the other.")
         ids = " ".join(f"unit-{number}" for number in range(1, count + 1))
-        found = session.endings(session.submit(*[f"meets {under_test.LIMIT / 2} {ids}"] * count))
-        alone = sum(ended.how != "done" for ended in found.values())
+        alone = sum(ended.how != "done" for ended in session.run(*[f"meets {under_test.LIMIT / 2} {ids}"] * count))
         require(not alone, f"{alone} of {count} units waited for the others in vain, which had not begun.")
 
 
@@ -76,12 +75,9 @@ def every_ending(subject: ExecutorSubject) -> None:
     """
     with subject.session() as session:
         whats = [f"{how} because of «{how}»" for how in under_test.ENDINGS]
-        jobs = session.submit(*whats)
-        found = session.endings(jobs)
-        for job, what in zip(jobs, whats, strict=True):
-            ended = found[job.id]
+        for what, ended in zip(whats, session.run(*whats), strict=True):
             require(f"{ended.how} {ended.text}" == what, f"{what!r} came through as {ended.how!r}, {ended.text!r}.")
-        require(len(session.begun) == len(jobs), "A unit was tried again that had ended.")
+        require(len(session.begun) == len(whats), "A unit was tried again that had ended.")
 
 
 @promise("executors")
@@ -92,13 +88,11 @@ def killed_worker(subject: ExecutorSubject) -> None:
     carried out a few times only.
     """
     with subject.session() as session:
-        once, always, *others = jobs = session.submit("dies-once", "dies", "done", "done", "dies", "done")
-        found = session.endings(jobs)
-        require(found[once.id].how == "done", f"A unit whose worker died once has ended as {found[once.id].how}.")
-        lost = found[always.id]
-        require(lost.how == "lost", f"A unit whose workers all died has ended as {lost.how}.")
-        require(bool(lost.text), "Its text does not say why it is lost.")
-        hows = [found[job.id].how for job in others]
+        once, always, *others = session.run("dies-once", "dies", "done", "done", "dies", "done")
+        require(once.how == "done", f"A unit whose worker died once has ended as {once.how}.")
+        require(always.how == "lost", f"A unit whose workers all died has ended as {always.how}.")
+        require(bool(always.text), "Its text does not say why it is lost.")
+        hows = [ended.how for ended in others]
         require(hows == ["done", "done", "lost", "done"], f"The others have ended as {', '.join(hows)}.")
 
 
@@ -109,14 +103,12 @@ def other_version(subject: ExecutorSubject) -> None:
     Let log name the file with what the worker printed on stderr, or repeat the end of it in text.
     """
     with subject.session() as session:
-        bad, good = jobs = session.submit("exits", "done")
-        found = session.endings(jobs)
-        ended = found[bad.id]
-        require(ended.how in ("refused", "failed", "lost"), f"It has ended as {ended.how}.")
-        require(found[good.id].how == "done", f"Another one has ended as {found[good.id].how}.")
+        bad, good = session.run("exits", "done")
+        require(bad.how in ("refused", "failed", "lost"), f"It has ended as {bad.how}.")
+        require(good.how == "done", f"Another one has ended as {good.how}.")
         with explained("The log cannot be read"):
-            printed = Path(ended.log).read_text() if ended.log else ""
-        require(fake_worker.UNKNOWN in f"{printed} {ended.text}", "Neither its log nor its text says what happened.")
+            printed = Path(bad.log).read_text() if bad.log else ""
+        require(fake_worker.UNKNOWN in f"{printed} {bad.text}", "Neither its log nor its text says what happened.")
 
 
 @promise("executors")

@@ -67,13 +67,19 @@ class Session:
 
     def jobs(self, *whats: str) -> list[Job]:
         """Units that do what these words say: see :func:`jembench.testing.fake_worker.carry_out`."""
-        return [self._job(what) for what in whats]
+        return list(map(self._job, whats))
 
     def submit(self, *whats: str) -> list[Job]:
         """Submit new units."""
         jobs = self.jobs(*whats)
         self.executor.submit(jobs)
         return jobs
+
+    def run(self, *whats: str) -> list[Ended]:
+        """Submit new units, and give how each of them ends."""
+        jobs = self.submit(*whats)
+        found = self.endings(jobs)
+        return [found[job.id] for job in jobs]
 
     def endings(self, jobs: Sequence[Job]) -> dict[str, Ended]:
         """How these units end, by their ids.

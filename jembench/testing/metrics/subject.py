@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -13,10 +13,10 @@ from jembench.interfaces import Evaluation, Measurement, Metric
 from jembench.running.evaluation import TrainedFit
 from jembench.testing import stage
 from jembench.testing.checks import DoesNotApply, Subject
-from jembench.testing.comparing import fingerprint, global_states, known_randomness, same
+from jembench.testing.comparing import different, fingerprint, global_states, known_randomness
 
-State = Mapping[str, Mapping[str, Any]]
-"""What a metric must not change, by the names and groups of names that messages use."""
+State = Mapping[str, Any]
+"""What a metric must not change, by the names that messages use: "the model's mode"."""
 
 
 class Run(NamedTuple):
@@ -24,7 +24,7 @@ class Run(NamedTuple):
 
     measurement: Measurement | None
     error: Exception | None
-    changed: Mapping[str, list[str]] = {}  # the names of what it changed, by their groups
+    changed: Sequence[str] = ()  # the names of what it changed
 
 
 @dataclass(frozen=True)
@@ -72,11 +72,7 @@ def compute(metric: Metric, fit: TrainedFit, state: Callable[[Evaluation], State
         except Exception as error:  # the checks say what it means
             return Run(None, error)
         after = state(evaluation)
-    changed = {
-        group: [name for name in states if not same(states[name], after[group][name])]
-        for group, states in before.items()
-    }
-    return Run(measurement, None, changed)
+    return Run(measurement, None, different(before, after))
 
 
 def _state(evaluation: Evaluation) -> State:
@@ -85,20 +81,18 @@ def _state(evaluation: Evaluation) -> State:
     images, labels = evaluation.data.part("test")
     samples = evaluation.samples()
     return {
-        "the global generator of": global_states(),
-        "the model's": {
-            "mode": [module.training for module in evaluation.model.modules()],
-            "parameters": {name: (values.requires_grad, fingerprint(values)) for name, values in parameters.items()},
-            "buffers": _prints(buffers),
-            "gradients": _prints({name: values.grad for name, values in parameters.items()}),
+        **{f"the global generator of {name}": state for name, state in global_states().items()},
+        "the model's mode": [module.training for module in evaluation.model.modules()],
+        "the model's parameters": {
+            name: (values.requires_grad, fingerprint(values)) for name, values in parameters.items()
         },
-        "the state of the": {"sampler": _prints(evaluation.sampler.state_dict())},
-        "the shared": {
-            "test images": _prints({"images": images, "labels": labels}),
-            "logits": fingerprint(evaluation.predictions.read("logits")),
-            "energies": fingerprint(evaluation.predictions.read("energy")),
-            "samples": _prints({"images": samples.images, "ages": samples.ages}),
-        },
+        "the model's buffers": _prints(buffers),
+        "the model's gradients": _prints({name: values.grad for name, values in parameters.items()}),
+        "the sampler's state": _prints(evaluation.sampler.state_dict()),
+        "the shared test images": _prints({"images": images, "labels": labels}),
+        "the shared logits": fingerprint(evaluation.predictions.read("logits")),
+        "the shared energies": fingerprint(evaluation.predictions.read("energy")),
+        "the shared samples": _prints({"images": samples.images, "ages": samples.ages}),
     }
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from jembench.interfaces import Batch, Trainable
 from jembench.testing.checks import promise, require
-from jembench.testing.comparing import global_states, known_randomness, same, untouched_randomness
+from jembench.testing.comparing import different, global_states, known_randomness, same, untouched_randomness
 from jembench.testing.models.subject import ModelSubject, needs, require_equal
 
 
@@ -24,9 +24,9 @@ def weights_by_seed(subject: ModelSubject) -> None:
     the clock or a generator of its own that goes on.
     """
     first, second = subject.model.state_dict(), subject.make().state_dict()
-    different = [name for name in first if not same(first[name], second.get(name))]
-    found = f"Made twice under one seed, it differs in {', '.join(different[:3]) or 'what it has'}."
-    require(not different and len(first) == len(second), found)
+    others = different(first, second)
+    found = f"Made twice under one seed, it differs in {', '.join(others[:3]) or 'what it has'}."
+    require(not others and len(first) == len(second), found)
 
 
 @promise("models")
@@ -92,11 +92,15 @@ def mode_left_alone(subject: ModelSubject) -> None:
         if isinstance(model, Trainable):
             calls["training_loss"] = partial(model.training_loss, subject.batch, subject.negatives(model))
         for name, call in calls.items():
-            before = {part: module.training for part, module in model.named_modules()}
+            before = _modes(model)
             call()
-            changed = [part or "the model" for part, module in model.named_modules() if module.training != before[part]]
+            changed = different(before, _modes(model))
             mode = "evaluation" if training else "training"
             require(not changed, f"{name} puts {', '.join(changed[:3])} into {mode} mode.")
+
+
+def _modes(model: Any) -> dict[str, bool]:
+    return {name or "the model": module.training for name, module in model.named_modules()}
 
 
 @promise("models")
@@ -132,7 +136,7 @@ def state_left_alone(subject: ModelSubject) -> None:
     for name, ask in subject.everything(subject.model).items():
         with torch.no_grad():
             ask()
-        changed = [key for key, value in subject.model.state_dict().items() if not same(value, before[key])]
+        changed = different(before, subject.model.state_dict())
         require(not changed, f"{name} changes {', '.join(changed[:3])} in evaluation mode.")
 
 

@@ -19,7 +19,7 @@ from jembench.interfaces import DataSpec, Fittable, Trainable
 from jembench.models.capabilities import capabilities
 from jembench.store import checkpoint
 from jembench.testing.checks import CheckFailed, DoesNotApply, explained, only_if, promise, require
-from jembench.testing.comparing import same
+from jembench.testing.comparing import different, same
 from jembench.testing.models.outputs import out_of_bounds, wrong_shape
 from jembench.testing.models.subject import ModelSubject, require_equal
 
@@ -69,10 +69,8 @@ def options_typed(subject: ModelSubject) -> None:
     first, *options = inspect.signature(factory).parameters.values()
     for parameter in options:
         example = f"Write ({first.name}, *, {parameter.name}: int = 8)."
-        keyword = parameter.kind is parameter.KEYWORD_ONLY
-        require(
-            keyword, f"The factory's parameter {parameter.name} is not keyword-only, so no spec can set it. {example}"
-        )
+        found = f"The factory's parameter {parameter.name} is not keyword-only, so no spec can set it. {example}"
+        require(parameter.kind is parameter.KEYWORD_ONLY, found)
     keyword_parameters(factory)
     written = Spec(bound.name, tuple((key, format_value(value)) for key, value in sorted(bound.arguments.items())))
     try:
@@ -160,10 +158,9 @@ def deep_copy(subject: ModelSubject) -> None:
     state = {name: value.clone() for name, value in model.state_dict().items()}
     for value in twin.state_dict().values():
         value.fill_(1)
-    shared = [name for name, value in model.state_dict().items() if not same(value, state[name])]
-    require(
-        not shared, f"Changing a deep copy changes the original, in {', '.join(shared[:3])}. The two share tensors."
-    )
+    shared = different(state, model.state_dict())
+    found = f"Changing a deep copy changes the original, in {', '.join(shared[:3])}. The two share tensors."
+    require(not shared, found)
 
 
 def _used(subject: ModelSubject) -> Any:

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
-from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -58,13 +57,14 @@ PRECISION = 0.005
 def density_integrates_to_1(subject: ModelSubject) -> None:
     """Over all images of one or two pixels exp(log_prob(x)) integrates to 1, or over those within the bounds."""
     needs(subject.model, "log_prob")
-    model, data = _for_few_pixels(subject)
-    if _is_one(_between(*data.bounds, POINTS, model, data)):
+    few = _for_few_pixels(subject)
+    data = few.data
+    if _is_one(_between(*data.bounds, POINTS, few)):
         return
     try:
-        found = _everywhere(model, data)
+        found = _everywhere(few)
     except DoesNotApply:
-        for total in _over_levels(model, data):
+        for total in _over_levels(few):
             _refuse_masses(total, data)
         raise
     _refuse_masses(found / level_width(data.bounds) ** data.dimensions, data)
@@ -76,12 +76,7 @@ def density_integrates_to_1(subject: ModelSubject) -> None:
     )
 
 
-class _Made(NamedTuple):
-    model: Any
-    data: DataSpec
-
-
-def _for_few_pixels(subject: ModelSubject) -> _Made:
+def _for_few_pixels(subject: ModelSubject) -> ModelSubject:
     """The model for one or two pixels; skips the check if it cannot be made, or another check reports its densities."""
     for shape in SHAPES:
         few = ModelSubject(subject.resolved, (dataclasses.replace(subject.data, shape=shape),))
@@ -92,7 +87,7 @@ def _for_few_pixels(subject: ModelSubject) -> _Made:
             continue
         only_if(found.shape == (len(few.x),), "It has not one number for each image: see the check log-prob-shape.")
         only_if(consistency.lie_within_their_classes(few), "See the check density-within-its-classes.")
-        return _Made(few.shaken, few.data)
+        return few
     raise DoesNotApply("It cannot be made for images of one or two pixels, over which its density could be integrated.")
 
 
@@ -100,13 +95,13 @@ def _is_one(found: float) -> bool:
     return abs(found - 1) <= TOLERANCE
 
 
-def _over_levels(model: Any, data: DataSpec) -> Iterator[float]:
+def _over_levels(few: ModelSubject) -> Iterator[float]:
     """What exp(log_prob(x)) adds up to over all levels, if they go from bound to bound, and if their bins do."""
-    low, high = data.bounds
-    half = level_width(data.bounds) / 2
+    low, high = few.data.bounds
+    half = level_width(few.data.bounds) / 2
     for start, end in ((low - half, high + half), (low, high)):
-        bin_volume = ((end - start) / LEVELS) ** data.dimensions
-        yield _between(start, end, LEVELS, model, data) / bin_volume
+        bin_volume = ((end - start) / LEVELS) ** few.data.dimensions
+        yield _between(start, end, LEVELS, few) / bin_volume
 
 
 def _refuse_masses(total: float, data: DataSpec) -> None:
@@ -123,34 +118,34 @@ def _refuse_masses(total: float, data: DataSpec) -> None:
     )
 
 
-def _between(low: float, high: float, n: int, model: Any, data: DataSpec) -> float:
+def _between(low: float, high: float, n: int, few: ModelSubject) -> float:
     """The integral over a cube by the midpoint rule: at the bounds themselves densities may be infinite."""
     width = (high - low) / n
     points = low + width * (torch.arange(n, dtype=torch.float64) + 0.5)
-    return float(_contributions(model, data, points, torch.full((n,), width)).sum())
+    return float(_contributions(few, points, torch.full((n,), width)).sum())
 
 
-def _everywhere(model: Any, data: DataSpec) -> float:
+def _everywhere(few: ModelSubject) -> float:
     """The integral over all of R^D; skips the check if the points are too few."""
-    low, high = data.bounds
+    low, high = few.data.bounds
     t = torch.linspace(-FAR, FAR, POINTS, dtype=torch.float64)
     scale = NARROW * (high - low) / 2
     steps = scale * torch.cosh(t) * (t[1] - t[0])
-    contributions = _contributions(model, data, (low + high) / 2 + scale * torch.sinh(t), steps)
+    contributions = _contributions(few, (low + high) / 2 + scale * torch.sinh(t), steps)
     total = float(contributions.sum())
-    coarse = float(_part(contributions, slice(None, None, 2)).sum()) * 2**data.dimensions
+    coarse = float(_part(contributions, slice(None, None, 2)).sum()) * 2**few.data.dimensions
     without_rim = float(_part(contributions, slice(RIM, -RIM)).sum())
     if not max(abs(total - coarse), abs(total - without_rim)) <= PRECISION * total:  # nor if one is not a number
         raise DoesNotApply("Its density is too sharp, too wide or not smooth enough to be integrated numerically.")
     return total
 
 
-def _contributions(model: Any, data: DataSpec, points: Tensor, steps: Tensor) -> Tensor:
+def _contributions(few: ModelSubject, points: Tensor, steps: Tensor) -> Tensor:
     """What each point contributes to the integral, where all pixels have the same points: (N, ..., N), D times."""
-    dimensions = data.dimensions
+    dimensions = few.data.dimensions
     x, weights = (torch.cartesian_prod(*[values] * dimensions).view(-1, dimensions) for values in (points, steps))
     with torch.no_grad():
-        parts = [model.log_prob(part) for part in torch.split(x.float().view(-1, *data.shape), BATCH)]
+        parts = [few.shaken.log_prob(part) for part in torch.split(x.float().view(-1, *few.data.shape), BATCH)]
     return (torch.cat(parts).double().exp() * weights.prod(dim=1)).view([len(points)] * dimensions)
 
 

@@ -54,9 +54,8 @@ class ModelSubject(Subject):
         """The model in evaluation mode, its weights drawn under a seed."""
         with seeds.initialising(seed):
             model = super().build()
-            require(
-                isinstance(model, nn.Module), f"The factory gives a {type(model).__name__}. Return a torch.nn.Module."
-            )
+            found = f"The factory gives a {type(model).__name__}. Return a torch.nn.Module."
+            require(isinstance(model, nn.Module), found)
             if not capabilities(model) and not isinstance(model, Trainable):
                 model = as_classifier(model, self.data, str(self.resolved))
             if is_fitted(model):
@@ -192,9 +191,7 @@ class ModelSubject(Subject):
             energies = -model.log_prob(x)
         else:
             raise DoesNotApply("It has neither an energy nor a density.")
-        only_if(
-            energies.shape == (len(x),), "It has not one energy for each image: see energy-shape or log-prob-shape."
-        )
+        only_if(energies.shape == (len(x),), "It has not one energy for each image: see energy-shape, log-prob-shape.")
         return energies
 
     def gradient(self, model: Any) -> Tensor:

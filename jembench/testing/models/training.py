@@ -15,7 +15,7 @@ from torch import Tensor
 from jembench.interfaces import Chains, Energies, Loss
 from jembench.models.capabilities import is_fitted
 from jembench.testing.checks import CheckFailed, DoesNotApply, explained, is_count, only_if, promise, require
-from jembench.testing.comparing import same, untouched_randomness
+from jembench.testing.comparing import different, same, untouched_randomness
 from jembench.testing.models.subject import ModelSubject
 
 STEPS = 20
@@ -217,8 +217,8 @@ def fitted_by_generator(subject: ModelSubject) -> None:
     with untouched_randomness("fit"):
         first = {name: value.clone() for name, value in fitted.state_dict().items()}
         subject.fit(fitted)
-    different = [name for name, value in fitted.state_dict().items() if not same(value, first.get(name))]
-    require(not different, f"Fitted twice to the same images, it differs in {', '.join(different[:3])}.")
+    others = different(fitted.state_dict(), first)
+    require(not others, f"Fitted twice to the same images, it differs in {', '.join(others[:3])}.")
 
 
 @promise("models")
@@ -230,8 +230,8 @@ def fitted_to_the_images(subject: ModelSubject) -> None:
     fitted = _fitted(subject)
     first = {name: value.clone() for name, value in fitted.state_dict().items()}
     subject.fit(fitted, purpose="other training")
-    learnt = any(not same(value, first.get(name)) for name, value in fitted.state_dict().items())
-    require(learnt, "Fitted to other images, its buffers are the same: what it learns is not stored.")
+    learnt = different(fitted.state_dict(), first)
+    require(bool(learnt), "Fitted to other images, its buffers are the same: what it learns is not stored.")
 
 
 def _fitted(subject: ModelSubject) -> Any:

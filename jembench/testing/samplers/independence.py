@@ -44,9 +44,8 @@ def chains_do_not_disturb_each_other(subject: SamplerSubject) -> None:
             only_if(drawn_alike, "How much a step draws from the generator depends on the gradients.")
             limit = ROUNDING * (high - low)
             undisturbed = torch.allclose(alone.others, disturbed.others, rtol=0, atol=limit, equal_nan=True)
-            require(
-                undisturbed, f"With {STEEPER:g} times the gradient of the first chain, other chains move elsewhere."
-            )
+            found = f"With {STEEPER:g} times the gradient of the first chain, other chains move elsewhere."
+            require(undisturbed, found)
 
 
 class _Step(NamedTuple):
@@ -100,10 +99,8 @@ def each_chain_has_its_own_noise(subject: SamplerSubject) -> None:
         equal = begun._replace(x=begun.x[:1].expand_as(begun.x).clone())
         ends.append(move(sampler, equal, flat, seed, FLAT_STEPS).x.detach())
     only_if(not same(*ends), "Where the energy is flat, its chains stay or go the same way under every generator.")
-    parted = any(bool((x != x[:1]).any()) for x in ends)
-    require(
-        parted, f"Started from equal images, all chains are equal after {FLAT_STEPS} steps where the energy is flat."
-    )
+    found = f"Started from equal images, all chains are equal after {FLAT_STEPS} steps where the energy is flat."
+    require(any(bool((x != x[:1]).any()) for x in ends), found)
 
 
 @promise("samplers")

@@ -142,10 +142,8 @@ def sharing(subject: SamplerSubject) -> None:
         whole = parts[0].whole(states)
         together = subject.make()
         together.load_state_dict(copied(whole))
-        rows = sorted(row for part in parts for row in _rows(part))
-        require(
-            _rows(together) == rows, "A sampler that loads the whole of two parts does not keep the chains of both."
-        )
+        both = _rows(together) == sorted(row for part in parts for row in _rows(part))
+        require(both, "A sampler that loads the whole of two parts does not keep the chains of both.")
         for rank, state in enumerate(states):
             again = subject.make()
             again.share(rank, 2)
