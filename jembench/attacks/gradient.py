@@ -41,7 +41,7 @@ _PAST: WeakKeyDictionary[nn.Module, _Past] = WeakKeyDictionary()
 
 @contextmanager
 def settled(model: nn.Module, device: torch.device) -> Iterator[None]:
-    """A network in evaluation mode, frozen and without autocast: it computes the same on the way back, whoever asks."""
+    """Evaluation mode, no gradients of parameters, no autocast: the same is computed forward and backward."""
     with mode(model, train=False), frozen(model), torch.autocast(device.type, enabled=False):
         yield
 
