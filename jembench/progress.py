@@ -8,12 +8,15 @@ Work is noted in the main thread only.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
 Item = TypeVar("Item")
+
+PASSES = "network passes at most"
+"""The unit of a phase that counts images through networks: :func:`passed` counts them."""
 
 LONG = 1.0
 """Seconds after which a phase within another one is worth a look: shorter ones would only flicker."""
@@ -27,6 +30,7 @@ class Phase:
     total: int = 0  # of what is counted; 0: it is not known
     unit: str = ""  # what is counted: "images"
     done: int = 0
+    step: int = 0  # of what is counted, that is done when the counted phase within this one is; 0: it is not known
     start: float = field(default_factory=time.monotonic)
 
     def __str__(self) -> str:
@@ -41,6 +45,7 @@ class Now(NamedTuple):
     done: int = 0  # of the outermost phase that counts, whose numbers are not in the text
     total: int = 0  # 0: none does
     unit: str = ""
+    begun: float = 0.0  # of the same unit: what has been done of the next ones
     passes: int = 0  # images that have passed through a network since the process began
 
 
@@ -49,9 +54,9 @@ _passes = 0
 
 
 @contextmanager
-def phase(text: str = "", total: int = 0, unit: str = "", done: int = 0) -> Iterator[Phase]:
+def phase(text: str = "", total: int = 0, unit: str = "", done: int = 0, step: int = 0) -> Iterator[Phase]:
     """Note work that is under way; within the context its ``done`` and ``total`` may be set."""
-    opened = Phase(text, total, unit, done)
+    opened = Phase(text, total, unit, done, step)
     _open.append(opened)
     try:
         yield opened
@@ -59,18 +64,24 @@ def phase(text: str = "", total: int = 0, unit: str = "", done: int = 0) -> Iter
         _open.remove(opened)
 
 
-def track(items: Sequence[Item], text: str, unit: str = "") -> Iterator[Item]:
-    """The items, counted as the loop over them goes on."""
-    with phase(text, len(items), unit) as opened:
+def track(
+    items: Sequence[Item], text: str, unit: str = "", size: Callable[[Item], int] = lambda item: 1
+) -> Iterator[Item]:
+    """The items, counted as the loop over them goes on; ``size`` says what an item counts for."""
+    with phase(text, sum(map(size, items)), unit) as opened:
         for item in items:
+            opened.step = size(item)
             yield item
-            opened.done += 1
+            opened.done += opened.step
 
 
 def passed(images: int) -> None:
     """Note that images have passed through a network, once each."""
     global _passes
     _passes += images
+    for each in _open:
+        if each.unit == PASSES:
+            each.done = min(each.done + images, each.total)
 
 
 def now() -> Now:
@@ -79,4 +90,8 @@ def now() -> Now:
     shown = [each for place, each in enumerate(opened) if not place or moment - each.start >= LONG]
     counted = next((each for each in shown if each.total), Phase(""))
     text = ", ".join(filter(None, (each.text if each is counted else str(each) for each in shown)))
-    return Now(text, counted.done, counted.total, counted.unit, _passes)
+    begun = 0.0
+    if counted.step:
+        within = next((each for each in opened[opened.index(counted) + 1 :] if each.total), Phase("", 1))
+        begun = min(counted.step, counted.total - counted.done) * within.done / within.total
+    return Now(text, counted.done, counted.total, counted.unit, begun, _passes)

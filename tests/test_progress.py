@@ -50,6 +50,26 @@ def test_the_outermost_count_is_a_number_and_inner_ones_are_words(clock):
     assert words() == ("", 0, 0, "")
 
 
+def test_a_loop_within_counts_as_a_part_of_the_item_that_it_works_on(clock):
+    """100 images in shards of 60 and 40, of each at most 30 passes: after 600, a third of the first shard is done."""
+    shards = progress.track([60, 40], "attack", "images", lambda images: images)
+    for shard in shards:
+        with progress.phase("", 30 * shard, progress.PASSES):
+            clock(2)
+            progress.passed(600)
+            assert progress.now()[:4] == (
+                f"attack, 600 of {30 * shard:,} network passes at most",
+                60 * (shard == 40),
+                100,
+                "images",
+            )
+            assert progress.now().begun == pytest.approx({60: 20, 40: 20}[shard])
+            progress.passed(10_000)  # more than was expected
+            assert progress.now().begun == shard
+        assert progress.now().begun == 0
+    assert words() == ("", 0, 0, "")
+
+
 def test_what_is_short_does_not_flicker(clock):
     with progress.phase("reading"), progress.phase("a file"):
         assert words()[0] == "reading"

@@ -23,7 +23,7 @@ from jembench.cli import options
 from jembench.errors import JembenchError, OutOfTime, ProcessLost, SpecError, StoreError, printable
 from jembench.experiment import works
 from jembench.interfaces import Ended, Ending, Event
-from jembench.running.lines import Lines
+from jembench.running.display import Lines
 from jembench.stopping import Stopped
 from jembench.store.store import Store
 

@@ -141,9 +141,11 @@ class Event:
     ``sampling``  the model's own images are being drawn
     ``measuring`` a metric is being computed: ``metric``, the ``done``-th of ``total`` of its unit
     ``measured``  its outcome is in the store: ``values`` has ``status``, ``seconds``, and by label each value with the
-                  ends of its interval (``fid``, ``fid/low``, ``fid/high``); ``text`` is the reason if there are none
+                  ends of its interval (``fid``, ``fid/low``, ``fid/high``); ``text`` is the reason if there are none;
+                  ``done`` the iterations of the training. A tracker gets those too that it lacks of former runs
     ``progress``  once a second while work goes on: ``text`` says what is being done, ``metric`` for which metric,
-                  ``done`` and ``total`` how far it is; ``values`` has ``unit``, what is counted, and ``rate``, images
+                  ``done`` and ``total`` how far it is; ``values`` has ``unit``, what is counted, ``begun``, how much
+                  of the next ones is done (0 to 50 images of 50 that are attacked together), and ``rate``, images
                   through networks per second. Trackers do not get it
     ``waiting``   another process works on the fit
     ``warning``   something failed that no outcome records: ``text``

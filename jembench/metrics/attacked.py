@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from jembench import seeds
+from jembench import progress, seeds
 from jembench.attacks.eps import Norm, largest_distance, parse_eps, rounding
 from jembench.attacks.target import Target
 from jembench.attacks.threat import VERIFICATIONS, verify
@@ -136,11 +136,11 @@ def in_shards(
     total = len(chosen.images)
     size = metric.shard(evaluation.device.type)
     done = 0
-    evaluation.services.progress(0, total)
-    for number, start in list(enumerate(range(0, total, size)))[own::of]:
+    shards = range(0, total, size)
+    for start in progress.track(shards[own::of], "", "images", lambda start: min(size, total - start)):
+        number, which = start // size, slice(start, start + size)
         if evaluation.services.out_of_time():
             break
-        which = slice(start, start + size)
         content = content_hash(chosen.images[which])
         made_of = {
             **metric.options,
@@ -158,7 +158,8 @@ def in_shards(
                 to_float(chosen.images[which].to(evaluation.device), _RANGE),
                 chosen.labels[which].to(evaluation.device),
             )
-            return {key: value.cpu() for key, value in attack(shard).items()}
+            with progress.phase("", metric.passes(total) * len(shard.x) // total, progress.PASSES):
+                return {key: value.cpu() for key, value in attack(shard).items()}
 
         try:
             parts.append(evaluation.services.remembered(f"{metric.name}-{number}-{stable_hash(made_of, 16)}", computed))
@@ -167,7 +168,6 @@ def in_shards(
                 raise
             break  # those before are an outcome
         done = min(start + size, total)
-        evaluation.services.progress(done, total)
     if of > 1 and not evaluation.services.out_of_time():
         raise PartDone
     if of > 1 or not parts:

@@ -227,6 +227,10 @@ class Budgeted(Comparable):
         """Of the value."""
         return self.name
 
+    def passes(self, images: int) -> int:
+        """See :class:`~jembench.interfaces.Costly`."""
+        raise NotImplementedError
+
 
 @added_later(data_noise=0.0)
 @dataclass(frozen=True, kw_only=True)

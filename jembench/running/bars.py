@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from types import TracebackType
-from typing import Any
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -14,24 +13,18 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from jembench.running.display import Display, Task
-from jembench.running.eta import duration, pace
 
 REFRESHES = 4
 """A second."""
 
 
 class Bars(Display):
-    """A bar for each running unit, with the last losses, and a line for each that has ended.
-
-    Whatever comes between two refreshes is shown at the second one: events cost next to nothing.
-    """
+    """A bar for each running unit, with the last losses, and a line for each that has ended."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._lines: list[str] = []
         self._console = Console(stderr=True)
-        self._live = _Live(
-            self._flush,
+        self._live = Live(
             console=self._console,
             get_renderable=self._rendered,
             refresh_per_second=REFRESHES,
@@ -47,12 +40,7 @@ class Bars(Display):
 
     def print(self, text: str) -> None:
         """Print a line above the bars."""
-        self._lines.append(text)
-
-    def _flush(self) -> None:
-        lines, self._lines = self._lines, []
-        if lines:
-            self._console.print("\n".join(lines), markup=False, highlight=False, soft_wrap=True)
+        self._console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     def _rendered(self) -> RenderableType:
         width, fitting = self._console.width, max(self._console.height - 3, 1)
@@ -73,21 +61,7 @@ class Bars(Display):
         yield Text(self.name(task), "bold")
         yield ProgressBar(task.total or None, task.done, width, animation_time=time.monotonic())
         yield Text(f"{task.done}/{task.total}" * bool(task.total), "green")
-        yield Text(pace(task.rate) if task.rate else "", "dim")
-        left = task.time_left(time.time())
-        yield Text("" if left is None else duration(left), "cyan")
+        yield Text(task.pace, "dim")
+        yield Text(task.time_left, "cyan")
         yield Text(self.place(task), "dim")
         yield Text(self.note(task), "dim")
-
-
-class _Live(Live):
-    """A live display that prints what has come in before it draws itself again."""
-
-    def __init__(self, flush: Callable[[], None], **given: Any) -> None:
-        super().__init__(**given)
-        self._flush = flush
-
-    def refresh(self) -> None:
-        """Print and draw."""
-        self._flush()
-        super().refresh()

@@ -17,7 +17,7 @@ from jembench.catalog import trust
 from jembench.errors import Fallback, OutOfTime, StoreError, WorkFailed
 from jembench.experiment.works import Work
 from jembench.interfaces import Driver, Ended, Event, Executor
-from jembench.running.events import Events
+from jembench.running.events import Events, fields_of
 from jembench.stopping import Stopped
 from jembench.store.store import Store
 from jembench.store.works import RunRecord
@@ -105,9 +105,7 @@ class Dispatch:
             raise OutOfTime("The time is up. The same command goes on from there.")
 
     def _event(self, work: Work, event: Event) -> Event:
-        key = work.fit
-        fit = {"model": key.model, "dataset": key.dataset, "recipe": key.recipe, "seed": key.seed, "id": key.id}
-        return dataclasses.replace(event, fit=fit, work=work.id, unit=work.kind, time=time.time())
+        return dataclasses.replace(event, fit=fields_of(work.fit), work=work.id, unit=work.kind, time=time.time())
 
     # --- submitting ---------------------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""The display of a run's progress on stderr: what lines for a log and live bars on a terminal share."""
+"""The display of a run's progress on stderr: lines for a log, and what live bars on a terminal share with them."""
 
 from __future__ import annotations
 
@@ -14,9 +14,16 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
 
+import click
+
 from jembench.interfaces import Event
-from jembench.running.eta import Eta, duration, pace
+from jembench.running.eta import Eta, Speed, duration, pace
 from jembench.training import guard
+
+MINUTE = 60.0
+
+MOST = 3
+"""Up to this number, the line of the minute says what each running unit does."""
 
 LONGEST = 200
 """Characters of the reason why a training failed."""
@@ -37,8 +44,6 @@ _WORDS = {"training": "training", "sampling": "drawing samples", "waiting": "wai
 def display() -> Display:
     """The display that suits stderr."""
     if not sys.stderr.isatty():
-        from jembench.running.lines import Lines
-
         return Lines()
     from jembench.running.bars import Bars  # a log needs no rich
 
@@ -63,24 +68,25 @@ class Task:
     counted: str = ""  # iterations, images ...
     done: int = 0
     total: int = 0  # 0: nothing is counted
-    first: tuple[float, int] = 0.0, 0  # the time and the count of the first report
-    last: float = 0.0  # the time of the last one
+    speed: Speed = field(default_factory=Speed)  # of what is counted, and of what has begun of the next ones
 
-    def count(self, what: str, done: int, total: int, now: float) -> None:
+    def count(self, what: str, done: int, total: int, now: float, begun: float = 0.0) -> None:
         """Take in how far it is."""
         if (what, total) != (self.counted, self.total) or done < self.done:
-            self.first = now, done
-        self.counted, self.done, self.total, self.last = what, done, total, now
+            self.speed = Speed()
+        self.counted, self.done, self.total = what, done, total
+        self.speed.report(max(done + begun, self.speed.done), now)
 
     @property
-    def rate(self) -> float:
-        """What is counted per second; 0: it is not known."""
-        time, done = self.first
-        return (self.done - done) / (self.last - time) if self.total and self.last > time else 0.0
+    def pace(self) -> str:
+        """What is counted per second or minute; "": it is not known."""
+        return pace(self.speed.rate) if self.total and self.speed.rate else ""
 
-    def time_left(self, now: float) -> float | None:
-        """Seconds until all that is counted will be done; None: it is not known."""
-        return max((self.total - self.done) / self.rate - (now - self.last), 0.0) if self.rate else None
+    @property
+    def time_left(self) -> str:
+        """How long until all that is counted will be done; "": it is not known."""
+        end = self.speed.end(self.total) if self.total else None
+        return "" if end is None else duration(end - time.time())
 
 
 class Display:
@@ -130,13 +136,13 @@ class Display:
         task, now = self._task(event), event.time or time.time()
         if event.kind in ("started", "training", "sampling", "measuring"):
             self._begin(task, event, now)
+            self.started(event, task)
         self._follow(task, event, now)
-        self.update(event, task)
         if line := self._end(task, event, now) if event.kind == "ended" else self._line(event):
             self.print(f"{self.name(task)}: {line}")
 
-    def update(self, event: Event, task: Task) -> None:
-        """Show an event that is replaced by the next."""
+    def started(self, event: Event, task: Task) -> None:
+        """Take in that a worker has begun with a unit, or a unit with what the event says."""
 
     def print(self, text: str) -> None:
         """Print a line that stays."""
@@ -155,12 +161,12 @@ class Display:
             task.shown = event
         elif event.kind == "progress":
             task.doing, task.passes = event.text, float(event.values["rate"])
-            task.count(str(event.values["unit"]), event.done, event.total, now)
+            task.count(str(event.values["unit"]), event.done, event.total, now, float(event.values["begun"]))
         trains = task.shown is not None and task.shown.kind in ("training", "window")
         if event.kind in ("training", "window"):
             task.count("iterations", event.done, event.total, now)
         if event.total and (trains or event.unit == "attack-shard") and event.kind != "picture":
-            self.eta.progressed(event.work, event.done / event.total, now)
+            self.eta.progressed(event.work, task.speed.done / event.total, now)
 
     def name(self, task: Task) -> str:
         """The name of what a task is about."""
@@ -272,6 +278,54 @@ class Display:
         if event.kind == "diverged":
             return f"training {guard.describe_event(event.values)}"
         return event.text if event.kind == "warning" else ""
+
+
+class Lines(Display):
+    """A line at the start and the end of each unit, and one a minute of the whole run and of what runs: for logs."""
+
+    def __init__(self, seconds: float = MINUTE) -> None:
+        super().__init__()
+        self._seconds = seconds
+        self._ended_all = threading.Event()
+
+    def __enter__(self) -> Lines:
+        threading.Thread(target=self._every_minute, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+        self._ended_all.set()
+
+    def _every_minute(self) -> None:
+        while not self._ended_all.wait(self._seconds):
+            self.tick()
+
+    def tick(self) -> None:
+        """Print how far the run is."""
+        with self._lock:
+            running = list(self.running.values())
+            if running or self._units:
+                more = [f"and {len(running) - MOST} more"] * (len(running) > MOST)
+                self.print("; ".join([self.whole(), *map(self._state, running[:MOST]), *more]))
+
+    def _state(self, task: Task) -> str:
+        counted = f"{task.done:,} of {task.total:,} {task.counted}" * bool(task.total)
+        left = f"about {task.time_left} left" * bool(task.time_left)
+        return f"{self.name(task)}: {', '.join(filter(None, (counted, task.pace, left, self.note(task))))}"
+
+    def started(self, event: Event, task: Task) -> None:
+        """Print it."""
+        fit = event.fit
+        place = f" on {self.place(task)}" * bool(self.place(task))
+        if event.kind == "training":
+            resumed = f", after {event.done} of {event.total} iterations" * bool(event.done)
+            about = f"{fit['dataset']}, recipe {fit['recipe']}, seed {fit['seed']}"
+            self.print(f"{self.name(task)}: training on {about}{place}{resumed}")
+        elif event.kind == "started" and not self._by_fit and event.unit != "train":
+            self.print(f"{self.name(task)}: {DOES[event.unit][0]}{place}")
+
+    def print(self, text: str) -> None:
+        """Print a line with the time."""
+        click.echo(f"{time.strftime('%H:%M:%S')} {text}", err=True)
 
 
 def _names(fits: Sequence[Mapping[str, Any]]) -> dict[str, str]:

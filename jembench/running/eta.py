@@ -1,31 +1,52 @@
-"""How long a run will still take: an estimate from its units of work that have ended or run. Imports no torch."""
+"""How fast work goes on, and how long a run will still take: an estimate from its units of work. Imports no torch."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 Group = tuple[str, ...]
 """What units must share to take about as long as each other, the most general word first: kind, model, dataset ..."""
 
 
 @dataclass
+class Speed:
+    """How far something is and how fast it goes on, by its reports. Times are in seconds, on any clock."""
+
+    done: float = 0.0  # by the last report
+    time: float = 0.0  # of the last report
+    first: tuple[float, float] | None = None  # the time and what was done by the first report, or one that went back
+
+    def report(self, done: float, time: float) -> None:
+        """Take in how far it is. What resumes does not begin at 0."""
+        if self.first is None or done < self.done:
+            self.first = time, done
+        self.done, self.time = done, time
+
+    @property
+    def rate(self) -> float:
+        """What is done per second; 0: it is not known."""
+        time, done = self.first or (self.time, self.done)
+        return (self.done - done) / (self.time - time) if self.time > time else 0.0
+
+    def end(self, total: float) -> float | None:
+        """When all is done at its present speed; None: it is not known."""
+        return self.time + (total - self.done) / self.rate if self.rate else None
+
+
+@dataclass
 class _Running:
-    """A unit that runs. Times are in seconds, on any clock."""
+    """A unit that runs. What it does is 1 in all."""
 
     group: Group
     start: float
-    first: tuple[float, float] | None = None  # the time and the fraction of the first report, or of one that went back
-    last: tuple[float, float] = 0.0, 0.0
+    speed: Speed = field(default_factory=Speed)
 
     @property
     def end(self) -> float | None:
-        """When it will have ended at its present speed; None: it has not reported twice."""
-        if self.first is None or self.last[1] <= self.first[1]:
-            return None
-        (start, before), (time, done) = self.first, self.last
-        return time + (1 - done) * (time - start) / (done - before)
+        """When it will have ended at its present speed; None: it is not known."""
+        return self.speed.end(1.0)
 
 
 class Eta:
@@ -56,11 +77,9 @@ class Eta:
             self._most = max(self._most, len(self._running))
 
     def progressed(self, unit: str, fraction: float, time: float) -> None:
-        """A unit has reported which fraction of it is done. A training that resumes does not begin at 0."""
+        """A unit has reported which fraction of it is done."""
         if one := self._running.get(unit):
-            if one.first is None or fraction <= one.last[1]:
-                one.first = time, fraction
-            one.last = time, fraction
+            one.speed.report(fraction, time)
 
     def ended(self, unit: str, time: float, *, done: bool, again: bool) -> None:
         """A unit has ended: its duration counts if it is done; ``again``: it will be started again."""

@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 import platform
+import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Any
 
+from jembench import progress
 from jembench.catalog.spec import split_list
+from jembench.errors import StoreError
 from jembench.experiment.works import Work
 from jembench.interfaces import Event, Tracker
-from jembench.running.trackers import Tracked
-from jembench.store.outcome import FitKey
+from jembench.running.trackers import PATIENCE, Tracked
+from jembench.store.fits import FitRecord
+from jembench.store.outcome import Cell, FitKey
 from jembench.store.store import Store
 
 VARIABLE = "JEMBENCH_TRACKERS"
 """The environment variable that lists trackers: registered names or import paths, with options."""
+
+PERIOD = 1.0
+"""Seconds between two looks at what this process is doing."""
 
 Report = Callable[[Event], None]
 """Sends one event."""
@@ -60,9 +69,20 @@ class Events:
         for tracker in self._trackers:
             tracker.close()
 
+    def catch_up(self, cells: Iterable[Cell]) -> None:
+        """Give trackers those results of the store that they lack: another run's, or of a run whose driver died."""
+        if not self._store or not self._trackers:
+            return
+        record = functools.cache(self._store.read_fit)
+        for cell in cells:
+            if event := measured(cell, record(cell.fit)):
+                whole = dataclasses.replace(event, fit=fields_of(cell.fit), time=time.time())
+                for tracker in self._trackers:
+                    tracker.send(whole, PATIENCE)
+
     def of(self, fit: FitKey, work: Work | None = None) -> Report:
         """A function that sends the events of one fit, or of a unit of work on it."""
-        names = {"model": fit.model, "dataset": fit.dataset, "recipe": fit.recipe, "seed": fit.seed, "id": fit.id}
+        names = fields_of(fit)
         unit: dict[str, Any] = {"work": work.id, "unit": work.kind} if work else {}
         worker = f"{platform.node()}:{os.getpid()}"
         metric = ""  # that is being computed
@@ -87,3 +107,46 @@ class Events:
         if event.kind != "progress":
             for tracker in self._trackers:
                 tracker.send(event)
+
+
+def fields_of(fit: FitKey) -> dict[str, Any]:
+    """What events say of a fit."""
+    return {"model": fit.model, "dataset": fit.dataset, "recipe": fit.recipe, "seed": fit.seed, "id": fit.id}
+
+
+def measured(cell: Cell, fit: FitRecord | None) -> Event | None:
+    """An outcome as an event; None if it will be computed again for another reason than that it failed."""
+    outcome = cell.outcome
+    if not (outcome.is_settled or outcome.status == "failed"):
+        return None
+    values: dict[str, float | str] = {"status": outcome.status, "seconds": outcome.seconds}
+    for label, value in outcome.values.items():
+        ends = {label: value.value, f"{label}/low": value.low, f"{label}/high": value.high}
+        values |= {name: number for name, number in ends.items() if number is not None}
+    iterations = fit.iteration if fit else 0
+    return Event(kind="measured", metric=cell.metric, done=iterations, values=values, text=outcome.reason)
+
+
+@contextmanager
+def beating(report: Report, seconds: float = PERIOD) -> Iterator[None]:
+    """Send what this process is doing every ``seconds``, from a thread of its own, if there is anything new."""
+    ended = threading.Event()
+
+    def beat() -> None:
+        before, start = progress.now(), time.monotonic()
+        while not ended.wait(seconds):
+            now, moment = progress.now(), time.monotonic()
+            if now != before:
+                rate = (now.passes - before.passes) / (moment - start)
+                values: dict[str, float | str] = {"unit": now.unit, "begun": now.begun, "rate": rate}
+                with suppress(StoreError):  # of a full disk: the main thread will say so
+                    report(Event(kind="progress", text=now.text, done=now.done, total=now.total, values=values))
+            before, start = now, moment
+
+    thread = threading.Thread(target=beat, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()

@@ -18,9 +18,9 @@ from jembench.errors import OutOfTime, SpecError, Unavailable, WorkFailed
 from jembench.experiment.plan import CellPlan, FitPlan, Plan
 from jembench.experiment.recipe import check_shares
 from jembench.interfaces import Event
-from jembench.running.events import Events, chosen_trackers
+from jembench.running import work
+from jembench.running.events import Events, beating, chosen_trackers
 from jembench.running.executor import LocalExecutor
-from jembench.running.heartbeat import beating
 from jembench.stopping import Stopped
 from jembench.store.latest import mark_latest
 from jembench.store.outcome import Cell
@@ -130,41 +130,47 @@ def carry_out(
             outcome.
     """
     processes = place(plan.fits, how)
-    if not processes.rank:
-        store.sweep()
-    cells = [] if processes.rank else outcomes(plan, store)
-    pending, stopped = Plan(plan.suite, unfinished(plan, cells)), None
-    if processes.started or pending.cells:
-        cells.clear()  # there may be tens of thousands, and training takes long
-        with showing(silent if processes.rank else display) as shown:
-            with progress.phase("loading PyTorch"):
-                from jembench.running import work
-
-                runner = _executor(pending, store, how, processes)
-            with (
-                joined(processes, how.device, arguments) if isinstance(runner, LocalExecutor) else nullcontext() as here
-            ):
-                if processes.rank and here:
-                    work.serve_fits(plan.fits, here.device, here.group)
-                    return None
-                try:
-                    work.carry_out(
-                        pending,
-                        store,
-                        runner,
-                        here.device if here else how.device,
-                        shown,
-                        how.deadline,
-                        here.group if here else None,
-                        skip_missing=how.skip_missing,
-                        trackers=how.tracked_by,
-                    )
-                except (OutOfTime, Stopped, WorkFailed) as error:
-                    stopped = error
+    if processes.rank:
+        _serve(plan.fits, processes, how, arguments)
+        return None
+    store.sweep()
+    cells, stopped = outcomes(plan, store), None
+    pending = Plan(plan.suite, unfinished(plan, cells))
+    to_do = processes.started or bool(pending.cells)
+    if to_do or how.tracked_by:
+        with showing(display) as shown, Events(shown, store, how.tracked_by) as events:
+            events.catch_up(cells)
+            if to_do:
+                cells.clear()  # there may be tens of thousands, and training takes long
+                stopped = _carry_out(pending, store, how, processes, events, arguments)
+                cells = outcomes(plan, store)
+                events.catch_up(cells)
     # after the work: a command that finds everything done has nothing to add to what this one says
     families, metrics = {fit.key.family for fit in plan.fits}, {cell.metric.id for cell in plan.cells}
     mark_latest(store, families, metrics, plan.suite.name, plan.suite.text)
-    return Finished(cells or outcomes(plan, store), stopped)
+    return Finished(cells, stopped)
+
+
+def _carry_out(
+    pending: Plan, store: Store, how: RunOptions, processes: Placement, events: Events, arguments: Sequence[str]
+) -> OutOfTime | Stopped | WorkFailed | None:
+    """Do what is pending; gives why the work ended early."""
+    with progress.phase("loading PyTorch"):
+        runner = _executor(pending, store, how, processes)
+    in_process = isinstance(runner, LocalExecutor)
+    with joined(processes, how.device, arguments) if in_process else nullcontext() as here:
+        device, group = (here.device, here.group) if here else (how.device, None)
+        try:
+            work.carry_out(pending, store, runner, device, events, how.deadline, group, skip_missing=how.skip_missing)
+        except (OutOfTime, Stopped, WorkFailed) as error:
+            return error
+    return None
+
+
+def _serve(fits: Sequence[FitPlan], processes: Placement, how: RunOptions, arguments: Sequence[str]) -> None:
+    """What a process of a rank above 0 does: it helps to train those of the fits that rank 0 trains."""
+    with joined(processes, how.device, arguments) as here:
+        work.serve_fits(fits, here.device, here.group)
 
 
 @contextmanager
@@ -215,15 +221,16 @@ def train(fit: FitPlan, store: Store, how: RunOptions, display: Display, argumen
         whether the store has it: False in a process of a rank above 0.
     """
     processes = place([fit], how)
+    if processes.rank:
+        _serve([fit], processes, how, arguments)
+        return False
     if processes.started or not store.is_trained(fit.key):
-        with showing(silent if processes.rank else display) as shown, joined(processes, how.device, arguments) as here:
-            if processes.rank:
-                from jembench.running import work
-
-                work.serve_fits([fit], here.device, here.group)
-                return False
-            with open_fit(fit, fit.dataset.make(), store, here, shown, how.deadline, how.tracked_by):
-                pass
+        with (
+            showing(display) as shown,
+            joined(processes, how.device, arguments) as here,
+            open_fit(fit, fit.dataset.make(), store, here, shown, how.deadline, how.tracked_by),
+        ):
+            pass
     return True
 
 
@@ -254,7 +261,7 @@ def open_fit(
         with Events(shown, store, trackers) as events:
             bank, report = FeatureBank(dataset, store, here.device), events.of(fit.key)
             report(Event(kind="queued", total=1))
-            work = FitWork(fit=fit, bank=bank, store=store, report=report, deadline=deadline, group=here.group)
-            with beating(report), work.lease():
-                evaluation = work.load_or_train().evaluation()
+            own = FitWork(fit=fit, bank=bank, store=store, report=report, deadline=deadline, group=here.group)
+            with beating(report), own.lease():
+                evaluation = own.load_or_train().evaluation()
         yield evaluation

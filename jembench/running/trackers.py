@@ -1,4 +1,4 @@
-"""A tracker at work: in a thread of its own, so that it cannot hold a training up, and given each window once."""
+"""A tracker at work: in a thread of its own, so that it cannot hold a training up, and given everything once."""
 
 from __future__ import annotations
 
@@ -26,16 +26,22 @@ PATIENCE = 30.0
 
 
 class Mark(NamedTuple):
-    """How far a tracker has been given the windows of a fit."""
+    """What a tracker has been given of a fit."""
 
     attempt: int = 0
     iteration: int = 0
+    results: Mapping[str, str] = {}  # metric -> a hash of its outcome
+
+    @property
+    def window(self) -> tuple[int, int]:
+        """The last one."""
+        return self.attempt, self.iteration
 
 
 class Tracked:
-    """Gives events to one tracker. Iterations that were given to it are not given again when a training resumes.
+    """Gives events to one tracker: each window, and each result, once.
 
-    How far it has come is written into the fit's folder, since a killed process cannot say it.
+    What it has had is written into the fit's folder, since a killed process cannot say it.
 
     Args:
         spec: the tracker.
@@ -51,22 +57,23 @@ class Tracked:
         self._tracker: Tracker = registry.resolve("trackers", spec).make()
         self._store = store
         self._marks: dict[str, Mark] = {}  # by the fit's id
-        self._events: queue.SimpleQueue[Event | None] = queue.SimpleQueue()
+        self._events: queue.Queue[Event | None] = queue.Queue(MOST)
         self._why = ""  # it is left out
         self._thread = threading.Thread(target=self._work, daemon=True)
         self._thread.start()
 
-    def send(self, event: Event) -> None:
-        """Give an event, soon."""
-        if not self._why and self._events.qsize() >= MOST:
-            self._leave_out(f"has not taken {MOST:,} events")
+    def send(self, event: Event | None, seconds: float = 0.0) -> None:
+        """Give an event, soon; None is the end. Where too many wait, wait up to ``seconds``."""
         if not self._why:
-            self._events.put(event)
+            try:
+                self._events.put(event, timeout=seconds)
+            except queue.Full:
+                self._leave_out(f"has not taken {MOST:,} events")
 
     def close(self, seconds: float = PATIENCE) -> None:
         """Wait for the tracker to take what is left."""
-        self._events.put(None)
         with progress.phase(f"waiting for the tracker {self.spec}"):
+            self.send(None, seconds)
             self._thread.join(seconds)
         if self._thread.is_alive():
             self._leave_out(f"has not ended within {seconds:g} s")
@@ -77,25 +84,32 @@ class Tracked:
             warnings.warn(f"The tracker {self.spec} {why} and gets no more events.", Fallback, stacklevel=3)
 
     def _work(self) -> None:
-        while event := self._events.get():
-            try:
-                if not self._why and self._is_new(event):
+        try:
+            while not self._why and (event := self._events.get()):
+                if self._is_new(event):
                     self._tracker.event(event)
                     self._remember(event)
-            except Exception as error:
-                self._leave_out(f"failed ({type(error).__name__}: {error})")
+        except Exception as error:
+            self._leave_out(f"failed ({type(error).__name__}: {error})")
 
-    # --- each window once ---------------------------------------------------------------------------------------------
+    # --- everything once ----------------------------------------------------------------------------------------------
 
     def _is_new(self, event: Event) -> bool:
-        if event.kind not in ("window", "picture") or not event.done:
-            return True
-        return _mark(event) > self._known(event.fit)
+        if event.kind == "measured":
+            return self._known(event.fit).results.get(event.metric) != _digest(event)
+        is_counted = event.kind in ("window", "picture") and event.done
+        return not is_counted or _window(event) > self._known(event.fit).window
 
     def _remember(self, event: Event) -> None:
-        if event.kind != "window":
+        if event.kind == "window":
+            attempt, iteration = _window(event)
+            mark = self._known(event.fit)._replace(attempt=attempt, iteration=iteration)
+        elif event.kind == "measured":
+            known = self._known(event.fit)
+            mark = known._replace(results={**known.results, event.metric: _digest(event)})
+        else:
             return
-        self._marks[event.fit["id"]] = mark = _mark(event)
+        self._marks[event.fit["id"]] = mark
         if self._store and (folder := self._store.fit_folder(FitKey(**event.fit))).is_dir():
             with suppress(StoreError):
                 records.write(folder / self._file, mark._asdict(), durable=False)
@@ -114,5 +128,10 @@ class Tracked:
         return f"tracked-{stable_hash(self.spec, 8)}.json"
 
 
-def _mark(event: Event) -> Mark:
-    return Mark(int(event.values.get("attempt", 0)), event.done)
+def _window(event: Event) -> tuple[int, int]:
+    return int(event.values.get("attempt", 0)), event.done
+
+
+def _digest(event: Event) -> str:
+    """Of an outcome, whatever time it took: one that is tried again and fails alike is nothing new."""
+    return stable_hash([{**event.values, "seconds": 0}, event.text], 16)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import platform
 import re
@@ -16,7 +17,7 @@ from jembench.catalog import plugin_files, trust
 from jembench.errors import JembenchError, SpecError, StoreError
 from jembench.experiment.plan import CellPlan, FitPlan, Plan
 from jembench.experiment.works import Work, code_of, read, works
-from jembench.interfaces import Driver, Ended, Event, Executor, Job, Tracker
+from jembench.interfaces import Driver, Ended, Event, Executor, Job
 from jembench.running import provenance
 from jembench.running.dispatch import Dispatch, is_done
 from jembench.running.events import VARIABLE, Events
@@ -37,12 +38,11 @@ def carry_out(
     store: Store,
     executor: Executor,
     device: torch.device | str,
-    display: Tracker | None = None,
+    events: Events,
     deadline: float | None = None,
     group: ProcessGroup | None = None,
     *,
     skip_missing: bool = False,
-    trackers: Sequence[str] = (),
 ) -> None:
     """Do what is pending. One cell's or fit's failure is recorded and stops no other.
 
@@ -53,11 +53,10 @@ def carry_out(
         store: where they are kept.
         executor: where the units of work run.
         device: of this process; workers elsewhere find out what its name means there.
-        display: shows the progress.
+        events: get what happens.
         deadline: when training and attacks stop, UTC in seconds since 1970.
         group: the processes that train one model together, here.
         skip_missing: whether to start although something is missing for some metrics.
-        trackers: specs of those that get what happens.
 
     Raises:
         OutOfTime: if the deadline came while a model was trained or attacked.
@@ -67,24 +66,9 @@ def carry_out(
         Unavailable: if something is missing; with ``skip_missing``, if it is a dataset.
         SpecError: as :func:`~jembench.running.outlook.look_ahead`.
     """
-    cells = [cell for cell in plan.cells if not store.is_settled(cell)]
-    if not cells:
+    needed = Plan(plan.suite, [cell for cell in plan.cells if not store.is_settled(cell)])
+    if not needed.cells:
         return
-    with Events(display, store, trackers) as events:
-        _carry_out(Plan(plan.suite, cells), store, executor, device, events, deadline, group, skip_missing=skip_missing)
-
-
-def _carry_out(
-    needed: Plan,
-    store: Store,
-    executor: Executor,
-    device: torch.device | str,
-    events: Events,
-    deadline: float | None,
-    group: ProcessGroup | None,
-    *,
-    skip_missing: bool,
-) -> None:
     ready = _look_ahead(needed, group, skip_missing=skip_missing) if executor.here else {}
     store.check_writable()
     units = works(
@@ -96,12 +80,11 @@ def _carry_out(
         deadline=deadline,
         command=provenance.this_command(),
     )
-    in_process = _InProcess(units, needed, store, device, events, group, ready)
     driver = Driver(
         store=store.root.absolute(),
-        arguments=_arguments(units, needed, store, str(device), skip_missing=skip_missing),
+        arguments=_arguments(needed, store, str(device), skip_missing=skip_missing),
         environment={trust.VARIABLE: ",".join(_trusted(units)), VARIABLE: "", plugin_files.VARIABLE: ""},
-        carry_out=in_process.carry_out,
+        carry_out=_in_process(units, needed, lambda: _worker(store, str(device), events, group, ready), events),
     )
     with _registered(store, len(units)) as run:
         try:
@@ -151,58 +134,36 @@ def _prepared(plan: Plan, ready: dict[str, Ready]) -> list[CellPlan]:
     return list({cell.id: cell for cell in first.values()}.values())
 
 
-class _InProcess:
-    """Carries out units in this process, for executors that ask for it."""
+def _in_process(
+    units: Sequence[Work], plan: Plan, make_worker: Callable[[], Worker], events: Events
+) -> Callable[[Job], Ended]:
+    """What carries out a unit in this process, for executors that ask for it; errors are raised."""
+    works, cells = {work.id: work for work in units}, {cell.id: cell for cell in plan.cells}
+    worker = functools.cache(make_worker)
 
-    def __init__(
-        self,
-        units: Sequence[Work],
-        plan: Plan,
-        store: Store,
-        device: torch.device | str,
-        events: Events,
-        group: ProcessGroup | None,
-        ready: dict[str, Ready],
-    ) -> None:
-        self._units = {work.id: work for work in units}
-        self._cells = {cell.id: cell for cell in plan.cells}
-        self._plan = plan
-        self._made_of = (store, device, events, group, ready)
-        self._worker: Worker | None = None
-        self._events = events
-
-    def carry_out(self, job: Job) -> Ended:
-        """Carry out one unit; errors are raised."""
-        work = self._units[job.id]
-        self._worker = self._worker or _worker(*self._made_of)
+    def carry_out(job: Job) -> Ended:
+        work = works[job.id]
         try:
-            done = self._worker.carry_out(work, Plan(self._plan.suite, [self._cells[cell.id] for cell in work.cells]))
+            done = worker().carry_out(work, Plan(plan.suite, [cells[cell.id] for cell in work.cells]))
         except BaseException as error:
             how = "failed" if isinstance(error, StoreError) else "stopped"
             with suppress(StoreError):  # of a full disk: the error that is raised says so
-                self._events.of(work.fit, work)(Event(kind="ended", values={"how": how}, text=str(error)))
+                events.of(work.fit, work)(Event(kind="ended", values={"how": how}, text=str(error)))
             raise
         return Ended(id=job.id, how="done" if done else "busy")
 
+    return carry_out
 
-def _worker(
-    store: Store,
-    device: torch.device | str,
-    events: Events,
-    group: ProcessGroup | None,
-    ready: dict[str, Ready],
-) -> Worker:
+
+def _worker(store: Store, device: str, events: Events, group: ProcessGroup | None, ready: dict[str, Ready]) -> Worker:
     from jembench.models import devices
     from jembench.running.worker import Worker
     from jembench.training.processes import SINGLE
 
-    found = devices.resolve(device) if isinstance(device, str) else device
-    return Worker(store, found, events, group or SINGLE, ready=ready)
+    return Worker(store, devices.resolve(device), events, group or SINGLE, ready=ready)
 
 
-def _arguments(
-    units: Sequence[Work], plan: Plan, store: Store, device: str, *, skip_missing: bool
-) -> Callable[[Sequence[str]], list[str]]:
+def _arguments(plan: Plan, store: Store, device: str, *, skip_missing: bool) -> Callable[[Sequence[str]], list[str]]:
     """What follows ``jembench`` in the command line of a worker, from the ids of units."""
     plugins = [word for path in plugin_files.loaded for word in ("--plugin", str(path.absolute()))]
 

@@ -17,15 +17,15 @@ from jembench.experiment.works import Work, planned
 from jembench.interfaces import Evaluation, Event, Quantity
 from jembench.models import devices
 from jembench.models.execution import tf32
-from jembench.running import provenance
+from jembench.running import events, provenance
 from jembench.running.caches import FeatureBank
 from jembench.running.evaluation import TrainedFit
-from jembench.running.events import Events, Report
+from jembench.running.events import Events, Report, beating
 from jembench.running.fit_samples import write_samples
 from jembench.running.fits import FitWork
-from jembench.running.heartbeat import beating
 from jembench.running.measure import SETTLED, Measured, failed, measure
 from jembench.running.outlook import Datasets, Ready, look_ahead
+from jembench.store.fits import FitRecord
 from jembench.store.latest import DATASET
 from jembench.store.outcome import Cell, Outcome
 from jembench.store.store import Store
@@ -278,20 +278,21 @@ class _Unit(FitWork):
 
     def _write(self, cell: CellPlan, measured: Measured, used: Iterable[Component] = ()) -> None:
         made_by = [*self.fit.components(sampled=self.ready.sampled), cell.metric.component, *used]
+        fit = self.store.read_fit(self.fit.key)
+        made = provenance.collect(str(self.bank.device), made_by, self.command)
         record = Cell(
             id=cell.id,
             fit=self.fit.key,
             metric=str(cell.metric),
             outcome=measured.outcome,
-            provenance=provenance.collect(str(self.bank.device), made_by, self.command) | self._circumstances(cell),
+            provenance=made | self._circumstances(cell, fit),
         )
         self.store.write_cell(record, measured.arrays)
-        if measured.outcome.is_settled or measured.outcome.status == "failed":
-            self.report(_measured(record))
+        if event := events.measured(record, fit):
+            self.report(event)
 
-    def _circumstances(self, cell: CellPlan) -> dict[str, Any]:
+    def _circumstances(self, cell: CellPlan, fit: FitRecord | None) -> dict[str, Any]:
         """What a reader of the number must know of how it came about."""
-        fit = self.store.read_fit(self.fit.key)
         return {
             "limit": cell.limit,
             "metric_id": cell.metric.id,
@@ -303,12 +304,3 @@ class _Unit(FitWork):
                 "evaluation": {"precision": "float32", "tf32": tf32(self.bank.device)},
             },
         }
-
-
-def _measured(cell: Cell) -> Event:
-    """An outcome as an event."""
-    values: dict[str, float | str] = {"status": cell.outcome.status, "seconds": cell.outcome.seconds}
-    for label, value in cell.outcome.values.items():
-        ends = {label: value.value, f"{label}/low": value.low, f"{label}/high": value.high}
-        values |= {name: number for name, number in ends.items() if number is not None}
-    return Event(kind="measured", metric=cell.metric, values=values, text=cell.outcome.reason)

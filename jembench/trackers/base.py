@@ -16,8 +16,11 @@ from jembench.training.guard import describe_event
 class Run(Protocol):
     """What a tracking library keeps of one fit. It is on the disk, or sent, when a method returns."""
 
-    def numbers(self, values: Mapping[str, float], iteration: int | None) -> None:
-        """Note numbers of training, ``train/loss``; without an iteration those of metrics, ``results/fid``."""
+    def numbers(self, values: Mapping[str, float], iteration: int) -> None:
+        """Note numbers of training, ``train/loss``."""
+
+    def results(self, values: Mapping[str, float], iteration: int) -> None:
+        """Note what was measured after the last iteration, ``results/fid``."""
 
     def text(self, name: str, text: str, iteration: int) -> None:
         """Note what happened in words."""
@@ -64,7 +67,7 @@ class PerFit:
         run = self._run(event)
         labels = [name for name in event.values if name not in ("status", "seconds")]
         if labels:
-            run.numbers({f"results/{name}": float(event.values[name]) for name in labels}, None)
+            run.results({f"results/{name}": float(event.values[name]) for name in labels}, event.done)
         else:
             run.text(event.metric, f"{event.values['status']}: {event.text}", 0)
 

@@ -36,12 +36,14 @@ class MLflowRun:
         self._id = self._client.create_run(place, run_name=name, tags=tags).info.run_id
         self._client.log_batch(self._id, params=[Param(key, value[:500]) for key, value in about.items()])
 
-    def numbers(self, values: Mapping[str, float], iteration: int | None) -> None:
-        """Log metrics; results are at step 0."""
+    def numbers(self, values: Mapping[str, float], iteration: int) -> None:
+        """Log metrics."""
         from mlflow.entities import Metric
 
-        now, step = round(1000 * time.time()), iteration or 0
-        self._client.log_batch(self._id, [Metric(_key(name), value, now, step) for name, value in values.items()])
+        now = round(1000 * time.time())
+        self._client.log_batch(self._id, [Metric(_key(name), value, now, iteration) for name, value in values.items()])
+
+    results = numbers
 
     def text(self, name: str, text: str, iteration: int) -> None:
         """Keep a text file."""

@@ -26,13 +26,16 @@ class TensorBoardRun:
         self._results: dict[str, float] = {}
         self._writer: Any = SummaryWriter(str(Path(folder) / name))
 
-    def numbers(self, values: Mapping[str, float], iteration: int | None) -> None:
-        """Write scalars; results are at 0."""
+    def numbers(self, values: Mapping[str, float], iteration: int) -> None:
+        """Write scalars."""
         for name, value in values.items():
-            self._writer.add_scalar(name, value, iteration or 0)
-        if iteration is None:
-            self._results |= values
+            self._writer.add_scalar(name, value, iteration)
         self._writer.flush()
+
+    def results(self, values: Mapping[str, float], iteration: int) -> None:
+        """Write scalars, and keep them for HParams."""
+        self._results |= values
+        self.numbers(values, iteration)
 
     def text(self, name: str, text: str, iteration: int) -> None:
         """Write a text."""

@@ -35,12 +35,13 @@ class WandbRun:
             settings=wandb.Settings(silent=True, console="off"),
         )
 
-    def numbers(self, values: Mapping[str, float], iteration: int | None) -> None:
-        """Log numbers; results go into the summary."""
-        if iteration is None:
-            self._run.summary.update(dict(values))
-        else:
-            self._run.log(dict(values), step=iteration)
+    def numbers(self, values: Mapping[str, float], iteration: int) -> None:
+        """Log numbers."""
+        self._run.log(dict(values), step=iteration)
+
+    def results(self, values: Mapping[str, float], iteration: int) -> None:
+        """Write them into the summary."""
+        self._run.summary.update(dict(values))
 
     def text(self, name: str, text: str, iteration: int) -> None:
         """Keep a text in the summary."""

@@ -41,7 +41,7 @@ def tracked(tmp_path, picture):
         store.fit_folder(KEY).mkdir(parents=True)
         first = [picture, window(10), window(20), window(30)]
         second = [*first, Event(kind="diverged", values=DIVERGED), window(30, 1), window(40, 1)]
-        measured = Event(kind="measured", metric="fid", values=OUTCOME)
+        measured = Event(kind="measured", metric="fid", done=40, values=OUTCOME)
         missing = Event(kind="measured", metric="ood", values={"status": "na", "seconds": 0.0}, text="no images")
         for events in (first, [*second, measured, missing]):
             with Events(None, store, [spec]) as sent:
@@ -65,7 +65,7 @@ def test_tensorboard(tracked, tmp_path):
 
     assert scalars(first, "train/loss") == LOSSES
     assert scalars(second, "train/loss") == AGAIN
-    assert [each.value for label in ("fid", "fid/low") for each in first.Scalars(f"results/{label}")] == [30.5, 29]
+    assert [scalars(first, f"results/{label}") for label in ("fid", "fid/low")] == [[(40, 30.5)], [(40, 29)]]
     (image,) = first.Images("epoch")
     assert (image.step, image.width, image.height) == (10, 8, 4)
     texts = {tag: first.Tensors(tag)[0].tensor_proto.string_val[0].decode() for tag in first.Tags()["tensors"]}
@@ -90,7 +90,7 @@ def test_mlflow(tracked, tmp_path, monkeypatch):
 
     assert sorted(metrics("0", "train/loss")) == LOSSES
     assert sorted(metrics("1", "train/loss")) == AGAIN
-    assert metrics("0", "results/fid/low") == [(0, 29.0)]
+    assert metrics("0", "results/fid/low") == [(40, 29.0)]
     assert runs["0"].info.status == "FINISHED"
     assert runs["0"].data.params["model"] == "jem"
     kept = [each.path for each in client.list_artifacts(runs["0"].info.run_id)]

@@ -8,6 +8,7 @@ import torch
 from jembench.experiment.plan import make_plan
 from jembench.experiment.suite import Suite
 from jembench.running import work
+from jembench.running.events import Events
 from jembench.running.executor import LocalExecutor
 from jembench.store.store import Store
 from jembench.training import guard
@@ -88,7 +89,8 @@ def carry_out():
 
     def carry_out(plan, store, trackers=()):
         recorder = Recorder()
-        work.carry_out(plan, store, LocalExecutor(), torch.device("cpu"), recorder, trackers=trackers)
+        with Events(recorder, store, trackers) as events:
+            work.carry_out(plan, store, LocalExecutor(), torch.device("cpu"), events)
         return recorder.events
 
     return carry_out

@@ -17,7 +17,7 @@ from jembench.errors import Fallback
 from jembench.interfaces import Event
 from jembench.running import display as progress
 from jembench.running.bars import Bars
-from jembench.running.lines import Lines
+from jembench.running.display import Lines
 
 COMMAND = [sys.executable, "-c", "import sys; from jembench.cli.main import main; sys.exit(main())"]
 
@@ -173,16 +173,16 @@ def test_a_metric_that_takes_long_says_how_far_it_is(clock, capsys):
     display = of(Lines(), jem)
     send(display, "measuring", jem, metric="pgd", done=3, total=4)
     values = {"unit": "images", "rate": 1234.5}
-    send(display, "progress", jem, metric="pgd", done=0, total=1000, values=values)
-    clock.now += 30
-    display.tick()
-    clock.now += 30
-    send(display, "progress", jem, metric="pgd", done=60, total=1000, values=values, text="step 7 of 40")
-    display.tick()
+    # 50 images are attacked together: 10 of them would be done by now, then 60 images and 20 of the next
+    for done, begun in ((0, 0), (0, 10), (60, 20), (60, 15)):
+        send(display, "progress", jem, metric="pgd", done=done, total=1000, values={**values, "begun": begun})
+        display.tick()
+        clock.now += 30
     assert lines(capsys) == [
-        "0:00:30; jem: 0 of 1,000 images, measuring pgd (3 of 4), 1,234 passes/s",
-        "0:01:00; jem: 60 of 1,000 images, 1.0/s, about 16 min left, measuring pgd (3 of 4), step 7 of 40, "
-        "1,234 passes/s",
+        "0:00:00; jem: 0 of 1,000 images, measuring pgd (3 of 4), 1,234 passes/s",
+        "0:00:30; jem: 0 of 1,000 images, 20.0/min, about 50 min left, measuring pgd (3 of 4), 1,234 passes/s",
+        "0:01:00; jem: 60 of 1,000 images, 1.3/s, about 12 min left, measuring pgd (3 of 4), 1,234 passes/s",
+        "0:01:30; jem: 60 of 1,000 images, 53.3/min, about 17 min left, measuring pgd (3 of 4), 1,234 passes/s",
     ]
 
 

@@ -1,18 +1,22 @@
 """Events of a run, and the trackers that receive them."""
 
 import json
+import queue
 import threading
+import time
 from contextlib import nullcontext
 
 import pytest
 
+from jembench import progress
 from jembench.catalog import trust
 from jembench.errors import Fallback, SpecError
 from jembench.interfaces import Event
-from jembench.running import trackers
-from jembench.running.events import VARIABLE, Events
+from jembench.running import session, trackers
+from jembench.running.events import VARIABLE, Events, beating
 from jembench.running.session import RunOptions, place
 from jembench.store.outcome import FitKey
+from jembench.store.store import Store
 
 FIT = {"model": "zoo_of_tests:jem", "dataset": "zoo_of_tests:data", "recipe": "tiny", "seed": 0}
 KEY = FitKey(**FIT, id="0")
@@ -140,6 +144,49 @@ def test_a_tracker_that_joins_late_gets_what_was_trained_before(plan, store, car
         assert [row["done"] for row in rows(log)] == list(range(3, 37, 3))
 
 
+@pytest.fixture
+def measured_by(plan, store, tmp_path):
+    """Carry out two metrics with trackers; gives the metrics of which each has got a result since the last time."""
+    whole = plan("jem", "score raises")
+
+    def measured_by(*names):
+        logs = [tmp_path / name for name in names]
+        specs = [f"zoo_of_tests:windows:file={log},everything=true" for log in logs]
+        session.carry_out(whole, store, RunOptions("cpu", executor="local", trackers=specs), session.silent)
+        found = [[row["metric"].partition(":")[2] for row in rows(log) if row["kind"] == "measured"] for log in logs]
+        for log in logs:
+            log.unlink(missing_ok=True)
+        return found
+
+    return measured_by
+
+
+def test_a_tracker_gets_the_results_that_it_lacks_and_none_twice(measured_by):
+    assert measured_by("early") == [["score", "raises"]]
+    assert measured_by("early", "late") == [[], ["score", "raises"]]  # what fails is tried again, and fails alike
+    assert measured_by("early", "late") == [[], []]
+
+
+def test_what_the_driver_did_not_live_to_send_comes_with_the_next_run(measured_by, store, monkeypatch):
+    write = Store.write_cell
+
+    def killed(store, cell, arrays):
+        write(store, cell, arrays)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Store, "write_cell", killed)
+        with pytest.raises(KeyboardInterrupt):
+            measured_by("log")
+    assert measured_by("log") == [["score", "raises"]]
+
+
+def test_results_say_after_how_many_iterations_they_were_measured(plan, store, carry_out, tmp_path):
+    carry_out(plan("jem"), store, [f"zoo_of_tests:windows:file={tmp_path / 'log'},everything=true"])
+    (measured,) = [row for row in rows(tmp_path / "log") if row["kind"] == "measured"]
+    assert measured["done"] == store.read_fit(FitKey(**measured["fit"])).iteration > 0
+
+
 def test_an_unknown_tracker_is_refused(monkeypatch):
     monkeypatch.setenv(VARIABLE, "jsonlines")
     with pytest.raises(SpecError, match=r"no tracker named 'jsonlines'"):
@@ -161,3 +208,19 @@ def test_every_thread_ends(zoo, tmp_path):
     with Events(trackers=[f"zoo_of_tests:windows:file={tmp_path / 'x'}"]):
         assert threading.active_count() == before + 1
     assert threading.active_count() == before
+
+
+def test_what_is_new_is_sent_and_nothing_twice():
+    events = queue.SimpleQueue()
+    with progress.phase("reading", 10, "images") as at, beating(events.put, 0.001):
+        at.done = 3
+        event = events.get(timeout=10)
+        assert (event.kind, event.text, event.done, event.total) == ("progress", "reading", 3, 10)
+        assert event.values == {"unit": "images", "begun": 0, "rate": 0}
+        time.sleep(0.02)
+        assert events.empty()
+        progress.passed(5)
+        assert events.get(timeout=10).values["rate"] > 0
+    progress.passed(5)
+    time.sleep(0.02)
+    assert events.empty()

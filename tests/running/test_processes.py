@@ -26,6 +26,7 @@ import os, signal, sys
 from pathlib import Path
 import torch
 from jembench.running import work
+from jembench.running.events import Events
 from jembench.running.executor import LocalExecutor
 from jembench.experiment.plan import make_plan
 from jembench.store.store import Store
@@ -48,7 +49,8 @@ chosen = Suite(name="zoo", title="", models=tuple(models.split()), datasets=("zo
 plan = make_plan(chosen, recipe=recipe)
 print("ready", flush=True)
 sys.stdin.readline()
-work.carry_out(plan, Store(Path(store)), LocalExecutor(), torch.device("cpu"), Watch())
+store = Store(Path(store))
+work.carry_out(plan, store, LocalExecutor(), torch.device("cpu"), Events(Watch(), store))
 """
 
 
@@ -90,7 +92,7 @@ def test_a_run_that_was_killed_goes_on_and_ends_as_one_that_was_not(
     assert store.read_fit(first.key) is None
     assert Generations(store.fit_folder(first.key)).newest()["trainer"]["iteration"] == 9
 
-    work.carry_out(whole, store, LocalExecutor(), CPU, recorder)
+    work.carry_out(whole, store, LocalExecutor(), CPU, Events(recorder, store))
     assert recorder.iterations == [*range(12, 37, 3), *range(3, 37, 3)]  # on from 9; the second fit from the beginning
 
     straight = Store(tmp_path / "straight")
@@ -117,7 +119,7 @@ def test_training_anew_can_be_interrupted_too(plan, store, carry_out, values, re
 
     recorder.event = interrupt
     with pytest.raises(KeyboardInterrupt):
-        work.carry_out(whole, store, LocalExecutor(), CPU, recorder)
+        work.carry_out(whole, store, LocalExecutor(), CPU, Events(recorder, store))
     assert (store.fit_folder(fit.key) / WEIGHTS).exists()
     assert carry_out(whole, store)[0] == "train jem 0"
     assert values(whole, store) == before
@@ -132,12 +134,12 @@ def test_a_run_that_is_out_of_time_goes_on_each_time_and_ends_as_one_that_was_no
     reached = []
     for _ in range(11):
         with pytest.raises(OutOfTime):
-            work.carry_out(whole, store, LocalExecutor(), CPU, None, time.monotonic() - 1)
+            work.carry_out(whole, store, LocalExecutor(), CPU, Events(None, store), time.monotonic() - 1)
         reached.append(Generations(store.fit_folder(fit.key)).newest()["trainer"]["iteration"])
         assert store.read_fit(fit.key) is None
         assert store.contents().cells == []
     assert reached == list(range(3, 36, 3))
-    work.carry_out(whole, store, LocalExecutor(), CPU, None, time.monotonic() - 1)
+    work.carry_out(whole, store, LocalExecutor(), CPU, Events(None, store), time.monotonic() - 1)
     straight = Store(tmp_path / "straight")
     carry_out(whole, straight)
     assert values(whole, store) == values(whole, straight)
@@ -147,7 +149,7 @@ def test_a_run_that_is_out_of_time_goes_on_each_time_and_ends_as_one_that_was_no
 def test_when_the_time_is_up_what_is_trained_is_measured_still(plan, store, carry_out, outcomes):
     carry_out(plan("jem", "score"), store)
     whole = plan("jem", "score brightness")
-    work.carry_out(whole, store, LocalExecutor(), CPU, None, time.monotonic() - 1)
+    work.carry_out(whole, store, LocalExecutor(), CPU, Events(None, store), time.monotonic() - 1)
     assert {outcome.status for outcome in outcomes(whole, store).values()} == {"ok"}
 
 
@@ -193,9 +195,9 @@ def test_what_another_process_finished_meanwhile_is_not_done_again(plan, store, 
 
         def open(self, driver):
             super().open(driver)
-            work.carry_out(whole, store, LocalExecutor(), CPU, recorder)
+            work.carry_out(whole, store, LocalExecutor(), CPU, Events(recorder, store))
 
-    work.carry_out(whole, store, LazyCommand(), CPU, recorder)
+    work.carry_out(whole, store, LazyCommand(), CPU, Events(recorder, store))
     assert recorder.events == ["train jem 0", "measure score", "done jem 0", "done jem 0"]
 
 
