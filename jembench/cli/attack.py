@@ -8,10 +8,10 @@ from typing import Any
 
 import click
 
-from jembench.catalog.spec import split_list
-from jembench.cli import completion, options
+from jembench.cli import options
 from jembench.cli.figures import LeftOut, draw
 from jembench.cli.output import plugins_aside
+from jembench.cli.parameters import ATTACK, COUNT, DATASETS, MODELS, SEEDS
 from jembench.cli.run import carry_out
 from jembench.errors import OutOfTime, WorkFailed
 from jembench.experiment import claims
@@ -37,8 +37,8 @@ EXAMPLES = options.examples(
 
 
 @click.command("attack", epilog=EXAMPLES)
-@click.argument("attack", metavar="ATTACK", type=completion.ATTACK)
-@click.option("--models", metavar="SPECS", type=completion.MODELS, default="jem,baseline", help="Models to attack.")
+@click.argument("attack", metavar="ATTACK", type=ATTACK)
+@click.option("--models", type=MODELS, default="jem,baseline", help="Models to attack.")
 @click.option("--norm", metavar="LIST", help="Norm of the perturbation: linf, l2 or both.")
 @click.option(
     "--eps",
@@ -70,32 +70,42 @@ EXAMPLES = options.examples(
     type=click.Choice(list(BUDGETS)),
     help="Budget of the attack. By default quick on digits, else paper. The options below override parts of it.",
 )
-@click.option("--images", type=options.COUNT, metavar="N", help="Number of images to attack.")
-@click.option("--restarts", type=options.COUNT, metavar="R", help="Restarts of PGD per image.")
-@click.option("--steps", type=options.COUNT, metavar="S", help="Steps per restart.")
+@click.option("--images", type=COUNT, help="Number of images to attack.")
+@click.option("--restarts", type=COUNT, metavar="R", help="Restarts of PGD per image.")
+@click.option("--steps", type=COUNT, metavar="S", help="Steps per restart.")
 @click.option(
     "--query-limit",
     "queries",
-    type=options.COUNT,
+    type=COUNT,
     metavar="Q",
     help="Queries per image of boundary and pointwise.",
 )
-@options.shared("--dataset", "Datasets of the models.", metavar="SPECS", type=completion.DATASETS, default="digits")
-@click.option("--seeds", metavar="LIST", default="0", help="Seeds of the models: 0,1,2.")
+@options.shared("--dataset", "Datasets of the models.", type=DATASETS, default="digits")
+@click.option("--seeds", type=SEEDS, default="0", help="Seeds of the models: 0,1,2.")
 @options.recipe
 @options.recipe_settings
-@options.run_options
+@options.limit
+@options.running
+@options.detach
+@options.store
+@options.dry_run
+@options.report_format
 @click.pass_context
 def attack(
     ctx: click.Context,
     /,
     attack: str,
-    models: str,
-    dataset: str,
-    seeds: str,
+    models: list[str],
+    dataset: list[str],
+    seeds: tuple[int, ...],
     recipe: str | None,
     settings: tuple[str, ...],
     limit: int | None,
+    how: RunOptions,
+    store: Path,
+    dry_run: bool,
+    detach: bool,
+    format: str,
     **given: Any,
 ) -> int:
     """Attack trained models, and print and draw how robust they are.
@@ -103,23 +113,16 @@ def attack(
     ATTACK is pgd, boundary, pointwise, transfer, distal, ensemble or gradient-checks. Models that the store does not
     have are trained first. Results are saved shard by shard: the same command resumes a stopped attack.
     """
-    how = {name: given.pop(name) for name in (*RunOptions._fields, "store", "dry_run", "detach", "format")}
     with plugins_aside():
-        suite = of_attack(
-            attack,
-            given,
-            models=split_list(models),
-            datasets=split_list(dataset),
-            seeds=options.seed_list(seeds),
-        )
+        suite = of_attack(attack, given, models=models, datasets=dataset, seeds=seeds)
         plan = make_plan(suite, recipe=recipe, settings=settings, limit=limit)
     try:
-        code = carry_out(ctx, plan, (), **how)
+        code = carry_out(ctx, plan, (), how, store=store, dry_run=dry_run, detach=detach, format=format)
     except (OutOfTime, Stopped, WorkFailed):
-        _show_more(plan, how["store"], how["format"])
+        _show_more(plan, store, format)
         raise
-    if not how["dry_run"] and not how["detach"]:
-        _show_more(plan, how["store"], how["format"])
+    if not dry_run and not detach:
+        _show_more(plan, store, format)
     return code
 
 

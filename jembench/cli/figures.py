@@ -12,9 +12,9 @@ from typing import Any, get_args
 import click
 
 from jembench.api.stored import selection
-from jembench.catalog.spec import split_list
-from jembench.cli import completion, options
+from jembench.cli import options
 from jembench.cli.output import write_file
+from jembench.cli.parameters import PATH, SUITE, Text
 from jembench.drawing import PLAIN, Format, Style, inches
 from jembench.errors import SpecError, printable, unknown
 from jembench.report import select
@@ -30,17 +30,15 @@ EXAMPLES = options.examples(
 
 
 @click.command("figures", epilog=EXAMPLES)
-@click.argument(
-    "suite", metavar="[SUITE|FILE]", type=completion.SUITE, required=False, callback=options.defaults_of_file
-)
+@click.argument("suite", metavar="[SUITE|FILE]", type=SUITE, required=False, callback=options.defaults_of_file)
 @options.selected
-@click.option("--output", type=options.PATH, metavar="FOLDER", help="Output folder. By default figures/ in the store.")
+@click.option("--output", type=PATH, metavar="FOLDER", help="Output folder. By default figures/ in the store.")
 @options.force
 @click.option("--format", "formats", default="png,svg", metavar="LIST", help="Image formats: png, svg, pdf.")
 @click.option(
     "--figures",
     "only",
-    metavar="NAMES",
+    type=Text("NAMES", several=True),
     help="Figures, by their names or how these begin: reliability,samples-digits.",
 )
 @options.width
@@ -55,7 +53,7 @@ def figures(
     output: Path | None,
     force: bool,
     formats: str,
-    only: str | None,
+    only: list[str] | None,
     width: str | None,
     titles: bool,
     store: Path,
@@ -75,8 +73,7 @@ def figures(
         click.echo(f"Left out: {note}", err=True)
     written = 0
     folder, force = output or store / "figures", force or output is None
-    stems = None if only is None else split_list(only)
-    how: dict[str, Any] = {"training": True, "force": force, "names": found.names, "style": style, "only": stems}
+    how: dict[str, Any] = {"training": True, "force": force, "names": found.names, "style": style, "only": only}
     for path in draw(found.cells, place, folder, wanted, left_out, **how):
         click.echo(path)
         written += 1

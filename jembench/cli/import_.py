@@ -10,8 +10,9 @@ import click
 
 from jembench.catalog import trust
 from jembench.catalog.spec import Spec
-from jembench.cli import completion, options, show
+from jembench.cli import options, show
 from jembench.cli.output import check_file, plugins_aside
+from jembench.cli.parameters import IMPORTER, MODEL, PATH
 from jembench.errors import JembenchError, SpecError, printable
 from jembench.files import digest, sweep_beside
 
@@ -31,18 +32,13 @@ EXAMPLES = options.examples(
 
 
 @click.command("import", epilog=EXAMPLES)
-@click.argument("importer", metavar="IMPORTER", type=completion.IMPORTER)
-@click.argument("file", metavar="FILE", type=options.PATH)
-@click.option(
-    "--model",
-    metavar="SPEC",
-    type=completion.MODEL,
-    help="Model that the weights belong to, if the file does not name it.",
-)
+@click.argument("importer", metavar="IMPORTER", type=IMPORTER)
+@click.argument("file", metavar="FILE", type=PATH)
+@click.option("--model", type=MODEL, help="Model that the weights belong to, if the file does not name it.")
 @options.dataset
 @click.option(
     "--output",
-    type=options.PATH,
+    type=PATH,
     metavar="FILE.safetensors",
     help="Output file. By default FILE with the extension .safetensors. An existing file is kept, unless it was "
     "imported from the same FILE.",

@@ -12,9 +12,9 @@ from click.core import ParameterSource
 
 from jembench.api.runs import plan_run
 from jembench.catalog import trust
-from jembench.catalog.spec import split_list
-from jembench.cli import completion, options
+from jembench.cli import options
 from jembench.cli.output import check_file, plugins_aside
+from jembench.cli.parameters import SUITE
 from jembench.cli.run import run
 from jembench.errors import SpecError
 from jembench.experiment import suite_files as suites
@@ -29,6 +29,7 @@ class Field(NamedTuple):
     key: str
     option: str
     comment: str
+    example: Any = None  # None: what the suite itself says
 
 
 FIELDS = (
@@ -37,18 +38,20 @@ FIELDS = (
     Field("datasets", "dataset", "Datasets (`jembench list datasets`)."),
     Field("metrics", "metrics", "Metrics, in place of grids and attacks too (`jembench list metrics`)."),
     Field("seeds", "seeds", "Seeds of the trainings."),
-    Field("recipe", "recipe", "The recipe of every model (`jembench list recipes`), in place of each dataset's."),
-    Field("settings", "settings", "Changes of the recipe and options of metrics."),
-    Field("limit", "limit", "Number of test images to evaluate on; all without it."),
+    Field(
+        "recipe", "recipe", "The recipe of all models (`jembench list recipes`), in place of each dataset's.", "fast"
+    ),
+    Field("settings", "settings", "Changes of the recipe and options of metrics.", ["epochs=20", "ece.bins=15"]),
+    Field("limit", "limit", "Number of test images to evaluate on; all without it.", 100),
     Field("reference", "reference", "Published tables to show beside the results."),
-    Field("run.store", "store", "Folder of trained models and results."),
-    Field("run.device", "device", "cpu, cuda, cuda:1 ..."),
-    Field("run.devices", "devices", "Train each model on this number of GPUs."),
-    Field("run.executor", "executor", "Where the work runs: local, processes:jobs=4, slurm:partition=gpu ..."),
-    Field("run.max_hours", "max_hours", "Stop cleanly after this number of hours."),
-    Field("run.skip_missing", "skip_missing", "Start even if weights or images are missing."),
-    Field("run.trackers", "trackers", "Trackers that follow the run (`jembench list trackers`)."),
-    Field("run.format", "format", "What is printed (`jembench list formats`)."),
+    Field("run.store", "store", "Folder of trained models and results.", "runs"),
+    Field("run.device", "device", "cpu, cuda, cuda:1 ...", "auto"),
+    Field("run.devices", "devices", "Train each model on this number of GPUs.", 1),
+    Field("run.executor", "executor", "Where the work runs: local, processes:jobs=4, slurm:partition=gpu ...", "auto"),
+    Field("run.max_hours", "max_hours", "Stop cleanly after this number of hours.", 12),
+    Field("run.skip_missing", "skip_missing", "Start even if weights or images are missing.", False),
+    Field("run.trackers", "trackers", "Trackers that follow the run (`jembench list trackers`).", []),
+    Field("run.format", "format", "What is printed (`jembench list formats`).", "table"),
 )
 """The keys of the file in their order."""
 
@@ -107,7 +110,7 @@ EXAMPLES = options.examples(
 
 
 @click.command("init", epilog=EXAMPLES)
-@click.argument("suite", metavar="SUITE", type=completion.SUITE)
+@click.argument("suite", metavar="SUITE", type=SUITE)
 @options.output
 @options.force
 @click.pass_context
@@ -119,8 +122,11 @@ def init(ctx: click.Context, /, suite: str, output: Path | None, force: bool, **
     if suite not in suites.names():
         suites.load(suite)  # which says what is wrong with the name
         raise SpecError(f"{suite} is a file already. Copy it, or name a suite: {', '.join(suites.names())}.")
-    stated = [name for name in given if ctx.get_parameter_source(name) is not ParameterSource.DEFAULT]
-    values = _values({"suite": suite, **{name: given[name] for name in stated}})
+    stated = {name: given[name] for name in given if ctx.get_parameter_source(name) is not ParameterSource.DEFAULT}
+    workers = [stated.pop(name, None) for name in ("jobs", "jobs_per_gpu")]
+    if any(workers):
+        stated["executor"] = options.executor_of(given["executor"], *workers)
+    values = _values({"suite": suite, **stated})
     with plugins_aside():
         plan_of(suite, values)  # what does not exist is an error here
         text = document(suites.load(suite), values)
@@ -142,8 +148,6 @@ def _values(given: Mapping[str, Any]) -> dict[str, Any]:
     found = {field.key: given[field.option] for field in FIELDS if field.option in given}
     lists = {
         "include": lambda name: [name],
-        **dict.fromkeys(("models", "datasets", "metrics"), split_list),
-        "seeds": options.seed_list,
         "reference": options.published_tables,
     }
     return {key: lists[key](value) if key in lists else value for key, value in found.items()}
@@ -179,39 +183,24 @@ def document(suite: Suite, values: Mapping[str, Any]) -> str:
     Raises:
         SpecError: if a value is no text that a file can hold.
     """
-    own = _own(suite)
     lines = [HEADER, f"title = {toml(suite.title)}", ""]
     for field in FIELDS:
         table, _, key = field.key.rpartition(".")
         if table and f"[{table}]" not in lines:
             lines += [TABLES, f"[{table}]"]
-        value = values.get(field.key, own.get(field.key))
+        value = values[field.key] if field.key in values else _example(field, suite)
         mark = "" if field.key in values else "# "
         lines += [f"# {field.comment}", f"{mark}{key} = {toml(value)}", ""]
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
-def _own(suite: Suite) -> dict[str, Any]:
-    """What a suite names itself, and examples of what else can be said."""
-
-    def all_of(key: str) -> list[Any]:
-        return list(dict.fromkeys(value for part in suite.parts for value in getattr(part, key)))
-
-    return {
-        **{key: all_of(key) for key in ("models", "datasets", "metrics", "seeds")},
-        "recipe": "fast",
-        "settings": ["epochs=20", "ece.bins=15"],
-        "limit": 100,
-        "reference": suite.references,
-        "run.store": "runs",
-        "run.device": "auto",
-        "run.devices": 1,
-        "run.executor": "auto",
-        "run.max_hours": 12,
-        "run.skip_missing": False,
-        "run.trackers": [],
-        "run.format": "table",
-    }
+def _example(field: Field, suite: Suite) -> Any:
+    """What can be said under a key: what the suite itself says, or an example."""
+    if field.key == "reference":
+        return suite.references
+    if field.example is None:
+        return list(dict.fromkeys(value for part in suite.parts for value in getattr(part, field.key)))
+    return field.example
 
 
 def toml(value: Any) -> str:

@@ -10,8 +10,9 @@ import click
 from jembench.api import listing
 from jembench.catalog import discovery
 from jembench.catalog.discovery import KINDS
-from jembench.cli import completion, options
+from jembench.cli import options
 from jembench.cli.output import print_json, print_table
+from jembench.cli.parameters import RECIPE
 from jembench.errors import SpecError
 
 
@@ -43,7 +44,7 @@ LISTS = (*KINDS, "recipes", "references")
 
 @click.command("list")
 @click.argument("kind", metavar="[KIND]", type=click.Choice((*LISTS, "recipe")), required=False)
-@click.argument("name", metavar="[NAME]", type=completion.RECIPE, required=False)
+@click.argument("name", metavar="[NAME]", type=RECIPE, required=False)
 @options.listing_format
 def list_(kind: str | None, name: str | None, format: str) -> None:
     """List what is installed: models, datasets, suites and more.

@@ -77,61 +77,49 @@ class LazyGroup(click.Group):
         return super().resolve_command(ctx, args)
 
 
+def _command(target: str, help: str) -> LazyCommand:
+    return LazyCommand(f"jembench.cli.{target}", help)
+
+
 COMMANDS: dict[str, LazyCommand | LazyGroup] = {
-    "run": LazyCommand(
-        "jembench.cli.run:run",
-        "Train and evaluate models of a suite or file; print the table.",
-    ),
-    "init": LazyCommand("jembench.cli.init:init", "Write an experiment's file: SUITE with the options of `run`."),
-    "reproduce": LazyCommand(
-        "jembench.cli.reproduce:reproduce", "Measure the results of a store again and compare them."
-    ),
-    "attack": LazyCommand(
-        "jembench.cli.attack:attack", "Attack trained models, and print and draw how robust they are."
-    ),
-    "status": LazyCommand("jembench.cli.status:status", "Show which work runs where, since when and how far it is."),
-    "work": LazyCommand("jembench.cli.work:work", "Carry out units of work of a run."),
-    "train": LazyCommand("jembench.cli.train:train", "Train one model and print its folder."),
-    "estimate": LazyCommand("jembench.cli.train:estimate", "Estimate the time and memory that a training takes."),
-    "import": LazyCommand("jembench.cli.import_:import_", "Import weights that were trained elsewhere."),
-    "sample": LazyCommand(
-        "jembench.cli.sample:sample", "Draw images from a trained model as a PNG: one row per class."
-    ),
-    "report": LazyCommand("jembench.cli.report:report", "Print the results of a store, or write them to a file."),
-    "view": LazyCommand("jembench.cli.view:view", "Show a store in a browser, while a run goes on too."),
-    "compare": LazyCommand(
-        "jembench.cli.report:compare", "Compare two models of a store, image by image and seed by seed."
-    ),
-    "figures": LazyCommand(
-        "jembench.cli.figures:figures", "Draw the results of a store, each figure with its numbers as CSV."
-    ),
-    "list": LazyCommand("jembench.cli.list_:list_", "List what is installed: models, datasets, suites and more."),
+    "run": _command("run:run", "Train and evaluate models of a suite or file; print the table."),
+    "init": _command("init:init", "Write an experiment's file: SUITE with the options of `run`."),
+    "reproduce": _command("reproduce:reproduce", "Measure the results of a store again and compare them."),
+    "attack": _command("attack:attack", "Attack trained models, and print and draw how robust they are."),
+    "status": _command("status:status", "Show which work runs where, since when and how far it is."),
+    "work": _command("work:work", "Carry out units of work of a run."),
+    "train": _command("train:train", "Train one model and print its folder."),
+    "estimate": _command("train:estimate", "Estimate the time and memory that a training takes."),
+    "import": _command("import_:import_", "Import weights that were trained elsewhere."),
+    "sample": _command("sample:sample", "Draw images from a trained model as a PNG: one row per class."),
+    "report": _command("report:report", "Print the results of a store, or write them to a file."),
+    "view": _command("view:view", "Show a store in a browser, while a run goes on too."),
+    "compare": _command("report:compare", "Compare two models of a store, image by image and seed by seed."),
+    "figures": _command("figures:figures", "Draw the results of a store, each figure with its numbers as CSV."),
+    "list": _command("list_:list_", "List what is installed: models, datasets, suites and more."),
     "plugin": LazyGroup(
         "plugin",
         help="List, check and create plugins.",
         late={
-            "list": LazyCommand("jembench.cli.plugin:list_", "Import every component and report which ones work."),
-            "check": LazyCommand("jembench.cli.plugin:check", "Run the conformance checks of components."),
-            "new": LazyCommand(
-                "jembench.cli.plugin:new",
-                "Write a new plugin distribution: model, sampler, metric, dataset ...",
-            ),
+            "list": _command("plugin:list_", "Import every component and report which ones work."),
+            "check": _command("plugin:check", "Run the conformance checks of components."),
+            "new": _command("plugin:new", "Write a new plugin distribution: model, sampler, metric, dataset ..."),
         },
     ),
     "store": LazyGroup(
         "store",
         help="List, check, merge, clean and export stores.",
         late={
-            "list": LazyCommand("jembench.cli.store:list_", "List the trained models of a store and their sizes."),
-            "verify": LazyCommand("jembench.cli.store:verify", "Read every file of a store and check its digest."),
-            "merge": LazyCommand("jembench.cli.store:merge", "Copy what a store lacks from other stores."),
-            "gc": LazyCommand("jembench.cli.store:gc", "List or remove the files that nothing needs any more."),
-            "export": LazyCommand("jembench.cli.store:export", "Write every value into one CSV or Parquet table."),
+            "list": _command("store:list_", "List the trained models of a store and their sizes."),
+            "verify": _command("store:verify", "Read every file of a store and check its digest."),
+            "merge": _command("store:merge", "Copy what a store lacks from other stores."),
+            "gc": _command("store:gc", "List or remove the files that nothing needs any more."),
+            "export": _command("store:export", "Write every value into one CSV or Parquet table."),
         },
     ),
-    "push": LazyCommand("jembench.cli.share:push", "Share a trained model as a repository, a zip archive or a folder."),
-    "fetch": LazyCommand("jembench.cli.share:fetch", "Copy a shared model into a store."),
-    "doctor": LazyCommand("jembench.cli.doctor:doctor", "Report what works on this machine, and how to fix the rest."),
+    "push": _command("share:push", "Share a trained model as a repository, a zip archive or a folder."),
+    "fetch": _command("share:fetch", "Copy a shared model into a store."),
+    "doctor": _command("doctor:doctor", "Report what works on this machine, and how to fix the rest."),
 }
 
 

@@ -12,6 +12,7 @@ from jembench.api.listing import Described, describe
 from jembench.catalog import discovery
 from jembench.cli import options
 from jembench.cli.output import plugins_aside, print_json, print_table
+from jembench.cli.parameters import PATH
 from jembench.testing import perform, scaffold
 from jembench.testing.distributions import CHECKS, Checked, check_component, check_distribution
 
@@ -93,7 +94,7 @@ NEW_EXAMPLES = options.examples(
 @click.argument("name", metavar="NAME")
 @click.option(
     "--folder",
-    type=options.PATH,
+    type=PATH,
     metavar="PATH",
     help="Output folder. By default NAME in the current folder.",
 )

@@ -10,8 +10,9 @@ import click
 from jembench.api import stored
 from jembench.api.results import Results
 from jembench.catalog import registry
-from jembench.cli import completion, options, show
+from jembench.cli import options, show
 from jembench.cli.output import emit
+from jembench.cli.parameters import COUNT, METRICS, MODEL, SEEDS, SUITE
 from jembench.errors import SpecError
 from jembench.experiment.sweep import bare_name, with_options
 from jembench.report import references
@@ -30,9 +31,7 @@ EXAMPLES = options.examples(
 
 
 @click.command("report", epilog=EXAMPLES)
-@click.argument(
-    "suite", metavar="[SUITE|FILE]", type=completion.SUITE, required=False, callback=options.defaults_of_file
-)
+@click.argument("suite", metavar="[SUITE|FILE]", type=SUITE, required=False, callback=options.defaults_of_file)
 @options.selected
 @click.option(
     "--claims",
@@ -124,33 +123,36 @@ COMPARE_EXAMPLES = options.examples(
 
 
 @click.command("compare", epilog=COMPARE_EXAMPLES)
-@click.argument("a", type=completion.MODEL)
-@click.argument("b", type=completion.MODEL)
+@click.argument("a", metavar="A", type=MODEL)
+@click.argument("b", metavar="B", type=MODEL)
 @click.option("--dataset", metavar="SPEC", help="Dataset. By default the one on which both were evaluated.")
 @click.option("--recipe", metavar="LABEL", help="Recipe of both models, as `jembench report` names it.")
 @click.option("--recipe-b", metavar="LABEL", help="Recipe of B, if it differs from that of A.")
 @click.option(
-    "--metrics", metavar="LIST", help="Metrics to compare: accuracy,ood:set=interp. A bare name covers all its options."
+    "--metrics",
+    type=METRICS,
+    metavar="LIST",
+    help="Metrics to compare: accuracy,ood:set=interp. A bare name covers all its options.",
 )
 @options.columns
-@click.option("--seeds", metavar="LIST", help="Seeds to compare: 0,1,2. By default all that both models have.")
+@click.option("--seeds", type=SEEDS, help="Seeds to compare: 0,1,2. By default all that both models have.")
 @options.names
-@click.option("--limit", type=options.COUNT, metavar="N", help="Compare the results of `run --limit N`.")
+@click.option("--limit", type=COUNT, help="Compare the results of `run --limit N`.")
 @click.option(
     "--resamples",
-    type=options.COUNT,
+    type=COUNT,
     metavar="R",
     default=10_000,
     help="Resamples of the bootstrap. No p value is below 1 / (R + 1).",
 )
 @options.store
 @options.report_format
-def compare(a: str, b: str, seeds: str | None, format: str, **which: Any) -> None:
+def compare(a: str, b: str, format: str, **which: Any) -> None:
     """Compare two models of a store, image by image and seed by seed.
 
     Nothing is trained or evaluated. A and B are models as `jembench report` shows them; a bare name is enough if it is
     unambiguous. If there are several recipes, the most recently requested one is used. Every value that both models
     have under one protocol gets a confidence interval of the difference and a verdict.
     """
-    found = stored.compare(a, b, seeds=None if seeds is None else options.seed_list(seeds), **which)
+    found = stored.compare(a, b, **which)
     click.echo(found.table(format), nl=False)

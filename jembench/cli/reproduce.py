@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import click
 
 from jembench.api.reproduction import plan_reproduction
-from jembench.catalog.spec import split_list
 from jembench.cli import options
 from jembench.cli.output import emit, plugins_aside
+from jembench.cli.parameters import DATASETS, PATH
 from jembench.cli.run import carry_out
 from jembench.errors import SpecError
 from jembench.report import formats, reproduction
@@ -28,21 +27,21 @@ EXAMPLES = options.examples(
 
 
 @click.command("reproduce", epilog=EXAMPLES)
-@click.argument("source", metavar="STORE|FILE", type=options.PATH)
-@click.option("--store", type=options.PATH, metavar="NEW", default="reproduced", help="Folder of the new results.")
-@click.option("--dataset", metavar="SPECS", help="Datasets whose files lie elsewhere here: cifar10:root=/data.")
-@options.device
-@options.devices
-@options.jobs
-@options.jobs_per_gpu
-@options.executor
-@options.max_hours
-@options.skip_missing
+@click.argument("source", metavar="STORE|FILE", type=PATH)
+@click.option("--store", type=PATH, metavar="NEW", default="reproduced", help="Folder of the new results.")
+@click.option("--dataset", type=DATASETS, help="Datasets whose files lie elsewhere here: cifar10:root=/data.")
+@options.measuring
 @options.dry_run
 @options.report_format
 @click.pass_context
 def reproduce(
-    ctx: click.Context, /, source: Path, store: Path, dataset: str | None, dry_run: bool, format: str, **how: Any
+    ctx: click.Context,
+    source: Path,
+    store: Path,
+    dataset: list[str] | None,
+    how: RunOptions,
+    dry_run: bool,
+    format: str,
 ) -> int:
     """Measure the results of a store again and compare them.
 
@@ -53,12 +52,12 @@ def reproduce(
     if store.exists() and source.exists() and store.samefile(source):
         raise SpecError(f"--store is {store}, the store that is reproduced. Name another folder.")
     with plugins_aside():
-        found = plan_reproduction(source, split_list(dataset or ""))
+        found = plan_reproduction(source, dataset or ())
     if dry_run:
-        return carry_out(ctx, found.plan, (), store=store, dry_run=True, detach=False, format=format, **how)
+        return carry_out(ctx, found.plan, (), how, store=store, dry_run=True, detach=False, format=format)
     place = Store(store)
     with plugins_aside():
-        done = session.carry_out(found.plan, place, RunOptions(**how), display, ctx.obj.arguments)
+        done = session.carry_out(found.plan, place, how, display, ctx.obj.arguments)
     if done is None:
         return 0
     if done.stopped:

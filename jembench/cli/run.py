@@ -14,8 +14,9 @@ from typing import Any
 import click
 
 from jembench.api.runs import plan_run
-from jembench.cli import completion, options, show
+from jembench.cli import options, show
 from jembench.cli.output import plugins_aside
+from jembench.cli.parameters import DATASETS, METRICS, MODELS, SEEDS, SUITE
 from jembench.cli.show_plan import print_preview
 from jembench.errors import SpecError
 from jembench.experiment.plan import Plan
@@ -39,46 +40,45 @@ EXAMPLES = options.examples(
 
 
 @click.command("run", epilog=EXAMPLES)
-@click.argument("suite", metavar="SUITE|FILE", type=completion.SUITE, callback=options.defaults_of_file)
+@click.argument("suite", metavar="SUITE|FILE", type=SUITE, callback=options.defaults_of_file)
 @click.option(
     "--models",
-    metavar="SPECS",
-    type=completion.MODELS,
+    type=MODELS,
     help="Models instead of the suite's own: jem,baseline:norm=batch. Name your own as mypackage.zoo:build.",
 )
 @click.option(
     "--metrics",
-    metavar="SPECS",
-    type=completion.METRICS,
+    type=METRICS,
     help="Metrics instead of the suite's own and its grids: accuracy,ece:bins=15.",
 )
-@options.shared(
-    "--dataset",
-    "Datasets instead of the suite's own: digits,cifar10:root=/data.",
-    metavar="SPECS",
-    type=completion.DATASETS,
-)
-@click.option("--seeds", metavar="LIST", help="Seeds instead of the suite's own: 0,1,2.")
+@options.shared("--dataset", "Datasets instead of the suite's own: digits,cifar10:root=/data.", type=DATASETS)
+@click.option("--seeds", type=SEEDS, help="Seeds instead of the suite's own: 0,1,2.")
 @options.recipe
 @options.settings(
     "Change a field of the recipe (epochs=5, optimizer.learning_rate=1e-3) or an option of a metric (ece.bins=15)."
 )
-@options.run_options
+@options.limit
+@options.running
+@options.detach
+@options.store
+@options.dry_run
+@options.report_format
 @options.reference
 @click.pass_context
 def run(
     ctx: click.Context,
     /,
     suite: str,
-    models: str | None,
-    metrics: str | None,
-    dataset: str | None,
-    seeds: str | None,
+    models: list[str] | None,
+    metrics: list[str] | None,
+    dataset: list[str] | None,
+    seeds: tuple[int, ...] | None,
     reference: str | None,
     recipe: str | None,
     settings: tuple[str, ...],
     limit: int | None,
-    **how: Any,
+    how: RunOptions,
+    **given: Any,
 ) -> int:
     """Train and evaluate models of a suite or file; print the table.
 
@@ -87,30 +87,29 @@ def run(
     stopped run, or prints the table of a finished one.
     """
     with plugins_aside():
-        numbers = None if seeds is None else options.seed_list(seeds)
-        chosen = {"models": models, "metrics": metrics, "datasets": dataset, "seeds": numbers}
+        chosen = {"models": models, "metrics": metrics, "datasets": dataset, "seeds": seeds}
         plan = plan_run(suite, recipe=recipe, settings=settings, limit=limit, **chosen)
         named = options.published_tables(reference)
         published = references.load(plan.suite.references if named is None else named)
     if not (plan.suite.report or plan.suite.figures):
-        return carry_out(ctx, plan, published, **how)
+        return carry_out(ctx, plan, published, how, **given)
     from jembench.cli import shown  # which imports the commands that it calls
 
     shown.check(ctx, plan, suite)
-    code = carry_out(ctx, plan, published, **how)
-    return code if how["dry_run"] or how["detach"] else max(code, shown.show(ctx, plan, suite, how["store"]))
+    code = carry_out(ctx, plan, published, how, **given)
+    return code if given["dry_run"] or given["detach"] else max(code, shown.show(ctx, plan, suite, given["store"]))
 
 
 def carry_out(
     ctx: click.Context,
     plan: Plan,
     published: Sequence[PublishedTable],
+    how: RunOptions,
     *,
     store: Path,
     dry_run: bool,
     detach: bool,
     format: str,
-    **options: Any,
 ) -> int:
     """Carry out the unfinished part of a plan and print its results; with ``dry_run``, print what would be done.
 
@@ -120,7 +119,7 @@ def carry_out(
     Raises:
         OutOfTime: if the time ran out, after the available results are printed.
     """
-    place, how = Store(store), RunOptions(**options)
+    place = Store(store)
     show.twins(plan.fits, place, how)
     if dry_run:
         return _preview(plan, place, how, format)

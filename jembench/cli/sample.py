@@ -9,6 +9,7 @@ import click
 
 from jembench.cli import options, show
 from jembench.cli.output import check_file, plugins_aside
+from jembench.cli.parameters import COUNT, PATH
 from jembench.files import sweep_beside
 from jembench.running import session
 from jembench.running.display import display
@@ -32,12 +33,12 @@ _SOURCES = {"buffer": "from the chains that training kept", "direct": "drawn dir
 @options.planned_fit
 @click.option(
     "--steps",
-    type=options.COUNT,
+    type=COUNT,
     metavar="K",
     help="Run new chains of K steps instead of showing the images kept by training.",
 )
-@click.option("--columns", type=options.COUNT, metavar="N", default=10, help="Images per row.")
-@click.option("--output", type=options.PATH, default="samples.png", help="Output file (PNG).")
+@click.option("--columns", type=COUNT, default=10, help="Images per row.")
+@click.option("--output", type=PATH, default="samples.png", help="Output file (PNG).")
 @options.force
 @options.device
 @options.store

@@ -146,5 +146,5 @@ def _given(
         if isinstance(parameter, click.Option) and parameter.name in values:
             value = values[parameter.name]
             for item in value if parameter.multiple else [value]:
-                words += [parameter.opts[0], str(item)]
+                words += [parameter.opts[0], ",".join(map(str, item)) if isinstance(item, list | tuple) else str(item)]
     return words

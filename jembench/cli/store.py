@@ -11,6 +11,7 @@ import click
 
 from jembench.cli import options
 from jembench.cli.output import print_json, print_table, write_file
+from jembench.cli.parameters import PATH
 from jembench.errors import SpecError
 from jembench.store import inventory
 from jembench.store import merge as merging
@@ -89,7 +90,7 @@ def verify(store: Path, format: str) -> int:
 
 
 @click.command("merge", epilog=options.examples("jembench store merge laptop/runs cluster/runs --store runs"))
-@click.argument("stores", metavar="STORE...", type=options.PATH, nargs=-1, required=True)
+@click.argument("stores", metavar="STORE...", type=PATH, nargs=-1, required=True)
 @options.store
 @options.listing_format
 def merge(stores: Sequence[Path], store: Path, format: str) -> int:

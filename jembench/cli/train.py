@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING
 
 import click
 
-from jembench.catalog.spec import split_list
-from jembench.cli import completion, options, show
+from jembench.cli import options, show
 from jembench.cli.output import plugins_aside, print_json, print_table
+from jembench.cli.parameters import RECIPES
 from jembench.running import session
 from jembench.running.display import display
-from jembench.running.session import RunOptions
 from jembench.store.store import Store
 
 if TYPE_CHECKING:
     from jembench.cli.main import Settings
     from jembench.experiment.plan import FitPlan
     from jembench.running.estimate import Estimate
+    from jembench.running.session import RunOptions
 
 TRAIN_EXAMPLES = options.examples(
     "jembench train jem",
@@ -30,27 +30,16 @@ TRAIN_EXAMPLES = options.examples(
 
 @click.command("train", epilog=TRAIN_EXAMPLES)
 @options.planned_fit
-@options.device
-@options.devices
-@options.max_hours
-@options.trackers
+@options.training
 @options.store
 @click.pass_obj
-def train(
-    main: Settings,
-    fit: FitPlan,
-    device: str,
-    devices: int | None,
-    max_hours: float | None,
-    store: Path,
-    trackers: list[str] | None,
-) -> None:
+def train(main: Settings, fit: FitPlan, how: RunOptions, store: Path) -> None:
     """Train one model and print its folder.
 
     A stopped training resumes from its last checkpoint; a finished one is not repeated. `run` and `sample` find the
     model if they are given the same options.
     """
-    place, how = Store(store), RunOptions(device, devices, max_hours, trackers=trackers)
+    place = Store(store)
     with plugins_aside():
         show.twins([fit], place, how)
         done = session.train(fit, place, how, display, main.arguments)
@@ -67,13 +56,13 @@ ESTIMATE_EXAMPLES = options.examples(
 
 
 @click.command("estimate", epilog=ESTIMATE_EXAMPLES)
-@click.argument("model", metavar="MODEL", type=completion.MODEL)
+@options.model
 @options.dataset
 @options.recipe
 @options.recipe_settings
 @click.option(
     "--against",
-    metavar="RECIPES",
+    type=RECIPES,
     help="Other recipes to compare with: fast,sada. By default all recipes that fit the model and the dataset.",
 )
 @options.device
@@ -89,7 +78,7 @@ def estimate(
     dataset: str,
     recipe: str | None,
     settings: tuple[str, ...],
-    against: str | None,
+    against: list[str] | None,
     device: str,
     rate: float | None,
     format: str,
@@ -115,9 +104,8 @@ def estimate(
 
     with plugins_aside():
         where = devices.resolve("cpu" if rate else device)
-        names = None if against is None else split_list(against)
         a_second = None if rate is None else rate * 1e12
-        found = compare_recipes(model, dataset, recipe, settings, names, where, say, rate=a_second)
+        found = compare_recipes(model, dataset, recipe, settings, against, where, say, rate=a_second)
     if format == "json":
         print_json([row._asdict() for row in found])
         return

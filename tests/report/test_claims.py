@@ -10,7 +10,6 @@ import pytest
 
 from jembench.catalog import discovery, registry, spec
 from jembench.cli.attack import attack as attack_command
-from jembench.cli.options import seed_list
 from jembench.cli.run import run as run_command
 from jembench.errors import PluginError
 from jembench.experiment import suite_files as suites
@@ -101,15 +100,15 @@ def plan(command):
     if words[:2] == ["jembench", "attack"]:
         given = attack_command.make_context("attack", words[2:], resilient_parsing=True).params
         what = {name: given[name] for name in ("norm", "refine", "eot") if given[name]}
-        specs = {"models": spec.split_list(given["models"]), "datasets": spec.split_list(given["dataset"])}
-        return make_plan(of_attack(given["attack"], what, **specs, seeds=seed_list(given["seeds"])))
+        chosen = {"models": given["models"], "datasets": given["dataset"], "seeds": given["seeds"]}
+        return make_plan(of_attack(given["attack"], what, **chosen))
     assert words[:2] == ["jembench", "run"]
     given = run_command.make_context("run", words[2:], resilient_parsing=True).params
     suite = suites.load(given["suite"])
     changes = {
-        "models": tuple(spec.split_list(given["models"])) if given["models"] else suite.models,
-        "datasets": (given["dataset"],) if given["dataset"] else suite.datasets,
-        "seeds": seed_list(given["seeds"]) if given["seeds"] else suite.seeds,
+        "models": tuple(given["models"] or suite.models),
+        "datasets": tuple(given["dataset"] or suite.datasets),
+        "seeds": given["seeds"] or suite.seeds,
     }
     return make_plan(dataclasses.replace(suite, **changes), recipe=given["recipe"])
 

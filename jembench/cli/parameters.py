@@ -1,0 +1,133 @@
+"""The types of options and arguments: what a text stands for, and the names that a shell completes in it.
+
+``eval "$(_JEMBENCH_COMPLETE=bash_source jembench)"`` turns completion on. Imports no torch.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import click
+from click.shell_completion import CompletionItem
+
+from jembench.catalog import discovery
+from jembench.catalog.spec import split_list
+from jembench.errors import SpecError
+from jembench.experiment import attacks, recipe, suite_files
+
+DIGITS = 18
+"""The most digits of a seed: PyTorch's seeds have 64 bits."""
+
+
+class Text(click.types.StringParamType):
+    """A text that stands for a value.
+
+    Args:
+        metavar: what stands for it in helps.
+        names: a function that gives the names that are completed in it.
+        read: from the text to the value.
+        several: whether the text is a list with commas between the names.
+        file: whether it may also be the path of a file.
+    """
+
+    def __init__(
+        self,
+        metavar: str,
+        names: Callable[[], Iterable[str]] = tuple,
+        *,
+        read: Callable[[str], Any] = str,
+        several: bool = False,
+        file: bool = False,
+    ) -> None:
+        self.metavar, self.names, self.several, self.file = metavar, names, several, file
+        self.read = split_list if several else read
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Read a text; what an experiment's file says as a list stays one."""
+        return self.read(value) if isinstance(value, str) else list(value)
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
+        """What stands for it in helps."""
+        return self.metavar
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """The names that begin with what was typed, or with what follows its last comma."""
+        before, comma, last = incomplete.rpartition(",") if self.several else ("", "", incomplete)
+        found = [name for name in self.names() if name.startswith(last)]
+        files = [CompletionItem(incomplete, type="file")] if self.file and not found else []
+        return [*files, *(CompletionItem(f"{before}{comma}{name}") for name in found)]
+
+
+def seed_list(text: str) -> tuple[int, ...]:
+    """Seeds separated by commas.
+
+    Raises:
+        SpecError: if one is not a whole number from 0 up, of 18 digits at most.
+    """
+    seeds = [seed.strip() for seed in text.split(",")]
+    if not all(seed.isdecimal() and len(seed) <= DIGITS for seed in seeds):
+        raise SpecError(
+            f"--seeds is {text[:80]!r}; it must be whole numbers with commas between them, for example 0,1,2. Each has "
+            f"{DIGITS} digits at most."
+        )
+    return tuple(int(seed) for seed in seeds)
+
+
+def _jobs(text: str) -> str:
+    if text != "auto" and not (text.isdecimal() and 0 < int(text[:6]) < 10**5):
+        raise click.BadParameter(f"{text!r} is neither a whole number above 0 nor auto.")
+    return text
+
+
+def pair(option: str, text: str) -> tuple[str, str]:
+    """Both sides of the first ``=``.
+
+    Raises:
+        SpecError: if one is empty.
+    """
+    first, _, second = (part.strip() for part in text.partition("="))
+    if not first or not second:
+        raise SpecError(f"{option} is {text!r}; it must be two parts with = between them.")
+    return first, second
+
+
+class _Count(click.IntRange):
+    """A whole number, N in helps."""
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
+        return "N"
+
+
+class _Hours(click.FloatRange):
+    """A number above 0; unlike click's own range, not infinite and not "nan"."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        hours: float = super().convert(value, param, ctx)
+        if not math.isfinite(hours):
+            self.fail(f"{value} is not a number of hours.", param, ctx)
+        return hours
+
+
+def _components(metavar: str, kind: Any, *, several: bool = False) -> Text:
+    return Text(metavar, lambda: sorted({one.name for one in discovery.components(kind)}), several=several)
+
+
+PATH = click.Path(path_type=Path)
+COUNT = _Count(min=1)
+HOURS = _Hours(min=0, min_open=True)
+JOBS = Text("N|auto", read=_jobs)
+SEEDS = Text("LIST", read=seed_list)
+ATTACK = Text("ATTACK", lambda: attacks.ATTACKS)
+DATASET, DATASETS = _components("SPEC", "datasets"), _components("SPECS", "datasets", several=True)
+EXECUTOR = _components("SPEC", "executors")
+FORMAT = _components("FORMAT", "formats")
+IMPORTER = _components("IMPORTER", "importers")
+METRICS = _components("SPECS", "metrics", several=True)
+MODEL, MODELS = _components("SPEC", "models"), _components("SPECS", "models", several=True)
+RECIPE = Text("NAME", recipe.names, file=True)
+RECIPES = Text("RECIPES", recipe.names, several=True)
+SUITE = Text("SUITE", suite_files.names, file=True)
+TRACKERS = _components("SPECS", "trackers", several=True)
