@@ -14,8 +14,8 @@ from jembench.experiment.plan import CellPlan, FitPlan, Plan, plan_again
 from jembench.experiment.suite import Suite
 from jembench.experiment.sweep import bare_name
 from jembench.experiment.twins import changes
-from jembench.report import select
 from jembench.report.reproduction import Pair
+from jembench.report.selection import read
 from jembench.store.fits import FitRecord
 from jembench.store.latest import EXPERIMENTS, asked, asked_by, newest
 from jembench.store.outcome import Cell
@@ -47,7 +47,7 @@ def plan_reproduction(source: Path, datasets: Sequence[str] = ()) -> Reproductio
         DamagedError: if a record is damaged.
     """
     store, text = _found(source)
-    cells = [cell for cell in newest(select.read(store), asked(store)) if cell.outcome.status == "ok"]
+    cells = [cell for cell in newest(read(store), asked(store)) if cell.outcome.status == "ok"]
     if text:
         commands = asked_by(store, text)
         cells = [cell for cell in cells if any(command.covers(cell) for command in commands)]

@@ -12,12 +12,12 @@ from jembench.experiment.claims import Claim
 from jembench.experiment.plan import Part, Plan, parts_of
 from jembench.report import export, formats, layout, markup, sections
 from jembench.report.formats import Document
+from jembench.report.names import NO_NAMES, Names, display_names
 from jembench.report.page.content import collect
 from jembench.report.page.pictures import Pictures
 from jembench.report.record import Record
 from jembench.report.references import PublishedTable
-from jembench.report.select import NO_NAMES, Names
-from jembench.report.selection import WHOLE, Selected, Selection, display_names
+from jembench.report.selection import WHOLE, Selected, Selection
 from jembench.store.outcome import Cell
 from jembench.store.store import Store
 
@@ -119,7 +119,7 @@ class Results(Shown, Sequence[Record]):
         return len(self._records)
 
     def __repr__(self) -> str:
-        models = len({(cell.fit.model, cell.fit.dataset, cell.fit.recipe) for cell in self.cells})
+        models = len({cell.fit.names for cell in self.cells})
         return f"<Results: {len(self)} records of {models} models>"
 
     def to_dataframe(self, *, per_seed: bool = False) -> DataFrame:

@@ -23,7 +23,8 @@ from jembench.api.sharing import Fetched, Pushed
 from jembench.errors import NotApplicable, SpecError
 from jembench.experiment import suite_files as suites
 from jembench.experiment.plan import FitPlan, plan_again, plan_fit
-from jembench.report import references, select
+from jembench.report import references, subjects
+from jembench.report.names import matching
 from jembench.report.page.pictures import Pictures
 from jembench.report.selection import EVERY, Selection
 from jembench.store.latest import asked
@@ -336,8 +337,8 @@ class OpenStore:
 
     def _known(self, model: str, dataset: str | None, recipe: str | None, seed: int) -> list[FitKey]:
         keys = [key for key in self.fits if key.seed == seed and _is_by(recipe, key)]
-        of_model = set(select.matching("models", model, [key.model for key in keys]))
-        of_data = None if dataset is None else set(select.matching("datasets", dataset, [key.dataset for key in keys]))
+        of_model = set(matching("models", model, [key.model for key in keys]))
+        of_data = None if dataset is None else set(matching("datasets", dataset, [key.dataset for key in keys]))
         return [key for key in keys if key.model in of_model and (of_data is None or key.dataset in of_data)]
 
     def _planned(self, model: str, dataset: Any, recipe: str | None, seed: int, known: Sequence[FitKey]) -> FitPlan:
@@ -486,8 +487,8 @@ def compare(
     found = selection(recipe=EVERY, seeds=seeds, names=names, limit=limit).of(place)
     if not found.cells:
         raise SpecError(found.nothing)
-    pair = select.find_pair(
-        select.subjects(found.cells, found.names),
+    pair = subjects.find_pair(
+        subjects.subjects(found.cells, found.names),
         model_spec(a),
         model_spec(b),
         dataset=dataset,
@@ -497,7 +498,7 @@ def compare(
     )
     chosen = selection(metrics=metrics, columns=columns)
     cells = chosen.among([cell for subject in pair for cell in subject.cells])
-    pair = select.Pair(*(subject._replace(cells=tuple(c for c in cells if subject.has(c))) for subject in pair))
+    pair = subjects.Pair(*(subject._replace(cells=tuple(c for c in cells if subject.has(c))) for subject in pair))
     return Comparison(compared(pair, place.read_arrays, resamples))
 
 

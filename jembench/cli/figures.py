@@ -17,8 +17,8 @@ from jembench.cli.output import write_file
 from jembench.cli.parameters import PATH, SUITE, Text
 from jembench.drawing import PLAIN, Format, Style, inches
 from jembench.errors import SpecError, printable, unknown
-from jembench.report import select
-from jembench.report.select import NO_NAMES, Names
+from jembench.report.names import NO_NAMES, Names
+from jembench.report.selection import nothing
 from jembench.store.outcome import Cell
 from jembench.store.store import Store
 
@@ -78,7 +78,7 @@ def figures(
         click.echo(path)
         written += 1
     if not written and not left_out.count:
-        click.echo(select.nothing(store, suite, chosen["limit"], "results that have figures"))
+        click.echo(nothing(store, suite, chosen["limit"], "results that have figures"))
     return int(left_out.count > 0)
 
 

@@ -192,7 +192,7 @@ def make_plan(
         part = _part(suite_part, asked)
         planned = _cells(suite_part, part, asked)
         cells |= {cell.id: cell for cell in planned if cell.id not in cells}
-        rows = frozenset((cell.fit.key.model, cell.fit.key.dataset, cell.fit.key.recipe) for cell in planned)
+        rows = frozenset(cell.fit.key.names for cell in planned)
         parts.append(part._replace(rows=rows))
     if not cells:
         datasets = ", ".join(dict.fromkeys(dataset for part in suite.parts for dataset in part.datasets))
@@ -275,7 +275,7 @@ def parts_of(suite: Suite, fits: Iterable[FitKey]) -> tuple[Part, ...]:
     Raises:
         SpecError: for a metric that does not exist, or has no such option.
     """
-    names, members = {(fit.model, fit.dataset, fit.recipe) for fit in fits}, suite.parts
+    names, members = {fit.names for fit in fits}, suite.parts
 
     def rows(part: Suite) -> Iterator[tuple[str, str, str]]:
         for name in names:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from jembench.report.comparison import LEVEL, SEEDS, Read, Side, contrast, sides
 from jembench.report.record import Record, grouped
-from jembench.report.select import subjects
+from jembench.report.subjects import subjects
 from jembench.report.text import View
 from jembench.stats import paired
 from jembench.store.outcome import Cell

@@ -23,7 +23,7 @@ from jembench.catalog.spec import stable_hash
 from jembench.errors import JembenchError, Unavailable
 from jembench.interfaces import Resampled, Resampling, Value
 from jembench.report.record import protocol_differences
-from jembench.report.select import Pair, Subject
+from jembench.report.subjects import Pair, Subject
 from jembench.stats import paired
 from jembench.store.outcome import Cell
 

@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 
 from jembench.errors import DamagedError, Fallback, SpecError
 from jembench.report.formats import Document
+from jembench.report.names import NO_NAMES, Names
 from jembench.report.record import Record, columns_of, record
-from jembench.report.select import NO_NAMES, Names, read
+from jembench.report.selection import read
 from jembench.store.latest import asked, newest
 from jembench.store.outcome import Cell
 from jembench.store.store import Store

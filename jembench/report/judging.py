@@ -26,7 +26,9 @@ from jembench.report.comparison import (
     not_comparable,
     sides,
 )
-from jembench.report.select import Pair, Subject, canonical, store_option, subjects
+from jembench.report.names import canonical
+from jembench.report.selection import store_option
+from jembench.report.subjects import Pair, Subject, subjects
 from jembench.store.outcome import Cell
 
 

@@ -22,7 +22,7 @@ from jembench.report.comparison import (
 )
 from jembench.report.formats import Document
 from jembench.report.record import grouped
-from jembench.report.select import subjects
+from jembench.report.subjects import subjects
 from jembench.report.text import Footnote, Footnotes, Heading, Table, Text, detail
 from jembench.report.verdicts import numbers
 from jembench.stats import paired
@@ -59,7 +59,7 @@ def compare(pairs: Sequence[Pair]) -> list[Difference]:
     Times are not judged: they are of one machine. A value without an interval, of fewer than three seeds, is
     ``not testable`` unless it is equal.
     """
-    groups = grouped(pairs, lambda pair: (pair.theirs.fit.model, pair.theirs.fit.dataset, pair.theirs.fit.recipe))
+    groups = grouped(pairs, lambda pair: pair.theirs.fit.names)
     rows = [row for group in groups for row in _rows(group)]
     return [
         row if p is None else replace(row, p=p, verdict="outside" if p < LEVEL else "within")

@@ -12,10 +12,11 @@ from jembench.experiment.plan import Part
 from jembench.experiment.sweep import Grid, bare_name
 from jembench.report.attacks import main_view
 from jembench.report.grids import Places, pivots
+from jembench.report.names import NO_NAMES, Names
 from jembench.report.record import BUFFER, DIRECT, Column, ModelRecords, columns_of, mark_incomparable, record
 from jembench.report.references import PublishedTable
-from jembench.report.select import NO_NAMES, Names, Subject, subjects
 from jembench.report.selection import WHOLE, Selection
+from jembench.report.subjects import Subject, subjects
 from jembench.report.text import View
 from jembench.store.outcome import Cell
 

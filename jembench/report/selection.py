@@ -3,26 +3,49 @@
 from __future__ import annotations
 
 import dataclasses
+import shlex
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeVar
+from pathlib import Path
+from typing import NamedTuple
 
-from jembench.errors import SpecError, unknown
+from jembench.errors import Fallback, SpecError
 from jembench.experiment import suite_files as suites
-from jembench.experiment.plan import DisplayNames, display_names_of, fit_names_of, labels_of
+from jembench.experiment.plan import display_names_of, fit_names_of, labels_of
 from jembench.experiment.suite import Suite
 from jembench.experiment.sweep import bare_name
+from jembench.report.names import Names, check_apart, display_names, not_found, ranked
 from jembench.report.record import Column
-from jembench.report.select import Names, matching, nothing, read
 from jembench.store.latest import asked, newest
-from jembench.store.outcome import Cell, FitKey
+from jembench.store.outcome import Cell
 from jembench.store.store import Store
-
-T = TypeVar("T")
 
 EVERY = "all"
 """In place of a recipe: every recipe, whatever ``--set`` changed of it."""
+
+
+def _warn(problem: str) -> None:
+    warnings.warn(f"Left out: {problem}", Fallback, stacklevel=4)
+
+
+def read(store: Store, left_out: Callable[[str], None] = _warn) -> list[Cell]:
+    """Every outcome of a store.
+
+    Args:
+        store: a folder that exists.
+        left_out: called with a sentence for each file that cannot be read; by default it is a warning.
+
+    Raises:
+        SpecError: if there is no such folder.
+    """
+    if not store.root.exists():
+        raise SpecError(f"There is no store {store.root} yet: {_remedy(store.root)}")
+    contents = store.contents()
+    for problem in contents.problems:
+        left_out(problem)
+    return contents.cells
 
 
 class Selected(NamedTuple):
@@ -54,17 +77,17 @@ class Selection:
     names: Mapping[str, str] = field(default_factory=dict)  # display names by specs
     limit: int | None = None  # how many of the test images were evaluated; None: all
 
-    def of(self, store: Store, problem: Callable[[str], None] | None = None) -> Selected:
+    def of(self, store: Store, problem: Callable[[str], None] = _warn) -> Selected:
         """What is selected of a store.
 
         Args:
             store: a folder that exists.
-            problem: called with a sentence for each file that cannot be read; None: it is a warning.
+            problem: called with a sentence for each file that cannot be read; by default it is a warning.
 
         Raises:
             SpecError: if there is no such folder, or no result of something that is named.
         """
-        found = read(store, problem) if problem else read(store)
+        found = read(store, problem)
         current = newest(found, asked(store))
         left_out = []
         if older := len(found) - len(current):
@@ -98,7 +121,7 @@ class Selection:
     def order(self, columns: Sequence[Column]) -> list[Column]:
         """Those of some columns that are shown, in the order asked for."""
         for what, of in (("metrics", lambda column: column.metric), ("columns", lambda column: column.label)):
-            columns = _ranked(what, getattr(self, what), columns, of)
+            columns = ranked(what, getattr(self, what), columns, of)
         return list(columns)
 
     def _of_experiment(self, cells: Sequence[Cell], suite: Suite) -> list[Cell]:
@@ -117,15 +140,15 @@ class Selection:
         changes = [change for cell in cells for change in _changes(cell.fit.recipe)]
         for setting in self.settings:
             if setting not in changes:
-                raise unknown(_KINDS["settings"], setting, set(changes), "")
+                raise not_found("settings", setting, changes)
         cells = [cell for cell in cells if set(self.settings) <= set(_changes(cell.fit.recipe))]
-        cells = _ranked("metrics", self.metrics, cells, lambda cell: cell.metric)
+        cells = ranked("metrics", self.metrics, cells, lambda cell: cell.metric)
         seeds = None if self.seeds is None else [str(seed) for seed in self.seeds]
-        cells = _ranked("seeds", seeds, cells, lambda cell: str(cell.fit.seed))
+        cells = ranked("seeds", seeds, cells, lambda cell: str(cell.fit.seed))
         if EVERY not in (self.recipe or ()):
-            cells = _ranked("recipe", self.recipe, cells, self._recipe)
-        cells = _ranked("models", self.models, cells, lambda cell: cell.fit.model)
-        return _ranked("dataset", self.dataset, cells, lambda cell: cell.fit.dataset)
+            cells = ranked("recipe", self.recipe, cells, self._recipe)
+        cells = ranked("models", self.models, cells, lambda cell: cell.fit.model)
+        return ranked("dataset", self.dataset, cells, lambda cell: cell.fit.dataset)
 
     def _recipe(self, cell: Cell) -> str:
         """What names its recipe: without the settings, if they are given by themselves."""
@@ -142,7 +165,7 @@ class Selection:
         known = set().union(*labels.values())
         for column in self.columns:
             if column not in known and labels.get(column, {column}):  # a metric without values has its own name
-                raise unknown(_KINDS["columns"], column, known, "")
+                raise not_found("columns", column, known, "of these results")
         return [
             dataclasses.replace(cell, outcome=dataclasses.replace(cell.outcome, values=values))
             for cell in cells
@@ -164,94 +187,6 @@ WHOLE = Selection()
 """All that a store holds but for changed recipes."""
 
 
-# --- what is named ----------------------------------------------------------------------------------------------------
-
-_KINDS = {
-    "models": "model in the store",
-    "dataset": "dataset in the store",
-    "metrics": "metric in the store",
-    "recipe": "recipe in the store",
-    "settings": "change of a recipe in the store",
-    "seeds": "seed in the store",
-    "columns": "column of these results",
-}
-
-
-_LISTS = {"models": "jembench report", "dataset": "jembench report", "metrics": "jembench list metrics"}
-"""The commands that say more."""
-
-
-def _ranked(what: str, wanted: Sequence[str] | None, items: Sequence[T], of: Callable[[T], str]) -> Sequence[T]:
-    """The items of what is wanted, in that order; of equal ones, in theirs.
-
-    Raises:
-        SpecError: for one that none of the items is of.
-    """
-    if wanted is None:
-        return items
-    known, ranks = list(dict.fromkeys(map(of, items))), dict[str, int]()
-    for text in wanted:
-        found = _meant(what, text, known)
-        if not found:
-            names = set(map(bare_name, known) if what == "metrics" else known)
-            raise unknown(_KINDS[what], text, names, _LISTS.get(what, ""))
-        ranks |= {name: len(ranks) + place for place, name in enumerate(found) if name not in ranks}
-    return sorted((item for item in items if of(item) in ranks), key=lambda item: ranks[of(item)])
-
-
-def _meant(what: str, text: str, known: Sequence[str]) -> list[str]:
-    if what == "models":
-        return matching("models", text, known)
-    if what == "dataset":
-        return matching("datasets", text, known)
-    return matching("metrics", text, known) if what == "metrics" else [name for name in known if name == text]
-
-
-def _changes(recipe: str) -> list[str]:
-    """What was changed of the recipe of a label, ``["epochs=9"]``."""
-    return recipe.split("+")[1:]
-
-
-def display_names(names: DisplayNames, fits: Iterable[FitKey], *, strict: bool = False) -> dict[tuple[str, str], str]:
-    """The display names of trained models.
-
-    Args:
-        names: by specs, in full or the name alone where that means one, and recipes.
-        fits: of a store.
-        strict: whether to refuse a spec that none of them is meant by.
-
-    Raises:
-        SpecError: for a spec that means more than one model.
-    """
-    found: dict[tuple[str, str], str] = {}
-    known = list(dict.fromkeys((fit.model, fit.recipe) for fit in fits))
-    for (text, recipe), name in names.items():
-        trained = [pair for pair in known if recipe in ("", pair[1])]
-        meant = matching("models", text, [model for model, _ in trained])
-        if not meant and strict:
-            raise unknown(_KINDS["models"], text, {model for model, _ in known}, _LISTS["models"])
-        if len(meant) > 1:
-            raise SpecError(
-                f"{name!r} is to be the name of {text}, which means {', '.join(meant)}. Write the one meant."
-            )
-        found |= {pair: name for pair in trained if pair[0] in meant}
-    return found
-
-
-def check_apart(names: Names, fits: Iterable[FitKey]) -> None:
-    """Whether all models have names of their own.
-
-    Raises:
-        SpecError: if two have the same.
-    """
-    by_name: dict[str, dict[str, None]] = {}
-    for fit in fits:
-        by_name.setdefault(names.get((fit.model, fit.recipe), fit.model), {})[fit.model] = None
-    for name, of_name in by_name.items():
-        if len(of_name) > 1:
-            raise SpecError(f"{name!r} would be the name of {' and of '.join(of_name)}. Give each model its own.")
-
-
 # --- what is left out -------------------------------------------------------------------------------------------------
 
 
@@ -270,5 +205,28 @@ def _of_changed(cells: Sequence[Cell]) -> str:
     return f"{_outcomes(len(cells))} of changed recipes, {labels}; `jembench report` shows them with --recipe {EVERY}."
 
 
+def _changes(recipe: str) -> list[str]:
+    """What was changed of the recipe of a label, ``["epochs=9"]``."""
+    return recipe.split("+")[1:]
+
+
 def _outcomes(count: int) -> str:
     return "1 outcome" if count == 1 else f"{count} outcomes"
+
+
+# --- commands ---------------------------------------------------------------------------------------------------------
+
+
+def nothing(store: Path, suite: str | None, limit: int | None, results: str) -> str:
+    """What to do about a store without the results that were asked for."""
+    return f"{store} holds no {results} yet: {_remedy(store, suite, limit)}"
+
+
+def _remedy(store: Path, suite: str | None = None, limit: int | None = None) -> str:
+    subset = "" if limit is None else f" --limit {limit}"
+    return f"`jembench run {suite or 'hybrid'}{subset}{store_option(store)}` makes some."
+
+
+def store_option(store: Path) -> str:
+    """The option that a command needs for a store; none for the usual one."""
+    return "" if store == Path("runs") else f" --store {shlex.quote(str(store))}"

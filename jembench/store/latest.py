@@ -84,9 +84,9 @@ def newest(cells: Sequence[Cell], log: Iterable[Asked] = ()) -> list[Cell]:
         asked = by_family[cell.fit.family]
         return _rank(cell, [one for one in asked if metric is None or str(metric) in one.metrics])
 
-    families = {_names(cell): cell.fit.family for cell in sorted(cells, key=fit_rank)}  # the last of each name counts
+    families = {cell.fit.names: cell.fit.family for cell in sorted(cells, key=fit_rank)}  # the last of each name counts
     results = {_result(cell): cell.id for cell in sorted(cells, key=rank)}
-    return [cell for cell in cells if results[_result(cell)] == cell.id and families[_names(cell)] == cell.fit.family]
+    return [cell for cell in cells if results[_result(cell)] == cell.id and families[cell.fit.names] == cell.fit.family]
 
 
 _Rank = tuple[str, str]
@@ -102,12 +102,8 @@ def _time(cell: Cell) -> str:
     return str(cell.provenance.get("time", ""))
 
 
-def _names(cell: Cell) -> tuple[str, str, str]:
-    return cell.fit.model, cell.fit.dataset, cell.fit.recipe
-
-
 def _result(cell: Cell) -> tuple[object, ...]:
-    return *_names(cell), cell.fit.family, cell.fit.seed, cell.metric, cell.provenance.get("limit")
+    return *cell.fit.names, cell.fit.family, cell.fit.seed, cell.metric, cell.provenance.get("limit")
 
 
 def _of_one_name(cells: Sequence[Cell]) -> list[Cell]:

@@ -61,6 +61,11 @@ class FitKey:
     id: Id  #: hash
     family: str = ""  #: hash of everything but the seed; "": written by an earlier version
 
+    @property
+    def names(self) -> tuple[str, str, str]:
+        """Model, dataset and recipe: what a row of a table is of, whatever the seed."""
+        return self.model, self.dataset, self.recipe
+
     def __str__(self) -> str:
         return f"{self.model} on {self.dataset}, recipe {self.recipe}, seed {self.seed}"
 

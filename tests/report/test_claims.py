@@ -21,7 +21,7 @@ from jembench.experiment.sweep import bare_name, with_options
 from jembench.interfaces import Value
 from jembench.report import verdicts
 from jembench.report.judging import judge
-from jembench.report.select import canonical
+from jembench.report.names import canonical
 from jembench.store.outcome import Cell, FitKey, Outcome
 
 CLAIMS = load()

@@ -9,7 +9,7 @@ from scipy import stats
 from jembench.errors import StoreError
 from jembench.interfaces import Value
 from jembench.report.comparison import SEEDS, Difference, Side, adjusted, compare, contrast, sides
-from jembench.report.select import Pair, Subject, subjects
+from jembench.report.subjects import Pair, Subject, subjects
 from jembench.store.outcome import Cell, FitKey, Outcome
 
 N = 400

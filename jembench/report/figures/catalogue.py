@@ -16,7 +16,7 @@ from jembench.experiment.sweep import bare_name
 from jembench.report.figures import training
 from jembench.report.figures.planned import Planned
 from jembench.report.figures.results import Arrays, Plan, Result
-from jembench.report.select import NO_NAMES, Names
+from jembench.report.names import NO_NAMES, Names
 from jembench.store.outcome import Cell, FitKey
 
 

@@ -17,7 +17,7 @@ from jembench.experiment.plan import PRETRAINED
 from jembench.experiment.sweep import bare_name
 from jembench.interfaces import Value
 from jembench.report.figures.planned import Drawing, Planned
-from jembench.report.select import NO_NAMES, Names
+from jembench.report.names import NO_NAMES, Names
 from jembench.store.outcome import Cell, FitKey
 
 _LONGEST = 80  # letters, for people; file systems allow more

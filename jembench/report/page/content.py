@@ -10,11 +10,11 @@ from typing import Any
 from jembench.experiment import claims
 from jembench.experiment.claims import Claim
 from jembench.report.layout import tables_of
+from jembench.report.names import NO_NAMES, Names
 from jembench.report.page.joint import Joint, joint
 from jembench.report.page.pictures import Picture, Pictures
 from jembench.report.record import grouped
 from jembench.report.sections import Report
-from jembench.report.select import NO_NAMES, Names
 from jembench.report.text import Heading, Table, Text, fixed
 from jembench.store.fits import FitRecord
 from jembench.store.outcome import Cell, FitKey

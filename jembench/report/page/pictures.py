@@ -14,8 +14,8 @@ from xml.etree import ElementTree
 from jembench.errors import printable
 from jembench.experiment.sweep import bare_name
 from jembench.files import read_bytes
+from jembench.report.names import NO_NAMES, Names
 from jembench.report.record import grouped
-from jembench.report.select import NO_NAMES, Names
 from jembench.store.outcome import Cell, FitKey
 from jembench.store.store import Store
 
@@ -88,7 +88,7 @@ class Pictures:
         from jembench.report.figures.results import title_of
 
         found = []
-        for group in grouped(cells, lambda cell: (cell.fit.model, cell.fit.dataset, cell.fit.recipe)):
+        for group in grouped(cells, lambda cell: cell.fit.names):
             fits = {cell.fit.id: cell.fit for cell in sorted(group, key=lambda cell: cell.fit.seed)}
             grids = ((title_of(fit, names), grid) for fit in fits.values() if (grid := self._samples(fit)))
             found += [Picture(title, png=_data_uri(grid), width=_width(grid)) for title, grid in [*grids][:1]]

@@ -3,7 +3,8 @@
 import pytest
 
 from jembench.errors import SpecError
-from jembench.report.select import find_pair, matching, subjects
+from jembench.report.names import matching
+from jembench.report.subjects import find_pair, subjects
 from jembench.store.outcome import Cell, FitKey, Outcome
 
 
@@ -124,7 +125,7 @@ def test_of_several_recipes_the_one_that_was_asked_for_last():
 
 
 def test_a_recipe_that_is_not_there():
-    with pytest.raises(SpecError, match=r"jem was not trained by a recipe 'x'\. In the store: digits\."):
+    with pytest.raises(SpecError, match=r"no recipe of jem in the store named 'x'.*Known: digits\."):
         find_pair(KNOWN, "jem", "baseline", recipe="x", dataset="digits")
 
 

@@ -1,0 +1,132 @@
+"""The models of a store with what was measured on them, and the two that a comparison means. Imports no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import NamedTuple
+
+from jembench.errors import SpecError
+from jembench.report.names import NO_NAMES, Names, ranked
+from jembench.report.record import grouped
+from jembench.store.outcome import Cell
+
+
+class Subject(NamedTuple):
+    """A model trained on one dataset by one recipe, with what was measured on it, whatever the seed."""
+
+    model: str  # canonical spec
+    dataset: str  # canonical spec
+    recipe: str  # label
+    cells: tuple[Cell, ...]
+    printed_as: str = ""  # its display name, if it has one
+
+    @property
+    def name(self) -> str:
+        """What tables and figures call the model."""
+        return self.printed_as or self.model
+
+    def __str__(self) -> str:
+        return f"{self.model} on {self.dataset}, recipe {self.recipe}"
+
+    def has(self, cell: Cell) -> bool:
+        """Whether a cell is of it."""
+        return cell.fit.names == self[:3]
+
+    @property
+    def seeds(self) -> set[int]:
+        """The seeds with any result."""
+        return {cell.fit.seed for cell in self.cells}
+
+
+class Pair(NamedTuple):
+    """Two models on one dataset."""
+
+    a: Subject
+    b: Subject
+
+    @property
+    def names(self) -> tuple[str, str]:
+        """What tells the two apart: their models or, where these are called the same, their recipes."""
+        if self.a.name != self.b.name:
+            return self.a.name, self.b.name
+        return self.a.recipe, self.b.recipe
+
+
+def subjects(cells: Iterable[Cell], names: Names = NO_NAMES) -> list[Subject]:
+    """Every model of some cells, in their order, with its display name."""
+    groups = grouped(cells, lambda cell: cell.fit.names)
+    fits = [group[0].fit for group in groups]
+    return [
+        Subject(*fit.names, tuple(group), names.get((fit.model, fit.recipe), ""))
+        for fit, group in zip(fits, groups, strict=True)
+    ]
+
+
+def find_pair(
+    known: Sequence[Subject],
+    a: str,
+    b: str,
+    *,
+    dataset: str | None = None,
+    recipe: str | None = None,
+    recipe_b: str | None = None,
+    commands: Sequence[Collection[str]] = (),
+) -> Pair:
+    """Find two models on the same dataset and, if no recipe is given, trained by the same recipe where there is one.
+
+    Of several recipes on one dataset, it takes the one that the last command asked for.
+
+    Args:
+        known: what the store has.
+        a: a model's spec, in full or its name alone where that means one.
+        b: the same.
+        dataset: the spec or the name of one; None: whatever there is.
+        recipe: its label; None: whatever there is.
+        recipe_b: that of ``b``, where it is another.
+        commands: the families of the fits that each command asked for, the oldest first.
+
+    Raises:
+        SpecError: if the store has no such model or pair, or more than one.
+    """
+    known = ranked("dataset", [dataset] if dataset else None, known, lambda subject: subject.dataset)
+    ours = _meant(known, a, recipe)
+    theirs = _meant(known, b, recipe_b or recipe)
+    pairs = [Pair(one, other) for one in ours for other in theirs if one.dataset == other.dataset]
+    distinct = [pair for pair in pairs if pair.a[:3] != pair.b[:3]]
+    if pairs and not distinct:
+        raise SpecError(f"Both models are {pairs[0].a}. Name two, or two recipes of one with --recipe and --recipe-b.")
+    alike = [pair for pair in distinct if pair.a.recipe == pair.b.recipe]
+    candidates = _of_last_command(distinct if recipe_b or not alike else alike, commands)
+    if len(candidates) == 1:
+        return candidates[0]
+    if not candidates:
+        found = "; ".join(dict.fromkeys(map(str, (*ours, *theirs))))
+        raise SpecError(
+            f"{a} and {b} were not measured on the same dataset: {found}. `jembench run` with "
+            "--dataset measures the one that is missing."
+        )
+    raise SpecError(
+        f"More than one comparison is meant by {a} and {b}: "
+        f"{'; '.join(f'({number}) {pair.a}, with {pair.b}' for number, pair in enumerate(candidates, 1))}. "
+        "Say which with --dataset, --recipe and --recipe-b, or with a model's spec in full."
+    )
+
+
+def _meant(known: Sequence[Subject], model: str, recipe: str | None) -> Sequence[Subject]:
+    """The one model that is meant, by that recipe or by each."""
+    found = ranked("models", [model], known, lambda subject: subject.model)
+    models = list(dict.fromkeys(subject.model for subject in found))
+    if len(models) > 1:
+        raise SpecError(f"The store has more than one model {model}: {', '.join(models)}. Write the one that you mean.")
+    recipes = [recipe] if recipe else None
+    return ranked("recipe", recipes, found, lambda subject: subject.recipe, f"of {models[0]} in the store")
+
+
+def _of_last_command(pairs: Sequence[Pair], commands: Sequence[Collection[str]]) -> Sequence[Pair]:
+    """Those that the last command asked for which asked for any; all of them, if they are of several datasets."""
+    if len({pair.a.dataset for pair in pairs}) > 1:
+        return pairs
+    for families in reversed(commands):
+        if found := [pair for pair in pairs if all(subject.cells[0].fit.family in families for subject in pair)]:
+            return found
+    return pairs
