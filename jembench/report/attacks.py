@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from jembench.catalog import spec
 from jembench.catalog.spec import Spec
-from jembench.errors import SpecError
+from jembench.report.protocols import parsed
 from jembench.report.record import Column, ModelRecords, Record, mark_incomparable
 from jembench.report.text import Heading, Line, View, detail
 
@@ -111,10 +111,8 @@ def _is_attack(parts: Parts) -> bool:
 
 def parts_of(protocol: str) -> dict[str, str]:
     """The parts of an attack's protocol; of another metric's, none."""
-    try:
-        parts = dict(spec.parse(protocol).arguments)
-    except SpecError:  # a plugin writes its protocols as it likes
-        return {}
+    found = parsed(protocol)
+    parts = dict(found.arguments) if found else {}
     return parts if _is_attack(parts) else {}
 
 

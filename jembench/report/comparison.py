@@ -22,7 +22,7 @@ from jembench.catalog import registry, trust
 from jembench.catalog.spec import stable_hash
 from jembench.errors import JembenchError, Unavailable
 from jembench.interfaces import Resampled, Resampling, Value
-from jembench.report.record import protocol_differences
+from jembench.report.protocols import peculiarities
 from jembench.report.subjects import Pair, Subject
 from jembench.stats import paired
 from jembench.store.outcome import Cell
@@ -183,7 +183,7 @@ def described(a: Side, b: Side | float) -> Difference:
 
 def not_comparable(row: Difference, protocols: Sequence[str]) -> Difference:
     """The same, not compared because of its protocols."""
-    reason = f"measured under different protocols: {'; '.join(protocol_differences(protocols))}"
+    reason = f"measured under different protocols: {'; '.join(peculiarities(protocols))}"
     return replace(row, verdict="not comparable", reason=reason)
 
 

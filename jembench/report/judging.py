@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from jembench.catalog import discovery, spec
-from jembench.errors import SpecError
+from jembench.catalog.spec import Spec
 from jembench.experiment import recipe as recipes_known
 from jembench.experiment.claims import ANY, Claim, Recipes
 from jembench.experiment.sweep import bare_name, with_options
@@ -27,6 +27,7 @@ from jembench.report.comparison import (
     sides,
 )
 from jembench.report.names import canonical
+from jembench.report.protocols import parsed
 from jembench.report.selection import store_option
 from jembench.report.subjects import Pair, Subject, subjects
 from jembench.store.outcome import Cell
@@ -231,9 +232,6 @@ def _side(subject: Subject, metric: str, label: str) -> Side | None:
 
 
 def _parts(protocol: str, names: Sequence[str]) -> str:
-    try:
-        parsed = spec.parse(protocol)
-    except SpecError:  # a plugin may write its protocols as it likes
-        return protocol
-    kept = tuple((key, value) for key, value in parsed.arguments if key in names)
-    return str(spec.Spec("parts", kept))  # whatever the metric
+    """The parts of a protocol with these names, whatever the metric."""
+    found = parsed(protocol)
+    return str(Spec("parts", tuple(part for part in found.arguments if part[0] in names))) if found else protocol

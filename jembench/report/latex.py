@@ -5,6 +5,7 @@ The widths of texts are those of Computer Modern, a little more than measured, s
 
 from __future__ import annotations
 
+import math
 import re
 import unicodedata
 from collections.abc import Iterator, Sequence
@@ -24,13 +25,6 @@ _NAMES = 0.5  # of the width, at most, for what identifies a row
 _HEIGHT = 470.0  # points of a page that tables and their notes fill
 _LINE = 11.0  # points from one line to the next
 _SMALL = 7.0  # points of an interval's type
-
-
-class _Type(NamedTuple):
-    """The type of a table."""
-
-    command: str
-    points: float
 
 
 def latex(document: Document, *, width: str = "column", interval: Interval = "below") -> str:
@@ -55,11 +49,11 @@ class _Layout:
 
     def __init__(self, table: Table, room: float, star: str, interval: Interval) -> None:
         self.table, self.room, self.star, self.interval = table, room, star, interval
-        self.type = _Type(r"\footnotesize", 8.0) if room < 300 else _Type(r"\small", 9.0)
+        self.type, self.points = (r"\footnotesize", 8.0) if room < 300 else (r"\small", 9.0)
 
     def latex(self, label: str) -> str:
         """Its floats: one, or several that each fit on a page."""
-        pieces = [*self._tabulars(), _Piece(self._notes(), self._height_of_notes())]
+        pieces = [*self._tabulars(), *self._notes()]
         floats: list[list[_Piece]] = [[]]
         for piece in pieces:
             if floats[-1] and sum(one.height for one in floats[-1]) + piece.height > _HEIGHT:
@@ -74,11 +68,11 @@ class _Layout:
         return "\n".join(
             (
                 rf"\begin{{table{self.star}}}[tp]",
-                rf"\centering{self.type.command}",
+                rf"\centering{self.type}",
                 rf"\setlength{{\tabcolsep}}{{{_GAP / 2:g}pt}}",
                 rf"\caption{{{' '.join(map(escaped, sentences))}}}\smallskip",
                 rf"\label{{{label}{f'-{number + 1}' if number else ''}}}",
-                "\n\\par\\medskip\n".join(piece.text for piece in pieces if piece.text),
+                "\n\\par\\medskip\n".join(piece.text for piece in pieces),
                 rf"\end{{table{self.star}}}",
             )
         )
@@ -87,25 +81,23 @@ class _Layout:
 
     def _tabulars(self) -> Iterator[_Piece]:
         """One if all columns fit; else several with the same names, evenly filled."""
-        headings, rows = self.table.headings, self.table.rows
-        if not rows:
+        if not self.table.rows:
             return
-        names = [index for index, heading in enumerate(headings) if heading.identifies]
-        numbers = [index for index in range(len(headings)) if index not in names]
-        cells = {index: self._column(index, self._limit(names)) for index in range(len(headings))}
-        widths = {index: max(map(self._width, cell_lines)) for index, cell_lines in cells.items()}
-        sizes = [-(-len(numbers) // count) for count in range(1, len(numbers) + 1)] or [0]
-        for size in sizes:
-            blocks = [names + numbers[start : start + size] for start in range(0, len(numbers), size or 1)] or [names]
-            if all(sum(widths[i] for i in block) + _GAP * (len(block) - 1) <= self.room for block in blocks):
-                break
-        for block in blocks:
+        limit = self._limit()
+        cells = [self._column(index, limit) for index in range(len(self.table.headings))]
+        widths = [max(map(self._width, column)) for column in cells]
+
+        def fit(block: Sequence[int]) -> bool:
+            return sum(widths[index] for index in block) + _GAP * (len(block) - 1) <= self.room
+
+        for block in self.table.blocks(fit):
             yield from self._of_block(block, [cells[index] for index in block])
 
     def _of_block(self, block: Sequence[int], columns: Sequence[list[_Lines]]) -> Iterator[_Piece]:
         """The tabulars of some columns: their rows on as many pages as they need."""
         alignment = "".join("l" if self.table.headings[index].identifies else "r" for index in block)
-        (head, *body) = [_physical(cells) for cells in zip(*columns, strict=True)]
+        rows = list(zip(*columns, strict=True))
+        head, body = _physical(rows[0], lowest=True), [_physical(cells) for cells in rows[1:]]
         start, height = 0, 0.0
         for number, lines in enumerate(body):
             taken = _LINE * len(lines) + 2
@@ -128,10 +120,11 @@ class _Layout:
         height = _LINE * (len(head) + sum(len(body[number]) for number in which)) + 2 * len(which) + 20
         return _Piece("\n".join([*lines, r"\bottomrule", r"\end{tabular}"]), height)
 
-    def _limit(self, names: Sequence[int]) -> float:
+    def _limit(self) -> float:
         """The widest that a column of names may be, in points, so that all of them leave room for numbers."""
-        texts = [[_names(row[index], _UNLIMITED) for row in self.table.rows] for index in names]
-        natural = [max(self._width(lines) for lines in column) for column in texts]
+        names = [index for index, heading in enumerate(self.table.headings) if heading.identifies]
+        whole = [[_names(row[index]) for row in self.table.rows] for index in names]
+        natural = [max(map(self._width, column)) for column in whole]
         limit = max(natural, default=0.0)
         while sum(min(width, limit) for width in natural) > _NAMES * self.room and limit > 40:
             limit -= 5
@@ -140,15 +133,14 @@ class _Layout:
     def _column(self, index: int, limit: float) -> list[_Lines]:
         """The lines of the heading and of each cell of a column."""
         heading = self.table.headings[index]
-        points = self.type.points
         if heading.identifies:
-            cells = [_names(row[index], limit / points) for row in self.table.rows]
+            cells = [_names(row[index], limit / self.points) for row in self.table.rows]
             return [_Lines((heading.label,), heading.marks), *cells]
         cells = [self._number(row[index]) for row in self.table.rows]
         widest = max([*map(self._width, cells), 38.0])
-        label = _wrapped(heading.label, widest / points)
-        small = heading.detail
-        return [_Lines((*label, small) if small else tuple(label), heading.marks, small=bool(small)), *cells]
+        label = _wrapped(heading.label, widest / self.points)
+        lines = (*label, heading.detail) if heading.detail else tuple(label)
+        return [_Lines(lines, heading.marks, small=bool(heading.detail)), *cells]
 
     def _number(self, text: Text) -> _Lines:
         if self.interval == "below" and text.interval:
@@ -158,7 +150,7 @@ class _Layout:
 
     def _width(self, cell: _Lines) -> float:
         """In points."""
-        widths = [_em(line) * self.type.points * (1.12 if cell.best else 1) for line in cell.lines]
+        widths = [_em(line) * self.points * (1.12 if cell.best else 1) for line in cell.lines]
         if cell.small:
             widths[-1] = _em(cell.lines[-1]) * _SMALL
         widths[cell.marked] += _em(",".join(cell.marks)) * _SMALL
@@ -175,17 +167,13 @@ class _Layout:
         half = "± of one seed: half the width of the 95 % interval"
         return [note._replace(text=note.text.replace(INTERVAL, half).replace(ENDS, "")) for note in kept]
 
-    def _notes(self) -> str:
-        notes = [f"{_superscript([note.mark])} {_breakable(note.text)}".strip() for note in self._footnotes()]
-        if not notes:
-            return ""
-        return "\n".join(
-            [r"\begin{minipage}{\linewidth}\scriptsize\raggedright", " \\par\n".join(notes), r"\end{minipage}"]
-        )
-
-    def _height_of_notes(self) -> float:
-        lines = sum(1 + int(_em(note.text) * _SMALL // self.room) for note in self._footnotes())
-        return 8.5 * lines + 10
+    def _notes(self) -> Iterator[_Piece]:
+        notes = self._footnotes()
+        if notes:
+            texts = [f"{_superscript([note.mark])} {_breakable(note.text)}".strip() for note in notes]
+            lines = sum(1 + int(_em(note.text) * _SMALL // self.room) for note in notes)
+            head, end = r"\begin{minipage}{\linewidth}\scriptsize\raggedright", r"\end{minipage}"
+            yield _Piece("\n".join([head, " \\par\n".join(texts), end]), 8.5 * lines + 10)
 
 
 class _Piece(NamedTuple):
@@ -193,9 +181,6 @@ class _Piece(NamedTuple):
 
     text: str
     height: float  # points
-
-
-_UNLIMITED = 1e6
 
 
 class _Lines(NamedTuple):
@@ -223,18 +208,16 @@ class _Lines(NamedTuple):
         return [f"{{{line}}}" if line.startswith(("[", "*")) else line for line in found]
 
 
-def _physical(cells: Sequence[_Lines]) -> list[str]:
-    """The lines of a row; headings stand on its lowest line, cells on its highest."""
+def _physical(cells: Sequence[_Lines], *, lowest: bool = False) -> list[str]:
+    """The lines of a row, in which cells stand on the highest line or, as headings, on the lowest."""
     columns = [cell.latex() for cell in cells]
     count = max(map(len, columns))
-    is_head = not any(cell.numbers for cell in cells)
-    padded = [
-        [""] * (count - len(lines)) + lines if is_head else lines + [""] * (count - len(lines)) for lines in columns
-    ]
+    blank = [[""] * (count - len(lines)) for lines in columns]
+    padded = [above + lines if lowest else lines + above for above, lines in zip(blank, columns, strict=True)]
     return [" & ".join(line).rstrip() for line in zip(*padded, strict=True)]
 
 
-def _names(text: Text, limit: float) -> _Lines:
+def _names(text: Text, limit: float = math.inf) -> _Lines:
     """A name in lines of at most ``limit`` em."""
     return _Lines(tuple(_wrapped(text.in_one_line, limit)), text.marks)
 

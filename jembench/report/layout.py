@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jembench.experiment.recipe import title_of
 from jembench.report.formats import Document
-from jembench.report.protocols import named
+from jembench.report.protocols import named, peculiarities
 from jembench.report.published import Beside, label_of, of_published, place, source_of
-from jembench.report.record import Column, ModelRecords, Record, protocol_differences
+from jembench.report.record import Column, ModelRecords, Record
 from jembench.report.references import PublishedTable
 from jembench.report.sections import Report, views
 from jembench.report.text import (
@@ -205,7 +205,7 @@ def _differing_protocols(view: View) -> Iterator[Footnote]:
         datasets = {row.dataset for row, record in measured if not record.comparable}
         usual = {record.protocol for row, record in measured if record.comparable and row.dataset in datasets}
         found += [("the others", protocol) for protocol in sorted(usual)]
-        differences = protocol_differences([protocol for _, protocol in found])
+        differences = peculiarities([protocol for _, protocol in found])
         which = "; ".join(f"{model}: {text}" for (model, _), text in zip(found, differences, strict=True))
         yield Footnote(DAGGER, f"{name} was measured under different protocols, do not compare: {which}")
 

@@ -2,34 +2,30 @@
 
 from __future__ import annotations
 
+import html
 import re
 from collections.abc import Callable, Sequence
-from html import escape
-from typing import NamedTuple
 
 from jembench.report.formats import Document
 from jembench.report.text import Footnote, Heading, Table, Text
 
+Escape = Callable[[str], str]
+"""How a format writes plain text."""
 
-class _Markup(NamedTuple):
-    """How a format writes plain text and the marks of footnotes."""
 
-    escape: Callable[[str], str]
-    superscript: str  # of {}
+def _text(of: Heading | Text, escape: Escape) -> str:
+    return escape(of.in_one_line) + _marks(of.marks, escape)
 
-    def text(self, of: Heading | Text) -> str:
-        return self.escape(of.in_one_line) + self.marks(of.marks)
 
-    def footnote(self, footnote: Footnote) -> str:
-        return f"{self.marks([footnote.mark])} {self.escape(footnote.text)}".strip()
+def _footnote(footnote: Footnote, escape: Escape) -> str:
+    return f"{_marks([footnote.mark], escape)} {escape(footnote.text)}".strip()
 
-    def marks(self, marks: Sequence[str]) -> str:
-        return self.superscript.format(self.escape(", ".join(marks))) if any(marks) else ""
+
+def _marks(marks: Sequence[str], escape: Escape) -> str:
+    return f"<sup>{escape(', '.join(marks))}</sup>" if any(marks) else ""
 
 
 # --- Markdown ---------------------------------------------------------------------------------------------------------
-
-_MARKDOWN = _Markup(lambda text: re.sub(r"([\\`*_<>|~]|\](?=[(\[:]))", r"\\\1", text), "<sup>{}</sup>")
 
 
 def markdown(document: Document) -> str:
@@ -38,22 +34,20 @@ def markdown(document: Document) -> str:
 
 
 def _markdown_table(table: Table) -> str:
-    blocks = [f"### {_MARKDOWN.escape(table.title)}"]
+    blocks = [f"### {_in_markdown(table.title)}"]
     if table.rows:
         rule = ["---" if heading.identifies else "---:" for heading in table.headings]
-        lines = [
-            [_MARKDOWN.text(heading) for heading in table.headings],
-            rule,
-            *([_MARKDOWN.text(text) for text in row] for row in table.rows),
-        ]
-        blocks.append("\n".join(f"| {' | '.join(line)} |" for line in lines))
-    blocks.append("\n".join(f"- {_MARKDOWN.footnote(footnote)}" for footnote in table.footnotes))
+        head, *body = [[_text(text, _in_markdown) for text in row] for row in (table.headings, *table.rows)]
+        blocks.append("\n".join(f"| {' | '.join(line)} |" for line in (head, rule, *body)))
+    blocks.append("\n".join(f"- {_footnote(footnote, _in_markdown)}" for footnote in table.footnotes))
     return "\n\n".join(block for block in blocks if block)
 
 
-# --- HTML -------------------------------------------------------------------------------------------------------------
+def _in_markdown(text: str) -> str:
+    return re.sub(r"([\\`*_<>|~]|\](?=[(\[:]))", r"\\\1", text)
 
-_HTML = _Markup(escape, "<sup>{}</sup>")
+
+# --- HTML -------------------------------------------------------------------------------------------------------------
 
 
 def fragment(document: Document) -> str:
@@ -62,11 +56,11 @@ def fragment(document: Document) -> str:
 
 
 def _html_table(table: Table) -> str:
-    headings = "".join(f"<th>{_HTML.text(heading)}</th>" for heading in table.headings)
-    rows = ("".join(f"<td>{_HTML.text(text)}</td>" for text in row) for row in table.rows)
+    headings = "".join(f"<th>{_text(heading, html.escape)}</th>" for heading in table.headings)
+    rows = ("".join(f"<td>{_text(text, html.escape)}</td>" for text in row) for row in table.rows)
     body = "\n".join(f"<tr>{row}</tr>" for row in rows)
-    notes = "<br>".join(map(_HTML.footnote, table.footnotes))
+    notes = "<br>".join(_footnote(footnote, html.escape) for footnote in table.footnotes)
     return (
-        f"<table>\n<caption>{escape(table.title)}</caption>\n<thead><tr>{headings}</tr></thead>\n"
+        f"<table>\n<caption>{html.escape(table.title)}</caption>\n<thead><tr>{headings}</tr></thead>\n"
         f"<tbody>\n{body}\n</tbody>\n</table>\n<p><small>{notes}</small></p>"
     )

@@ -1,4 +1,4 @@
-"""Whether a published number and one of ours mean the same: their protocols, part by part."""
+"""Protocols part by part: how those of ours differ, and whether a published number means the same as one of ours."""
 
 from __future__ import annotations
 
@@ -8,6 +8,27 @@ from typing import NamedTuple
 from jembench.catalog import spec
 from jembench.catalog.spec import Spec
 from jembench.errors import SpecError
+
+
+def parsed(protocol: str) -> Spec | None:
+    """A protocol as a spec; None of a plugin that writes its protocols as it likes."""
+    try:
+        return spec.parse(protocol)
+    except SpecError:
+        return None
+
+
+def peculiarities(protocols: Sequence[str]) -> list[str]:
+    """What is peculiar to each protocol: the arguments that differ, or the whole text where they are no specs."""
+    specs = [dict(found.arguments) for found in map(parsed, protocols) if found]
+    keys = sorted({key for arguments in specs for key in arguments})
+    differing = [key for key in keys if len({arguments.get(key) for arguments in specs}) > 1]
+    if not differing or len(specs) < len(protocols):
+        return list(protocols)
+    return [", ".join(f"{key}={arguments.get(key, 'none')}" for key in differing) for arguments in specs]
+
+
+# --- published numbers ------------------------------------------------------------------------------------------------
 
 TACIT = frozenset({"content", "data_content", "outliers"})
 """Parts of our protocol ids that a published number may leave out and still stand beside ours.
@@ -75,7 +96,7 @@ class Match(NamedTuple):
 
 def compare(published: str, ours: str) -> Match | None:
     """A published protocol, of which a part is stated, against one of ours; None if the metric is another."""
-    theirs, own = spec.parse(published), _parsed(ours)
+    theirs, own = spec.parse(published), parsed(ours)
     if own is None or own.name != theirs.name:
         return None
     stated, known = dict(theirs.arguments), dict(own.arguments)
@@ -88,18 +109,11 @@ def compare(published: str, ours: str) -> Match | None:
     return Match(tuple(_telling(differences)), tuple(sorted(known.keys() & TACIT - stated.keys())))
 
 
-def _parsed(protocol: str) -> Spec | None:
-    try:
-        return spec.parse(protocol)
-    except SpecError:  # a number, or the protocol of a plugin that writes them as it likes
-        return None
-
-
 def _same(published: str, ours: str) -> bool:
     """Whether two values agree: as text, as numbers, as specs of which ours says more, or but for our checksum."""
     if published in (ours, ours.partition("@")[0]):
         return True
-    theirs, own = _parsed(published), _parsed(ours)
+    theirs, own = parsed(published), parsed(ours)
     if theirs is not None and own is not None:
         known = dict(own.arguments)
         return theirs.name == own.name and all(_same(value, known.get(key, "")) for key, value in theirs.arguments)

@@ -14,9 +14,8 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple, TypeVar
 
-from jembench.catalog import spec
-from jembench.errors import SpecError
 from jembench.interfaces import Value
+from jembench.report.protocols import peculiarities
 from jembench.report.references import Standing
 from jembench.store.outcome import Cell, Outcome
 
@@ -168,7 +167,7 @@ def _summary(cells: Sequence[Cell], label: str, gaps: str) -> dict[str, Any]:
     """The fields of a record that depend on what was measured."""
     protocols = list(dict.fromkeys(cell.outcome.protocol for cell in cells))
     if len(protocols) > 1:
-        different = "; ".join(protocol_differences(protocols))
+        different = "; ".join(peculiarities(protocols))
         return {"status": "na", "reason": f"measured under protocols that must not be averaged: {different}"}
     values = [cell.outcome.values[label] for cell in cells]
     mean = _mean([value.value for value in values])
@@ -196,19 +195,6 @@ def _mean_if_all_known(ends: Sequence[float | None]) -> float | None:
 
 
 # --- protocols --------------------------------------------------------------------------------------------------------
-
-
-def protocol_differences(protocols: Sequence[str]) -> list[str]:
-    """What is peculiar to each protocol: the arguments that differ, or the whole text where they are no specs."""
-    try:
-        parsed = [dict(spec.parse(protocol).arguments) for protocol in protocols]
-    except SpecError:
-        return list(protocols)
-    keys = sorted({key for arguments in parsed for key in arguments})
-    differing = [key for key in keys if len({arguments.get(key) for arguments in parsed}) > 1]
-    if not differing:
-        return list(protocols)
-    return [", ".join(f"{key}={arguments.get(key, 'none')}" for key in differing) for arguments in parsed]
 
 
 def mark_incomparable(rows: Sequence[ModelRecords]) -> list[ModelRecords]:

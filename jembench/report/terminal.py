@@ -44,22 +44,16 @@ def _blocks(table: Table, console: Console) -> list[RichTable]:
     """One table if it fits, with each interval beside its value or else below it; several tables if it does not."""
     if not table.rows:
         return []
-    names = [index for index, heading in enumerate(table.headings) if heading.identifies]
-    numbers = [index for index in range(len(table.headings)) if index not in names]
-
-    def fits(columns: Sequence[int], interval: Interval) -> bool:
-        return sum(widths[interval][index] for index in columns) + _GAP * (len(columns) - 1) <= console.width
-
     intervals: tuple[Interval, ...] = ("beside", "below")
     widths = {way: [_width(table, index, way) for index in range(len(table.headings))] for way in intervals}
-    # from one table to one a column; evenly filled, for six columns read better as 3 + 3 than as 5 + 1
-    sizes = [-(-len(numbers) // count) for count in range(1, len(numbers) + 1)]
-    ways: list[tuple[int, Interval]] = [(len(numbers), "beside"), *((size, "below") for size in sizes)]
-    for size, interval in ways:
-        tables = [names + numbers[start : start + size] for start in range(0, len(numbers), size)]
-        if all(fits(columns, interval) for columns in tables):
-            break
-    return [_rich(table, columns, interval) for columns in tables]
+
+    def fit(columns: Sequence[int], interval: Interval = "below") -> bool:
+        return sum(widths[interval][index] for index in columns) + _GAP * (len(columns) - 1) <= console.width
+
+    (whole,) = table.blocks(lambda columns: True)
+    if fit(whole, "beside"):
+        return [_rich(table, whole, "beside")]
+    return [_rich(table, columns, "below") for columns in table.blocks(fit)]
 
 
 _GAP = 2
