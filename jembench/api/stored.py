@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -23,9 +24,11 @@ from jembench.api.sharing import Fetched, Pushed
 from jembench.errors import NotApplicable, SpecError
 from jembench.experiment import suite_files as suites
 from jembench.experiment.plan import FitPlan, plan_again, plan_fit
-from jembench.report import references, subjects
+from jembench.report import references
 from jembench.report.names import matching
 from jembench.report.page.pictures import Pictures
+from jembench.report.pair import Pair, find_pair
+from jembench.report.record import subjects
 from jembench.report.selection import EVERY, Selection
 from jembench.store.latest import asked
 from jembench.store.merge import merge
@@ -487,8 +490,8 @@ def compare(
     found = selection(recipe=EVERY, seeds=seeds, names=names, limit=limit).of(place)
     if not found.cells:
         raise SpecError(found.nothing)
-    pair = subjects.find_pair(
-        subjects.subjects(found.cells, found.names),
+    pair = find_pair(
+        subjects(found.cells, found.names),
         model_spec(a),
         model_spec(b),
         dataset=dataset,
@@ -498,7 +501,7 @@ def compare(
     )
     chosen = selection(metrics=metrics, columns=columns)
     cells = chosen.among([cell for subject in pair for cell in subject.cells])
-    pair = subjects.Pair(*(subject._replace(cells=tuple(c for c in cells if subject.has(c))) for subject in pair))
+    pair = Pair(*(replace(of, cells=tuple(cell for cell in cells if cell.fit.names == of.names)) for of in pair))
     return Comparison(compared(pair, place.read_arrays, resamples))
 
 

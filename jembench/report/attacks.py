@@ -12,7 +12,7 @@ from dataclasses import replace
 from jembench.catalog import spec
 from jembench.catalog.spec import Spec
 from jembench.report.protocols import parsed
-from jembench.report.record import Column, ModelRecords, Record, mark_incomparable
+from jembench.report.record import Column, Record, Subject, mark_incomparable
 from jembench.report.text import Heading, Line, View, detail
 
 DEFENCE = ("refine", "smooth", "data_noise", "eot", "grad")
@@ -28,9 +28,7 @@ _NAMES = {"refine": "refined {}", "smooth": "smoothed {}", "data_noise": "noise 
 Parts = Mapping[str, str]
 
 
-def main_view(
-    title: str, models: Sequence[ModelRecords], rows: Sequence[ModelRecords], columns: Sequence[Column]
-) -> View:
+def main_view(title: str, models: Sequence[Subject], rows: Sequence[Subject], columns: Sequence[Column]) -> View:
     """Some rows and columns of the results, the columns of one attack under several defences brought together.
 
     Args:
@@ -67,7 +65,7 @@ def _heading(column: Column, alone: bool) -> Heading:
     return Heading(label, detail(column.unit, column.better))
 
 
-def _defended(row: ModelRecords, metrics: Sequence[_Metric], columns: Iterable[Column]) -> list[ModelRecords]:
+def _defended(row: Subject, metrics: Sequence[_Metric], columns: Iterable[Column]) -> list[Subject]:
     """A row for each defence of a model, called ``jem, refined 10``."""
     by_place = {(one.base, one.defence): one for one in metrics}
     defences = sorted(dict.fromkeys(one.defence for one in metrics), key=bool)
@@ -86,7 +84,7 @@ def _defended(row: ModelRecords, metrics: Sequence[_Metric], columns: Iterable[C
 class _Metric:
     """A metric of the results: its defence, and the metric without it."""
 
-    def __init__(self, models: Sequence[ModelRecords], metric: str, columns: Sequence[Column]) -> None:
+    def __init__(self, models: Sequence[Subject], metric: str, columns: Sequence[Column]) -> None:
         self.labels = {column.label: column for column in columns if column.metric == metric}
         records = (row.records[column] for row in models for column in self.labels.values() if column in row.records)
         protocols = [record.protocol for record in records if record.protocol]
@@ -97,7 +95,7 @@ class _Metric:
         )
         self.base = _without(metric, DEFENCE) if _is_attack(parts) else metric
 
-    def record(self, row: ModelRecords, label: str) -> Record | None:
+    def record(self, row: Subject, label: str) -> Record | None:
         """What a row has under a label; where this metric gives no such value, why it gives none."""
         if label in self.labels:
             return row.records.get(self.labels[label])
@@ -138,7 +136,7 @@ def _named(name: str, parts: Parts) -> str:
     return _NAMES[name].format(parts[name])
 
 
-def _without_gaps(row: ModelRecords, defended: Sequence[tuple[str, Mapping[Column, Record]]]) -> list[ModelRecords]:
+def _without_gaps(row: Subject, defended: Sequence[tuple[str, Mapping[Column, Record]]]) -> list[Subject]:
     """A row for each defence under which the model has a value; a note says why it has none under the others."""
     valued = [(name, records) for name, records in defended if any(r.status != "na" for r in records.values())]
     kept = valued or defended[:1]

@@ -11,8 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from jembench.report.comparison import LEVEL, SEEDS, Read, Side, contrast, sides
-from jembench.report.record import Record, grouped
-from jembench.report.subjects import subjects
+from jembench.report.record import Record, grouped, subjects
 from jembench.report.text import View
 from jembench.stats import paired
 from jembench.store.outcome import Cell
@@ -46,7 +45,7 @@ class Judge:
     def __init__(self, cells: Iterable[Cell], read: Read) -> None:
         self.read = read
         self._sides = {
-            (*subject[:3], *place): side for subject in subjects(cells) for place, side in sides(subject).items()
+            (*subject.names, *place): side for subject in subjects(cells) for place, side in sides(subject).items()
         }
 
     def best(self, view: View) -> tuple[set[Place], str]:

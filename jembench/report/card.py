@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from jembench.catalog import spec
-from jembench.report.record import columns_of, record
+from jembench.report.record import columns_of, record, subjects
 from jembench.report.text import Footnotes, record_text
 from jembench.store.fits import FitRecord
 from jembench.store.manifest import MANIFEST
@@ -62,8 +62,9 @@ def card(of: FitRecord, cells: Sequence[Cell], folder: Path, source: str, licens
 
 def _rows(cell: Cell) -> Iterator[dict[str, Any]]:
     """The values of a result, each as a line of the table."""
+    (subject,) = subjects([cell])
     for column in columns_of(cell.metric, [cell]):
-        found = record([cell], column, [cell.fit.seed])
+        found = record([cell], column, subject)
         numbers = [number for number in (found.value, found.low, found.high) if number is not None]
         yield {
             "type": spec.parse(cell.metric).name,

@@ -22,8 +22,9 @@ from jembench.catalog import registry, trust
 from jembench.catalog.spec import stable_hash
 from jembench.errors import JembenchError, Unavailable
 from jembench.interfaces import Resampled, Resampling, Value
+from jembench.report.pair import Pair
 from jembench.report.protocols import peculiarities
-from jembench.report.subjects import Pair, Subject
+from jembench.report.record import Subject
 from jembench.stats import paired
 from jembench.store.outcome import Cell
 
@@ -52,9 +53,9 @@ class Side(NamedTuple):
     label: str
     cells: Mapping[int, Cell]  # by seed; each has the value
 
-    def value(self, seed: int) -> Value:
-        """What was measured."""
-        return self.cells[seed].outcome.values[self.label]
+    def values(self, seeds: Iterable[int]) -> list[Value]:
+        """What was measured of each seed."""
+        return [self.cells[seed].outcome.values[self.label] for seed in seeds]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -198,8 +199,8 @@ def contrast(a: Side, b: Side | float, read: Read, *, margin: float = 0.0, resam
         resamples: R.
     """
     seeds = common_seeds(a, b)
-    of_a = [a.value(seed).value for seed in seeds]
-    of_b = [b if isinstance(b, float) else b.value(seed).value for seed in seeds]
+    of_a = [value.value for value in a.values(seeds)]
+    of_b = [b] * len(seeds) if isinstance(b, float) else [value.value for value in b.values(seeds)]
     mean_a, mean_b = sum(of_a) / len(seeds), sum(of_b) / len(seeds)
     row = replace(described(a, b), seeds=seeds, a=mean_a, b=mean_b, difference=mean_a - mean_b)
     if not all(map(math.isfinite, (*of_a, *of_b))):

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from jembench.errors import DamagedError, Fallback, SpecError
 from jembench.report.formats import Document
 from jembench.report.names import NO_NAMES, Names
-from jembench.report.record import Record, columns_of, record
+from jembench.report.record import Record, columns_of, record, subjects
 from jembench.report.selection import read
 from jembench.store.latest import asked, newest
 from jembench.store.outcome import Cell
@@ -69,10 +69,9 @@ def values_of(cells: Iterable[Cell], names: Names = NO_NAMES) -> Iterator[dict[s
             "time": str(cell.provenance.get("time", "")),
             "seconds": cell.outcome.seconds,
         }
-        of_model = {"model": fit.model, "dataset": fit.dataset, "recipe": fit.recipe}
-        of_model["printed_as"] = names.get((fit.model, fit.recipe), "")
+        (subject,) = subjects([cell], names)
         for column in columns_of(cell.metric, [cell]):
-            found = record([cell], column, [fit.seed], **of_model)
+            found = record([cell], column, subject)
             yield {name: getattr(found, name) for name in VALUES if name not in origin} | origin
 
 

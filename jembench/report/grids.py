@@ -13,7 +13,7 @@ from jembench.catalog import spec
 from jembench.catalog.spec import Spec
 from jembench.experiment.sweep import Axes, Grid, Place, combinations
 from jembench.report.attacks import in_common
-from jembench.report.record import Column, ModelRecords, Record
+from jembench.report.record import Column, Record, Subject
 from jembench.report.text import Heading, Line, View, detail
 
 
@@ -84,7 +84,7 @@ _Choice = tuple[str, ...]  # a value for each option of the rows, or of the colu
 _Where = Mapping[tuple[_Choice, _Choice], str]  # the metric in each row and column
 
 
-def pivots(places: Places, columns: Sequence[Column], rows: Sequence[ModelRecords]) -> Iterator[View]:
+def pivots(places: Places, columns: Sequence[Column], rows: Sequence[Subject]) -> Iterator[View]:
     """The pivot tables of some grids, one for each value that is shown and of which something is known.
 
     Args:
@@ -120,7 +120,7 @@ class _Content:
             place: [column for column in self.columns if column.metric == metric] for place, metric in where.items()
         }
 
-    def pivots(self, rows: Sequence[ModelRecords]) -> Iterator[View]:
+    def pivots(self, rows: Sequence[Subject]) -> Iterator[View]:
         """A table for each value; a model that has none of them is in the first."""
         known = [row for row in rows if any(map(row.knows, self.columns))]
         values = self._values()
@@ -137,7 +137,7 @@ class _Content:
         labels = [label for value in self.grid.values for label in _answering(value, measured)]
         return [measured.get(label, Column(self.grid.metric, label)) for label in labels]
 
-    def _has(self, row: ModelRecords, label: str) -> bool:
+    def _has(self, row: Subject, label: str) -> bool:
         return any(column.label == label and row.has(column) for column in self.columns)
 
     def _column(self, row: _Choice, column: _Choice, value: Column) -> Column | None:
@@ -146,7 +146,7 @@ class _Content:
         labelled = [candidate for candidate in candidates if candidate.label == value.label]
         return next(iter(labelled + candidates), None)
 
-    def _pivot(self, value: Column, rows: Sequence[ModelRecords]) -> View:
+    def _pivot(self, value: Column, rows: Sequence[Subject]) -> View:
         axes = self.grid.rows
         choices = [choice for choice in combinations(axes) if any(row == choice for row, _ in self.where)]
         headings = [
@@ -180,11 +180,11 @@ class _Content:
             reasons_in_headings=True,
         )
 
-    def _is_asked_for(self, column: Column | None, rows: Sequence[ModelRecords]) -> bool:
+    def _is_asked_for(self, column: Column | None, rows: Sequence[Subject]) -> bool:
         return column is None or any(column in row.records for row in rows)
 
 
-def _record(row: ModelRecords, column: Column | None, value: Column) -> Record | None:
+def _record(row: Subject, column: Column | None, value: Column) -> Record | None:
     """What stands in a place of a pivot table; None if that is not asked for."""
     if column is None:
         return Record(status="not run")

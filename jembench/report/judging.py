@@ -27,9 +27,10 @@ from jembench.report.comparison import (
     sides,
 )
 from jembench.report.names import canonical
+from jembench.report.pair import Pair
 from jembench.report.protocols import parsed
+from jembench.report.record import Subject, subjects
 from jembench.report.selection import store_option
-from jembench.report.subjects import Pair, Subject, subjects
 from jembench.store.outcome import Cell
 
 
@@ -39,14 +40,6 @@ class Finding(NamedTuple):
     claim: Claim
     row: Difference  # without dataset and recipes: not measured
     each: tuple[str, ...] = ()  # the values of the claim's ``each``
-
-
-class Question(NamedTuple):
-    """A claim's metrics, with their options."""
-
-    metric: str
-    than_metric: str
-    each: tuple[str, ...]
 
 
 def judge(
@@ -91,7 +84,7 @@ def _of_claim(
         finding
         for pair in _pairs(claim, claims, known)
         for question in _questions(claim, pair.a)
-        if (finding := _answer(claim, question, pair, read, resamples))
+        if (finding := _answer(claim, *question, pair, read, resamples))
     ]
     missing = set(itertools.product(*claim.each.values())) - {finding.each for finding in found}
     if not missing:
@@ -183,13 +176,14 @@ def _has_its_own(subject: Subject) -> bool:
 # --- one value --------------------------------------------------------------------------------------------------------
 
 
-def _questions(claim: Claim, subject: Subject) -> Iterator[Question]:
+def _questions(claim: Claim, subject: Subject) -> Iterator[tuple[str, str, tuple[str, ...]]]:
+    """Both metrics with their options, and the values of the claim's ``each`` among these."""
     for values in itertools.product(*claim.each.values()):
         options = dict(zip(claim.each, values, strict=True))
         for free in _free_options(claim, subject):
             both = (claim.metric, claim.than_metric or claim.metric)
-            metric, than_metric = (canonical("metrics", with_options(text, {**options, **free})) for text in both)
-            yield Question(metric, than_metric, values)
+            metric, than = (canonical("metrics", with_options(text, {**options, **free})) for text in both)
+            yield metric, than, values
 
 
 def _free_options(claim: Claim, subject: Subject) -> list[dict[str, str]]:
@@ -203,16 +197,13 @@ def _free_options(claim: Claim, subject: Subject) -> list[dict[str, str]]:
     return found
 
 
-def _answer(claim: Claim, question: Question, pair: Pair, read: Read, resamples: int) -> Finding | None:
-    a = _side(pair.a, question.metric, claim.label)
-    if a is None:
-        return None
-    b: Side | float | None = (
-        claim.than
-        if isinstance(claim.than, float)
-        else _side(pair.b, question.than_metric, claim.than_label or claim.label)
-    )
-    if b is None or not common_seeds(a, b):
+def _answer(
+    claim: Claim, metric: str, than_metric: str, each: tuple[str, ...], pair: Pair, read: Read, resamples: int
+) -> Finding | None:
+    a = _side(pair.a, metric, claim.label)
+    number = claim.than if isinstance(claim.than, float) else None
+    b = _side(pair.b, than_metric, claim.than_label or claim.label) if number is None else number
+    if a is None or b is None or not common_seeds(a, b):
         return None
     row = described(a, b)
     protocols = row.protocols
@@ -222,7 +213,7 @@ def _answer(claim: Claim, question: Question, pair: Pair, read: Read, resamples:
         row = not_comparable(row, protocols)
     else:
         row = replace(contrast(a, b, read, margin=claim.margin, resamples=resamples), verdict="inconclusive")
-    return Finding(claim, row, question.each)
+    return Finding(claim, row, each)
 
 
 def _side(subject: Subject, metric: str, label: str) -> Side | None:

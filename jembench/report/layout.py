@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, fields, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from jembench.experiment.recipe import title_of
 from jembench.report.formats import Document
 from jembench.report.protocols import named, peculiarities
 from jembench.report.published import Beside, label_of, of_published, place, source_of
-from jembench.report.record import Column, ModelRecords, Record
+from jembench.report.record import Column, Record, Subject
 from jembench.report.references import PublishedTable
 from jembench.report.sections import Report, views
 from jembench.report.text import (
@@ -86,7 +86,7 @@ class _Layout:
 
     def table(self, view: View) -> Table:
         """The texts of a view, published rows below ours."""
-        context = self._context(view.rows)
+        shared, differing = _context(view.rows)
         columns = [
             [of_row[number] for line in view.lines for of_row in line.records] for number in range(len(view.headings))
         ]
@@ -105,8 +105,8 @@ class _Layout:
                     )
                     for column, (record, mark) in enumerate(zip(of_row, marks, strict=True))
                 )
-                rows.append((*options, *self._names(row, context), *texts))
-            found = self._published(line.columns, view.rows, context)
+                rows.append((*options, *self._names(row, differing), *texts))
+            found = self._published(line.columns, view.rows, differing)
             published += found
             groups += [len(rows)] if found else []
             rows += [(*options, *row) for row in found]
@@ -117,9 +117,9 @@ class _Layout:
             *_recipes(row.recipe for row in view.rows),
         )
         return Table(
-            title=" · ".join((*view.titles, *context.shared)),
+            title=" · ".join((*view.titles, *shared)),
             headings=(
-                *(Heading(label, identifies=True) for label in (*view.options, "model", *context.differing)),
+                *(Heading(label, identifies=True) for label in (*view.options, "model", *differing)),
                 *(heading._replace(marks=mark) for heading, mark in zip(view.headings, marks, strict=True)),
             ),
             rows=tuple(rows),
@@ -139,34 +139,23 @@ class _Layout:
             return ()
         return (self.notes.mark(asked[0].reason),)
 
-    def _names(self, row: ModelRecords, context: _Context) -> Iterator[Text]:
+    def _names(self, row: Subject, differing: Sequence[str]) -> Iterator[Text]:
         """What identifies a row: its model, and what else differs between rows."""
         yield Text(row.name, marks=tuple(self.notes.mark(note) for note in row.notes))
-        for name in context.differing:
+        for name in differing:
             text = _CONTEXT[name](row)
             short = self.variants.get(text) if name == "recipe" else None
             yield Text(text) if short is None else Text(short, marks=(self.notes.mark(f"recipe {text}"),))
 
-    def _context(self, rows: Sequence[ModelRecords]) -> _Context:
-        """What tells rows apart besides the model, and what all of them share."""
-        texts = {name: list(map(text, rows)) for name, text in _CONTEXT.items()}
-        shared = {name: found[0] for name, found in texts.items() if len(set(found)) == 1}
-        if "," not in shared.get("seeds", ","):
-            shared["seed"] = shared.pop("seeds")
-        return _Context(
-            tuple(f"{name} {text}" for name, text in shared.items()),
-            tuple(name for name, found in texts.items() if len(set(found)) > 1),
-        )
-
     def _published(
-        self, columns: Sequence[Column | None], rows: Sequence[ModelRecords], context: _Context
+        self, columns: Sequence[Column | None], rows: Sequence[Subject], differing: Sequence[str]
     ) -> list[tuple[Text, ...]]:
         """The published rows that have a number of the same meaning in one of these columns."""
         datasets = {row.dataset for row in rows}
         return [
             (
                 self._published_model(one),
-                *(Text(one.row.dataset if name == "dataset" else ABSENT) for name in context.differing),
+                *(Text(one.row.dataset if name == "dataset" else ABSENT) for name in differing),
                 *(Text(plain(one.values[c]) if c is not None and c in one.values else ABSENT) for c in columns),
             )
             for one in self.beside
@@ -182,16 +171,20 @@ class _Layout:
         return Text(f"{label} · {one.row.status}", marks=tuple(map(self.notes.mark, notes)))
 
 
-class _Context(NamedTuple):
-    shared: tuple[str, ...]  # "dataset digits", for the title
-    differing: tuple[str, ...]  # what distinguishes the rows: columns beside the model
-
-
-_CONTEXT: Mapping[str, Callable[[ModelRecords], str]] = {
+_CONTEXT: Mapping[str, Callable[[Subject], str]] = {
     "dataset": lambda row: row.dataset,
     "recipe": lambda row: row.recipe,
     "seeds": lambda row: ", ".join(map(str, row.seeds)),
 }
+
+
+def _context(rows: Sequence[Subject]) -> tuple[list[str], list[str]]:
+    """What all rows share, for the title, and the names of what tells them apart besides the model."""
+    texts = {name: list(dict.fromkeys(map(text, rows))) for name, text in _CONTEXT.items()}
+    shared = {name: found[0] for name, found in texts.items() if len(found) == 1}
+    if "," not in shared.get("seeds", ","):
+        shared["seed"] = shared.pop("seeds")
+    return [f"{name} {text}" for name, text in shared.items()], [name for name in texts if len(texts[name]) > 1]
 
 
 def _differing_protocols(view: View) -> Iterator[Footnote]:
@@ -295,7 +288,7 @@ def _fields(of: object, names: tuple[str, ...]) -> dict[str, Any]:
     return {name: getattr(of, name) for name in names}
 
 
-def _row(row: ModelRecords) -> dict[str, Any]:
+def _row(row: Subject) -> dict[str, Any]:
     values = [_fields(record, (*_OF_VALUE, "seeds", "reason")) for record in row.records.values()]
     return {**_fields(row, _OF_MODEL), "values": values}
 

@@ -37,7 +37,8 @@ def _markdown_table(table: Table) -> str:
     blocks = [f"### {_in_markdown(table.title)}"]
     if table.rows:
         rule = ["---" if heading.identifies else "---:" for heading in table.headings]
-        head, *body = [[_text(text, _in_markdown) for text in row] for row in (table.headings, *table.rows)]
+        head = [_text(heading, _in_markdown) for heading in table.headings]
+        body = [[_text(text, _in_markdown) for text in row] for row in table.rows]
         blocks.append("\n".join(f"| {' | '.join(line)} |" for line in (head, rule, *body)))
     blocks.append("\n".join(f"- {_footnote(footnote, _in_markdown)}" for footnote in table.footnotes))
     return "\n\n".join(block for block in blocks if block)

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from jembench.report.protocols import Difference, compare, in_words
-from jembench.report.record import Column, ModelRecords
+from jembench.report.record import Column, Subject
 from jembench.report.references import PublishedRow, PublishedTable
 from jembench.report.sections import Report
 from jembench.report.text import ABSENT, Footnote, Footnotes, Heading, Table, Text, detail, flat, plain
@@ -170,7 +170,7 @@ def _sentences(reasons: Mapping[str, Sequence[str]]) -> list[str]:
 _ABOVE = "above"
 
 
-def of_published(left: Left, ours: Sequence[ModelRecords], notes: Footnotes) -> Table:
+def of_published(left: Left, ours: Sequence[Subject], notes: Footnotes) -> Table:
     """What is left of a published table, below ours."""
     published = left.table
     return Table(
@@ -194,7 +194,7 @@ def of_published(left: Left, ours: Sequence[ModelRecords], notes: Footnotes) -> 
     )
 
 
-def label_of(row: PublishedRow, ours: Sequence[ModelRecords]) -> str:
+def label_of(row: PublishedRow, ours: Sequence[Subject]) -> str:
     """The paper's name of the model, and ours where the paper's does not tell it: ``Wide-ResNet (baseline)``."""
     is_ours = any(_bare(one.model) == _bare(row.model) for one in ours)
     says_it = set(re.findall(r"\w+", row.model.lower())) <= set(re.findall(r"\w+", row.label.lower()))

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple, TypeVar
 
 from jembench.interfaces import Value
+from jembench.report.names import NO_NAMES, Names
 from jembench.report.protocols import peculiarities
 from jembench.report.references import Standing
 from jembench.store.outcome import Cell, Outcome
@@ -64,26 +65,34 @@ class Column(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ModelRecords:
-    """The records of one model by column. What is not asked for of the model is missing."""
+class Subject:
+    """A model trained on one dataset by one recipe, whatever the seed: what a row of a table is of."""
 
-    model: str
-    dataset: str
-    recipe: str
-    seeds: tuple[int, ...]
+    model: str  # canonical spec
+    dataset: str  # canonical spec
+    recipe: str  # label
     printed_as: str = ""  # its display name, if it has one
-    notes: tuple[str, ...] = ()
-    records: Mapping[Column, Record] = field(default_factory=dict)
+    cells: tuple[Cell, ...] = ()  # what was measured on it
+    notes: tuple[str, ...] = ()  # what else a reader must know of it
+    records: Mapping[Column, Record] = field(default_factory=dict)  # what is not asked for of it is missing
+
+    @property
+    def names(self) -> tuple[str, str, str]:
+        """What cells and parts of a plan know it by, as the names of their fits."""
+        return self.model, self.dataset, self.recipe
 
     @property
     def name(self) -> str:
-        """What tables call it."""
+        """What tables and figures call the model."""
         return self.printed_as or self.model
 
     @property
-    def key(self) -> tuple[str, str, str]:
-        """What a part of a plan knows it by."""
-        return self.model, self.dataset, self.recipe
+    def seeds(self) -> tuple[int, ...]:
+        """The seeds with any result."""
+        return tuple(sorted({cell.fit.seed for cell in self.cells}))
+
+    def __str__(self) -> str:
+        return f"{self.model} on {self.dataset}, recipe {self.recipe}"
 
     def knows(self, column: Column) -> bool:
         """Whether it was measured there, or it is known why there is no value."""
@@ -94,6 +103,16 @@ class ModelRecords:
         """Whether it has a value there."""
         record = self.records.get(column)
         return record is not None and record.value is not None
+
+
+def subjects(cells: Iterable[Cell], names: Names = NO_NAMES) -> list[Subject]:
+    """Every model of some cells, in their order, with its display name."""
+    found = []
+    for group in grouped(cells, lambda cell: cell.fit.names):
+        model, dataset, recipe = group[0].fit.names
+        name = names.get((model, recipe), "")
+        found.append(Subject(model=model, dataset=dataset, recipe=recipe, printed_as=name, cells=tuple(group)))
+    return found
 
 
 def grouped(items: Iterable[T], key: Callable[[T], Hashable]) -> list[list[T]]:
@@ -118,23 +137,31 @@ def columns_of(metric: str, cells: Iterable[Cell]) -> list[Column]:
     ]
 
 
-def record(cells: Sequence[Cell], column: Column, seeds: Sequence[int], **of_model: Any) -> Record:
-    """What the cells of one model and metric say of a column.
+def record(cells: Sequence[Cell], column: Column, subject: Subject) -> Record:
+    """What the cells of one metric of a model say of a column.
 
     Args:
         cells: at most one for each seed.
         column: one of the metric's values.
-        seeds: all seeds of the model.
-        of_model: the fields of the record that describe the model.
+        subject: the model.
     """
-    base = Record(status="ok", comparable=True, **of_model, **column._asdict())
+    base = Record(
+        model=subject.model,
+        printed_as=subject.printed_as,
+        dataset=subject.dataset,
+        recipe=subject.recipe,
+        notes=subject.notes,
+        status="ok",
+        comparable=True,
+        **column._asdict(),
+    )
     measured = {
         cell.fit.seed: cell
         for cell in sorted(cells, key=lambda cell: cell.fit.seed)
         if cell.outcome.status == "ok" and column.label in cell.outcome.values
     }
     gaps = {cell.fit.seed: _gap(cell.outcome, column) for cell in cells if cell.fit.seed not in measured}
-    gaps |= {seed: _Gap("not run", "") for seed in seeds if seed not in measured and seed not in gaps}
+    gaps |= {seed: _Gap("not run", "") for seed in subject.seeds if seed not in measured and seed not in gaps}
     if measured:
         reason = "; ".join(f"seed {seed} {gap}" for seed, gap in sorted(gaps.items()))
         return replace(base, **_summary(list(measured.values()), column.label, reason))
@@ -170,12 +197,12 @@ def _summary(cells: Sequence[Cell], label: str, gaps: str) -> dict[str, Any]:
         different = "; ".join(peculiarities(protocols))
         return {"status": "na", "reason": f"measured under protocols that must not be averaged: {different}"}
     values = [cell.outcome.values[label] for cell in cells]
-    mean = _mean([value.value for value in values])
-    several = len(values) > 1 and math.isfinite(mean)
+    mean = mean_of(values)
+    several = len(values) > 1 and math.isfinite(mean.value)
     return {
-        "value": mean,
-        "low": _mean_if_all_known([value.low for value in values]),
-        "high": _mean_if_all_known([value.high for value in values]),
+        "value": mean.value,
+        "low": mean.low,
+        "high": mean.high,
         "sd": statistics.stdev(value.value for value in values) if several else None,
         "n": min(value.n for value in values),
         "protocol": protocols[0],
@@ -184,20 +211,24 @@ def _summary(cells: Sequence[Cell], label: str, gaps: str) -> dict[str, Any]:
     }
 
 
-def _mean(values: Sequence[float]) -> float:
-    """The mean; of values that are not all finite it is not finite, where ``statistics`` may raise."""
-    return sum(values) / len(values)
+def mean_of(values: Sequence[Value]) -> Value:
+    """The mean of some values and that of either end of their intervals, None where one is not known.
 
+    Of values that are not all finite it is not finite, where ``statistics`` may raise.
+    """
 
-def _mean_if_all_known(ends: Sequence[float | None]) -> float | None:
-    known = [end for end in ends if end is not None]
-    return _mean(known) if len(known) == len(ends) else None
+    def mean(numbers: Sequence[float | None]) -> float | None:
+        known = [number for number in numbers if number is not None]
+        return sum(known) / len(known) if len(known) == len(numbers) else None
+
+    low, high = mean([value.low for value in values]), mean([value.high for value in values])
+    return values[0]._replace(value=sum(value.value for value in values) / len(values), low=low, high=high)
 
 
 # --- protocols --------------------------------------------------------------------------------------------------------
 
 
-def mark_incomparable(rows: Sequence[ModelRecords]) -> list[ModelRecords]:
+def mark_incomparable(rows: Sequence[Subject]) -> list[Subject]:
     """Numbers on one dataset may stand in one column only if their protocols are the same.
 
     Those under another protocol than most models have are marked; all are where there is no such majority.

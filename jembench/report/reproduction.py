@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, replace
 from statistics import NormalDist
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from jembench.interfaces import Value
 from jembench.report.comparison import (
@@ -21,10 +23,9 @@ from jembench.report.comparison import (
     sides,
 )
 from jembench.report.formats import Document
-from jembench.report.record import grouped
-from jembench.report.subjects import subjects
-from jembench.report.text import Footnote, Footnotes, Heading, Table, Text, detail
-from jembench.report.verdicts import numbers
+from jembench.report.record import grouped, mean_of, subjects
+from jembench.report.text import Footnote, Footnotes, Heading, Table, Text
+from jembench.report.verdicts import FIELDS, numbers, value_name
 from jembench.stats import paired
 from jembench.store.outcome import Cell
 
@@ -86,40 +87,23 @@ def _rows(group: Sequence[Pair]) -> Iterator[Difference]:
 
 
 def _row(ours: Side, theirs: Side) -> Difference:
-    row = described(ours, theirs)
+    row, seeds = described(ours, theirs), common_seeds(ours, theirs)
+    a, b = ours.values(seeds), theirs.values(seeds)
+    of_a, of_b = mean_of(a), mean_of(b)
+    both = replace(row, seeds=seeds, a=of_a.value, b=of_b.value, difference=of_a.value - of_b.value)
     if row.unit in TIMES:
-        return replace(row, verdict="not judged", reason="a time is of one machine", **_means(ours, theirs))
+        return replace(both, verdict="not judged", reason="a time is of one machine")
     if len(row.protocols) > 1:
         return not_comparable(row, row.protocols)
-    seeds = common_seeds(ours, theirs)
-    a, b = ([side.value(seed).value for seed in seeds] for side in (ours, theirs))
-    row = replace(row, **_means(ours, theirs))
-    if all(one == other or (math.isnan(one) and math.isnan(other)) for one, other in zip(a, b, strict=True)):
-        return replace(row, verdict="equal")
-    if not all(map(math.isfinite, (*a, *b))):
-        return replace(row, reason="a value is not finite")
-    found = paired.seed_difference(a, b, paired=True) if len(seeds) >= SEEDS else None
+    numbers_a, numbers_b = ([value.value for value in values] for values in (a, b))
+    if np.array_equal(numbers_a, numbers_b, equal_nan=True):
+        return replace(both, verdict="equal")
+    if not np.isfinite([*numbers_a, *numbers_b]).all():
+        return replace(both, reason="a value is not finite")
+    found = paired.seed_difference(numbers_a, numbers_b, paired=True) if len(seeds) >= SEEDS else None
     if found:
-        row = replace(row, training_low=found.low, training_high=found.high, training_p=found.p)
-    return replace(row, **_of_intervals(_mean(ours, seeds), _mean(theirs, seeds)))
-
-
-def _means(ours: Side, theirs: Side) -> dict[str, Any]:
-    seeds = common_seeds(ours, theirs)
-    a, b = (_mean(side, seeds).value for side in (ours, theirs))
-    return {"seeds": seeds, "a": a, "b": b, "difference": a - b}
-
-
-def _mean(side: Side, seeds: Sequence[int]) -> Value:
-    """The mean over the seeds, and that of either end of the interval."""
-    found = [side.value(seed) for seed in seeds]
-
-    def mean(numbers: Sequence[float | None]) -> float | None:
-        known = [number for number in numbers if number is not None]
-        return sum(known) / len(known) if len(known) == len(found) else None
-
-    low, high = mean([value.low for value in found]), mean([value.high for value in found])
-    return found[0]._replace(value=sum(value.value for value in found) / len(found), low=low, high=high)
+        both = replace(both, training_low=found.low, training_high=found.high, training_p=found.p)
+    return replace(both, **_of_intervals(of_a, of_b))
 
 
 def _of_intervals(a: Value, b: Value) -> dict[str, Any]:
@@ -174,7 +158,7 @@ def document(rows: Sequence[Difference], differing: Sequence[str]) -> Document:
         tables=lambda: _tables(rows, differing),
         content=lambda: {"schema": 1, "level": LEVEL, "differing": list(differing), "rows": records},
         records=lambda: records,
-        fields=tuple(field.name for field in fields(Difference)),
+        fields=FIELDS,
     )
 
 
@@ -208,14 +192,6 @@ def _table(rows: Sequence[Difference], notes: Footnotes) -> Table:
 
 def _texts(row: Difference, rows: Sequence[Difference], notes: Footnotes) -> tuple[Text, ...]:
     alone = len({other.metric for other in rows if other.label == row.label}) == 1
-    name = row.label if alone else f"{row.label} ({row.metric})"
     ours, theirs, difference, _, p = numbers(row)
-    return (
-        Text(row.model_a),
-        Text(f"{name} {detail(row.unit, row.better)}".strip()),
-        theirs,
-        ours,
-        difference,
-        p,
-        Text(row.verdict, marks=(notes.mark(row.reason),) if row.reason else ()),
-    )
+    verdict = Text(row.verdict, marks=(notes.mark(row.reason),) if row.reason else ())
+    return Text(row.model_a), value_name(row, alone=alone), theirs, ours, difference, p, verdict

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from jembench.catalog import spec
 from jembench.experiment import suite_files as suites
@@ -13,10 +12,9 @@ from jembench.experiment.sweep import Grid, bare_name
 from jembench.report.attacks import main_view
 from jembench.report.grids import Places, pivots
 from jembench.report.names import NO_NAMES, Names
-from jembench.report.record import BUFFER, DIRECT, Column, ModelRecords, columns_of, mark_incomparable, record
+from jembench.report.record import BUFFER, DIRECT, Column, Subject, columns_of, mark_incomparable, record, subjects
 from jembench.report.references import PublishedTable
 from jembench.report.selection import WHOLE, Selection
-from jembench.report.subjects import Subject, subjects
 from jembench.report.text import View
 from jembench.store.outcome import Cell
 
@@ -26,7 +24,7 @@ class Report:
     """The records of a report, and the published numbers to be shown beside or below them."""
 
     columns: tuple[Column, ...]
-    rows: tuple[ModelRecords, ...]
+    rows: tuple[Subject, ...]
     parts: tuple[Part, ...]  # which columns and rows belong together
     published: tuple[PublishedTable, ...]
 
@@ -115,38 +113,29 @@ def _of_grids(part: Part, cells: Sequence[Cell]) -> list[str]:
     return [*asked_for, *(cell.metric for cell in cells if any(places.of(cell.metric)))]
 
 
-def _row(subject: Subject, columns: Sequence[Column], parts: Sequence[Part], cells: Sequence[Cell]) -> ModelRecords:
-    seeds = tuple(sorted(subject.seeds))
-    notes = (*_divergences(subject.cells, seeds), *_remarks(subject.cells, seeds), *_how_drawn(subject, cells))
-    of_model: dict[str, Any] = {
-        "model": subject.model,
-        "printed_as": subject.printed_as,
-        "dataset": subject.dataset,
-        "recipe": subject.recipe,
-        "notes": notes,
-    }
-    row, by_metric = ModelRecords(seeds=seeds, **of_model), _by_metric(subject.cells)
+def _row(subject: Subject, columns: Sequence[Column], parts: Sequence[Part], cells: Sequence[Cell]) -> Subject:
+    """A model with its notes and records."""
+    notes = (*_divergences(subject), *_remarks(subject), *_how_drawn(subject, cells))
+    row, by_metric = replace(subject, notes=notes), _by_metric(subject.cells)
     asked = {metric for part in parts for metric in _asked(part, row)} | by_metric.keys()
     records = {
-        column: record(by_metric.get(column.metric, []), column, seeds, **of_model)
-        for column in columns
-        if column.metric in asked
+        column: record(by_metric.get(column.metric, []), column, row) for column in columns if column.metric in asked
     }
     return replace(row, records=records)
 
 
-def _asked(part: Part, row: ModelRecords) -> Collection[str]:
+def _asked(part: Part, row: Subject) -> Collection[str]:
     """The metrics that a part asks for of a row, as they are planned."""
     if part.rows is None:
         return part.metrics
-    return part.metrics_on(row.dataset) if row.key in part.rows else ()
+    return part.metrics_on(row.dataset) if row.names in part.rows else ()
 
 
-def _divergences(cells: Sequence[Cell], seeds: Sequence[int]) -> Iterator[str]:
+def _divergences(subject: Subject) -> Iterator[str]:
     """Which of these fits diverged, what was done about it, and what they were really trained with."""
-    provenance = {cell.fit.seed: cell.provenance for cell in cells}
-    for seed in seeds:
-        training = f"training of seed {seed}" if len(seeds) > 1 else "training"
+    provenance = {cell.fit.seed: cell.provenance for cell in subject.cells}
+    for seed in subject.seeds:
+        training = f"training of seed {seed}" if len(provenance) > 1 else "training"
         repairs, stability = provenance[seed].get("interventions"), provenance[seed].get("stability") or {}
         if repairs:
             end = f"; it ended with {ended_with}" if (ended_with := stability.get("ended_with")) else ""
@@ -155,10 +144,10 @@ def _divergences(cells: Sequence[Cell], seeds: Sequence[int]) -> Iterator[str]:
             yield f"{training} diverged at iteration {iteration} ({stability['reason']}) and was not repaired"
 
 
-def _remarks(cells: Sequence[Cell], seeds: Sequence[int]) -> Iterator[str]:
+def _remarks(subject: Subject) -> Iterator[str]:
     """What a metric says of its own numbers: that they are of fewer images, or that something is wrong with them."""
-    for cell in cells:
-        of_seed = f" of seed {cell.fit.seed}" if len(seeds) > 1 else ""
+    for cell in subject.cells:
+        of_seed = f" of seed {cell.fit.seed}" if len(subject.seeds) > 1 else ""
         if partial := cell.outcome.details.get("partial"):
             yield f"{cell.metric}{of_seed}: {partial} so far; the same command goes on"
         for sentence in cell.outcome.details.get("suspicious", ()):
@@ -194,10 +183,10 @@ def views(report: Report) -> list[View]:
     ]
 
 
-def _shown(part: Part, report: Report) -> tuple[Part, list[ModelRecords], list[Column], list[View]] | None:
+def _shown(part: Part, report: Report) -> tuple[Part, list[Subject], list[Column], list[View]] | None:
     """The rows and columns of a part's main table, and its pivot tables; None if nothing is known of either."""
     places = Places(part.grids)
-    mine = [row for row in report.rows if part.rows is None or row.key in part.rows]
+    mine = [row for row in report.rows if part.rows is None or row.names in part.rows]
     others = [_without(places, row) for row in mine]
     columns = [
         column
@@ -210,7 +199,7 @@ def _shown(part: Part, report: Report) -> tuple[Part, list[ModelRecords], list[C
     return (part, rows, columns, of_grids) if rows or of_grids else None
 
 
-def _without(places: Places, row: ModelRecords) -> ModelRecords:
+def _without(places: Places, row: Subject) -> Subject:
     """A row without what stands in grids."""
     records = {c: record for c, record in row.records.items() if not places.hold(c.metric, row.dataset)}
     return replace(row, records=records)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from jembench.report.record import Column, ModelRecords, Record
+from jembench.report.record import Column, Record, Subject
 from jembench.report.references import Better
 
 DAGGER = "†"
@@ -111,7 +111,7 @@ class View:
     titles: tuple[str, ...]
     headings: tuple[Heading, ...]  # of the records
     labels: tuple[str, ...]  # of the values shown
-    rows: tuple[ModelRecords, ...]
+    rows: tuple[Subject, ...]
     lines: tuple[Line, ...]
     options: tuple[str, ...] = ()  # that differ from line to line
     reasons_in_headings: bool = False  # why a whole column has no value is said once

@@ -84,11 +84,16 @@ def _seeds(seeds: Sequence[int]) -> str:
 
 
 def _texts(row: Difference, comparison: Comparison, alone: bool, notes: Footnotes) -> tuple[Text, ...]:
-    name = row.label if alone else f"{row.label} ({row.metric})"
     fewer = row.seeds and row.seeds != _all_seeds(comparison)
     reasons = (row.reason, f"{_seeds(row.seeds)} alone" if fewer else "")
     verdict = Text(row.verdict, marks=tuple(map(notes.mark, filter(None, reasons))))
-    return Text(f"{name} {detail(row.unit, row.better)}".strip()), *numbers(row), verdict
+    return value_name(row, alone=alone), *numbers(row), verdict
+
+
+def value_name(row: Difference, *, alone: bool) -> Text:
+    """What is compared, with its metric where the label is not alone."""
+    name = row.label if alone else f"{row.label} ({row.metric})"
+    return Text(f"{name} {detail(row.unit, row.better)}".strip())
 
 
 def numbers(row: Difference) -> tuple[Text, ...]:

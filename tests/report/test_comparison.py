@@ -9,7 +9,8 @@ from scipy import stats
 from jembench.errors import StoreError
 from jembench.interfaces import Value
 from jembench.report.comparison import SEEDS, Difference, Side, adjusted, compare, contrast, sides
-from jembench.report.subjects import Pair, Subject, subjects
+from jembench.report.pair import Pair
+from jembench.report.record import Subject, subjects
 from jembench.store.outcome import Cell, FitKey, Outcome
 
 N = 400
@@ -53,7 +54,7 @@ def side(*cells):
 
 
 def subject(*cells):
-    return Subject(cells[0].fit.model, "digits", cells[0].fit.recipe, cells)
+    return Subject(model=cells[0].fit.model, dataset="digits", recipe=cells[0].fit.recipe, cells=cells)
 
 
 def compared(results, *cells, resamples=500):
@@ -346,4 +347,4 @@ def test_chance_alone_is_seldom_taken_for_a_difference(results):
 
 def test_a_side_tells_its_values(results):
     cell = results.nll("jem", np.ones(N), seed=4)
-    assert Side("nll", "nll", {4: cell}).value(4).value == 1
+    assert [value.value for value in Side("nll", "nll", {4: cell}).values([4])] == [1]

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from jembench.catalog import spec
 from jembench.experiment.sweep import bare_name
-from jembench.report.record import Column, ModelRecords, Record
+from jembench.report.record import Column, Record, Subject
 from jembench.report.sections import Report
 from jembench.report.text import Footnote, Footnotes, Heading, Table, Text, detail, record_text
 
@@ -59,7 +59,7 @@ def _options(column: Column) -> int:
     return len(spec.parse(column.metric).arguments)
 
 
-def _view(dataset: str, rows: Sequence[ModelRecords], groups: Mapping[str, Sequence[Column]]) -> Joint:
+def _view(dataset: str, rows: Sequence[Subject], groups: Mapping[str, Sequence[Column]]) -> Joint:
     columns = [column for of_aspect in groups.values() for column in of_aspect]
     labels = [column.label for column in columns]
     records = [[row.records.get(column) for column in columns] for row in rows]

@@ -1,41 +1,13 @@
-"""The models of a store with what was measured on them, and the two that a comparison means. Imports no torch."""
+"""The two models of a store that a comparison means. Imports no torch."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from jembench.errors import SpecError
-from jembench.report.names import NO_NAMES, Names, ranked
-from jembench.report.record import grouped
-from jembench.store.outcome import Cell
-
-
-class Subject(NamedTuple):
-    """A model trained on one dataset by one recipe, with what was measured on it, whatever the seed."""
-
-    model: str  # canonical spec
-    dataset: str  # canonical spec
-    recipe: str  # label
-    cells: tuple[Cell, ...]
-    printed_as: str = ""  # its display name, if it has one
-
-    @property
-    def name(self) -> str:
-        """What tables and figures call the model."""
-        return self.printed_as or self.model
-
-    def __str__(self) -> str:
-        return f"{self.model} on {self.dataset}, recipe {self.recipe}"
-
-    def has(self, cell: Cell) -> bool:
-        """Whether a cell is of it."""
-        return cell.fit.names == self[:3]
-
-    @property
-    def seeds(self) -> set[int]:
-        """The seeds with any result."""
-        return {cell.fit.seed for cell in self.cells}
+from jembench.report.names import ranked
+from jembench.report.record import Subject
 
 
 class Pair(NamedTuple):
@@ -50,16 +22,6 @@ class Pair(NamedTuple):
         if self.a.name != self.b.name:
             return self.a.name, self.b.name
         return self.a.recipe, self.b.recipe
-
-
-def subjects(cells: Iterable[Cell], names: Names = NO_NAMES) -> list[Subject]:
-    """Every model of some cells, in their order, with its display name."""
-    groups = grouped(cells, lambda cell: cell.fit.names)
-    fits = [group[0].fit for group in groups]
-    return [
-        Subject(*fit.names, tuple(group), names.get((fit.model, fit.recipe), ""))
-        for fit, group in zip(fits, groups, strict=True)
-    ]
 
 
 def find_pair(
@@ -92,7 +54,7 @@ def find_pair(
     ours = _meant(known, a, recipe)
     theirs = _meant(known, b, recipe_b or recipe)
     pairs = [Pair(one, other) for one in ours for other in theirs if one.dataset == other.dataset]
-    distinct = [pair for pair in pairs if pair.a[:3] != pair.b[:3]]
+    distinct = [pair for pair in pairs if pair.a.names != pair.b.names]
     if pairs and not distinct:
         raise SpecError(f"Both models are {pairs[0].a}. Name two, or two recipes of one with --recipe and --recipe-b.")
     alike = [pair for pair in distinct if pair.a.recipe == pair.b.recipe]

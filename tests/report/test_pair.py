@@ -4,7 +4,8 @@ import pytest
 
 from jembench.errors import SpecError
 from jembench.report.names import matching
-from jembench.report.subjects import find_pair, subjects
+from jembench.report.pair import find_pair
+from jembench.report.record import subjects
 from jembench.store.outcome import Cell, FitKey, Outcome
 
 
@@ -20,7 +21,7 @@ def store(*fits):
 
 
 def names(pair):
-    return [subject[:3] for subject in pair]
+    return [subject.names for subject in pair]
 
 
 KNOWN = store(
@@ -34,7 +35,7 @@ KNOWN = store(
 
 def test_all_seeds_of_a_model_are_one_subject():
     (first, *_) = KNOWN
-    assert (str(first), first.seeds, len(first.cells)) == ("jem on digits, recipe digits", {0, 1}, 2)
+    assert (str(first), first.seeds, len(first.cells)) == ("jem on digits, recipe digits", (0, 1), 2)
 
 
 @pytest.mark.parametrize(
