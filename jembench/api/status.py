@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from jembench.errors import DamagedError, SpecError
+from jembench.interfaces import Event
+from jembench.running.eta import duration
 from jembench.store.outcome import FitKey
 from jembench.store.store import Store
 from jembench.store.works import Latest
@@ -25,12 +27,14 @@ class UnitStatus(NamedTuple):
     dataset: str
     recipe: str
     seed: int
+    fit: str  #: the id of the fit
     state: Literal["queued", "running", "stopped", "refused", "failed", "lost"]
     worker: str  #: host:pid; "": no worker has begun with it
     since: float | None  #: when the worker began, UTC in seconds since 1970
     iteration: int
     iterations: int  #: of the whole training; 0: not known
     loss: float | None  #: the last one
+    left: float | None  #: seconds until the end of training at its present speed
     metric: str  #: that is being computed
     doing: str  #: what is being done just now, in words
     done: int  #: of what is counted
@@ -39,6 +43,17 @@ class UnitStatus(NamedTuple):
     reason: str  #: why it ended
     log: str  #: the file with what the worker printed; "": not known
     command: str  #: that carries it out by hand
+
+    @property
+    def progress(self) -> str:
+        """How far it is, in words."""
+        done: list[str] = []
+        if self.iterations and not self.metric:
+            done += [f"iteration {self.iteration} of {self.iterations}"]
+            done += [] if self.loss is None else [f"loss {self.loss:.3f}"]
+            done += [] if self.left is None else [f"about {duration(self.left)} left"]
+        counted = f"{self.done} of {self.total} {self.counted}" if self.total and self.metric else ""
+        return ", ".join(filter(None, [*done, self.metric, counted, self.doing]))
 
 
 class RunStatus(NamedTuple):
@@ -101,9 +116,9 @@ def _unit(store: Store, unit: str, latest: Latest, living: set[str], dead: set[s
         return None
     worker = started.worker if started else ""
     begun = started if worker else None
-    loss = progress.values.get("loss") if progress else None
     measuring = next((event for event in (progress, doing) if event and event.metric), None)
     training = progress if progress and progress.kind == "window" else None
+    pace = _number(training, "seconds")
     return UnitStatus(
         id=unit,
         **about,
@@ -112,7 +127,8 @@ def _unit(store: Store, unit: str, latest: Latest, living: set[str], dead: set[s
         since=begun.time if begun else None,
         iteration=training.done if training else 0,
         iterations=training.total if training else 0,
-        loss=loss if isinstance(loss, float) else None,
+        loss=_number(training, "loss"),
+        left=pace * (training.total - training.done) if training and pace is not None else None,
         metric=measuring.metric if measuring else "",
         doing=doing.text if doing else "",
         done=doing.done if doing else 0,
@@ -126,15 +142,20 @@ def _unit(store: Store, unit: str, latest: Latest, living: set[str], dead: set[s
 
 def _about(store: Store, unit: str, latest: Latest) -> dict[str, Any] | None:
     """The kind of a unit and its fit; None if it is done by now, or cannot be read."""
-    names = ("model", "dataset", "recipe", "seed")
-    if latest.last and all(name in latest.last.fit for name in names):
-        return {"kind": latest.last.unit} | {name: latest.last.fit[name] for name in names}
+    names = {"model": "model", "dataset": "dataset", "recipe": "recipe", "seed": "seed", "fit": "id"}
+    if latest.last and all(name in latest.last.fit for name in names.values()):
+        return {"kind": latest.last.unit} | {field: latest.last.fit[name] for field, name in names.items()}
     try:
         record = store.works.read(unit)
         fit = record.read(FitKey, "fit")
     except (SpecError, DamagedError):
         return None
-    return {"kind": str(record.data.get("kind", ""))} | {name: getattr(fit, name) for name in names}
+    return {"kind": str(record.data.get("kind", ""))} | {field: getattr(fit, name) for field, name in names.items()}
+
+
+def _number(event: Event | None, name: str) -> float | None:
+    value = event.values.get(name) if event else None
+    return value if isinstance(value, float) else None
 
 
 def _state(latest: Latest, how: str, worker: str, living: set[str], dead: set[str]) -> Any:

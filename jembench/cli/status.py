@@ -58,13 +58,7 @@ def _run(run: RunStatus) -> tuple[str, ...]:
 
 def _progress(unit: UnitStatus) -> Iterator[str]:
     """How far a unit is, or why it is no further."""
-    if unit.iterations and not unit.metric:
-        loss = "" if unit.loss is None else f", loss {unit.loss:.3f}"
-        yield f"iteration {unit.iteration} of {unit.iterations}{loss}"
-    counted = f"{unit.done} of {unit.total} {unit.counted}" * bool(unit.total and unit.metric)
-    yield from filter(None, [", ".join(filter(None, [unit.metric, counted, unit.doing]))])
-    if unit.reason:
-        yield unit.reason
+    yield from filter(None, [unit.progress, unit.reason])
     if unit.state in ("refused", "failed", "lost"):
         if unit.log:
             yield f"log: {unit.log}"

@@ -9,13 +9,10 @@ from typing import Any
 import click
 
 from jembench.api import stored
-from jembench.api.results import Results
+from jembench.api.watching import Watched
 from jembench.cli import options
 from jembench.errors import SpecError
-from jembench.report import references
-from jembench.report.page.pictures import Pictures
-from jembench.report.page.render import render
-from jembench.report.page.server import PageServer, state
+from jembench.report.page.server import PageServer
 from jembench.store.store import Store
 
 EXAMPLES = options.examples("jembench view", "jembench view hybrid --no-browser --port 8000")
@@ -30,21 +27,12 @@ EXAMPLES = options.examples("jembench view", "jembench view hybrid --no-browser 
 def view(suite: str | None, chosen: dict[str, Any], store: Path, port: int, no_browser: bool) -> int:
     """Show a store in a browser, while a run goes on too.
 
-    Serves the page of `jembench report --format html` to this machine alone, and renews it when the store has changed.
-    Ctrl-C ends it.
+    Serves the page of `jembench report --format html` to this machine alone, with what is being done just now, and
+    renews it when the store has changed. Ctrl-C ends it.
     """
-    place = Store(store)
-    which = stored.selection(suite, **chosen)
-    published = references.load(which.suite.references if which.suite else ())
-    pictures = Pictures(place)
-
-    def page(etag: str) -> str:
-        document = Results.selected(which.of(place, pictures.note), which, published, pictures).document
-        assert document.page
-        return render(document.page(), etag)
-
+    watched = Watched(Store(store), stored.selection(suite, **chosen))
     try:
-        server = PageServer(port, lambda: state(place), page)
+        server = PageServer(port, watched.state, watched.page)
     except OSError as error:
         raise SpecError(
             f"Port {port} cannot be used: {error.strerror}. Name another with --port, or leave it out."

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -42,6 +43,13 @@ class Finding(NamedTuple):
     each: tuple[str, ...] = ()  # the values of the claim's ``each``
 
 
+Known = dict[Hashable, Difference]
+"""Differences that were tested, by what they were made of."""
+
+Test = Callable[[Side, Side | float, float], Difference]
+"""Tests the difference of two values, with a margin."""
+
+
 def judge(
     claims: Sequence[Claim],
     cells: Iterable[Cell],
@@ -49,6 +57,7 @@ def judge(
     *,
     store: Path = Path("runs"),
     resamples: int = RESAMPLES,
+    known: Known | None = None,
 ) -> list[Finding]:
     """Judge every claim for each dataset, recipe and value in the store, or say why it has none.
 
@@ -58,9 +67,10 @@ def judge(
         read: gives a cell's per-example values.
         store: its folder, for commands.
         resamples: of the bootstrap.
+        known: of earlier calls on this store with as many resamples: they are not tested again. New ones are added.
     """
-    known = subjects(cells)
-    found = [finding for claim in claims for finding in _of_claim(claim, claims, known, read, store, resamples)]
+    models, test = subjects(cells), partial(_tested, {} if known is None else known, read, resamples)
+    found = [finding for claim in claims for finding in _of_claim(claim, claims, models, test, store)]
     after = adjusted(finding.row for finding in found)
     return [
         finding if p is None else finding._replace(row=replace(row, p=p, verdict=_verdict(row, p, finding.claim)))
@@ -76,15 +86,15 @@ def _verdict(row: Difference, p: float, claim: Claim) -> str:
 
 
 def _of_claim(
-    claim: Claim, claims: Sequence[Claim], known: Sequence[Subject], read: Read, store: Path, resamples: int
+    claim: Claim, claims: Sequence[Claim], models: Sequence[Subject], test: Test, store: Path
 ) -> list[Finding]:
     if claim.unmeasured:
         return [_not_measured(claim, claim.unmeasured)]
     found = [
         finding
-        for pair in _pairs(claim, claims, known)
+        for pair in _pairs(claim, claims, models)
         for question in _questions(claim, pair.a)
-        if (finding := _answer(claim, *question, pair, read, resamples))
+        if (finding := _answer(claim, *question, pair, test))
     ]
     missing = set(itertools.product(*claim.each.values())) - {finding.each for finding in found}
     if not missing:
@@ -198,7 +208,7 @@ def _free_options(claim: Claim, subject: Subject) -> list[dict[str, str]]:
 
 
 def _answer(
-    claim: Claim, metric: str, than_metric: str, each: tuple[str, ...], pair: Pair, read: Read, resamples: int
+    claim: Claim, metric: str, than_metric: str, each: tuple[str, ...], pair: Pair, test: Test
 ) -> Finding | None:
     a = _side(pair.a, metric, claim.label)
     number = claim.than if isinstance(claim.than, float) else None
@@ -212,8 +222,20 @@ def _answer(
     if len(protocols) > 1 and isinstance(b, Side):
         row = not_comparable(row, protocols)
     else:
-        row = replace(contrast(a, b, read, margin=claim.margin, resamples=resamples), verdict="inconclusive")
+        row = replace(test(a, b, claim.margin), verdict="inconclusive")
     return Finding(claim, row, each)
+
+
+def _tested(known: Known, read: Read, resamples: int, a: Side, b: Side | float, margin: float) -> Difference:
+    made_of = (*_made_of(a), *([b] if isinstance(b, float) else _made_of(b)), margin)
+    if made_of not in known:
+        known[made_of] = contrast(a, b, read, margin=margin, resamples=resamples)
+    return known[made_of]
+
+
+def _made_of(side: Side) -> Iterator[Hashable]:
+    yield from (side.metric, side.label)
+    yield from ((cell.id, cell.provenance.get("time")) for cell in side.cells.values())
 
 
 def _side(subject: Subject, metric: str, label: str) -> Side | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from jembench.catalog import spec
@@ -94,6 +95,7 @@ class Match(NamedTuple):
     tacit: tuple[str, ...]  # parts of ours that are not stated there, and need not be
 
 
+@lru_cache(maxsize=2**16)
 def compare(published: str, ours: str) -> Match | None:
     """A published protocol, of which a part is stated, against one of ours; None if the metric is another."""
     theirs, own = spec.parse(published), parsed(ours)

@@ -8,6 +8,7 @@ import importlib.metadata
 import os
 import platform
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -45,8 +46,8 @@ def _described(component: discovery.Component) -> str:
 
 
 def this_command() -> str:
-    """The command line of this process."""
-    return " ".join([Path(sys.argv[0]).name, *sys.argv[1:]])
+    """The command line of this process, as a shell reads it."""
+    return shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
 
 
 @functools.cache

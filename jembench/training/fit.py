@@ -17,15 +17,16 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from jembench import progress, stopping
-from jembench.errors import CheckpointError, DamagedError, Diverged, OutOfTime
+from jembench.errors import Diverged, OutOfTime
 from jembench.files import write_bytes
 from jembench.interfaces import Event, EventKind, Stability
 from jembench.progress import Phase
-from jembench.store import checkpoint, records, tensors
+from jembench.store import checkpoint, tensors
 from jembench.store.checkpoint import Writer
 from jembench.training import epoch_grids, guard, snapshots
 from jembench.training.generations import Generations
 from jembench.training.guard import Divergence, Intervention, Starts
+from jembench.training.interventions import INTERVENTIONS, read_interventions, write_interventions
 from jembench.training.loop import Trainer
 from jembench.training.picture import draw_energies
 from jembench.training.processes import Controller
@@ -166,7 +167,7 @@ class _Run:
         chosen = [self.folder / name for name in (_MODEL, _SAMPLER)]
         if state is None or (state["best"] and not all(path.exists() for path in chosen)):
             self.generations.clear()
-            (self.folder / _INTERVENTIONS).unlink(missing_ok=True)
+            (self.folder / INTERVENTIONS).unlink(missing_ok=True)
             state = self._state()
             self.generations.write_start(state)
             self.call_all("load_state_dict", state["trainer"])  # one start for all, however the model initialises
@@ -174,7 +175,7 @@ class _Run:
         if state["best"]:
             for path in chosen:
                 tensors.check(path, f"Put a copy of the file back, or remove the folder {self.folder} to train again.")
-        self.interventions = _read_interventions(self.folder)
+        self.interventions = read_interventions(self.folder)
         self.history = state["history"]
         self.unrepaired = Divergence(**seen) if (seen := state.get("unrepaired")) else None
         self._take(state)
@@ -222,7 +223,7 @@ class _Run:
             assert state is not None
         back_to = state["trainer"]["iteration"]
         self.interventions.append(Intervention(*found, back_to, self.ladder[len(self.interventions)]))
-        _write_interventions(self.folder, self.interventions)
+        write_interventions(self.folder, self.interventions)
         self._take(state)
         self._report("diverged", self.interventions[-1]._asdict())
         return True
@@ -385,34 +386,7 @@ class _Run:
         draw_energies(self.history, title, self.folder / "energies.png")
 
 
-_MODEL, _SAMPLER, _INTERVENTIONS = "model.safetensors", "sampler.safetensors", "interventions.json"
-
-
-class _Interventions(NamedTuple):
-    interventions: tuple[Intervention, ...]
-
-
-def _write_interventions(folder: Path, interventions: Sequence[Intervention]) -> None:
-    written = [intervention._asdict() for intervention in interventions]
-    records.write(folder / _INTERVENTIONS, {"interventions": written})
-
-
-def _read_interventions(folder: Path) -> list[Intervention]:
-    """What the guard did so far.
-
-    Raises:
-        CheckpointError: if the file is damaged.
-    """
-    path = folder / _INTERVENTIONS
-    if not path.exists():
-        return []
-    try:
-        return list(records.read(path).read(_Interventions).interventions)
-    except DamagedError as error:
-        raise CheckpointError(
-            f"{path} is damaged. It says how this training was kept from diverging, and training cannot go on without "
-            f"it. Remove the folder {folder} to train the model again. ({error})"
-        ) from error
+_MODEL, _SAMPLER = "model.safetensors", "sampler.safetensors"
 
 
 def _as_csv(history: Sequence[Mapping[str, float]]) -> str:

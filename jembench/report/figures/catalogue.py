@@ -64,7 +64,8 @@ def _all(
         else:
             yield from plan(_results(plan, mine, read, left_out, names))
     if history_of:
-        yield from training.energies_of(cells, history_of, left_out, names)
+        fits = {cell.fit.id: cell.fit for cell in cells}.values()
+        yield from training.energies_of(fits, history_of, left_out, names)
         yield from training.seeds_of(cells, names)
 
 

@@ -29,7 +29,7 @@ _AXES = {
 def plan(results: list[Result]) -> Iterator[Planned]:
     """For each model and score the histograms of all sets; for all models the AUROC of all sets and scores."""
     for group in grouped(results, lambda result: (identity(result.fit), result.limit, _score(result))):
-        yield figure_of(group[:1], f"ood-{_score(group[0])}", of_scores, group)
+        yield figure_of(group, f"ood-{_score(group[0])}", of_scores, group)
     ranked = [result for result in results if "auroc" in result.values]
     for group in grouped(ranked, lambda result: result.place):
         yield figure_of(group, "auroc", auroc, group)

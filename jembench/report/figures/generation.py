@@ -11,7 +11,7 @@ from typing import NamedTuple
 from jembench import drawing
 from jembench.interfaces import Value
 from jembench.report.figures.planned import Drawing, Planned, error_bars
-from jembench.report.figures.results import Result, identity
+from jembench.report.figures.results import Result, figure_of, identity
 from jembench.report.record import grouped
 
 _NETWORKS = {"model": "the model's", "features": "the feature network's"}
@@ -64,7 +64,8 @@ def _planned(scale: Scale, results: Sequence[Result], places: Sequence[tuple[str
             if label in result.values
         ]
         title = f"{label} of {results[0].title}"
-        yield results[0].figure(f"{label}-{scale.name}", curves, title, label, scale, points, without=scale.options)
+        name = results[0].named(f"{label}-{scale.name}", without=scale.options)
+        yield figure_of(results, name, curves, title, label, scale, points)
 
 
 def _selection(result: Result) -> str:

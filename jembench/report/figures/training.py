@@ -6,7 +6,7 @@ import csv
 import io
 import math
 import statistics
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 
 
 def energies_of(
-    cells: Sequence[Cell],
+    fits: Iterable[FitKey],
     history_of: Callable[[FitKey], Path],
     left_out: Callable[[str], None],
     names: Names = NO_NAMES,
 ) -> Iterator[Planned]:
-    """A figure for each model that was trained on energies."""
-    for fit in {cell.fit.id: cell.fit for cell in cells}.values():
+    """A figure for each fit that is trained on energies, as far as its training has come."""
+    for fit in fits:
         try:
             history = read_history(history_of(fit))
         except StoreError as error:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from jembench.experiment import claims
@@ -23,21 +23,28 @@ _SAMPLES = ("class-samples", "confident-samples", "neighbours", "distal")
 """The metrics whose figures show images."""
 
 
+Commands = Mapping[tuple[str, str, str, str], Sequence[str]]
+"""The commands that measured something, by model, dataset, recipe and metric."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Page:
     """The content of a page, part by part. What is not known is empty."""
 
     title: str
-    joint: Sequence[Joint]
     tables: Sequence[Table]
-    published: Sequence[Table]  # what of the published numbers has no place beside ours
-    figures: Mapping[str, Sequence[Picture]]  # by metric
-    samples: Sequence[Picture]
-    trainings: Sequence[Picture]
-    claims: Sequence[Table]
-    origin: Sequence[Table]  # commands, software and hardware, trained models, protocols
-    recipes: Mapping[str, str]  # every field of each, by its label
-    left_out: Sequence[str]  # what could not be read or drawn
+    joint: Sequence[Joint] = ()
+    running: Sequence[Table] = ()  # what is being done
+    unfinished: Sequence[Picture] = ()  # trainings that go on
+    published: Sequence[Table] = ()  # what of the published numbers has no place beside ours
+    figures: Mapping[str, Sequence[Picture]] = field(default_factory=dict)  # by metric
+    samples: Sequence[Picture] = ()
+    trainings: Sequence[Picture] = ()
+    claims: Sequence[Table] = ()
+    origin: Sequence[Table] = ()  # commands, software and hardware, trained models, protocols
+    commands: Commands = field(default_factory=dict)
+    recipes: Mapping[str, str] = field(default_factory=dict)  # every field of each, by its label
+    left_out: Sequence[str] = ()  # what could not be read or drawn
 
 
 def collect(
@@ -59,28 +66,45 @@ def collect(
         own_claims: of the experiment, to be judged beside those of papers.
     """
     ours, published = tables_of(report)
-    views = list(joint(report))
-    figures = pictures.of_metrics(cells, names) if pictures else {}
-    if pictures and (seeds := pictures.of_seeds([cell for cell in cells if _is_shown(cell, views)], names)):
-        figures["seeds"] = seeds
-    trained = _trained(cells, pictures)
-    images = [picture for name in _SAMPLES for picture in figures.pop(name, ())]
-    return Page(
+    fits = {cell.fit.id: cell.fit for cell in cells}.values()
+    trained = {fit: pictures.store.read_fit(fit) if pictures else None for fit in fits}
+    page = Page(
         title=title,
-        joint=views,
         tables=ours,
+        joint=list(joint(report)),
         published=published,
-        figures=figures,
-        samples=[*pictures.of_samples(cells, names), *images] if pictures else [],
-        trainings=pictures.of_trainings(cells, names) if pictures else [],
-        claims=_claims(own_claims, cells, pictures) if pictures else [],
         origin=[table for table in _origin(report, cells, trained) if table.rows],
+        commands=commands_of(cells),
+    )
+    return _with_store(page, cells, trained, pictures, names, own_claims) if pictures else page
+
+
+def _with_store(
+    page: Page,
+    cells: Sequence[Cell],
+    trained: Mapping[FitKey, FitRecord | None],
+    pictures: Pictures,
+    names: Names,
+    own_claims: Sequence[Claim],
+) -> Page:
+    """The page with what a store holds beside the numbers."""
+    figures = pictures.of_metrics(cells, names)
+    if seeds := pictures.of_seeds([cell for cell in cells if _is_shown(cell, page.joint)], names):
+        figures["seeds"] = seeds
+    images = [picture for name in _SAMPLES for picture in figures.pop(name, ())]
+    interventions = {fit: record.interventions if record else () for fit, record in trained.items()}
+    return replace(
+        page,
+        figures=figures,
+        samples=[*pictures.of_samples(cells, names), *images],
+        trainings=[one for fit, notes in interventions.items() for one in pictures.of_training(fit, notes, names)],
+        claims=_claims(own_claims, cells, pictures),
         recipes={
             fit.recipe: json.dumps(record.recipe, indent=1, ensure_ascii=False)
             for fit, record in trained.items()
             if record
         },
-        left_out=list(pictures.left_out) if pictures else [],
+        left_out=list(pictures.left_out),
     )
 
 
@@ -94,9 +118,10 @@ def _claims(own: Sequence[Claim], cells: Sequence[Cell], pictures: Pictures) -> 
     """All claims of the experiment, and those of papers that were measured; their p values are adjusted apart."""
     from jembench.report import judging, verdicts
 
-    read, root = pictures.store.read_arrays, pictures.store.root
-    of_papers = judging.judge(claims.load(), cells, read, store=root)
-    found = [judging.judge(own, cells, read, store=root), [one for one in of_papers if one.row.dataset]]
+    read, root, known = pictures.store.read_arrays, pictures.store.root, pictures.differences
+    of_papers = judging.judge(claims.load(), cells, read, store=root, known=known)
+    of_own = judging.judge(own, cells, read, store=root, known=known)
+    found = [of_own, [one for one in of_papers if one.row.dataset]]
     return [table for each in found for table in verdicts.of_claims(each).tables()]
 
 
@@ -104,29 +129,43 @@ def _claims(own: Sequence[Claim], cells: Sequence[Cell], pictures: Pictures) -> 
 
 
 def _origin(report: Report, cells: Sequence[Cell], trained: Mapping[FitKey, FitRecord | None]) -> Iterator[Table]:
-    yield _table("Commands", ("time", "command"), _commands(cells))
-    yield _table("Software and hardware", ("measured", "results", "what", "versions"), _environments(cells))
-    yield _table("Trained models", ("model", "dataset", "recipe", "seed", "iterations", "seconds"), _fits(trained))
-    yield _table("Protocols", ("values", "protocol", "models"), _protocols(report))
+    yield of_texts("Commands", ("time", "results", "command"), _commands(cells))
+    yield of_texts("Software and hardware", ("measured", "results", "what", "versions"), _environments(cells))
+    yield of_texts("Trained models", ("model", "dataset", "recipe", "seed", "iterations", "seconds"), _fits(trained))
+    yield of_texts("Protocols", ("values", "protocol", "models"), _protocols(report))
 
 
-def _table(title: str, headings: Sequence[str], rows: Iterator[tuple[str, ...]]) -> Table:
+_NUMBERS = ("results", "seed", "iterations", "seconds", "loss")
+
+
+def of_texts(title: str, headings: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
+    """A table of texts, with numbers in some columns."""
     return Table(
         title=title,
-        headings=tuple(
-            Heading(name, identifies=name not in ("results", "seed", "iterations", "seconds")) for name in headings
-        ),
+        headings=tuple(Heading(name, identifies=name not in _NUMBERS) for name in headings),
         rows=tuple(tuple(map(Text, row)) for row in rows),
         footnotes=(),
     )
 
 
+def commands_of(cells: Iterable[Cell]) -> Commands:
+    """The commands that measured the values of each model and metric, in the order of the cells."""
+    found: dict[tuple[str, str, str, str], dict[str, None]] = {}
+    for cell in cells:
+        place = (cell.fit.model, cell.fit.dataset, cell.fit.recipe, cell.metric)
+        found.setdefault(place, {})[_command(cell)] = None
+    return {place: tuple(filter(None, commands)) for place, commands in found.items()}
+
+
 def _commands(cells: Sequence[Cell]) -> Iterator[tuple[str, ...]]:
-    """Each command that measured something, when it first did."""
-    times: dict[str, str] = {}
-    for cell in sorted(cells, key=_time):
-        times.setdefault(str(cell.provenance.get("command", "")), _time(cell))
-    yield from ((_minute(time), command) for command, time in times.items() if command)
+    """Each command, when it first measured something, and how many results it measured in all."""
+    for group in grouped(sorted(cells, key=_time), _command):
+        if command := _command(group[0]):
+            yield _minute(_time(group[0])), str(len(group)), command
+
+
+def _command(cell: Cell) -> str:
+    return str(cell.provenance.get("command", ""))
 
 
 def _environments(cells: Sequence[Cell]) -> Iterator[tuple[str, ...]]:
@@ -150,12 +189,6 @@ def _named(hardware: Sequence[str], found: Mapping[str, Any]) -> Iterator[str]:
     yield from (f"{text} cores" if text.isdecimal() else text for text in rest)
     yield f"device {device}" if device else ""
     yield f"threads {found['threads']}" if found["threads"] else ""
-
-
-def _trained(cells: Sequence[Cell], pictures: Pictures | None) -> dict[FitKey, FitRecord | None]:
-    """What the store knows of the training of each fit."""
-    fits = list({cell.fit.id: cell.fit for cell in cells}.values())
-    return {fit: pictures.store.read_fit(fit) if pictures else None for fit in fits}
 
 
 def _fits(trained: Mapping[FitKey, FitRecord | None]) -> Iterator[tuple[str, ...]]:

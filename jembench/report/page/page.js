@@ -87,7 +87,7 @@
 
   // What a number is.
   const explain = (button) => {
-    const [model, dataset, recipe, metric, label, unit, reason, protocol, value, low, high, sd, n, seeds, comparable, inner] =
+    const [model, dataset, recipe, metric, label, unit, reason, protocol, value, low, high, sd, n, seeds, comparable, inner, commands] =
       known.records[button.dataset.record];
     const text = (index) => known.texts[index];
     const short = (number) => (typeof number === "number" ? Number(number.toPrecision(8)) : number);
@@ -113,6 +113,7 @@
     };
     lines.forEach(([name, content]) => add(name, content));
     inner.forEach(([name, content]) => add(text(name), text(content), true));
+    commands.forEach((command) => add("command", text(command)));
     about.querySelector("h3").textContent = text(label);
     about.showPopover();
     const place = button.getBoundingClientRect();

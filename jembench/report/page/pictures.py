@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import base64
 import io
-import re
-import zlib
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
-from xml.etree import ElementTree
 
 from jembench.errors import printable
 from jembench.experiment.sweep import bare_name
 from jembench.files import read_bytes
 from jembench.report.names import NO_NAMES, Names
+from jembench.report.page.svg import inline
 from jembench.report.record import grouped
+from jembench.store.fits import HISTORY
 from jembench.store.outcome import Cell, FitKey
 from jembench.store.store import Store
 
 if TYPE_CHECKING:
+    from jembench.report.comparison import Difference
     from jembench.report.figures.planned import Planned
 
 LARGEST = 2**20
@@ -42,46 +43,40 @@ class Pictures:
 
     Attributes:
         left_out: a sentence for each that cannot be drawn.
+        differences: what the claims compare, tested once.
     """
 
     def __init__(self, store: Store) -> None:
         self.store = store
         self.left_out: dict[str, None] = {}
-        self._known: dict[Hashable, list[Picture]] = {}
+        self.differences: dict[Hashable, Difference] = {}
+        self._drawn: dict[Hashable, tuple[Hashable, list[Picture]]] = {}  # by place: of which state, and what
 
     def of_metrics(self, cells: Sequence[Cell], names: Names = NO_NAMES) -> dict[str, list[Picture]]:
         """The figures of each metric that has some."""
         from jembench.report.figures import catalogue
 
-        groups = grouped((cell for cell in cells if cell.outcome.status == "ok"), lambda cell: bare_name(cell.metric))
-        figures = {
-            bare_name(group[0].metric): self._drawn(
-                ("metric", *names.items(), *_state(group)),
-                partial(catalogue.figures, group, self.store.read_arrays, self.note, names=names),
-            )
-            for group in groups
-        }
-        return {name: pictures for name, pictures in figures.items() if pictures}
+        found = {}
+        for group in grouped((cell for cell in cells if cell.outcome.status == "ok"), lambda c: bare_name(c.metric)):
+            metric = bare_name(group[0].metric)
+            plan = partial(catalogue.figures, group, self.store.read_arrays, self.note, names=names)
+            found[metric] = self._figures(metric, _state(group), names, plan)
+        return {metric: pictures for metric, pictures in found.items() if pictures}
 
     def of_seeds(self, cells: Sequence[Cell], names: Names = NO_NAMES) -> list[Picture]:
         """The values of several seeds."""
         from jembench.report.figures import training
 
-        return self._drawn(("seeds", *names.items(), *_state(cells)), partial(training.seeds_of, cells, names))
+        return self._figures(" of seeds", _state(cells), names, partial(training.seeds_of, cells, names))
 
-    def of_trainings(self, cells: Sequence[Cell], names: Names = NO_NAMES) -> list[Picture]:
-        """The energies of each training, with what the guard did."""
+    def of_training(self, fit: FitKey, interventions: Iterable[str], names: Names = NO_NAMES) -> list[Picture]:
+        """The energies of a training as far as it has come, with what the guard did."""
         from jembench.report.figures import training
 
-        found: list[Picture] = []
-        for group in grouped(cells, lambda cell: cell.fit.id):
-            drawn = self._drawn(
-                ("training", *names.items(), group[0].fit.id),
-                partial(training.energies_of, group[:1], self.store.history, self.note, names),
-            )
-            notes = tuple(map(str, group[0].provenance.get("interventions") or ()))
-            found += [picture._replace(notes=notes) for picture in drawn]
-        return found
+        state = changed(self.store.fit_folder(fit) / HISTORY)
+        plan = partial(training.energies_of, [fit], self.store.history, self.note, names)
+        notes = tuple(interventions)
+        return [picture._replace(notes=notes) for picture in self._figures(f" of {fit.id}", state, names, plan)]
 
     def of_samples(self, cells: Sequence[Cell], names: Names = NO_NAMES) -> list[Picture]:
         """The sample grid of each model, of its first seed that has one."""
@@ -109,39 +104,57 @@ class Pictures:
         """Take a sentence in about something that cannot be read or drawn."""
         self.left_out[printable(problem)] = None
 
-    def _drawn(self, key: Hashable, planned: Callable[[], Iterable[Planned]]) -> list[Picture]:
-        if key not in self._known:
-            self._known[key] = list(self._draw(planned))
-        return self._known[key]
+    def _figures(
+        self, place: str, state: Hashable, names: Names, plan: Callable[[], Iterable[Planned]]
+    ) -> list[Picture]:
+        """What is planned at a place of the page; of a new state of its results, what shows others than before."""
+        shown_as = tuple(names.items())
 
-    def _draw(self, planned: Callable[[], Iterable[Planned]]) -> Iterator[Picture]:
-        for one in planned():
-            try:
-                yield draw(one)
-            except Exception as error:  # of a plugin
-                self.note(f"The figure {one.stem} cannot be drawn: {type(error).__name__}: {error}")
+        def draw_all() -> list[Picture]:
+            return [
+                picture
+                for one in plan()
+                for picture in self._known(
+                    (place, one.stem), (shown_as, _state(one.cells) or state), partial(self._draw, one)
+                )
+            ]
+
+        return self._known(place, (shown_as, state), draw_all)
+
+    def _known(self, place: Hashable, state: Hashable, make: Callable[[], list[Picture]]) -> list[Picture]:
+        if place not in self._drawn or self._drawn[place][0] != state:
+            self._drawn[place] = state, make()
+        return self._drawn[place][1]
+
+    def _draw(self, planned: Planned) -> list[Picture]:
+        try:
+            return [draw(planned)]
+        except Exception as error:  # of a plugin
+            self.note(f"The figure {planned.stem} cannot be drawn: {type(error).__name__}: {error}")
+            return []
 
 
-def _state(cells: Iterable[Cell]) -> Iterator[Hashable]:
+def changed(path: Path) -> int:
+    """When a file or folder last changed, in nanoseconds since 1970; 0 if there is none."""
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:
+        return 0
+
+
+def _state(cells: Iterable[Cell]) -> tuple[Hashable, ...]:
     """What figures of cells depend on."""
-    return ((cell.id, cell.arrays, str(cell.provenance.get("time"))) for cell in cells)
+    return tuple((cell.id, cell.arrays, str(cell.provenance.get("time"))) for cell in cells)
 
 
 def _data_uri(png: bytes) -> str:
-    return f"data:image/png;base64,{base64.b64encode(png).decode()}"
+    return "data:image/png;base64," + base64.b64encode(png).decode()
 
 
 def _width(png: bytes) -> int:
     return int.from_bytes(png[16:20])
 
 
-# --- figures as a part of a page --------------------------------------------------------------------------------------
-
-_SVG, _LINK = "{http://www.w3.org/2000/svg}", "{http://www.w3.org/1999/xlink}href"
-_SHAPES = {"path", "use", "rect", "circle", "ellipse", "polygon", "polyline", "line", "text", "tspan", "image"}
-_KEPT = _SHAPES | {"svg", "g", "defs", "clipPath", "pattern", "linearGradient", "radialGradient", "stop"}
-_TO_ID = re.compile(r"""(?<=url\(#)[^)]+|(?<=href="#)[^"]+""")
-_DECIMALS = re.compile(r"(\.\d\d)\d+")
 _PIXELS = 110  # of a page, for an inch of a figure
 
 
@@ -156,59 +169,9 @@ def draw(planned: Planned) -> Picture:
         figure, _ = planned.draw()
         title = figure.get_suptitle() or planned.stem
         figure.suptitle("")
+        for image in (image for axes in figure.axes for image in axes.get_images()):
+            image.set_interpolation("none")  # it is embedded pixel by pixel
         stream = io.BytesIO()
         figure.savefig(stream, format="svg", metadata={"Date": None})
     svg, width = inline(stream.getvalue().decode(), title), round(figure.get_figwidth() * _PIXELS)
     return Picture(title, svg=svg, width=width, name=planned.stem)
-
-
-def inline(svg: str, title: str) -> str:
-    """A figure as a part of a page: shapes, text and pictures alone, without styles, scripts and links.
-
-    Its ids are those of no other figure.
-
-    Args:
-        svg: as matplotlib writes it.
-        title: for readers who do not see it.
-    """
-    root = ElementTree.fromstring(svg)
-    prefix = f"f{zlib.crc32(f'{title} {svg}'.encode()):08x}"
-    new_ids = {name: f"{prefix}-{number}" for number, name in enumerate(_TO_ID.findall(svg))}
-    _clean(root, new_ids)
-    kept = {name: root.get(name, "") for name in ("viewBox",)}
-    root.attrib.clear()
-    root.attrib |= {**kept, "role": "img", "aria-label": " ".join(title.split())}
-    return ElementTree.tostring(root, encoding="unicode")
-
-
-def _clean(element: ElementTree.Element, new_ids: Mapping[str, str]) -> None:
-    element.tag = element.tag.removeprefix(_SVG)
-    element.attrib = dict(_attributes(element.attrib, new_ids))
-    element.tail = None
-    if element.tag not in ("text", "tspan"):
-        element.text = None
-    for child in list(element):
-        if isinstance(child.tag, str) and child.tag.removeprefix(_SVG) in _KEPT:
-            _clean(child, new_ids)
-        else:
-            element.remove(child)
-
-
-def _attributes(given: Mapping[str, str], new_ids: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """The attributes that draw; a style becomes attributes, which a page's policy allows."""
-    for name, value in given.items():
-        if name == "style":
-            declared = (part.partition(":") for part in value.split(";"))
-            yield from _attributes({key.strip(): text.strip() for key, _, text in declared if text}, new_ids)
-        elif name == "id":
-            if value in new_ids:
-                yield name, new_ids[value]
-        elif name == _LINK:
-            if value.startswith(("#", "data:image/png;base64,")):
-                yield "href", f"#{new_ids[value[1:]]}" if value[0] == "#" else "".join(value.split())
-        elif name in ("d", "x", "y", "points"):
-            yield name, " ".join(_DECIMALS.sub(r"\1", value).split())
-        elif name == "font":  # of matplotlib before 3.10
-            yield "font-size", next((part for part in value.split() if part.endswith("px")), "8px")
-        elif not name.startswith(("on", "{", "font-family")):
-            yield name, _TO_ID.sub(lambda found: new_ids[found[0]], value)

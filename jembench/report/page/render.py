@@ -15,7 +15,7 @@ from jembench import __version__
 from jembench.catalog import spec
 from jembench.errors import SpecError
 from jembench.report.formats import Document
-from jembench.report.page.content import Page
+from jembench.report.page.content import Commands, Page
 from jembench.report.protocols import named
 from jembench.report.record import Record
 from jembench.report.text import Table, Text
@@ -33,19 +33,7 @@ def html(document: Document) -> str:
 def of_tables(document: Document) -> Page:
     """The page of a document of which nothing is known but its tables."""
     tables = document.tables()
-    return Page(
-        title=tables[0].title if tables else "Results",
-        joint=(),
-        tables=tables,
-        published=(),
-        figures={},
-        samples=(),
-        trainings=(),
-        claims=(),
-        origin=(),
-        recipes={},
-        left_out=(),
-    )
+    return Page(title=tables[0].title if tables else "Results", tables=tables)
 
 
 def render(page: Page, etag: str = "") -> str:
@@ -61,7 +49,7 @@ def render(page: Page, etag: str = "") -> str:
         f"connect-src {_SERVER if etag else _NOBODY}; base-uri 'none'; form-action 'none'"
     )
     template = _environment().get_template("page.html")
-    known = _Known()
+    known = _Known(page.commands)
     return template.render(
         page=page, style=style, script=script, policy=policy, etag=etag, version=__version__, known=known
     )
@@ -97,7 +85,8 @@ def _environment() -> Environment:
 class _Known:
     """What the page says of a number where a reader asks: texts, each once, and records that refer to them."""
 
-    def __init__(self) -> None:
+    def __init__(self, commands: Commands) -> None:
+        self._commands = commands
         self.texts: dict[str, int] = {}
         self.records: list[list[Any]] = []
 
@@ -105,6 +94,7 @@ class _Known:
         """Take a record in."""
         texts = (record.model, record.dataset, record.recipe, record.metric, record.label, record.unit)
         protocol = [[named(name), value] for name, value in _parts(record.protocol)]
+        commands = self._commands.get((record.model, record.dataset, record.recipe, record.metric), ())
         self.records.append(
             [
                 *map(self._text, (*texts, record.reason, record.protocol)),
@@ -113,6 +103,7 @@ class _Known:
                 list(record.seeds),
                 record.comparable is not False,
                 [list(map(self._text, part)) for part in protocol],
+                list(map(self._text, commands)),
             ]
         )
         return len(self.records) - 1

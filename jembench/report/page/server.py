@@ -9,20 +9,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Event, Thread
 from typing import NamedTuple
 
-from jembench.catalog.spec import stable_hash
-from jembench.store.latest import LOG
-from jembench.store.store import Store
-
 LOOPBACK = "127.0.0.1"
 
 _REST = 5.0
 """How long the server rests after it has rendered a page, in times of what that took: a run needs the processor."""
-
-
-def state(store: Store) -> str:
-    """A name for what a store holds, as an ``ETag``; it changes with every outcome and every request for some."""
-    paths = (store.root / "cells", store.root / LOG)
-    return f'"{stable_hash([path.stat().st_mtime_ns if path.exists() else 0 for path in paths])}"'
 
 
 class Shown(NamedTuple):

@@ -230,7 +230,7 @@ def test_energies_are_those_of_the_history(planned):
 def test_a_model_without_energies_has_no_figure_of_them(cell, tmp_path):
     assert training.read_history(tmp_path / "none.csv") == []
     (tmp_path / "history.csv").write_text("iteration,attempt,loss\n20,0,1.0\n")
-    found = training.energies_of([cell("accuracy")], lambda fit: tmp_path / "history.csv", pytest.fail)
+    found = training.energies_of([cell("accuracy").fit], lambda fit: tmp_path / "history.csv", pytest.fail)
     assert list(found) == []
 
 

@@ -1,14 +1,19 @@
 """Figures as parts of a page, and the sample grids of a store."""
 
+import base64
+import dataclasses
+import io
 import re
 from xml.etree import ElementTree
 
 import pytest
-from PIL import Image
+from PIL import Image, ImageChops, ImageStat
+from sklearn.datasets import load_sample_image
 
 from jembench.drawing import look, new_figure
 from jembench.report.figures.planned import Drawing, Planned
-from jembench.report.page.pictures import Pictures, draw, inline
+from jembench.report.page.pictures import Pictures, draw
+from jembench.report.page.svg import inline, smaller
 from jembench.store.store import Store
 
 SVG = '<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" viewBox="0 0 9 9">{}</svg>'
@@ -74,14 +79,32 @@ def test_numbers_are_rounded_and_styles_become_attributes():
 
 
 def test_figures_are_drawn_again_only_for_other_results(cell, tmp_path, monkeypatch):
-    pictures, drawn = Pictures(Store(tmp_path)), []
+    pictures, plans = Pictures(Store(tmp_path)), []
     monkeypatch.setattr(
-        "jembench.report.figures.training.seeds_of", lambda cells, names: drawn.append(cells) or [planned("a")]
+        "jembench.report.figures.training.seeds_of", lambda cells, names: plans.append(cells) or [planned("a")]
     )
     first, second = [cell()], [cell(), cell(seed=1)]
-    assert pictures.of_seeds(first) is pictures.of_seeds(first)
-    assert pictures.of_seeds(second) is not pictures.of_seeds(first)
-    assert drawn == [first, second]
+    before = pictures.of_seeds(first)
+    assert pictures.of_seeds(first) is before
+    pictures.of_seeds(second)
+    assert plans == [first, second]
+
+
+def test_of_a_metric_only_figures_of_other_results_are_drawn_again(cell, tmp_path, monkeypatch):
+    pictures, drawn = Pictures(Store(tmp_path)), []
+
+    def plan(cells, *_, **__):
+        for one in cells:
+            draw = planned(one.fit.model).draw
+            yield Planned(one.fit.model, lambda one=one, draw=draw: drawn.append(one) or draw(), [one])
+
+    monkeypatch.setattr("jembench.report.figures.catalogue.figures", plan)
+    kept, before = cell("kept"), cell("changed")
+    after = dataclasses.replace(before, provenance={"time": "later"})
+    pictures.of_metrics([kept, before])
+    again = pictures.of_metrics([kept, after])
+    assert drawn == [kept, before, after]
+    assert [picture.title for picture in again["accuracy"]] == ["kept", "changed"]
 
 
 def test_a_figure_that_cannot_be_drawn_is_named(cell, tmp_path, monkeypatch):
@@ -112,3 +135,35 @@ def test_what_is_no_picture_is_left_out(cell, tmp_path):
     path.write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(2**20))
     assert pictures.of_samples([of]) == []
     assert list(pictures.left_out) == ["samples.png of jem on digits, recipe digits, seed 0: File too large."]
+
+
+def as_png(image):
+    stream = io.BytesIO()
+    image.save(stream, "png")
+    return f"data:image/png;base64,{base64.b64encode(stream.getvalue()).decode()}"
+
+
+def read(uri):
+    return Image.open(io.BytesIO(base64.b64decode(uri.partition(",")[2]))).convert("RGB")
+
+
+def test_pixels_that_repeat_their_neighbours_are_not_embedded():
+    pixels = Image.frombytes("L", (4, 6), bytes(range(24)))
+    found = smaller(as_png(pixels.resize((16, 24), Image.Resampling.NEAREST)))
+    assert found.startswith("data:image/png")
+    assert read(found) == pixels.convert("RGB")
+
+
+def test_photographs_are_embedded_as_jpeg_in_their_colours():
+    photograph = Image.fromarray(load_sample_image("flower.jpg")).resize((96, 64))
+    given = as_png(photograph)
+    found = smaller(given)
+    assert found.startswith("data:image/jpeg")
+    assert len(found) < 0.6 * len(given)
+    difference = ImageChops.difference(read(found), photograph)
+    assert max(ImageStat.Stat(difference).rms) < 6  # of 255
+
+
+def test_a_picture_that_can_be_seen_through_stays_as_it_is():
+    given = as_png(Image.new("RGBA", (4, 4), (0, 0, 0, 100)))
+    assert smaller(given) == given

@@ -5,9 +5,7 @@ import threading
 
 import pytest
 
-from jembench.report.page.server import PageServer, state
-from jembench.store.latest import mark_latest
-from jembench.store.store import Store
+from jembench.report.page.server import PageServer
 
 
 @pytest.fixture
@@ -80,15 +78,3 @@ def test_there_is_no_other_method(served, method):
 def test_it_listens_to_this_machine_alone(served):
     assert served[0].server_address[0] == "127.0.0.1"
     assert ask(served[0], Host=f"localhost:{served[0].server_port}")[0].status == 200
-
-
-def test_the_state_of_a_store_changes_with_outcomes_and_requests(cell, tmp_path):
-    store = Store(tmp_path)
-    states = [state(store), state(store)]
-    store.write_cell(cell(), {})
-    states.append(state(store))
-    mark_latest(store, ["family"], ["metric"])
-    states += [state(store), state(store)]
-    assert states[0] == states[1]
-    assert states[3] == states[4]
-    assert len(set(states)) == 3
