@@ -50,7 +50,7 @@ def test_an_empty_store(jembench):
 def test_no_store(jembench):
     done = jembench("status")
     assert (done.code, done.out) == (2, "")
-    assert "There is no store runs. Name its folder with --store." in done.err
+    assert "There is no store runs. Give its folder with --store." in done.err
 
 
 def test_the_table(jembench, store):
