@@ -13,10 +13,11 @@ import os
 import platform
 import re
 import shutil
+import socket
 import stat
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from io import BufferedReader
 from pathlib import Path
 from typing import IO
@@ -262,6 +263,17 @@ def read_bytes(path: Path, largest: int | None = None) -> bytes:
         if largest is not None and os.fstat(stream.fileno()).st_size > largest:
             raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), str(path))
         return stream.read()
+
+
+@contextmanager
+def socket_timeout(seconds: float) -> Iterator[None]:
+    """A time limit for downloads by libraries that have none of their own: the default of all new sockets."""
+    before = socket.getdefaulttimeout()
+    socket.setdefaulttimeout(seconds)
+    try:
+        yield
+    finally:
+        socket.setdefaulttimeout(before)
 
 
 def cache_folder() -> Path:

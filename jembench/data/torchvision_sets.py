@@ -7,11 +7,10 @@ Digits in Natural Images with Unsupervised Feature Learning" (2011).
 from __future__ import annotations
 
 import contextlib
-import socket
 import sys
 import tarfile
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from http.client import HTTPException
 from pathlib import Path
@@ -24,7 +23,7 @@ from torchvision.datasets.utils import check_integrity
 
 from jembench.data.datasets import LazyDataset
 from jembench.errors import Unavailable
-from jembench.files import data_folder
+from jembench.files import data_folder, socket_timeout
 from jembench.interfaces import DataSpec, Split, SplitName
 
 DOWNLOAD_TIMEOUT = 30.0
@@ -126,7 +125,7 @@ def _download(source: _Source, root: Path) -> None:
     made = [folder for folder in (root, *root.parents) if not folder.exists()]
     try:
         # Older releases of torchvision print their progress to stdout, which belongs to the results.
-        with _socket_timeout(DOWNLOAD_TIMEOUT), contextlib.redirect_stdout(sys.stderr):
+        with socket_timeout(DOWNLOAD_TIMEOUT), contextlib.redirect_stdout(sys.stderr):
             for name in get_args(SplitName):
                 source.read(root, name, True)
     except (OSError, EOFError, RuntimeError, HTTPException, tarfile.TarError) as error:
@@ -137,17 +136,6 @@ def _download(source: _Source, root: Path) -> None:
             f"{source.title} could not be downloaded into {root}: {error}. Check the network and the disk and run the "
             f"same command again, or {_by_hand(source)}"
         ) from error
-
-
-@contextlib.contextmanager
-def _socket_timeout(seconds: float) -> Iterator[None]:
-    """A time limit for torchvision's downloads, which have none of their own: the default of all new sockets."""
-    before = socket.getdefaulttimeout()
-    socket.setdefaulttimeout(seconds)
-    try:
-        yield
-    finally:
-        socket.setdefaulttimeout(before)
 
 
 def _read_cifar(reader: Any, root: Path, name: SplitName, download: bool) -> Split:

@@ -165,17 +165,10 @@ def brier_score(logits: Float[Tensor, "N K"], labels: Int[Tensor, " N"]) -> Floa
     return (probabilities - target).square().sum(dim=1)
 
 
-class Predictions(NamedTuple):
-    """What top-label calibration sees of a classifier."""
-
-    confidence: NDArray[np.float64]  # (N,) the largest p(k|x)
-    correct: NDArray[np.bool_]  # (N,)
-
-
-def predictions(logits: Float[Tensor, "N K"], labels: Int[Tensor, " N"]) -> Predictions:
-    """The confidence of each prediction, by a softmax in float64, and whether it was right."""
+def predictions(logits: Float[Tensor, "N K"], labels: Int[Tensor, " N"]) -> Arrays:
+    """What top-label calibration sees: the largest p(k|x), by a softmax in float64, and whether its class is right."""
     confidence, predicted = logits.double().softmax(dim=1).max(dim=1)
-    return Predictions(confidence.numpy(), (predicted == labels).numpy())
+    return {"confidence": confidence.numpy(), "correct": (predicted == labels).numpy()}
 
 
 class Formula(NamedTuple):
@@ -204,10 +197,6 @@ def _calibration_error(
     return Formula(arrays, estimate)
 
 
-def _top_label(logits: Tensor, labels: Tensor) -> Arrays:
-    return predictions(logits, labels)._asdict()
-
-
 def _all_classes(logits: Tensor, labels: Tensor) -> Arrays:
     return {"probabilities": logits.softmax(dim=1).numpy(), "labels": labels.numpy()}
 
@@ -225,11 +214,11 @@ FORMULAS: Mapping[str, Formula] = {
     "nll": _mean_score("nll", negative_log_likelihood, "nats", float("inf")),
     "brier": _mean_score("brier", brier_score, "", 2.0),
     # Guo et al. (2017), arXiv:1706.04599, equation 3; M = 20 in Grathwohl et al. (2020), arXiv:1912.03263, section 5.2
-    "ece": _calibration_error(_top_label, lambda kept, bins: binned_error(kept["confidence"], kept["correct"], bins)),
+    "ece": _calibration_error(predictions, lambda kept, bins: binned_error(kept["confidence"], kept["correct"], bins)),
     # Nguyen & O'Connor (2015), arXiv:1508.05154, section 3.2; Nixon et al. (2019), arXiv:1904.01685: in bins of equal
     # mass none is empty, and each weighs the same
     "adaptive-ece": _calibration_error(
-        _top_label, lambda kept, bins: adaptive_error(kept["confidence"], kept["correct"], bins)
+        predictions, lambda kept, bins: adaptive_error(kept["confidence"], kept["correct"], bins)
     ),
     # Kull et al. (2019), arXiv:1910.12656, definition 2
     "classwise-ece": _calibration_error(_all_classes, _classwise_error),

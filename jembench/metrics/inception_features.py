@@ -11,9 +11,7 @@ import hashlib
 import http.client
 import io
 import pickle
-import socket
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
@@ -24,6 +22,7 @@ from torch import Tensor
 
 from jembench import progress
 from jembench.errors import CheckpointError, NotApplicable, Unavailable
+from jembench.files import socket_timeout
 from jembench.interfaces import Dataset, DataSpec, Features, Planned
 
 WEIGHTS_FILE = "weights-inception-2015-12-05-6726825d.pth"
@@ -130,21 +129,10 @@ def _how_to_get() -> str:
 def _fetch(path: Path) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with _socket_timeout(_TIMEOUT_SECONDS):
+        with socket_timeout(_TIMEOUT_SECONDS):
             torch.hub.download_url_to_file(_url(), str(path), hash_prefix="6726825d", progress=False)
     except (OSError, RuntimeError, http.client.HTTPException) as error:
         raise Unavailable(f"Inception's weights could not be fetched to {path}: {error}. {_how_to_get()}") from error
-
-
-@contextmanager
-def _socket_timeout(seconds: float) -> Iterator[None]:
-    """A server that accepts and never answers must not hang the run; torch hub sets no timeout of its own."""
-    former = socket.getdefaulttimeout()
-    socket.setdefaulttimeout(seconds)
-    try:
-        yield
-    finally:
-        socket.setdefaulttimeout(former)
 
 
 def read_state_dict(content: bytes, path: Path) -> dict[str, Tensor]:

@@ -14,6 +14,7 @@ from jembench.catalog import registry
 from jembench.catalog.discovery import Kind
 from jembench.catalog.registry import Resolved
 from jembench.errors import JembenchError, SpecError, Unavailable, unknown
+from jembench.interfaces import DataSpec
 
 Factory = TypeVar("Factory", bound=Callable[..., Any])
 Status = Literal["passed", "failed", "skipped", "expected failure", "unexpected success"]
@@ -120,6 +121,12 @@ class Subject:
     kind: ClassVar[Kind]
     protocol: ClassVar[type]
     parts: ClassVar[tuple[str, ...]] = ()  # of the protocol
+
+    @property
+    def data(self) -> DataSpec:
+        """What the component is made for."""
+        data: DataSpec = self.context[0]
+        return data
 
     def build(self) -> Any:
         """Call the factory."""

@@ -144,8 +144,8 @@ def test_without_validation_images_there_is_no_temperature(evaluation):
 
 
 def test_the_softmax_is_taken_in_float64():
-    confidence, _ = predictions(torch.tensor([[20.0, 0.0]]), torch.tensor([0]))
-    assert confidence[0] == 1 / (1 + np.exp(-20.0)) < 1  # float32 would say 1
+    found = predictions(torch.tensor([[20.0, 0.0]]), torch.tensor([0]))
+    assert found["confidence"][0] == 1 / (1 + np.exp(-20.0)) < 1  # float32 would say 1
 
 
 @pytest.mark.parametrize("name", ERRORS)

@@ -15,7 +15,7 @@ import torch
 from torch import Generator, Tensor, nn
 
 from jembench import seeds
-from jembench.interfaces import Batch, DataSpec, Density, Energy, Loss, Negatives, Trainable
+from jembench.interfaces import Batch, Density, Energy, Loss, Negatives, Trainable
 from jembench.models.capabilities import capabilities, is_fitted
 from jembench.models.objective import as_classifier
 from jembench.testing.checks import DoesNotApply, Subject, only_if, require
@@ -43,12 +43,6 @@ class ModelSubject(Subject):
 
     kind = "models"
     protocol = nn.Module
-
-    @property
-    def data(self) -> DataSpec:
-        """The data that the model is made for."""
-        data: DataSpec = self.context[0]
-        return data
 
     def build(self, seed: int = 0) -> Any:
         """The model in evaluation mode, its weights drawn under a seed."""

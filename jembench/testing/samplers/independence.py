@@ -55,34 +55,24 @@ class _Step(NamedTuple):
 
 
 def _after_a_step(subject: SamplerSubject, y: Tensor | None, bowl: GradEnergy, factor: float) -> _Step:
-    sampler, generator = subject.make(), seeded(1)
-    with known_randomness():
-        begun = sampler.init(CHAINS, y, generator=seeded())
-        grad_energy = _SteeperForTheFirst(bowl, factor, begun.x.clone())
-        moved, _ = sampler.step(begun, grad_energy, generator)
-    return _Step(moved.x[1:].detach(), generator.get_state(), grad_energy.reached)
+    """A step in a bowl that is steeper for the first chain; in a part of the chains, for the one with its image."""
+    sampler, generator, reached = subject.make(), seeded(1), False
 
-
-class _SteeperForTheFirst:
-    """A ``grad_energy`` that is steeper for the first chain; in a part of the chains, for the one with its image."""
-
-    def __init__(self, bowl: GradEnergy, factor: float, begun: Tensor) -> None:
-        self.bowl, self.factor, self.begun = bowl, factor, begun
-        self.reached = False
-
-    def __call__(self, x: Tensor, y: Tensor | None) -> tuple[Tensor, Tensor]:
-        energy, grad = self.bowl(x, y)
-        first = self._is_first(x)
-        energy[first] *= self.factor
-        grad[first] *= self.factor
-        self.reached |= bool(first.any())
+    def grad_energy(x: Tensor, y: Tensor | None) -> tuple[Tensor, Tensor]:
+        nonlocal reached
+        energy, grad = bowl(x, y)
+        first = torch.arange(CHAINS) == 0 if len(x) == CHAINS else alike(start[0], x) & known
+        energy[first] *= factor
+        grad[first] *= factor
+        reached |= bool(first.any())
         return energy, grad
 
-    def _is_first(self, x: Tensor) -> Tensor:
-        if len(x) == CHAINS:
-            return torch.arange(CHAINS) == 0
-        alone = alike(self.begun[0], self.begun).sum() == 1
-        return alike(self.begun[0], x) & alone
+    with known_randomness():
+        begun = sampler.init(CHAINS, y, generator=seeded())
+        start = begun.x.clone()
+        known = alike(start[0], start).sum() == 1  # by its image
+        moved, _ = sampler.step(begun, grad_energy, generator)
+    return _Step(moved.x[1:].detach(), generator.get_state(), reached)
 
 
 @promise("samplers")
@@ -109,34 +99,31 @@ def step_info_describes_the_start(subject: SamplerSubject) -> None:
 
     Give StepInfo(energy, grad) as they were before the move, neither clipped nor scaled: diagnostics read them.
     """
+    bowl = subject.bowl(BOWLS[-1])
+    answers: list[StepInfo] = []
+
+    def grad_energy(x: Tensor, y: Tensor | None) -> tuple[Tensor, Tensor]:
+        energy, grad = bowl(x, y)
+        answers.append(StepInfo(energy.clone(), grad.flatten(1).clone()))
+        return energy, grad
+
     for y in subject.kinds:
-        sampler, bowl = subject.make(), _Recorded(subject.bowl(BOWLS[-1]))
+        answers.clear()
+        sampler = subject.make()
         begun = sampler.init(CHAINS, y, generator=seeded())
-        bowl(begun.x.clone(), begun.y)
-        _, info = sampler.step(begun, bowl, seeded())
-        first = bowl.of_all_chains()[:2]  # before the step, and its first call: some samplers add their noise before
+        grad_energy(begun.x.clone(), begun.y)
+        _, info = sampler.step(begun, grad_energy, seeded())
+        first = _of_all_chains(answers)[:2]  # before the step, and its first call: some samplers add their noise before
         fit = len(first) == 2 and all(answer.energy.shape == info.energy.shape for answer in first)
         only_if(fit, "See the checks asks-grad-energy and step-keeps-shapes.")
         right = any(_close(info, answer) for answer in first)
         require(right, "StepInfo is not what grad_energy says of the images that the step sets out from.")
 
 
-class _Recorded:
-    """A ``grad_energy`` that records its answers."""
-
-    def __init__(self, grad_energy: GradEnergy) -> None:
-        self.grad_energy = grad_energy
-        self.answers: list[StepInfo] = []
-
-    def __call__(self, x: Tensor, y: Tensor | None) -> tuple[Tensor, Tensor]:
-        energy, grad = self.grad_energy(x, y)
-        self.answers.append(StepInfo(energy.clone(), grad.flatten(1).clone()))
-        return energy, grad
-
-    def of_all_chains(self) -> list[StepInfo]:
-        """The answers, with those for parts of the chains put together; gradients are (n, C H W)."""
-        together = (torch.split(torch.cat(values), CHAINS) for values in zip(*self.answers, strict=True))
-        return [StepInfo(*values) for values in zip(*together, strict=True)]
+def _of_all_chains(answers: list[StepInfo]) -> list[StepInfo]:
+    """The answers, with those for parts of the chains put together; gradients are (n, C H W)."""
+    together = (torch.split(torch.cat(values), CHAINS) for values in zip(*answers, strict=True))
+    return [StepInfo(*values) for values in zip(*together, strict=True)]
 
 
 def _close(found: StepInfo, expected: StepInfo) -> bool:

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Generator, Tensor
 
-from jembench.interfaces import ChainState, DataSpec, GradEnergy, NeedsTrainingData, Sampler, Split
+from jembench.interfaces import ChainState, GradEnergy, NeedsTrainingData, Sampler, Split
 from jembench.testing.checks import Subject, only_if, require
 from jembench.testing.comparing import known_randomness, same
 from jembench.testing.exact import Mixture, drawn_images
@@ -33,12 +33,6 @@ class SamplerSubject(Subject):
     kind = "samplers"
     protocol = Sampler
     parts = ("steps", "start", "init", "step", "finish", "kept", "state_dict", "load_state_dict")
-
-    @property
-    def data(self) -> DataSpec:
-        """The data that the sampler is made for."""
-        data: DataSpec = self.context[0]
-        return data
 
     @cached_property
     def train(self) -> Split:
