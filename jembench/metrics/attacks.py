@@ -77,12 +77,8 @@ class DecisionAttack(SmoothedAttack, Bootstrapped):
     """
 
     queries: OptionalCount = None
+    decides: ClassVar[tuple[str, ...]] = ("queries",)
     computed_by: ClassVar[str] = "jembench.metrics.robustness:decision_attack"
-
-    @property
-    def options(self) -> dict[str, Scalar]:
-        """The number of answers that it may ask for, an image."""
-        return {"queries": self.spent.queries}
 
     def passes(self, images: int) -> int:
         """At most: pointwise comes to its end by itself."""
@@ -120,6 +116,7 @@ class Ensemble(SearchAttack, SmoothedAttack):
     eps: str
     grad: Gradient = "through"
     queries: OptionalCount = None
+    decides: ClassVar[tuple[str, ...]] = (*SearchAttack.decides, "eps", "queries")
     name: ClassVar[str] = "ensemble"
     computed_by: ClassVar[str] = "jembench.metrics.robustness:ensemble"
 
@@ -137,7 +134,7 @@ class Ensemble(SearchAttack, SmoothedAttack):
         """Those of a search, and the attacks."""
         from jembench.attacks.ensemble import MEMBERS
 
-        return {**super().options, "eps": self.eps, "queries": self.spent.queries, "members": "+".join(MEMBERS)}
+        return {**super().options, "members": "+".join(MEMBERS)}
 
     def passes(self, images: int) -> int:
         """At most: automatic PGD asks for the loss of every iterate beside its gradient."""
@@ -165,6 +162,7 @@ class Transfer(SearchAttack):
     """
 
     refine: Count = 10
+    decides: ClassVar[tuple[str, ...]] = (*SearchAttack.decides, "tolerance")
     name: ClassVar[str] = "transfer"
     computed_by: ClassVar[str] = "jembench.metrics.robustness:transfer"
 
@@ -172,11 +170,6 @@ class Transfer(SearchAttack):
     def source(self) -> PGD:
         """What makes the images; those of the same budget are remembered."""
         return PGD(norm=self.norm, budget=self.budget, images=self.images, restarts=self.restarts, steps=self.steps)
-
-    @property
-    def options(self) -> dict[str, Scalar]:
-        """Those of the search."""
-        return {**super().options, "tolerance": self.spent.tolerance}
 
     def passes(self, images: int) -> int:
         """About: making the images, and the answers to them and to what they were made of."""
@@ -205,13 +198,9 @@ class Distal(Attack, Bootstrapped):
     steps: Count = 200
     threshold: Annotated[float, Range(above=0, below=1)] = 0.9
     grad: Gradient = "through"
+    decides: ClassVar[tuple[str, ...]] = ("target", "steps", "threshold")
     name: ClassVar[str] = "distal"
     computed_by: ClassVar[str] = "jembench.metrics.distal:distal"
-
-    @property
-    def options(self) -> dict[str, Scalar]:
-        """The classes, and when an ascent ends."""
-        return {"target": self.target, "steps": self.steps, "threshold": self.threshold}
 
     def passes(self, images: int) -> int:
         """At most, as if no ascent ended; the number of test images does not matter."""
@@ -251,6 +240,7 @@ class GradientChecks(SearchAttack, SmoothedAttack, Bootstrapped):
 
     grad: Gradient = "through"
     queries: OptionalCount = None
+    decides: ClassVar[tuple[str, ...]] = (*SearchAttack.decides, "tolerance", "queries")
     name: ClassVar[str] = "gradient-checks"
     computed_by: ClassVar[str] = "jembench.metrics.gradient_checks:gradient_checks"
 
@@ -264,11 +254,6 @@ class GradientChecks(SearchAttack, SmoothedAttack, Bootstrapped):
         """What may be spent, on fewer images than an attack's."""
         spent = super().spent
         return spent if self.images else spent.but(images=min(CHECKED, spent.images))
-
-    @property
-    def options(self) -> dict[str, Scalar]:
-        """Those of both attacks."""
-        return {**super().options, "tolerance": self.spent.tolerance, "queries": self.spent.queries}
 
     def settings(self, eps: float, largest: float) -> list[Setting]:
         """The settings of PGD whose accuracies are compared; none goes farther than the largest distance."""
@@ -314,6 +299,7 @@ class Certified(Budgeted, Bootstrapped):
     sigma: Annotated[float, Range(above=0)] = 0.25
     copies: OptionalCount = None
     alpha: Annotated[float, Range(above=0, below=1)] = 0.001
+    decides: ClassVar[tuple[str, ...]] = ("sigma", "selection", "copies", "alpha")
     name: ClassVar[str] = "certified"
     computed_by: ClassVar[str] = "jembench.metrics.certified:certified"
     requires: ClassVar[frozenset[Capability]] = frozenset({"logits"})
@@ -322,16 +308,6 @@ class Certified(Budgeted, Bootstrapped):
     def shard(self, device: str) -> int:
         """The same everywhere: one image fills a GPU."""
         return super().shard("cpu")
-
-    @property
-    def options(self) -> dict[str, Scalar]:
-        """What decides which radii are found: parts of the protocol."""
-        return {
-            "sigma": self.sigma,
-            "selection": self.selection,
-            "copies": self.spent.copies,
-            "alpha": self.alpha,
-        }
 
     def passes(self, images: int) -> int:
         """An answer is a pass."""

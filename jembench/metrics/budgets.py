@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from jembench.attacks.eps import Norm
 from jembench.catalog.options import added_later
@@ -193,6 +193,8 @@ class Budgeted(Comparable):
 
     budget: BudgetName = "paper"
     images: OptionalCount = None
+    decides: ClassVar[tuple[str, ...]]
+    """The options and numbers of the budget that decide which images are found, beside the defence."""
 
     @property
     def spent(self) -> Budget:
@@ -220,7 +222,8 @@ class Budgeted(Comparable):
     @property
     def options(self) -> dict[str, Scalar]:
         """What decides which images are found, beside the defence: parts of the protocol."""
-        raise NotImplementedError
+        spent = self.spent
+        return {name: getattr(spent if hasattr(spent, name) else self, name) for name in self.decides}
 
     @property
     def label(self) -> str:
@@ -278,8 +281,4 @@ class SearchAttack(Attack):
     norm: Norm = "linf"
     restarts: OptionalCount = None
     steps: OptionalCount = None
-
-    @property
-    def options(self) -> dict[str, Scalar]:
-        """The norm, restarts and steps."""
-        return {"norm": self.norm, "restarts": self.spent.restarts, "steps": self.spent.steps}
+    decides: ClassVar[tuple[str, ...]] = ("norm", "restarts", "steps")
