@@ -69,7 +69,7 @@ def reordered(order: Tensor) -> TrainedFit:
 
 
 def _dataset() -> ArrayDataset:
-    return drawn_images(Mixture(DATA))
+    return drawn_images(DATA)
 
 
 @cache

@@ -19,7 +19,7 @@ Y = torch.arange(7) % 5
 
 
 def reference(model):
-    means = model.net.means.detach()
+    means = model.gaussians.mean.detach().flatten(1)
     parts = distributions.Independent(distributions.Normal(means, SPREAD / 2), 1)
     return distributions.MixtureSameFamily(distributions.Categorical(torch.ones(5)), parts), parts
 
@@ -43,11 +43,11 @@ def test_samples_are_of_their_classes_and_within_bounds():
     assert x.shape == (10_000, 1, 3, 4)
     assert 0 <= float(x.min()) <= float(x.max()) <= 1
     means = x.view(5, 2000, 12).mean(dim=1)
-    torch.testing.assert_close(means, model.net.means.detach(), rtol=0, atol=5 * SPREAD / 2 / 2000**0.5)
+    torch.testing.assert_close(means, model.gaussians.mean.detach().flatten(1), rtol=0, atol=5 * SPREAD / 2 / 2000**0.5)
 
 
 def test_most_images_are_told_apart_and_not_all():
-    images, labels = drawn_images(Mixture(stage.DATA)).split("test")
+    images, labels = drawn_images(stage.DATA).split("test")
     x = to_float(images, stage.DATA.bounds)
     accuracy = (Mixture(stage.DATA).logits(x).argmax(dim=1) == labels).double().mean()
     assert 0.8 <= accuracy <= 0.95
@@ -56,7 +56,7 @@ def test_most_images_are_told_apart_and_not_all():
 @pytest.mark.parametrize("num_classes", [0, 5])
 def test_images_are_the_same_each_time_and_have_labels_if_there_are_classes(num_classes):
     data = DataSpec(name="toy", shape=(1, 3, 4), num_classes=num_classes)
-    first, second = (drawn_images(Mixture(data)).split("train") for _ in range(2))
+    first, second = (drawn_images(data).split("train") for _ in range(2))
     assert same(first, second)
     assert (first.labels is None) == (num_classes == 0)
 

@@ -16,7 +16,7 @@ from torch import Generator, Tensor
 from jembench.interfaces import ChainState, GradEnergy, NeedsTrainingData, Sampler, Split
 from jembench.testing.checks import Subject, only_if, require
 from jembench.testing.comparing import known_randomness, same
-from jembench.testing.exact import Mixture, drawn_images
+from jembench.testing.exact import drawn_images
 
 CHAINS = 6
 STEPS = 3
@@ -37,7 +37,7 @@ class SamplerSubject(Subject):
     @cached_property
     def train(self) -> Split:
         """Training images."""
-        return drawn_images(Mixture(self.data)).split("train")
+        return drawn_images(self.data).split("train")
 
     def make(self) -> Any:
         """A new sampler, with training images if it needs them."""
