@@ -22,7 +22,7 @@ import click
 
 from jembench.catalog import plugin_files
 from jembench.experiment import works
-from jembench.experiment.plan import make_plan
+from jembench.experiment.planning import make_plan
 from jembench.experiment.suite import Suite
 from jembench.interfaces import Driver, Ended, Event, Job
 from jembench.running import work

@@ -30,7 +30,7 @@ from jembench.attacks.pgd import PGD
 from jembench.attacks.refinement import Refined
 from jembench.attacks.target import Target
 from jembench.catalog import registry
-from jembench.experiment import recipe
+from jembench.experiment import recipe_files as recipe
 from jembench.interfaces import ChainState, Split
 from jembench.sampling import chain
 from jembench.sampling.graph import WARM_UP

@@ -154,7 +154,7 @@ def write(root: Path) -> None:
     import numpy as np
 
     from jembench.experiment import suite_files as suite
-    from jembench.experiment.plan import make_plan
+    from jembench.experiment.planning import make_plan
     from jembench.interfaces import Value
     from jembench.store.fits import FitRecord
     from jembench.store.outcome import Cell, Outcome

@@ -16,7 +16,7 @@ import torch
 from contests import Contest, Setting
 from turns import Spread, Turn, spread, take_turns
 
-from jembench.experiment import recipe
+from jembench.experiment import recipe_files as recipe
 from jembench.progress import Phase
 from jembench.store.checkpoint import Writer
 from jembench.training.fit import _Run

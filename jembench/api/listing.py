@@ -14,7 +14,8 @@ from jembench.catalog.options import keyword_parameters
 from jembench.catalog.spec import Scalar, format_value
 from jembench.catalog.validation import parse
 from jembench.errors import JembenchError
-from jembench.experiment import recipe
+from jembench.experiment import recipe_files as recipe
+from jembench.experiment.recipe import meanings
 from jembench.report import references
 
 
@@ -136,14 +137,14 @@ def recipe_file(name: str) -> str:
     """
     loaded = recipe.load(name)
     head = [f"# recipe {name}", *filter(None, [f"# {_recipe(name).purpose}".rstrip("# ")])]
-    meanings = recipe.meanings()
+    known = meanings()
     lines = [f"title = {json.dumps(loaded.title, ensure_ascii=False)}"]
     tables = {key: value for key, value in loaded.settings.items() if isinstance(value, dict) and value}
     flat = {"": {key: value for key, value in loaded.settings.items() if not isinstance(value, dict)}, **tables}
     for table, fields in flat.items():
         lines += ["", f"[{table}]"] if table else []
         for key, value in fields.items():
-            meaning = meanings.get(f"{table}.{key}" if table else key, "")
+            meaning = known.get(f"{table}.{key}" if table else key, "")
             line = f"{key} = {json.dumps(value, ensure_ascii=False)}"
             lines.append(f"{line:<34}  # {meaning}" if meaning else line)
     return "\n".join([*head, *lines, ""])

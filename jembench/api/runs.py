@@ -14,7 +14,8 @@ from jembench.api.results import Results
 from jembench.api.stored import Fit, Location, OpenStore, opened
 from jembench.errors import Fallback, SpecError
 from jembench.experiment import suite_files as suites
-from jembench.experiment.plan import Plan, make_plan, plan_fit
+from jembench.experiment.plan import Plan, plan_fit
+from jembench.experiment.planning import make_plan
 from jembench.experiment.suite import Suite, of_attack
 from jembench.report import references
 from jembench.report.references import PublishedTable

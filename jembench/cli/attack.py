@@ -15,7 +15,8 @@ from jembench.cli.parameters import ATTACK, COUNT, DATASETS, MODELS, SEEDS
 from jembench.cli.run import carry_out
 from jembench.errors import OutOfTime, WorkFailed
 from jembench.experiment import claims
-from jembench.experiment.plan import Plan, make_plan
+from jembench.experiment.plan import Plan
+from jembench.experiment.planning import make_plan
 from jembench.experiment.suite import of_attack
 from jembench.experiment.sweep import bare_name
 from jembench.metrics.budgets import BUDGETS

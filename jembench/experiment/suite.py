@@ -13,7 +13,7 @@ from typing import Any
 
 from jembench.catalog import spec
 from jembench.catalog.validation import Option
-from jembench.experiment import recipe as recipes
+from jembench.experiment import recipe_files as recipes
 from jembench.experiment.attacks import Attack
 from jembench.experiment.claims import Claim
 from jembench.experiment.recipe import AtLeast1, Positive

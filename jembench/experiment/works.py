@@ -109,8 +109,7 @@ def works(
     Raises:
         Unavailable: if the files are missing that a dataset is known by.
     """
-    split = _Split(slots, gpus)
-    split.spread(plan)
+    split = _Split.of(plan, slots, gpus=gpus)
     found: list[Work] = []
     for fit in plan.fits:
         if fit.absent:
@@ -172,44 +171,35 @@ class _Group(NamedTuple):
     parts: int = 1
 
 
-class _Split:
+class _Split(NamedTuple):
     """How the cells of a fit become units."""
 
-    def __init__(self, slots: int, gpus: bool) -> None:
-        self._slots = slots
-        self._gpus = gpus
-        self._parts = 1
-        self._metrics: dict[str, Any] = {}
+    metrics: Mapping[str, Any]  # by their specs; none: there is one slot, for all cells of a fit together
+    parts: int  # of an attack, where the slots are more than the metrics that take long
+    gpus: bool
 
-    def spread(self, plan: Plan) -> None:
-        """Spread attacks over the slots that one unit a metric would leave free."""
-        if self._slots > 1:
-            costly = sum(isinstance(self._metric(cell), Costly) for cell in plan.cells)
-            self._parts = self._slots // costly if costly else 1
+    @classmethod
+    def of(cls, plan: Plan, slots: int, *, gpus: bool) -> _Split:
+        """For a plan that is carried out in some slots."""
+        known = {str(cell.metric): cell.metric for cell in plan.cells} if slots > 1 else {}
+        metrics = {spec: metric.make() for spec, metric in known.items()}
+        costly = sum(isinstance(metrics.get(str(cell.metric)), Costly) for cell in plan.cells)
+        return cls(metrics, slots // costly if costly else 1, gpus)
 
     def groups(self, cells: Sequence[CellPlan], *, training: bool) -> Iterator[_Group]:
         """All cells together; with several slots, each costly one apart."""
-        if self._slots <= 1:
-            yield _Group(cells)
-            return
         rest: list[CellPlan] = []
         on_cpu: list[CellPlan] = []
         for cell in cells:
-            metric = self._metric(cell)
+            metric = self.metrics.get(str(cell.metric))
             if isinstance(metric, Costly):
-                yield _Group([cell], parts=min(self._parts, getattr(metric, "parts", 1)))
+                yield _Group([cell], parts=min(self.parts, getattr(metric, "parts", 1)))
             else:
-                (on_cpu if self._gpus and training and getattr(metric, "reads", None) else rest).append(cell)
+                (on_cpu if self.gpus and training and getattr(metric, "reads", None) else rest).append(cell)
         if rest:
             yield _Group(rest)
         if on_cpu:
             yield _Group(on_cpu, gpus=0)
-
-    def _metric(self, cell: CellPlan) -> Any:
-        spec = str(cell.metric)
-        if spec not in self._metrics:
-            self._metrics[spec] = cell.metric.make()
-        return self._metrics[spec]
 
 
 def code_of(found: Sequence[Work]) -> list[str]:

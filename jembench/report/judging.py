@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from jembench.catalog import discovery, spec
 from jembench.catalog.spec import Spec
-from jembench.experiment import recipe as recipes_known
+from jembench.experiment import recipe_files as recipes_known
 from jembench.experiment.claims import ANY, Claim, Recipes
 from jembench.experiment.sweep import bare_name, with_options
 from jembench.report.comparison import (

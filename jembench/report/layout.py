@@ -10,7 +10,7 @@ from dataclasses import asdict, fields, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from jembench.experiment.recipe import title_of
+from jembench.experiment.recipe_files import title_of
 from jembench.report.formats import Document
 from jembench.report.protocols import named, peculiarities
 from jembench.report.published import Beside, label_of, of_published, place, source_of

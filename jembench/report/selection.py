@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from jembench.errors import Fallback, SpecError
 from jembench.experiment import suite_files as suites
-from jembench.experiment.plan import display_names_of, fit_names_of, labels_of
+from jembench.experiment.planning import display_names_of, fit_names_of, labels_of
 from jembench.experiment.suite import Suite
 from jembench.experiment.sweep import bare_name
 from jembench.report.names import Names, check_apart, display_names, not_found, ranked

@@ -23,7 +23,7 @@ from jembench.attacks.target import Target
 from jembench.catalog import discovery
 from jembench.data.datasets import unread
 from jembench.errors import JembenchError, SpecError, Unavailable
-from jembench.experiment import recipe as recipes
+from jembench.experiment import recipe_files as recipes
 from jembench.experiment.plan import PRETRAINED, FitPlan, plan_fit
 from jembench.experiment.recipe import Recipe
 from jembench.interfaces import Dataset, Split

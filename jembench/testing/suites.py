@@ -7,9 +7,10 @@ from functools import cached_property
 
 from jembench.catalog import discovery, packages, registry
 from jembench.errors import unknown
-from jembench.experiment import recipe as recipes
+from jembench.experiment import recipe_files as recipes
 from jembench.experiment import suite_files as suites
-from jembench.experiment.plan import Plan, make_plan
+from jembench.experiment.plan import Plan
+from jembench.experiment.planning import make_plan
 from jembench.experiment.recipe import Recipe
 from jembench.experiment.suite import Suite
 from jembench.report import references

@@ -17,7 +17,7 @@ from jembench.cli.attack import attack
 from jembench.cli.run import run
 from jembench.experiment import suite_files as suites
 from jembench.experiment.attacks import ATTACKS
-from jembench.experiment.plan import make_plan
+from jembench.experiment.planning import make_plan
 
 # --- every option has a place -----------------------------------------------------------------------------------------
 

@@ -6,7 +6,8 @@ import sys
 import pytest
 
 from jembench.api import listing
-from jembench.experiment import recipe
+from jembench.experiment import recipe_files as recipe
+from jembench.experiment.recipe import meanings
 from jembench.interfaces import API
 
 
@@ -114,7 +115,7 @@ DEFAULTS = ("models", "default_for", "most_images", "overrides", "model")  # no 
 
 def test_every_field_whose_meaning_is_printed_exists():
     fields = {key for one in listing.recipes() for key in one.fields}
-    assert {key for key in recipe.meanings() if key not in DEFAULTS} <= fields
+    assert {key for key in meanings() if key not in DEFAULTS} <= fields
 
 
 @pytest.mark.parametrize("arguments", [["recipe"], ["recipes", "digits"], ["models", "jem"]])

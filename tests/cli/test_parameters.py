@@ -11,7 +11,7 @@ import pytest
 from jembench.cli import show
 from jembench.cli.parameters import MODELS, RECIPE
 from jembench.cli.run import run
-from jembench.experiment import recipe
+from jembench.experiment import recipe_files as recipe
 
 SCRIPT = """
 eval "$(_JEMBENCH_COMPLETE=bash_source jembench)"

@@ -11,9 +11,10 @@ import pytest
 
 from jembench.catalog import discovery, options, registry
 from jembench.errors import SpecError
-from jembench.experiment import recipe as recipes
+from jembench.experiment import recipe_files as recipes
 from jembench.experiment import suite_files as suite
-from jembench.experiment.plan import make_plan, parts_of, resolve_model
+from jembench.experiment.plan import resolve_model
+from jembench.experiment.planning import make_plan, parts_of
 from jembench.experiment.suite import Suite
 from jembench.sampling import factories as samplers
 from jembench.store.outcome import FitKey
@@ -383,7 +384,7 @@ def test_a_recipe_without_chains_names_no_sampler():
 
 PLANNING = """
 import json, sys
-from jembench.experiment.plan import make_plan
+from jembench.experiment.planning import make_plan
 from jembench.experiment.suite import Suite
 chosen = Suite(name="zoo", title="", models=("jembench.sampling.factories:sgld",), datasets=("digits", "cifar10"),
                      metrics=("accuracy", "ece:bins=15", "fid"), seeds=(0, 1))

@@ -11,8 +11,9 @@ from jembench.catalog import packages, registry
 from jembench.data import folders
 from jembench.data.headers import Survey
 from jembench.errors import SpecError
-from jembench.experiment import recipe as recipes
+from jembench.experiment import recipe_files as recipes
 from jembench.experiment.plan import plan_fit
+from jembench.experiment.recipe import Optimizer, Schedule, TrainingData
 
 MINIMAL = """
 title = "Mine"
@@ -65,13 +66,13 @@ def test_the_published_recipes(name):
     recipe = recipes.load(name)
     differing = PUBLISHED[name]
     assert (recipe.epochs, recipe.batch_size) == (differing["epochs"], 64)
-    assert recipe.optimizer == recipes.Optimizer(
+    assert recipe.optimizer == Optimizer(
         name="adam", learning_rate=1e-4, betas=(0.9, 0.999), momentum=0, weight_decay=0
     )
-    assert recipe.schedule == recipes.Schedule(
+    assert recipe.schedule == Schedule(
         warmup_iterations=differing["warmup_iterations"], decay=0.3, decay_epochs=differing["decay_epochs"]
     )
-    assert recipe.data == recipes.TrainingData(
+    assert recipe.data == TrainingData(
         noise=0.03, validation=differing["validation"], stratified=False, pad=4, flip=True
     )
     assert recipe.data.augment_marginal
@@ -124,15 +125,15 @@ def test_every_shipped_recipe_can_be_read_and_its_sampler_made():
 
 
 def test_the_schedule_s_factor():
-    schedule = recipes.Schedule(warmup_iterations=4, decay=0.5, decay_epochs=(1, 2.5))
+    schedule = Schedule(warmup_iterations=4, decay=0.5, decay_epochs=(1, 2.5))
     factors = [schedule.make()(iteration, 10, 100) for iteration in (0, 1, 3, 4, 9, 10, 24, 25)]
     assert factors == [0, 0.25, 0.75, 1, 1, 0.5, 0.5, 0.25]  # i / 4, as in the code of JEM
 
 
 def test_a_rate_falls_linearly_to_0_after_a_share_of_the_training():
-    schedule = recipes.Schedule(linear_from=0.5)
+    schedule = Schedule(linear_from=0.5)
     assert [schedule.make()(iteration, 10, 100) for iteration in (0, 50, 75, 99)] == pytest.approx([1, 1, 0.5, 0.02])
-    assert recipes.Schedule(linear_from=0).make()(25, 10, 100) == 0.75
+    assert Schedule(linear_from=0).make()(25, 10, 100) == 0.75
 
 
 def test_options_of_the_model_are_written_as_in_a_spec():
@@ -146,12 +147,12 @@ def test_shared_images_cannot_be_others():
 
 
 def test_a_cosine_falls_from_1_to_0_over_the_whole_budget_and_multiplies_the_rest():
-    cosine = recipes.Schedule(cosine=True)
+    cosine = Schedule(cosine=True)
     factors = [cosine.make()(iteration, 10, 120) for iteration in (0, 20, 30, 40, 60, 80, 90, 120)]
     root = 3**0.5 / 2, 0.5**0.5
     expected = [2, 1 + root[0], 1 + root[1], 1.5, 1, 0.5, 1 - root[1], 0]
     assert factors == pytest.approx([value / 2 for value in expected], abs=1e-12)
-    together = recipes.Schedule(cosine=True, warmup_iterations=40, decay=0.5, decay_epochs=(2,))
+    together = Schedule(cosine=True, warmup_iterations=40, decay=0.5, decay_epochs=(2,))
     assert together.make()(19, 10, 120) == pytest.approx(19 / 40 * cosine.make()(19, 10, 120))
     assert together.make()(60, 10, 120) == pytest.approx(0.5 * 0.5)
 
@@ -169,7 +170,7 @@ def test_a_file(write):
     recipe = recipes.load(write())
     assert (recipe.name, recipe.title, recipe.epochs, recipe.data.noise) == ("mine", "Mine", 2.0, 0.0)
     assert isinstance(recipe.epochs, float)
-    assert recipe.schedule == recipes.Schedule()
+    assert recipe.schedule == Schedule()
 
 
 def test_a_file_that_is_not_there():

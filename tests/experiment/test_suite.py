@@ -5,7 +5,7 @@ import pytest
 from jembench.catalog import packages
 from jembench.errors import SpecError
 from jembench.experiment import suite_files as suite
-from jembench.experiment.plan import make_plan
+from jembench.experiment.planning import make_plan
 
 
 def test_hybrid():

@@ -8,7 +8,7 @@ from jembench.catalog import packages
 from jembench.errors import SpecError
 from jembench.experiment import suite_files as suite
 from jembench.experiment.claims import Claim, Paper
-from jembench.experiment.plan import display_names_of, make_plan, parts_of
+from jembench.experiment.planning import display_names_of, make_plan, parts_of
 from jembench.experiment.suite import of_attack
 from jembench.store.outcome import FitKey
 

@@ -9,7 +9,7 @@ from jembench import __version__
 from jembench.catalog import trust
 from jembench.errors import DamagedError, SpecError
 from jembench.experiment import works as module
-from jembench.experiment.plan import make_plan
+from jembench.experiment.planning import make_plan
 from jembench.experiment.suite import Suite
 from jembench.experiment.works import code_of, planned, works
 from jembench.store import records

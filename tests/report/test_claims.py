@@ -14,8 +14,8 @@ from jembench.cli.run import run as run_command
 from jembench.errors import PluginError
 from jembench.experiment import suite_files as suites
 from jembench.experiment.claims import Claim, Paper, Recipes, load, read
-from jembench.experiment.plan import make_plan
-from jembench.experiment.recipe import made_for
+from jembench.experiment.planning import make_plan
+from jembench.experiment.recipe_files import made_for
 from jembench.experiment.suite import of_attack
 from jembench.experiment.sweep import bare_name, with_options
 from jembench.interfaces import Value

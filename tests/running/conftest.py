@@ -5,7 +5,7 @@ import importlib
 import pytest
 import torch
 
-from jembench.experiment.plan import make_plan
+from jembench.experiment.planning import make_plan
 from jembench.experiment.suite import Suite
 from jembench.running import work
 from jembench.running.events import Events

@@ -5,7 +5,7 @@ import torch
 
 from jembench.catalog import registry
 from jembench.data.datasets import LazyDataset
-from jembench.experiment import recipe as recipes
+from jembench.experiment import recipe_files as recipes
 from jembench.experiment.plan import FitPlan
 from jembench.interfaces import DataSpec
 from jembench.running import estimate as module

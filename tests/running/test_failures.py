@@ -8,7 +8,7 @@ import torch
 from PIL import Image
 
 from jembench.errors import JembenchError, PluginError, StoreError
-from jembench.experiment.plan import make_plan
+from jembench.experiment.planning import make_plan
 from jembench.experiment.suite import Suite
 from jembench.running import work, worker
 from jembench.running.events import Events

@@ -28,7 +28,7 @@ import torch
 from jembench.running import work
 from jembench.running.events import Events
 from jembench.running.executor import LocalExecutor
-from jembench.experiment.plan import make_plan
+from jembench.experiment.planning import make_plan
 from jembench.store.store import Store
 from jembench.experiment.suite import Suite
 

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from jembench.errors import Fallback, PluginError, StoreError
-from jembench.experiment.plan import make_plan
+from jembench.experiment.planning import make_plan
 from jembench.models import predictions
 from jembench.running import fits
 from jembench.running.outlook import look_ahead

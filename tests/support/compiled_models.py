@@ -19,7 +19,7 @@ from jembench.attacks.refinement import Refined
 from jembench.attacks.target import Target
 from jembench.catalog import registry
 from jembench.errors import Fallback
-from jembench.experiment import recipe as recipes
+from jembench.experiment import recipe_files as recipes
 from jembench.interfaces import DataSpec, Split
 from jembench.models import devices, predictions
 from jembench.models.energies import LogitModel, grad_energy

@@ -4,7 +4,8 @@ import pytest
 
 from jembench.catalog import packages
 from jembench.errors import SpecError
-from jembench.experiment import recipe, suite
+from jembench.experiment import recipe_files as recipe
+from jembench.experiment import suite_files as suite
 from jembench.testing import check_recipe, check_reference, check_suite, perform
 from jembench.testing.checks import PROMISES
 
