@@ -172,7 +172,8 @@ def _preview(plan: Plan, store: Store, how: RunOptions, format: str) -> int:
         return 0
     if format not in ("table", "json"):
         raise SpecError(f"--dry-run prints a plan, and --format {format} is for results. Use --format table or json.")
-    found = preview(plan, store, device)
-    print_preview(found.fits, format)
-    found.check(skip_missing=how.skip_missing)
+    fits, outlook = preview(plan, store, device)
+    print_preview(fits, format)
+    if outlook:
+        outlook.check(skip_missing=how.skip_missing)
     return 0

@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
+from types import MappingProxyType
 
 import torch
 from torch import Tensor
@@ -22,7 +23,31 @@ from jembench.store import checkpoint
 from jembench.store.store import Store
 
 WAIT = 0.2
-"""Seconds between two looks whether another process has finished a feature network."""
+"""Seconds between two looks whether another process has given a lease back."""
+
+
+@contextmanager
+def when_free(
+    store: Store,
+    lease: str,
+    about: Mapping[str, str] = MappingProxyType({}),
+    waiting: Callable[[], object] = lambda: None,
+) -> Iterator[None]:
+    """Hold a lease once no other process does: what that has kept is read next.
+
+    Args:
+        store: of the lease.
+        lease: its id.
+        about: what is written into it.
+        waiting: is called each time that it is not free.
+    """
+    while True:
+        with store.lease(lease, about) as mine:
+            if mine:
+                yield
+                return
+        waiting()
+        time.sleep(WAIT)
 
 
 class TensorCache:
@@ -102,17 +127,9 @@ class FeatureBank:
             self._networks[spec] = network
         return self._networks[spec]
 
-    @contextmanager
-    def _alone(self, spec: str) -> Iterator[None]:
-        """Wait until no other process prepares the network: it has kept what is read next."""
-        name = f"features-{slug(f'{self.dataset.spec.name}-{spec}')}"
-        while True:
-            with self.store.lease(name, {"what": f"feature network {spec}"}) as mine:
-                if mine:
-                    yield
-                    return
-            with progress.phase("another process trains it"):
-                time.sleep(WAIT)
+    def _alone(self, spec: str) -> AbstractContextManager[None]:
+        lease = f"features-{slug(f'{self.dataset.spec.name}-{spec}')}"
+        return when_free(self.store, lease, {"what": f"feature network {spec}"})
 
     def of_images(self, spec: str, images: Tensor) -> Features:
         """The features of images, uint8 (N, C, H, W): remembered by what the images are, not by their name."""

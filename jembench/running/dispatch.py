@@ -9,9 +9,9 @@ import dataclasses
 import shlex
 import time
 import warnings
-from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from graphlib import TopologicalSorter
 
 from jembench.catalog import trust
 from jembench.errors import Fallback, OutOfTime, StoreError, WorkFailed
@@ -68,11 +68,8 @@ class Dispatch:
         self._run = run
         self._in_process = in_process
         self._open = dict.fromkeys(self._units)  # in order
-        self._needs = {work.id: {before for before in work.after if before in self._units} for work in units}
-        self._followers: dict[str, list[str]] = defaultdict(list)
-        for work in units:
-            for before in work.after:
-                self._followers[before].append(work.id)
+        self._sorter = TopologicalSorter({work.id: self._units.keys() & work.after for work in units})
+        self._sorter.prepare()
         self._running: dict[str, int] = {}  # those that were submitted -> how far their events were read
         self._held: dict[str, float] = {}  # those to be submitted later -> when, by time.monotonic()
         self._pauses: dict[str, float] = {}  # the seconds of the next pause, of those that were held
@@ -90,8 +87,8 @@ class Dispatch:
         try:
             for work in self._units.values():
                 self._events.send(self._event(work, Event(kind="queued", total=self._executor.slots)))
-            self._submit(unit for unit, needs in self._needs.items() if not needs)
             while self._open:
+                self._submit(self._sorter.get_ready())
                 self._take(self._executor.ended(POLL))
                 self._follow(self._running)
                 self._submit_held()
@@ -134,21 +131,17 @@ class Dispatch:
     def _submit_held(self) -> None:
         now = time.monotonic()
         due = [unit for unit, when in self._held.items() if when <= now]
-        ready: list[str] = []
         for unit in due:
             del self._held[unit]
             if is_done(self._units[unit], self._store):
-                ready += self._finish(unit)
+                self._finish(unit)
                 self._send_end(unit, "done")
-            else:
-                ready.append(unit)
-        self._submit(ready)
+        self._submit(unit for unit in due if unit in self._open)
 
     # --- endings ------------------------------------------------------------------------------------------------------
 
     def _take(self, endings: Sequence[Ended]) -> None:
-        """Take in how units ended, and submit those that waited for them."""
-        free: list[str] = []
+        """Take in how units ended."""
         for ended in endings:
             if ended.id not in self._running:
                 continue
@@ -158,7 +151,7 @@ class Dispatch:
             values = {"how": ended.how} | ({"log": ended.log} if ended.log else {})
             text = ended.text
             if ended.how == "done":
-                free += self._finish(ended.id)
+                self._finish(ended.id)
                 text = self._failure(work)
             elif (ended.how in ("busy", "stopped") and not self._is_late(work)) or self._is_gone(ended):
                 self._hold(ended.id)
@@ -169,7 +162,6 @@ class Dispatch:
             if ended.id not in self._open and ended.how != "done":
                 self._store.works.append(event)
             self._events.send(event)
-        self._submit(free)
 
     def _failure(self, work: Work) -> str:
         """Why a training has failed, which is the outcome of its cells; empty if it has not."""
@@ -185,20 +177,15 @@ class Dispatch:
     def _is_late(self, work: Work) -> bool:
         return work.deadline is not None and time.time() >= work.deadline
 
-    def _finish(self, unit: str) -> list[str]:
-        """Note that a unit is done; gives those that can start now."""
+    def _finish(self, unit: str) -> None:
+        """Note that a unit is done: those that waited for it alone can start now."""
         self._open.pop(unit, None)
         self._store.works.remove(unit)
         work = self._units[unit]
         if work.kind == "train" and not self._store.is_trained(work.fit):
             self._drop(unit)  # it failed, or no cell needs it: its cells have their outcomes
-            return []
-        free = []
-        for follower in self._followers[unit]:
-            self._needs[follower].discard(unit)
-            if not self._needs[follower] and follower in self._open:
-                free.append(follower)
-        return free
+        else:
+            self._sorter.done(unit)
 
     def _give_up(self, ended: Ended) -> None:
         if ended.how not in ("busy", "stopped"):
@@ -208,11 +195,10 @@ class Dispatch:
 
     def _drop(self, unit: str) -> None:
         """Leave out what waits for a unit."""
-        for follower in self._followers[unit]:
-            if follower in self._open:
-                del self._open[follower]
-                self._send_end(follower, "dropped")
-                self._drop(follower)
+        for follower in [other for other in self._open if unit in self._units[other].after]:
+            del self._open[follower]
+            self._send_end(follower, "dropped")
+            self._drop(follower)
 
     def _send_end(self, unit: str, how: str) -> None:
         """Send that a unit has ended which this run has not carried out."""

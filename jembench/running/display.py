@@ -54,6 +54,7 @@ def display() -> Display:
 class Task:
     """What is shown as one: a unit of work, or all units of a fit where one runs after the other."""
 
+    key: str  # the id of the unit, or of the fit
     fit: Mapping[str, Any]
     kinds: set[str] = field(default_factory=set)  # of its units
     left: set[str] = field(default_factory=set)  # the units that have not ended
@@ -219,15 +220,11 @@ class Display:
         self._units.add(event.work)
         self.eta.queued(event.work, (event.unit, *(str(event.fit[name]) for name in ("model", "dataset", "recipe"))))
 
-    def _key(self, event: Event) -> str:
-        return str(event.fit["id"]) if self._by_fit or not event.work else event.work
-
     def _task(self, event: Event) -> Task:
-        key = self._key(event)
-        if key not in self._tasks:
-            self._tasks[key] = Task(event.fit)
-        self._tasks[key].kinds.add(event.unit)
-        return self._tasks[key]
+        key = str(event.fit["id"]) if self._by_fit or not event.work else event.work
+        task = self._tasks.setdefault(key, Task(key, event.fit))
+        task.kinds.add(event.unit)
+        return task
 
     def _begin(self, task: Task, event: Event, now: float) -> None:
         if event.worker:
@@ -258,7 +255,7 @@ class Display:
         self._units.discard(event.work)
         task.left.discard(event.work)
         if not task.left:
-            del self._tasks[self._key(event)]
+            del self._tasks[task.key]
         if how in FAILURES:
             host = _host(event.worker)
             place = f" on {host}" * (host not in ("", platform.node()))

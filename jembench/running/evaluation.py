@@ -120,9 +120,65 @@ class TrainedFit:
             training=self.training,
             data=data,
             predictions=FitPredictions(self, data),
-            samples=FitSamples(self),
+            samples=self.samples,
             services=FitServices(self, used, code, shown or Phase(""), share),
         )
+
+    def samples(self, source: Source = KEPT) -> Samples:
+        """The model's own images: drawn directly, or the sampler's kept chains, or the ends of new ones; made once."""
+        if source not in self.drawn:
+            self.drawn[source] = self._draw(source)
+        return self.drawn[source]
+
+    def _draw(self, source: Source) -> Samples:
+        buffers = self.buffers() if source.pooling != "one" else ()
+        check_source(source, chains=self.sampler is not None, pretrained=self.pretrained, buffers=len(buffers))
+        if source.pooling != "one":
+            return (snapshots.together if source.pooling == "five" else snapshots.pixelwise_mean)(buffers)
+        if source.chains == "fresh":
+            return self._fresh(source)
+        if isinstance(self.model, Generative):
+            return self._drawn_directly(self.model)
+        kept = self.sampler.kept() if self.sampler else None
+        return self._fresh(source) if kept is None else self._as_samples(kept, "buffer")
+
+    @torch.no_grad()
+    def _drawn_directly(self, model: Generative) -> Samples:
+        """Images of every class, each as often; of a model without classes, images."""
+        generator = self.generator("samples", self.device)
+        classes = self.dataset.spec.num_classes
+        y = torch.arange(FRESH_SAMPLES, device=self.device) % classes if classes else None
+        try:
+            x = model.sample(FRESH_SAMPLES, y, generator=generator)
+        except SpecError:  # what a model without classes answers to labels
+            x, y = model.sample(FRESH_SAMPLES, generator=generator), None
+        return self._as_samples(ChainState(x, y), "direct")
+
+    def _fresh(self, source: Source) -> Samples:
+        """The last images of new chains. The sampler's state does not change."""
+        assert self.sampler is not None
+        steps, n = self.sampler.steps if source.steps is None else source.steps, source.images or FRESH_SAMPLES
+        as_trained = self.conditional or self.model.chains == "conditional"
+        conditional = as_trained if source.conditional is None else source.conditional
+        unusual = "" if conditional == as_trained else f"conditional={conditional},".lower()
+        name = f"chains:{unusual}steps={steps}"
+        drawn = self.cache.once(
+            f"samples-{n}-{steps}-{conditional}", lambda: self._run_chains(steps, n, conditional, name)
+        )
+        return Samples(drawn["images"], drawn.get("labels"), name)
+
+    def _run_chains(self, steps: int, n: int, conditional: bool, name: str) -> dict[str, Tensor]:
+        assert self.sampler is not None
+        generator = self.generator(name, self.device)
+        y = torch.arange(n, device=self.device) % self.dataset.spec.num_classes if conditional else None
+        state = self.sampler.start(n, y, generator=generator)
+        end = chain.run(self.sampler, state, _in_batches(grad_energy(self.model), self.dataset.spec), generator, steps)
+        images, labels, *_ = self._as_samples(end, name)
+        return {"images": images} | ({} if labels is None else {"labels": labels})
+
+    def _as_samples(self, state: ChainState, source: str) -> Samples:
+        labels, ages = (None if part is None else part.cpu() for part in (state.y, state.ages))
+        return Samples(to_uint8(state.x, self.dataset.spec.bounds).cpu(), labels, source, ages)
 
 
 @dataclass(frozen=True)
@@ -219,72 +275,6 @@ class FitPredictions:
 def _named(what: str, images: Tensor, noise: float) -> str:
     """The name under which something of images is kept."""
     return what + content_hash(images) + (f"-noise={noise:g}" if noise else "")
-
-
-@dataclass(frozen=True)
-class FitSamples:
-    """The model's own images: drawn directly, or the sampler's kept chains, or the ends of new ones."""
-
-    fit: TrainedFit
-
-    def __call__(self, source: Source = KEPT) -> Samples:
-        """The images of a source, made once for all metrics."""
-        if source not in self.fit.drawn:
-            self.fit.drawn[source] = self._draw(source)
-        return self.fit.drawn[source]
-
-    def _draw(self, source: Source) -> Samples:
-        fit = self.fit
-        buffers = fit.buffers() if source.pooling != "one" else ()
-        check_source(source, chains=fit.sampler is not None, pretrained=fit.pretrained, buffers=len(buffers))
-        if source.pooling != "one":
-            return (snapshots.together if source.pooling == "five" else snapshots.pixelwise_mean)(buffers)
-        if source.chains == "fresh":
-            return self._fresh(source)
-        if isinstance(fit.model, Generative):
-            return self._drawn_directly(fit.model)
-        kept = fit.sampler.kept() if fit.sampler else None
-        return self._fresh(source) if kept is None else self._as_samples(kept, "buffer")
-
-    @torch.no_grad()
-    def _drawn_directly(self, model: Generative) -> Samples:
-        """Images of every class, each as often; of a model without classes, images."""
-        generator = self.fit.generator("samples", self.fit.device)
-        classes = self.fit.dataset.spec.num_classes
-        y = torch.arange(FRESH_SAMPLES, device=self.fit.device) % classes if classes else None
-        try:
-            x = model.sample(FRESH_SAMPLES, y, generator=generator)
-        except SpecError:  # what a model without classes answers to labels
-            x, y = model.sample(FRESH_SAMPLES, generator=generator), None
-        return self._as_samples(ChainState(x, y), "direct")
-
-    def _fresh(self, source: Source) -> Samples:
-        """The last images of new chains. The sampler's state does not change."""
-        fit = self.fit
-        assert fit.sampler is not None
-        steps, n = fit.sampler.steps if source.steps is None else source.steps, source.images or FRESH_SAMPLES
-        as_trained = fit.conditional or fit.model.chains == "conditional"
-        conditional = as_trained if source.conditional is None else source.conditional
-        unusual = "" if conditional == as_trained else f"conditional={conditional},".lower()
-        name = f"chains:{unusual}steps={steps}"
-        drawn = fit.cache.once(
-            f"samples-{n}-{steps}-{conditional}", lambda: self._run_chains(steps, n, conditional, name)
-        )
-        return Samples(drawn["images"], drawn.get("labels"), name)
-
-    def _run_chains(self, steps: int, n: int, conditional: bool, name: str) -> dict[str, Tensor]:
-        fit = self.fit
-        assert fit.sampler is not None
-        generator = fit.generator(name, fit.device)
-        y = torch.arange(n, device=fit.device) % fit.dataset.spec.num_classes if conditional else None
-        state = fit.sampler.start(n, y, generator=generator)
-        end = chain.run(fit.sampler, state, _in_batches(grad_energy(fit.model), fit.dataset.spec), generator, steps)
-        images, labels, *_ = self._as_samples(end, name)
-        return {"images": images} | ({} if labels is None else {"labels": labels})
-
-    def _as_samples(self, state: ChainState, source: str) -> Samples:
-        labels, ages = (None if part is None else part.cpu() for part in (state.y, state.ages))
-        return Samples(to_uint8(state.x, self.fit.dataset.spec.bounds).cpu(), labels, source, ages)
 
 
 @dataclass(frozen=True)

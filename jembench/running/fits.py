@@ -6,8 +6,7 @@ import dataclasses
 import functools
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
@@ -21,7 +20,7 @@ from jembench.data.pixels import to_float
 from jembench.errors import CheckpointError, Diverged, JembenchError, PluginError
 from jembench.experiment.plan import FitPlan
 from jembench.files import digest
-from jembench.interfaces import Chains, Dataset, Event, HasSampler, Sampler, Split, Trainable, TrainingRecord
+from jembench.interfaces import Chains, Dataset, HasSampler, Sampler, Split, Trainable, TrainingRecord
 from jembench.models.capabilities import capabilities, is_fitted
 from jembench.models.execution import forget_compiled, to_channels_last
 from jembench.models.objective import as_classifier
@@ -167,17 +166,6 @@ class FitWork:
         """Where it is kept."""
         return self.store.fit_folder(self.fit.key)
 
-    @contextmanager
-    def lease(self) -> Iterator[None]:
-        """Hold the lease of the fit; wait while another process holds it."""
-        while True:
-            with self.store.lease(self.fit.key.id) as mine:
-                if mine:
-                    yield
-                    return
-            self.report(Event(kind="waiting"))
-            time.sleep(1)
-
     def load_or_train(self, limit: int | None = None) -> TrainedFit:
         """The fit's model, loaded from the store or trained now, ready for evaluation on ``limit`` test images.
 
@@ -192,61 +180,46 @@ class FitWork:
                 (self.folder / "fit.json").unlink(missing_ok=True)  # it must not vouch for those that follow
             with progress.phase("building the model"):
                 model = make_model(self.fit, self.bank.dataset)
-            if self.fit.model.is_pretrained:
-                self._keep(model)
-            elif is_fitted(model):
-                self._fit(model)
-            else:
-                self._train(model)
+            at_once = self.fit.model.is_pretrained or is_fitted(model)
+            blank, start = self._blank_record(model, 1 if at_once else self.group.size), time.perf_counter()
+            try:
+                record = self._fit(model, blank) if at_once else self._train(model, blank)
+            except Diverged as error:
+                seconds = time.perf_counter() - start
+                self.store.write_fit(blank._replace(status="failed", reason=str(error), seconds=seconds))
+                raise
+            self.store.write_fit(record._replace(files=_files(self.folder)))
             stopping.check()
         with progress.phase("loading the model"):
             return self._load(limit)
 
-    def _train(self, model: Any) -> None:
+    def _train(self, model: Any, blank: FitRecord) -> FitRecord:
         with progress.phase("building the model"):
             trainer = make_trainer(self.fit, self.bank.dataset, self.bank.device, self.group, model)
         self.group.broadcast(self.fit.key.id)
-        start = time.perf_counter()
-        blank = self._blank_record(trainer.model, self.group.size)
-        try:
-            check = functools.partial(self.store.check_lease, self.fit.key.id)
-            fitted = train(trainer, self.folder, self.report, deadline=self.deadline, check=check)
-        except Diverged as error:
-            failed = blank._replace(status="failed", reason=str(error), seconds=time.perf_counter() - start)
-            self.store.write_fit(failed)
-            raise
-        self.store.write_fit(
-            blank._replace(
-                iteration=fitted.iteration,
-                validation_accuracy=fitted.validation_accuracy,
-                seconds=fitted.seconds,
-                iteration_seconds=_seconds_of_last_attempt(fitted.history),
-                interventions=list(map(str, fitted.interventions)),
-                stability=fitted.stability,
-                provenance={**blank.provenance, "execution": trainer.computed, "other_load": _other_load()},
-                files=_files(self.folder),
-            )
+        check = functools.partial(self.store.check_lease, self.fit.key.id)
+        fitted = train(trainer, self.folder, self.report, deadline=self.deadline, check=check)
+        return blank._replace(
+            iteration=fitted.iteration,
+            validation_accuracy=fitted.validation_accuracy,
+            seconds=fitted.seconds,
+            iteration_seconds=_seconds_of_last_attempt(fitted.history),
+            interventions=list(map(str, fitted.interventions)),
+            stability=fitted.stability,
+            provenance={**blank.provenance, "execution": trainer.computed, "other_load": _other_load()},
         )
 
-    def _fit(self, model: Any) -> None:
-        """Fit the model at once; there is nothing to resume."""
-        start = time.perf_counter()
-        try:
+    def _fit(self, model: Any, blank: FitRecord) -> FitRecord:
+        """Fit the model at once, unless it was trained elsewhere, and keep it as if a training had left it."""
+        dataset, start, seconds = self.bank.dataset, time.perf_counter(), 0.0
+        if not self.fit.model.is_pretrained:
             with progress.phase("fitting the model"):
-                fit_at_once(model, self.fit, self.bank.dataset)
-        except Diverged as error:
-            failed = self._blank_record(model, 1)._replace(status="failed", reason=str(error))
-            self.store.write_fit(failed)
-            raise
-        self._keep(model, time.perf_counter() - start)
-
-    def _keep(self, model: Any, seconds: float = 0.0) -> None:
-        """Write a model that is finished into its folder, as if a training had left it."""
-        dataset = self.bank.dataset
+                fit_at_once(model, self.fit, dataset)
+            seconds = time.perf_counter() - start
         sampler = sampler_of(model, self.fit, dataset, dataset.split("train"))
         checkpoint.write(self.folder / "sampler.safetensors", sampler.state_dict() if sampler else {})
         checkpoint.write(self.folder / "model.safetensors", dict(model.state_dict()))
-        self.store.write_fit(self._blank_record(model, 1)._replace(seconds=seconds, files=_files(self.folder)))
+        return blank._replace(seconds=seconds)
 
     def _blank_record(self, model: nn.Module, processes: int) -> FitRecord:
         made_by = self.fit.components(sampled=is_sampled(model))

@@ -37,30 +37,30 @@ def measure(metric: Metric, evaluation: Evaluation) -> Measured:
         Stopped: if it failed after a signal.
     """
     start = time.perf_counter()
+    arrays: Mapping[str, np.ndarray[Any, Any]] = {}
     try:
         measurement = _checked(metric.compute(evaluation))
+        outcome, arrays = _outcome(measurement), measurement.arrays
     except (StoreError, OutOfTime):
         raise
     except Unavailable as error:
         stopping.check()
-        details = SETTLED if isinstance(error, NotApplicable) else {}
-        return Measured(
-            Outcome(status="na", reason=str(error), details=details, seconds=time.perf_counter() - start), {}
-        )
+        outcome = Outcome(status="na", reason=str(error), details=SETTLED if isinstance(error, NotApplicable) else {})
     except (Exception, SystemExit) as error:
         stopping.check()  # the error may be what a signal has left of an import
-        return Measured(failed(error, time.perf_counter() - start), {})
-    seconds = time.perf_counter() - start
+        outcome = failed(error)
+    return Measured(dataclasses.replace(outcome, seconds=time.perf_counter() - start), arrays)
+
+
+def _outcome(measurement: Measurement) -> Outcome:
     wild = [label for label, value in measurement.values.items() if not _is_finite(value)]
-    outcome = Outcome(
+    return Outcome(
         status="failed" if wild else "ok",
         reason=f"{', '.join(wild)} is not a finite number" if wild else "",
         protocol=measurement.protocol,
         values=measurement.values,
         details=measurement.details,
-        seconds=seconds,
     )
-    return Measured(outcome, measurement.arrays)
 
 
 def _checked(measurement: Measurement) -> Measurement:
@@ -92,11 +92,10 @@ def _is_finite(value: Value) -> bool:
     return all(math.isfinite(number) for number in (value.value, value.low, value.high) if number is not None)
 
 
-def failed(error: BaseException, seconds: float = 0.0) -> Outcome:
+def failed(error: BaseException) -> Outcome:
     """The outcome of a cell in which something went wrong."""
     return Outcome(
         status="failed",
         reason=f"{type(error).__name__}: {error}",
         traceback="".join(traceback.format_exception(error)),
-        seconds=seconds,
     )

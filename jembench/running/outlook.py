@@ -38,21 +38,21 @@ class Ready(NamedTuple):
 class Outlook(NamedTuple):
     """What is known of a plan before it is carried out."""
 
+    plan: Plan
     fits: dict[str, Ready]  # by their ids; without those of a dataset of which nothing is known
     absent: dict[str, str]  # dataset -> why it is not here, with the remedy
 
-    def check(self, plan: Plan, *, skip_missing: bool) -> None:
+    def check(self, *, skip_missing: bool) -> None:
         """Refuse a plan that lacks something.
 
         Args:
-            plan: what was looked at.
             skip_missing: whether metrics may be left out that lack something.
 
         Raises:
             Unavailable: with all that is missing, and the remedies.
         """
         lacking: dict[str, list[str]] = {}
-        for cell in plan.cells:
+        for cell in self.plan.cells:
             ready = self.fits.get(cell.fit.key.id)
             if ready and (reason := ready.missing.get(str(cell.metric))):
                 lacking.setdefault(reason, []).append(cell.metric.component.name)
@@ -62,7 +62,7 @@ class Outlook(NamedTuple):
         if lacking and not skip_missing:
             count = sum(map(len, lacking.values()))
             raise Unavailable(
-                f"Something is missing for {count} of {len(plan.cells)} outcomes, and nothing was started. "
+                f"Something is missing for {count} of {len(self.plan.cells)} outcomes, and nothing was started. "
                 f"{' '.join(reasons)} Or leave them out for now with --skip-missing: the same command adds them once "
                 "nothing is missing."
             )
@@ -89,7 +89,7 @@ def look_ahead(plan: Plan, group: ProcessGroup = SINGLE, here: Datasets | None =
     for fits in families.values():
         if data := here.find(fits[0], plan.cells_of(fits[0])[0].limit):
             found |= _look_at(fits, plan, data, group)
-    return Outlook({fit.key.id: found[fit.key.id] for fit in plan.fits if fit.key.id in found}, here.absent)
+    return Outlook(plan, {fit.key.id: found[fit.key.id] for fit in plan.fits if fit.key.id in found}, here.absent)
 
 
 class Datasets:
@@ -117,19 +117,15 @@ class Datasets:
         try:
             if missing:
                 raise Unavailable(missing)
-            return _read(present(dataset) if self.dry else dataset.make())
+            made = present(dataset) if self.dry else dataset.make()
+            made.split("train"), made.split("test")  # damaged images are found before training
+            return made
         except Unavailable as error:
             if not self.dry:
                 raise
             if not dataset.bound.arguments.get("download"):
                 self.absent[str(dataset)] = str(error)
             return absent(dataset)
-
-
-def _read(dataset: Dataset) -> Dataset:
-    """The dataset, whose images have all been read once: damaged ones are found before training."""
-    dataset.split("train"), dataset.split("test")
-    return dataset
 
 
 def _look_at(fits: Sequence[FitPlan], plan: Plan, data: PlannedData, group: ProcessGroup) -> dict[str, Ready]:

@@ -40,27 +40,13 @@ class FitPreview(NamedTuple):
     attacks: dict[str, Cost]
 
 
-class Preview(NamedTuple):
-    """What a run would do."""
-
-    fits: list[FitPreview]
-    pending: Plan  # what the store does not have
-    outlook: Outlook | None  # on what is pending; None if nothing is
-
-    def check(self, *, skip_missing: bool) -> None:
-        """Refuse a run that lacks something.
-
-        Raises:
-            Unavailable: if a dataset is missing or, unless ``skip_missing``, what a metric needs.
-        """
-        if self.outlook:
-            self.outlook.check(self.pending, skip_missing=skip_missing)
-
-
-def preview(plan: Plan, store: Store, device: torch.device) -> Preview:
+def preview(plan: Plan, store: Store, device: torch.device) -> tuple[list[FitPreview], Outlook | None]:
     """Look at what the store does not have of a plan. Nothing is trained, downloaded or written.
 
     The attacks are timed by a few batches on ``device``.
+
+    Returns:
+        what a run would do for each fit, and what is known of all that is to be done; None if nothing is.
     """
     found = {cell.id: cell for cell in outcomes(plan, store)}
     pending = Plan(plan.suite, unfinished(plan, found.values()))
@@ -82,7 +68,7 @@ def preview(plan: Plan, store: Store, device: torch.device) -> Preview:
         if ready and ready.costs:
             row.attacks.update(_attacks(ready, todo, seconds, device))
         fits.append(row)
-    return Preview(fits, pending, outlook)
+    return fits, outlook
 
 
 def _fit(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import heapq
 import json
 import os
@@ -216,7 +217,7 @@ class Processes:
         if ended.how in ("done", "busy", "stopped"):
             return [ended]
         self._kept.add(worker.log)
-        return [Ended(id=ended.id, how=ended.how, text=ended.text, host=ended.host, log=str(worker.log))]
+        return [dataclasses.replace(ended, log=str(worker.log))]
 
     def _bury(self, worker: _Worker) -> list[Ended]:
         """Take in that a worker has ended: its unit is tried again."""

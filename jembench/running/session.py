@@ -97,10 +97,11 @@ def place(fits: Iterable[FitPlan], how: RunOptions) -> Placement:
         if not fit.model.is_pretrained:
             check_shares(fit.recipe, processes.size)
     if how.executor != "auto":
-        registry.resolve("executors", how.executor).make()  # which checks its options
+        executor = registry.resolve("executors", how.executor)
+        executor.make()  # which checks its options
         if processes.size > 1 and how.executor != "local":
             raise SpecError(f"--devices trains here, and the executor {how.executor} elsewhere. Leave one of them out.")
-        if registry.resolve("executors", how.executor).component.name != "local" and ":" in how.device:
+        if executor.component.name != "local" and ":" in how.device:
             raise SpecError(
                 f"--device is {how.device}, and the executor {how.executor} gives each worker a GPU of its own. Write "
                 "--device cuda, cpu or auto."
@@ -249,7 +250,7 @@ def open_fit(
     Within the context the number of threads is that of the dataset's images.
     """
     from jembench.models import devices
-    from jembench.running.caches import FeatureBank
+    from jembench.running.caches import FeatureBank, when_free
     from jembench.running.fits import FitWork
 
     if not store.is_trained(fit.key):
@@ -262,6 +263,6 @@ def open_fit(
             bank, report = FeatureBank(dataset, store, here.device), events.of(fit.key)
             report(Event(kind="queued", total=1))
             own = FitWork(fit=fit, bank=bank, store=store, report=report, deadline=deadline, group=here.group)
-            with beating(report), own.lease():
+            with beating(report), when_free(store, fit.key.id, waiting=lambda: report(Event(kind="waiting"))):
                 evaluation = own.load_or_train().evaluation()
         yield evaluation

@@ -121,7 +121,7 @@ def _look_ahead(plan: Plan, group: ProcessGroup | None, *, skip_missing: bool) -
     from jembench.training.processes import SINGLE
 
     outlook = look_ahead(plan, group or SINGLE)
-    outlook.check(plan, skip_missing=skip_missing)
+    outlook.check(skip_missing=skip_missing)
     return outlook.fits
 
 

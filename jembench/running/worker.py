@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +21,7 @@ from jembench.models.execution import tf32
 from jembench.running import events, provenance
 from jembench.running.caches import FeatureBank
 from jembench.running.evaluation import TrainedFit
-from jembench.running.events import Events, Report, beating
+from jembench.running.events import Events, beating
 from jembench.running.fit_samples import write_samples
 from jembench.running.fits import FitWork
 from jembench.running.measure import SETTLED, Measured, failed, measure
@@ -88,32 +89,33 @@ class Worker:
         report = self._events.of(fit.key, work)
         report(Event(kind="started"))
         with beating(report):
-            return self._carry_out(work, plan, report)
-
-    def _carry_out(self, work: Work, plan: Plan, report: Report) -> bool:
-        (fit,) = plan.fits
-        ready = self._ready.get(fit.key.id) or self._look_at(plan)
-        device = self._device if work.gpus else torch.device("cpu")
-        unit = _Unit(
-            fit=fit,
-            bank=self._bank(ready, device),
-            store=self._store,
-            report=report,
-            deadline=work.deadline,
-            group=self._group,
-            command=work.command,
-            ready=ready,
-            cells=plan.cells,
-            work=work,
-        )
-        with devices.threads_for(ready.dataset.spec, device):
-            return {"train": unit.train, "measure": unit.measure, "attack-shard": unit.attack, "prepare": unit.prepare}[
-                work.kind
-            ]()
+            ready = self._ready.get(fit.key.id) or self._look_at(plan)
+            device = self._device if work.gpus else torch.device("cpu")
+            unit = _Unit(
+                fit=fit,
+                bank=self._bank(ready, device),
+                store=self._store,
+                report=report,
+                deadline=work.deadline,
+                group=self._group,
+                command=work.command,
+                ready=ready,
+                cells=plan.cells,
+                work=work,
+            )
+            do = {"train": unit.train, "measure": unit.measure, "attack-shard": unit.attack, "prepare": unit.prepare}
+            with devices.threads_for(ready.dataset.spec, device):
+                try:
+                    do[work.kind]()
+                except _Busy:
+                    stopping.check()
+                    report(Event(kind="waiting"))
+                    return False
+        return True
 
     def _look_at(self, plan: Plan) -> Ready:
         outlook = look_ahead(plan, self._group, self._datasets)
-        outlook.check(plan, skip_missing=self._skip_missing)
+        outlook.check(skip_missing=self._skip_missing)
         (ready,) = outlook.fits.values()
         return ready
 
@@ -124,54 +126,55 @@ class Worker:
         return self._banks[key]
 
 
+class _Busy(Exception):
+    """Another process works on the same fit, or on some of the cells."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class _Unit(FitWork):
-    """A unit of work, with all that it needs in this process."""
+    """A unit of work, with all that it needs in this process.
+
+    Its methods raise :class:`_Busy` if another process is at the same work.
+    """
 
     ready: Ready
     cells: Sequence[CellPlan]
     work: Work
 
-    def train(self) -> bool:
-        """Train the fit, if a cell needs it; False if another process does."""
-        with self.store.lease(self.fit.key.id) as mine:
-            possible = self._possible() if mine else []
-            trained = self._trained(possible) if possible else None
-            if trained:
+    def train(self) -> None:
+        """Train the fit, if a cell needs it."""
+        with self._alone(self.fit.key.id):
+            possible = self._possible()
+            if trained := self._trained(possible):
                 self._draw_picture(trained.evaluation())
                 if self.bank.device.type == "cuda":
                     self._predict(trained, possible)
-        return self._told(bool(mine))
 
-    def measure(self) -> bool:
-        """Compute the cells; False if another process works on some of them."""
+    def measure(self) -> None:
+        """Compute the cells."""
         possible = self._possible()
-        trained, mine = self._trained_alone(possible)
-        if trained:
+        if trained := self._trained_alone(possible):
             if not (self.folder / SAMPLES).exists():
                 self._draw_picture(trained.evaluation())
-            mine = self._measure(possible, trained)
+            self._measure(possible, trained)
         stopping.check()
-        return self._told(mine)
 
-    def attack(self) -> bool:
-        """Attack a part of the images; False if another process does. What is found is kept for the unit that measures.
+    def attack(self) -> None:
+        """Attack a part of the images. What is found is kept for the unit that measures.
 
         So is what goes wrong: it happens there again, and is the outcome.
         """
-        with self.store.lease(self.work.id) as mine:
-            possible = self._possible() if mine else []
-            trained, mine_too = self._trained_alone(possible)
-            if trained:
+        with self._alone(self.work.id):
+            possible = self._possible()
+            if trained := self._trained_alone(possible):
                 for cell in possible:
                     self.report(Event(kind="measuring", metric=str(cell.metric)))
                     with progress.phase() as shown:
                         evaluation = trained.evaluation(set(), cell.metric.code, shown, self.work.part)
                         measure(cell.metric.make(), evaluation)  # it ends with PartDone
         stopping.check()
-        return self._told(bool(mine and mine_too))
 
-    def prepare(self) -> bool:
+    def prepare(self) -> None:
         """Train the feature networks that the cells need, or wait for another process that does.
 
         What goes wrong happens again in the unit that measures, and is the outcome there.
@@ -185,21 +188,19 @@ class _Unit(FitWork):
                     raise
                 except Exception:
                     stopping.check()
-        return True
 
-    def _told(self, mine: bool) -> bool:
-        if not mine:
-            self.report(Event(kind="waiting"))
-        return mine
+    @contextmanager
+    def _alone(self, lease: str) -> Iterator[None]:
+        with self.store.lease(lease) as mine:
+            if not mine:
+                raise _Busy
+            yield
 
-    def _trained_alone(self, cells: Sequence[CellPlan]) -> tuple[TrainedFit | None, bool]:
-        """As :meth:`_trained`, and False if another process trains the fit, or keeps it, before it can be measured."""
-        if not cells:
-            return None, True
-        if self.store.is_trained(self.fit.key):
-            return self._trained(cells), True
-        with self.store.lease(self.fit.key.id) as mine:
-            return self._trained(cells) if mine else None, bool(mine)
+    def _trained_alone(self, cells: Sequence[CellPlan]) -> TrainedFit | None:
+        """As :meth:`_trained`, unless another process trains the fit, or keeps it, before it can be measured."""
+        trained = not cells or self.store.is_trained(self.fit.key)
+        with nullcontext() if trained else self._alone(self.fit.key.id):
+            return self._trained(cells)
 
     def _possible(self) -> list[CellPlan]:
         """The cells that are to be computed. Of those that cannot be, the reason is their outcome."""
@@ -216,7 +217,9 @@ class _Unit(FitWork):
         return possible
 
     def _trained(self, cells: Sequence[CellPlan]) -> TrainedFit | None:
-        """The model, loaded or trained now; None if that failed, which is the outcome of its cells."""
+        """The model, loaded or trained now; None if no cell needs it, or if that failed, which is their outcome."""
+        if not cells:
+            return None
         try:
             wanted: frozenset[Quantity] = frozenset()
             for cell in cells:
@@ -239,8 +242,8 @@ class _Unit(FitWork):
                     metric = dataclasses.replace(metric, resamples=0)  # intervals are left to the CPU
                 measure(metric, trained.evaluation(set(), cell.metric.code))
 
-    def _measure(self, cells: Sequence[CellPlan], trained: TrainedFit) -> bool:
-        """Compute cells; False if another process is at some of them."""
+    def _measure(self, cells: Sequence[CellPlan], trained: TrainedFit) -> None:
+        """Compute cells, as far as no other process is at some of them."""
         unfinished, all_mine = [], True
         for number, cell in enumerate(cells, 1):
             with self.store.lease(cell.id) as mine:
@@ -262,7 +265,8 @@ class _Unit(FitWork):
                 f"{stopping.reason()}: of {self.fit.key.model}, {'; '.join(unfinished)}. The same command goes "
                 "on from there."
             )
-        return all_mine
+        if not all_mine:
+            raise _Busy
 
     def _draw_picture(self, evaluation: Evaluation) -> None:
         if "samples" not in self.ready.has:

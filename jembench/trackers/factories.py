@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import Literal
 
 from jembench.interfaces import Tracker
+from jembench.trackers.base import PerFit, require
+from jembench.trackers.mlflow import MLflowRun
+from jembench.trackers.wandb import WandbRun
 
 
 def tensorboard(*, folder: str = "tensorboard") -> Tracker:
     """Event files for TensorBoard, in a folder for each fit; `tensorboard --logdir` shows ``folder``."""
-    from jembench.trackers.base import PerFit, require
-    from jembench.trackers.tensorboard import TensorBoardRun
+    from jembench.trackers.tensorboard import TensorBoardRun  # which imports NumPy
 
     require("tensorboard")
     return PerFit(lambda name, about: TensorBoardRun(folder, name, about))
@@ -18,17 +20,11 @@ def tensorboard(*, folder: str = "tensorboard") -> Tracker:
 
 def mlflow(*, uri: str = "", experiment: str = "jembench") -> Tracker:
     """Runs of MLflow, one for each fit; ``uri`` is a server or sqlite:///FILE, by default MLFLOW_TRACKING_URI."""
-    from jembench.trackers.base import PerFit, require
-    from jembench.trackers.mlflow import MLflowRun
-
     require("mlflow")
     return PerFit(lambda name, about: MLflowRun(uri, experiment, name, about))
 
 
 def wandb(*, project: str = "jembench", folder: str = ".", mode: Literal["", "offline", "online"] = "") -> Tracker:
     """Runs of Weights & Biases, one for each fit; offline unless ``mode`` or WANDB_MODE say otherwise: `wandb sync`."""
-    from jembench.trackers.base import PerFit, require
-    from jembench.trackers.wandb import WandbRun
-
     require("wandb")
     return PerFit(lambda name, about: WandbRun(project, folder, mode, name, about))
