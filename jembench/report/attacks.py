@@ -22,7 +22,7 @@ _HOW = ("eot", "grad")  # of a defence, named in a row only where it differs bet
 RULE = ("sure", "verified")
 """The parts of a protocol that say how many random answers must be wrong; every defence has them."""
 
-_BUDGET = ("images", "restarts", "steps", "queries")
+_BUDGET = {"images": "image", "restarts": "restart", "steps": "step", "queries": "query"}
 _NAMES = {"refine": "refined {}", "smooth": "smoothed {}", "data_noise": "noise {}", "grad": "{}"}
 
 Parts = Mapping[str, str]
@@ -166,7 +166,7 @@ def in_common(protocols: Iterable[str]) -> list[str]:
     same = {**_same(defended, _HOW), **_same(attacks, ("norm", *_BUDGET))}
     if len(defended) == len(attacks):
         same |= {name: value for name, value in _same(attacks, DEFENCE).items() if value != "0"}
-    budget = [counted(same[part], part.removesuffix("s")) for part in _BUDGET if part in same]
+    budget = [counted(same[part], one) for part, one in _BUDGET.items() if part in same]
     defence = [_NAMES[part].format(same[part]) for part in DEFENCE[:3] if part in same]
     refined = any(parts["refine"] != "0" for parts in defended)
     kinds = ["refined"] if refined else []
@@ -175,23 +175,17 @@ def in_common(protocols: Iterable[str]) -> list[str]:
     gradient = [f"gradient {same['grad']}"] if "grad" in same else []
     how = [*chains, *gradient]
     what = ", ".join(defence) or (" or ".join(kinds) or "noisy" if how else "")
-    return [
-        *([f"norm {same['norm']}"] if "norm" in same else []),
-        *([", ".join(budget)] if budget else []),
-        *([f"{what}: {', '.join(how)}" if how else what] if what else []),
-    ]
+    norm = f"norm {same['norm']}" if "norm" in same else ""
+    return [text for text in (norm, ", ".join(budget), f"{what}: {', '.join(how)}" if how else what) if text]
 
 
-def _same(attacks: Sequence[Parts], names: Sequence[str]) -> dict[str, str]:
+def _same(attacks: Sequence[Parts], names: Iterable[str]) -> dict[str, str]:
     """The parts that all have, and have alike."""
-    return {
-        name: attacks[0][name]
-        for name in names
-        if attacks and len({a.get(name, "") for a in attacks}) == 1 and name in attacks[0]
-    }
+    first = attacks[0] if attacks else {}
+    return {name: first[name] for name in names if name in first and all(a.get(name) == first[name] for a in attacks)}
 
 
-def counted(number: str, what: str) -> str:
+def counted(number: str, one: str) -> str:
     """``5 chains``, ``1000 queries``."""
-    plural = {"querie": "queries", "copy": "copies"}.get(what, f"{what}s")
-    return f"{number} {what.replace('querie', 'query') if number == '1' else plural}"
+    several = f"{one[:-1]}ies" if one.endswith("y") else f"{one}s"
+    return f"{number} {one if number == '1' else several}"

@@ -114,7 +114,7 @@ def compare(pair: Pair, read: Read, resamples: int = RESAMPLES) -> Comparison:
     """Compare every value that both models have under the same options of a metric."""
     ours, theirs = sides(pair.a), sides(pair.b)
     rows = [_row(side, theirs[place], read, resamples) for place, side in ours.items() if place in theirs]
-    judged = [row if p is None else replace(row, p=p, verdict=_verdict(row, p, pair)) for row, p in adjusted(rows)]
+    judged = [replace(row, verdict=_verdict(row, pair)) for row in adjusted(rows)]
     only_a = {side.metric: None for place, side in ours.items() if place not in theirs}
     only_b = {side.metric: None for place, side in theirs.items() if place not in ours}
     return Comparison(pair, tuple(judged), tuple(only_a), tuple(only_b), resamples)
@@ -140,19 +140,20 @@ def _row(a: Side, b: Side, read: Read, resamples: int) -> Difference:
     return contrast(a, b, read, resamples=resamples)
 
 
-def _verdict(row: Difference, p: float, pair: Pair) -> str:
-    if row.difference is None or p >= LEVEL:
+def _verdict(row: Difference, pair: Pair) -> str:
+    if row.p is None:
+        return row.verdict
+    if row.difference is None or row.p >= LEVEL:
         return "not distinguishable"
     a_wins = (row.difference > 0) == (row.better != "lower")
     return f"{pair.names[not a_wins]} {'better' if row.better else 'higher'}"
 
 
-def adjusted(rows: Iterable[Difference]) -> list[tuple[Difference, float | None]]:
+def adjusted(rows: Iterable[Difference]) -> list[Difference]:
     """Each difference with its p value after Holm. Those that were not tested have None and are not counted."""
     given = list(rows)
-    p_values = [row.larger_p for row in given]
-    after = iter(paired.holm([p for p in p_values if p is not None]))
-    return [(row, None if p is None else next(after)) for row, p in zip(given, p_values, strict=True)]
+    after = iter(paired.holm([row.larger_p for row in given if row.larger_p is not None]))
+    return [row if row.larger_p is None else replace(row, p=next(after)) for row in given]
 
 
 # --- one value --------------------------------------------------------------------------------------------------------

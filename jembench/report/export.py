@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from jembench.errors import DamagedError, Fallback, SpecError
-from jembench.report.formats import Document
+from jembench.report.formats import Document, of_records
 from jembench.report.names import NO_NAMES, Names
 from jembench.report.record import Record, columns_of, record, subjects
 from jembench.report.selection import read
@@ -54,7 +54,7 @@ def per_seed(cells: Iterable[Cell], names: Names) -> Document:
         raise SpecError("The values of each seed are for programs. Choose --format csv, json or parquet.")
 
     rows = list(values_of(cells, names))
-    return Document(tables=refuse, content=lambda: {"schema": 1, "rows": rows}, records=lambda: rows, fields=VALUES)
+    return of_records(refuse, VALUES, rows, rows=rows)
 
 
 def values_of(cells: Iterable[Cell], names: Names = NO_NAMES) -> Iterator[dict[str, Any]]:

@@ -37,6 +37,13 @@ class Document:
     page: Callable[[], Page] | None = None  # all that is known of the results, for people; None: the tables alone
 
 
+def of_records(
+    tables: Callable[[], Sequence[Table]], fields: Sequence[str], records: Sequence[Mapping[str, Any]], **content: Any
+) -> Document:
+    """A document of records that are known, and of this content in JSON."""
+    return Document(tables=tables, content=lambda: {"schema": 1, **content}, records=lambda: records, fields=fields)
+
+
 def render(document: Document, format: str) -> Any:
     """The whole text, with a line break at its end; bytes, if the format is none of text.
 

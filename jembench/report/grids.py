@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from jembench.catalog import spec
-from jembench.catalog.spec import Spec
 from jembench.experiment.sweep import Axes, Grid, Place, combinations
 from jembench.report.attacks import in_common
 from jembench.report.record import Column, Record, Subject
@@ -62,20 +61,10 @@ class Places:
     def _of(self, metric: str) -> Iterator[Placed]:
         asked = spec.parse(metric)
         for index, place, parsed in self._places:
-            extras = _extras(asked, parsed)
-            if extras is not None and not _own_options(self.grids[index]) & extras.keys():
-                yield Placed(index, place, tuple(f"{key}={value}" for key, value in extras.items()))
-
-
-def _extras(asked: Spec, placed: Spec) -> dict[str, str] | None:
-    """What a metric sets beyond that of a place; None if it is another."""
-    if asked.name != placed.name or not set(placed.arguments) <= set(asked.arguments):
-        return None
-    return dict(sorted(set(asked.arguments) - set(placed.arguments)))
-
-
-def _own_options(grid: Grid) -> set[str]:
-    return {*grid.rows, *grid.columns} | grid.fixed.keys()
+            grid, further = self.grids[index], set(asked.arguments) - set(parsed.arguments)
+            is_here = asked.name == parsed.name and set(parsed.arguments) <= set(asked.arguments)
+            if is_here and not {*grid.rows, *grid.columns, *grid.fixed} & dict(further).keys():
+                yield Placed(index, place, tuple(f"{key}={value}" for key, value in sorted(further)))
 
 
 # --- pivot tables ---

@@ -71,15 +71,17 @@ def judge(
     """
     models, test = subjects(cells), partial(_tested, {} if known is None else known, read, resamples)
     found = [finding for claim in claims for finding in _of_claim(claim, claims, models, test, store)]
-    after = adjusted(finding.row for finding in found)
+    rows = adjusted(finding.row for finding in found)
     return [
-        finding if p is None else finding._replace(row=replace(row, p=p, verdict=_verdict(row, p, finding.claim)))
-        for finding, (row, p) in zip(found, after, strict=True)
+        finding._replace(row=replace(row, verdict=_verdict(row, finding.claim)))
+        for finding, row in zip(found, rows, strict=True)
     ]
 
 
-def _verdict(row: Difference, p: float, claim: Claim) -> str:
-    if row.difference is None or p >= LEVEL:
+def _verdict(row: Difference, claim: Claim) -> str:
+    if row.p is None:
+        return row.verdict
+    if row.difference is None or row.p >= LEVEL:
         return "inconclusive"
     above = row.difference + claim.margin > 0
     return "held" if above == (claim.direction == "higher") else "not held"

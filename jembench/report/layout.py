@@ -58,7 +58,7 @@ def tables_of(report: Report, judge: Judge | None = None) -> tuple[list[Table], 
     layout = _Layout(report, beside, notes, judge)
     ours = [layout.table(view) for view in found]
     if not ours:
-        ours = [Table(title="Results", headings=(), rows=(), footnotes=(Footnote("", NOTHING),))]
+        ours = [Table(title="Results", headings=(), rows=(), footnotes=(Footnote(NOTHING),))]
     return list(_each_said_once(ours)), [of_published(rest, report.rows, notes) for rest in left]
 
 
@@ -124,7 +124,7 @@ class _Layout:
             ),
             rows=tuple(rows),
             footnotes=(
-                *(Footnote("", text) for text in legend),
+                *map(Footnote, legend),
                 *_differing_protocols(view),
                 *self.notes.take(),
             ),
@@ -137,15 +137,15 @@ class _Layout:
         reasons = {(record.status, record.reason) for record in asked}
         if len(asked) < 2 or len(reasons) != 1 or asked[0].status != "na" or not asked[0].reason:
             return ()
-        return (self.notes.mark(asked[0].reason),)
+        return self.notes.marks(asked[0].reason)
 
     def _names(self, row: Subject, differing: Sequence[str]) -> Iterator[Text]:
         """What identifies a row: its model, and what else differs between rows."""
-        yield Text(row.name, marks=tuple(self.notes.mark(note) for note in row.notes))
+        yield Text(row.name, marks=self.notes.marks(*row.notes))
         for name in differing:
             text = _CONTEXT[name](row)
             short = self.variants.get(text) if name == "recipe" else None
-            yield Text(text) if short is None else Text(short, marks=(self.notes.mark(f"recipe {text}"),))
+            yield Text(text) if short is None else Text(short, marks=self.notes.marks(f"recipe {text}"))
 
     def _published(
         self, columns: Sequence[Column | None], rows: Sequence[Subject], differing: Sequence[str]
@@ -166,9 +166,8 @@ class _Layout:
         source = source_of(one.row, one.table)
         if one.tacit:
             source += f"; not stated there: {', '.join(map(named, one.tacit))}"
-        notes = [one.row.note, source] if one.row.note else [source]
         label = label_of(one.row, self.report.rows)
-        return Text(f"{label} · {one.row.status}", marks=tuple(map(self.notes.mark, notes)))
+        return Text(f"{label} · {one.row.status}", marks=self.notes.marks(one.row.note, source))
 
 
 _CONTEXT: Mapping[str, Callable[[Subject], str]] = {
@@ -200,7 +199,7 @@ def _differing_protocols(view: View) -> Iterator[Footnote]:
         found += [("the others", protocol) for protocol in sorted(usual)]
         differences = peculiarities([protocol for _, protocol in found])
         which = "; ".join(f"{model}: {text}" for (model, _), text in zip(found, differences, strict=True))
-        yield Footnote(DAGGER, f"{name} was measured under different protocols, do not compare: {which}")
+        yield Footnote(f"{name} was measured under different protocols, do not compare: {which}", DAGGER)
 
 
 def _recipes(labels: Iterable[str]) -> Iterator[str]:
@@ -274,12 +273,14 @@ def _records(report: Report) -> Iterator[dict[str, Any]]:
 
 def _content(report: Report) -> dict[str, Any]:
     published = [
-        {**asdict(table), "columns": [column._asdict() for column in table.columns]} for table in report.published
+        {**asdict(table), "columns": [_fields(column, _OF_COLUMN) for column in table.columns]}
+        for table in report.published
     ]
     return {"schema": SCHEMA, "rows": [_row(row) for row in report.rows], "published": published}
 
 
 _FIELDS = tuple(field.name for field in fields(Record))
+_OF_COLUMN = ("label", "unit", "better", "value")
 _OF_MODEL = ("model", "printed_as", "dataset", "recipe", "seeds", "notes")
 _OF_VALUE = ("metric", "label", "unit", "better", "status", "value", "low", "high", "sd", "n", "protocol", "comparable")
 

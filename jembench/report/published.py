@@ -12,7 +12,7 @@ from jembench.report.protocols import Difference, compare, in_words
 from jembench.report.record import Column, Subject
 from jembench.report.references import PublishedRow, PublishedTable
 from jembench.report.sections import Report
-from jembench.report.text import ABSENT, Footnote, Footnotes, Heading, Table, Text, detail, flat, plain
+from jembench.report.text import ABSENT, Footnotes, Heading, Table, Text, detail, flat, plain
 
 
 class Beside(NamedTuple):
@@ -29,7 +29,7 @@ class Left(NamedTuple):
     """The rest of a published table: the rows and columns with values that correspond to no column of ours."""
 
     table: PublishedTable
-    moved: Collection[tuple[int, str]]  # (row, label) of values that stand beside ours
+    above: tuple[set[str], ...]  # the labels of each row whose values stand beside ours
     reasons: tuple[str, ...]  # why the others cannot be compared, in words
 
 
@@ -52,16 +52,11 @@ def place(report: Report, shown: Collection[Column | None]) -> tuple[list[Beside
     beside: list[Beside] = []
     left: list[Left] = []
     for published in report.published:
-        moved: set[tuple[int, str]] = set()
-        for number, row in enumerate(published.rows):
-            found, labels = _of_row(row, published, ours)
-            beside += found
-            moved |= {(number, label) for label in labels}
-        staying = [
-            (n, label) for n, row in enumerate(published.rows) for label in row.values if (n, label) not in moved
-        ]
-        if staying:
-            left.append(_left(published, staying, moved, ours))
+        placed = [_of_row(row, published, ours) for row in published.rows]
+        beside += (one for found, _ in placed for one in found)
+        above = [labels for _, labels in placed]
+        if any(row.values.keys() - labels for row, labels in zip(published.rows, above, strict=True)):
+            left.append(_left(published, above, ours))
     return beside, left
 
 
@@ -96,18 +91,24 @@ def _of_row(row: PublishedRow, published: PublishedTable, ours: Sequence[_Ours])
 # --- what is left -----------------------------------------------------------------------------------------------------
 
 
-def _left(
-    published: PublishedTable, staying: Sequence[tuple[int, str]], moved: set[tuple[int, str]], ours: Sequence[_Ours]
-) -> Left:
-    kept, labels = sorted({number for number, _ in staying}), {label for _, label in staying}
-    columns = tuple(column for column in published.columns if column.label in labels)
-    reasons = {
-        column.label: _reasons(column.label, [published.rows[n] for n, label in staying if label == column.label], ours)
-        for column in columns
-    }
+def _left(published: PublishedTable, above: Sequence[set[str]], ours: Sequence[_Ours]) -> Left:
+    """What has no place beside ours.
+
+    Args:
+        published: the whole table.
+        above: the labels of each row whose values have one.
+        ours: our protocols.
+    """
+    staying = {label: list[PublishedRow]() for label in (column.label for column in published.columns)}
+    for row, labels in zip(published.rows, above, strict=True):
+        for label in row.values.keys() - labels:
+            staying[label].append(row)
+    columns = tuple(column for column in published.columns if staying[column.label])
+    kept = [n for n, row in enumerate(published.rows) if row.values.keys() - above[n]]
+    reasons = {column.label: _reasons(column.label, staying[column.label], ours) for column in columns}
     return Left(
-        replace(published, rows=tuple(published.rows[number] for number in kept), columns=columns),
-        {(kept.index(number), label) for number, label in moved if number in kept and label in labels},
+        replace(published, rows=tuple(published.rows[n] for n in kept), columns=columns),
+        tuple(above[n] & reasons.keys() for n in kept),
         tuple(_sentences(reasons)),
     )
 
@@ -183,14 +184,14 @@ def of_published(left: Left, ours: Sequence[Subject], notes: Footnotes) -> Table
         ),
         rows=tuple(
             (
-                Text(label_of(row, ours), marks=(notes.mark(row.note),) if row.note else ()),
+                Text(label_of(row, ours), marks=notes.marks(row.note)),
                 Text(row.dataset),
-                *(_value(left, number, column.label) for column in published.columns),
-                Text(row.status, marks=(notes.mark(source_of(row, published)),)),
+                *(_value(row, column.label, above) for column in published.columns),
+                Text(row.status, marks=notes.marks(source_of(row, published))),
             )
-            for number, row in enumerate(published.rows)
+            for row, above in zip(published.rows, left.above, strict=True)
         ),
-        footnotes=(*_legend(left), *notes.take()),
+        footnotes=notes.take(_legend(left)),
     )
 
 
@@ -219,21 +220,20 @@ def _bare(name: str) -> str:
     return re.sub(r"[^a-z0-9]", "", name.partition(":")[0].rpartition("/")[2].lower())
 
 
-def _value(left: Left, number: int, label: str) -> Text:
-    row = left.table.rows[number]
-    if (number, label) in left.moved:
+def _value(row: PublishedRow, label: str, above: set[str]) -> Text:
+    if label in above:
         return Text(_ABOVE)
     return Text(plain(row.values[label])) if label in row.values else Text(ABSENT)
 
 
-def _legend(left: Left) -> list[Footnote]:
+def _legend(left: Left) -> list[str]:
     published = left.table
     legend = []
     if published.note:
         legend.append(f"{published.note[0].upper()}{published.note[1:]}.")
     if any(column.label not in row.values for column in published.columns for row in published.rows):
         legend.append(f"{ABSENT}: not given there.")
-    if left.moved:
+    if any(left.above):
         legend.append(f"{_ABOVE}: stands beside ours.")
     legend.append(f"Not comparable with ours: {'. '.join(left.reasons)}.")
-    return [Footnote("", flat(text)) for text in legend]
+    return [flat(text) for text in legend]

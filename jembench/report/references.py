@@ -25,9 +25,14 @@ class PublishedColumn(NamedTuple):
     """What the numbers under one label are."""
 
     label: str
-    unit: str
-    better: Better
-    value: str = ""  # the label of ours that it corresponds to, "auroc"; "": no metric of ours gives it
+    unit: str = ""
+    better: Better = ""
+    protocol: Mapping[str, Option] | None = None  # as far as it is that of all its values; None: no metric of ours
+
+    @property
+    def value(self) -> str:
+        """The label of ours that it corresponds to, "auroc"; "": no metric of ours gives it."""
+        return "" if self.protocol is None else self.protocol.get("value", self.protocol.get("metric", self.label))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -110,18 +115,11 @@ class _Paper(NamedTuple):
     status: Standing
 
 
-class _Column(NamedTuple):
-    label: str
-    unit: str = ""
-    better: Better = ""
-    protocol: Mapping[str, Option] | None = None  # None: no metric of ours gives it
-
-
 class _Table(NamedTuple):
     name: str
     where: str
     dataset: str
-    columns: tuple[_Column, ...]
+    columns: tuple[PublishedColumn, ...]
     rows: tuple[Mapping[str, Any], ...]
     note: str = ""
     protocol: Mapping[str, Option] | None = None
@@ -146,38 +144,30 @@ class _File(NamedTuple):
 
 
 def _table(stem: str, table: _Table, paper: _Paper) -> PublishedTable:
-    stated = {column.label: _stated(column, table) for column in table.columns}
+    columns = tuple(
+        column
+        if column.protocol is None and table.protocol is None
+        else column._replace(protocol={**(table.protocol or {}), **(column.protocol or {})})
+        for column in table.columns
+    )
     return PublishedTable(
         id=f"{stem}/{table.name}",
         title=paper.title,
         url=paper.url,
         note=table.note,
-        columns=tuple(_column(column, stated[column.label]) for column in table.columns),
-        rows=tuple(_row(row, stated, table, paper) for row in table.rows),
+        columns=columns,
+        rows=tuple(_row(row, columns, table, paper) for row in table.rows),
     )
 
 
-def _stated(column: _Column, table: _Table) -> dict[str, str] | None:
-    """The protocol of a column, as far as it is that of all its values; None if no metric of ours gives them."""
-    if column.protocol is None and table.protocol is None:
-        return None
-    return {**(table.protocol or {}), **(column.protocol or {})}
-
-
-def _column(column: _Column, stated: Mapping[str, str] | None) -> PublishedColumn:
-    value = "" if stated is None else stated.get("value", stated.get("metric", column.label))
-    return PublishedColumn(column.label, column.unit, column.better, value)
-
-
-def _row(
-    written: Mapping[str, Any], stated: Mapping[str, Mapping[str, str] | None], table: _Table, paper: _Paper
-) -> PublishedRow:
+def _row(written: Mapping[str, Any], columns: Sequence[PublishedColumn], table: _Table, paper: _Paper) -> PublishedRow:
+    labels = [column.label for column in columns]
     usual = {"where": table.where, "dataset": table.dataset, "cite": paper.cite, "protocol": {}}
-    fields = {key: value for key, value in written.items() if key not in stated}
-    values = {label: written[label] for label in stated if label in written}
+    fields = {key: value for key, value in written.items() if key not in labels}
+    values = {label: written[label] for label in labels if label in written}
     row = validation.read(_Row, {**usual, **fields, "values": values}, f"a row of {table.name}")
-    if other := sorted(row.protocol.keys() - stated.keys()):
-        raise unknown(f"label with a protocol in a row of {table.name}", other[0], stated, "")
+    if other := sorted(row.protocol.keys() - set(labels)):
+        raise unknown(f"label with a protocol in a row of {table.name}", other[0], labels, "")
     return PublishedRow(
         model=row.model,
         label=row.label,
@@ -187,9 +177,9 @@ def _row(
         status=paper.status,
         note=row.note,
         protocols={
-            label: _protocol(label, row, of_column)
-            for label, of_column in stated.items()
-            if label in values and of_column is not None
+            column.label: _protocol(column.label, row, column.protocol)
+            for column in columns
+            if column.label in values and column.protocol is not None
         },
     )
 

@@ -22,9 +22,9 @@ from jembench.report.comparison import (
     not_comparable,
     sides,
 )
-from jembench.report.formats import Document
+from jembench.report.formats import Document, of_records
 from jembench.report.record import grouped, mean_of, subjects
-from jembench.report.text import Footnote, Footnotes, Heading, Table, Text
+from jembench.report.text import Footnotes, Heading, Table, Text
 from jembench.report.verdicts import FIELDS, numbers, value_name
 from jembench.stats import paired
 from jembench.store.outcome import Cell
@@ -63,8 +63,8 @@ def compare(pairs: Sequence[Pair]) -> list[Difference]:
     groups = grouped(pairs, lambda pair: pair.theirs.fit.names)
     rows = [row for group in groups for row in _rows(group)]
     return [
-        row if p is None else replace(row, p=p, verdict="outside" if p < LEVEL else "within")
-        for row, p in adjusted(rows)
+        row if row.p is None else replace(row, verdict="outside" if row.p < LEVEL else "within")
+        for row in adjusted(rows)
     ]
 
 
@@ -154,11 +154,8 @@ def _mapping(value: Any) -> Mapping[str, Any]:
 def document(rows: Sequence[Difference], differing: Sequence[str]) -> Document:
     """The comparison as a table and as records."""
     records = [asdict(row) for row in rows]
-    return Document(
-        tables=lambda: _tables(rows, differing),
-        content=lambda: {"schema": 1, "level": LEVEL, "differing": list(differing), "rows": records},
-        records=lambda: records,
-        fields=FIELDS,
+    return of_records(
+        lambda: _tables(rows, differing), FIELDS, records, level=LEVEL, differing=list(differing), rows=records
     )
 
 
@@ -169,7 +166,7 @@ def _tables(rows: Sequence[Difference], differing: Sequence[str]) -> list[Table]
     tested = sum(row.p is not None for row in rows)
     legend = [f"{RULE}{f', adjusted by Holm for {tested} values' * (tested > 1)}. outside: p below {LEVEL:g}."]
     legend += [f"Differs: {'; '.join(differing)}."] if differing else []
-    footnotes = (*(Footnote("", text) for text in legend), *notes.take())
+    footnotes = notes.take(legend)
     return [*tables[:-1], replace(tables[-1], footnotes=footnotes)]
 
 
@@ -193,5 +190,5 @@ def _table(rows: Sequence[Difference], notes: Footnotes) -> Table:
 def _texts(row: Difference, rows: Sequence[Difference], notes: Footnotes) -> tuple[Text, ...]:
     alone = len({other.metric for other in rows if other.label == row.label}) == 1
     ours, theirs, difference, _, p = numbers(row)
-    verdict = Text(row.verdict, marks=(notes.mark(row.reason),) if row.reason else ())
+    verdict = Text(row.verdict, marks=notes.marks(row.reason))
     return Text(row.model_a), value_name(row, alone=alone), theirs, ours, difference, p, verdict

@@ -120,9 +120,8 @@ class Selection:
 
     def order(self, columns: Sequence[Column]) -> list[Column]:
         """Those of some columns that are shown, in the order asked for."""
-        for what, of in (("metrics", lambda column: column.metric), ("columns", lambda column: column.label)):
-            columns = ranked(what, getattr(self, what), columns, of)
-        return list(columns)
+        columns = ranked("metrics", self.metrics, columns, lambda column: column.metric)
+        return list(ranked("columns", self.columns, columns, lambda column: column.label))
 
     def _of_experiment(self, cells: Sequence[Cell], suite: Suite) -> list[Cell]:
         """Those of the fits of a suite, in its order; what is selected stands in place of what it names."""

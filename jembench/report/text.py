@@ -6,7 +6,7 @@ A number shows two significant digits of its uncertainty.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -63,10 +63,10 @@ class Text(NamedTuple):
 
 
 class Footnote(NamedTuple):
-    """``mark`` is empty for what is true of the whole table."""
+    """Without a mark, it is true of the whole table."""
 
-    mark: str
     text: str
+    mark: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -130,15 +130,15 @@ class Footnotes:
         self._numbers: dict[str, str] = {}
         self._taken = 0
 
-    def mark(self, text: str) -> str:
-        """The number of a footnote."""
-        return self._numbers.setdefault(flat(text), str(len(self._numbers) + 1))
+    def marks(self, *texts: str) -> tuple[str, ...]:
+        """The number of each footnote; an empty text has none."""
+        return tuple(self._numbers.setdefault(flat(text), str(len(self._numbers) + 1)) for text in texts if text)
 
-    def take(self) -> list[Footnote]:
-        """The footnotes added since the last time."""
-        new = [Footnote(mark, text) for text, mark in self._numbers.items()][self._taken :]
+    def take(self, of_table: Iterable[str] = ()) -> tuple[Footnote, ...]:
+        """What is true of a whole table, and the footnotes added since the last time."""
+        new = [Footnote(text, mark) for text, mark in self._numbers.items()][self._taken :]
         self._taken = len(self._numbers)
-        return new
+        return (*map(Footnote, of_table), *new)
 
 
 def flat(text: str) -> str:
@@ -155,11 +155,11 @@ def record_text(record: Record | None, footnotes: Footnotes) -> Text:
     """A value with the digits that its interval allows, or why there is none; None: it is not asked for."""
     if record is None:
         return Text(ABSENT)
-    marks = (footnotes.mark(record.reason),) if record.reason else ()
+    marks = footnotes.marks(record.reason)
     if record.value is None:
         return Text("N/A" if record.status == "na" else record.status, "", marks, record)
     if not math.isfinite(record.value):
-        return Text("not finite", "", (*marks, footnotes.mark(f"the value is {record.value}")), record)
+        return Text("not finite", "", (*marks, *footnotes.marks(f"the value is {record.value}")), record)
     decimals = decimals_for(record.value, record.sd)
     interval = ""
     if record.low is not None and record.high is not None:

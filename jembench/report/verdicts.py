@@ -9,7 +9,7 @@ from typing import Any
 
 from jembench.experiment.claims import Paper
 from jembench.report.comparison import HOPELESS, LEVEL, PILOT, SEEDS, Comparison, Difference
-from jembench.report.formats import Document
+from jembench.report.formats import Document, of_records
 from jembench.report.judging import Finding
 from jembench.report.record import grouped
 from jembench.report.text import ABSENT, Footnote, Footnotes, Heading, Table, Text, decimals_for, detail, fixed
@@ -33,22 +33,19 @@ _OTHER_SEEDS = "other seeds: 95 % interval of the difference if trained anew, by
 
 def of_comparison(comparison: Comparison) -> Document:
     """The comparison for people and for programs."""
-    a, b = comparison.pair
-    head = {
-        "schema": 1,
-        "a": {"model": a.model, "dataset": a.dataset, "recipe": a.recipe},
-        "b": {"model": b.model, "dataset": b.dataset, "recipe": b.recipe},
-        "level": LEVEL,
-        "resamples": comparison.resamples,
-        "only_a": comparison.only_a,
-        "only_b": comparison.only_b,
-    }
+    a, b = ({"model": of.model, "dataset": of.dataset, "recipe": of.recipe} for of in comparison.pair)
     records = [asdict(row) for row in comparison.rows]
-    return Document(
-        tables=lambda: [_table(comparison)],
-        content=lambda: {**head, "rows": records},
-        records=lambda: records,
-        fields=FIELDS,
+    return of_records(
+        lambda: [_table(comparison)],
+        FIELDS,
+        records,
+        a=a,
+        b=b,
+        level=LEVEL,
+        resamples=comparison.resamples,
+        only_a=comparison.only_a,
+        only_b=comparison.only_b,
+        rows=records,
     )
 
 
@@ -64,15 +61,18 @@ def _table(comparison: Comparison) -> Table:
             Heading("verdict"),
         ),
         rows=tuple(_texts(row, comparison, labels.count(row.label) == 1, notes) for row in comparison.rows),
-        footnotes=(*(Footnote("", text) for text in _legend(comparison)), *notes.take()),
+        footnotes=notes.take(_legend(comparison)),
     )
 
 
 def _title(comparison: Comparison) -> str:
     a, b = comparison.pair
-    recipes = f"recipe {a.recipe}" if a.recipe == b.recipe else f"recipes {a.recipe} and {b.recipe}"
     models = a.model if a.model == b.model else f"{a.model} and {b.model}"
-    return f"{models} · dataset {a.dataset} · {recipes} · {_seeds(_all_seeds(comparison))}"
+    return f"{models} · dataset {a.dataset} · {_recipes(a.recipe, b.recipe)} · {_seeds(_all_seeds(comparison))}"
+
+
+def _recipes(a: str | None, b: str | None) -> str:
+    return f"recipe {a}" if a == b else f"recipes {a} and {b}"
 
 
 def _all_seeds(comparison: Comparison) -> tuple[int, ...]:
@@ -86,7 +86,7 @@ def _seeds(seeds: Sequence[int]) -> str:
 def _texts(row: Difference, comparison: Comparison, alone: bool, notes: Footnotes) -> tuple[Text, ...]:
     fewer = row.seeds and row.seeds != _all_seeds(comparison)
     reasons = (row.reason, f"{_seeds(row.seeds)} alone" if fewer else "")
-    verdict = Text(row.verdict, marks=tuple(map(notes.mark, filter(None, reasons))))
+    verdict = Text(row.verdict, marks=notes.marks(*reasons))
     return value_name(row, alone=alone), *numbers(row), verdict
 
 
@@ -162,10 +162,7 @@ def _how_judged(images: Sequence[Difference], judged: int) -> str:
 def of_claims(found: Sequence[Finding]) -> Document:
     """The claims for people, a table for each paper, and for programs."""
     records = [_record(finding) for finding in found]
-    content = {"schema": 1, "level": LEVEL, "claims": records}
-    return Document(
-        tables=lambda: _tables(found), content=lambda: content, records=lambda: records, fields=CLAIM_FIELDS
-    )
+    return of_records(lambda: _tables(found), CLAIM_FIELDS, records, level=LEVEL, claims=records)
 
 
 def _tables(found: Sequence[Finding]) -> list[Table]:
@@ -173,9 +170,7 @@ def _tables(found: Sequence[Finding]) -> list[Table]:
     measured = grouped((f for f in found if f.row.dataset), lambda finding: finding.claim.paper)
     tables = [_of_paper(of_paper[0].claim.paper, of_paper, found, notes) for of_paper in measured]
     if tables:
-        tables[-1] = replace(
-            tables[-1], footnotes=(*tables[-1].footnotes, *(Footnote("", text) for text in _claims_legend(found)))
-        )
+        tables[-1] = replace(tables[-1], footnotes=(*tables[-1].footnotes, *map(Footnote, _claims_legend(found))))
     return [*tables, *_not_measured([finding for finding in found if not finding.row.dataset])]
 
 
@@ -192,15 +187,14 @@ def _of_paper(paper: Paper, of_paper: Sequence[Finding], everything: Sequence[Fi
             *_DIFFERENCE,
         ),
         rows=tuple(_claim_texts(finding, several, notes) for finding in of_paper),
-        footnotes=(Footnote("", ", ".join(filter(None, (paper.title, paper.url)))), *notes.take()),
+        footnotes=notes.take([", ".join(filter(None, (paper.title, paper.url)))]),
     )
 
 
 def _claim_texts(finding: Finding, several: set[str], notes: Footnotes) -> tuple[Text, ...]:
     claim = finding.claim
-    where = (notes.mark(claim.where),) if claim.where else ()
-    text = Text(" · ".join((claim.text, *_context(finding, several))), marks=where)
-    verdict = Text(finding.row.verdict, marks=tuple(map(notes.mark, _caveats(finding.row))))
+    text = Text(" · ".join((claim.text, *_context(finding, several))), marks=notes.marks(claim.where))
+    verdict = Text(finding.row.verdict, marks=notes.marks(*_caveats(finding.row)))
     return text, verdict, *numbers(finding.row)
 
 
@@ -213,8 +207,7 @@ def _context(finding: Finding, several: set[str]) -> Iterator[str]:
     if "dataset" in several and row.dataset:
         yield row.dataset
     if "recipe_a" in several or row.recipe_a != row.recipe_b:
-        same = row.recipe_a == row.recipe_b
-        yield f"recipe {row.recipe_a}" if same else f"recipes {row.recipe_a} and {row.recipe_b}"
+        yield _recipes(row.recipe_a, row.recipe_b)
 
 
 def _caveats(row: Difference) -> Iterator[str]:
@@ -233,7 +226,7 @@ def _not_measured(found: Sequence[Finding]) -> Iterator[Table]:
         part = f"; only {', '.join(finding.each)}" if finding.each else ""
         place = ", ".join(filter(None, (claim.paper.cite, claim.where)))
         claims.setdefault(finding.row.reason, []).append(f"{claim.text} ({place}{part})")
-    notes = tuple(Footnote("", f"{reason}: {'; '.join(texts)}.") for reason, texts in claims.items())
+    notes = tuple(Footnote(f"{reason}: {'; '.join(texts)}.") for reason, texts in claims.items())
     if notes:
         yield Table(title=f"Claims that are not measured · {len(found)}", headings=(), rows=(), footnotes=notes)
 

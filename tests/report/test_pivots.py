@@ -126,7 +126,7 @@ def test_a_column_without_anything_has_one_footnote_with_the_remedy(ood):
     assert pivot.headings[-1].marks == ("1",)
     assert {row[-1].value for row in pivot.rows} == {"N/A"}
     assert all(text.marks == () for row in pivot.rows for text in row)
-    assert [note for note in pivot.footnotes if note.mark] == [("1", "CelebA is not there: fetch it.")]
+    assert [note for note in pivot.footnotes if note.mark] == [("CelebA is not there: fetch it.", "1")]
     table = build(cells, parts=[part(cells)])
     assert "celeba<sup>1</sup>" in render(document(table), "markdown")
     assert r"celeba\textsuperscript{1}" in render(document(table), "latex")

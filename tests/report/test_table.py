@@ -46,8 +46,8 @@ def test_a_row_a_model_and_a_column_a_value_in_the_order_of_the_suite(full_cells
 
 def test_places_are_looked_up_once_a_metric_and_not_once_a_cell(cell, monkeypatch):
     grid = Grid(title="", metric="ood", columns={"set": ("interp", "uniform")})
-    looked_up, extras = [], grids._extras
-    monkeypatch.setattr(grids, "_extras", lambda *both: (looked_up.append(both), extras(*both))[1])
+    looked_up, look_up = [], grids.Places._of
+    monkeypatch.setattr(grids.Places, "_of", lambda *both: (looked_up.append(both), look_up(*both))[1])
 
     def lookups(models):
         metrics = [place.metric for place in grid.places]

@@ -83,9 +83,7 @@ def _view(dataset: str, rows: Sequence[Subject], groups: Mapping[str, Sequence[C
             for row, of_row in zip(rows, records, strict=True)
         ),
         footnotes=(
-            Footnote(
-                "", "One value of each metric, under the fewest options that were measured; all are in the tables."
-            ),
+            Footnote("One value of each metric, under the fewest options that were measured; all are in the tables."),
         ),
     )
     return Joint(
