@@ -11,6 +11,7 @@ from pathlib import Path
 
 import hypothesis
 import pytest
+import typechecking
 
 from jembench.catalog.discovery import catalogue
 
@@ -94,10 +95,11 @@ def pytest_collection_finish():
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup():
-    """What a test draws from a global generator does not depend on the tests that its process ran before."""
+    """What a test draws from a global generator, and which calls are checked, depend on no test that ran before."""
     import numpy as np
     import torch
 
+    typechecking.calls.clear()
     random.seed(0)
     np.random.seed(0)  # noqa: NPY002 - the global generator is what is meant
     torch.manual_seed(0)

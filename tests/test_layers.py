@@ -4,6 +4,7 @@ Read from the source with ``ast``: an import inside a function counts as well, f
 """
 
 import ast
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -52,6 +53,7 @@ class Import(NamedTuple):
     late: bool
 
 
+@cache
 def imports(path):
     """Every import of a file. ``from a import b`` counts as both ``a`` and ``a.b``."""
     assert path.suffix == ".py"

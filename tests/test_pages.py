@@ -1,5 +1,6 @@
 """Every page of the site is followed: its commands and snippets run, at a small size."""
 
+import json
 from pathlib import Path
 
 import pages
@@ -19,8 +20,22 @@ def test_the_pages_are_found():
     assert {"how-to/cluster.md"} <= {page.relative_to(DOCS).as_posix() for page in PAGES}
 
 
+def accuracies(store):
+    """The measured accuracies of a store, by the name of the model."""
+    cells = [json.loads(path.read_text()) for path in (store / "cells").iterdir()]
+    return {
+        cell["fit"]["model"].partition(":")[0]: cell["outcome"]["values"]["accuracy"]
+        for cell in cells
+        if cell["metric"] == "accuracy" and cell["outcome"]["status"] == "ok"
+    }
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_a_page_can_be_followed(page, tmp_path, programs):
     if any("pip install" in step.text for step in pages.steps(page)):
         pytest.skip("pip installs what the page writes: tox -e plugins follows it")
-    pages.follow(page, tmp_path, programs)
+    printed = pages.follow(page, tmp_path, programs)
+    assert pages.runs_without_a_row(printed) == []
+    if page.stem == "import":
+        found = accuracies(tmp_path / "runs")
+        assert found["imported"] == found["mine"] == found["baseline"]

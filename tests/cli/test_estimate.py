@@ -5,12 +5,14 @@ import json
 import pytest
 
 from jembench.experiment.plan import plan_fit
+from jembench.running import estimate as module
 from jembench.running.estimate import other_recipes
 
 
 @pytest.fixture
-def estimate(jembench):
-    """``jembench estimate`` of a network that takes a moment."""
+def estimate(jembench, monkeypatch):
+    """``jembench estimate`` of a network that takes a moment, in batches of 2 and 8 images; 32 would take too long."""
+    monkeypatch.setattr(module, "PATIENCE", 0.0)
     return lambda *arguments: jembench("estimate", *arguments)
 
 

@@ -110,6 +110,16 @@ def follow(page, folder, programs, offline=lambda line: line, **environment):
     return printed
 
 
+def runs_without_a_row(printed):
+    """Of what :func:`follow` gives: the runs whose table lacks a model that they name."""
+    return [
+        command
+        for command, output in printed.items()
+        if (models := re.search(r"^jembench run .*--models \"?([^\" ]+)", command))
+        if not all(model.partition("=")[0] in output for model in models[1].replace("$fit", "").split(","))
+    ]
+
+
 def _small(text):
     """Commands, files and snippets as they are, but with little training where they say how much."""
     return re.sub(r"(\bepochs\"?\s*[=:]\s*)[\d.]+", r"\g<1>0.1", text)
