@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from jembench.errors import OutOfTime, StoreError
-from jembench.running import fits, work
-from jembench.running.caches import FeatureBank
+from jembench.running import caches, fits, work
+from jembench.running.caches import FeatureBank, when_free
 from jembench.running.events import Events
 from jembench.running.executor import LocalExecutor
 from jembench.store import checkpoint
@@ -201,18 +201,14 @@ def test_what_another_process_finished_meanwhile_is_not_done_again(plan, store, 
     assert recorder.events == ["train jem 0", "measure score", "done jem 0", "done jem 0"]
 
 
-def test_waiting_for_a_lease(plan, store, monkeypatch, recorder):
-    (fit,) = plan("jem").fits
-    others = store.lease(fit.key.id)
+def test_waiting_for_a_lease(store, monkeypatch):
+    others = store.lease("a fit")
     others.__enter__()
-    slept = []
-    monkeypatch.setattr(fits.time, "sleep", lambda seconds: slept.append(others.__exit__(None, None, None)))
-    bank = FeatureBank(fit.dataset.make(), store, CPU)
-    work_on_it = fits.FitWork(fit=fit, bank=bank, store=store, report=Events(recorder).of(fit.key))
-    with work_on_it.lease(), store.lease(fit.key.id) as again:
+    slept, waited = [], []
+    monkeypatch.setattr(caches.time, "sleep", lambda seconds: slept.append(others.__exit__(None, None, None)))
+    with when_free(store, "a fit", waiting=lambda: waited.append(1)), store.lease("a fit") as again:
         assert not again
-    assert len(slept) == 1
-    assert recorder.events == ["wait jem 0"]
+    assert len(slept) == len(waited) == 1
 
 
 def test_a_training_that_lost_its_lease_writes_no_record(plan, store, monkeypatch, recorder):
@@ -227,6 +223,6 @@ def test_a_training_that_lost_its_lease_writes_no_record(plan, store, monkeypatc
     monkeypatch.setattr(fits, "train", train)
     bank = FeatureBank(fit.dataset.make(), store, CPU)
     unit = fits.FitWork(fit=fit, bank=bank, store=store, report=Events(recorder).of(fit.key))
-    with unit.lease(), pytest.raises(StoreError, match="was taken over or removed"):
+    with store.lease(fit.key.id), pytest.raises(StoreError, match="was taken over or removed"):
         unit.load_or_train()
     assert store.read_fit(fit.key) is None
