@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from jembench import metrics as metrics
-    from jembench.api.results import Comparison as Comparison
+    from jembench.api.comparison import Comparison as Comparison
+    from jembench.api.comparison import compare as compare
+    from jembench.api.fit import Fit as Fit
     from jembench.api.results import Results as Results
     from jembench.api.runs import attack as attack
     from jembench.api.runs import run as run
     from jembench.api.runs import train as train
     from jembench.api.status import status as status
-    from jembench.api.stored import Fit as Fit
     from jembench.api.stored import OpenStore as OpenStore
-    from jembench.api.stored import compare as compare
     from jembench.api.stored import load as load
     from jembench.api.stored import open_store as open_store
 
@@ -26,9 +26,11 @@ __version__ = "0.1.0"
 
 _WHERE = {
     **dict.fromkeys(("run", "attack", "train"), "jembench.api.runs"),
-    **dict.fromkeys(("open_store", "load", "compare", "OpenStore", "Fit"), "jembench.api.stored"),
+    **dict.fromkeys(("open_store", "load", "OpenStore"), "jembench.api.stored"),
+    **dict.fromkeys(("compare", "Comparison"), "jembench.api.comparison"),
+    "Fit": "jembench.api.fit",
     "status": "jembench.api.status",
-    **dict.fromkeys(("Results", "Comparison"), "jembench.api.results"),
+    "Results": "jembench.api.results",
 }
 """The module of each public name."""
 

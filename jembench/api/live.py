@@ -7,40 +7,24 @@ has an identity like every other component, and no two of them share results.
 from __future__ import annotations
 
 import copy
-import dataclasses
 import hashlib
 import inspect
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from jembench.catalog import discovery
 from jembench.catalog.discovery import Component, Kind
 from jembench.catalog.options import pretrained
-from jembench.catalog.spec import format_value, split_list
 from jembench.errors import SpecError
 
 if TYPE_CHECKING:
-    import numpy as np
     from torch import Tensor, nn
 
     from jembench.interfaces import Dataset, DataSpec, Split, SplitName
 
 DISTRIBUTION = "live"
 """What stands in the place of the distribution of such a component."""
-
-Settings = Mapping[str, str | int | float | bool | None]
-"""Fields of the recipe (``epochs``, ``"optimizer.learning_rate"``) or options of metrics (``"ece.bins"``)."""
-
-_factories: dict[str, Callable[..., Any]] = {}
-
-
-def __getattr__(name: str) -> Callable[..., Any]:
-    """The factory of a live object: the registry finds it like one of any module."""
-    try:
-        return _factories[name]
-    except KeyError:
-        raise AttributeError(f"this process has no live object {name!r}") from None
 
 
 def model_spec(model: object) -> str:
@@ -110,43 +94,14 @@ def dataset_spec(data: object) -> str:
 def _add(kind: Kind, name: str, digest: str, factory: Callable[..., Any]) -> str:
     name = f"{re.sub(r'[^A-Za-z0-9_]+', '-', name).strip('-') or 'object'}-{digest[:10]}"
     attribute = f"{kind}_{digest}"
-    if attribute not in _factories:
+    if attribute not in globals():
         factory.__module__ = __name__
-        _factories[attribute] = factory
+        globals()[attribute] = factory  # where the registry finds it, like one of any module
     component = Component(kind, name, DISTRIBUTION, "", __name__, attribute)
     if component not in discovery.added:
         discovery.added.append(component)
         discovery.catalogue.cache_clear()
     return name
-
-
-# --- one or several ---------------------------------------------------------------------------------------------------
-
-
-def several(given: Any) -> list[Any]:
-    """One thing or several as a list; a text is a list of specs with commas between them."""
-    if isinstance(given, str):
-        return split_list(given)
-    return list(given) if isinstance(given, list | tuple) else [given]
-
-
-def seed_numbers(given: int | Iterable[int]) -> list[int]:
-    """One seed or several as a list.
-
-    Raises:
-        SpecError: if one is no seed.
-    """
-    found = [given] if isinstance(given, int) else list(given)
-    if not all(type(seed) is int and 0 <= seed < 10**18 for seed in found):
-        raise SpecError(f"seeds is {given!r}; it must be whole numbers from 0 on, of 18 digits at most.")
-    return found
-
-
-def setting_texts(settings: Settings | None) -> list[str]:
-    """Settings as the command line takes them: ``epochs=5``."""
-    if not isinstance(settings, Mapping | None):
-        raise SpecError(f'settings is {settings!r}; it must be a mapping of recipe fields: {{"epochs": 5}}.')
-    return [f"{key}={format_value(value)}" for key, value in (settings or {}).items()]
 
 
 # --- identities -------------------------------------------------------------------------------------------------------
@@ -192,19 +147,8 @@ def _bytes(tensor: Tensor) -> bytes:
 # --- arrays -----------------------------------------------------------------------------------------------------------
 
 
-@dataclasses.dataclass(frozen=True)
-class ArrayDataset:
-    """A :class:`jembench.interfaces.Dataset` of arrays."""
-
-    spec: DataSpec
-    splits: Mapping[str, Split]
-
-    def split(self, name: SplitName) -> Split:
-        """One part of it."""
-        return self.splits[name]
-
-
-def _of_arrays(arrays: Mapping[Any, Any]) -> ArrayDataset:
+def _of_arrays(arrays: Mapping[Any, Any]) -> Dataset:
+    from jembench.data.datasets import LazyDataset
     from jembench.interfaces import DataSpec
 
     if set(arrays) != {"train", "test"}:
@@ -218,7 +162,7 @@ def _of_arrays(arrays: Mapping[Any, Any]) -> ArrayDataset:
     (channels, height, width), labels = shapes.pop(), [split.labels for split in splits.values()]
     classes = max((int(part.max()) + 1 for part in labels if part is not None and len(part)), default=0)
     spec = DataSpec(name="arrays", shape=(channels, height, width), num_classes=classes)
-    return ArrayDataset(spec, splits)
+    return LazyDataset(spec, splits.__getitem__)
 
 
 def _split(name: str, pair: Any) -> Split:
@@ -244,10 +188,3 @@ def _split(name: str, pair: Any) -> Split:
             f"0, one for each of {len(images)} images."
         )
     return Split(images, labels.long())
-
-
-def as_tensor(values: Tensor | np.ndarray[Any, Any]) -> Tensor:
-    """A tensor on the CPU of a tensor or an array, without its gradient."""
-    import torch
-
-    return torch.as_tensor(values).detach().cpu()

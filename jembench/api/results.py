@@ -25,8 +25,6 @@ from jembench.store.store import Store
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-    from jembench.report.comparison import Comparison as ComparedPair
-
 
 class Shown:
     """What can be shown as tables: for people, for programs and in a notebook."""
@@ -136,37 +134,15 @@ class Results(Shown, Sequence[Record]):
             >>> results.to_dataframe(per_seed=True)[["seed", "label"]].values.tolist()[:3]
             [[0, 'accuracy'], [0, 'ece'], [1, 'accuracy']]
         """
-        return _dataframe(export.values_of(self.cells, self._names) if per_seed else map(dataclasses.asdict, self))
+        return dataframe(export.values_of(self.cells, self._names) if per_seed else map(dataclasses.asdict, self))
 
 
-class Comparison(Shown):
-    """Two models of a store side by side, as :func:`jembench.compare` gives it.
+def dataframe(rows: Iterable[Mapping[str, Any]]) -> DataFrame:
+    """Records as a ``pandas.DataFrame``, a row each.
 
-    Attributes:
-        found: the differences, with both kinds of intervals (:class:`jembench.report.comparison.Comparison`).
-        records: one for each value that was compared, as a mapping.
+    Raises:
+        Unavailable: if pandas is not installed.
     """
-
-    def __init__(self, found: ComparedPair) -> None:
-        from jembench.report import verdicts  # imports numpy, which tables of results need not
-
-        self.found = found
-        self.document = verdicts.of_comparison(found)
-        self.records = list(self.document.records())
-
-    def __repr__(self) -> str:
-        return f"<Comparison of {' and '.join(self.found.pair.names)}: {len(self.records)} values>"
-
-    def to_dataframe(self) -> DataFrame:
-        """The records as a ``pandas.DataFrame``.
-
-        Raises:
-            Unavailable: if pandas is not installed.
-        """
-        return _dataframe(self.records)
-
-
-def _dataframe(rows: Iterable[Mapping[str, Any]]) -> DataFrame:
     try:
         from pandas import DataFrame
     except ImportError as error:

@@ -9,9 +9,11 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jembench.api.live import Settings, dataset_spec, model_spec, seed_numbers, setting_texts, several
+from jembench.api.arguments import Settings, seed_numbers, setting_texts, several, texts
+from jembench.api.fit import Fit
+from jembench.api.live import dataset_spec, model_spec
 from jembench.api.results import Results
-from jembench.api.stored import Fit, Location, OpenStore, opened
+from jembench.api.stored import Location, OpenStore, opened
 from jembench.errors import Fallback, SpecError
 from jembench.experiment import suite_files as suites
 from jembench.experiment.plan import Plan, plan_fit
@@ -92,11 +94,11 @@ def plan_run(
 ) -> Plan:
     """The plan of :func:`run`: ``settings`` are ``key=value`` each, ``chosen`` models, metrics, datasets and seeds."""
     specs: dict[str, Callable[[Any], str]] = {"models": model_spec, "metrics": str, "datasets": dataset_spec}
-    given = {name: value for name, value in chosen.items() if value is not None}
-    found = {name: [specs[name](one) for one in several(given[name])] for name in specs if name in given}
-    seeds = seed_numbers(given["seeds"]) if "seeds" in given else None
+    found = {name: texts(chosen.get(name), spec) for name, spec in specs.items()}
     loaded = suite if isinstance(suite, Suite) else suites.load(str(suite))
-    return make_plan(loaded.choose(**found, seeds=seeds), recipe=recipe, settings=settings, limit=limit)
+    seeds = chosen.get("seeds")
+    of_these = loaded.choose(**found, seeds=None if seeds is None else seed_numbers(seeds))
+    return make_plan(of_these, recipe=recipe, settings=settings, limit=limit)
 
 
 def attack(
@@ -153,8 +155,8 @@ def attack(
         plans = [_on(fit, suite_for, limit) for fit in fits]
         place = OpenStore(fits[0].store.root) if store is None else store
         return _carried_out(Plan.joined(plans), place, how, progress)
-    specs, data = [model_spec(one) for one in found], [dataset_spec(one) for one in several(datasets)]
-    suite = suite_for(models=specs, datasets=data, seeds=seed_numbers(seeds))
+    specs, data = map(model_spec, found), map(dataset_spec, several(datasets))
+    suite = suite_for(models=list(specs), datasets=list(data), seeds=seed_numbers(seeds))
     plan = make_plan(suite, recipe=recipe, settings=setting_texts(settings), limit=limit)
     return _carried_out(plan, "runs" if store is None else store, how, progress)
 

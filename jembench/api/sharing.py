@@ -45,7 +45,8 @@ def find(store: Store, text: str) -> FitKey:
     Raises:
         SpecError: if it means none or several.
     """
-    names = {store.fit_folder(key).name: key for key in store.trained()}
+    keys = [record.key for record in store.trained()]
+    names = {store.fit_folder(key).name: key for key in keys}
     found = [key for name, key in names.items() if text in (name, key.id)]
     found = found or [key for name, key in names.items() if name.startswith(text) or key.id.startswith(text)]
     if not found:

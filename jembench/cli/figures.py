@@ -11,7 +11,7 @@ from typing import Any, get_args
 
 import click
 
-from jembench.api.stored import selection
+from jembench.api.arguments import selection
 from jembench.cli import options
 from jembench.cli.output import write_file
 from jembench.cli.parameters import PATH, SUITE, Text

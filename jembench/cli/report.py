@@ -7,7 +7,8 @@ from typing import Any
 
 import click
 
-from jembench.api import stored
+from jembench.api import comparison
+from jembench.api.arguments import selection
 from jembench.api.results import Results
 from jembench.catalog import registry
 from jembench.cli import options, show
@@ -73,10 +74,10 @@ def report(
                 "--claims judges the claims of papers by all that the store holds, or those of a FILE. It takes no "
                 "--reference and, without a FILE, of what selects results --limit alone."
             )
-        which = stored.selection(suite, **chosen) if suite else stored.selection(recipe=EVERY, limit=chosen["limit"])
+        which = selection(suite, **chosen) if suite else selection(recipe=EVERY, limit=chosen["limit"])
         emit(_claims(Store(store), which, format), output, force=force)
         return 0
-    which = stored.selection(suite, **chosen)
+    which = selection(suite, **chosen)
     named = options.published_tables(reference)
     published = references.load(which.suite.references if which.suite and named is None else named or ())
     place = Store(store)
@@ -154,5 +155,5 @@ def compare(a: str, b: str, format: str, **which: Any) -> None:
     unambiguous. If there are several recipes, the most recently requested one is used. Every value that both models
     have under one protocol gets a confidence interval of the difference and a verdict.
     """
-    found = stored.compare(a, b, **which)
+    found = comparison.compare(a, b, **which)
     click.echo(found.table(format), nl=False)

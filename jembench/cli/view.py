@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from jembench.api import stored
+from jembench.api.arguments import selection
 from jembench.api.watching import Watched
 from jembench.cli import options
 from jembench.errors import SpecError
@@ -30,7 +30,7 @@ def view(suite: str | None, chosen: dict[str, Any], store: Path, port: int, no_b
     Serves the page of `jembench report --format html` to this machine alone, with what is being done just now, and
     renews it when the store has changed. Ctrl-C ends it.
     """
-    watched = Watched(Store(store), stored.selection(suite, **chosen))
+    watched = Watched(Store(store), selection(suite, **chosen))
     try:
         server = PageServer(port, watched.state, watched.page)
     except OSError as error:

@@ -133,9 +133,9 @@ class Store(Layout):
                     found[key].append(record)
         return found
 
-    def trained(self) -> list[FitKey]:
+    def trained(self) -> list[FitRecord]:
         """The fits that have been trained, without those whose record cannot be read."""
-        return [record.key for record in self._trained(lambda folder: True)]
+        return list(self._trained(lambda folder: True))
 
     def _trained(self, wanted: Callable[[str], bool]) -> Iterator[FitRecord]:
         for folder in listed(self.root / "fits"):

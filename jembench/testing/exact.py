@@ -14,7 +14,7 @@ from jaxtyping import Float, Int
 from torch import Generator, Tensor, nn
 
 from jembench import seeds
-from jembench.api.live import ArrayDataset
+from jembench.data.datasets import LazyDataset
 from jembench.data.pixels import to_uint8
 from jembench.interfaces import Batch, Chains, DataSpec, Loss, Negatives, Split, SplitName
 from jembench.models.densities import ByBayes, ClassGaussians
@@ -93,7 +93,7 @@ class ByChains(Exposing):
         raise NotImplementedError
 
 
-def drawn_images(data: DataSpec) -> ArrayDataset:
+def drawn_images(data: DataSpec) -> LazyDataset:
     """A dataset drawn from a mixture, the same each time: 200 images for training and 100 for the test.
 
     Classes take turns; without classes there are no labels.
@@ -105,4 +105,4 @@ def drawn_images(data: DataSpec) -> ArrayDataset:
         x = model.sample(len(y), y, generator=seeds.generator(0, f"testing/{name}"))
         return Split(to_uint8(x, data.bounds), y if data.num_classes else None)
 
-    return ArrayDataset(data, {"train": drawn("train"), "test": drawn("test")})
+    return LazyDataset(data, drawn)

@@ -17,7 +17,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from jembench.api.live import ArrayDataset
+from jembench.data.datasets import LazyDataset
 from jembench.data.holdout import holdout
 from jembench.data.pixels import to_uint8
 from jembench.interfaces import Capability, DataSpec, Sampler, Samples, Split, TrainingRecord
@@ -62,13 +62,13 @@ def able(capabilities: Iterable[Capability]) -> TrainedFit:
 
 def reordered(order: Tensor) -> TrainedFit:
     """As :func:`trained`, with the test images in another order, int64 (N,)."""
-    train, test = _dataset().splits.values()
+    train, test = (_dataset().split(name) for name in ("train", "test"))
     assert test.labels is not None
-    dataset = ArrayDataset(DATA, {"train": train, "test": Split(test.images[order], test.labels[order])})
+    dataset = LazyDataset(DATA, {"train": train, "test": Split(test.images[order], test.labels[order])}.__getitem__)
     return dataclasses.replace(trained(), dataset=dataset)
 
 
-def _dataset() -> ArrayDataset:
+def _dataset() -> LazyDataset:
     return drawn_images(DATA)
 
 
@@ -92,7 +92,7 @@ def _chains() -> tuple[Sampler, tuple[Samples, ...]]:
 
 
 def _fit(
-    model: Exposing, dataset: ArrayDataset, sampler: Sampler | None = None, buffers: tuple[Samples, ...] = ()
+    model: Exposing, dataset: LazyDataset, sampler: Sampler | None = None, buffers: tuple[Samples, ...] = ()
 ) -> TrainedFit:
     return TrainedFit(
         model=model.eval(),

@@ -11,7 +11,8 @@ import pytest
 import torch
 
 import jembench as jb
-from jembench.api import live, results, runs, status, stored
+from jembench.api import arguments, comparison, live, results, runs, status, stored
+from jembench.api import fit as fit_module
 from jembench.errors import NotApplicable, SpecError, Unavailable
 from jembench.experiment.plan import plan_again
 from jembench.interfaces import DataSpec, Split
@@ -300,7 +301,10 @@ def test_attack_and_compare(fit, store):
 # --- examples ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("module", [live, results, runs, status, stored], ids=lambda module: module.__name__)
+EXAMPLES = [arguments, comparison, fit_module, results, runs, status, stored]
+
+
+@pytest.mark.parametrize("module", EXAMPLES, ids=lambda module: module.__name__)
 def test_the_examples(module, fit, store, folder, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names = {

@@ -7,7 +7,8 @@ import json
 
 import pytest
 
-from jembench.api.stored import OpenStore, selection
+from jembench.api.arguments import selection
+from jembench.api.stored import OpenStore
 from jembench.catalog.spec import stable_hash
 from jembench.errors import SpecError
 from jembench.interfaces import Value

@@ -56,7 +56,7 @@ def shared(server, built):
 
 
 def build(store, seed, folder):
-    fit = next(fit for fit in store.trained() if (fit.model, fit.seed) == ("jem", seed))
+    fit = next(fit for fit, *_ in store.trained() if (fit.model, fit.seed) == ("jem", seed))
     bundle.build(store, fit, folder)
     (folder / manifest.CARD).write_text("---\nlicense: mit\n---\n")
     manifest.write(folder)
@@ -193,5 +193,5 @@ def test_without_the_client(monkeypatch, built):
 def test_a_fetched_model_is_that_of_the_store(shared, store, tmp_path):
     fetched(tmp_path)
     there = Store(tmp_path / "unpacked")
-    assert there.is_trained(there.trained()[0])
+    assert there.is_trained(there.trained()[0].key)
     assert there.trained()[0] in store.trained()

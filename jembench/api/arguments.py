@@ -1,0 +1,96 @@
+"""What a script passes, as plans and reports take it: one thing or several, specs or objects, settings, a selection."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+from jembench.api.live import dataset_spec, model_spec
+from jembench.catalog.spec import format_value, split_list
+from jembench.errors import SpecError
+from jembench.experiment import suite_files as suites
+from jembench.report.selection import Selection
+
+Settings = Mapping[str, str | int | float | bool | None]
+"""Fields of the recipe (``epochs``, ``"optimizer.learning_rate"``) or options of metrics (``"ece.bins"``)."""
+
+
+def several(given: Any) -> list[Any]:
+    """One thing or several as a list; a text is a list of specs with commas between them."""
+    if isinstance(given, str):
+        return split_list(given)
+    return list(given) if isinstance(given, list | tuple) else [given]
+
+
+def texts(given: Any, spec: Callable[[Any], str] = str) -> list[str] | None:
+    """One thing or several as specs, names or labels; None stays None."""
+    return None if given is None else [spec(one) for one in several(given)]
+
+
+def seed_numbers(given: int | Iterable[int]) -> list[int]:
+    """One seed or several as a list.
+
+    Raises:
+        SpecError: if one is no seed.
+    """
+    found = [given] if isinstance(given, int) else list(given)
+    if not all(type(seed) is int and 0 <= seed < 10**18 for seed in found):
+        raise SpecError(f"seeds is {given!r}; it must be whole numbers from 0 on, of 18 digits at most.")
+    return found
+
+
+def setting_texts(settings: Settings | None) -> list[str]:
+    """Settings as the command line takes them: ``epochs=5``."""
+    if not isinstance(settings, Mapping | None):
+        raise SpecError(f'settings is {settings!r}; it must be a mapping of recipe fields: {{"epochs": 5}}.')
+    return [f"{key}={format_value(value)}" for key, value in (settings or {}).items()]
+
+
+def selection(
+    suite: str | None = None,
+    *,
+    models: Any = None,
+    dataset: Any = None,
+    recipe: str | Sequence[str] | None = None,
+    settings: Settings | None = None,
+    seeds: int | Iterable[int] | None = None,
+    metrics: str | Sequence[str] | None = None,
+    columns: str | Sequence[str] | None = None,
+    names: Mapping[str, str] = MappingProxyType({}),
+    limit: int | None = None,
+) -> Selection:
+    """Which results of a store are shown. None means all; several are a list, or a text with commas.
+
+    Args:
+        suite: the name of a suite, whose metrics alone are shown; or the file of an experiment, whose models, data,
+            recipes, seeds and names count as well, where the arguments below say nothing else.
+        models: specs or modules, in the order in which they are shown; a bare name means that spec, or else all of the
+            name.
+        dataset: specs or datasets, likewise.
+        recipe: labels as tables show them, ``digits+epochs=5``; None: those that only a suite has changed; "all".
+        settings: changes that the recipes have.
+        seeds: of the trained models.
+        metrics: specs, in the order of the columns.
+        columns: labels of values, in the order of the columns.
+        names: display names by specs of models, for tables and figures.
+        limit: show what was measured on this number of test images; None: what the suite says, or else on all.
+
+    Example:
+        >>> selection("hybrid", models="jem,baseline", columns=["accuracy", "ece"]).models
+        ['jem', 'baseline']
+    """
+    chosen = suites.load(suite) if suite else None
+    return Selection(
+        suite=chosen,
+        file=suite if suite and chosen and chosen.text else "",
+        models=texts(models, model_spec),
+        dataset=texts(dataset, dataset_spec),
+        recipe=texts(recipe),
+        settings=setting_texts(settings),
+        seeds=None if seeds is None else seed_numbers(seeds),
+        metrics=texts(metrics),
+        columns=texts(columns),
+        names=names,
+        limit=chosen.limit if chosen and limit is None else limit,
+    )

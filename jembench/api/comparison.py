@@ -1,0 +1,109 @@
+"""Two models of a store side by side, from Python."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from jembench.api.arguments import selection
+from jembench.api.live import model_spec
+from jembench.api.results import Shown, dataframe
+from jembench.api.stored import Location, OpenStore, opened
+from jembench.errors import SpecError
+from jembench.report.pair import Pair, find_pair
+from jembench.report.record import subjects
+from jembench.report.selection import EVERY
+from jembench.store.latest import asked
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+    from torch import nn
+
+    from jembench.report.comparison import Comparison as ComparedPair
+
+
+class Comparison(Shown):
+    """Two models of a store side by side, as :func:`jembench.compare` gives it.
+
+    Attributes:
+        found: the differences, with both kinds of intervals (:class:`jembench.report.comparison.Comparison`).
+        records: one for each value that was compared, as a mapping.
+    """
+
+    def __init__(self, found: ComparedPair) -> None:
+        from jembench.report import verdicts  # imports numpy, which tables of results need not
+
+        self.found = found
+        self.document = verdicts.of_comparison(found)
+        self.records = list(self.document.records())
+
+    def __repr__(self) -> str:
+        return f"<Comparison of {' and '.join(self.found.pair.names)}: {len(self.records)} values>"
+
+    def to_dataframe(self) -> DataFrame:
+        """The records as a ``pandas.DataFrame``.
+
+        Raises:
+            Unavailable: if pandas is not installed.
+        """
+        return dataframe(self.records)
+
+
+def compare(
+    a: str | nn.Module,
+    b: str | nn.Module,
+    *,
+    store: Location | OpenStore = "runs",
+    dataset: str | None = None,
+    recipe: str | None = None,
+    recipe_b: str | None = None,
+    metrics: str | Sequence[str] | None = None,
+    columns: str | Sequence[str] | None = None,
+    seeds: int | Iterable[int] | None = None,
+    names: Mapping[str, str] = MappingProxyType({}),
+    limit: int | None = None,
+    resamples: int = 10_000,
+) -> Comparison:
+    """Two models of a store, image by image and seed by seed: the difference of each value and its significance.
+
+    Nothing is trained or evaluated. Two sources of randomness are kept apart: other test images (a paired bootstrap,
+    McNemar's test for accuracy) and training again with other seeds (Student's t). P values are adjusted by Holm.
+
+    Args:
+        a: a model as tables show it, or its name where that means one.
+        b: the other; the differences are a - b.
+        store: where both were measured.
+        dataset: that both were measured on; None: the one that they share.
+        recipe: the label of the recipe of both; None: whatever there is, the last asked for first.
+        recipe_b: that of b, where it is another.
+        metrics: compare these alone, as for :func:`selection`; columns, seeds, names and limit as well.
+        resamples: of the bootstrap; no p value is below 1 / (resamples + 1).
+
+    Raises:
+        SpecError: if the store has no such models, or more than one pair is meant.
+
+    Example:
+        >>> [record["label"] for record in compare(name, other, store=store, resamples=100).records]
+        ['accuracy', 'ece']
+    """
+    from jembench.report.comparison import compare as compared
+
+    place = opened(store).store
+    found = selection(recipe=EVERY, seeds=seeds, names=names, limit=limit).of(place)
+    if not found.cells:
+        raise SpecError(found.nothing)
+    pair = find_pair(
+        subjects(found.cells, found.names),
+        model_spec(a),
+        model_spec(b),
+        dataset=dataset,
+        recipe=recipe,
+        recipe_b=recipe_b,
+        commands=[command.families for command in asked(place)],
+    )
+    chosen = selection(metrics=metrics, columns=columns)
+    cells = chosen.among([cell for subject in pair for cell in subject.cells])
+    pair = Pair(*(replace(of, cells=tuple(cell for cell in cells if cell.fit.names == of.names)) for of in pair))
+    return Comparison(compared(pair, place.read_arrays, resamples))

@@ -1,0 +1,162 @@
+"""A trained model from Python: its samples, logits, energies and densities."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from jembench.errors import NotApplicable, SpecError
+from jembench.experiment.plan import FitPlan
+from jembench.store.store import Store
+
+if TYPE_CHECKING:
+    import numpy as np
+    import torch
+    from torch import Tensor, nn
+
+    from jembench.experiment.recipe import Recipe
+    from jembench.interfaces import DataSpec, Evaluation, Sampler, Samples
+
+
+class Fit:
+    """A trained model of a store, ready for use.
+
+    Attributes:
+        model: the ``torch.nn.Module`` in evaluation mode, on ``device``. It takes float32 images (B, C, H, W) within
+            ``data.bounds``.
+        sampler: the sampler of its chains, as training left it; None if it was trained without.
+        data: what the images are.
+        device: where the model is.
+        plan: model, dataset, recipe and seed, with their identities.
+        folder: where its files are.
+    """
+
+    def __init__(self, plan: FitPlan, store: Store, evaluation: Evaluation) -> None:
+        self.plan = plan
+        self.store = store
+        self.folder: Path = store.fit_folder(plan.key)
+        self.model: nn.Module = evaluation.model
+        self.sampler: Sampler | None = evaluation.sampler
+        self.data: DataSpec = evaluation.data.spec
+        self.device: torch.device = evaluation.device
+        self._evaluation = evaluation
+
+    @property
+    def recipe(self) -> Recipe:
+        """How it was trained."""
+        return self.plan.recipe
+
+    def __repr__(self) -> str:
+        return f"<Fit {self.plan}>"
+
+    def sample(self, n: int, steps: int | None = None) -> Samples:
+        """Images of the model, the same at each call.
+
+        Args:
+            n: how many.
+            steps: the length of new chains; None: n of the images that training kept, or that the model draws
+                without a chain, chosen at random.
+
+        Returns:
+            the images, uint8 (n, C, H, W) on the CPU, and the class of each if its chain was conditioned on one.
+
+        Raises:
+            SpecError: if the model generates no images or has no chains, or keeps fewer than n.
+
+        Example:
+            >>> fit.sample(4, steps=5).images.shape
+            torch.Size([4, 1, 4, 4])
+        """
+        from jembench.running import fit_samples
+
+        if n < 1 or (steps is not None and steps < 1):
+            raise SpecError(f"n is {n} and steps is {steps}; both must be at least 1.")
+        samples = fit_samples.samples_of(self._evaluation, self.plan, steps, n)
+        if len(samples.images) < n:
+            raise SpecError(f"{self.plan.key.model} keeps {len(samples.images)} images, fewer than {n}. Give steps=.")
+        if len(samples.images) == n:
+            return samples
+        import torch
+
+        generator = self._evaluation.services.generator("chosen samples")
+        chosen = torch.randperm(len(samples.images), generator=generator)[:n]
+        labels, ages = (None if part is None else part[chosen] for part in (samples.labels, samples.ages))
+        return samples._replace(images=samples.images[chosen], labels=labels, ages=ages)
+
+    def logits(self, x: Tensor | np.ndarray[Any, Any]) -> Tensor:
+        """The logits of p(y|x).
+
+        Args:
+            x: images (N, C, H, W): uint8 pixels, or floats within ``data.bounds``.
+
+        Returns:
+            float32 (N, K) on the CPU, without gradients; use ``model`` for those.
+
+        Raises:
+            SpecError: for images of another shape, or outside the bounds.
+            NotApplicable: if the model does not classify.
+
+        Example:
+            >>> fit.logits(images).shape
+            torch.Size([3, 3])
+        """
+        return self._read("logits", x, "does not classify")
+
+    def energy(self, x: Tensor | np.ndarray[Any, Any]) -> Tensor:
+        """The energy E(x) in nats, up to one constant of the model; arguments and errors as for :meth:`logits`.
+
+        It is -logsumexp of the logits of a JEM (Grathwohl et al., 2020, equation 7), and -log p(x) of a model with a
+        normalised density. Lower is likelier.
+
+        Returns:
+            float32 (N,) on the CPU.
+
+        Example:
+            >>> fit.energy(images).shape
+            torch.Size([3])
+        """
+        return self._read("energy", x, "has no energy")
+
+    def log_prob(self, x: Tensor | np.ndarray[Any, Any]) -> Tensor:
+        """The normalised log p(x) in nats per image; arguments as for :meth:`logits`.
+
+        Returns:
+            float32 (N,) on the CPU.
+
+        Raises:
+            NotApplicable: if the density of the model is not normalised, as that of an energy-based model.
+
+        Example:
+            >>> fit.log_prob(images)
+            Traceback (most recent call last):
+            jembench.errors.NotApplicable: ...
+        """
+        from jembench.interfaces import Density
+
+        if not isinstance(self.model, Density):
+            raise NotApplicable(
+                f"{self.plan.key.model} has no normalised density. -fit.energy(x) is log p(x) up to a constant."
+            )
+        return -self.energy(x)
+
+    def _read(self, quantity: Any, x: Tensor | np.ndarray[Any, Any], lacks: str) -> Tensor:
+        from jembench.models import predictions
+        from jembench.models.capabilities import capabilities
+
+        if quantity not in capabilities(self.model):
+            raise NotApplicable(f"{self.plan.key.model} {lacks}.")
+        return predictions.read(self.model, self._images(x), self.data, self.device, {quantity})[quantity]
+
+    def _images(self, x: Tensor | np.ndarray[Any, Any]) -> Tensor:
+        import torch
+
+        images = torch.as_tensor(x).detach().cpu()
+        if images.ndim != 4 or tuple(images.shape[1:]) != self.data.shape:
+            wanted = ", ".join(map(str, self.data.shape))
+            raise SpecError(f"The images have the shape {tuple(images.shape)}; it must be (N, {wanted}).")
+        if images.dtype == torch.uint8:
+            return images
+        low, high = self.data.bounds
+        if not images.is_floating_point() or not ((images >= low) & (images <= high)).all():
+            raise SpecError(f"The images are {images.dtype}; they must be uint8, or floats from {low:g} to {high:g}.")
+        return images.float()
