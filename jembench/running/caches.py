@@ -7,7 +7,6 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from types import MappingProxyType
 
 import torch
 from torch import Tensor
@@ -27,22 +26,16 @@ WAIT = 0.2
 
 
 @contextmanager
-def when_free(
-    store: Store,
-    lease: str,
-    about: Mapping[str, str] = MappingProxyType({}),
-    waiting: Callable[[], object] = lambda: None,
-) -> Iterator[None]:
+def when_free(store: Store, lease: str, waiting: Callable[[], object] = lambda: None) -> Iterator[None]:
     """Hold a lease once no other process does: what that has kept is read next.
 
     Args:
         store: of the lease.
         lease: its id.
-        about: what is written into it.
         waiting: is called each time that it is not free.
     """
     while True:
-        with store.lease(lease, about) as mine:
+        with store.lease(lease) as mine:
             if mine:
                 yield
                 return
@@ -128,8 +121,7 @@ class FeatureBank:
         return self._networks[spec]
 
     def _alone(self, spec: str) -> AbstractContextManager[None]:
-        lease = f"features-{slug(f'{self.dataset.spec.name}-{spec}')}"
-        return when_free(self.store, lease, {"what": f"feature network {spec}"})
+        return when_free(self.store, f"features-{slug(f'{self.dataset.spec.name}-{spec}')}")
 
     def of_images(self, spec: str, images: Tensor) -> Features:
         """The features of images, uint8 (N, C, H, W): remembered by what the images are, not by their name."""

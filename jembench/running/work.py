@@ -220,7 +220,7 @@ def sweep(store: Store, run: str) -> None:
     Nothing is removed while another run lives.
     """
     files = store.works
-    if any(other.id != run and any(holder.alive for holder in store.leases(other.id)) for other in files.runs()):
+    if any(other.id != run and store.in_work(other.id) for other in files.runs()):
         return
     for unit in files.ids():
         with suppress(JembenchError):

@@ -113,7 +113,7 @@ def garbage(store: Store) -> list[Garbage]:
     """
     store.check_exists()
     arrays = list((store.root / "arrays").glob("*.npz"))  # before the leases, and these before the cells
-    busy = {holder.id for holder in store.leases() if holder.alive}
+    busy = store.in_work()
     folders = [folder for folder in _folders(store.root / "fits") if id_of(folder) not in busy]
     found = [(path, "the training has ended") for folder in folders for path in _old_checkpoints(folder)]
     if not busy:
@@ -143,7 +143,7 @@ def remove(store: Store, found: Iterable[Garbage]) -> list[Garbage]:
     try:
         for folder, files in by_folder.items():
             of_fit = folder.parent == store.root / "fits"
-            with store.lease(id_of(folder), {"what": "gc"}) if of_fit else nullcontext(True) as free:
+            with store.lease(id_of(folder)) if of_fit else nullcontext(True) as free:
                 if free:
                     for each in files:
                         (store.root / each.file).unlink(missing_ok=True)

@@ -10,7 +10,6 @@ Files are created, and those of dead holders taken over, under names that only o
 
 from __future__ import annotations
 
-import datetime
 import fcntl
 import functools
 import itertools
@@ -21,12 +20,11 @@ import threading
 import time
 import uuid
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from io import FileIO
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from jembench.errors import Fallback, StoreError, printable
 from jembench.files import ABANDONED_AFTER, cannot_write, lock, lock_scope
@@ -44,9 +42,6 @@ class Holder(NamedTuple):
     id: str  # of what it is on: a fit, or a name
     host: str
     pid: int
-    since: str  # ISO 8601, UTC
-    facts: Mapping[str, Any]  # JSON, as given to :func:`lease`
-    age: float  # seconds since the last heartbeat, by the clock of the file system
     alive: bool  # False: the lease is free
 
 
@@ -57,8 +52,6 @@ class _Content(NamedTuple):
     locks: str = ""  # where its lock can be seen; "": nowhere
     host: str = ""
     pid: int = 0
-    since: str = ""
-    facts: Mapping[str, Any] = MappingProxyType({})
 
 
 class Held:
@@ -87,9 +80,9 @@ class Held:
                 "on."
             )
 
-    def renew(self, lifetime: float, stopped: threading.Event) -> None:
+    def renew(self, stopped: threading.Event) -> None:
         """Renew the file's time until ``stopped`` is set."""
-        while not stopped.wait(lifetime / 4):
+        while not stopped.wait(LIFETIME / 4):
             with suppress(OSError):  # the next heartbeat makes up for one that failed
                 if self.is_mine:
                     os.utime(self._file.fileno())
@@ -103,29 +96,22 @@ class Held:
 
 
 @contextmanager
-def lease(
-    path: Path, facts: Mapping[str, Any] = MappingProxyType({}), *, lifetime: float = LIFETIME
-) -> Iterator[Held | None]:
+def lease(path: Path) -> Iterator[Held | None]:
     """Hold the lease at ``path``; gives None if a living process holds it.
-
-    Args:
-        path: of the file.
-        facts: JSON to be shown by :func:`holders`.
-        lifetime: in seconds.
 
     Raises:
         StoreError: if the file cannot be written.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        held = _acquire(path, facts, lifetime)
+        held = _acquire(path)
     except OSError as error:
         raise cannot_write(path, error) from error
     if held is None:
         yield None
         return
     stopped = threading.Event()
-    renewal = threading.Thread(target=held.renew, args=(lifetime, stopped), daemon=True)
+    renewal = threading.Thread(target=held.renew, args=(stopped,), daemon=True)
     renewal.start()
     try:
         yield held
@@ -135,19 +121,18 @@ def lease(
         held.release()
 
 
-def holders(folder: Path, lifetime: float = LIFETIME, name: str = "*") -> Iterator[Holder]:
+def holders(folder: Path, name: str = "*") -> Iterator[Holder]:
     """Who holds each lease in ``folder``, or the one of a name, in the order of their names. None is taken."""
     for path in sorted(folder.glob(f"{name}.json")):
         with suppress(OSError), path.open("rb", buffering=0) as file:
-            found, alive = _read(file), _is_alive(file, path, lifetime)
-            age = _now(folder) - os.fstat(file.fileno()).st_mtime
-            yield Holder(path.stem, printable(found.host), found.pid, printable(found.since), found.facts, age, alive)
+            found = _read(file)
+            yield Holder(path.stem, printable(found.host), found.pid, _is_alive(file, path))
 
 
-def sweep(folder: Path, lifetime: float = LIFETIME) -> None:
+def sweep(folder: Path) -> None:
     """Remove the leases in ``folder`` that no living process holds, and what is left of old take-overs."""
     for path in folder.glob("*.json"):
-        with suppress(OSError), _seized(path, lifetime) as free:
+        with suppress(OSError), _seized(path) as free:
             if free:
                 path.unlink()
     for path in folder.glob(".*"):
@@ -159,20 +144,20 @@ def sweep(folder: Path, lifetime: float = LIFETIME) -> None:
 # --- acquiring --------------------------------------------------------------------------------------------------------
 
 
-def _acquire(path: Path, facts: Mapping[str, Any], lifetime: float) -> Held | None:
+def _acquire(path: Path) -> Held | None:
     token = uuid.uuid4().hex
     with suppress(FileExistsError):
-        return Held(path, _create(path, token, facts), token)
-    with suppress(FileNotFoundError), _seized(path, lifetime) as free:  # released meanwhile: the next attempt gets it
+        return Held(path, _create(path, token), token)
+    with suppress(FileNotFoundError), _seized(path) as free:  # released meanwhile: the next attempt gets it
         if free:
             new = path.with_name(f".{token}")
-            file = _create(new, token, facts)
+            file = _create(new, token)
             new.replace(path)
             return Held(path, file, token)
     return None
 
 
-def _create(path: Path, token: str, facts: Mapping[str, Any]) -> FileIO:
+def _create(path: Path, token: str) -> FileIO:
     """A new file, locked if the file system has locks.
 
     Raises:
@@ -185,9 +170,7 @@ def _create(path: Path, token: str, facts: Mapping[str, Any]) -> FileIO:
             scope = lock_scope(os.fstat(file.fileno()))
         else:
             _note_no_locks()
-        since = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-        content = _Content(token, scope, platform.node(), os.getpid(), since, facts)
-        file.write(json.dumps(content._asdict() | {"facts": dict(facts)}).encode())
+        file.write(json.dumps(_Content(token, scope, platform.node(), os.getpid())._asdict()).encode())
     except BaseException:
         path.unlink(missing_ok=True)
         file.close()
@@ -196,18 +179,18 @@ def _create(path: Path, token: str, facts: Mapping[str, Any]) -> FileIO:
 
 
 @contextmanager
-def _seized(path: Path, lifetime: float) -> Iterator[bool]:
+def _seized(path: Path) -> Iterator[bool]:
     """Whether a lease is free. If so, this process alone may replace or remove it within the context.
 
     Raises:
         FileNotFoundError: if there is no such file.
     """
     with path.open("rb", buffering=0) as file:
-        if _is_alive(file, path, lifetime):
+        if _is_alive(file, path):
             yield False
             return
         former = _name(file)
-    with _claimed(path.with_name(f".{former}"), lifetime) as claimed:
+    with _claimed(path.with_name(f".{former}")) as claimed:
         if claimed:
             with path.open("rb", buffering=0) as file:  # another process may have replaced it before this one's claim
                 claimed = _name(file) == former
@@ -215,15 +198,15 @@ def _seized(path: Path, lifetime: float) -> Iterator[bool]:
 
 
 @contextmanager
-def _claimed(path: Path, lifetime: float) -> Iterator[bool]:
+def _claimed(path: Path) -> Iterator[bool]:
     """Whether no living process has a claim of this name."""
     for attempt in itertools.count():
         claim = path.with_name(f"{path.name}.{attempt}")
         try:
-            file = _create(claim, "", {})
+            file = _create(claim, "")
         except FileExistsError:
             with suppress(FileNotFoundError), claim.open("rb", buffering=0) as other:
-                if not _is_alive(other, claim, lifetime):
+                if not _is_alive(other, claim):
                     continue
             yield False
             return
@@ -252,7 +235,7 @@ def _name(file: FileIO) -> str:
     return token if token.isalnum() else str(os.fstat(file.fileno()).st_mtime_ns)
 
 
-def _is_alive(file: FileIO, path: Path, lifetime: float) -> bool:
+def _is_alive(file: FileIO, path: Path) -> bool:
     """Whether the holder of an open lease lives."""
     try:
         unlocked = lock(file.fileno(), fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -261,7 +244,7 @@ def _is_alive(file: FileIO, path: Path, lifetime: float) -> bool:
     status = os.fstat(file.fileno())
     if unlocked and _read(file).locks == lock_scope(status) != "":
         return False
-    return _now(path.parent) - status.st_mtime < lifetime
+    return _now(path.parent) - status.st_mtime < LIFETIME
 
 
 @functools.cache

@@ -72,7 +72,7 @@ class _Merge:
     def __init__(self, source: Store, target: Store) -> None:
         self.source, self.target = source, target
         self.findings: list[Finding] = []
-        self.busy = {holder.id for holder in source.leases() if holder.alive}
+        self.busy = source.in_work()
         self.there = Layout(target.root)  # of its own: each folder is listed once a merge
         self.other_weights: set[str] = set()  # ids of the fits that differ
 
@@ -85,7 +85,7 @@ class _Merge:
 
     def alone(self, name: str) -> AbstractContextManager[object]:
         """The lease of a fit or a cell of the target, or None."""
-        return nullcontext(True) if self.target.holds(name) else self.target.lease(name, {"what": "merge"})
+        return nullcontext(True) if self.target.holds(name) else self.target.lease(name)
 
     # --- fits ---------------------------------------------------------------------------------------------------------
 

@@ -20,7 +20,6 @@ import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from jembench import files
@@ -250,17 +249,16 @@ class Store(Layout):
     # --- who works on what --------------------------------------------------------------------------------------------
 
     @contextmanager
-    def lease(self, name: str, facts: Mapping[str, Any] = MappingProxyType({})) -> Iterator[Held | None]:
+    def lease(self, name: str) -> Iterator[Held | None]:
         """Hold the right to train a fit or to compute a cell; gives None while another process holds it.
 
         Args:
             name: the id of the fit or of the cell, or the name of another thing that one process at a time makes.
-            facts: JSON that :meth:`leases` shows.
 
         Raises:
             StoreError: if the lease cannot be written.
         """
-        with lease.lease(self._leases / f"{name}.json", facts) as held:
+        with lease.lease(self._leases / f"{name}.json") as held:
             if held is None:
                 yield None
                 return
@@ -274,15 +272,6 @@ class Store(Layout):
         """Whether this object holds a lease."""
         return name in self._held
 
-    def leases(self, name: str = "*") -> Iterator[Holder]:
-        """Who works on what, or on one thing. None is taken; one whose holder is not alive is free."""
-        return lease.holders(self._leases, name=name)
-
-    def is_claimed(self, work: str, but_by: str = "") -> bool:
-        """Whether a living run, other than that of the id ``but_by``, waits for a unit of work."""
-        run = self.works.claimed_by(work)
-        return run not in ("", but_by) and any(holder.alive for holder in self.leases(run))
-
     def check_lease(self, name: str) -> None:
         """Check that a lease that this object gave out has not been lost.
 
@@ -291,6 +280,19 @@ class Store(Layout):
         """
         if held := self._held.get(name):
             held.check()
+
+    def leases(self, name: str = "*") -> Iterator[Holder]:
+        """Who works on what, or on one thing. None is taken; one whose holder is not alive is free."""
+        return lease.holders(self._leases, name)
+
+    def in_work(self, name: str = "*") -> set[str]:
+        """What living processes work on, or whether one works on one thing."""
+        return {holder.id for holder in self.leases(name) if holder.alive}
+
+    def is_claimed(self, work: str, but_by: str = "") -> bool:
+        """Whether a living run, other than that of the id ``but_by``, waits for a unit of work."""
+        run = self.works.claimed_by(work)
+        return run not in ("", but_by) and bool(self.in_work(run))
 
 
 def _or_none(read: Callable[[], Read]) -> Read | None:
