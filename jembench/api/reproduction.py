@@ -13,7 +13,7 @@ from jembench.experiment import suite_files as suites
 from jembench.experiment.plan import CellPlan, FitPlan, Plan, plan_again
 from jembench.experiment.suite import Suite
 from jembench.experiment.sweep import bare_name
-from jembench.experiment.twins import changes
+from jembench.experiment.twins import between
 from jembench.report.reproduction import Pair
 from jembench.report.selection import read
 from jembench.store.fits import FitRecord
@@ -64,7 +64,7 @@ def plan_reproduction(source: Path, datasets: Sequence[str] = ()) -> Reproductio
             data = places.get(bare_name(cell.fit.dataset), cell.fit.dataset)
             fits[cell.fit.id] = fit = plan_again(record, data, str(store.fit_folder(cell.fit)), ())
             if fit.key.id != cell.fit.id:
-                what = "; ".join(changes(record.identity, fit.identity)) or "settings of an earlier version"
+                what = "; ".join(between(record, fit))
                 differing[f"{cell.fit.model} on {cell.fit.dataset}, recipe {cell.fit.recipe}: {what}"] = None
         trust.refuse_code([cell.metric], f"The cell {cell.id} of {store.root}")
         metric = registry.resolve("metrics", cell.metric)

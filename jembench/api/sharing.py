@@ -11,7 +11,7 @@ from typing import NamedTuple
 from jembench.catalog import registry, trust
 from jembench.errors import JembenchError, SpecError, unknown
 from jembench.experiment.plan import CellPlan, plan_again
-from jembench.experiment.twins import changes
+from jembench.experiment.twins import between
 from jembench.report.card import LICENSE, card
 from jembench.store import bundle, hub, manifest
 from jembench.store.fits import FitRecord
@@ -127,7 +127,7 @@ def _differences(record: FitRecord, cells: Iterable[Cell], source: str) -> Itera
     try:
         plan = plan_again(record, record.key.dataset, source, ())
         if plan.key.id != record.key.id:
-            what = "; ".join(changes(record.identity, plan.identity)) or "its identity"
+            what = "; ".join(between(record, plan))
             yield f"It was trained with other code or options than are installed here ({what}): a run trains it again."
             return
     except JembenchError as error:

@@ -107,35 +107,36 @@ def status(store: str | os.PathLike[str] = "runs") -> Status:
     return Status([unit for unit in units if unit], runs)
 
 
+_NOTHING = Event(kind="queued")
+"""In place of an event that has not come."""
+
+
 def _unit(store: Store, unit: str, latest: Latest, living: set[str], dead: set[str]) -> UnitStatus | None:
     """A unit; None if it is done."""
-    started, _, progress, last, doing = latest
+    started, _, progress, last, doing = (event or _NOTHING for event in latest)
     about = _about(store, unit, latest)
-    how = str(last.values.get("how", "")) if last and last.kind == "ended" else ""
+    how = str(last.values.get("how", "")) if last.kind == "ended" else ""
     if about is None or how == "done":
         return None
-    worker = started.worker if started else ""
-    begun = started if worker else None
-    measuring = next((event for event in (progress, doing) if event and event.metric), None)
-    training = progress if progress and progress.kind == "window" else None
+    training = progress if progress.kind == "window" else _NOTHING
     pace = _number(training, "seconds")
     return UnitStatus(
         id=unit,
         **about,
-        state=_state(latest, how, worker, living, dead),
-        worker=worker,
-        since=begun.time if begun else None,
-        iteration=training.done if training else 0,
-        iterations=training.total if training else 0,
+        state=_state(last, how, started.worker, living, dead),
+        worker=started.worker,
+        since=started.time if started.worker else None,
+        iteration=training.done,
+        iterations=training.total,
         loss=_number(training, "loss"),
-        left=pace * (training.total - training.done) if training and pace is not None else None,
-        metric=measuring.metric if measuring else "",
-        doing=doing.text if doing else "",
-        done=doing.done if doing else 0,
-        total=doing.total if doing else 0,
-        counted=str(doing.values.get("unit", "")) if doing else "",
-        reason=last.text if last and how else "",
-        log=str(last.values.get("log", "")) if last and how else "",
+        left=None if pace is None else pace * (training.total - training.done),
+        metric=progress.metric or doing.metric,
+        doing=doing.text,
+        done=doing.done,
+        total=doing.total,
+        counted=str(doing.values.get("unit", "")),
+        reason=last.text if how else "",
+        log=str(last.values.get("log", "")) if how else "",
         command=f"jembench work {unit} --store {store.root}",
     )
 
@@ -153,16 +154,16 @@ def _about(store: Store, unit: str, latest: Latest) -> dict[str, Any] | None:
     return {"kind": str(record.data.get("kind", ""))} | {field: getattr(fit, name) for field, name in names.items()}
 
 
-def _number(event: Event | None, name: str) -> float | None:
-    value = event.values.get(name) if event else None
+def _number(event: Event, name: str) -> float | None:
+    value = event.values.get(name)
     return value if isinstance(value, float) else None
 
 
-def _state(latest: Latest, how: str, worker: str, living: set[str], dead: set[str]) -> Any:
+def _state(last: Event, how: str, worker: str, living: set[str], dead: set[str]) -> Any:
     if how:
         return "queued" if how == "busy" else how
-    if latest.last is None or latest.last.kind == "queued":
+    if last.kind == "queued":
         return "queued"
     if worker in living:
         return "running"
-    return "lost" if worker in dead or time.time() - latest.last.time > SILENCE else "running"
+    return "lost" if worker in dead or time.time() - last.time > SILENCE else "running"

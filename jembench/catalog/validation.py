@@ -224,6 +224,9 @@ def _reader(hint: Any, is_json: bool) -> Reader:
     if origin in (tuple, Sequence):
         length = len(arguments) if origin is tuple and arguments[-1] is not Ellipsis else None
         return functools.partial(_list, _reader(arguments[0], is_json), length)
+    if origin is frozenset:
+        read_list = functools.partial(_list, _reader(arguments[0], is_json), None)
+        return lambda value: frozenset(read_list(value))
     if origin is Mapping:
         return functools.partial(_mapping, *(_reader(each, is_json) for each in arguments))
     if dataclasses.is_dataclass(hint) or hasattr(hint, "_fields"):

@@ -22,7 +22,7 @@ def differences(fits: Iterable[FitPlan], store: Store) -> list[str]:
     found: dict[tuple[str, str], list[int]] = {}
     for key, records in store.namesakes(planned).items():
         if records and key.id not in {record.key.id for record in records}:
-            nearest = min((_between(record, planned[key]) for record in records), key=len)
+            nearest = min((between(record, planned[key]) for record in records), key=len)
             what = f"A trained {key.model} of this recipe ({key.recipe}, on {key.dataset}) exists"
             found.setdefault((what, "; ".join(nearest)), []).append(key.seed)
     return [f"{what}; it differs in: {which}. {_seeds(seeds)} trained again." for (what, which), seeds in found.items()]
@@ -32,7 +32,7 @@ def _seeds(seeds: list[int]) -> str:
     return f"Seed {seeds[0]} is" if len(seeds) == 1 else f"Seeds {', '.join(map(str, seeds))} are"
 
 
-def _between(record: FitRecord, fit: FitPlan) -> list[str]:
+def between(record: FitRecord, fit: FitPlan) -> list[str]:
     """What differs between a trained model and one to be trained, in words."""
     if not record.identity:
         return ["unknown settings, because it was trained by an earlier version of jembench"]

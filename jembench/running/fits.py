@@ -30,7 +30,7 @@ from jembench.running.evaluation import TrainedFit
 from jembench.running.events import Report
 from jembench.store import checkpoint, tensors
 from jembench.store.checkpoint import load_weights
-from jembench.store.fits import HISTORY, FitRecord
+from jembench.store.fits import HISTORY, RECORD, FitRecord, has_weights
 from jembench.store.store import Store
 from jembench.training import snapshots
 from jembench.training.chains import make_sampler
@@ -176,8 +176,8 @@ class FitWork:
             StoreError: if the store cannot be written.
         """
         if not self.store.is_trained(self.fit.key):
-            if not self.store.has_weights(self.fit.key):
-                (self.folder / "fit.json").unlink(missing_ok=True)  # it must not vouch for those that follow
+            if not has_weights(self.folder):
+                (self.folder / RECORD).unlink(missing_ok=True)  # it must not vouch for those that follow
             with progress.phase("building the model"):
                 model = make_model(self.fit, self.bank.dataset)
             at_once = self.fit.model.is_pretrained or is_fitted(model)

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Annotated, Any, Literal, NamedTuple
 
 from jembench.catalog.validation import Range
-from jembench.errors import DamagedError
+from jembench.errors import CheckpointError, DamagedError, StoreError
 from jembench.files import digest
 from jembench.interfaces import Stability
 from jembench.store import records, tensors
@@ -23,6 +23,10 @@ WEIGHTS = ("model.safetensors", "sampler.safetensors")
 
 HISTORY = "history.csv"
 """The file of a fit's folder with the losses and energies of its training."""
+
+
+UNREADABLE = (OSError, StoreError, CheckpointError)
+"""What reading a record or a file of tensors raises if it is missing, damaged or of a newer version."""
 
 
 class FitRecord(NamedTuple):

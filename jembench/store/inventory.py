@@ -13,17 +13,16 @@ from typing import Literal, NamedTuple
 
 from jembench.catalog import spec
 from jembench.catalog.spec import slug
-from jembench.errors import CheckpointError, SpecError, StoreError
+from jembench.errors import SpecError
 from jembench.files import abandoned, cannot_write
 from jembench.store import fits
+from jembench.store.fits import UNREADABLE
 from jembench.store.layout import PARTS, id_of, listed
 from jembench.store.outcome import Cell, FitKey
 from jembench.store.store import Store
 
 _HASH = re.compile("[0-9a-f]{16}")
 """The name of a folder of predictions."""
-
-_PROBLEMS = (OSError, StoreError, CheckpointError)
 
 
 # --- what there is ----------------------------------------------------------------------------------------------------
@@ -68,7 +67,7 @@ def inventory(store: Store) -> Inventory:
         try:
             record, moment = fits.read(folder), (folder / fits.RECORD).stat().st_mtime
             written = datetime.datetime.fromtimestamp(moment, datetime.UTC).isoformat(timespec="seconds")
-        except _PROBLEMS:
+        except UNREADABLE:
             found.unfinished.append(folder.name)
             continue
         time = str(record.provenance.get("time", written))
@@ -159,7 +158,7 @@ def remove(store: Store, found: Iterable[Garbage]) -> list[Garbage]:
 
 def _old_checkpoints(folder: Path) -> list[Path]:
     """The checkpoints of a training that has ended with a model: it is never resumed."""
-    with suppress(*_PROBLEMS):
+    with suppress(*UNREADABLE):
         if fits.read(folder).status == "done" and fits.has_weights(folder):
             return fits.checkpoints(folder)
     return []
@@ -169,7 +168,7 @@ def _old_readings(store: Store, folders: Iterable[Path]) -> list[Path]:
     try:
         trained = [folder for folder in folders if (folder / fits.WEIGHTS[0]).exists()]
         known = {store.readings_of(id_of(folder), fits.weights_digest(folder)) for folder in trained}
-    except _PROBLEMS:
+    except UNREADABLE:
         return []  # those of a damaged model cannot be recognised
     unknown = [folder for folder in _folders(store.root / "readings") if folder not in known]
     return [path for folder in unknown if _HASH.fullmatch(folder.name) for path in folder.glob("*.safetensors")]

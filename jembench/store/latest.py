@@ -51,15 +51,6 @@ class Asked(NamedTuple):
         return cell.fit.family in self.families and cell.provenance.get("metric_id") in self.metrics
 
 
-class _Line(NamedTuple):
-    """A line of the log."""
-
-    time: str
-    families: tuple[str, ...]
-    metrics: tuple[str, ...]
-    experiment: str = ""
-
-
 def newest(cells: Sequence[Cell], log: Iterable[Asked] = ()) -> list[Cell]:
     """The cells that count, in their order.
 
@@ -223,15 +214,12 @@ def _measured_since(store: Store) -> bool:
 
 
 def _parsed(line: bytes) -> Asked | None:
-    try:
+    with suppress(ValueError, TypeError, LookupError, AttributeError, RecursionError, StoreError):
         written = json.loads(line)
-        if written.pop("digest") != _digest(written):
-            return None
-        found = Record(written, LOG).read(_Line)
-        datetime.datetime.fromisoformat(found.time)
-    except (ValueError, TypeError, LookupError, AttributeError, RecursionError, StoreError):
-        return None
-    return Asked(found.time, frozenset(found.families), frozenset(found.metrics), found.experiment)
+        if written.pop("digest") == _digest(written):
+            datetime.datetime.fromisoformat(written["time"])
+            return Record(written, LOG).read(Asked)
+    return None
 
 
 def _digest(line: Mapping[str, Any]) -> str:

@@ -26,9 +26,9 @@ from io import FileIO
 from pathlib import Path
 from typing import NamedTuple
 
-from jembench.errors import Fallback, StoreError, printable
+from jembench.errors import Fallback, StoreError
 from jembench.files import ABANDONED_AFTER, cannot_write, lock, lock_scope
-from jembench.store.records import Record
+from jembench.store import records
 
 LIFETIME = 120.0
 """Seconds without a heartbeat after which a lease may be taken over where locks do not decide."""
@@ -126,7 +126,7 @@ def holders(folder: Path, name: str = "*") -> Iterator[Holder]:
     for path in sorted(folder.glob(f"{name}.json")):
         with suppress(OSError), path.open("rb", buffering=0) as file:
             found = _read(file)
-            yield Holder(path.stem, printable(found.host), found.pid, _is_alive(file, path))
+            yield Holder(path.stem, found.host, found.pid, _is_alive(file, path))
 
 
 def sweep(folder: Path) -> None:
@@ -223,10 +223,7 @@ def _claimed(path: Path) -> Iterator[bool]:
 
 def _read(file: FileIO) -> _Content:
     file.seek(0)
-    try:
-        return Record(json.loads(file.read(_LARGEST)), file.name).read(_Content)
-    except (ValueError, RecursionError, StoreError):
-        return _Content()
+    return records.read_text(file.read(_LARGEST), _Content, "a lease") or _Content()
 
 
 def _name(file: FileIO) -> str:

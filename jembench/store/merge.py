@@ -13,7 +13,7 @@ from pathlib import Path
 from jembench.errors import CheckpointError, SpecError, StoreError
 from jembench.files import copy, digest
 from jembench.store import cells, fits, records, tensors
-from jembench.store.fits import FitRecord
+from jembench.store.fits import UNREADABLE, FitRecord
 from jembench.store.latest import copy_log
 from jembench.store.layout import Layout, id_of, listed
 from jembench.store.outcome import Cell, encode
@@ -22,8 +22,6 @@ from jembench.store.verify import Finding, Status
 
 _KINDS = {".safetensors", ".json", ".csv", ".png"}
 """Endings of the files in the folder of a fit."""
-
-_FAILURES = (OSError, StoreError, CheckpointError)
 
 
 def merge(source: Store, target: Store) -> list[Finding]:
@@ -117,10 +115,10 @@ class _Merge:
         fit_id, there = id_of(folder), self.place(folder)
         try:
             mine = _record(folder)
-        except _FAILURES as error:
+        except UNREADABLE as error:
             self.note(folder, "damaged", error)
             return False
-        with suppress(*_FAILURES):  # a damaged record is replaced
+        with suppress(*UNREADABLE):  # a damaged record is replaced
             theirs = _record(there)
             if theirs and theirs.status == "done" and (weights := _weights(there)):
                 if mine and mine.status == "done" and weights != _weights(folder):
@@ -143,7 +141,7 @@ class _Merge:
             record = _record(folder)
             files = [path for path in listed(folder) if path.suffix in _KINDS and path.name != fits.RECORD]
             _check_fit(folder, files, record)
-        except _FAILURES as error:
+        except UNREADABLE as error:
             self.note(folder, "damaged", error)
             return
         files.sort(key=lambda path: tensors.age_of(path) if path.name.startswith("checkpoint") else -2)
@@ -161,7 +159,7 @@ class _Merge:
                 continue
             try:
                 cell = cells.read(path)
-            except _FAILURES as error:
+            except UNREADABLE as error:
                 self.note(path, "damaged", error)
                 continue
             theirs = self.their_cell(path)
@@ -173,7 +171,7 @@ class _Merge:
 
     def their_cell(self, path: Path) -> Cell | None:
         """The target's cell of that id, if it has one that can be read."""
-        with suppress(*_FAILURES):
+        with suppress(*UNREADABLE):
             return cells.read(self.place(path))
         return None
 
@@ -186,7 +184,7 @@ class _Merge:
             self.source.check_arrays(cell)
             if cell.arrays is None:  # of version 0.1
                 self.source.read_arrays(cell)
-        except _FAILURES as error:
+        except UNREADABLE as error:
             self.note(path, "damaged", error)
             return
         arrays = self.source.arrays_path(cell)
@@ -218,7 +216,7 @@ class _Merge:
         try:
             for path in files:
                 _check(path)
-        except _FAILURES as error:
+        except UNREADABLE as error:
             self.note(path, "damaged", error)
             return
         for path in files:

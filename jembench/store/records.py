@@ -10,6 +10,7 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, NoReturn, TypeVar
 
@@ -111,6 +112,13 @@ def read(path: Path) -> Record:
     if head.schema > 1 or "digest" in data:
         _check(path, text, head.digest)
     return Record(data if text.isascii() and b"\\" not in text else printable_data(data), str(path))
+
+
+def read_text(text: bytes, cls: type[T], where: str) -> T | None:
+    """JSON without a digest, of a line or a file that may be torn; None if it is not what the class says."""
+    with suppress(ValueError, RecursionError, DamagedError):
+        return Record(printable_data(json.loads(text)), where).read(cls)
+    return None
 
 
 def printable_data(value: Any) -> Any:

@@ -152,11 +152,7 @@ class Store(Layout):
         """
         files.check_place(self.fit_folder(key) / fits.RECORD)
         record = self.read_fit(key)
-        return record is not None and record.status == "done" and self.has_weights(key)
-
-    def has_weights(self, key: FitKey) -> bool:
-        """Whether a model, and its chains, have been chosen and written."""
-        return fits.has_weights(self.fit_folder(key))
+        return record is not None and record.status == "done" and fits.has_weights(self.fit_folder(key))
 
     def write_fit(self, record: FitRecord) -> None:
         """Write a fit's record: from now on the fit is finished.

@@ -10,9 +10,10 @@ from functools import partial
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from jembench.errors import CheckpointError, StoreError
+from jembench.errors import StoreError
 from jembench.files import digest, read_bytes
 from jembench.store import cells, fits, manifest, records, tensors
+from jembench.store.fits import UNREADABLE
 from jembench.store.latest import EXPERIMENTS, LOG, asked, experiment
 from jembench.store.layout import PARTS, id_of, listed
 from jembench.store.manifest import CARD, MANIFEST
@@ -61,7 +62,7 @@ def _said(path: Path, check: Check) -> tuple[Status, str]:
         return "ok" if check(path) else "no digest", ""
     except _Stray as reason:
         return "stray", str(reason)
-    except (OSError, StoreError, CheckpointError) as error:
+    except UNREADABLE as error:
         return "damaged", str(error)
 
 

@@ -12,20 +12,18 @@ from __future__ import annotations
 import json
 import mmap
 import re
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from jembench.catalog import validation
 from jembench.errors import DamagedError, SpecError
 from jembench.files import append_line, open_regular, write_bytes
 from jembench.interfaces import Event
 from jembench.store import fits, outcome, records
 from jembench.store.layout import Layout, file_name
 from jembench.store.outcome import FitKey
-from jembench.store.records import FORMAT, Record
+from jembench.store.records import Record
 
 RUN = "run-"
 """What the names of runs begin with."""
@@ -118,9 +116,9 @@ class WorkFiles:
         except OSError:
             return [], offset
         lines = text.split(b"\n")
-        found = [event for line in lines[:-1] for event in _event(line)]
-        last = list(_event(lines[-1]))  # each line begins with its line break: the last one may be whole
-        return found + last, offset + len(text) - (0 if last else len(lines[-1]))
+        found = [_event(line) for line in lines]
+        torn = 0 if found[-1] else len(lines[-1])  # each line begins with its line break: the last one may be whole
+        return [event for event in found if event], offset + len(text) - torn
 
     def latest(self, work: str) -> Latest:
         """What the end of a unit's events says. The file of a long training is not read whole."""
@@ -134,13 +132,12 @@ class WorkFiles:
         except (OSError, ValueError):  # ValueError: the file is empty
             return Latest()
         last = doing = None
-        for line in reversed(tail):
-            for event in _event(line):
-                last = last or event
-                if event.kind == "progress":
-                    doing = doing or event
-                elif event.done or event.metric or event.kind in ("started", "queued"):
-                    return Latest(started, queued, event, last, doing)
+        for event in filter(None, map(_event, reversed(tail))):
+            last = last or event
+            if event.kind == "progress":
+                doing = doing or event
+            elif event.done or event.metric or event.kind in ("started", "queued"):
+                return Latest(started, queued, event, last, doing)
         return Latest(started, queued, None, last, doing)
 
     def claimed_by(self, work: str) -> str:
@@ -204,12 +201,9 @@ def _last_of(text: mmap.mmap, kind: str) -> Event | None:
     """The last event of a kind; the first one if there is none of the kind."""
     place = max(text.rfind(b'\n{"kind": "%b"' % kind.encode()), 0)
     lines = text[place : place + _TAIL].split(b"\n", 2)
-    return next((event for line in lines[1:2] for event in _event(line)), None)
+    return _event(lines[1]) if len(lines) > 1 else None
 
 
-def _event(line: bytes) -> Iterator[Event]:
+def _event(line: bytes) -> Event | None:
     """The event in a line, if it is one."""
-    with suppress(ValueError, RecursionError, DamagedError):
-        data = json.loads(line)
-        if isinstance(data, dict):
-            yield validation.read(Event, records.printable_data(data), "an event", form=FORMAT)
+    return records.read_text(line, Event, "an event")

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from jembench.api import watching
-from jembench.api.stored import selection
+from jembench.api.arguments import selection
 from jembench.api.watching import Watched
 from jembench.interfaces import Event, Value
 from jembench.report import judging
