@@ -153,15 +153,16 @@ def styled(style: Style = PLAIN) -> Iterator[None]:
 
 
 def new_figure(width: float, height: float, title: str) -> Figure:
-    """An empty figure, in inches, with its title at the top left."""
+    """An empty figure, in inches, with its title at the top left, and as its label."""
     from matplotlib.figure import Figure
 
     chosen = _chosen.get()
     width = chosen.width or width
-    title = "\n".join(wrapped(line, width) for line in title.splitlines()) if chosen.titles else ""
-    figure = Figure(figsize=(width, height + _LINE * title.count("\n")), layout="constrained")
-    if title:
-        figure.suptitle(title, x=0.01, horizontalalignment="left")
+    shown = "\n".join(wrapped(line, width) for line in title.splitlines()) if chosen.titles else ""
+    figure = Figure(figsize=(width, height + _LINE * shown.count("\n")), layout="constrained")
+    figure.set_label(title)
+    if shown:
+        figure.suptitle(shown, x=0.01, horizontalalignment="left")
     return figure
 
 

@@ -25,7 +25,7 @@ from jembench.training.interventions import read_interventions
 PERIOD = 10.0
 """Seconds after which the page shows how far a run has come, where there is no new outcome to show."""
 
-_HEADINGS = ("work", "model", "dataset", "recipe", "seed", "state", "progress", "began")
+_HEADINGS = ("model", "seed", "work", "progress", "state", "began", "dataset", "recipe")
 
 
 class Watched:
@@ -92,4 +92,4 @@ def _row(unit: UnitStatus) -> tuple[str, ...]:
     doing, _ = DOES.get(unit.kind, (unit.kind, ""))
     progress = ", ".join(filter(None, [unit.progress, unit.reason]))
     began = "" if unit.since is None else time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(unit.since))
-    return doing, unit.model, unit.dataset, unit.recipe, str(unit.seed), unit.state, progress, began
+    return unit.model, str(unit.seed), doing, progress, unit.state, began, unit.dataset, unit.recipe

@@ -177,7 +177,7 @@ def stress(written, cell):
 def test_fifty_models_with_forty_values(open_page, stress, options):
     page = open_page(f"{stress}#tables", **options)
     assert overflow(page) == 0
-    assert page.locator("#tables tbody tr").count() == 50
+    assert page.locator("#tables .scroll tbody tr").count() == 50
     headers = page.locator("#tables thead .sort")
     assert headers.count() == 41
     headers.nth(5).click()
@@ -223,6 +223,16 @@ def test_print_shows_every_part(open_page, report):
     assert len(seen(page)) == parts > 2
     assert not page.locator("nav").is_visible()
     assert page.pdf(prefer_css_page_size=True).startswith(b"%PDF")
+
+
+def test_wide_tables_are_printed_in_parts_that_fit(open_page, stress):
+    page = open_page(f"{stress}#tables", viewport={"width": 1017, "height": 700})  # landscape A4 in its margins
+    page.get_by_role("searchbox").fill("model-7")
+    page.emulate_media(media="print")
+    assert overflow(page) == 0
+    parts = page.locator("#tables .pieces table")
+    assert sum(parts.nth(n).locator("thead th").count() - 1 for n in range(parts.count())) == 40
+    assert parts.first.locator("tbody tr:visible").count() == 1
 
 
 def test_without_scripts_everything_is_shown(open_page, report):

@@ -172,7 +172,7 @@ def _environments(cells: Sequence[Cell]) -> Iterator[tuple[str, ...]]:
     """What the results were measured with, the same versions and hardware once."""
     for group in grouped(cells, lambda cell: json.dumps(_environment(cell), sort_keys=True)):
         found, times = _environment(group[0]), sorted(map(_time, group))
-        period = " to ".join(dict.fromkeys((_minute(times[0]), _minute(times[-1]))))
+        period = " to ".join(dict.fromkeys(map(_minute, (times[0], times[-1]))))
         packages = {"python": found["python"], **(found["packages"] or {})}
         hardware = [str(value) for value in (found["hardware"] or {}).values() if value]
         commit = f"commit {found['commit']}" if found["commit"] else ""

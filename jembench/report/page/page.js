@@ -4,9 +4,13 @@
   const all = (selector, of = document) => [...of.querySelectorAll(selector)];
   const parts = () => all(".part");
   const tabs = () => all(".tabs a");
-  const search = document.querySelector(".filter input");
+  const search = document.querySelector(".filter");
   const about = document.getElementById("about");
   let known = { texts: [], records: [] };
+
+  // A table that goes on to the right fades out there.
+  const fade = (box) => box.classList.toggle("more", box.scrollLeft + box.clientWidth < box.scrollWidth - 1);
+  const fadeAll = () => all(".scroll").forEach(fade);
 
   // Tabs: the address says which part is shown, or where in it.
   const show = (scroll) => {
@@ -23,6 +27,7 @@
       tab.setAttribute("aria-selected", selected);
       tab.tabIndex = selected ? 0 : -1;
     });
+    fadeAll();
     if (scroll && target && target !== part) target.scrollIntoView({ block: "center" });
     else if (scroll && target && scrollY > 200) scrollTo(0, 0);
   };
@@ -79,8 +84,11 @@
 
   const filter = () => {
     const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
-    const rows = all("tbody tr");
-    rows.forEach((row) => (row.hidden = !words.every((word) => row.textContent.toLowerCase().includes(word))));
+    const rows = all(".scroll tbody tr");
+    rows.forEach((row) => {
+      row.hidden = !words.every((word) => row.textContent.toLowerCase().includes(word));
+      all(".pieces tbody", row.closest("section")).forEach((body) => (body.rows[row.dataset.place].hidden = row.hidden));
+    });
     const left = rows.filter((row) => !row.hidden).length;
     document.querySelector(".count").textContent = words.length ? `${left} of ${rows.length} rows` : "";
   };
@@ -181,6 +189,8 @@
 
   root.classList.add("js");
   addEventListener("popstate", () => show(true));
+  addEventListener("resize", fadeAll);
+  document.addEventListener("scroll", (event) => { if (event.target.matches?.(".scroll")) fade(event.target); }, true);
   document.addEventListener("keydown", (event) => { alongTabs(event); alongNumbers(event); });
   document.addEventListener("click", (event) => {
     const tab = event.target.closest(".tabs a");

@@ -164,10 +164,10 @@ def draw(planned: Planned) -> Picture:
 
     from jembench import drawing
 
-    with drawing.styled():
+    with drawing.styled(drawing.Style(titles=False)):
         matplotlib.rcParams["svg.fonttype"] = "none"
         figure, _ = planned.draw()
-        title = figure.get_suptitle() or planned.stem
+        title = str(figure.get_label() or figure.get_suptitle() or planned.stem)
         figure.suptitle("")
         for image in (image for axes in figure.axes for image in axes.get_images()):
             image.set_interpolation("none")  # it is embedded pixel by pixel

@@ -78,7 +78,13 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"key": key, "whisker": whisker, "breakable": breakable, "classes": classes}
+    environment.filters |= {
+        "key": key,
+        "whisker": whisker,
+        "breakable": breakable,
+        "classes": classes,
+        "pieces": pieces,
+    }
     return environment
 
 
@@ -143,7 +149,7 @@ def breakable(text: str) -> Markup:
     """A text that is broken behind the marks of specs and paths rather than within words."""
     from markupsafe import Markup, escape
 
-    return Markup(re.sub("([,+=:/])", r"\1<wbr>", str(escape(text))))
+    return Markup(re.sub(r"([,+=/]|:(?!\d))", r"\1<wbr>", str(escape(text))))
 
 
 _LONG = 20  # letters
@@ -156,6 +162,23 @@ def classes(table: Table) -> list[str]:
         ("name long" if length > _LONG else "name") if heading.identifies else ""
         for heading, length in zip(table.headings, longest, strict=True)
     ]
+
+
+_LETTERS = 165  # across a printed page
+_GAP = 2  # letters
+
+
+def pieces(table: Table) -> list[list[int]]:
+    """The columns of each part of a table that is too wide for paper; none, if it fits."""
+
+    def width(place: int) -> int:
+        heading = table.headings[place]
+        texts = [heading.in_one_line, *(text for row in table.rows for text in (row[place].value, row[place].interval))]
+        longest = max(map(len, texts))
+        return _GAP + min(longest, 2 * _LONG if heading.identifies else _LONG)  # longer ones are broken
+
+    found = table.blocks(lambda columns: sum(map(width, columns)) <= _LETTERS)
+    return found if len(found) > 1 else []
 
 
 _WIDTH, _EDGE = 72, 3  # pixels of a whisker
