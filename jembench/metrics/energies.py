@@ -5,7 +5,7 @@ Legend: N test images, K classes, n images at an end, R resamples.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -87,19 +87,17 @@ def energy_gap_estimates(metric: EnergyGap, arrays: Arrays) -> dict[str, Estimat
 # --- a shift of the logits --------------------------------------------------------------------------------------------
 
 
-class ShiftErrors(NamedTuple):
-    """How far a shift of the logits is from what it should do, each >= 0, in float64."""
+def shift_errors(logits: Float[Tensor, "N K"], by: float) -> dict[str, NDArray[np.float64]]:
+    """How far a constant that is added to the logits is from doing what it should: errors (N,), each >= 0.
 
-    py: Tensor  # (N,) the largest change of a p(y|x)
-    log_px: Tensor  # (N,) the distance of the shift of log p(x) from the constant, in nats
-
-
-def shift_errors(logits: Float[Tensor, "N K"], by: float) -> ShiftErrors:
-    """Add a constant to the logits. Everything is computed in their precision; only the differences are in float64."""
+    They are the largest change of a p(y|x), and the distance of the shift of log p(x) from the constant, in nats.
+    Everything is computed in the precision of the logits; only the differences are in float64.
+    """
     shifted = logits + by
     py, py_shifted = (part.softmax(dim=1).double() for part in (logits, shifted))
     log_px, log_px_shifted = (-marginal_energy(part).double() for part in (logits, shifted))
-    return ShiftErrors((py_shifted - py).abs().amax(dim=1), (log_px_shifted - log_px - by).abs())
+    errors = {"py-change": (py_shifted - py).abs().amax(dim=1), "log-px-error": (log_px_shifted - log_px - by).abs()}
+    return {label: error.numpy() for label, error in errors.items()}
 
 
 def logit_shift(metric: LogitShift, evaluation: Evaluation) -> Measurement:
@@ -110,8 +108,7 @@ def logit_shift(metric: LogitShift, evaluation: Evaluation) -> Measurement:
     """
     logits = evaluation.predictions.read("logits").cpu().float()
     require_finite(logits, "logits", "test images")
-    errors = shift_errors(logits, metric.by)
-    arrays = {"py-change": errors.py.numpy(), "log-px-error": errors.log_px.numpy()}
+    arrays = shift_errors(logits, metric.by)
     largest = {
         "py-change": Estimate(_largest(arrays["py-change"]), "", "lower"),
         "log-px-error": Estimate(_largest(arrays["log-px-error"]), "nats", "lower"),
