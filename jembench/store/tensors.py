@@ -107,8 +107,7 @@ def read(path: Path, remedy: str) -> Contents:
     from safetensors import SafetensorError
     from safetensors.torch import load
 
-    content = _read(path, remedy)
-    seal = _checked(path, content, remedy)
+    content, seal = _checked(path, remedy)
     try:
         return Contents(load(content), seal)
     except (SafetensorError, KeyError, ValueError, RuntimeError, MemoryError) as error:
@@ -121,7 +120,7 @@ def check(path: Path, remedy: str = "") -> Seal:
     Raises:
         CheckpointError: as :func:`read`.
     """
-    return _checked(path, _read(path, remedy), remedy)
+    return _checked(path, remedy)[1]
 
 
 def read_seal(path: Path, remedy: str = "") -> Seal:
@@ -146,14 +145,12 @@ def age_of(path: Path) -> int:
         return -1
 
 
-def _read(path: Path, remedy: str) -> bytes:
+def _checked(path: Path, remedy: str) -> tuple[bytes, Seal]:
+    """The bytes of a file and what they say of themselves, after the digest was checked."""
     try:
-        return read_bytes(path)
+        content = read_bytes(path)
     except (OSError, MemoryError) as error:
         raise CheckpointError(f"{path} cannot be read ({error}). {remedy}".rstrip()) from error
-
-
-def _checked(path: Path, content: bytes, remedy: str) -> Seal:
     try:
         layout, data = _split(content)
         seal = _seal(layout)
@@ -162,7 +159,7 @@ def _checked(path: Path, content: bytes, remedy: str) -> Seal:
         raise _damaged(path, error, remedy) from error
     if seal.is_sealed and seal.digest != found:
         raise _damaged(path, "its content does not match its digest", remedy)
-    return seal._replace(digest=found)
+    return content, seal._replace(digest=found)
 
 
 def _split(content: bytes) -> tuple[dict[str, Any], memoryview]:

@@ -73,6 +73,14 @@ def test_every_public_name_exists_and_says_what_it_is():
         _ = jb.nosuch
 
 
+def test_the_arrays_of_a_script_are_not_written_to():
+    given = arrays()
+    dataset = live._of_arrays(given)
+    dataset.split("train").images.zero_()
+    assert given["train"][0].any()
+    assert dataset.split("train").images.any()
+
+
 # --- results ----------------------------------------------------------------------------------------------------------
 
 
