@@ -15,8 +15,8 @@ from typing import NamedTuple, TypeVar
 
 Item = TypeVar("Item")
 
-PASSES = "network passes at most"
-"""The unit of a phase that counts images through networks: :func:`passed` counts them."""
+PASSES = "network passes"
+"""The unit of a phase that counts images through networks: :func:`passed` counts them. Its total is an estimate."""
 
 LONG = 1.0
 """Seconds after which a phase within another one is worth a look: shorter ones would only flicker."""
@@ -34,7 +34,8 @@ class Phase:
     start: float = field(default_factory=time.monotonic)
 
     def __str__(self) -> str:
-        counted = f"{self.done:,} of {self.total:,} {self.unit}".rstrip() if self.total else ""
+        about = "about " * (self.unit == PASSES)
+        counted = f"{self.done:,} of {about}{self.total:,} {self.unit}".rstrip() if self.total else ""
         return f"{self.text} {counted}".strip()
 
 

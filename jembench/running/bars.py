@@ -59,7 +59,7 @@ class Bars(Display):
 
     def _row(self, task: Task, width: int) -> Iterator[RenderableType]:
         yield Text(self.name(task), "bold")
-        yield ProgressBar(task.total or None, task.done, width, animation_time=time.monotonic())
+        yield ProgressBar(task.total or None, task.speed.done, width, animation_time=time.monotonic())
         yield Text(f"{task.done}/{task.total}" * bool(task.total), "green")
         yield Text(task.pace, "dim")
         yield Text(task.time_left, "cyan")
