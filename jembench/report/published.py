@@ -71,8 +71,7 @@ def _ours(report: Report, shown: Collection[Column | None]) -> list[_Ours]:
 
 def _of_row(row: PublishedRow, published: PublishedTable, ours: Sequence[_Ours]) -> tuple[list[Beside], set[str]]:
     """The row beside ours, for each dataset of ours, and the labels of its values that stand there."""
-    by_dataset: dict[str, dict[Column, float]] = {}
-    tacit: dict[str, dict[str, None]] = {}
+    found: dict[str, Beside] = {}
     labels: set[str] = set()
     for column, one in itertools.product(published.columns, ours):
         same = (one.column.label, one.column.unit) == (column.value, column.unit)
@@ -80,12 +79,12 @@ def _of_row(row: PublishedRow, published: PublishedTable, ours: Sequence[_Ours])
             continue
         matches = [compare(row.protocols[column.label], protocol) for protocol in one.protocols]
         if all(match and not match.differences for match in matches):
-            by_dataset.setdefault(one.dataset, {})[one.column] = row.values[column.label]
-            unstated = (part for match in matches if match for part in match.tacit)
-            tacit.setdefault(one.dataset, {}).update(dict.fromkeys(unstated))
+            beside = found.get(one.dataset, Beside(row, published, one.dataset, {}, ()))
+            values = {**beside.values, one.column: row.values[column.label]}
+            tacit = dict.fromkeys([*beside.tacit, *(part for match in matches if match for part in match.tacit)])
+            found[one.dataset] = beside._replace(values=values, tacit=tuple(tacit))
             labels.add(column.label)
-    found = [Beside(row, published, data, values, tuple(tacit[data])) for data, values in by_dataset.items()]
-    return found, labels
+    return list(found.values()), labels
 
 
 # --- what is left -----------------------------------------------------------------------------------------------------
