@@ -10,8 +10,9 @@ import click
 
 from jembench.cli import options
 from jembench.cli.figures import LeftOut, draw
+from jembench.cli.options import RunCommand
 from jembench.cli.output import plugins_aside
-from jembench.cli.parameters import ATTACK, COUNT, DATASETS, MODELS, SEEDS
+from jembench.cli.parameters import ATTACK, COUNT, DATASETS, LIST, MODELS, SEEDS
 from jembench.cli.run import carry_out
 from jembench.errors import OutOfTime, WorkFailed
 from jembench.experiment import claims
@@ -22,7 +23,7 @@ from jembench.experiment.sweep import bare_name
 from jembench.metrics.budgets import BUDGETS
 from jembench.report import formats, judging, verdicts
 from jembench.report.formats import TERMINAL
-from jembench.running.session import RunOptions, outcomes
+from jembench.running.session import outcomes
 from jembench.stopping import Stopped
 from jembench.store.outcome import Cell
 from jembench.store.store import Store
@@ -40,15 +41,15 @@ EXAMPLES = options.examples(
 @click.command("attack", epilog=EXAMPLES)
 @click.argument("attack", metavar="ATTACK", type=ATTACK)
 @click.option("--models", type=MODELS, default="jem,baseline", help="Models to attack.")
-@click.option("--norm", metavar="LIST", help="Norm of the perturbation: linf, l2 or both.")
+@click.option("--norm", type=LIST, help="Norm of the perturbation: linf, l2 or both.")
 @click.option(
     "--eps",
-    metavar="LIST",
+    type=LIST,
     help="Sizes of the perturbation, relative to the pixel range: 2/255,8/255. By default the smallest one is searched "
     "for each image.",
 )
-@click.option("--refine", metavar="LIST", help="Steps of the model's own chain before it classifies (JEM-k): 0,1,10.")
-@click.option("--eot", metavar="LIST", help="Chains over which the logits are averaged: 5, or a sweep such as 1,5,10.")
+@click.option("--refine", type=LIST, help="Steps of the model's own chain before it classifies (JEM-k): 0,1,10.")
+@click.option("--eot", type=LIST, help="Chains over which the logits are averaged: 5, or a sweep such as 1,5,10.")
 @click.option(
     "--grad",
     type=click.Choice(["through", "bpda"]),
@@ -63,7 +64,7 @@ EXAMPLES = options.examples(
 )
 @click.option(
     "--smooth",
-    metavar="LIST",
+    type=LIST,
     help="Standard deviations of the noise of randomised smoothing, for pixels in [0, 1]: 0,0.25.",
 )
 @click.option(
@@ -74,23 +75,13 @@ EXAMPLES = options.examples(
 @click.option("--images", type=COUNT, help="Number of images to attack.")
 @click.option("--restarts", type=COUNT, metavar="R", help="Restarts of PGD per image.")
 @click.option("--steps", type=COUNT, metavar="S", help="Steps per restart.")
-@click.option(
-    "--query-limit",
-    "queries",
-    type=COUNT,
-    metavar="Q",
-    help="Queries per image of boundary and pointwise.",
-)
+@click.option("--query-limit", "queries", type=COUNT, metavar="Q", help="Queries per image of boundary and pointwise.")
 @options.shared("--dataset", "Datasets of the models.", type=DATASETS, default="digits")
 @click.option("--seeds", type=SEEDS, default="0", help="Seeds of the models: 0,1,2.")
 @options.recipe
 @options.recipe_settings
 @options.limit
 @options.running
-@options.detach
-@options.store
-@options.dry_run
-@options.report_format
 @click.pass_context
 def attack(
     ctx: click.Context,
@@ -102,11 +93,7 @@ def attack(
     recipe: str | None,
     settings: tuple[str, ...],
     limit: int | None,
-    how: RunOptions,
-    store: Path,
-    dry_run: bool,
-    detach: bool,
-    format: str,
+    command: RunCommand,
     **given: Any,
 ) -> int:
     """Attack trained models, and print and draw how robust they are.
@@ -118,12 +105,12 @@ def attack(
         suite = of_attack(attack, given, models=models, datasets=dataset, seeds=seeds)
         plan = make_plan(suite, recipe=recipe, settings=settings, limit=limit)
     try:
-        code = carry_out(ctx, plan, (), how, store=store, dry_run=dry_run, detach=detach, format=format)
+        code = carry_out(ctx, plan, (), command)
     except (OutOfTime, Stopped, WorkFailed):
-        _show_more(plan, store, format)
+        _show_more(plan, command.store, command.format)
         raise
-    if not dry_run and not detach:
-        _show_more(plan, store, format)
+    if not command.dry_run and not command.detach:
+        _show_more(plan, command.store, command.format)
     return code
 
 

@@ -11,14 +11,13 @@ from typing import Any, get_args
 
 import click
 
-from jembench.api.arguments import selection
 from jembench.cli import options
 from jembench.cli.output import write_file
-from jembench.cli.parameters import PATH, SUITE, Text
+from jembench.cli.parameters import PATH, Text
 from jembench.drawing import PLAIN, Format, Style, inches
 from jembench.errors import SpecError, printable, unknown
 from jembench.report.names import NO_NAMES, Names
-from jembench.report.selection import nothing
+from jembench.report.selection import Selection, nothing
 from jembench.store.outcome import Cell
 from jembench.store.store import Store
 
@@ -30,7 +29,6 @@ EXAMPLES = options.examples(
 
 
 @click.command("figures", epilog=EXAMPLES)
-@click.argument("suite", metavar="[SUITE|FILE]", type=SUITE, required=False, callback=options.defaults_of_file)
 @options.selected
 @click.option("--output", type=PATH, metavar="FOLDER", help="Output folder. By default figures/ in the store.")
 @options.force
@@ -48,8 +46,7 @@ EXAMPLES = options.examples(
 def figures(
     ctx: click.Context,
     /,
-    suite: str | None,
-    chosen: dict[str, Any],
+    which: Selection,
     output: Path | None,
     force: bool,
     formats: str,
@@ -68,7 +65,7 @@ def figures(
     place = Store(store)
     place.sweep()
     left_out = LeftOut(ctx.obj.debug)
-    found = selection(suite, **chosen).of(place, left_out)
+    found = which.of(place, left_out)
     for note in found.left_out:
         click.echo(f"Left out: {note}", err=True)
     written = 0
@@ -78,7 +75,8 @@ def figures(
         click.echo(path)
         written += 1
     if not written and not left_out.count:
-        click.echo(nothing(store, suite, chosen["limit"], "results that have figures"))
+        suite = which.file or (which.suite.name if which.suite else None)
+        click.echo(nothing(store, suite, which.limit, "results that have figures"))
     return int(left_out.count > 0)
 
 

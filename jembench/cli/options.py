@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 from click.core import ParameterSource
@@ -16,6 +16,7 @@ from jembench.cli.output import plugins_aside
 
 if TYPE_CHECKING:
     from jembench.experiment.plan import FitPlan
+    from jembench.report.selection import Selection
     from jembench.running.session import RunOptions
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -194,13 +195,33 @@ def _run_options(**given: Any) -> RunOptions:
 training = collected("how", _run_options, device, devices, max_hours, trackers)
 """How one model is trained."""
 
-measuring = collected("how", _run_options, device, devices, jobs, jobs_per_gpu, executor, max_hours, skip_missing)
+
+class RunCommand(NamedTuple):
+    """What a command that carries out a plan is told beside what it measures."""
+
+    how: RunOptions
+    store: Path
+    format: str
+    dry_run: bool
+    detach: bool = False
+
+
+def _run_command(**given: Any) -> RunCommand:
+    own = {name: given.pop(name) for name in RunCommand._fields if name in given}
+    return RunCommand(_run_options(**given), **own)
+
+
+_workers = (device, devices, jobs, jobs_per_gpu, executor)
+_results = (dry_run, report_format)
+_new_store = click.option(
+    "--store", type=parameters.PATH, metavar="NEW", default="reproduced", help="Folder of the new results."
+)
+
+running = collected("command", _run_command, *_workers, detach, max_hours, store, skip_missing, trackers, *_results)
 """How a plan is carried out."""
 
-running = collected(
-    "how", _run_options, device, devices, jobs, jobs_per_gpu, executor, max_hours, skip_missing, trackers
-)
-"""How a plan is carried out, and who follows it."""
+measuring = collected("command", _run_command, _new_store, *_workers, max_hours, skip_missing, *_results)
+"""How results are measured again, in a new store."""
 
 
 PLUGINS = "jembench.plugins"
@@ -251,14 +272,18 @@ names = click.option(
 )
 
 
-def _selection(**given: Any) -> dict[str, Any]:
-    settings = given.pop("set")
-    return {**given, "settings": dict(parameters.pair("--set", setting) for setting in settings)}
+def _selection(**given: Any) -> Selection:
+    from jembench.api.arguments import selection
+
+    settings = dict(parameters.pair("--set", setting) for setting in given.pop("set"))
+    with plugins_aside():
+        return selection(given.pop("suite"), **given, settings=settings)
 
 
 selected = collected(
-    "chosen",
+    "which",
     _selection,
+    click.argument("suite", metavar="[SUITE|FILE]", type=parameters.SUITE, required=False, callback=defaults_of_file),
     click.option("--models", type=parameters.MODELS, help="Models, in this order: jem,baseline:norm=batch."),
     click.option("--dataset", type=parameters.DATASETS, help="Datasets, in this order."),
     click.option(
@@ -276,7 +301,7 @@ selected = collected(
     names,
     click.option("--limit", type=parameters.COUNT, help="Show the results of `run --limit N`."),
 )
-"""Which results of a store are shown, and how their models are called, for the API's functions."""
+"""Which results of a store are shown, and how their models are called."""
 
 
 def _plan(**given: Any) -> FitPlan:

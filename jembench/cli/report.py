@@ -13,7 +13,7 @@ from jembench.api.results import Results
 from jembench.catalog import registry
 from jembench.cli import options, show
 from jembench.cli.output import emit
-from jembench.cli.parameters import COUNT, METRICS, MODEL, SEEDS, SUITE
+from jembench.cli.parameters import COUNT, METRICS, MODEL, SEEDS
 from jembench.errors import SpecError
 from jembench.experiment.sweep import bare_name, with_options
 from jembench.report import references
@@ -32,13 +32,8 @@ EXAMPLES = options.examples(
 
 
 @click.command("report", epilog=EXAMPLES)
-@click.argument("suite", metavar="[SUITE|FILE]", type=SUITE, required=False, callback=options.defaults_of_file)
 @options.selected
-@click.option(
-    "--claims",
-    is_flag=True,
-    help="Test which claims of FILE, or else of the papers, hold for the results.",
-)
+@click.option("--claims", is_flag=True, help="Test which claims of FILE, or else of the papers, hold for the results.")
 @options.store
 @options.reference
 @options.report_format
@@ -50,8 +45,7 @@ EXAMPLES = options.examples(
 def report(
     ctx: click.Context,
     /,
-    suite: str | None,
-    chosen: dict[str, Any],
+    which: Selection,
     claims: bool,
     store: Path,
     reference: str | None,
@@ -69,15 +63,13 @@ def report(
     if width is not None:
         format = _in_width(format, width)
     if claims:
-        if reference is not None or (suite is None and any(chosen[name] for name in chosen if name != "limit")):
+        if reference is not None or (not which.suite and which != selection(settings={}, limit=which.limit)):
             raise SpecError(
                 "--claims judges the claims of papers by all that the store holds, or those of a FILE. It takes no "
                 "--reference and, without a FILE, of what selects results --limit alone."
             )
-        which = selection(suite, **chosen) if suite else selection(recipe=EVERY, limit=chosen["limit"])
         emit(_claims(Store(store), which, format), output, force=force)
         return 0
-    which = selection(suite, **chosen)
     named = options.published_tables(reference)
     published = references.load(which.suite.references if which.suite and named is None else named or ())
     place = Store(store)
@@ -104,13 +96,14 @@ def _claims(store: Store, which: Selection, format: str) -> Any:
     from jembench.experiment import claims
     from jembench.report import formats, judging, verdicts
 
-    asked = which.suite.claims if which.suite else claims.load()
-    if not asked:
+    if which.suite and not which.suite.claims:
         raise SpecError(
-            f"{which.suite and which.suite.name} makes no claims. Write some as [[claim]] into its file, or judge "
-            "those of papers by `jembench report --claims`."
+            f"{which.suite.name} makes no claims. Write some as [[claim]] into its file, or judge those of papers by "
+            "`jembench report --claims`."
         )
-    found = judging.judge(asked, which.of(store).cells, store.read_arrays, store=store.root)
+    asked = which.suite.claims if which.suite else claims.load()
+    selected = which if which.suite else selection(recipe=EVERY, limit=which.limit)
+    found = judging.judge(asked, selected.of(store).cells, store.read_arrays, store=store.root)
     return formats.render(verdicts.of_claims(found), format)
 
 

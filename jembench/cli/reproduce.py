@@ -8,6 +8,7 @@ import click
 
 from jembench.api.reproduction import plan_reproduction
 from jembench.cli import options
+from jembench.cli.options import RunCommand
 from jembench.cli.output import emit, plugins_aside
 from jembench.cli.parameters import DATASETS, PATH
 from jembench.cli.run import carry_out
@@ -16,7 +17,6 @@ from jembench.report import formats, reproduction
 from jembench.report.formats import TERMINAL
 from jembench.running import session
 from jembench.running.display import display
-from jembench.running.session import RunOptions
 from jembench.store.store import Store
 
 EXAMPLES = options.examples(
@@ -28,36 +28,26 @@ EXAMPLES = options.examples(
 
 @click.command("reproduce", epilog=EXAMPLES)
 @click.argument("source", metavar="STORE|FILE", type=PATH)
-@click.option("--store", type=PATH, metavar="NEW", default="reproduced", help="Folder of the new results.")
 @click.option("--dataset", type=DATASETS, help="Datasets whose files lie elsewhere here: cifar10:root=/data.")
 @options.measuring
-@options.dry_run
-@options.report_format
 @click.pass_context
-def reproduce(
-    ctx: click.Context,
-    source: Path,
-    store: Path,
-    dataset: list[str] | None,
-    how: RunOptions,
-    dry_run: bool,
-    format: str,
-) -> int:
+def reproduce(ctx: click.Context, source: Path, dataset: list[str] | None, command: RunCommand) -> int:
     """Measure the results of a store again and compare them.
 
     Everything that the store holds, or what it holds of an experiment's FILE, is trained and measured in a new store by
     the recipes of its records. The exit code is 0 if every value is the same or within the intervals, else 1. The same
     command resumes a stopped one.
     """
+    store = command.store
     if store.exists() and source.exists() and store.samefile(source):
         raise SpecError(f"--store is {store}, the store that is reproduced. Name another folder.")
     with plugins_aside():
         found = plan_reproduction(source, dataset or ())
-    if dry_run:
-        return carry_out(ctx, found.plan, (), how, store=store, dry_run=True, detach=False, format=format)
+    if command.dry_run:
+        return carry_out(ctx, found.plan, (), command)
     place = Store(store)
     with plugins_aside():
-        done = session.carry_out(found.plan, place, how, display, ctx.obj.arguments)
+        done = session.carry_out(found.plan, place, command.how, display, ctx.obj.arguments)
     if done is None:
         return 0
     if done.stopped:
@@ -65,8 +55,8 @@ def reproduce(
     pairs = found.pairs(place)
     rows = reproduction.compare(pairs)
     differing = [*found.differing, *reproduction.differences(pairs)]
-    emit(formats.render(reproduction.document(rows, differing), format), None, force=False)
+    emit(formats.render(reproduction.document(rows, differing), command.format), None, force=False)
     whole = reproduction.is_reproduced(rows)
-    if format == TERMINAL:
+    if command.format == TERMINAL:
         click.echo(f"\nReproduced: {'yes' if whole else 'no'}. The new results are in {store}.")
     return int(not whole)

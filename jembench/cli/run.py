@@ -8,13 +8,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
 
 import click
 
 from jembench.api.runs import plan_run
 from jembench.cli import options, show
+from jembench.cli.options import RunCommand
 from jembench.cli.output import plugins_aside
 from jembench.cli.parameters import DATASETS, METRICS, MODELS, SEEDS, SUITE
 from jembench.cli.show_plan import print_preview
@@ -59,10 +58,6 @@ EXAMPLES = options.examples(
 )
 @options.limit
 @options.running
-@options.detach
-@options.store
-@options.dry_run
-@options.report_format
 @options.reference
 @click.pass_context
 def run(
@@ -77,8 +72,7 @@ def run(
     recipe: str | None,
     settings: tuple[str, ...],
     limit: int | None,
-    how: RunOptions,
-    **given: Any,
+    command: RunCommand,
 ) -> int:
     """Train and evaluate models of a suite or file; print the table.
 
@@ -92,26 +86,16 @@ def run(
         named = options.published_tables(reference)
         published = references.load(plan.suite.references if named is None else named)
     if not (plan.suite.report or plan.suite.figures):
-        return carry_out(ctx, plan, published, how, **given)
+        return carry_out(ctx, plan, published, command)
     from jembench.cli import shown  # which imports the commands that it calls
 
     shown.check(ctx, plan, suite)
-    code = carry_out(ctx, plan, published, how, **given)
-    return code if given["dry_run"] or given["detach"] else max(code, shown.show(ctx, plan, suite, given["store"]))
+    code = carry_out(ctx, plan, published, command)
+    return code if command.dry_run or command.detach else max(code, shown.show(ctx, plan, suite, command.store))
 
 
-def carry_out(
-    ctx: click.Context,
-    plan: Plan,
-    published: Sequence[PublishedTable],
-    how: RunOptions,
-    *,
-    store: Path,
-    dry_run: bool,
-    detach: bool,
-    format: str,
-) -> int:
-    """Carry out the unfinished part of a plan and print its results; with ``dry_run``, print what would be done.
+def carry_out(ctx: click.Context, plan: Plan, published: Sequence[PublishedTable], command: RunCommand) -> int:
+    """Carry out the unfinished part of a plan and print its results; with ``--dry-run``, print what would be done.
 
     Returns:
         the exit code.
@@ -119,18 +103,18 @@ def carry_out(
     Raises:
         OutOfTime: if the time ran out, after the available results are printed.
     """
-    place = Store(store)
+    place, how = Store(command.store), command.how
     show.twins(plan.fits, place, how)
-    if dry_run:
-        return _preview(plan, place, how, format)
-    if detach:
+    if command.dry_run:
+        return _preview(plan, place, how, command.format)
+    if command.detach:
         session.place(plan.fits, how)  # which refuses options that do not fit together
         return _detach(place, ctx.obj.arguments)
     with plugins_aside():
         done = session.carry_out(plan, place, how, display, ctx.obj.arguments)
     if done is None:
         return 0
-    code = show.results(ctx, plan, place, published, format, done)
+    code = show.results(ctx, plan, place, published, command.format, done)
     if done.stopped:
         raise done.stopped
     return code

@@ -9,13 +9,10 @@ from typing import Any
 
 from jembench.catalog import discovery
 from jembench.catalog.options import keyword_parameters
-from jembench.catalog.spec import Spec, split_list
+from jembench.catalog.spec import Spec
 from jembench.catalog.validation import Option
 from jembench.errors import unknown
 from jembench.experiment.sweep import OnDatasets, bare_name
-
-CROSSED = ("norm", "eps", "refine", "eot", "smooth")
-"""Options of which a command line names several values with commas between them."""
 
 ATTACKS = ("pgd", "boundary", "pointwise", "transfer", "distal", "ensemble", "gradient-checks")
 """The attacks of core. A plugin's attack is a metric, and is named like one."""
@@ -30,15 +27,13 @@ class Attack(OnDatasets):
 
     @classmethod
     def of(cls, name: str, options: Mapping[str, Any]) -> Attack:
-        """From what a command or a call says: a value, several with commas between them, or a list of them."""
-
-        def values(key: str, given: Any) -> Sequence[Any]:
-            if isinstance(given, str) and key in CROSSED:
-                return split_list(given)
-            return given if isinstance(given, list | tuple) else [given]
-
-        known = {key: given for key, given in options.items() if given is not None}
-        return cls(name=name, options={key: tuple(map(str, values(key, known[key]))) for key in known})
+        """From what a command or a call says: a value, or a list of values; None: the option is not given."""
+        known = {
+            key: given if isinstance(given, list | tuple) else [given]
+            for key, given in options.items()
+            if given is not None
+        }
+        return cls(name=name, options={key: tuple(map(str, values)) for key, values in known.items()})
 
     def specs(self, dataset: str) -> tuple[str, ...]:
         """The metrics on a dataset, given by its spec. Without a budget it is ``quick`` on digits, ``paper`` elsewhere.

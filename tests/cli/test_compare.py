@@ -89,7 +89,7 @@ def test_csv_has_a_line_for_each_value(trained):
         ([JEM, JEM], f"Both models are {JEM} on zoo_of_tests:data, recipe tiny. Name two, or two recipes of one with"),
         ([JEM, CLASSIFIER, "--metrics", "fud"], "There is no metric in the store named 'fud'."),
         ([JEM, CLASSIFIER, "--dataset", "svhn"], "There is no dataset in the store named 'svhn'."),
-        ([JEM, CLASSIFIER, "--recipe", "x"], f"{JEM} was not trained by a recipe 'x'. In the store: tiny."),
+        ([JEM, CLASSIFIER, "--recipe", "x"], f"There is no recipe of {JEM} in the store named 'x'."),
         ([JEM, CLASSIFIER, "--seeds", "7"], "There is no seed in the store named '7'"),
         ([JEM, CLASSIFIER, "--seeds", "x"], "--seeds is 'x'"),
         ([JEM, CLASSIFIER, "--limit", "5"], "runs holds no such results yet: `jembench run hybrid --limit 5` makes"),

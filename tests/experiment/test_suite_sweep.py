@@ -326,7 +326,7 @@ images = 5
 
 def test_the_attacks_of_a_suite_are_those_of_the_command(installed):
     installed(few=FEW + ATTACK)
-    options = {"norm": "linf,l2", "refine": "1", "images": 5}
+    options = {"norm": ["linf", "l2"], "refine": "1", "images": 5}
     attacked = of_attack("pgd", options, models=[ANY], datasets=["digits", "cifar10"], seeds=[0])
     plan, ours = make_plan(attacked), make_plan(suite.load("few"))
     assert [cell.id for cell in ours.cells] == [cell.id for cell in plan.cells]
