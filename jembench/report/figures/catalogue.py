@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -36,8 +37,13 @@ def figures(
         history_of: gives the file of a training's losses, or raises StoreError; None: no figures of training.
         names: display names by canonical specs and recipes.
     """
+    found = _of_metrics(cells, read, left_out, names)
+    if history_of:
+        fits = {cell.fit.id: cell.fit for cell in cells}.values()
+        energies = training.energies_of(fits, history_of, left_out, names)
+        found = itertools.chain(found, energies, training.seeds_of(cells, names))
     taken: set[str] = set()
-    for planned in _all(cells, read, left_out, history_of, names):
+    for planned in found:
         stem, number = planned.stem, 1
         while stem in taken:
             number += 1
@@ -46,12 +52,8 @@ def figures(
         yield planned._replace(stem=stem)
 
 
-def _all(
-    cells: Sequence[Cell],
-    read: Callable[[Cell], Arrays],
-    left_out: Callable[[str], None],
-    history_of: Callable[[FitKey], Path] | None,
-    names: Names,
+def _of_metrics(
+    cells: Sequence[Cell], read: Callable[[Cell], Arrays], left_out: Callable[[str], None], names: Names
 ) -> Iterator[Planned]:
     for component in discovery.components("figures"):
         mine = [cell for cell in cells if bare_name(cell.metric) == component.name and cell.outcome.status == "ok"]
@@ -61,28 +63,14 @@ def _all(
             plan = discovery.load(component)
         except JembenchError as error:
             left_out(str(error))
-        else:
-            yield from plan(_results(plan, mine, read, left_out, names))
-    if history_of:
-        fits = {cell.fit.id: cell.fit for cell in cells}.values()
-        yield from training.energies_of(fits, history_of, left_out, names)
-        yield from training.seeds_of(cells, names)
-
-
-def _results(
-    plan: Plan,
-    cells: Sequence[Cell],
-    read: Callable[[Cell], Arrays],
-    left_out: Callable[[str], None],
-    names: Names,
-) -> list[Result]:
-    found = []
-    for cell in cells:
-        try:
-            found.append(Result(cell, _needed(read(cell), plan, cell) if hasattr(plan, "shapes") else {}, names))
-        except StoreError as error:
-            left_out(str(error))
-    return found
+            continue
+        results = []
+        for cell in mine:
+            try:
+                results.append(Result(cell, _needed(read(cell), plan, cell) if hasattr(plan, "shapes") else {}, names))
+            except StoreError as error:
+                left_out(str(error))
+        yield from plan(results)
 
 
 def _needed(arrays: Arrays, plan: Plan, cell: Cell) -> Arrays:

@@ -71,7 +71,8 @@ def seeds_of(cells: Sequence[Cell], names: Names = NO_NAMES) -> Iterator[Planned
     """A figure for each metric and dataset with a model that was trained from several seeds: a panel for each value."""
     measured = [cell for cell in cells if cell.outcome.status == "ok"]
     for group in grouped(measured, _protocol):
-        models = {model_of(cells[0].fit, names): cells for cells in _by_model(group)}
+        of_models = grouped(group, lambda cell: (cell.fit.model, cell.fit.recipe))
+        models = {model_of(cells[0].fit, names): cells for cells in of_models}
         if max(map(len, models.values())) < 2:
             continue
         first = group[0]
@@ -79,10 +80,6 @@ def seeds_of(cells: Sequence[Cell], names: Names = NO_NAMES) -> Iterator[Planned
             stem(f"seeds-{first.metric}", [cell.fit for cell in group], first.provenance.get("limit")),
             partial(strips, f"{first.metric} on {first.fit.dataset}", models),
         )
-
-
-def _by_model(cells: Sequence[Cell]) -> list[list[Cell]]:
-    return grouped(cells, lambda cell: (cell.fit.model, cell.fit.recipe))
 
 
 def _protocol(cell: Cell) -> tuple[object, ...]:

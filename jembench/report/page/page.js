@@ -205,5 +205,5 @@
   });
   search.addEventListener("input", filter);
   setUp();
-  if (root.dataset.etag) setTimeout(ask, 2000);
+  if (root.dataset.etag) setTimeout(ask, 500);
 })();

@@ -7,7 +7,7 @@ import functools
 import hashlib
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,8 @@ from jembench import __version__
 from jembench.catalog import spec
 from jembench.errors import SpecError
 from jembench.report.formats import Document
-from jembench.report.page.content import Commands, Page
+from jembench.report.page.content import Page
+from jembench.report.page.origin import Commands
 from jembench.report.protocols import named
 from jembench.report.record import Record
 from jembench.report.text import Table, Text
@@ -193,7 +194,5 @@ def whisker(text: Text, scale: tuple[float, float] | None) -> dict[str, float]:
     def place(number: float) -> float:
         return round(_EDGE + (_WIDTH - 2 * _EDGE) * (number - scale[0]) / (scale[1] - scale[0]), 1)
 
-    ends: Iterator[tuple[str, float | None]] = iter(
-        (("value", record.value), ("low", record.low), ("high", record.high))
-    )
-    return {name: place(end) for name, end in ends if end is not None and math.isfinite(end)}
+    ends = {"value": record.value, "low": record.low, "high": record.high}
+    return {name: place(end) for name, end in ends.items() if end is not None and math.isfinite(end)}
