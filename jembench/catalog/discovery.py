@@ -13,7 +13,8 @@ import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
+from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
 import entrypoints
@@ -103,10 +104,21 @@ def catalogue() -> Catalogue:
 
 def _installed() -> tuple[list[Component], list[Unreadable]]:
     """The components of all distributions, and what cannot be read of them."""
+    folders = filter(None, sys.path)  # "", the folder where the user stands, is no installation
+    return _of_folders(tuple((folder, _modified(folder)) for folder in folders))
+
+
+def _modified(folder: str) -> int:
+    """When something in a folder was last added or removed, in ns; 0 if it is not there."""
+    return Path(folder).stat().st_mtime_ns if Path(folder).exists() else 0
+
+
+@lru_cache(maxsize=8)
+def _of_folders(folders: tuple[tuple[str, int], ...]) -> tuple[list[Component], list[Unreadable]]:
+    """What is installed in some folders, each with the time of its last change."""
     found: list[Component] = []
     problems: list[Unreadable] = []
-    path = [folder for folder in sys.path if folder]  # the folder where the user stands is no installation
-    for distribution in importlib.metadata.distributions(path=path):
+    for distribution in importlib.metadata.distributions(path=[folder for folder, _ in folders]):
         parser = entrypoints.CaseSensitiveConfigParser(delimiters=("=",), interpolation=None)
         try:
             parser.read_string(distribution.read_text("entry_points.txt") or "")

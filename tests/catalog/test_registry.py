@@ -53,6 +53,15 @@ def names(kind):
     return [component.name for component in discovery.components(kind)]
 
 
+def test_what_is_installed_later_is_found_when_the_catalogue_is_read_again(site):
+    site.install("zoo", "[jembench.models]\nlion = zoo:build")
+    assert "lion" in names("models")
+    site.install("park", "[jembench.models]\ntiger = park:build")
+    assert "tiger" not in names("models")
+    discovery.catalogue.cache_clear()
+    assert {"lion", "tiger"} <= set(names("models"))
+
+
 BROKEN = {
     "no-header": "zoo = zoo:build\n",
     "no-equals": "[console_scripts]\nzoo\n",

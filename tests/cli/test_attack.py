@@ -29,6 +29,12 @@ def pgd(attack):
     return lambda *arguments, **options: attack("pgd", "--restarts", 1, "--steps", 5, *arguments, **options)
 
 
+@pytest.fixture
+def undrawn(monkeypatch):
+    """Figures take longer than small attacks."""
+    monkeypatch.setattr("jembench.cli.attack.draw", lambda *arguments: [])
+
+
 def test_the_table_and_the_figures(pgd, table, outcomes):
     done = pgd("--norm", "l2")
     assert done.code == 0
@@ -41,6 +47,7 @@ def test_the_table_and_the_figures(pgd, table, outcomes):
     assert {metric for _, _, metric in outcomes("runs")} == {"pgd:images=8,norm=l2,restarts=1,steps=5"}
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_every_combination_of_lists_is_one_attack(pgd, outcomes):
     assert pgd("--norm", "linf,l2", "--eps", "8/255,0.5", models="zoo_of_tests:classifier").code == 0
     attacks = {metric.removesuffix(",restarts=1,steps=5") for _, _, metric in outcomes("runs")}
@@ -52,6 +59,7 @@ def test_every_combination_of_lists_is_one_attack(pgd, outcomes):
     }
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_refinement_is_for_models_with_chains(pgd):
     done = pgd("--refine", "1", "--eot", "2", "--grad", "bpda")
     assert done.code == 0
@@ -105,6 +113,7 @@ def test_what_cannot_be_is_told_before_anything_is_trained(jembench, arguments, 
     assert not Path("runs").exists()
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_when_the_time_is_up_the_table_has_what_is_done(pgd, monkeypatch, table):
     monkeypatch.setattr("jembench.metrics.budgets.SHARD", 3)
     looks = iter([False, False, True])

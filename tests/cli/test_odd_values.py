@@ -4,13 +4,11 @@ Nothing is trained. Every path is relative to an empty folder.
 """
 
 import os
-from functools import cache
 from pathlib import Path
 
 import click
 import pytest
 
-from jembench.catalog import discovery
 from jembench.cli import doctor
 from jembench.cli.main import cli
 from jembench.errors import OutOfTime
@@ -79,7 +77,6 @@ def call(jembench, zoo_of_tests, monkeypatch):
         raise OutOfTime("The time is up.")
 
     monkeypatch.setattr(fits, "train", train)
-    monkeypatch.setattr(discovery, "_installed", cache(discovery._installed))  # each command reads them again
     monkeypatch.setattr(estimate, "estimates", lambda *_, **__: [estimate.Estimate("", "", 1, 1, 1, 1, "")])
     monkeypatch.setattr(estimate, "_operations", lambda *_: 0)
     monkeypatch.setattr(PageServer, "serve", lambda self: None)  # else it serves until it is stopped
