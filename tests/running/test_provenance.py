@@ -116,3 +116,10 @@ def test_a_machine_without_git(source, monkeypatch):
     source("init")
     monkeypatch.setenv("PATH", "")
     assert commit() == ""
+
+
+def test_a_command_is_recorded_as_a_shell_reads_it(monkeypatch):
+    monkeypatch.setattr(
+        sys, "argv", ["/opt/bin/jembench", "run", "hybrid", "--name", "My JEM=jem", "--set", "epochs=2"]
+    )
+    assert provenance.this_command() == "jembench run hybrid --name 'My JEM=jem' --set epochs=2"
