@@ -197,7 +197,7 @@ training = collected("how", _run_options, device, devices, max_hours, trackers)
 
 
 class RunCommand(NamedTuple):
-    """What a command that carries out a plan is told beside what it measures."""
+    """What a command that carries out a plan gets beside what it measures."""
 
     how: RunOptions
     store: Path
