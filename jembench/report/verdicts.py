@@ -240,9 +240,10 @@ def _claims_legend(found: Sequence[Finding]) -> Iterator[str]:
         yield _OTHER_SEEDS
     judged = sum(finding.row.p is not None for finding in found)
     if judged:
+        adjusted = f", adjusted by Holm for {judged} findings" * (judged > 1)
         yield (
-            "held, not held: chance alone, by other images or by other seeds, would make such a difference with a "
-            f"probability p below {LEVEL:g}, adjusted by Holm for {judged} findings; inconclusive: it might."
+            "p: how often chance alone, by other images or other seeds, would make such a difference"
+            f"{adjusted}. Below {LEVEL:g} a claim is held or not held, otherwise inconclusive."
         )
 
 
