@@ -226,13 +226,13 @@ def display_names_of(suite: Suite) -> DisplayNames:
 
 def _display_names(suite: Suite, asked: _Asked) -> DisplayNames:
     """A spec with one name has it under every recipe; of several, each is that of a recipe with its settings."""
-    trainings = list(asked.all_trainings(suite.parts))
+    trainings = [(registry.canonical("models", each.model.spec), each) for each in asked.all_trainings(suite.parts)]
     by_spec: dict[str, set[str]] = {}
-    for each in trainings:
-        by_spec.setdefault(each.model.spec, set()).add(each.model.name)
+    for model, each in trainings:
+        by_spec.setdefault(model, set()).add(each.model.name)
     found: dict[tuple[str, str], dict[str, None]] = {}
-    for each in trainings:
+    for model, each in trainings:
         if each.model.name:
-            label = each.label if len(by_spec[each.model.spec]) > 1 else ""
+            label = each.label if len(by_spec[model]) > 1 else ""
             found.setdefault((each.model.spec, label), {})[each.model.name] = None
     return {key: " / ".join(names) for key, names in found.items()}  # several: --set made them the same training

@@ -290,6 +290,13 @@ def test_models_of_one_spec_have_names_by_their_recipes(installed):
     assert display_names_of(suite.load("twice")) == names == make_plan(suite.load("twice")).names
 
 
+def test_two_spellings_of_one_spec_have_names_by_their_recipes_too(installed):
+    installed(twice=TWICE.replace('spec = "jem"\nname = "JEM"', 'spec = "jembench-jem/jem"\nname = "JEM"'))
+    names = display_names_of(suite.load("twice").choose(datasets=["digits"]))
+    assert names["jem", "digits+epochs=90"] == "JEM, long"
+    assert names["jembench-jem/jem", "digits"] == "JEM"
+
+
 def test_what_the_command_line_makes_one_training_has_both_names(installed):
     installed(twice=TWICE)
     plan = make_plan(suite.load("twice").choose(datasets=["digits"]), settings=["epochs=1"])
