@@ -59,6 +59,7 @@ class Watched:
     def page(self, etag: str) -> str:
         """The page as HTML, under the name of its state."""
         pictures = self._pictures
+        pictures.left_out.clear()  # what could not be read for an earlier page may be whole now
         units = status(self._store.root).units
         unfinished = [picture for unit in units if unit.kind == "train" for picture in self._training(unit)]
         found = self._which.of(self._store, pictures.note)

@@ -38,6 +38,14 @@ class Picture(NamedTuple):
     name: str = ""  # of a figure, as of its files
 
 
+class _Drawn(NamedTuple):
+    """What was drawn at a place of the page."""
+
+    state: Hashable  # of the results
+    pictures: list[Picture]
+    left_out: dict[str, None]  # what could not be drawn
+
+
 class Pictures:
     """The pictures of a store's results. What was drawn once is drawn again only for other results.
 
@@ -50,7 +58,7 @@ class Pictures:
         self.store = store
         self.left_out: dict[str, None] = {}
         self.differences: dict[Hashable, Difference] = {}
-        self._drawn: dict[Hashable, tuple[Hashable, list[Picture]]] = {}  # by place: of which state, and what
+        self._drawn: dict[Hashable, _Drawn] = {}  # by place of the page
 
     def of_metrics(self, cells: Sequence[Cell], names: Names = NO_NAMES) -> dict[str, list[Picture]]:
         """The figures of each metric that has some."""
@@ -122,9 +130,13 @@ class Pictures:
         return self._known(place, (shown_as, state), draw_all)
 
     def _known(self, place: Hashable, state: Hashable, make: Callable[[], list[Picture]]) -> list[Picture]:
-        if place not in self._drawn or self._drawn[place][0] != state:
-            self._drawn[place] = state, make()
-        return self._drawn[place][1]
+        known = self._drawn.get(place)
+        if known is None or known.state != state:
+            noted, self.left_out = self.left_out, {}
+            known = self._drawn[place] = _Drawn(state, make(), self.left_out)
+            self.left_out = noted
+        self.left_out |= known.left_out
+        return known.pictures
 
     def _draw(self, planned: Planned) -> list[Picture]:
         try:
