@@ -8,7 +8,7 @@ from jembench.catalog import packages
 from jembench.errors import SpecError
 from jembench.experiment import suite_files as suite
 from jembench.experiment.claims import Claim, Paper
-from jembench.experiment.planning import display_names_of, make_plan, parts_of
+from jembench.experiment.planning import display_names_of, fit_names_of, make_plan, parts_of
 from jembench.experiment.suite import of_attack
 from jembench.store.outcome import FitKey
 
@@ -262,6 +262,14 @@ def test_a_recipe_that_a_suite_names_alone_is_that_of_all_its_models(installed):
     installed(one=text + 'recipe = "fast"', each=text + 'recipe = { digits = "fast" }')
     recipes_of = {name: [recipe for _, recipe, _ in fits_of(make_plan(suite.load(name)))] for name in ("one", "each")}
     assert recipes_of == {"one": ["fast", "fast"], "each": ["fast", "glow-digits"]}
+
+
+def test_of_images_that_are_elsewhere_every_default_recipe_is_meant(installed, tmp_path):
+    installed(few=FEW.replace('"digits", "cifar10"', f'"imagefolder:root={tmp_path}/gone"') + 'metrics = ["accuracy"]')
+    assert {recipe for _, _, recipe, _ in fit_names_of(suite.load("few"))} == {"paper", "small-images"}
+    (training,) = make_plan(suite.load("few").choose(datasets=["digits"])).fits
+    (names,) = fit_names_of(suite.load("few").choose(datasets=["digits"]))
+    assert names == (*training.key.names, training.seed)
 
 
 TWICE = """
