@@ -265,6 +265,14 @@ def read_bytes(path: Path, largest: int | None = None) -> bytes:
         return stream.read()
 
 
+def changed(path: Path) -> int:
+    """When a file or folder last changed, in nanoseconds since 1970; 0 if there is none that can be looked at."""
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:
+        return 0
+
+
 @contextmanager
 def socket_timeout(seconds: float) -> Iterator[None]:
     """A time limit for downloads by libraries that have none of their own: the default of all new sockets."""

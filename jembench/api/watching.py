@@ -10,9 +10,10 @@ from jembench.api.results import Results
 from jembench.api.status import SILENCE, UnitStatus, status
 from jembench.catalog.spec import stable_hash
 from jembench.errors import CheckpointError
+from jembench.files import changed
 from jembench.report import references
 from jembench.report.page.origin import of_texts
-from jembench.report.page.pictures import Picture, Pictures, changed
+from jembench.report.page.pictures import Picture, Pictures
 from jembench.report.page.render import render
 from jembench.report.selection import Selection
 from jembench.report.text import Footnote, Table

@@ -6,12 +6,11 @@ import base64
 import io
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from jembench.errors import printable
 from jembench.experiment.sweep import bare_name
-from jembench.files import read_bytes
+from jembench.files import changed, read_bytes
 from jembench.report.names import NO_NAMES, Names
 from jembench.report.page.svg import inline
 from jembench.report.record import grouped
@@ -144,14 +143,6 @@ class Pictures:
         except Exception as error:  # of a plugin
             self.note(f"The figure {planned.stem} cannot be drawn: {type(error).__name__}: {error}")
             return []
-
-
-def changed(path: Path) -> int:
-    """When a file or folder last changed, in nanoseconds since 1970; 0 if there is none."""
-    try:
-        return path.stat().st_mtime_ns
-    except OSError:
-        return 0
 
 
 def _state(cells: Iterable[Cell]) -> tuple[Hashable, ...]:
