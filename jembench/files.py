@@ -13,7 +13,6 @@ import os
 import platform
 import re
 import shutil
-import socket
 import stat
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -276,6 +275,8 @@ def changed(path: Path) -> int:
 @contextmanager
 def socket_timeout(seconds: float) -> Iterator[None]:
     """A time limit for downloads by libraries that have none of their own: the default of all new sockets."""
+    import socket  # few commands download
+
     before = socket.getdefaulttimeout()
     socket.setdefaulttimeout(seconds)
     try:
