@@ -2,9 +2,6 @@
 
 import copy
 import dataclasses
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -84,7 +81,7 @@ class Chains:
     """Where the chains of an iteration start, and the random numbers that they are about to draw."""
 
     def __init__(self, trainer):
-        self.grad_energy, self.generator = trainer.grad_energy, trainer.generator
+        self.grad_energy, self.generator = trainer.grad_energy, trainer.generators["chains"]
         trainer.grad_energy = self
         self.start = None
 
@@ -408,30 +405,6 @@ def fresh_compiler():
     torch._dynamo.reset()
     yield
     torch._dynamo.reset()
-
-
-COMPILING = """
-import importlib.util, sys, warnings
-import torch
-from torch._inductor import config
-from jembench.errors import Fallback
-from jembench.models.execution import Execution
-
-spec = importlib.util.spec_from_file_location("these_tests", sys.argv[1])
-tests = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(tests)
-warnings.simplefilter("error", Fallback)
-x = torch.randn(4, 3, 2, 2, generator=tests.seeded())
-with config.patch(compile_threads=1, cpp_cache_precompile_headers=False):  # for one kernel it takes longer
-    tests.check_gradient(tests.linear(), Execution(compiled=True), x, None)
-"""
-
-
-@pytest.mark.skipif(not (shutil.which("c++") or shutil.which("g++")), reason="needs a C++ compiler")
-def test_a_compiled_gradient_is_the_plain_one():
-    """In a process of its own: the compiler imports setuptools, which wants to be there before Python's distutils."""
-    done = subprocess.run([sys.executable, "-c", COMPILING, __file__], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])

@@ -1,8 +1,6 @@
 """The losses against the formula, worked out by hand on a network whose logits are known."""
 
 import math
-import subprocess
-import sys
 
 import pytest
 import torch
@@ -218,32 +216,3 @@ def test_an_image_s_part_of_the_loss_is_its_own():
     (classified + likelier - less_likely).backward()
     for found, expected in zip(ours.parameters(), textbook.parameters(), strict=True):
         torch.testing.assert_close(found.grad, expected.grad)
-
-
-COMPILING = """
-import torch
-from torch._dynamo.testing import CompileCounter
-from jembench.models.energies import LogitModel
-from jembench.interfaces import Batch, Negatives
-from jembench.models.objective import Weights, hybrid_loss
-
-model = LogitModel(torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(4, 3)))
-
-def loss(batch, negatives):
-    return hybrid_loss(model, batch, negatives, Weights(cross_entropy=1, marginal=1)).total
-
-for shared in (False, True):
-    counter = CompileCounter()  # runs what was traced as it is: only the tracing is looked at
-    fast = torch.compile(loss, backend=counter)
-    for seed in range(4):
-        x, other, samples = torch.randn(3, 5, 1, 2, 2).unbind()
-        batch, negatives = Batch(x, x if shared else other, torch.arange(5) % 3), Negatives(samples, None)
-        torch.testing.assert_close(fast(batch, negatives), loss(batch, negatives))
-    print(counter.frame_count)
-"""
-
-
-def test_compiled_it_is_traced_once_for_all_batches():
-    """In a process of its own, without the type checks of tests, which cannot be traced."""
-    done = subprocess.run([sys.executable, "-c", COMPILING], capture_output=True, text=True, check=False)
-    assert done.stdout.split() == ["1", "1"], done.stderr

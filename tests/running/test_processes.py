@@ -33,7 +33,7 @@ from jembench.store.store import Store
 from jembench.experiment.suite import Suite
 
 torch.set_num_threads(1)
-store, recipe, models, kill_at, log = sys.argv[1:6]
+store, recipe, models, kill_at, log, twice = sys.argv[1:7]
 
 class Watch:
     def event(self, event):
@@ -47,27 +47,27 @@ class Watch:
 chosen = Suite(name="zoo", title="", models=tuple(models.split()), datasets=("zoo_of_tests:data",),
                metrics=("zoo_of_tests:score", "zoo_of_tests:brightness"), seeds=(0, 1))
 plan = make_plan(chosen, recipe=recipe)
-print("ready", flush=True)
-sys.stdin.readline()
+other = os.fork() if twice == "True" else 0  # two begin at once, and import torch once
 store = Store(Path(store))
 work.carry_out(plan, store, LocalExecutor(), torch.device("cpu"), Events(Watch(), store))
+if other:
+    sys.exit(os.waitstatus_to_exitcode(os.waitpid(other, 0)[1]))
 """
 
 
 @pytest.fixture
 def start(zoo_of_tests, tmp_path):
-    """Start a process that carries out a plan of two models and two seeds; gives it when it is about to begin."""
+    """Start a process, or two at once, that carry out a plan of two models and two seeds."""
     running = []
 
-    def start(root, models="zoo_of_tests:jem", kill_at=-1):
+    def start(root, models="zoo_of_tests:jem", kill_at=-1, twice=False):
         environment = {**os.environ, "PYTHONPATH": str(zoo_of_tests), "OMP_NUM_THREADS": "1"}
-        arguments = [str(root), str(zoo_of_tests / "tiny.toml"), models, str(kill_at), str(tmp_path / "log")]
+        recipe, log = zoo_of_tests / "tiny.toml", tmp_path / "log"
+        arguments = [str(each) for each in (root, recipe, models, kill_at, log, twice)]
         running.append(
             subprocess.Popen(
                 [sys.executable, "-c", PROCESS, *arguments],
                 env=environment,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 text=True,
             )
@@ -76,8 +76,8 @@ def start(zoo_of_tests, tmp_path):
 
     yield start
     for process in running:
-        process.kill()
-        process.communicate()
+        with process:
+            process.kill()
 
 
 def test_a_run_that_was_killed_goes_on_and_ends_as_one_that_was_not(
@@ -85,7 +85,7 @@ def test_a_run_that_was_killed_goes_on_and_ends_as_one_that_was_not(
 ):
     """Killed in the first fit after its first checkpoint (iteration 9) and before its second (iteration 18)."""
     process = start(store.root, kill_at=15)
-    process.communicate("go\n")
+    process.communicate()
     assert process.returncode == -signal.SIGKILL
     whole = plan("jem", "score brightness", seeds=(0, 1))
     first, _ = whole.fits
@@ -155,15 +155,9 @@ def test_when_the_time_is_up_what_is_trained_is_measured_still(plan, store, carr
 
 def test_two_processes_on_one_store_do_every_piece_of_work_once(plan, store, start, tmp_path, carry_out, values):
     models = "zoo_of_tests:jem zoo_of_tests:classifier"
-    processes = [start(store.root, models) for _ in range(2)]
-    for process in processes:
-        assert process.stdout.readline() == "ready\n"
-    for process in processes:
-        process.stdin.write("go\n")
-        process.stdin.flush()
-    for process in processes:
-        _, errors = process.communicate()
-        assert process.returncode == 0, errors
+    both = start(store.root, models, twice=True)
+    _, errors = both.communicate()
+    assert both.returncode == 0, errors
     done = (tmp_path / "log").read_text().splitlines()
     expected = [f"train {model} {seed}" for model in models.split() for seed in (0, 1)]
     expected += [f"measure zoo_of_tests:score {model} {seed}" for model in models.split() for seed in (0, 1)]

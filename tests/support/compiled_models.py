@@ -4,6 +4,7 @@ It is run in a process of its own: the checks of shapes that the tests add to je
 """
 
 import copy
+import importlib.util
 import json
 import sys
 import warnings
@@ -12,6 +13,7 @@ from unittest import mock
 import torch
 import torch._dynamo
 from torch import nn
+from torch._dynamo.testing import CompileCounter
 
 from jembench import seeds
 from jembench.attacks import gradient
@@ -20,7 +22,7 @@ from jembench.attacks.target import Target
 from jembench.catalog import registry
 from jembench.errors import Fallback
 from jembench.experiment import recipe_files as recipes
-from jembench.interfaces import DataSpec, Split
+from jembench.interfaces import Batch, DataSpec, Negatives, Split
 from jembench.models import devices, predictions
 from jembench.models.energies import LogitModel, grad_energy
 from jembench.models.execution import Execution
@@ -139,17 +141,55 @@ def many_gradients(count):
     return {"not compiled": given_up, "told": len(told)}
 
 
+def traces_of_a_loss():
+    """How often the loss is traced for four batches, with images of its own for the labels and without."""
+    model = LogitModel(nn.Sequential(nn.Flatten(), nn.Linear(4, 3)))
+
+    def loss(batch, negatives):
+        return hybrid_loss(model, batch, negatives, Weights(cross_entropy=1, marginal=1)).total
+
+    found = {}
+    for shared in (False, True):
+        counter = CompileCounter()  # runs what was traced as it is: only the tracing is looked at
+        fast = original(loss, backend=counter)
+        for _ in range(4):
+            x, other, samples = torch.randn(3, 5, 1, 2, 2).unbind()
+            batch, negatives = Batch(x, x if shared else other, torch.arange(5) % 3), Negatives(samples, None)
+            torch.testing.assert_close(fast(batch, negatives), loss(batch, negatives))
+        found["shared" if shared else "apart"] = counter.frame_count
+    return found
+
+
+def check_with_the_whole_compiler(file):
+    """The check of gradients in a file of tests, with code that was compiled to the end."""
+    from torch._inductor import config
+
+    spec = importlib.util.spec_from_file_location("these_tests", file)
+    tests = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(tests)
+    torch.compile = original
+    x = torch.randn(4, 3, 2, 2, generator=tests.seeded())
+    torch.compiler.reset()
+    # for one kernel it takes longer
+    with config.patch(compile_threads=1, cpp_cache_precompile_headers=False), warnings.catch_warnings():
+        warnings.simplefilter("error", Fallback)
+        tests.check_gradient(tests.linear(), Execution(compiled=True), x, None)
+
+
 def main():
     torch.set_num_threads(1)
     torch.compile = compile_quickly
-    trained, attacked = json.loads(sys.argv[1]), json.loads(sys.argv[2])
+    trained, attacked, *whole = map(json.loads, sys.argv[1:])
     torch._dynamo.config.recompile_limit = LIMIT
     found = {
         "trained": {spec: iterations(make(spec)) for spec in trained},
         "attacked": {spec: slope_of_a_target(make(spec)) for spec in attacked},
         "trainings": many_trainings(LIMIT + 1),
         "gradients": many_gradients(LIMIT + 2),
+        "loss": traces_of_a_loss(),
     }
+    for file in whole:
+        check_with_the_whole_compiler(file)
     print(json.dumps(found))
 
 

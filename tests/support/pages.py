@@ -5,7 +5,7 @@ The other blocks of `python` are one script, which is run where the last of them
 `<!-- not run: REASON -->` before a block of either language leaves it out. Blocks of other languages are output.
 
 Every command runs in a fork of one process that has imported torch, since importing it takes longer than most
-commands. Trainings are a few iterations, and metrics are of a few images.
+commands. Trainings are a few iterations, that of a feature network too, and metrics are of a few images.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 BLOCK = re.compile(r"In `([\w./-]+\.\w+)`|<!-- not run: (.+?) -->|^```(\S*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 TINY = {
-    "JEMBENCH_SET": "epochs=0.3",
+    "JEMBENCH_SET": "epochs=0.1",
     **{f"JEMBENCH_{command}_LIMIT": "50" for command in ("RUN", "REPORT", "COMPARE", "FIGURES", "ATTACK")},
     "JEMBENCH_ATTACK_IMAGES": "4",
     "JEMBENCH_ATTACK_RESTARTS": "1",
@@ -145,6 +145,7 @@ def serve(address):
     """Run the commands of clients, one after the other, each in a fork."""
     for name in IMPORTED:
         importlib.import_module(name)
+    importlib.import_module("jembench.metrics.cnn_features")._RECIPE["iterations"] = 20
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(f"\0{address}")
     listener.listen()

@@ -33,10 +33,9 @@ class Half(ProcessGroup):
 def folder(tmp_path_factory):
     """Where the two processes have been."""
     folder = tmp_path_factory.mktemp("group")
-    command = [sys.executable, HERE / "two_processes.py"]
-    both = [subprocess.Popen([*command, str(rank), folder], stderr=subprocess.PIPE, text=True) for rank in (0, 1)]
-    errors = [process.communicate(timeout=120)[1] for process in both]
-    assert [process.returncode for process in both] == [0, 0], "\n".join(errors)
+    command = [sys.executable, HERE / "two_processes.py", folder]
+    both = subprocess.run(command, stderr=subprocess.PIPE, text=True, timeout=120, check=False)
+    assert both.returncode == 0, both.stderr
     return folder
 
 
@@ -196,8 +195,8 @@ def test_short_runs_need_no_sharing(alone):
 
 def test_the_chains_of_each_process_draw_other_numbers(alone):
     first, second = alone.make_trainer(batch_size=10), alone.make_trainer(Half(), batch_size=10)
-    assert torch.equal(first.batches.generator.get_state(), second.batches.generator.get_state())
-    assert not torch.equal(first.generator.get_state(), second.generator.get_state())
+    assert torch.equal(first.generators["images"].get_state(), second.generators["images"].get_state())
+    assert not torch.equal(first.generators["chains"].get_state(), second.generators["chains"].get_state())
 
 
 # --- stopped, resumed, diverged, failed -------------------------------------------------------------------------------

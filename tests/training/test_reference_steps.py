@@ -77,15 +77,15 @@ class Recorded:
 
     def iterate(self):
         """The loss of one iteration; its batch is in ``batch``."""
-        draw = self.trainer.batches.draw
+        draw = self.trainer._batch
 
         def drawn():
             self.batch = draw()
             return self.batch
 
-        self.trainer.batches.draw = drawn
+        self.trainer._batch = drawn
         loss = float(self.trainer.iterate()["loss"])
-        self.trainer.batches.draw = draw
+        self.trainer._batch = draw
         return loss
 
 

@@ -1,8 +1,9 @@
-"""What the two processes of ``test_team.py`` do together: ``python two_processes.py RANK FOLDER``.
+"""What the two processes of ``test_processes.py`` do together: ``python two_processes.py FOLDER``.
 
-Each writes what it ends with as ``rank-N.pt``.
+Each writes what it ends with as ``rank-N.pt``. The second is a fork of the first, so that torch is imported once.
 """
 
+import os
 import sys
 from datetime import timedelta
 from pathlib import Path
@@ -178,4 +179,7 @@ def main(rank, folder):
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), Path(sys.argv[2]))
+    second = os.fork()
+    main(0 if second else 1, Path(sys.argv[1]))
+    if second:
+        sys.exit(os.waitstatus_to_exitcode(os.waitpid(second, 0)[1]))
