@@ -95,8 +95,9 @@ class Suite:
 
     @property
     def claims(self) -> list[Claim]:
-        """Its own, and those of the suites that it includes."""
-        return [*self.claim, *(claim for suite in self.included for claim in suite.claims)]
+        """Its own, and those of the suites that it includes, each once."""
+        found = [*self.claim, *(claim for suite in self.included for claim in suite.claims)]
+        return [claim for number, claim in enumerate(found) if claim not in found[:number]]
 
     @property
     def metric_names(self) -> set[str]:

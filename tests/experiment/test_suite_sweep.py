@@ -315,6 +315,13 @@ def test_a_suite_makes_claims_with_the_fields_of_those_of_papers(installed):
     assert claims == [Claim(**given, paper=paper, metric="accuracy", model="jem", than="baseline", within=1.0)]
 
 
+def test_a_suite_that_is_included_twice_makes_its_claims_once(installed):
+    few = FEW + 'metrics = ["accuracy"]' + CLAIM
+    of_few = 'title = "Of few"\ninclude = ["few"]\n'
+    installed(few=few, one=of_few, other=of_few, both='title = "Both"\ninclude = ["one", "other"]\n')
+    assert [claim.id for claim in suite.load("both").claims] == ["few/accurate"]
+
+
 ATTACK = """
 [[attack]]
 name = "pgd"
