@@ -5,15 +5,17 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import nullcontext
 
 import pytest
 import torch
 
 from jembench.errors import OutOfTime, StoreError
-from jembench.running import caches, fits, work
-from jembench.running.caches import FeatureBank, when_free
+from jembench.running import caches, fits, session, work
+from jembench.running.caches import FeatureBank
 from jembench.running.events import Events
 from jembench.running.executor import LocalExecutor
+from jembench.running.session import RunOptions
 from jembench.store import checkpoint
 from jembench.store.store import Store
 from jembench.training.generations import Generations
@@ -195,14 +197,21 @@ def test_what_another_process_finished_meanwhile_is_not_done_again(plan, store, 
     assert recorder.events == ["train jem 0", "measure score", "done jem 0", "done jem 0"]
 
 
-def test_waiting_for_a_lease(store, monkeypatch):
-    others = store.lease("a fit")
+def test_a_training_waits_for_another_process_and_says_so(plan, store, monkeypatch, recorder):
+    (fit,) = plan("jem").fits
+    others, note = store.lease(fit.key.id), recorder.event
+
+    def event(event):
+        note(event)
+        if event.kind == "waiting":
+            others.__exit__(None, None, None)
+
+    recorder.event = event
+    monkeypatch.setattr(caches, "WAIT", 0.001)
     others.__enter__()
-    slept, waited = [], []
-    monkeypatch.setattr(caches.time, "sleep", lambda seconds: slept.append(others.__exit__(None, None, None)))
-    with when_free(store, "a fit", waiting=lambda: waited.append(1)), store.lease("a fit") as again:
-        assert not again
-    assert len(slept) == len(waited) == 1
+    assert session.train(fit, store, RunOptions("cpu"), lambda: nullcontext(recorder))
+    assert recorder.events == ["wait jem 0", "train jem 0"]
+    assert not store.in_work()
 
 
 def test_a_training_that_lost_its_lease_writes_no_record(plan, store, monkeypatch, recorder):
