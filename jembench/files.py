@@ -13,7 +13,6 @@ import os
 import platform
 import re
 import shutil
-import socket
 import stat
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -265,9 +264,19 @@ def read_bytes(path: Path, largest: int | None = None) -> bytes:
         return stream.read()
 
 
+def changed(path: Path) -> int:
+    """When a file or folder last changed, in nanoseconds since 1970; 0 if there is none that can be looked at."""
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:
+        return 0
+
+
 @contextmanager
 def socket_timeout(seconds: float) -> Iterator[None]:
     """A time limit for downloads by libraries that have none of their own: the default of all new sockets."""
+    import socket  # few commands download
+
     before = socket.getdefaulttimeout()
     socket.setdefaulttimeout(seconds)
     try:

@@ -51,7 +51,7 @@ def test_the_outermost_count_is_a_number_and_inner_ones_are_words(clock):
 
 
 def test_a_loop_within_counts_as_a_part_of_the_item_that_it_works_on(clock):
-    """100 images in shards of 60 and 40, of each about 30 passes: after 600, a third of the first shard is done."""
+    """100 images in shards of 60 and 40, about 30 passes an image: after 600, a third of the first shard is done."""
     shards = progress.track([60, 40], "attack", "images", lambda images: images)
     for shard in shards:
         with progress.phase("", 30 * shard, progress.PASSES):

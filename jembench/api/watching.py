@@ -10,9 +10,10 @@ from jembench.api.results import Results
 from jembench.api.status import SILENCE, UnitStatus, status
 from jembench.catalog.spec import stable_hash
 from jembench.errors import CheckpointError
+from jembench.files import changed
 from jembench.report import references
 from jembench.report.page.origin import of_texts
-from jembench.report.page.pictures import Picture, Pictures, changed
+from jembench.report.page.pictures import Picture, Pictures
 from jembench.report.page.render import render
 from jembench.report.selection import Selection
 from jembench.report.text import Footnote, Table
@@ -59,6 +60,7 @@ class Watched:
     def page(self, etag: str) -> str:
         """The page as HTML, under the name of its state."""
         pictures = self._pictures
+        pictures.left_out.clear()  # what could not be read for an earlier page may be whole now
         units = status(self._store.root).units
         unfinished = [picture for unit in units if unit.kind == "train" for picture in self._training(unit)]
         found = self._which.of(self._store, pictures.note)

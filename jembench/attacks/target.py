@@ -201,7 +201,7 @@ class Target:
     def those_of(
         self, which: Bool[Tensor, " B"], test: Callable[[Int[Tensor, " M"]], Bool[Tensor, " M"]]
     ) -> Bool[Tensor, " B"]:
-        """Where ``which`` holds and a test too, which is made of these images alone: of their indices."""
+        """Where ``which`` and ``test`` both hold. The test gets the indices of the images where ``which`` holds."""
         both, rows = which.clone(), self.places(which)
         if len(rows):
             both[rows] = test(rows)

@@ -22,6 +22,7 @@ import entrypoints
 from jembench.catalog import spec as specs
 from jembench.catalog import trust
 from jembench.errors import Incompatible, JembenchError, PluginError, SpecError, unknown
+from jembench.files import changed
 from jembench.interfaces import API
 
 Kind = Literal[
@@ -105,12 +106,7 @@ def catalogue() -> Catalogue:
 def _installed() -> tuple[list[Component], list[Unreadable]]:
     """The components of all distributions, and what cannot be read of them."""
     folders = filter(None, sys.path)  # "", the folder where the user stands, is no installation
-    return _of_folders(tuple((folder, _modified(folder)) for folder in folders))
-
-
-def _modified(folder: str) -> int:
-    """When something in a folder was last added or removed, in ns; 0 if it is not there."""
-    return Path(folder).stat().st_mtime_ns if Path(folder).exists() else 0
+    return _of_folders(tuple((folder, changed(Path(folder))) for folder in folders))
 
 
 @lru_cache(maxsize=8)

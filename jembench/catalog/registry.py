@@ -231,6 +231,14 @@ def resolve(kind: Kind, text: str) -> Resolved:
     return Resolved(component, factory, bound)
 
 
+def canonical(kind: Kind, text: str) -> str:
+    """The canonical form of a spec; of a component that is not installed any more, as far as it can be known."""
+    try:
+        return str(resolve(kind, text))
+    except JembenchError:
+        return str(specs.parse(text))
+
+
 def _shortest(component: Component) -> str:
     """The shortest name that means this component alone, so that one thing has one identity."""
     namesakes = [other for other in discovery.components(component.kind) if other.name == component.name]

@@ -12,7 +12,7 @@ from jembench.errors import JembenchError, SpecError, Unavailable
 from jembench.experiment import recipe_files as recipes
 from jembench.experiment.plan import CellPlan, DisplayNames, FitPlan, Part, Plan, fit_of, look_again
 from jembench.experiment.suite import Suite
-from jembench.experiment.sweep import Model, Variant, with_options
+from jembench.experiment.sweep import Model, Variant, bare_name, with_options
 from jembench.store.outcome import FitKey
 
 
@@ -200,14 +200,23 @@ def _is_by(names: tuple[str, str, str], part: Suite) -> bool:
 def fit_names_of(suite: Suite) -> list[tuple[str, str, str, int]]:
     """Model, dataset, recipe and seed of each fit of a suite, in its order. No data are read for them.
 
+    Of a folder of images that is not here, the fits by each recipe that may be its default: their number decides.
+
     Raises:
         SpecError: for any name or option that does not exist.
     """
     asked, found = _Asked.of(suite, None, (), None), dict[tuple[str, str, str, int], None]()
     for each in asked.all_trainings(suite.parts):
-        fit = fit_of(each.model.spec, each.dataset, each.recipe, each.settings)
-        found |= {(str(fit.model), str(fit.dataset), fit.recipe.label, seed): None for seed in each.seeds}
+        for recipe in _recipes_of(each):
+            fit = fit_of(each.model.spec, each.dataset, recipe, each.settings)
+            found |= {(str(fit.model), str(fit.dataset), fit.recipe.label, seed): None for seed in each.seeds}
     return list(found)
+
+
+def _recipes_of(training: _Training) -> list[str]:
+    usual = recipes.usual_for(bare_name(training.model.spec), bare_name(training.dataset))
+    is_open = training.recipe in usual and recipes.training_images(training.dataset) is None
+    return usual if is_open else [training.recipe]
 
 
 def labels_of(suites: Iterable[Suite]) -> set[str]:
@@ -226,13 +235,13 @@ def display_names_of(suite: Suite) -> DisplayNames:
 
 def _display_names(suite: Suite, asked: _Asked) -> DisplayNames:
     """A spec with one name has it under every recipe; of several, each is that of a recipe with its settings."""
-    trainings = list(asked.all_trainings(suite.parts))
+    trainings = [(registry.canonical("models", each.model.spec), each) for each in asked.all_trainings(suite.parts)]
     by_spec: dict[str, set[str]] = {}
-    for each in trainings:
-        by_spec.setdefault(each.model.spec, set()).add(each.model.name)
+    for model, each in trainings:
+        by_spec.setdefault(model, set()).add(each.model.name)
     found: dict[tuple[str, str], dict[str, None]] = {}
-    for each in trainings:
+    for model, each in trainings:
         if each.model.name:
-            label = each.label if len(by_spec[each.model.spec]) > 1 else ""
+            label = each.label if len(by_spec[model]) > 1 else ""
             found.setdefault((each.model.spec, label), {})[each.model.name] = None
     return {key: " / ".join(names) for key, names in found.items()}  # several: --set made them the same training

@@ -1,10 +1,8 @@
 """Robustness to PGD, to attacks that see nothing but the class, and to the worst of several strong attacks.
 
-And whether images made against a model without refinement deceive the same model with it: Grathwohl et al. (2020),
-Appendix G, Figure 17, where they are made against JEM-0, and shown to JEM-1 and JEM-10.
-
 PGD and the decision-based attacks measure how far the nearest image of another class is: Grathwohl et al. (2020),
-arXiv:1912.03263, section 5.4, Figure 5.
+arXiv:1912.03263, section 5.4, Figure 5. Transfer tells whether images made against a model without refinement deceive
+the same model with it: Appendix G, Figure 17, where they are made against JEM-0, and shown to JEM-1 and JEM-10.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from jembench.catalog import discovery, spec
+from jembench.catalog import discovery, registry, spec
 from jembench.catalog.spec import Spec
 from jembench.experiment import recipe_files as recipes_known
 from jembench.experiment.claims import ANY, Claim, Recipes
@@ -27,7 +27,6 @@ from jembench.report.comparison import (
     not_comparable,
     sides,
 )
-from jembench.report.names import canonical
 from jembench.report.pair import Pair
 from jembench.report.protocols import parsed
 from jembench.report.record import Subject, subjects
@@ -194,7 +193,7 @@ def _questions(claim: Claim, subject: Subject) -> Iterator[tuple[str, str, tuple
         options = dict(zip(claim.each, values, strict=True))
         for free in _free_options(claim, subject):
             both = (claim.metric, claim.than_metric or claim.metric)
-            metric, than = (canonical("metrics", with_options(text, {**options, **free})) for text in both)
+            metric, than = (registry.canonical("metrics", with_options(text, {**options, **free})) for text in both)
             yield metric, than, values
 
 
@@ -230,14 +229,18 @@ def _answer(
 
 def _tested(known: Known, read: Read, resamples: int, a: Side, b: Side | float, margin: float) -> Difference:
     made_of = (*_made_of(a), *([b] if isinstance(b, float) else _made_of(b)), margin)
-    if made_of not in known:
-        known[made_of] = contrast(a, b, read, margin=margin, resamples=resamples)
-    return known[made_of]
+    if found := known.get(made_of):
+        return found
+    found = contrast(a, b, read, margin=margin, resamples=resamples)
+    if not found.reason:  # arrays that cannot be read now may be restored
+        known[made_of] = found
+    return found
 
 
 def _made_of(side: Side) -> Iterator[Hashable]:
     yield from (side.metric, side.label)
-    yield from ((cell.id, cell.provenance.get("time")) for cell in side.cells.values())
+    for cell in side.cells.values():
+        yield cell.id, cell.provenance.get("time"), cell.arrays, cell.outcome.values[side.label]
 
 
 def _side(subject: Subject, metric: str, label: str) -> Side | None:

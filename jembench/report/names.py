@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeVar
 
 from jembench.catalog import registry, spec
 from jembench.catalog.discovery import Kind
-from jembench.errors import JembenchError, SpecError, unknown
+from jembench.errors import SpecError, unknown
 from jembench.experiment.plan import DisplayNames
 from jembench.experiment.sweep import bare_name
 from jembench.store.outcome import FitKey
@@ -80,17 +80,9 @@ def ranked(
 def matching(kind: Kind, text: str, specs: Iterable[str]) -> list[str]:
     """The canonical specs that ``text`` means: the same spec, or all of that name if it has no options."""
     names = list(dict.fromkeys(specs))
-    found = [name for name in names if name in (text, canonical(kind, text))]
+    found = [name for name in names if name in (text, registry.canonical(kind, text))]
     bare = not spec.parse(text).arguments
     return found or [name for name in names if bare and bare_name(name) == bare_name(text)]
-
-
-def canonical(kind: Kind, text: str) -> str:
-    """The canonical form of a spec; of a component that is not installed any more, as far as it can be known."""
-    try:
-        return str(registry.resolve(kind, text))
-    except JembenchError:
-        return str(spec.parse(text))
 
 
 def display_names(names: DisplayNames, fits: Iterable[FitKey], *, strict: bool = False) -> dict[tuple[str, str], str]:

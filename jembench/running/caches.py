@@ -22,12 +22,12 @@ from jembench.store import checkpoint
 from jembench.store.store import Store
 
 WAIT = 0.2
-"""Seconds between two looks whether another process has given a lease back."""
+"""Seconds between two attempts to get a lease that another process holds."""
 
 
 @contextmanager
 def when_free(store: Store, lease: str, waiting: Callable[[], object] = lambda: None) -> Iterator[None]:
-    """Hold a lease once no other process does: what that has kept is read next.
+    """Hold a lease as soon as no other process does. What that process has kept can be read then.
 
     Args:
         store: of the lease.

@@ -15,7 +15,7 @@ from typing import Any
 
 from jembench import progress
 from jembench.catalog.spec import split_list
-from jembench.errors import StoreError
+from jembench.errors import StoreError, printable
 from jembench.experiment.works import Work
 from jembench.interfaces import Event, Tracker
 from jembench.running.trackers import PATIENCE, Tracked
@@ -115,16 +115,19 @@ def fields_of(fit: FitKey) -> dict[str, Any]:
 
 
 def measured(cell: Cell, fit: FitRecord | None) -> Event | None:
-    """An outcome as an event; None if it will be computed again for another reason than that it failed."""
+    """An outcome as an event; None if it will be computed again for another reason than that it failed.
+
+    The event is the same whether the outcome was just computed or is read from the store.
+    """
     outcome = cell.outcome
     if not (outcome.is_settled or outcome.status == "failed"):
         return None
     values: dict[str, float | str] = {"status": outcome.status, "seconds": outcome.seconds}
     for label, value in outcome.values.items():
         ends = {label: value.value, f"{label}/low": value.low, f"{label}/high": value.high}
-        values |= {name: number for name, number in ends.items() if number is not None}
+        values |= {name: float(number) for name, number in ends.items() if number is not None}
     iterations = fit.iteration if fit else 0
-    return Event(kind="measured", metric=cell.metric, done=iterations, values=values, text=outcome.reason)
+    return Event(kind="measured", metric=cell.metric, done=iterations, values=values, text=printable(outcome.reason))
 
 
 @contextmanager

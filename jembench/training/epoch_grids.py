@@ -24,7 +24,7 @@ SIDE = 8
 def due(trainer: Trainer, before: int) -> int | None:
     """The epoch to draw, of 1, 2, 5, 10, 20 ..., that ended in the window which began after ``before`` iterations."""
     epochs = (int(factor) * 10**power for power in range(5) for factor in "125")
-    ended = [epoch for epoch in epochs if before < epoch * trainer.iterations_per_epoch <= trainer.iteration]
+    ended = [epoch for epoch in epochs if before < epoch * trainer.batches.per_epoch <= trainer.iteration]
     return max(ended, default=None)
 
 

@@ -12,16 +12,12 @@ from functools import cached_property
 from typing import Any, NamedTuple, cast
 
 import torch
-from torch import Generator, Tensor
+from torch import Tensor
 from torch.nn import functional as F
 
 from jembench import seeds, stopping
-from jembench.catalog import registry
-from jembench.data.augment import NONE, Augmentation
-from jembench.data.batches import ImageSource, IndexStream
-from jembench.data.holdout import holdout, labelled_only
-from jembench.errors import SpecError
-from jembench.experiment.recipe import Recipe, TrainingData, check_shares
+from jembench.data.holdout import holdout
+from jembench.experiment.recipe import Recipe, check_shares
 from jembench.interfaces import Batch, Buffered, DataSpec, Loss, Negatives, Shardable, Split
 from jembench.models import devices, predictions
 from jembench.models.energies import grad_energy
@@ -39,6 +35,7 @@ from jembench.models.weights import ChainWeights
 from jembench.sampling import chain
 from jembench.sampling.graph import ChainGraph
 from jembench.store.checkpoint import load_weights
+from jembench.training.batches import Batches
 from jembench.training.chains import make_sampler, share
 from jembench.training.guard import HIGHEST, HIGHEST_DATA, Adjustment, Starts
 from jembench.training.optimizers import WeightAverage, load_optimizer, make_optimizer, sam_perturbation
@@ -103,16 +100,9 @@ class Trainer:
         self.seed = seed
         self.device = device
         train, self.validation = holdout(images, recipe.data.validation, stratified=recipe.data.stratified)
-        if train.labels is None:
-            raise SpecError(f"The dataset {data.name} has no labels, and training needs them.")
-        labelled = labelled_only(train, recipe.data.labelled, seeds.generator(seed, "labels"))
+        self.batches = Batches(train, data, recipe, seed=seed, device=device, group=group)
         self.sampler = make_sampler(model, data, recipe, train)
         share(self.sampler, recipe, group)
-        self.sources = {"marginal": ImageSource(train, data.bounds, device)}
-        self.sources["labelled"] = (
-            self.sources["marginal"] if labelled is train else ImageSource(labelled, data.bounds, device)
-        )
-        self.augmentation = make_augmentation(recipe.data)
         self.schedule = recipe.schedule.make()
         self.adjustment = Adjustment()
         self.iteration = 0
@@ -129,23 +119,17 @@ class Trainer:
 
     def _check(self) -> None:
         """Refuse what would fail in some later iteration."""
-        self.augmentation.check(*self.data.shape[1:])
         sampler: object = self.sampler
         if isinstance(sampler, Buffered):
             of_classes = self.model.chains == "conditional"
-            chains = (self.labelled_batch if of_classes else self.recipe.batch_size) // self.group.size
+            chains = (self.batches.labelled if of_classes else self.recipe.batch_size) // self.group.size
             sampler.check_batch(chains, conditional=of_classes or self.recipe.chains.conditional)
 
     def _seed(self) -> None:
         """Begin every stream of randomness; another one after each intervention."""
         again = f"/{self.adjustment.seeds}" if self.adjustment.seeds else ""
-        sizes = {"marginal": self.recipe.batch_size, "labelled": self.labelled_batch}
-        self.streams = {
-            name: IndexStream(len(self.sources[name]), size, seeds.generator(self.seed, f"order/{name}{again}"))
-            for name, size in sizes.items()
-        }
-        purposes = {"images": f"images{again}", "chains": f"{self._own_chains}{again}"}
-        self.generators = {name: seeds.generator(self.seed, text, self.device) for name, text in purposes.items()}
+        self.batches.seed(again)
+        self.generator = seeds.generator(self.seed, f"{self._own_chains}{again}", self.device)
 
     @property
     def _own_chains(self) -> str:
@@ -198,25 +182,14 @@ class Trainer:
         }
 
     @property
-    def labelled_batch(self) -> int:
-        """Images of the p(y|x) batch."""
-        return self.recipe.data.labelled_batch or self.recipe.batch_size
-
-    @property
-    def iterations_per_epoch(self) -> int:
-        """Whole batches of the images that an epoch is a pass over: those of p(x), unless the recipe says otherwise."""
-        kind = "labelled" if self.recipe.data.shared else self.recipe.data.epoch
-        return len(self.sources[kind]) // self.streams[kind].batch_size
-
-    @property
     def iterations(self) -> int:
         """The recipe's whole budget."""
-        return max(1, self.recipe.least_iterations, round(self.recipe.epochs * self.iterations_per_epoch))
+        return max(1, self.recipe.least_iterations, round(self.recipe.epochs * self.batches.per_epoch))
 
     @property
     def learning_rate(self) -> float:
         """What the next iteration will use."""
-        factor = self.schedule(self.iteration, self.iterations_per_epoch, self.iterations)
+        factor = self.schedule(self.iteration, self.batches.per_epoch, self.iterations)
         return self.recipe.optimizer.learning_rate * factor * self.adjustment.rate
 
     @property
@@ -228,7 +201,7 @@ class Trainer:
     def passes(self) -> float:
         """Forward and backward passes of ``batch_size`` images that an iteration takes, chains included."""
         both = self.model.chains == "marginal" and not self.recipe.data.shared
-        batches = self.labelled_batch / self.recipe.batch_size + (0 if self.sampler is None else 2 if both else 1)
+        batches = self.batches.labelled / self.recipe.batch_size + (0 if self.sampler is None else 2 if both else 1)
         each: int = getattr(self.model, "passes_per_loss", 1) * (2 if self.recipe.optimizer.sharpness else 1)
         return self.sampling_steps + batches * each
 
@@ -255,7 +228,7 @@ class Trainer:
         """
         for group in self.optimizer.param_groups:
             group["lr"] = self.learning_rate
-        batch = self._batch()
+        batch = self.batches.draw()
         chance = seeds.drawing(self.seed, self._own_chance, self.device)
         with chance, searching(self.execution.searched):  # the shapes of an iteration are those of the next
             negatives = self._negatives(batch)
@@ -298,41 +271,23 @@ class Trainer:
         if self.iteration == 0:  # a network may set itself by its first images, and each process has others
             self.group.share_([*self.model.parameters(), *self.model.buffers()])
 
-    def _batch(self) -> Batch:
-        options, generator, augmentation = self.recipe.data, self.generators["images"], self.augmentation
-        indices = {name: next(stream) for name, stream in self.streams.items()}
-        if options.shared:
-            labelled = self.sources["labelled"].draw(indices["labelled"], augmentation, options.noise, generator)
-            assert labelled.y is not None
-            mine = self.group.part(len(labelled.x))
-            x = labelled.x[mine]
-            return Batch(x, x, labelled.y[mine])
-        marginal = self.sources["marginal"].draw(
-            indices["marginal"], augmentation if options.augment_marginal else NONE, options.noise, generator
-        )
-        labelled = self.sources["labelled"].draw(indices["labelled"], augmentation, options.noise, generator)
-        assert labelled.y is not None
-        mine, mine_labelled = self.group.part(len(marginal.x)), self.group.part(len(labelled.x))
-        return Batch(marginal.x[mine], labelled.x[mine_labelled], labelled.y[mine_labelled])
-
     def _negatives(self, batch: Batch) -> Negatives | None:
         if self.sampler is None:
             return None
-        generator = self.generators["chains"]
         n = self.recipe.batch_size // self.group.size if self.model.chains == "marginal" else len(batch.y_labelled)
-        y = self._classes(batch, n, generator)
+        y = self._classes(batch, n)
         with mode(self.model, train=self.recipe.chains.mode == "train"), self.weights_of_chains.still():
             run = chain.run if self.graph is None else self.graph.run
-            state = chain.draw(self.sampler, n, self.grad_energy, generator, y, self.sampling_steps, run)
+            state = chain.draw(self.sampler, n, self.grad_energy, self.generator, y, self.sampling_steps, run)
         return Negatives(state.x, state.y if self.model.chains == "conditional" else None)
 
-    def _classes(self, batch: Batch, n: int, generator: Generator) -> Tensor | None:
+    def _classes(self, batch: Batch, n: int) -> Tensor | None:
         """What the chains are conditioned on."""
         if self.model.chains == "conditional":
             return batch.y_labelled
         if not self.recipe.chains.conditional:
             return None
-        return torch.randint(self.data.num_classes, (n,), generator=generator, device=self.device)
+        return torch.randint(self.data.num_classes, (n,), generator=self.generator, device=self.device)
 
     @torch.no_grad()
     def random_starts(self) -> Tensor | None:
@@ -392,6 +347,7 @@ class Trainer:
 
     def state_dict(self) -> dict[str, Any]:
         """All that the next iteration depends on, for any number of processes."""
+        batches = self.batches.state_dict()
         return {
             "iteration": self.iteration,
             "precision": self.execution.precision,
@@ -399,10 +355,10 @@ class Trainer:
             "average": self.average.state_dict() if self.average else {},
             "optimizer": self.optimizer.state_dict(),
             "sampler": self.chains(),
-            "streams": {name: stream.state_dict() for name, stream in self.streams.items()},
+            "streams": batches["streams"],
             "generators": {
-                "images": self.generators["images"].get_state(),
-                "chains": self.group.gather(self.generators["chains"].get_state()),  # of each process
+                "images": batches["generator"],
+                "chains": self.group.gather(self.generator.get_state()),  # of each process
             },
             "adjustment": list(self.adjustment),
         }
@@ -421,24 +377,13 @@ class Trainer:
         if self.sampler:
             self.sampler.load_state_dict(state["sampler"])
         load_optimizer(self.optimizer, state["optimizer"])
-        for name, stream in self.streams.items():
-            stream.load_state_dict(state["streams"][name])
+        generators = state["generators"]
+        self.batches.load_state_dict({"streams": state["streams"], "generator": generators["images"]})
         self.adjustment = Adjustment(*state["adjustment"])
         self.iteration = state["iteration"]
-        self.generators["images"].set_state(state["generators"]["images"].cpu())
-        chains = state["generators"]["chains"]
+        chains = generators["chains"]
         if len(chains) == self.group.size:
-            self.generators["chains"].set_state(chains[self.group.rank].cpu())
+            self.generator.set_state(chains[self.group.rank].cpu())
         else:
             purpose = f"{self._own_chains}/{self.adjustment.seeds}/from {self.iteration}"
-            self.generators["chains"] = seeds.generator(self.seed, purpose, self.device)
-
-
-def make_augmentation(options: TrainingData) -> Augmentation:
-    """What the recipe does to training images: its own crop and flip, then the augmentation that it names.
-
-    Raises:
-        SpecError: for a name or an option that does not exist.
-    """
-    named = registry.resolve("augmentations", options.augmentation).make() if options.augmentation else None
-    return Augmentation(pad=options.pad, flip=options.flip, then=named)
+            self.generator = seeds.generator(self.seed, purpose, self.device)

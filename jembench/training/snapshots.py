@@ -43,7 +43,7 @@ def expected(trainer: Trainer) -> int:
 
 def _at(trainer: Trainer, number: int) -> int:
     """The iteration that a buffer is of."""
-    apart = max(trainer.iterations_per_epoch, trainer.recipe.log_every)
+    apart = max(trainer.batches.per_epoch, trainer.recipe.log_every)
     return trainer.iterations - (COUNT - number) * apart
 
 

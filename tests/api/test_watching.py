@@ -5,6 +5,7 @@ import os
 import platform
 import time
 
+import numpy as np
 import pytest
 
 from jembench.api import watching
@@ -67,12 +68,20 @@ def test_a_training_is_shown_before_there_is_an_outcome(watched, store, happens)
     assert "it went back to iteration 20 with a new seed" in page
 
 
-def test_damaged_interventions_are_named(watched, store, happens):
+def test_what_is_damaged_is_named_as_long_as_it_is(watched, store, happens):
     happens("started")
     folder = store.fit_folder(FIT)
     folder.mkdir(parents=True)
     (folder / "interventions.json").write_text("{")
-    assert "interventions.json is damaged" in watched.page("a")
+    (folder / "history.csv").write_bytes(b"\xff")
+    for name in "ab":  # the figure is not drawn again for the second page
+        page = watched.page(name)
+        assert "interventions.json is damaged" in page
+        assert "is not the history of a fit" in page
+    (folder / "interventions.json").unlink()
+    page = watched.page("c")
+    assert "interventions.json" not in page
+    assert "is not the history of a fit" in page
 
 
 def test_nothing_is_shown_as_running_where_nothing_is(watched):
@@ -114,7 +123,7 @@ def test_what_was_tested_is_not_tested_again(watched, store, monkeypatch):
         outcome = Outcome(status="ok", protocol="accuracy:data=digits", values={"accuracy": Value(value, 1.0, 99.0, 9)})
         fit = dataclasses.replace(FIT, model=model, id=model)
         cell = Cell(id=model, fit=fit, metric="accuracy", outcome=outcome, provenance={"time": time})
-        store.write_cell(cell, {})
+        store.write_cell(cell, {"correct": np.arange(100) < value})
 
     measured("jem", 90.0, "1")
     measured("baseline", 95.0, "1")

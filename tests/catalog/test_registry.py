@@ -62,6 +62,14 @@ def test_what_is_installed_later_is_found_when_the_catalogue_is_read_again(site)
     assert {"lion", "tiger"} <= set(names("models"))
 
 
+@pytest.mark.parametrize("entry", ["x" * 300, "nowhere"])
+def test_a_folder_of_the_search_path_that_cannot_be_looked_at_holds_nothing(site, monkeypatch, entry):
+    site.install("zoo", "[jembench.models]\nlion = zoo:build")
+    monkeypatch.setattr(sys, "path", [str(Path.cwd() / entry), *sys.path])
+    discovery.catalogue.cache_clear()
+    assert "lion" in names("models")
+
+
 BROKEN = {
     "no-header": "zoo = zoo:build\n",
     "no-equals": "[console_scripts]\nzoo\n",

@@ -8,7 +8,7 @@ from jembench.catalog import packages
 from jembench.errors import SpecError
 from jembench.experiment import suite_files as suite
 from jembench.experiment.claims import Claim, Paper
-from jembench.experiment.planning import display_names_of, make_plan, parts_of
+from jembench.experiment.planning import display_names_of, fit_names_of, make_plan, parts_of
 from jembench.experiment.suite import of_attack
 from jembench.store.outcome import FitKey
 
@@ -264,6 +264,14 @@ def test_a_recipe_that_a_suite_names_alone_is_that_of_all_its_models(installed):
     assert recipes_of == {"one": ["fast", "fast"], "each": ["fast", "glow-digits"]}
 
 
+def test_of_images_that_are_elsewhere_every_default_recipe_is_meant(installed, tmp_path):
+    installed(few=FEW.replace('"digits", "cifar10"', f'"imagefolder:root={tmp_path}/gone"') + 'metrics = ["accuracy"]')
+    assert {recipe for _, _, recipe, _ in fit_names_of(suite.load("few"))} == {"paper", "small-images"}
+    (training,) = make_plan(suite.load("few").choose(datasets=["digits"])).fits
+    (names,) = fit_names_of(suite.load("few").choose(datasets=["digits"]))
+    assert names == (*training.key.names, training.seed)
+
+
 TWICE = """
 title = "Twice"
 datasets = ["digits", "cifar10"]
@@ -288,6 +296,13 @@ def test_models_of_one_spec_have_names_by_their_recipes(installed):
     names = {("jem", "digits+epochs=90"): "JEM, long", ("jem", "digits"): "JEM", ("jem", "paper"): "JEM"}
     names[("baseline", "")] = "Classifier"  # one name alone is that of every recipe
     assert display_names_of(suite.load("twice")) == names == make_plan(suite.load("twice")).names
+
+
+def test_two_spellings_of_one_spec_have_names_by_their_recipes_too(installed):
+    installed(twice=TWICE.replace('spec = "jem"\nname = "JEM"', 'spec = "jembench-jem/jem"\nname = "JEM"'))
+    names = display_names_of(suite.load("twice").choose(datasets=["digits"]))
+    assert names["jem", "digits+epochs=90"] == "JEM, long"
+    assert names["jembench-jem/jem", "digits"] == "JEM"
 
 
 def test_what_the_command_line_makes_one_training_has_both_names(installed):

@@ -81,7 +81,7 @@ class Chains:
     """Where the chains of an iteration start, and the random numbers that they are about to draw."""
 
     def __init__(self, trainer):
-        self.grad_energy, self.generator = trainer.grad_energy, trainer.generators["chains"]
+        self.grad_energy, self.generator = trainer.grad_energy, trainer.generator
         trainer.grad_energy = self
         self.start = None
 

@@ -11,7 +11,7 @@ import pytest
 from jembench.catalog import discovery, registry, spec
 from jembench.cli.attack import attack as attack_command
 from jembench.cli.run import run as run_command
-from jembench.errors import PluginError
+from jembench.errors import DamagedError, PluginError
 from jembench.experiment import suite_files as suites
 from jembench.experiment.claims import Claim, Paper, Recipes, load, read
 from jembench.experiment.planning import make_plan
@@ -21,7 +21,6 @@ from jembench.experiment.sweep import bare_name, with_options
 from jembench.interfaces import Value
 from jembench.report import verdicts
 from jembench.report.judging import judge
-from jembench.report.names import canonical
 from jembench.store.outcome import Cell, FitKey, Outcome
 
 CLAIMS = load()
@@ -91,7 +90,7 @@ def without(options, metric):
 
 
 def asked(metric, options):
-    return canonical("metrics", with_options(metric, options))
+    return registry.canonical("metrics", with_options(metric, options))
 
 
 def plan(command):
@@ -238,6 +237,30 @@ def test_two_recipes_that_are_nobody_s_own_are_not_compared(store):
     store.accuracy("jem", 0.9)
     store.accuracy("baseline", 0.7, recipe="digits-paper")
     assert store.verdicts(claim()) == ["not measured"]
+
+
+def test_what_was_tested_is_tested_again_for_another_value_and_for_arrays_that_were_restored(store):
+    store.accuracy("jem", 0.9)
+    store.accuracy("baseline", 0.7)
+    known, one, is_there = {}, claim(), False
+
+    def read(cell):
+        if not is_there:
+            raise DamagedError("torn")
+        return store.arrays[cell.id]
+
+    def row():
+        (finding,) = judge([one], store.cells, read, resamples=200, known=known)
+        return finding.row
+
+    assert (row().reason, row().images_p) == ("torn", None)
+    is_there = True
+    tested = row()
+    assert (tested.reason, tested.images_test, len(known)) == ("", "McNemar", 1)
+    assert row() == tested
+    store.cells.pop()
+    store.accuracy("baseline", 0.8)  # the same cell, in the same moment
+    assert (row().b, len(known)) == (80.0, 2)
 
 
 @pytest.mark.parametrize(

@@ -11,11 +11,11 @@ import pytest
 from jembench import progress
 from jembench.catalog import trust
 from jembench.errors import Fallback, SpecError
-from jembench.interfaces import Event
+from jembench.interfaces import Event, Value
 from jembench.running import session, trackers
-from jembench.running.events import VARIABLE, Events, beating
+from jembench.running.events import VARIABLE, Events, beating, measured
 from jembench.running.session import RunOptions, place
-from jembench.store.outcome import FitKey
+from jembench.store.outcome import Cell, FitKey, Outcome
 from jembench.store.store import Store
 
 FIT = {"model": "zoo_of_tests:jem", "dataset": "zoo_of_tests:data", "recipe": "tiny", "seed": 0}
@@ -179,6 +179,20 @@ def test_what_the_driver_did_not_live_to_send_comes_with_the_next_run(measured_b
         with pytest.raises(KeyboardInterrupt):
             measured_by("log")
     assert measured_by("log") == [["score", "raises"]]
+
+
+OUTCOMES = [
+    Outcome(status="failed", reason="ValueError: two\nlines \x1b[31m"),
+    Outcome(status="ok", protocol="count", values={"count": Value(3, 1, 5, 9)}),
+]
+
+
+@pytest.mark.parametrize("outcome", OUTCOMES, ids=lambda outcome: outcome.status)
+def test_a_result_from_the_store_is_the_one_that_was_sent(store, outcome):
+    cell = Cell(id="c", fit=FitKey(model="m", dataset="d", recipe="r", seed=0, id="f"), metric="m", outcome=outcome)
+    store.write_cell(cell, {})
+    sent, again = (trackers._digest(measured(one, None)) for one in (cell, store.read_cell(cell)))
+    assert sent == again
 
 
 def test_results_say_after_how_many_iterations_they_were_measured(plan, store, carry_out, tmp_path):

@@ -40,7 +40,7 @@ def test_the_host_never_waits_within_an_iteration(dropout, compile):
 
 def compare(found, expected):
     """Two trainers after the same iterations: their chains, to rounding, and how far their generators have come."""
-    assert torch.equal(found.generators["chains"].get_state(), expected.generators["chains"].get_state())
+    assert torch.equal(found.generator.get_state(), expected.generator.get_state())
     difference = (found.sampler.buffer.images - expected.sampler.buffer.images).abs().flatten(1).amax(1)
     assert float((difference < 1e-2).float().mean()) > 0.95  # a few chains may go other ways
 

@@ -76,15 +76,15 @@ def test_conditional_chains_are_of_the_batch_s_own_classes(make_trainer, toy_mod
 
 
 def test_the_two_batches_are_independent_draws(make_trainer):
-    batch = make_trainer(**{"data.noise": 0})._batch()
+    batch = make_trainer(**{"data.noise": 0}).batches.draw()
     assert not torch.equal(batch.x, batch.x_labelled)
 
 
 def test_validation_images_are_not_trained_on(make_trainer):
     trainer = make_trainer()
-    assert len(trainer.sources["marginal"]) == len(trainer.sources["labelled"]) == 81
+    assert len(trainer.batches.sources["marginal"]) == len(trainer.batches.sources["labelled"]) == 81
     assert len(trainer.validation.images) == 9
-    assert trainer.iterations_per_epoch == 9
+    assert trainer.batches.per_epoch == 9
     assert trainer.iterations == 36
 
 
@@ -107,9 +107,7 @@ def test_what_the_epochs_of_the_sources_come_to_on_the_50000_images_of_cifar10(t
     trainer = Trainer(toy_models["classifier"](linear()), DATA, images, recipe, seed=0, device=torch.device("cpu"))
     assert trainer.iterations == iterations
     if name == "sada":  # milestones are counted in the same epochs
-        factors = [
-            recipe.schedule.make()(i, trainer.iterations_per_epoch, iterations) for i in (23_399, 23_400, 70_200)
-        ]
+        factors = [recipe.schedule.make()(i, trainer.batches.per_epoch, iterations) for i in (23_399, 23_400, 70_200)]
         assert factors == pytest.approx([1, 0.2, 0.2**3])
 
 
@@ -143,7 +141,7 @@ CLEAN = {"data.noise": 0, "data.stratified": "true"}
 
 
 def batches(trainer, n):
-    return [trainer._batch() for _ in range(n)]
+    return [trainer.batches.draw() for _ in range(n)]
 
 
 def which(x):
@@ -215,7 +213,7 @@ def test_the_labelled_batch_has_a_size_of_its_own(make_trainer, toy_models):
         )
         trainer.model.watch = lambda batch, negatives, loss: seen.append((batch, negatives)) or loss
         trainer.iterate()
-        assert trainer.iterations_per_epoch == 9  # counted in batches for p(x)
+        assert trainer.batches.per_epoch == 9  # counted in batches for p(x)
     for batch, _ in seen:
         assert (len(batch.x), len(batch.x_labelled), len(batch.y_labelled)) == (9, 15, 15)
     assert [len(negatives.x) for _, negatives in seen] == [9, 15]  # as many samples as there is data beside them
@@ -224,7 +222,7 @@ def test_the_labelled_batch_has_a_size_of_its_own(make_trainer, toy_models):
 @pytest.mark.parametrize("both", [True, False])
 def test_augmentation_may_be_for_the_labelled_batch_alone(make_trainer, both):
     trainer = make_trainer(**CLEAN, **{"data.pad": 1, "data.augment_marginal": str(both).lower()})
-    originals = which(to_float(trainer.sources["marginal"]._images, trainer.data.bounds))
+    originals = which(to_float(trainer.batches.sources["marginal"]._images, trainer.data.bounds))
     seen = batches(trainer, 9)
     assert not set().union(*(which(batch.x_labelled) for batch in seen)) <= originals
     assert (set().union(*(which(batch.x) for batch in seen)) <= originals) == (not both)
@@ -249,7 +247,7 @@ def test_both_terms_on_the_same_images_may_have_fewer_chains_than_images(make_tr
     ((batch, negatives),) = seen
     assert torch.equal(batch.x, batch.x_labelled)
     assert (len(batch.x), len(batch.y_labelled), len(negatives.x)) == (15, 15, 9)
-    assert trainer.iterations_per_epoch == 81 // 15  # an epoch is a pass over the images
+    assert trainer.batches.per_epoch == 81 // 15  # an epoch is a pass over the images
     assert trainer.passes == trainer.sampling_steps + 1 + 15 / 9
 
 
@@ -411,7 +409,7 @@ def test_each_intervention_begins_other_randomness_and_none_the_same(make_traine
         trainer = make_trainer()
         if seeds:
             trainer.adjust(Adjustment(seeds=seeds))
-        return trainer._batch().x, trainer.sampler.init(5, generator=trainer.generators["chains"]).x
+        return trainer.batches.draw().x, trainer.sampler.init(5, generator=trainer.generator).x
 
     found = [first(seeds) for seeds in (0, 1, 2)]
     for kind in (0, 1):

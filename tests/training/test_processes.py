@@ -195,8 +195,8 @@ def test_short_runs_need_no_sharing(alone):
 
 def test_the_chains_of_each_process_draw_other_numbers(alone):
     first, second = alone.make_trainer(batch_size=10), alone.make_trainer(Half(), batch_size=10)
-    assert torch.equal(first.generators["images"].get_state(), second.generators["images"].get_state())
-    assert not torch.equal(first.generators["chains"].get_state(), second.generators["chains"].get_state())
+    assert torch.equal(first.batches.generator.get_state(), second.batches.generator.get_state())
+    assert not torch.equal(first.generator.get_state(), second.generator.get_state())
 
 
 # --- stopped, resumed, diverged, failed -------------------------------------------------------------------------------

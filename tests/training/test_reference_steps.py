@@ -77,15 +77,15 @@ class Recorded:
 
     def iterate(self):
         """The loss of one iteration; its batch is in ``batch``."""
-        draw = self.trainer._batch
+        draw = self.trainer.batches.draw
 
         def drawn():
             self.batch = draw()
             return self.batch
 
-        self.trainer._batch = drawn
+        self.trainer.batches.draw = drawn
         loss = float(self.trainer.iterate()["loss"])
-        self.trainer._batch = draw
+        self.trainer.batches.draw = draw
         return loss
 
 

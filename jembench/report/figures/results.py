@@ -121,12 +121,18 @@ def needs(shapes: Shapes, optional: Shapes | None = None) -> Callable[[Plan], Pl
 
 
 def model_of(fit: FitKey, names: Names = NO_NAMES) -> str:
-    """The model under its display name, with its recipe where that has no name and is not the dataset's usual one."""
+    """The model under its display name.
+
+    Its recipe is added where the name does not say it: where the model has one name for all recipes, and this is not
+    the usual one of the dataset, and where another recipe of the model has the same name and others have another.
+    """
     _, *recipe = _parts(fit)
     name = names.get((fit.model, fit.recipe))
-    is_of_recipe = name and any(other != name for (model, _), other in names.items() if model == fit.model)
+    of_recipes = [other for (model, _), other in names.items() if model == fit.model]
     model = name or fit.model
-    return f"{model} ({recipe[0]})" if recipe and not is_of_recipe else model
+    if name and set(of_recipes) != {name}:
+        return model if of_recipes.count(name) == 1 else f"{model} ({fit.recipe})"
+    return f"{model} ({recipe[0]})" if recipe else model
 
 
 def identity(fit: FitKey) -> tuple[object, ...]:

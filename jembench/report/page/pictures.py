@@ -6,12 +6,11 @@ import base64
 import io
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from jembench.errors import printable
 from jembench.experiment.sweep import bare_name
-from jembench.files import read_bytes
+from jembench.files import changed, read_bytes
 from jembench.report.names import NO_NAMES, Names
 from jembench.report.page.svg import inline
 from jembench.report.record import grouped
@@ -38,6 +37,14 @@ class Picture(NamedTuple):
     name: str = ""  # of a figure, as of its files
 
 
+class _Drawn(NamedTuple):
+    """What was drawn at a place of the page."""
+
+    state: Hashable  # of the results
+    pictures: list[Picture]
+    left_out: dict[str, None]  # what could not be drawn
+
+
 class Pictures:
     """The pictures of a store's results. What was drawn once is drawn again only for other results.
 
@@ -50,7 +57,7 @@ class Pictures:
         self.store = store
         self.left_out: dict[str, None] = {}
         self.differences: dict[Hashable, Difference] = {}
-        self._drawn: dict[Hashable, tuple[Hashable, list[Picture]]] = {}  # by place: of which state, and what
+        self._drawn: dict[Hashable, _Drawn] = {}  # by place of the page
 
     def of_metrics(self, cells: Sequence[Cell], names: Names = NO_NAMES) -> dict[str, list[Picture]]:
         """The figures of each metric that has some."""
@@ -122,9 +129,13 @@ class Pictures:
         return self._known(place, (shown_as, state), draw_all)
 
     def _known(self, place: Hashable, state: Hashable, make: Callable[[], list[Picture]]) -> list[Picture]:
-        if place not in self._drawn or self._drawn[place][0] != state:
-            self._drawn[place] = state, make()
-        return self._drawn[place][1]
+        known = self._drawn.get(place)
+        if known is None or known.state != state:
+            noted, self.left_out = self.left_out, {}
+            known = self._drawn[place] = _Drawn(state, make(), self.left_out)
+            self.left_out = noted
+        self.left_out |= known.left_out
+        return known.pictures
 
     def _draw(self, planned: Planned) -> list[Picture]:
         try:
@@ -132,14 +143,6 @@ class Pictures:
         except Exception as error:  # of a plugin
             self.note(f"The figure {planned.stem} cannot be drawn: {type(error).__name__}: {error}")
             return []
-
-
-def changed(path: Path) -> int:
-    """When a file or folder last changed, in nanoseconds since 1970; 0 if there is none."""
-    try:
-        return path.stat().st_mtime_ns
-    except OSError:
-        return 0
 
 
 def _state(cells: Iterable[Cell]) -> tuple[Hashable, ...]:

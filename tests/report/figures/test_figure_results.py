@@ -27,6 +27,14 @@ def test_titles():
     assert results.model_of(fit(dataset="imagefolder:root=/a", recipe="paper")) == "jem"
 
 
+def test_a_name_that_two_of_a_model_s_recipes_have_is_followed_by_the_recipe():
+    names = {("jem", "digits"): "JEM", ("jem", "paper"): "JEM", ("jem", "digits+epochs=5"): "JEM, short"}
+    found = [results.model_of(fit(recipe=recipe), names) for _, recipe in names]
+    assert found == ["JEM (digits)", "JEM (paper)", "JEM, short"]
+    of_all = dict.fromkeys(names, "JEM")
+    assert [results.model_of(fit(recipe=recipe), of_all) for recipe in ("digits", "paper")] == ["JEM", "JEM (paper)"]
+
+
 def test_what_a_name_cannot_say_is_in_its_hash():
     models = ["jem", "jem:net=a b", "jem:net=a/b", "x" * 300, "x" * 301, "jem:net=a-b", "jem:net=a:b"]
     stems = [results.stem("ood", [fit(model)]) for model in models]
