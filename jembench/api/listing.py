@@ -55,6 +55,7 @@ class Recipe(NamedTuple):
     name: str
     title: str
     default_for: tuple[str, ...]  # datasets
+    most_images: int  # training images up to which it is; 0: any number
     models: tuple[str, ...]  # that it is made for
     fields: dict[str, Any]  # by the keys of --set: "optimizer.name"
     problem: str  # "" if it works
@@ -64,7 +65,8 @@ class Recipe(NamedTuple):
         """The models and the datasets whose default it is, in words; "" if there are none."""
         purposes = {"of": self.models, "on": self.default_for}
         words = [f"{word} {', '.join(names)}" for word, names in purposes.items() if names]
-        return f"the default {' '.join(words)}" if words else ""
+        most = f" with up to {self.most_images:,} training images" if self.most_images else ""
+        return f"the default {' '.join(words)}{most}" if words else ""
 
 
 class Reference(NamedTuple):
@@ -125,8 +127,10 @@ def _recipe(name: str) -> Recipe:
     try:
         loaded = recipe.load(name)
     except JembenchError as error:
-        return Recipe(name, "", (), (), {}, str(error))
-    return Recipe(name, loaded.title, loaded.default_for, loaded.models, _dotted(loaded.settings), "")
+        return Recipe(name, "", (), 0, (), {}, str(error))
+    return Recipe(
+        name, loaded.title, loaded.default_for, loaded.most_images, loaded.models, _dotted(loaded.settings), ""
+    )
 
 
 def recipe_file(name: str) -> str:

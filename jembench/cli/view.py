@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from jembench import stopping
 from jembench.api.watching import Watched
 from jembench.cli import options
 from jembench.errors import SpecError
@@ -42,6 +43,6 @@ def view(which: Selection, store: Path, port: int, no_browser: bool) -> int:
             webbrowser.open(server.url)
         try:
             server.serve()
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, stopping.Stopped):  # there is nothing to go on with
             click.echo()
     return 0

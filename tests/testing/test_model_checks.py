@@ -187,7 +187,7 @@ def test_a_density_that_is_constant_within_its_bins_is_no_mass():
 
 def test_a_finished_model_need_not_be_trained():
     found = result("loss-is-a-number", "sound_models:finished")
-    assert (found.status, found.message) == ("skipped", "It is finished: it has no training_loss.")
+    assert (found.status, found.message) == ("skipped", "It has no training_loss.")
 
 
 def test_a_declared_fault_is_an_expected_failure():

@@ -199,7 +199,7 @@ class ModelSubject(Subject):
     @property
     def trained(self) -> Any:
         """The model in training mode."""
-        only_if(isinstance(self.model, Trainable), "It is finished: it has no training_loss.")
+        only_if(isinstance(self.model, Trainable), "It has no training_loss.")
         return self.model.train()
 
     @property
