@@ -15,6 +15,7 @@ from jembench.experiment.plan import FitPlan, Plan
 from jembench.experiment.twins import differences
 from jembench.report.formats import TERMINAL
 from jembench.report.references import PublishedTable
+from jembench.report.selection import outcomes
 from jembench.store.outcome import Cell
 from jembench.store.store import Store
 
@@ -64,9 +65,9 @@ def _whereabouts(ctx: click.Context, plan: Plan, store: Store, done: Finished) -
     if len(pictures) > PICTURES:
         pictures = [f"{store.root / 'fits'}: samples.png of {len(pictures)} trained models"]
     lines = [("samples", picture) for picture in pictures]
-    lines.append(("results", f"{store.root / 'cells'}: {len(done.cells)} outcomes, each with its provenance"))
+    lines.append(("results", f"{store.root / 'cells'}: {outcomes(len(done.cells))} with provenance"))
     if failures := [cell for cell in done.cells if cell.outcome.status == "failed"]:
-        count = f"{len(failures)} of {len(done.cells)} outcomes"
+        count = f"{len(failures)} of {outcomes(len(done.cells))}"
         lines.append(("failed", f"{count}; this tries them again and shows tracebacks:"))
         lines.append(("", again(ctx, debug=True)))
     elif done.stopped:  # the next command is the same

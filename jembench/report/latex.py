@@ -8,13 +8,14 @@ from __future__ import annotations
 import math
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Literal, NamedTuple
 
 from jembench.catalog.spec import slug
 from jembench.drawing import inches
 from jembench.report.formats import Document
-from jembench.report.text import ABSENT, ENDS, INTERVAL, Footnote, Table, Text
+from jembench.report.text import ABSENT, DAGGER, ENDS, INTERVAL, Footnote, Table, Text
 
 Interval = Literal["below", "pm"]
 
@@ -38,28 +39,60 @@ def latex(document: Document, *, width: str = "column", interval: Interval = "be
     room = inches(width) * 72.27 * _SPARE
     star = "*" if width == "page" else ""
     labels: dict[str, int] = {}
+    numbers: dict[str, str] = {}
     found = [_HEAD]
     for table in (document.judged or document.tables)():
-        found.append(_Layout(table, room, star, interval).latex(_label(table.title, labels)))
+        found.append(_Layout(table, room, star, interval, numbers).latex(_label(table.title, labels)))
     return "\n\n".join(found) + "\n"
 
 
 class _Layout:
-    """A table in a given width."""
+    """A table in a given width.
 
-    def __init__(self, table: Table, room: float, star: str, interval: Interval) -> None:
+    Args:
+        table: what is shown.
+        room: the width in points.
+        star: ``*`` for floats of the width of a page.
+        interval: where intervals stand.
+        numbers: of the footnotes of the tables before, by their marks there; those of this table are added.
+    """
+
+    def __init__(self, table: Table, room: float, star: str, interval: Interval, numbers: dict[str, str]) -> None:
         self.table, self.room, self.star, self.interval = table, room, star, interval
         self.type, self.points = (r"\footnotesize", 8.0) if room < 300 else (r"\small", 9.0)
+        self.blocks = self._blocks()
+        for mark in _marks(table, self.blocks):
+            numbers.setdefault(mark, str(len(numbers) + 1))
+        self.table = _numbered(table, numbers)
 
     def latex(self, label: str) -> str:
-        """Its floats: one, or several that each fit on a page."""
-        pieces = [*self._tabulars(), *self._notes()]
+        """Its floats: one, or several that each fit on a page. The notes are below the last tabular if both fit."""
         floats: list[list[_Piece]] = [[]]
-        for piece in pieces:
-            if floats[-1] and sum(one.height for one in floats[-1]) + piece.height > _HEIGHT:
+        for piece in self._tabulars():
+            if floats[-1] and not _fit(*floats[-1], piece):
                 floats.append([])
             floats[-1].append(piece)
-        return "\n\n".join(self._float(content, label, number) for number, content in enumerate(floats))
+        apart = []
+        for notes in self._notes():
+            if _fit(*floats[-1], notes):
+                floats[-1].append(notes)
+            elif len(floats[-1]) > 1 and _fit(floats[-1][-1], notes):
+                floats.append([floats[-1].pop(), notes])
+            else:
+                apart.append(self._float_of_notes(notes, label, len(floats)))
+        found = [self._float(content, label, number) for number, content in enumerate(floats)]
+        return "\n\n".join([*found, *apart])
+
+    def _float_of_notes(self, notes: _Piece, label: str, count: int) -> str:
+        """A float without a caption, for notes that fit below no tabular of these floats."""
+        of = rf"Table~\ref{{{label}}}" if count == 1 else rf"Tables~\ref{{{label}}} to~\ref{{{label}-{count}}}"
+        lines = (
+            rf"\begin{{table{self.star}}}[tp]",
+            rf"{self.type} Notes on {of}:\par\smallskip",
+            notes.text,
+            rf"\end{{table{self.star}}}",
+        )
+        return "\n".join(lines)
 
     def _float(self, pieces: Sequence[_Piece], label: str, number: int) -> str:
         caption = _caption(self.table.title) if number == 0 else f"{_caption(self.table.title)} (continued)"
@@ -81,17 +114,24 @@ class _Layout:
 
     def _tabulars(self) -> Iterator[_Piece]:
         """One if all columns fit; else several with the same names, evenly filled."""
+        columns = self._columns()
+        for block in self.blocks:
+            yield from self._of_block(block, [columns[index] for index in block])
+
+    def _blocks(self) -> list[list[int]]:
+        """The columns of each tabular."""
         if not self.table.rows:
-            return
-        limit = self._limit()
-        cells = [self._column(index, limit) for index in range(len(self.table.headings))]
-        widths = [max(map(self._width, column)) for column in cells]
+            return []
+        widths = [max(map(self._width, column)) for column in self._columns()]
 
         def fit(block: Sequence[int]) -> bool:
             return sum(widths[index] for index in block) + _GAP * (len(block) - 1) <= self.room
 
-        for block in self.table.blocks(fit):
-            yield from self._of_block(block, [cells[index] for index in block])
+        return self.table.blocks(fit)
+
+    def _columns(self) -> list[list[_Lines]]:
+        limit = self._limit()
+        return [self._column(index, limit) for index in range(len(self.table.headings))]
 
     def _of_block(self, block: Sequence[int], columns: Sequence[list[_Lines]]) -> Iterator[_Piece]:
         """The tabulars of some columns: their rows on as many pages as they need."""
@@ -181,6 +221,38 @@ class _Piece(NamedTuple):
 
     text: str
     height: float  # points
+
+
+def _fit(*pieces: _Piece) -> bool:
+    """Whether they fit into one float."""
+    return sum(piece.height for piece in pieces) <= _HEIGHT
+
+
+def _marks(table: Table, blocks: Sequence[Sequence[int]]) -> Iterator[str]:
+    """The marks of footnotes as they appear: block by block, the heading first, then row by row."""
+    for block in blocks:
+        marked = [table.headings[index].marks for index in block]
+        marked += [row[index].marks for row in table.rows for index in block]
+        yield from (mark for marks in marked for mark in marks if mark != DAGGER)
+    yield from (note.mark for note in table.footnotes if note.mark not in ("", DAGGER))
+
+
+def _numbered(table: Table, numbers: Mapping[str, str]) -> Table:
+    """The table with these numbers in place of its marks, and its numbered footnotes in their order."""
+
+    def rank(mark: str) -> int:
+        return int(mark) if mark in numbers.values() else 0
+
+    def new(marks: Sequence[str]) -> tuple[str, ...]:
+        return tuple(sorted((numbers.get(mark, mark) for mark in marks), key=rank))
+
+    notes = [note._replace(mark=numbers.get(note.mark, note.mark)) for note in table.footnotes]
+    return replace(
+        table,
+        headings=tuple(heading._replace(marks=new(heading.marks)) for heading in table.headings),
+        rows=tuple(tuple(text._replace(marks=new(text.marks)) for text in row) for row in table.rows),
+        footnotes=tuple(sorted(notes, key=lambda note: rank(note.mark))),
+    )
 
 
 class _Lines(NamedTuple):
@@ -279,9 +351,18 @@ _ESCAPES = {
 }
 
 
+_CODE = re.compile(r"(?<!\w)`([^`\s](?:[^`]*[^`\s])?)`(?!\w)")
+
+
 def escaped(text: str) -> str:
-    """A text for LaTeX, in one line. Greek letters are those of formulas."""
-    return "".join(_ESCAPES.get(character) or _greek(character) for character in text.replace("\n", " "))
+    """A text for LaTeX, in one line. Greek letters are those of formulas, and what is between backticks is code."""
+    parts = [_characters(part) for part in _CODE.split(text.replace("\n", " "))]
+    parts[1::2] = [rf"\texttt{{{code}}}" for code in parts[1::2]]
+    return "".join(parts)
+
+
+def _characters(text: str) -> str:
+    return "".join(_ESCAPES.get(character) or _greek(character) for character in text)
 
 
 def _greek(character: str) -> str:

@@ -91,14 +91,12 @@ class Selection:
         current = newest(found, asked(store))
         left_out = []
         if older := len(found) - len(current):
-            left_out.append(f"{_outcomes(older)} that newer ones of the same names stand for.")
+            left_out.append(f"{outcomes(older)} that newer ones of the same names stand for.")
         current = [cell for cell in current if self.suite is None or bare_name(cell.metric) in self.suite.metric_names]
         if self.suite and self.file:
             every, current = current, self._of_experiment(current, self.suite)
             if others := len(every) - len(current):
-                left_out.append(
-                    f"{_outcomes(others)} of models, data, recipes or seeds that {self.file} does not name."
-                )
+                left_out.append(f"{outcomes(others)} of models, data, recipes or seeds that {self.file} does not name.")
         left_out += _of_other_images(current, self.limit)
         cells: Sequence[Cell] = [cell for cell in current if cell.provenance.get("limit") == self.limit]
         if cells:
@@ -194,14 +192,14 @@ def _of_other_images(cells: Iterable[Cell], limit: int | None) -> Iterator[str]:
         if other != limit:
             how = "without --limit" if other is None else f"with --limit {other}"
             images = "all test images" if other is None else f"{other} of the test images"
-            yield f"{_outcomes(count)} on {images}; `jembench report` shows them {how}."
+            yield f"{outcomes(count)} on {images}; `jembench report` shows them {how}."
 
 
 def _of_changed(cells: Sequence[Cell]) -> str:
     recipes = list(dict.fromkeys(cell.fit.recipe for cell in cells))
     more = f" and {len(recipes) - 2} more" if len(recipes) > 2 else ""
     labels = ", ".join(recipes[:2]) + more
-    return f"{_outcomes(len(cells))} of changed recipes, {labels}; `jembench report` shows them with --recipe {EVERY}."
+    return f"{outcomes(len(cells))} of changed recipes, {labels}; `jembench report` shows them with --recipe {EVERY}."
 
 
 def _changes(recipe: str) -> list[str]:
@@ -209,7 +207,8 @@ def _changes(recipe: str) -> list[str]:
     return recipe.split("+")[1:]
 
 
-def _outcomes(count: int) -> str:
+def outcomes(count: int) -> str:
+    """``1 outcome``, ``2 outcomes``."""
     return "1 outcome" if count == 1 else f"{count} outcomes"
 
 

@@ -74,7 +74,7 @@ def test_the_table_the_published_numbers_and_what_comes_next(run, table):
     assert "Published · dataset CIFAR-10 · another dataset than ours" in done.out
     picture = next(line.split()[1] for line in done.out.splitlines() if line.startswith(" samples "))
     assert Path(picture).read_bytes().startswith(b"\x89PNG")
-    assert " results  runs/cells: 6 outcomes, each with its provenance" in done.out
+    assert " results  runs/cells: 6 outcomes with provenance" in done.out
 
 
 def test_the_commands_that_it_suggests_can_be_pasted(run, jembench):
@@ -189,7 +189,7 @@ def test_a_dry_run_tells_the_cost_and_does_nothing(run, table):
 
 
 def test_a_dry_run_as_json(run):
-    run(models="zoo_of_tests:jem", metrics="accuracy")
+    assert "cells: 1 outcome with provenance" in run(models="zoo_of_tests:jem", metrics="accuracy").out
     jem, classifier = json.loads(run("--dry-run", "--format", "json").out)
     assert jem == {
         "model": "zoo_of_tests:jem",

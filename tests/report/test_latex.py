@@ -70,6 +70,43 @@ def test_special_characters(cell):
     assert r"\textless{}\textgreater{}\textbar{} a $\epsilon$ of $\infty$, $\Omega$" in text
 
 
+def test_what_is_between_backticks_is_code(cell):
+    outcome = Outcome(status="failed", reason="`jembench run x_1` and `y`: `open' is no `pair'")
+    text = render(document(build([cell(outcome=outcome)])), "latex")
+    assert r"\texttt{jembench run x\_1} and \texttt{y}: \textquoteleft{}open' is no \textquoteleft{}pair'" in text
+
+
+def test_footnotes_are_numbered_as_they_appear_part_by_part(cell):
+    def failed(model, metric):
+        return cell(model, metric, outcome=Outcome(status="failed", reason=f"{metric} of {model}"))
+
+    cells = [failed(model, metric) for model in ("jem", "baseline") for metric in ("accuracy", "nll", "ece")]
+    wide, narrow = (render(document(build(cells)), f"latex:width={width}") for width in ("10in", "1.3in"))
+    assert (wide.count(r"\begin{tabular}"), narrow.count(r"\begin{tabular}")) == (1, 3)
+    for text in (wide, narrow):
+        body, notes = text.split(r"\begin{minipage}")
+        assert re.findall(r"textsuperscript\{(\d)\}", body) == list("123456")
+        assert re.findall(r"textsuperscript\{(\d)\}", notes) == list("123456")
+    assert r"\textsuperscript{2} nll of jem" in wide
+    assert r"\textsuperscript{2} accuracy of" in narrow
+
+
+def test_notes_are_below_a_tabular_or_have_no_caption(cell):
+    def floats(models, lines):
+        reason = "long " * 18 * lines  # about one line of notes each
+        cells = [cell(f"model-{number}", accuracy=Value(97.5, 95.4, 98.6, 397)) for number in range(models)]
+        cells += [cell("model-0", "nll", outcome=Outcome(status="failed", reason=reason))]
+        found = render(document(build(cells)), "latex:width=1.3in").split(r"\begin{table}")[1:]
+        assert (r"\footnotesize Notes on Tables~\ref{tab:results} to~\ref{tab:results-2}:" in found[-1]) == (
+            models == 12
+        )
+        return [(of.count(r"\caption"), of.count(r"\begin{tabular}"), of.count(r"\begin{minipage}")) for of in found]
+
+    assert floats(2, 4) == [(1, 2, 1)]
+    assert floats(6, 8) == [(1, 1, 0), (1, 1, 1)]
+    assert floats(12, 8) == [(1, 1, 0), (1, 1, 0), (0, 0, 1)]
+
+
 def test_numbers_have_signs_and_powers(cell):
     values = {"energy_gap": Value(-12_500_000.0, -13_000_000.0, -12_000_000.0, 9, "nats")}
     text = render(document(build([cell(metric="energy-gap", **values)])), "latex")
