@@ -65,9 +65,9 @@ def selection(
     Args:
         suite: the name of a suite, whose metrics alone are shown; or the file of an experiment, whose models, data,
             recipes, seeds and names count as well, where the arguments below say nothing else.
-        models: specs or modules, in the order in which they are shown; a bare name means that spec, or else all of the
-            name.
-        dataset: specs or datasets, likewise.
+        models: specs or modules, in the order in which they are shown; a bare name means, on each dataset by each
+            recipe, that spec, or else all of the name.
+        dataset: specs or datasets; a bare name means that spec, or else all of the name.
         recipe: labels as tables show them, ``digits+epochs=5``; None: those that only a suite has changed; "all".
         settings: changes that the recipes have.
         seeds: of the trained models.

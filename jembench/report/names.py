@@ -53,6 +53,7 @@ def ranked(
     items: Sequence[T],
     of: Callable[[T], str],
     where: str = "in the store",
+    apart: Callable[[T], object] = lambda item: None,
 ) -> Sequence[T]:
     """The items of what is wanted, in that order; of equal ones, in theirs. None: all.
 
@@ -62,19 +63,30 @@ def ranked(
         items: of a store.
         of: the name of an item.
         where: the items are, for errors.
+        apart: in what items differ among which a bare name may mean different specs.
 
     Raises:
         SpecError: for a name that none of the items is of.
     """
     if wanted is None:
         return items
-    known, ranks, specs = list(dict.fromkeys(map(of, items))), dict[str, int](), _NAMED[option].specs
-    for text in wanted:
-        found = matching(specs, text, known) if specs else [name for name in known if name == text]
+    known, specs = list(dict.fromkeys(map(of, items))), _NAMED[option].specs
+    groups: dict[object, dict[str, None]] = {}
+    for item in items:
+        groups.setdefault(apart(item), {})[of(item)] = None
+    ranks = dict[tuple[object, str], tuple[int, int]]()
+    for number, text in enumerate(wanted):
+        found = [
+            (group, name)
+            for group, names in groups.items()
+            for name in (matching(specs, text, names) if specs else names.keys() & {text})
+        ]
         if not found:
             raise not_found(option, text, map(bare_name, known) if option == "metrics" else known, where)
-        ranks |= {name: len(ranks) + place for place, name in enumerate(found) if name not in ranks}
-    return sorted((item for item in items if of(item) in ranks), key=lambda item: ranks[of(item)])
+        for group, name in found:
+            ranks.setdefault((group, name), (number, known.index(name)))
+    kept = [(rank, item) for item in items if (rank := ranks.get((apart(item), of(item))))]
+    return [item for _, item in sorted(kept, key=lambda one: one[0])]
 
 
 def matching(kind: Kind, text: str, specs: Iterable[str]) -> list[str]:
@@ -85,41 +97,51 @@ def matching(kind: Kind, text: str, specs: Iterable[str]) -> list[str]:
     return found or [name for name in names if bare and bare_name(name) == bare_name(text)]
 
 
-def display_names(names: DisplayNames, fits: Iterable[FitKey], *, strict: bool = False) -> dict[tuple[str, str], str]:
+def display_names(names: DisplayNames, fits: Iterable[FitKey], *, strict_where: str = "") -> dict[tuple[str, str], str]:
     """The display names of trained models.
 
     Args:
-        names: by specs, in full or the name alone where that means one, and recipes.
+        names: by specs, in full or the name alone where that means one on a dataset by a recipe, and recipes.
         fits: of a store.
-        strict: whether to refuse a spec that none of them is meant by.
+        strict_where: where these fits are, to refuse a spec that none of them is meant by; empty: it is passed over.
 
     Raises:
         SpecError: for a spec that means more than one model.
     """
     found: dict[tuple[str, str], str] = {}
-    known = list(dict.fromkeys((fit.model, fit.recipe) for fit in fits))
+    trained: dict[tuple[str, str], dict[str, None]] = {}
+    for fit in fits:
+        trained.setdefault(trained_on(fit), {})[fit.model] = None
     for (text, recipe), name in names.items():
-        trained = [pair for pair in known if recipe in ("", pair[1])]
-        meant = matching("models", text, [model for model, _ in trained])
-        if not meant and strict:
-            raise not_found("models", text, [model for model, _ in known])
-        if len(meant) > 1:
-            raise SpecError(
-                f"{name!r} is to be the name of {text}, which means {', '.join(meant)}. Write the one meant."
-            )
-        found |= {pair: name for pair in trained if pair[0] in meant}
+        meant = [
+            (label, matching("models", text, models)) for (_, label), models in trained.items() if recipe in ("", label)
+        ]
+        if strict_where and not any(models for _, models in meant):
+            raise not_found("models", text, [model for models in trained.values() for model in models], strict_where)
+        for label, models in meant:
+            if len(models) > 1:
+                raise SpecError(
+                    f"{name!r} is to be the name of {text}, which means {', '.join(models)}. Write the one meant."
+                )
+            found |= {(model, label): name for model in models}
     return found
 
 
+def trained_on(fit: FitKey) -> tuple[str, str]:
+    """Its dataset and recipe. A recipe has options for models: the same name may mean another spec with each."""
+    return fit.dataset, fit.recipe
+
+
 def check_apart(names: Names, fits: Iterable[FitKey]) -> None:
-    """Whether all models have names of their own.
+    """Whether all models on a dataset by a recipe have names of their own.
 
     Raises:
         SpecError: if two have the same.
     """
-    by_name: dict[str, dict[str, None]] = {}
+    by_name: dict[tuple[str, tuple[str, str]], dict[str, None]] = {}
     for fit in fits:
-        by_name.setdefault(names.get((fit.model, fit.recipe), fit.model), {})[fit.model] = None
-    for name, of_name in by_name.items():
+        name = names.get((fit.model, fit.recipe), fit.model)
+        by_name.setdefault((name, trained_on(fit)), {})[fit.model] = None
+    for (name, _), of_name in by_name.items():
         if len(of_name) > 1:
             raise SpecError(f"{name!r} would be the name of {' and of '.join(of_name)}. Give each model its own.")

@@ -16,14 +16,16 @@ from jembench.experiment import suite_files as suites
 from jembench.experiment.planning import display_names_of, fit_names_of, labels_of
 from jembench.experiment.suite import Suite
 from jembench.experiment.sweep import bare_name
-from jembench.report.names import Names, check_apart, display_names, not_found, ranked
+from jembench.report.names import NO_NAMES, Names, check_apart, display_names, not_found, ranked, trained_on
 from jembench.report.record import Column
 from jembench.store.latest import asked, newest
-from jembench.store.outcome import Cell
+from jembench.store.outcome import Cell, FitKey
 from jembench.store.store import Store
 
 EVERY = "all"
 """In place of a recipe: every recipe, whatever ``--set`` changed of it."""
+
+SELECTED = "among the selected results"
 
 
 def _warn(problem: str) -> None:
@@ -67,12 +69,12 @@ class Selection:
 
     suite: Suite | None = None  # whose metrics are shown
     file: str = ""  # of the suite, if it is an experiment: its fits alone are shown
-    models: Sequence[str] | None = None  # specs; a bare name means that spec, or else all of the name
-    dataset: Sequence[str] | None = None  # specs, as models
+    models: Sequence[str] | None = None  # specs; on a dataset by a recipe a bare name means that, or all of the name
+    dataset: Sequence[str] | None = None  # specs; a bare name means that, or all of the name
     recipe: Sequence[str] | None = None  # labels, as tables show them
     settings: Sequence[str] = ()  # changes that the recipes have: "epochs=9"
     seeds: Sequence[int] | None = None
-    metrics: Sequence[str] | None = None  # specs, as models
+    metrics: Sequence[str] | None = None  # specs, as dataset
     columns: Sequence[str] | None = None  # labels of values
     names: Mapping[str, str] = field(default_factory=dict)  # display names by specs
     limit: int | None = None  # how many of the test images were evaluated; None: all
@@ -104,13 +106,22 @@ class Selection:
             cells = self._unchanged(named)
             if rest := [cell for cell in named if cell.fit.recipe not in {kept.fit.recipe for kept in cells}]:
                 left_out.append(_of_changed(rest))
-        known, shown = ([cell.fit for cell in some] for some in (current, cells))
-        names = display_names(display_names_of(self.suite) if self.suite else {}, known)
-        names |= display_names({(text, ""): name for text, name in self.names.items()}, known, strict=True)
-        check_apart(names, shown)
+            # neither may a model be left out with the changed recipes or columns without a word
+            ranked("models", self.models, cells, lambda cell: cell.fit.model, SELECTED)
+        names = self._names([cell.fit for cell in cells])
         suite = self.file or (self.suite.name if self.suite else None)
         advice = nothing(store.root, suite, self.limit, "such results" if found else "results")
         return Selected(cells, names, left_out, advice)
+
+    def _names(self, shown: Sequence[FitKey]) -> Names:
+        """The display names of what is shown."""
+        if not shown:
+            return NO_NAMES
+        names = display_names(display_names_of(self.suite) if self.suite else {}, shown)
+        given = {(text, ""): name for text, name in self.names.items()}
+        names |= display_names(given, shown, strict_where=SELECTED)
+        check_apart(names, shown)
+        return names
 
     def among(self, cells: Sequence[Cell]) -> Sequence[Cell]:
         """Those of some cells that are named, sorted by datasets, then by models, then by recipes; changed or not."""
@@ -138,14 +149,20 @@ class Selection:
         for setting in self.settings:
             if setting not in changes:
                 raise not_found("settings", setting, changes)
-        cells = [cell for cell in cells if set(self.settings) <= set(_changes(cell.fit.recipe))]
-        cells = ranked("metrics", self.metrics, cells, lambda cell: cell.metric)
+        every, cells = cells, [cell for cell in cells if set(self.settings) <= set(_changes(cell.fit.recipe))]
+
+        def where() -> str:
+            return "in the store" if len(cells) == len(every) else SELECTED
+
+        cells = ranked("metrics", self.metrics, cells, lambda cell: cell.metric, where())
         seeds = None if self.seeds is None else [str(seed) for seed in self.seeds]
-        cells = ranked("seeds", seeds, cells, lambda cell: str(cell.fit.seed))
+        cells = ranked("seeds", seeds, cells, lambda cell: str(cell.fit.seed), where())
         if EVERY not in (self.recipe or ()):
-            cells = ranked("recipe", self.recipe, cells, self._recipe)
-        cells = ranked("models", self.models, cells, lambda cell: cell.fit.model)
-        return ranked("dataset", self.dataset, cells, lambda cell: cell.fit.dataset)
+            cells = ranked("recipe", self.recipe, cells, self._recipe, where())
+        cells = ranked("dataset", self.dataset, cells, lambda cell: cell.fit.dataset, where())
+        # last, so that a model that is not among the other selections' results is refused with those that are
+        cells = ranked("models", self.models, cells, lambda cell: cell.fit.model, where(), lambda c: trained_on(c.fit))
+        return ranked("dataset", self.dataset, cells, lambda cell: cell.fit.dataset, SELECTED)
 
     def _recipe(self, cell: Cell) -> str:
         """What names its recipe: without the settings, if they are given by themselves."""

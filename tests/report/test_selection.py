@@ -99,7 +99,8 @@ def test_columns_leave_out_the_other_published_numbers(store):
         ({"seeds": 7}, r"no seed in the store named '7'.*Known: 0, 1\."),
         ({"metrics": "acuracy"}, r"no metric in the store named 'acuracy'\. Nearest: accuracy"),
         ({"columns": "aurocs"}, r"no column of these results named 'aurocs'\. Nearest: auroc"),
-        ({"names": {"jam": "JEM"}}, r"no model in the store named 'jam'\. Nearest: jem"),
+        ({"names": {"jam": "JEM"}}, r"no model among the selected results named 'jam'\. Nearest: jem"),
+        ({"models": "jem", "names": {"baseline": "B"}}, r"selected results named 'baseline'\..* Known: jem\."),
         ({"names": {"jem": "baseline"}}, r"'baseline' would be the name of baseline and of jem"),
         ({"names": {"jem": "A", "baseline": "A"}}, r"'A' would be the name of"),
     ],
@@ -107,6 +108,49 @@ def test_columns_leave_out_the_other_published_numbers(store):
 def test_what_is_not_there_is_refused_with_the_nearest_name(store, which, message):
     with pytest.raises(SpecError, match=message):
         selection(**which).of(store)
+
+
+@pytest.fixture
+def of_two(tmp_path, cell):
+    """A bare ``baseline`` on digits alone; on stripes the recipe has options for it. There ``jem`` has no nll."""
+    root = Store(tmp_path / "runs")
+    for model, dataset, recipe, metric in (
+        ("baseline", "digits", "digits", "accuracy"),
+        ("jem", "digits", "digits+epochs=1", "accuracy"),
+        ("baseline:norm=batch", "stripes", "fast", "accuracy"),
+        ("baseline:norm=batch", "stripes", "fast", "nll"),
+        ("jem-factored", "stripes", "fast", "accuracy"),
+    ):
+        found = cell(model, metric, recipe=recipe, **{metric: Value(0.5, None, None, 9)})
+        fit = dataclasses.replace(found.fit, dataset=dataset, id=model + dataset, family=model + dataset)
+        root.write_cell(dataclasses.replace(found, id=stable_hash([fit.id, metric]), fit=fit), {})
+    return root
+
+
+def test_a_bare_name_means_another_spec_on_another_dataset(of_two):
+    on_stripes = selection(models="jem-factored,baseline", dataset="stripes", names={"baseline": "Classifier"})
+    found = on_stripes.of(of_two)
+    assert models(found) == [("jem-factored", "fast"), ("baseline:norm=batch", "fast")]
+    assert found.names == {("baseline:norm=batch", "fast"): "Classifier"}
+    found = selection(models="baseline", names={"baseline": "Classifier"}).of(of_two)
+    assert set(models(found)) == {("baseline", "digits"), ("baseline:norm=batch", "fast")}
+    assert set(found.names.values()) == {"Classifier"}
+    assert found.names.keys() == set(models(found))
+
+
+@pytest.mark.parametrize(
+    ("which", "named", "known"),
+    [
+        ({"models": "jem,baseline", "dataset": "stripes"}, "model", "baseline:norm=batch, jem-factored"),
+        ({"models": "jem,baseline"}, "model", "baseline, baseline:norm=batch"),  # the recipe of jem is changed
+        ({"models": "jem-factored,baseline", "columns": "nll"}, "model", "baseline:norm=batch"),
+        ({"names": {"jem": "JEM"}, "dataset": "stripes"}, "model", "baseline:norm=batch, jem-factored"),
+        ({"models": "jem-factored", "dataset": "stripes,digits"}, "dataset", "stripes"),
+    ],
+)
+def test_what_the_other_selections_leave_out_is_refused(of_two, which, named, known):
+    with pytest.raises(SpecError, match=rf"no {named} among the selected results named .* Known: {known}\."):
+        selection(**which).of(of_two)
 
 
 def test_a_display_name_is_shown_and_changes_nothing_else(store):
