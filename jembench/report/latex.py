@@ -85,7 +85,8 @@ class _Layout:
 
     def _float_of_notes(self, notes: _Piece, label: str, count: int) -> str:
         """A float without a caption, for notes that fit below no tabular of these floats."""
-        of = rf"Table~\ref{{{label}}}" if count == 1 else rf"Tables~\ref{{{label}}} to~\ref{{{label}-{count}}}"
+        first, last, joined = rf"\ref{{{label}}}", rf"\ref{{{label}-{count}}}", "and" if count == 2 else "to"
+        of = f"Table~{first}" if count == 1 else f"Tables~{first} {joined}~{last}"
         lines = (
             rf"\begin{{table{self.star}}}[tp]",
             rf"{self.type} Notes on {of}:\par\smallskip",

@@ -171,7 +171,7 @@ class _Layout:
 
 
 _CONTEXT: Mapping[str, Callable[[Subject], str]] = {
-    "dataset": lambda row: row.dataset,
+    "dataset": lambda row: row.dataset_name,
     "recipe": lambda row: row.recipe,
     "seeds": lambda row: ", ".join(map(str, row.seeds)),
 }

@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 
 from jembench.interfaces import Value
 from jembench.report.names import NO_NAMES, Names
-from jembench.report.protocols import peculiarities
+from jembench.report.protocols import parsed, peculiarities
 from jembench.report.references import Standing
 from jembench.store.outcome import Cell, Outcome
 
@@ -72,6 +72,7 @@ class Subject:
     dataset: str  # canonical spec
     recipe: str  # label
     printed_as: str = ""  # its display name, if it has one
+    dataset_name: str  # what tables call the dataset
     cells: tuple[Cell, ...] = ()  # what was measured on it
     notes: tuple[str, ...] = ()  # what else a reader must know of it
     records: Mapping[Column, Record] = field(default_factory=dict)  # what is not asked for of it is missing
@@ -108,11 +109,35 @@ class Subject:
 def subjects(cells: Iterable[Cell], names: Names = NO_NAMES) -> list[Subject]:
     """Every model of some cells, in their order, with its display name."""
     found = []
-    for group in grouped(cells, lambda cell: cell.fit.names):
+    groups = grouped(cells, lambda cell: cell.fit.names)
+    datasets = _dataset_names(cell for group in groups for cell in group)
+    for group in groups:
         model, dataset, recipe = group[0].fit.names
-        name = names.get((model, recipe), "")
-        found.append(Subject(model=model, dataset=dataset, recipe=recipe, printed_as=name, cells=tuple(group)))
+        found.append(
+            Subject(
+                model=model,
+                dataset=dataset,
+                recipe=recipe,
+                printed_as=names.get((model, recipe), ""),
+                dataset_name=datasets[dataset],
+                cells=tuple(group),
+            )
+        )
     return found
+
+
+def _dataset_names(cells: Iterable[Cell]) -> dict[str, str]:
+    """What tables call each dataset: what its results are filed under, or its spec where that is not one name or two
+    datasets have it.
+    """
+    filed: dict[str, set[str]] = {}
+    for dataset, protocol in {(cell.fit.dataset, cell.outcome.protocol) for cell in cells}:
+        known = parsed(protocol)
+        name = dict(known.arguments).get("data") if known else None
+        filed.setdefault(dataset, set()).update([name] if name else [])
+    names = {dataset: found.pop() if len(found) == 1 else dataset for dataset, found in filed.items()}
+    taken = Counter(names.values())
+    return {dataset: name if taken[name] == 1 else dataset for dataset, name in names.items()}
 
 
 def grouped(items: Iterable[T], key: Callable[[T], Hashable]) -> list[list[T]]:

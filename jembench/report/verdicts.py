@@ -68,7 +68,7 @@ def _table(comparison: Comparison) -> Table:
 def _title(comparison: Comparison) -> str:
     a, b = comparison.pair
     models = a.model if a.model == b.model else f"{a.model} and {b.model}"
-    return f"{models} · dataset {a.dataset} · {_recipes(a.recipe, b.recipe)} · {_seeds(_all_seeds(comparison))}"
+    return f"{models} · dataset {a.dataset_name} · {_recipes(a.recipe, b.recipe)} · {_seeds(_all_seeds(comparison))}"
 
 
 def _recipes(a: str | None, b: str | None) -> str:

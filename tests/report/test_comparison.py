@@ -54,7 +54,9 @@ def side(*cells):
 
 
 def subject(*cells):
-    return Subject(model=cells[0].fit.model, dataset="digits", recipe=cells[0].fit.recipe, cells=cells)
+    return Subject(
+        model=cells[0].fit.model, dataset="digits", dataset_name="digits", recipe=cells[0].fit.recipe, cells=cells
+    )
 
 
 def compared(results, *cells, resamples=500):

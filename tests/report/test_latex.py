@@ -97,7 +97,7 @@ def test_notes_are_below_a_tabular_or_have_no_caption(cell):
         cells = [cell(f"model-{number}", accuracy=Value(97.5, 95.4, 98.6, 397)) for number in range(models)]
         cells += [cell("model-0", "nll", outcome=Outcome(status="failed", reason=reason))]
         found = render(document(build(cells)), "latex:width=1.3in").split(r"\begin{table}")[1:]
-        assert (r"\footnotesize Notes on Tables~\ref{tab:results} to~\ref{tab:results-2}:" in found[-1]) == (
+        assert (r"\footnotesize Notes on Tables~\ref{tab:results} and~\ref{tab:results-2}:" in found[-1]) == (
             models == 12
         )
         return [(of.count(r"\caption"), of.count(r"\begin{tabular}"), of.count(r"\begin{minipage}")) for of in found]

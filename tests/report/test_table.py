@@ -323,6 +323,32 @@ def test_of_several_seeds_it_names_the_suspicious_one(cell):
     assert table.rows[0].notes == ("accuracy of seed 1 is suspicious: a gradient is 0",)
 
 
+@pytest.mark.parametrize(
+    ("specs", "shown"),
+    [
+        (["imagefolder:root=photos"], ["photos"]),
+        (["imagefolder:root=photos", "digits"], ["photos", "digits"]),
+        (["imagefolder:root=photos", "imagefolder:root=b/photos"],) * 2,
+        (["imagefolder:root=photos", "photos"],) * 2,
+    ],
+)
+def test_a_dataset_is_called_what_its_results_are_filed_under_if_no_other_is(cell, specs, shown):
+    def measured(dataset):
+        name = "photos" if "photos" in dataset else dataset
+        outcome = Outcome(
+            status="ok", protocol=f"accuracy:data={name},images=9", values={"accuracy": Value(9.0, None, None, 9)}
+        )
+        return cell(dataset=dataset, outcome=outcome)
+
+    report = build([measured(dataset) for dataset in specs])
+    assert [row.dataset for row in report.rows] == specs
+    (table,) = tables(report)
+    if len(specs) == 1:
+        assert table.title == f"Results · dataset {shown[0]} · recipe digits · seed 0"
+    else:
+        assert [row[1].value for row in table.rows] == shown
+
+
 floats = st.floats(-1e300, 1e300) | st.sampled_from([math.nan, math.inf, -math.inf])
 numbers = st.builds(Value, floats, st.none() | floats, st.none() | floats, st.integers(1, 9))
 keys = st.tuples(st.sampled_from("ab"), st.sampled_from("xyz"), st.integers(0, 2))

@@ -40,7 +40,7 @@ def joint(report: Report) -> Iterator[Joint]:
         measured = [column for column in report.columns if any(row.has(column) for row in rows)]
         groups = {aspect: _columns(measured, metrics) for aspect, metrics in ASPECTS.items()}
         if any(groups.values()):
-            yield _view(dataset, rows, {aspect: columns for aspect, columns in groups.items() if columns})
+            yield _view(rows, {aspect: columns for aspect, columns in groups.items() if columns})
 
 
 def _columns(measured: Sequence[Column], metrics: Sequence[str]) -> list[Column]:
@@ -59,14 +59,14 @@ def _options(column: Column) -> int:
     return len(spec.parse(column.metric).arguments)
 
 
-def _view(dataset: str, rows: Sequence[Subject], groups: Mapping[str, Sequence[Column]]) -> Joint:
+def _view(rows: Sequence[Subject], groups: Mapping[str, Sequence[Column]]) -> Joint:
     columns = [column for of_aspect in groups.values() for column in of_aspect]
     labels = [column.label for column in columns]
     records = [[row.records.get(column) for column in columns] for row in rows]
     several = [name for name in ("recipe", "seeds") if len({getattr(row, name) for row in rows}) > 1]
     notes = Footnotes()
     table = Table(
-        title=f"All respects · dataset {dataset}",
+        title=f"All respects · dataset {rows[0].dataset_name}",
         headings=(
             *(Heading(name, identifies=True) for name in ("model", *several)),
             *(
