@@ -47,7 +47,9 @@ def build(
         names: display names by canonical specs and recipes.
     """
     cells = list(cells)
-    parts = [_completed(part, cells) for part in parts] or [Part("", _and_those_of((), cells), ())]
+    parts = [_completed(part, cells) for part in parts] or [
+        Part("", tuple(dict.fromkeys(cell.metric for cell in cells)), ())
+    ]
     order = dict.fromkeys(metric for part in parts for metric in (*part.metrics, *_of_grids(part, cells)))
     by_metric = _by_metric(cells)
     columns = selection.order([column for metric in order for column in columns_of(metric, by_metric.get(metric, ()))])
@@ -85,26 +87,26 @@ def _by_metric(cells: Iterable[Cell]) -> dict[str, list[Cell]]:
     return found
 
 
-def _and_those_of(metrics: Sequence[str], cells: Sequence[Cell]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys([*metrics, *(cell.metric for cell in cells)]))
-
-
 def _completed(part: Part, cells: Sequence[Cell]) -> Part:
     """The part with what the cells hold of its metrics under other options, where a fit has none under its own.
 
-    ``run --set ece.bins=15`` measures another metric than the suite's, in its place; what a grid of any suite has
-    measured stands there.
+    ``run --set ece.bins=15`` measures another metric than the suite's, in its place: if no fit has the suite's, its
+    column is not shown. What a grid of any suite has measured stands there.
     """
     names, places = {spec.parse(metric).name for metric in part.metrics}, Places(part.grids)
     as_asked = {(cell.fit.id, spec.parse(cell.metric).name) for cell in cells if cell.metric in part.metrics}
-    others = [
-        cell
-        for cell in cells
-        if (name := spec.parse(cell.metric).name) in names
-        and (cell.fit.id, name) not in as_asked
-        and not any(places.of(cell.metric))
-    ]
-    return part._replace(metrics=_and_those_of(part.metrics, others))
+    others: dict[str, list[str]] = {}
+    for cell in cells:
+        name = spec.parse(cell.metric).name
+        if name in names and (cell.fit.id, name) not in as_asked and not any(places.of(cell.metric)):
+            others.setdefault(name, []).append(cell.metric)
+    in_place = others.keys() - {name for _, name in as_asked}
+    metrics: list[str] = []
+    for metric in part.metrics:
+        name = spec.parse(metric).name
+        metrics += others[name] if name in in_place else [metric]
+    metrics += [metric for of_name in others.values() for metric in of_name]
+    return part._replace(metrics=tuple(dict.fromkeys(metrics)))
 
 
 def _of_grids(part: Part, cells: Sequence[Cell]) -> list[str]:

@@ -44,6 +44,20 @@ def test_a_row_a_model_and_a_column_a_value_in_the_order_of_the_suite(full_cells
     assert all(tuple(row.records) == table.columns for row in table.rows)
 
 
+def test_a_metric_measured_with_other_options_alone_has_its_place_in_the_suite(cell):
+    """The suite's own column is shown where a fit has it, or none has any."""
+    suite = [Part("", ("is", "accuracy", "fid"), ())]
+
+    def columns(*measured):
+        cells = [cell(model, metric, value=Value(1, 0, 2, 9)) for model, metric in measured]
+        return [column.metric for column in build(cells, parts=suite).columns]
+
+    of_all = [("jem", "accuracy"), ("jem", "is:features=cnn"), ("baseline", "accuracy")]
+    assert columns(*of_all) == ["is:features=cnn", "accuracy", "fid"]
+    assert columns(*of_all, ("baseline", "is")) == ["is", "accuracy", "fid", "is:features=cnn"]
+    assert columns(*of_all, ("jem", "is")) == ["is", "accuracy", "fid"]
+
+
 def test_places_are_looked_up_once_a_metric_and_not_once_a_cell(cell, monkeypatch):
     grid = Grid(title="", metric="ood", columns={"set": ("interp", "uniform")})
     looked_up, look_up = [], grids.Places._of
