@@ -164,13 +164,15 @@ class SlurmExecutor:
         """
         from submitit.core.utils import pickle_load
 
-        states, found = None, []
+        asked: list[str] = []  # about which Slurm was asked: a job that is submitted after that is not in its answer
+        states: Mapping[str, tuple[str, str]] = {}
+        found: list[Ended] = []
         if self._cancelled:
             found = [Ended(id=unit.id, how="stopped") for pack in self._held for unit in pack]
             self._held = []
         if time.monotonic() - self._looked > min(60, max(2, (time.monotonic() - self._changed) / 2)):
             with suppress(Unavailable):  # it may be starting again
-                states = self._states()
+                asked, states = list(self._running), self._states()
             self._looked = time.monotonic()
             held, self._held = self._held, []
             self._submit(held)
@@ -178,7 +180,8 @@ class SlurmExecutor:
         for name in self._running.keys() & {file.name for file in self._folder.iterdir()}:
             outcome, result = pickle_load(self._folder / name)
             found += self._settle(name, result if outcome == "success" else {})
-        for name, (job, _) in list(self._running.items() if states is not None else ()):
+        for name in filter(self._running.__contains__, asked):
+            job, _ = self._running[name]
             state, host = states.get(job.job_id, ("UNKNOWN", ""))
             if state == HELD:
                 with suppress(Unavailable):

@@ -276,6 +276,17 @@ def test_a_dead_job_is_submitted_again_and_then_lost(slurm, tmp_path):
     assert [one.id for one in executor.ended(0)] == ["b"]
 
 
+def test_a_job_that_is_submitted_after_slurm_answered_is_not_dead(slurm, tmp_path):
+    executor = opened(tmp_path, retries=1)
+    executor.submit([unit("a")])
+    slurm.states("1|COMPLETED|node1|None")  # its worker died, and Slurm has not heard of job 2 yet
+    ends(tmp_path, "1", code=1, ended=[])
+    assert not look_again(executor)
+    assert slurm.script(2)
+    ends(tmp_path, "2", ended=[record("a")])
+    assert [(one.id, one.how) for one in executor.ended(0)] == [("a", "done")]
+
+
 def test_a_job_that_no_node_could_start_is_taken_back_and_submitted_again(slurm, tmp_path):
     executor = opened(tmp_path)
     executor.submit([unit("a")])
