@@ -60,7 +60,10 @@ nitpick_ignore_regex = [
     ("py:.*", r"(torch|np|numpy|pandas|nn|os|collections|typing|jaxtyping)\..*"),
     ("py:.*", r"(Any|Array|Callable|DataFrame|Location|Path|Settings|Tensor|pathlib\.Path|optional)"),
     # objects that a user is given and does not make
-    ("py:.*", r".*\b(Claim|ComparedPair|FitPlan|Names|Part|Pictures|PublishedTable|Recipe|Selection|Shown|Store|Suite)"),
+    (
+        "py:.*",
+        r".*\b(Claim|ComparedPair|FitPlan|Names|Part|Pictures|PublishedTable|Recipe|Selection|Shown|Store|Suite)",
+    ),
     ("py:.*", r"jembench\.plugin\..*"),
 ]
 

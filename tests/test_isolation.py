@@ -28,8 +28,14 @@ def test_a_run_that_writes_to_the_home_folder_fails(tmp_path):
     conftest = Path(__file__).parents[1] / "conftest.py"
     (tmp_path / "conftest.py").write_text(conftest.read_text())
     arguments = ["-q", "-p", "no:cacheprovider", "-c", os.devnull, str(tmp_path)]
+    support = {**os.environ, "PYTHONPATH": str(Path(__file__).parent / "support")}  # what the conftest imports
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", *arguments], cwd=tmp_path, capture_output=True, text=True, check=False
+        [sys.executable, "-m", "pytest", *arguments],
+        cwd=tmp_path,
+        env=support,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode != 0
     assert "The tests have written to the user's home: home/.left" in done.stdout + done.stderr

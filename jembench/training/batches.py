@@ -40,8 +40,6 @@ class Batches:
     ) -> None:
         if train.labels is None:
             raise SpecError(f"The dataset {data.name} has no labels, and training needs them.")
-        self.options = recipe.data
-        self.sizes = {"marginal": recipe.batch_size, "labelled": recipe.data.labelled_batch or recipe.batch_size}
         self.root, self.device, self.group = seed, device, group
         labelled = labelled_only(train, recipe.data.labelled, seeds.generator(seed, "labels"))
         images = ImageSource(train, data.bounds, device)
@@ -49,10 +47,12 @@ class Batches:
         self.sources = {"marginal": images, "labelled": with_labels}
         self.augmentation = make_augmentation(recipe.data)
         self.augmentation.check(*data.shape[1:])
-        self.seed("")
+        self.begin(recipe, "")
 
-    def seed(self, again: str) -> None:
-        """Begin every stream of randomness; another one for each text."""
+    def begin(self, recipe: Recipe, again: str) -> None:
+        """Begin every stream of randomness, another one for each text ``again``, in batches of the recipe's sizes."""
+        self.options = recipe.data
+        self.sizes = {"marginal": recipe.batch_size, "labelled": recipe.data.labelled_batch or recipe.batch_size}
         self.generator = seeds.generator(self.root, f"images{again}", self.device)
         self.streams = {
             name: IndexStream(len(self.sources[name]), size, seeds.generator(self.root, f"order/{name}{again}"))

@@ -128,7 +128,7 @@ class Trainer:
     def _seed(self) -> None:
         """Begin every stream of randomness; another one after each intervention."""
         again = f"/{self.adjustment.seeds}" if self.adjustment.seeds else ""
-        self.batches.seed(again)
+        self.batches.begin(self.recipe, again)
         self.generator = seeds.generator(self.seed, f"{self._own_chains}{again}", self.device)
 
     @property
