@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from jembench.catalog import spec
 from jembench.experiment.sweep import bare_name
 from jembench.report.record import Column, Record, Subject
 from jembench.report.sections import Report
-from jembench.report.text import Footnote, Footnotes, Heading, Table, Text, detail, record_text
+from jembench.report.text import DAGGER, Footnote, Footnotes, Heading, Table, Text, detail, record_text
 
 ASPECTS: Mapping[str, tuple[str, ...]] = {
     "Accuracy": ("accuracy",),
@@ -78,12 +78,13 @@ def _view(rows: Sequence[Subject], groups: Mapping[str, Sequence[Column]]) -> Jo
             (
                 Text(row.name),
                 *(Text(row.recipe if name == "recipe" else ", ".join(map(str, row.seeds))) for name in several),
-                *(record_text(record, notes)._replace(marks=()) for record in of_row),
+                *(_marked(record_text(record, notes)) for record in of_row),
             )
             for row, of_row in zip(rows, records, strict=True)
         ),
         footnotes=(
             Footnote("One value of each metric, under the fewest options that were measured; all are in the tables."),
+            *_incomparable(record for of_row in records for record in of_row),
         ),
     )
     return Joint(
@@ -91,6 +92,16 @@ def _view(rows: Sequence[Subject], groups: Mapping[str, Sequence[Column]]) -> Jo
         tuple((aspect, len(of_aspect)) for aspect, of_aspect in groups.items()),
         (*[None] * (1 + len(several)), *(_scale(of_column) for of_column in zip(*records, strict=True))),
     )
+
+
+def _marked(text: Text) -> Text:
+    """Without the marks of footnotes, which stand below the tables, but for that of other protocols."""
+    return text._replace(marks=tuple(mark for mark in text.marks if mark == DAGGER))
+
+
+def _incomparable(records: Iterable[Record | None]) -> Iterator[Footnote]:
+    if any(record is not None and record.comparable is False for record in records):
+        yield Footnote("measured under different protocols, do not compare; the tables say how they differ", DAGGER)
 
 
 def _label(column: Column, *, alone: bool) -> str:

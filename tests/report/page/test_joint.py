@@ -3,6 +3,7 @@
 from jembench.interfaces import Value
 from jembench.report.page.joint import joint
 from jembench.report.sections import build
+from jembench.store.outcome import Outcome
 
 
 def value(number=1.0, low=0.5, high=2.0):
@@ -54,3 +55,11 @@ def test_each_dataset_has_a_view_and_rows_say_what_differs(cell):
 
 def test_no_view_of_metrics_that_are_in_no_respect(cell):
     assert views([cell(metric="iteration-time", time=value())]) == []
+
+
+def test_values_under_different_protocols_are_marked(cell):
+    outcomes = [Outcome(status="ok", protocol=f"fid:images={n}", values={"fid": value()}) for n in (500, 1000)]
+    fids = [cell(model, "fid", outcome=outcome) for model, outcome in zip("ab", outcomes, strict=True)]
+    (view,) = views([*fids, cell("a", accuracy=value()), cell("b", accuracy=value())])
+    assert [[text.marks for text in row] for row in view.table.rows] == [[(), (), ("†",)]] * 2
+    assert [note.mark for note in view.table.footnotes] == ["", "†"]
