@@ -121,8 +121,8 @@ def _url() -> str:
 def _how_to_get() -> str:
     return (
         "Let jembench fetch them (96 MB) with --set fid.features=inception:download=true, or download "
-        f"{_url()} elsewhere and give --set fid.features=inception:weights=PATH. --set fid.features=cnn needs no "
-        "download: it trains a small network on the dataset. Each of fid, is, kid and prc has this option: "
+        f"{_url()} elsewhere and give --set fid.features=inception:weights=PATH. Without a download, --set "
+        "fid.features=cnn trains a small network on the dataset. Each of fid, is, kid and prc has this option: "
         "--set is.features=cnn --set fid.features=cnn."
     )
 

@@ -45,7 +45,7 @@ def display() -> Display:
     """The display that suits stderr."""
     if not sys.stderr.isatty():
         return Lines()
-    from jembench.running.bars import Bars  # a log needs no rich
+    from jembench.running.bars import Bars  # rich is not imported for a log
 
     return Bars()
 

@@ -66,7 +66,7 @@ def read_arrays(path: Path, cell: Cell) -> dict[str, np.ndarray[Any, Any]]:
 
 
 def check_arrays(path: Path, cell: Cell) -> None:
-    """Whether the file of a cell's arrays is the one that was written with it; needs no numpy.
+    """Whether the file of a cell's arrays is the one that was written with it. Imports no NumPy.
 
     Raises:
         DamagedError: if not.

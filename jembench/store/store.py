@@ -216,7 +216,7 @@ class Store(Layout):
         return cells.read_arrays(self.arrays_path(cell), cell)
 
     def check_arrays(self, cell: Cell) -> None:
-        """Whether the file of a cell's arrays is the one that was written with it; needs no numpy.
+        """Whether the file of a cell's arrays is the one that was written with it. Imports no NumPy.
 
         Raises:
             DamagedError: if not.

@@ -115,7 +115,7 @@ def read(path: Path, remedy: str) -> Contents:
 
 
 def check(path: Path, remedy: str = "") -> Seal:
-    """Check a file's digest; needs no torch.
+    """Check a file's digest. Imports no torch.
 
     Raises:
         CheckpointError: as :func:`read`.

@@ -1,1 +1,1 @@
-"""Figures of what a store holds, each with the numbers behind it. Reads the store alone; needs no torch."""
+"""Figures of what a store holds, each with the numbers behind it. Reads the store alone and imports no torch."""
