@@ -16,6 +16,7 @@ from weakref import WeakSet
 
 import torch
 from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map
 
 from jembench.errors import Fallback
@@ -109,11 +110,30 @@ def searching(search: bool) -> Iterator[None]:
         torch.backends.cudnn.benchmark = before
 
 
-def to_channels_last(model: Any, data: DataSpec) -> bool:
-    """Lay the model's weights out channels-last, where convolutions are fastest; False if the network cannot bear it.
+class _StridedProjections(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Watch for strided 1x1 convolutions of fewer channels than a block of AVX-512 has."""
 
-    A network that flattens its maps with ``.view`` wants them contiguous, which shows when it is shown two images. Its
-    weights are then as before, and so are those of a model that shows neither logits nor energies.
+    seen = False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is torch.ops.aten.convolution.default:
+            weight, stride = args[1], args[3]
+            self.seen |= weight.shape[1] < 16 and max(weight.shape[2:]) == 1 and max(stride) > 1
+        return func(*args, **(kwargs or {}))
+
+
+def to_channels_last(model: Any, data: DataSpec) -> bool:
+    """Lay the model's weights out channels-last, where convolutions are fastest.
+
+    Two images are passed through the network first, to see what it does. Its weights stay contiguous
+
+    - if it flattens its maps with ``.view``, which only contiguous maps allow;
+    - on a CPU, if it has a strided 1x1 convolution of few channels: PyTorch 2.14 and 2.15 compute its weight gradient
+      wrongly or write past its memory (oneDNN issue 6035);
+    - if it has neither logits nor energies.
+
+    Returns:
+        Whether the weights are laid out channels-last.
     """
     device = next((p.device for p in model.parameters()), torch.device("cpu"))
     look = getattr(model, "logits", None) or getattr(model, "energy", None)
@@ -121,13 +141,16 @@ def to_channels_last(model: Any, data: DataSpec) -> bool:
         return False
     model.to(memory_format=torch.channels_last)
     try:
-        with torch.no_grad(), mode(model, train=False):
+        with torch.no_grad(), mode(model, train=False), _StridedProjections() as projections:  # type: ignore[no-untyped-call]
             look(torch.zeros(2, *data.shape, device=device))
     except RuntimeError as error:
         model.to(memory_format=torch.contiguous_format)
         if "view size is not compatible" not in str(error):
             raise
         warnings.warn("The network flattens its maps with .view, which keeps it from its fastest layout.", Fallback, 1)
+        return False
+    if projections.seen and device.type == "cpu":
+        model.to(memory_format=torch.contiguous_format)
         return False
     return True
 

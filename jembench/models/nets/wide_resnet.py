@@ -38,6 +38,21 @@ NORMS: Mapping[str, Norm] = {
 }
 
 
+class Projection(nn.Conv2d):
+    """1x1 convolution of every ``step``-th pixel, with the weights of one of that stride.
+
+    Subsampling first is the same function. In PyTorch 2.14 and 2.15 the weight gradient of a strided 1x1 convolution
+    of few channels writes past its memory on CPUs, in the channels-last layout (oneDNN issue 6035).
+    """
+
+    def __init__(self, in_channels: int, out_channels: int, step: int) -> None:
+        super().__init__(in_channels, out_channels, 1)
+        self.step = step
+
+    def forward(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B D h w"]:
+        return super().forward(x[..., :: self.step, :: self.step])
+
+
 class Block(nn.Module):
     """Two 3x3 convolutions, each after norm and activation, added to the block's raw input.
 
@@ -54,7 +69,7 @@ class Block(nn.Module):
         self.conv2 = nn.Conv2d(out_channels, out_channels, 3, stride=stride, padding=1)
         self.shortcut = nn.Sequential()
         if stride != 1 or in_channels != out_channels:
-            self.shortcut.append(nn.Conv2d(in_channels, out_channels, 1, stride=stride))
+            self.shortcut.append(Projection(in_channels, out_channels, stride))
 
     def forward(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B D h w"]:
         hidden = self.conv1(F.leaky_relu(self.norm1(x), LEAK))
