@@ -12,6 +12,8 @@ import hashlib
 from jaxtyping import Float, UInt8
 from torch import Tensor
 
+from jembench.errors import Diverged
+
 Bounds = tuple[float, float]
 
 
@@ -25,10 +27,13 @@ def to_uint8(x: Float[Tensor, "*shape"], bounds: Bounds) -> UInt8[Tensor, "*shap
     """The nearest of the levels 0..255. Values outside ``bounds`` are clamped first.
 
     Raises:
-        ValueError: for NaN, which has no level.
+        Diverged: for NaN, which has no level.
     """
     if x.isnan().any():
-        raise ValueError("images that hold NaN cannot be written as pixels")
+        raise Diverged(
+            "Images that the model made hold NaN: the model has diverged. Train it again with another seed or a lower "
+            "learning rate."
+        )
     low, high = bounds
     return x.float().clamp(low, high).sub_(low).mul_(255 / (high - low)).round_().byte()
 

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jembench.data.pixels import noise_to_model, to_float, to_uint8
+from jembench.errors import Diverged
 
 LEVELS = torch.arange(256, dtype=torch.uint8)
 BOUNDS = st.tuples(st.floats(-10, 10), st.floats(0.1, 10)).map(lambda pair: (pair[0], pair[0] + pair[1]))
@@ -44,7 +45,7 @@ def test_the_input_is_left_as_it_was() -> None:
 
 def test_infinity_is_clamped_and_nan_refused() -> None:
     assert to_uint8(torch.tensor([-torch.inf, torch.inf]), (-1.0, 1.0)).tolist() == [0, 255]
-    with pytest.raises(ValueError, match="NaN"):
+    with pytest.raises(Diverged, match="NaN"):
         to_uint8(torch.tensor([0.0, torch.nan]), (-1.0, 1.0))
 
 

@@ -1,4 +1,4 @@
-"""Every metric on a GPU that is not there: no device is mixed up, in the metric or in the attack that it makes."""
+"""Every metric, on a GPU that is not there, where no device may be mixed up, and of a model that diverged."""
 
 import dataclasses
 
@@ -70,3 +70,25 @@ def test_a_planted_tensor_of_the_cpu_is_refused(evaluation):
     outcome = measure(registry.resolve("metrics", "accuracy").make(), evaluation).outcome
     assert outcome.status == "failed"
     assert "MixedDevices" in outcome.reason
+
+
+@pytest.fixture(scope="module")
+def diverged(tmp_path_factory):
+    """Of the same model after its weights and chains have become NaN."""
+    found = stage.trained()
+    with torch.no_grad():
+        for weights in found.model.parameters():
+            weights.fill_(torch.nan)
+    state = found.sampler.state_dict()
+    wild = {key: torch.full_like(kept, torch.nan) for key, kept in state.items() if kept.is_floating_point()}
+    found.sampler.load_state_dict(state | wild)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(cnn_features._RECIPE, "iterations", 2)
+        bank = FeatureBank(found.dataset, Store(tmp_path_factory.mktemp("features")), found.device)
+        yield dataclasses.replace(found, limit=100, bank=bank).evaluation()
+
+
+@pytest.mark.parametrize("spec", sorted({*ATTACKS, *OTHERS, "fid"} - {"iteration-time"}))  # it reads times alone
+def test_a_diverged_model_is_called_so(diverged, spec):
+    outcome = measure(registry.resolve("metrics", spec).make(), diverged).outcome
+    assert (outcome.status, outcome.reason.partition(":")[0]) == ("failed", "Diverged")
