@@ -4,6 +4,7 @@ import ast
 import re
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -85,3 +86,11 @@ def test_the_surface_costs_no_torch():
 def test_a_name_that_is_not_there_is_said():
     with pytest.raises(AttributeError, match="has no attribute 'Nothing'"):
         plugin.Nothing  # noqa: B018
+
+
+def test_what_messages_and_guides_name_exists():
+    pattern = re.compile(r"\bjembench\.(interfaces|plugin|errors)\.([A-Z]\w+)")
+    texts = [path.read_text(encoding="utf-8") for path in (*ROOT.glob("jembench/**/*.py"), *GUIDES)]
+    named = {found for text in texts for found in pattern.findall(text)}
+    assert len(named) > 20
+    assert {(module, name) for module, name in named if not hasattr(import_module(f"jembench.{module}"), name)} == set()

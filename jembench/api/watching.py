@@ -87,7 +87,7 @@ def _table(units: Sequence[UnitStatus]) -> Table:
     waiting = len(units) - len(begun)
     table = of_texts("What is being done", _HEADINGS, map(_row, begun))
     waits = f"{waiting} more {'waits' if waiting == 1 else 'wait'}." if begun else f"{waiting} wait for a worker."
-    return dataclasses.replace(table, footnotes=(Footnote("", waits),) if waiting else ())
+    return dataclasses.replace(table, footnotes=(Footnote(waits),) if waiting else ())
 
 
 def _row(unit: UnitStatus) -> tuple[str, ...]:

@@ -41,6 +41,6 @@ def share(sampler: Sampler | None, recipe: Recipe, group: ProcessGroup) -> None:
     if not isinstance(sampler, Shardable):
         raise SpecError(
             f"The sampler {recipe.chains.sampler} cannot share its chains out among processes "
-            "(jembench.interfaces.Shared). Train with one process, or choose another sampler."
+            "(jembench.interfaces.Shardable). Train with one process, or choose another sampler."
         )
     sampler.share(group.rank, group.size)

@@ -58,6 +58,7 @@ def test_a_training_is_shown_before_there_is_an_outcome(watched, store, happens)
     page = watched.page("b").replace("<wbr>", "")
     assert "iteration 40 of 100, loss 0.500, about 2 min left" in page
     assert "1 more waits." in page
+    assert "<sup>1 more" not in page  # a sentence, no mark
     assert "data-figure" not in page  # no history yet
     folder = store.fit_folder(FIT)
     folder.mkdir(parents=True)
