@@ -40,7 +40,10 @@ def wide(depth: int, width: int) -> Shape:
     blocks, rest = divmod(depth - 4, 6)
     if rest or blocks < 1:
         nearest = f"{depth - rest} and {depth - rest + 6}" if depth > 10 else "10"
-        raise SpecError(f"A wide residual network has a depth of 6n + 4 and {depth} is not. Nearest: {nearest}.")
+        hint = f" The code of JEM's authors builds depth 4 as depth 10: write wrn-10-{width}." if depth == 4 else ""
+        raise SpecError(
+            f"A wide residual network has a depth of 6n + 4 with n >= 1, and {depth} is not. Nearest: {nearest}.{hint}"
+        )
     return Shape(16, (16 * width, 32 * width, 64 * width), blocks)
 
 

@@ -190,8 +190,13 @@ def test_every_activation_has_a_norm_before_it(norm):
     ("depth", "nearest"), [(29, "28 and 34"), (12, "10 and 16"), (4, "10"), (1, "10"), (9, "10"), (27, "22 and 28")]
 )
 def test_depth_that_no_network_has(depth, nearest):
-    with pytest.raises(SpecError, match=rf"6n \+ 4 and {depth} is not\. Nearest: {nearest}\."):
+    with pytest.raises(SpecError, match=rf"6n \+ 4 with n >= 1, and {depth} is not\. Nearest: {nearest}\."):
         ResidualNet(3, 10, wide(depth, 2))
+
+
+def test_depth_4_is_answered_with_the_network_that_the_authors_code_builds():
+    with pytest.raises(SpecError, match=r"with n >= 1, and 4 is not\. .* builds depth 4 as depth 10: write wrn-10-2\."):
+        wide(4, 2)
 
 
 def test_a_network_is_followed_on_a_device_without_values():
