@@ -56,7 +56,8 @@ class Budget:
 
 # The numbers behind a name never change, since the name is part of what a result goes by: others get another name.
 BUDGETS: Mapping[BudgetName, Budget] = {
-    # Grathwohl et al. (2020), arXiv:1912.03263, Appendix G; it does not tell the tolerance and the queries.
+    # Grathwohl et al. (2020), arXiv:1912.03263, Appendix G; it does not tell the tolerance. Its boundary attack has
+    # foolbox's default settings: 25,000 steps.
     # copies: Cohen et al. (2019), section 4
     "paper": Budget(images=300, restarts=20, steps=40, tolerance=0.01, eot=5, queries=25_000, copies=100_000),
     # A look at all of it on a CPU in minutes: distances come out some percent larger, intervals wide.

@@ -103,7 +103,7 @@ class LangevinChains:
 class ShortRun(LangevinChains):
     """Short-run SGLD: every chain starts anew and nothing is kept (Nijkamp et al., 2019).
 
-    JEM needs 80 to 100 steps for it to be stable (Grathwohl et al., 2020, Appendix H.2).
+    80 were the fewest steps with which JEM trained stably (Grathwohl et al., 2020, Appendix H.2).
     """
 
     def init(self, n: int, y: Tensor | None = None, *, generator: Generator) -> ChainState:

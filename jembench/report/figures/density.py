@@ -1,6 +1,6 @@
-"""What a model takes to be likely: log p(x) by class, and the images at either end.
+"""Log p(x) of test images by class, and the images at either end.
 
-Grathwohl et al. (2020), arXiv:1912.03263, Figures 8, 10, 11 and 13.
+Figures 9 to 11 of Grathwohl et al. (2020), arXiv:1912.03263, show the same of generated samples.
 """
 
 from __future__ import annotations

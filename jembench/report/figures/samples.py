@@ -1,6 +1,6 @@
 """Samples: what they look like, how old their chains are, and how near they are to training images.
 
-Grathwohl et al. (2020), arXiv:1912.03263, Figures 2, 7, 9 and 12.
+Grathwohl et al. (2020), arXiv:1912.03263, Figures 2, 3, 7, 8 and 12.
 """
 
 from __future__ import annotations
