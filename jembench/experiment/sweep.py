@@ -44,14 +44,22 @@ class OnDatasets:
 
 @dataclass(frozen=True, kw_only=True)
 class Grid(OnDatasets):
-    """One metric under every combination of some of its options; shown as a table of its own for each value."""
+    """One metric under every combination of some of its options; shown as a table of its own for each value.
+
+    Without options to combine, it is one metric that the main table has on these datasets.
+    """
 
     title: str
     metric: str
-    columns: Axes
+    columns: Axes = field(default_factory=dict)
     rows: Axes = field(default_factory=dict)
     values: tuple[str, ...] = ()  # the labels that are shown; none: all
     fixed: Mapping[str, Option] = field(default_factory=dict)  # options that are the same throughout
+
+    @property
+    def crosses(self) -> bool:
+        """Return whether there are options to combine."""
+        return bool(self.rows or self.columns)
 
     @cached_property
     def places(self) -> list[Place]:

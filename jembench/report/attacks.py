@@ -61,7 +61,7 @@ def main_view(title: str, models: Sequence[Subject], rows: Sequence[Subject], co
 
 
 def _heading(column: Column, alone: bool) -> Heading:
-    label = column.label if alone else f"{column.label} ({column.metric})"
+    label = column.label if alone or column.label == column.metric else f"{column.label} ({column.metric})"
     return Heading(label, detail(column.unit, column.better))
 
 

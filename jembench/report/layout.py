@@ -156,18 +156,22 @@ class _Layout:
             (
                 self._published_model(one),
                 *(Text(one.row.dataset if name == "dataset" else ABSENT) for name in differing),
-                *(Text(plain(one.values[c]) if c is not None and c in one.values else ABSENT) for c in columns),
+                *(self._published_value(one, column) for column in columns),
             )
             for one in self.beside
             if one.dataset in datasets and any(column in one.values for column in columns)
         ]
 
     def _published_model(self, one: Beside) -> Text:
-        source = source_of(one.row, one.table)
-        if one.tacit:
-            source += f"; not stated there: {', '.join(map(named, one.tacit))}"
-        label = label_of(one.row, self.report.rows)
-        return Text(f"{label} · {one.row.status}", marks=self.notes.marks(one.row.note, source))
+        marks = self.notes.marks(one.row.note, source_of(one.row, one.table))
+        return Text(f"{label_of(one.row, self.report.rows)} · {one.row.status}", marks=marks)
+
+    def _published_value(self, one: Beside, column: Column | None) -> Text:
+        if column is None or column not in one.values:
+            return Text(ABSENT)
+        unstated = ", ".join(map(named, one.unstated[column]))
+        incomplete = f"same quantity, protocol incompletely stated there: {unstated}" if unstated else ""
+        return Text(plain(one.values[column]), marks=self.notes.marks(incomplete))
 
 
 _CONTEXT: Mapping[str, Callable[[Subject], str]] = {

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from fnmatch import fnmatchcase
+from fractions import Fraction
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -32,101 +35,69 @@ def peculiarities(protocols: Sequence[str]) -> list[str]:
 # --- published numbers ------------------------------------------------------------------------------------------------
 
 TACIT = frozenset({"content", "data_content", "outliers"})
-"""Parts of our protocol ids that a published number may leave out and still stand beside ours.
-
-The outliers themselves and their number, which are never the same images but of the same kind; the content of the files
-of a data set. All else must be stated, and be the same.
-"""
-
-
-class Difference(NamedTuple):
-    """A part of the protocol that differs."""
-
-    part: str
-    published: str | None  # None: not stated there
-    ours: str | None  # None: we have no such thing
-
-
-def in_words(differences: Iterable[Difference]) -> list[str]:
-    """What is different between numbers in one column and ours, each part once: ``dataset CIFAR-10, ours digits``."""
-    stated: dict[tuple[str, str | None], dict[str, None]] = {}
-    silent: dict[str, None] = {}
-    for part, published, ours in differences:
-        if published is None:
-            silent[named(part)] = None
-        else:
-            stated.setdefault((named(part), ours), {})[published] = None
-    of_some = " or not stated"
-    words = [
-        f"{part} {_or(list(published))}{of_some * (part in silent)}, ours {_plain(ours)}"
-        for (part, ours), published in stated.items()
-    ]
-    never = [part for part in silent if part not in {part for part, _ in stated}]
-    return words + ([f"not stated there: {', '.join(never)}"] if never else [])
-
-
-def named(part: str) -> str:
-    """What a part of a protocol is called in a sentence."""
-    return _NAMES.get(part, part.replace("_", " "))
-
+"""Parts of our protocol ids that no publication states: the images themselves, and the number of the outliers."""
 
 _NAMES = {
     "content": "the outliers themselves",
     "data": "dataset",
     "data_content": "the images themselves",
     "data_noise": "noise on test images",
+    "features": "feature network",
     "outliers": "their number",
 }
 
 
-def _or(values: list[str]) -> str:
-    shown = [value.partition("@")[0] for value in values]
-    return " or ".join(shown) if len(shown) < 4 else f"from {shown[0]} to {shown[-1]}"
-
-
-def _plain(ours: str | None) -> str:
-    return "none" if ours is None else ours.partition("@")[0]  # a checksum tells a reader nothing
+def named(part: str) -> str:
+    """Return the name of a part of a protocol in a sentence."""
+    return _NAMES.get(part, part.replace("_", " "))
 
 
 class Match(NamedTuple):
-    """Two protocols of one metric side by side."""
+    """A published protocol beside one of ours: the parts that differ, and those that are incompletely stated there."""
 
-    differences: tuple[Difference, ...]
-    tacit: tuple[str, ...]  # parts of ours that are not stated there, and need not be
+    differs: tuple[str, ...]
+    unstated: tuple[str, ...]
 
 
 @lru_cache(maxsize=2**16)
-def compare(published: str, ours: str) -> Match | None:
-    """A published protocol, of which a part is stated, against one of ours; None if the metric is another."""
+def compare(published: str, ours: str, metric: str) -> Match | None:
+    """Compare a published protocol, of which some parts may not be stated, with one of ours.
+
+    An option that the spec of our metric sets, ``selection=model`` for one, is no default that a publication may pass
+    over: it differs where it is not stated.
+
+    Args:
+        published: what is known of it; ``*`` in a value stands for what is not stated, ``inception-*``.
+        ours: the whole protocol.
+        metric: spec of our metric.
+
+    Returns:
+        None if the metric is another, or ours is no spec.
+    """
     theirs, own = spec.parse(published), parsed(ours)
     if own is None or own.name != theirs.name:
         return None
     stated, known = dict(theirs.arguments), dict(own.arguments)
-    differences = [
-        Difference(part, stated.get(part), known.get(part))
-        for part in sorted(stated.keys() | known.keys(), key=lambda part: (part != "data", part))
-        if not (part in stated and part in known and _same(stated[part], known[part]))
-        and not (part in TACIT and part not in stated)
-    ]
-    return Match(tuple(_telling(differences)), tuple(sorted(known.keys() & TACIT - stated.keys())))
+    silent = known.keys() - stated.keys() - TACIT
+    differs = {part for part, value in stated.items() if part not in known or not _same(value, known[part])}
+    differs |= silent & dict(spec.parse(metric).arguments).keys()
+    vague = {part for part, value in stated.items() if "*" in value}
+    return Match(in_order(differs), in_order((silent | vague) - differs))
+
+
+def in_order(parts: Iterable[str]) -> tuple[str, ...]:
+    """Sort parts of a protocol: the dataset first, then by name."""
+    return tuple(sorted(parts, key=lambda part: (part != "data", part)))
 
 
 def _same(published: str, ours: str) -> bool:
-    """Whether two values agree: as text, as numbers, as specs of which ours says more, or but for our checksum."""
-    if published in (ours, ours.partition("@")[0]):
+    """Return whether two values agree: as text, as numbers, as specs of which ours says more, or but for a checksum."""
+    if fnmatchcase(ours, published) or published == ours.partition("@")[0]:
         return True
     theirs, own = parsed(published), parsed(ours)
     if theirs is not None and own is not None:
         known = dict(own.arguments)
         return theirs.name == own.name and all(_same(value, known.get(key, "")) for key, value in theirs.arguments)
-    try:
-        return float(published) == float(ours)
-    except ValueError:
-        return False
-
-
-def _telling(differences: Sequence[Difference]) -> list[Difference]:
-    """Those worth saying: not how many images there are of other data, nor details of what ours has not at all."""
-    on_other_data = any(difference.part == "data" for difference in differences)
-    left = [difference for difference in differences if not (on_other_data and difference.part == "images")]
-    return [difference for difference in left if difference.ours is not None] or left
+    with suppress(ValueError, ZeroDivisionError):
+        return Fraction(published) == Fraction(ours)  # a share too: 0.1 is 1000/10000
+    return False

@@ -1,4 +1,4 @@
-"""Which published numbers stand beside ours, and tables of the others with the reasons why they do not."""
+"""Which published numbers stand beside ours, and tables of the others with the parts of their protocols that differ."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from jembench.report.protocols import Difference, compare, in_words
+from jembench.report.protocols import Match, compare, in_order, named
 from jembench.report.record import Column, Subject
 from jembench.report.references import PublishedRow, PublishedTable
 from jembench.report.sections import Report
@@ -16,13 +16,13 @@ from jembench.report.text import ABSENT, Footnotes, Heading, Table, Text, detail
 
 
 class Beside(NamedTuple):
-    """A published row, as far as its numbers and ours mean the same."""
+    """A published row, as far as its numbers and ours are of the same quantity."""
 
     row: PublishedRow
     table: PublishedTable
     dataset: str  # spec of ours
     values: Mapping[Column, float]  # by columns of the results
-    tacit: tuple[str, ...]  # parts of our protocols that are not stated there
+    unstated: Mapping[Column, tuple[str, ...]]  # parts of our protocols that are incompletely stated there, if any
 
 
 class Left(NamedTuple):
@@ -30,7 +30,8 @@ class Left(NamedTuple):
 
     table: PublishedTable
     above: tuple[set[str], ...]  # the labels of each row whose values stand beside ours
-    reasons: tuple[str, ...]  # why the others cannot be compared, in words
+    differs: tuple[str, ...]  # parts of the protocols of the others that differ from what is nearest of ours
+    unmeasured: tuple[str, ...]  # labels of which nothing is measured here
 
 
 class _Ours(NamedTuple):
@@ -39,6 +40,14 @@ class _Ours(NamedTuple):
     column: Column
     dataset: str
     protocols: tuple[str, ...]
+
+    def match(self, published: str) -> Match | None:
+        """Compare a published protocol with all of ours, which then must all agree with it."""
+        found = [compare(published, own, self.column.metric) for own in self.protocols]
+        known = [match for match in found if match is not None]
+        if len(known) < len(found):
+            return None
+        return Match(*(tuple(dict.fromkeys(itertools.chain(*parts))) for parts in zip(*known, strict=True)))
 
 
 def place(report: Report, shown: Collection[Column | None]) -> tuple[list[Beside], list[Left]]:
@@ -70,99 +79,47 @@ def _ours(report: Report, shown: Collection[Column | None]) -> list[_Ours]:
 
 
 def _of_row(row: PublishedRow, published: PublishedTable, ours: Sequence[_Ours]) -> tuple[list[Beside], set[str]]:
-    """The row beside ours, for each dataset of ours, and the labels of its values that stand there."""
+    """Return the row beside ours, for each dataset of ours, and the labels of its values that stand there."""
     found: dict[str, Beside] = {}
     labels: set[str] = set()
     for column, one in itertools.product(published.columns, ours):
         same = (one.column.label, one.column.unit) == (column.value, column.unit)
-        if not same or column.label not in row.protocols:
-            continue
-        matches = [compare(row.protocols[column.label], protocol) for protocol in one.protocols]
-        if all(match and not match.differences for match in matches):
-            beside = found.get(one.dataset, Beside(row, published, one.dataset, {}, ()))
+        match = one.match(row.protocols[column.label]) if same and column.label in row.protocols else None
+        if match and not match.differs:
+            beside = found.get(one.dataset, Beside(row, published, one.dataset, {}, {}))
             values = {**beside.values, one.column: row.values[column.label]}
-            tacit = dict.fromkeys([*beside.tacit, *(part for match in matches if match for part in match.tacit)])
-            found[one.dataset] = beside._replace(values=values, tacit=tuple(tacit))
+            unstated = {**beside.unstated, one.column: match.unstated}
+            found[one.dataset] = beside._replace(values=values, unstated=unstated)
             labels.add(column.label)
     return list(found.values()), labels
 
 
-# --- what is left -----------------------------------------------------------------------------------------------------
-
-
 def _left(published: PublishedTable, above: Sequence[set[str]], ours: Sequence[_Ours]) -> Left:
-    """What has no place beside ours.
+    """Return what has no place beside ours.
 
     Args:
         published: the whole table.
         above: the labels of each row whose values have one.
         ours: our protocols.
     """
-    staying = {label: list[PublishedRow]() for label in (column.label for column in published.columns)}
-    for row, labels in zip(published.rows, above, strict=True):
-        for label in row.values.keys() - labels:
-            staying[label].append(row)
-    columns = tuple(column for column in published.columns if staying[column.label])
+    differs: dict[str, None] = {}
+    labels: set[str] = set()
+    unmeasured: set[str] = set()
+    for row, placed in zip(published.rows, above, strict=True):
+        for label in row.values.keys() - placed:
+            labels.add(label)
+            matches = [match for one in ours if (match := one.match(row.protocols.get(label, "none")))]
+            nearest = min((match.differs for match in matches), key=len, default=())
+            differs |= dict.fromkeys(nearest)
+            unmeasured |= set() if nearest else {label}
+    columns = tuple(column for column in published.columns if column.label in labels)
     kept = [n for n, row in enumerate(published.rows) if row.values.keys() - above[n]]
-    reasons = {column.label: _reasons(column.label, staying[column.label], ours) for column in columns}
     return Left(
         replace(published, rows=tuple(published.rows[n] for n in kept), columns=columns),
-        tuple(above[n] & reasons.keys() for n in kept),
-        tuple(_sentences(reasons)),
+        tuple(above[n] & labels for n in kept),
+        in_order(differs),
+        tuple(column.label for column in columns if column.label in unmeasured),
     )
-
-
-def _reasons(label: str, rows: Sequence[PublishedRow], ours: Sequence[_Ours]) -> list[str]:
-    """Why the numbers of a column cannot stand beside ours: how each differs from what it is nearest to of ours."""
-    differences: list[Difference] = []
-    others: dict[str, None] = {}
-    for row in rows:
-        protocol = row.protocols.get(label)
-        nearest = _nearest(protocol, ours) if protocol else None
-        if protocol is None:
-            others["no metric here gives such a number"] = None
-        elif nearest is None:
-            others[_NOT_MEASURED] = None
-        elif not nearest:
-            others["ours are of several protocols"] = None
-        else:
-            asked_for = [d for d in nearest if d.ours != _ANOTHER or d.published is None]
-            others |= {} if asked_for == nearest else {_NOT_MEASURED: None}
-            differences += (d._replace(published=row.dataset) if d.part == "data" else d for d in asked_for)
-    return [*in_words(differences), *others]
-
-
-_NOT_MEASURED = "not measured here"
-_ANOTHER = "another"
-"""What ours is called where there are several that are as near, none of which is the one."""
-
-
-def _nearest(protocol: str, ours: Sequence[_Ours]) -> list[Difference] | None:
-    """What is different from those of ours that it is nearest to; None if we have nothing of the metric."""
-    compared = [compare(protocol, own) for one in ours for own in one.protocols]
-    found = [one.differences for one in compared if one is not None]
-    if not found:
-        return None
-    fewest = min(map(len, found))
-    together: dict[tuple[str, str | None], set[str | None]] = {}
-    for part, published, own in (d for differences in found if len(differences) == fewest for d in differences):
-        together.setdefault((part, published), set()).add(own)
-    return [
-        Difference(part, published, *(own if len(own) == 1 else {_ANOTHER}))
-        for (part, published), own in together.items()
-    ]
-
-
-def _sentences(reasons: Mapping[str, Sequence[str]]) -> list[str]:
-    """What holds for every column, then what is peculiar to some."""
-    compared = [texts for texts in reasons.values() if texts != [_NOT_MEASURED]] or list(reasons.values())
-    common = [text for text in compared[0] if all(text in texts for texts in compared)]
-    grouped: dict[tuple[str, ...], list[str]] = {}
-    for label, texts in reasons.items():
-        if peculiar := tuple(text for text in texts if text not in common):
-            grouped.setdefault(peculiar, []).append(label)
-    peculiarities = [f"{', '.join(labels)}: {'; '.join(texts)}" for texts, labels in grouped.items()]
-    return [*(["; ".join(common)] if common else []), *peculiarities]
 
 
 # --- their tables -----------------------------------------------------------------------------------------------------
@@ -171,7 +128,7 @@ _ABOVE = "above"
 
 
 def of_published(left: Left, ours: Sequence[Subject], notes: Footnotes) -> Table:
-    """What is left of a published table, below ours."""
+    """Return what is left of a published table, to stand below ours."""
     published = left.table
     return Table(
         title=_title(left, {_bare(row.dataset) for row in ours}),
@@ -234,5 +191,8 @@ def _legend(left: Left) -> list[str]:
         legend.append(f"{ABSENT}: not given there.")
     if any(left.above):
         legend.append(f"{_ABOVE}: stands beside ours.")
-    legend.append(f"Not comparable with ours: {'. '.join(left.reasons)}.")
+    if left.differs:
+        legend.append(f"Protocols differ in: {', '.join(map(named, left.differs))}.")
+    if left.unmeasured:
+        legend.append(f"Not measured here: {', '.join(left.unmeasured)}.")
     return [flat(text) for text in legend]

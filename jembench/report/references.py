@@ -160,13 +160,17 @@ def _table(stem: str, table: _Table, paper: _Paper) -> PublishedTable:
     )
 
 
+_ALL = "*"
+"""In a row's protocols, in place of a label: of all its values."""
+
+
 def _row(written: Mapping[str, Any], columns: Sequence[PublishedColumn], table: _Table, paper: _Paper) -> PublishedRow:
     labels = [column.label for column in columns]
     usual = {"where": table.where, "dataset": table.dataset, "cite": paper.cite, "protocol": {}}
     fields = {key: value for key, value in written.items() if key not in labels}
     values = {label: written[label] for label in labels if label in written}
     row = validation.read(_Row, {**usual, **fields, "values": values}, f"a row of {table.name}")
-    if other := sorted(row.protocol.keys() - set(labels)):
+    if other := sorted(row.protocol.keys() - {*labels, _ALL}):
         raise unknown(f"label with a protocol in a row of {table.name}", other[0], labels, "")
     return PublishedRow(
         model=row.model,
@@ -186,7 +190,8 @@ def _row(written: Mapping[str, Any], columns: Sequence[PublishedColumn], table: 
 
 def _protocol(label: str, row: _Row, of_column: Mapping[str, str]) -> str:
     """What the table, the column and the row say together of the protocol of a value that is ours too."""
-    parts = {"data": re.sub(r"[^a-z0-9]", "", row.dataset.lower()), **of_column, **row.protocol.get(label, {})}
+    parts = {"data": re.sub(r"[^a-z0-9]", "", row.dataset.lower()), **of_column}
+    parts |= {**row.protocol.get(_ALL, {}), **row.protocol.get(label, {})}
     metric = parts.pop("metric", label)
     parts.pop("value", None)
-    return str(Spec(metric, tuple(sorted(parts.items()))))
+    return str(Spec(metric, tuple(sorted((part, value) for part, value in parts.items() if value != "*"))))

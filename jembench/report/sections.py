@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -50,7 +51,7 @@ def build(
     parts = [_completed(part, cells) for part in parts] or [
         Part("", tuple(dict.fromkeys(cell.metric for cell in cells)), ())
     ]
-    order = dict.fromkeys(metric for part in parts for metric in (*part.metrics, *_of_grids(part, cells)))
+    order = dict.fromkeys(metric for part in parts for metric in (*_of_main(part), *_of_grids(part, cells)))
     by_metric = _by_metric(cells)
     columns = selection.order([column for metric in order for column in columns_of(metric, by_metric.get(metric, ()))])
     rows = [_row(subject, columns, parts, cells) for subject in subjects(cells, names)]
@@ -78,6 +79,15 @@ def _showing(columns: Sequence[Column], grid: Grid) -> Grid:
     """The grid with tables of the selected values alone, in their order."""
     labels = dict.fromkeys(c.label for c in columns if bare_name(c.metric) == grid.metric and c.label != c.metric)
     return replace(grid, values=tuple(labels) or grid.values)
+
+
+def _of_main(part: Part) -> list[str]:
+    """Return the metrics of a part's main table: its own, and behind them those of grids that cross no options."""
+    added: dict[str, list[str]] = {}
+    for metric in Places(grid for grid in part.grids if not grid.crosses).metrics:
+        added.setdefault(spec.parse(metric).name, []).append(metric)
+    own = [one for metric in part.metrics for one in (metric, *added.pop(spec.parse(metric).name, ()))]
+    return [*own, *itertools.chain(*added.values())]
 
 
 def _by_metric(cells: Iterable[Cell]) -> dict[str, list[Cell]]:
@@ -187,13 +197,14 @@ def views(report: Report) -> list[View]:
 
 def _shown(part: Part, report: Report) -> tuple[Part, list[Subject], list[Column], list[View]] | None:
     """The rows and columns of a part's main table, and its pivot tables; None if nothing is known of either."""
-    places = Places(part.grids)
+    places, metrics = Places(grid for grid in part.grids if grid.crosses), _of_main(part)
     mine = [row for row in report.rows if part.rows is None or row.names in part.rows]
     others = [_without(places, row) for row in mine]
     columns = [
         column
         for column in report.columns
-        if column.metric in part.metrics and (not places.of(column.metric) or any(row.knows(column) for row in others))
+        if column.metric in metrics
+        and any(row.knows(column) if places.of(column.metric) else column in row.records for row in others)
     ]
     # a row of which a part knows nothing is another part's
     rows = [row for row in others if any(map(row.knows, columns))]

@@ -133,7 +133,7 @@ def test_cells_of_a_fit_are_found_without_a_look_at_the_others(make):
 
 @pytest.mark.parametrize("lacking", ["models", "datasets", "metrics", "seeds"])
 def test_a_suite_that_was_left_with_nothing(lacking):
-    emptied = dataclasses.replace(suite.load("hybrid"), **{lacking: ()})
+    emptied = dataclasses.replace(suite.load("hybrid"), grid=(), **{lacking: ()})
     with pytest.raises(SpecError, match=f"the suite hybrid was left without {lacking}. Name some"):
         make_plan(emptied)
 

@@ -48,7 +48,9 @@ def ood(cell):
         value = number(model, score, set)
         values = {label: Value(value, value - 0.01, value + 0.01, n, "", "higher")}
         values |= {"fpr95-in": Value(1 - value, None, None, n, "", "lower")}
-        protocol = f"ood:content=ab,data={dataset},images={n},outliers={n},score={score},set={set},split=test"
+        protocol = (
+            f"ood:content=ab,data={dataset},data_noise=0.03,images={n},outliers={n},score={score},set={set},split=test"
+        )
         outcome = outcome or Outcome(status="ok", protocol=protocol, values=values)
         return cell(model, metric, seed=seed, dataset=dataset, recipe=recipe, outcome=outcome)
 
@@ -254,31 +256,42 @@ def test_several_column_options_and_values_that_are_no_names(cell):
     assert texts(pivot) == [["jem", "0.000", "1.000", "2.000", "3.000"]]
 
 
+@pytest.mark.parametrize(
+    ("dataset", "expected"),
+    [("cifar10", ["accuracy", "accuracy:data_noise=0.03", "ece"]), ("digits", ["accuracy", "ece"])],
+)
+def test_a_grid_without_options_is_a_column_of_the_main_table_on_its_datasets(cell, dataset, expected):
+    cells = [
+        cell("jem", metric, dataset=dataset, **{metric: Value(1.0, 0.9, 1.1, 9)}) for metric in ("accuracy", "ece")
+    ]
+    grid = Grid(title="Noisy", metric="accuracy", fixed={"data_noise": "0.03"}, besides=("digits",))
+    (table,) = pivots(cells, "accuracy", "ece", grid=grid)
+    assert labels(table)[1:] == expected
+
+
 def test_published_rows_below_ours_in_each_line(full):
     tables = load(["jem-iclr2020/table7-log-px", "jem-iclr2020/table7-max-py"])
     pivot, left = pivots(full, published=tables)[:2]
     found = texts(pivot)
-    assert [row[:2] for row in found[:4]] == [
-        ["log-px", name]
-        for name in ("jem", "baseline", "Unconditional Glow · published", "Class-Conditional Glow · published")
-    ]
+    assert [row[:2] for row in found[:3]] == [["log-px", name] for name in ("jem", "baseline", "JEM · published")]
     assert ["log-px", "JEM · published", "0.67", "0.65", "0.75"] in found
     assert ["max-py", "WRN-baseline · published", "0.93", "0.77", "0.62"] in found
-    assert len(found) == 4 + 4 + 4
-    assert labels(left)[2:-1] == ["uniform", "constant", "cifar100"]
-    assert "Not comparable with ours: not measured here." in [note.text for note in left.footnotes]
+    assert len(found) == 4 + 1 + 2
+    assert labels(left)[2:-1] == ["svhn", "uniform", "constant", "interp", "cifar100", "celeba"]
+    assert [row[0] for row in texts(left)] == ["Unconditional Glow", "Class-Conditional Glow", "IGEBM", "JEM"]
+    assert "Protocols differ in: noise on test images, set." in [note.text for note in left.footnotes]
 
 
 def test_published_rows_do_not_stand_beside_other_data_or_fewer_images(ood):
     tables = load(["jem-iclr2020/table7-log-px"])
     for others, reason in (
-        ({"dataset": "digits"}, "dataset CIFAR-10, ours digits."),
-        ({"n": 100}, "images 10000, ours 100."),
+        ({"dataset": "digits"}, "dataset"),
+        ({"n": 100}, "images"),
     ):
         cells = [ood("jem", score, set, **others) for score in SCORES for set in SETS]
         pivot, left = pivots(cells, published=tables)
         assert len(pivot.rows) == 2
-        assert f"Not comparable with ours: {reason}" in left.footnotes[1].text
+        assert reason in left.footnotes[1].text.removeprefix("Protocols differ in: ")
 
 
 def test_a_suite_of_several_parts_has_a_table_for_each(full, cell):

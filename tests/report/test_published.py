@@ -8,35 +8,13 @@ from dataclasses import replace
 import pytest
 
 from jembench.interfaces import Value
-from jembench.report import references
 from jembench.report.formats import render
 from jembench.report.layout import document, tables
-from jembench.report.references import PublishedRow
+from jembench.report.references import PublishedRow, load
 from jembench.report.sections import build
 from jembench.store.outcome import Outcome
 
 TABLE1 = ["jem-iclr2020/table1"]
-
-
-def load(names):
-    """The published tables, as if their accuracies said that there was no noise on the test images."""
-    return [
-        replace(table, rows=tuple(replace(row, protocols=_of_clean_images(row.protocols)) for row in table.rows))
-        for table in references.load(names)
-    ]
-
-
-def _of_clean_images(protocols):
-    return {
-        name: text.replace(",images=", ",data_noise=0,images=") if name == "accuracy" else text
-        for name, text in protocols.items()
-    }
-
-
-def test_a_number_of_which_the_noise_is_not_known_does_not_stand_beside_ours(measured):
-    ours, published = tables(build([measured("accuracy", ACCURACY)], published=references.load(TABLE1)))
-    assert texts(ours) == [["jem", "92.0"]]
-    assert "not stated there: noise on test images" in reason(published)
 
 
 @pytest.fixture
@@ -50,72 +28,98 @@ def measured(cell):
     return make
 
 
-ACCURACY = "accuracy:data=cifar10,data_noise=0,images=10000,split=test"
+ACCURACY = "accuracy:data=cifar10,data_noise=0.03,images=10000,split=test"
+INCOMPLETE = "same quantity, protocol incompletely stated there: "
 
 
 def texts(grid):
     return [[text.value for text in row] for row in grid.rows]
 
 
-def reason(grid):
-    (found,) = [note.text for note in grid.footnotes if note.text.startswith("Not comparable with ours: ")]
-    return found.removeprefix("Not comparable with ours: ")
+def reasons(grid):
+    beginnings = ("Protocols differ in: ", "Not measured here: ")
+    return [note.text for note in grid.footnotes if note.text.startswith(beginnings)]
+
+
+def marks_of(grid, model):
+    """What the footnotes of each text of a row say."""
+    notes = {note.mark: note.text for note in grid.footnotes}
+    row = next(row for row in grid.rows if row[0].value.startswith(model))
+    return [[notes[mark] for mark in text.marks] for text in row]
 
 
 def test_a_number_under_the_same_protocol_stands_beside_ours(measured):
     ours, published = tables(build([measured("accuracy", ACCURACY)], published=load(TABLE1)))
-    assert texts(ours)[0] == ["jem", "92.0"]
-    assert ["Wide-ResNet · published", "95.8"] in texts(ours)
-    assert ["JEM · published", "92.9"] in texts(ours)
-    assert [row[0] for row in texts(ours)] == [
-        "jem",
-        *(
-            f"{name} · published"
-            for name in ("Residual Flow", "Glow", "IGEBM", "JEM p(x|y) factored", "JEM", "Wide-ResNet")
-        ),
+    assert texts(ours) == [
+        ["jem", "92.0"],
+        ["JEM p(x|y) factored · published", "30.1"],
+        ["JEM · published", "92.9"],
+        ["Wide-ResNet · published", "95.8"],
     ]
-    assert [heading.label for heading in published.headings] == ["model", "dataset", "is", "fid", "standing"]
+    assert [heading.label for heading in published.headings[2:]] == ["accuracy", "is", "fid", "standing"]
     assert "Wide-ResNet" not in [row[0] for row in texts(published)]  # it has nothing but an accuracy
-    assert reason(published) == "not measured here."
+    assert reasons(published) == ["Protocols differ in: noise on test images.", "Not measured here: is, fid."]
 
 
-def test_its_footnotes_are_the_source_and_what_is_not_stated_there(measured):
+def test_its_footnotes_are_the_source_and_what_the_paper_adds(measured):
     ours = tables(build([measured("accuracy", ACCURACY)], published=load(TABLE1)))[0]
-    notes = {note.mark: note.text for note in ours.footnotes}
-    resnet = next(row[0] for row in ours.rows if row[0].value.startswith("Wide-ResNet"))
-    assert [notes[mark] for mark in resnet.marks] == [
-        "with batch norm",
-        "Grathwohl et al., ICLR 2020, Table 1, https://arxiv.org/abs/1912.03263",
-    ]
+    source = "Grathwohl et al., ICLR 2020, Table 1, https://arxiv.org/abs/1912.03263"
+    assert marks_of(ours, "Wide-ResNet") == [["with batch norm", source], []]
 
 
-def test_what_is_second_hand_is_marked_as_quoted_beside_ours_too(measured):
-    ours, left = tables(build([measured("accuracy", ACCURACY)], published=load(["later-work/hybrid"])))
+def test_a_number_of_which_a_part_is_not_stated_is_marked(measured):
+    protocol = ACCURACY.replace("0.03", "0")
+    ours, left = tables(build([measured("accuracy", protocol)], published=load(["later-work/hybrid"])))
     assert ["EGC · as quoted", "95.9"] in texts(ours)
+    assert marks_of(ours, "EGC")[1] == [f"{INCOMPLETE}noise on test images"]
+    assert ["SADA-JEM, K = 5 · as quoted", "96.03"] in texts(ours)
+    assert marks_of(ours, "SADA-JEM, K = 5")[1] == []
     assert [heading.label for heading in left.headings][2:] == ["is", "fid", "standing"]
 
 
 @pytest.mark.parametrize(
-    ("protocol", "expected"),
+    ("metric", "protocol", "parts"),
     [
-        (ACCURACY.replace("cifar10", "digits"), "dataset CIFAR-10, ours digits"),
-        (ACCURACY.replace("10000", "100"), "images 10000, ours 100"),
-        (ACCURACY.replace("test", "validation"), "split test, ours validation"),
-        (f"{ACCURACY},corruption=fog", "not stated there: corruption"),
+        ("accuracy", ACCURACY.replace("cifar10", "digits"), "dataset"),
+        ("accuracy", ACCURACY.replace("10000", "100"), "images"),
+        ("accuracy", ACCURACY.replace("test", "validation"), "split"),
+        ("accuracy:data_noise=0.1", ACCURACY.replace("0.03", "0.1"), "noise on test images"),
+        ("accuracy:corruption=fog", f"{ACCURACY},corruption=fog", "corruption"),
     ],
 )
-def test_a_number_under_another_protocol_stays_below_with_the_reason(measured, protocol, expected):
-    ours, published = tables(build([measured("accuracy", protocol)], published=load(TABLE1)))
+def test_a_number_under_another_protocol_stays_below_with_what_differs(measured, metric, protocol, parts):
+    found = tables(build([measured(metric, protocol, label="accuracy")], published=load(["jem-iclr2020/batch-norm"])))
+    ours, published = found
     assert len(ours.rows) == 1
-    assert len(published.rows) == 8
-    assert reason(published) == f"{expected}. is, fid: not measured here."
+    assert len(published.rows) == 4
+    (reason,) = reasons(published)
+    assert parts in reason.removeprefix("Protocols differ in: ")
 
 
-def test_ours_under_several_protocols_are_not_comparable_with_any(measured):
-    cells = [measured("accuracy", ACCURACY), measured("accuracy", f"{ACCURACY},x=1", model="baseline")]
+@pytest.mark.parametrize(
+    ("metric", "ours", "beside"),
+    [
+        ("fid", "features=inception-2015-12-05@67,images=10000,implementation=torch-fidelity,reference=train", 6),
+        ("fid", "features=digits-cnn@ab,images=10000,implementation=torch-fidelity,reference=train", 0),
+        ("fid:selection=model", "features=inception-2015-12-05@67,implementation=torch-fidelity,selection=model", 0),
+        ("is", "features=inception-2015-12-05@67,images=10000,implementation=barratt-sharma", 3),
+        ("is", "features=inception-2015-12-05@67,images=10000,implementation=torch-fidelity", 2),
+    ],
+)
+def test_of_table_1_those_stand_beside_ours_of_which_no_stated_part_differs(measured, metric, ours, beside):
+    name = metric.partition(":")[0]
+    cells = [measured(metric, f"{name}:data=cifar10,{ours}", label=name, unit="")]
+    table = tables(build(cells, published=load(TABLE1)))[0]
+    assert len(table.rows) == 1 + beside
+    for row in table.rows[1:]:
+        assert len(row[1].marks) == 1  # none is stated completely
+
+
+def test_ours_under_several_protocols_must_all_agree(measured):
+    cells = [measured("accuracy", ACCURACY), measured("accuracy", ACCURACY.replace("0.03", "0"), model="baseline")]
     ours, published = tables(build(cells, published=load(TABLE1)))
     assert len(ours.rows) == 2
-    assert reason(published).startswith("ours are of several protocols. ")
+    assert reasons(published) == ["Protocols differ in: noise on test images.", "Not measured here: is, fid."]
 
 
 def test_another_unit_is_another_number(measured):
@@ -127,16 +131,14 @@ def test_the_inception_score_of_jem_is_of_a_selection(measured):
     protocol = "is:data=cifar10,features=inception-2015-12-05@67,images=10000,implementation=torch-fidelity,"
     cells = [measured("is", f"{protocol}pooling=one-buffer,selection=none,source=buffer,splits=10", unit="")]
     published = tables(build(cells, published=load(["jem-iclr2020/table5"])))[1]
-    assert reason(published) == (
-        "features inception, ours inception-2015-12-05; implementation du-mordatch or not stated, ours torch-fidelity; "
-        "pooling five-buffers or not stated, ours one-buffer; selection model or not stated, ours none; "
-        "not stated there: images, splits, source."
-    )
+    assert [row[0] for row in texts(published)] == ["JEM, conditional, ensemble", "JEM, unconditional, ensemble"]
+    assert reasons(published) == ["Protocols differ in: implementation, pooling, selection, top."]
 
 
 def test_a_value_that_stands_above_is_not_repeated_below(measured):
     scored = measured("is", "is:data=cifar10", value=8.0, unit="")
-    ours, left = tables(build([measured("accuracy", ACCURACY), scored], published=load(["later-work/hybrid"])))
+    clean = measured("accuracy", ACCURACY.replace("0.03", "0"))
+    ours, left = tables(build([clean, scored], published=load(["later-work/hybrid"])))
     assert ["JEM++ · as quoted", "93.7", "8.29"] in texts(ours)
     assert [heading.label for heading in left.headings][2:-1] == ["fid"]
 
@@ -153,7 +155,7 @@ def test_a_row_of_which_a_part_stands_above_says_so(measured):
                 source="S",
                 status="published",
                 protocols={
-                    "accuracy": f"accuracy:data={dataset},data_noise=0,images=10000,split=test",
+                    "accuracy": f"accuracy:data={dataset},data_noise=0.03,images=10000,split=test",
                     "is": "is:data=cifar10",
                 },
             )
@@ -171,12 +173,12 @@ def test_part_of_a_column_above(measured):
     ours, left = tables(build([cifar100], published=load(["jem-iclr2020/accuracies"])))
     assert [row[1] for row in texts(ours)] == ["92.0", "72.2", "74.2", "74.8"]
     assert {row[1] for row in texts(left)} == {"SVHN", "CIFAR-10"}
-    assert reason(left) == "dataset SVHN or CIFAR-10, ours cifar100."
+    assert reasons(left) == ["Protocols differ in: dataset, images."]
 
 
 def test_what_no_metric_gives(measured):
     left = tables(build([measured("accuracy", ACCURACY)], published=load(["jem-iclr2020/steps"])))[1]
-    assert reason(left) == "no metric here gives such a number."
+    assert reasons(left) == ["Not measured here: steps."]
 
 
 def test_rows_of_several_datasets_and_recipes(measured):
@@ -193,11 +195,9 @@ def test_programs_get_the_protocols_and_everything_as_it_was_published(measured)
     table = build([measured("accuracy", ACCURACY)], published=load(TABLE1))
     (published,) = json.loads(render(document(table), "json"))["published"]
     assert published["columns"][0] == {"label": "accuracy", "unit": "%", "better": "higher", "value": "accuracy"}
-    assert published["rows"][5]["protocols"] == {
-        "accuracy": "accuracy:data=cifar10,data_noise=0,images=10000,split=test"
-    }
+    assert published["rows"][5]["protocols"] == {"accuracy": ACCURACY}
     lines = [
         line for line in csv.DictReader(io.StringIO(render(document(table), "csv"))) if line["kind"] == "published"
     ]
     assert len(lines) == 6 + 7 + 7
-    assert lines[0]["protocol"] == "accuracy:data=cifar10,data_noise=0,images=10000,split=test"
+    assert lines[0]["protocol"] == ACCURACY.replace("0.03", "0")  # Residual Flow's

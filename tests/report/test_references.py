@@ -110,20 +110,27 @@ def test_an_unknown_name_is_answered_with_the_known(name):
 @pytest.mark.parametrize(
     ("name", "row", "label", "protocol"),
     [
-        ("jem-iclr2020/table1", 0, "accuracy", "accuracy:data=cifar10,images=10000,split=test"),
-        ("jem-iclr2020/accuracies", 0, "accuracy", "accuracy:data=svhn,images=26032,split=test"),
-        ("jem-iclr2020/figure4", 1, "ece", "ece:bins=20,data=cifar100,images=10000,split=test"),
+        ("jem-iclr2020/table1", 0, "accuracy", "accuracy:data=cifar10,data_noise=0,images=10000,split=test"),
+        ("jem-iclr2020/accuracies", 0, "accuracy", "accuracy:data=svhn,data_noise=0.03,images=26032,split=test"),
+        ("jem-iclr2020/accuracies", 3, "accuracy", "accuracy:data=cifar100,images=10000,split=test"),  # "*": not said
+        ("jem-iclr2020/figure4", 1, "ece", "ece:bins=20,data=cifar100,data_noise=0.03,images=10000,split=test"),
         (
             "jem-iclr2020/table7-max-py",
             3,
             "constant",
-            "ood:data=cifar10,images=10000,score=max-py,set=constant:value=0,split=test",
+            "ood:data=cifar10,data_noise=0.03,images=10000,score=max-py,set=constant:value=0,split=test",
+        ),
+        (
+            "jem-iclr2020/table7-max-py",
+            1,
+            "svhn",
+            "ood:data=cifar10,data_noise=0,images=10000,score=max-py,set=svhn,split=test",
         ),
         (
             "reproduction-wrn28-2/table6",
             1,
             "is",
-            "is:data=cifar10,features=inception,images=100,implementation=barratt-sharma,selection=none,"
+            "is:data=cifar10,features=inception-*,images=100,implementation=barratt-sharma,selection=none,"
             "source=chains:steps=10",
         ),
         ("reproduction-wrn28-2/figure2", 0, "ece", "ece:data=cifar10"),  # nothing else is told
@@ -142,9 +149,9 @@ def test_a_column_names_the_value_of_ours_that_it_is():
 def test_every_protocol_is_of_a_metric_that_there_is_and_of_parts_that_it_has():
     """A misspelt part would keep a number from ever standing beside ours, in silence."""
     parts = {
-        "accuracy": {"split", "images"},
-        "ece": {"split", "images", "bins"},
-        "ood": {"split", "images", "score", "set"},
+        "accuracy": {"split", "images", "data_noise"},
+        "ece": {"split", "images", "bins", "data_noise"},
+        "ood": {"split", "images", "score", "set", "data_noise"},
         "fid": {"features", "implementation", "reference"},
         "is": {"features", "images", "implementation", "per_class", "pooling", "selection", "source", "top"},
     }

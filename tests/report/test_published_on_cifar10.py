@@ -1,0 +1,94 @@
+"""The paper's rows beside ours, in reports of a store like that of a run on CIFAR-10, for which nothing was trained."""
+
+import pytest
+
+from jembench.api.stored import OpenStore
+from jembench.catalog.spec import Spec, format_value, parse, stable_hash
+from jembench.experiment import planning, suite_files
+from jembench.interfaces import Value
+from jembench.metrics.classification import of_test_images
+from jembench.metrics.generative import FID, IS
+from jembench.store.outcome import Cell, FitKey, Outcome
+from jembench.store.store import Store
+
+INCEPTION = "inception-2015-12-05@6726825d"
+MODELS = ("jem", "baseline")
+
+
+def outcome(metric):
+    """What a metric of the suites says of 10,000 test images or as many samples of CIFAR-10."""
+    asked = parse(metric)
+    options = dict(asked.arguments)
+    parts, label, unit = of_test_images(10_000, float(options.get("data_noise", 0))), asked.name, "%"
+    if asked.name == "ece":
+        parts["bins"] = 20
+    elif asked.name == "ood":
+        parts |= {"set": options["set"], "score": options.get("score", "log-px"), "outliers": 26_032, "content": "0a"}
+        label, unit = "auroc", ""
+    elif asked.name in ("is", "fid"):
+        own = {"splits": 10} if asked.name == "is" else {"reference": "train", "reference_images": 50_000}
+        kept = (IS() if asked.name == "is" else FID()).parts(10_000, 10_000, "buffer")
+        parts, unit = {"features": INCEPTION, "implementation": "torch-fidelity", **own, **kept}, ""
+    named = sorted({"data": "cifar10", **parts}.items())
+    protocol = str(Spec(asked.name, tuple((key, format_value(value)) for key, value in named)))
+    return Outcome(status="ok", protocol=protocol, values={label: Value(0.9, 0.8, 0.95, 10_000, unit)})
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    """Every accuracy, ECE, IS, FID and AUROC of two suites on CIFAR-10."""
+    root = Store(tmp_path_factory.mktemp("cifar10") / "runs")
+    for name in ("hybrid", "ood"):
+        suite = suite_files.load(name).choose(datasets=["cifar10"])
+        (part,) = planning.parts_of(suite, [])
+        for model in MODELS:
+            recipe = suite.recipe_for(model, "cifar10")
+            fit = FitKey(model=model, dataset="cifar10", recipe=recipe, seed=0, id=model)
+            for metric in part.metrics_on("cifar10"):
+                if parse(metric).name in ("accuracy", "ece", "is", "fid", "ood"):
+                    cell = Cell(id=stable_hash([model, metric]), fit=fit, metric=metric, outcome=outcome(metric))
+                    root.write_cell(cell, {})
+    return OpenStore(root.root)
+
+
+def rows_of(table):
+    """The texts of each row under the headings, by its first."""
+    return {row[0].value: dict(zip([one.label for one in table.headings], row, strict=True)) for row in table.rows}
+
+
+def test_table_1_has_the_rows_of_the_paper(store):
+    ours, left = store.results("hybrid").document.tables()
+    columns = ("accuracy", "accuracy (accuracy:data_noise=0.03)", "is", "fid")
+    found = {name: [row[column].value for column in columns] for name, row in rows_of(ours).items()}
+    assert {"jem", "baseline"} <= found.keys()
+    assert {name.partition(" · ")[0]: values for name, values in found.items() if name not in MODELS} == {
+        "Residual Flow": ["70.3", "—", "—", "46.4"],
+        "Glow": ["67.6", "—", "—", "48.9"],
+        "IGEBM": ["49.1", "—", "—", "—"],
+        "JEM p(x|y) factored": ["—", "30.1", "—", "61.8"],
+        "JEM": ["—", "92.9", "—", "38.4"],
+        "Wide-ResNet (baseline)": ["—", "95.8", "—", "—"],
+        "SNGAN": ["—", "—", "8.59", "25.5"],
+        "NCSN": ["—", "—", "8.91", "25.32"],
+    }
+    (mark,) = rows_of(ours)["JEM · published"]["fid"].marks
+    assert {note.mark: note.text for note in ours.footnotes}[mark] == (
+        "same quantity, protocol incompletely stated there: feature network, images, pooling, reference, "
+        "reference images, selection, source"
+    )
+    assert rows_of(ours)["JEM · published"][columns[1]].marks == ()
+    assert "Protocols differ in: implementation, pooling, selection, top." in [note.text for note in left.footnotes]
+
+
+def test_table_7_stands_beside_ours_as_a_whole(store):
+    tables = store.results("ood").document.tables()
+    published = [row for table in tables for row in table.rows if row[1].value.endswith(" · published")]
+    assert sum(text.value != "—" for row in published for text in row[2:]) == 72
+    assert not any(table.title.startswith("Published") for table in tables)
+
+
+def test_it_fits_into_100_columns(store, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "100")
+    lines = store.results("hybrid").table().splitlines()
+    assert max(map(len, lines)) <= 100
+    assert any("JEM · published" in line for line in lines)
