@@ -15,6 +15,9 @@ from jembench.catalog.contents import remembered
 from jembench.errors import JembenchError, SpecError
 from jembench.files import open_regular
 
+FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
+"""The formats in which images are read. Others of Pillow's start programs: EPS starts Ghostscript."""
+
 _GREY = ("1", "L", "I", "F")  # what Pillow's modes of one channel begin with: LA is grey with transparency
 _NAMED = 5  # damaged files that an error names
 
@@ -59,15 +62,15 @@ def _survey(files: Mapping[str, Path]) -> str:
 
 @contextlib.contextmanager
 def opened(path: str) -> Iterator[Image.Image]:
-    """An image file, of which no more than the header has been read.
+    """Open an image file of one of ``FORMATS``, and read no more than its header.
 
     Raises:
-        JembenchError: if it is no image, or cannot be decoded within the context.
+        JembenchError: if it is no such image, or cannot be decoded within the context.
         SpecError: if it is too large, or no regular file.
     """
     Image.MAX_IMAGE_PIXELS = limits.PIXELS.value // 2  # Pillow warns there, and refuses twice as many
     try:
-        with open_regular(Path(path)) as stream, Image.open(stream) as image:
+        with open_regular(Path(path)) as stream, Image.open(stream, formats=FORMATS) as image:
             yield image
     except Image.DecompressionBombError as error:
         raise SpecError(

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from PIL import Image
+
+from jembench.data.headers import opened
 
 
 class TensorBoardRun:
@@ -44,7 +45,7 @@ class TensorBoardRun:
 
     def picture(self, path: Path, iteration: int) -> None:
         """Write an image; a picture of the trained model, without an iteration, is at 0."""
-        with Image.open(path) as image:
+        with opened(str(path)) as image:
             pixels = np.asarray(image.convert("RGB"))
         self._writer.add_image(path.stem.partition("-")[0], pixels, iteration, dataformats="HWC")
         self._writer.flush()

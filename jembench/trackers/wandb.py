@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from jembench.data.headers import opened
+
 
 class WandbRun:
     """A run whose steps are iterations; a fit that goes on goes on under the same id.
@@ -51,7 +53,8 @@ class WandbRun:
         """Log an image."""
         from wandb import Image
 
-        self._run.log({path.stem.partition("-")[0]: Image(str(path))}, step=iteration or None)
+        with opened(str(path)) as image:  # by its path, wandb would open it in any format of Pillow's
+            self._run.log({path.stem.partition("-")[0]: Image(image)}, step=iteration or None)
 
     def close(self) -> None:
         """Write what is left."""

@@ -1,5 +1,6 @@
 """Folders of images: what is read, what is kept, and what is said of a folder that is not in order."""
 
+import ast
 import errno
 import hashlib
 import os
@@ -8,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from PIL import Image
+from PIL import EpsImagePlugin, Image
 
 from jembench.catalog import registry
 from jembench.catalog.spec import stable_hash
@@ -355,6 +356,39 @@ def test_images_that_cannot_be_decoded_are_named(root: Path, cache: Path) -> Non
     assert f"{root / 'train/cat/0.png'} cannot be decoded" in text
     assert f"{root / 'test/dog/0.png'} cannot be decoded" in text
     assert not cache.exists()
+
+
+def test_no_file_starts_ghostscript(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[object] = []
+    monkeypatch.setattr(EpsImagePlugin, "Ghostscript", lambda *given: started.append(given) or Image.new("RGB", (6, 4)))
+    eps = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 6 4\n%%EndComments\nshowpage\n%%EOF\n"
+    (root / "train/cat/0.png").write_bytes(eps)
+    assert f"{root / 'train/cat/0.png'} cannot be decoded" in message(JembenchError, root)
+    with pytest.raises(JembenchError, match="cannot be decoded"):
+        decoding.decode_all([str(root / "train/cat/0.png")], decoding.Form(mode="RGB", height=4, width=6, square=False))
+    assert not started
+
+
+@pytest.mark.parametrize("suffix", folders._SUFFIXES)
+def test_every_suffix_is_that_of_a_format_that_is_read(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"0{suffix}"
+    Image.fromarray(random_pixels(0)).convert("L").save(path)
+    with headers.opened(str(path)) as image:
+        assert image.size == (6, 4)
+        image.load()
+
+
+def test_the_formats_are_named_wherever_an_image_is_opened() -> None:
+    repository = Path(__file__).parents[2]
+    sources = [path for folder in ("jembench", "plugins") for path in (repository / folder).rglob("*.py")]
+    calls = [
+        (path, call)
+        for path in sources
+        for call in ast.walk(ast.parse(path.read_text()))
+        if isinstance(call, ast.Call) and ast.unparse(call.func) == "Image.open"
+    ]
+    assert calls
+    assert not [str(path) for path, call in calls if "formats" not in {keyword.arg for keyword in call.keywords}]
 
 
 def test_a_file_that_may_not_be_read_is_named(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:

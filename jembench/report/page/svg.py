@@ -80,7 +80,7 @@ def smaller(uri: str) -> str:
     """A PNG that matplotlib wrote, without pixels that only repeat their neighbours, or as JPEG if that is smaller."""
     from PIL import Image
 
-    given = Image.open(io.BytesIO(base64.b64decode(uri.removeprefix(_PNG))))
+    given = Image.open(io.BytesIO(base64.b64decode(uri.removeprefix(_PNG))), formats=["PNG"])
     if given.mode == "RGBA" and given.getchannel("A").getextrema() != (255, 255):
         return uri  # what is behind it shows
     image = given.convert("RGB")
