@@ -89,8 +89,12 @@ def check_archive(path: Path, archive: zipfile.ZipFile) -> None:
     """Refuse a zip archive that unpacks to far more than it holds, by its directory alone.
 
     Raises:
-        SpecError: if it does.
+        SpecError: if it does, or is compressed by a method that ``zipfile`` does not unpack block by block.
     """
+    import zipfile
+
+    if odd := {info.compress_type for info in archive.infolist()} - {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}:
+        raise SpecError(f"{path} is compressed by method {min(odd)} of zip. Compress it by deflate, or not at all.")
     unpacked = sum(info.file_size for info in archive.infolist())
     if unpacked > path.stat().st_size:
         check_bytes(f"{path}, unpacked,", unpacked, UNPACKED)

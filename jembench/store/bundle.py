@@ -6,19 +6,18 @@ the manifest does not name is never read. Nothing in a bundle is code: safetenso
 
 from __future__ import annotations
 
-import hashlib
 import re
 import zipfile
 from pathlib import Path
 
 from jembench.catalog import limits
 from jembench.errors import CheckpointError, DamagedError, SpecError
-from jembench.files import copy, write_bytes
+from jembench.files import copy
 from jembench.store import cells, fits, manifest, outcome, records, tensors
 from jembench.store.fits import WEIGHTS, FitRecord
 from jembench.store.latest import asked, newest
 from jembench.store.layout import listed
-from jembench.store.manifest import MANIFEST, Entry
+from jembench.store.manifest import MANIFEST
 from jembench.store.outcome import Cell, FitKey
 from jembench.store.store import Store
 from jembench.store.verify import verify
@@ -102,14 +101,12 @@ def unpack(source: Path, folder: Path, name: str = "", within: Path | None = Non
     """
     name = name or str(source)
     try:
-        with manifest.opened(source, within or source) as read:
-            write_bytes(folder / MANIFEST, read(MANIFEST, records.LARGEST), durable=False)
-            for part, entry in manifest.read(folder).items():
-                limits.check_bytes(f"{part} of {name}", entry.size)
-                content = read(part, entry.size)
-                if Entry(len(content), hashlib.sha256(content).hexdigest()) != entry:
-                    raise DamagedError(f"{part} was cut short, edited or exchanged.")
-                write_bytes(folder / part, content, durable=False)
+        with manifest.opened(source, within or source) as open_:
+            manifest.copy(open_, MANIFEST, folder / MANIFEST)
+            entries = manifest.read(folder)
+            limits.check_bytes(f"What {name} holds", sum(entry.size for entry in entries.values()))
+            for part, entry in entries.items():
+                manifest.copy(open_, part, folder / part, entry)
         return _checked(folder)
     except (DamagedError, CheckpointError) as error:
         reason = str(error).replace(f"{folder}/", "").removesuffix(records.REMEDY).strip()

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
 import re
 import shutil
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import IO, Annotated, NamedTuple
 
@@ -27,6 +28,9 @@ _PART = re.compile(
     r"(fit\.json|interventions\.json|history\.csv|(energies|samples)\.png|(model|sampler|buffer-[1-5])\.safetensors)"
 )
 """The paths that files of a bundle may have, beside the manifest."""
+
+
+_BLOCK = 2**20  # bytes that are copied at a time
 
 
 class Entry(NamedTuple):
@@ -89,46 +93,65 @@ def write_zip(folder: Path, path: Path) -> None:
     write_atomically(path, write, "another name")
 
 
-Read = Callable[[str, int], bytes]
-"""Gives the content of a file by its name; of one that is larger than the number, a byte more."""
+Open = Callable[[str], tuple[IO[bytes], int]]
+"""Opens a file by its name; the number is its size in bytes, by the folder's or archive's directory."""
 
 
 @contextmanager
-def opened(source: Path, within: Path) -> Iterator[Read]:
-    """A function that reads the files of a bundle, a folder or a zip archive.
+def opened(source: Path, within: Path) -> Iterator[Open]:
+    """Open a bundle, a folder or a zip archive, and give a function that opens its files.
 
     Args:
         source: the folder or the archive.
         within: the folder that links of the source must not lead out of.
 
     Raises:
-        SpecError: if there is no such source, or it has no manifest.
-        DamagedError: if it is no archive that can be read, or lacks another file.
+        SpecError: if there is no such source.
+        DamagedError: if it is no archive that can be read.
     """
     if not source.exists():
         raise SpecError(f"There is no {source}. Name a folder, a zip archive or hf://USER/NAME.")
     if source.is_dir():
 
-        def open_(name: str) -> IO[bytes]:
-            if not (source / name).resolve().is_relative_to(within.resolve()):
+        def open_(name: str) -> tuple[IO[bytes], int]:
+            if not Path(os.path.realpath(source / name)).is_relative_to(os.path.realpath(within)):
                 raise DamagedError(f"{name} is a link that leads out of the folder.")
-            return open_regular(source / name)
+            stream = open_regular(source / name)
+            return stream, os.fstat(stream.fileno()).st_size
 
-        yield partial(_read, open_)
+        yield open_
         return
     try:
         with open_regular(source) as stream, zipfile.ZipFile(stream) as archive:
             limits.check_archive(source, archive)
-            root = zipfile.Path(archive)
-            yield partial(_read, lambda name: (root / name).open("rb"))
+            members = {info.filename: info for info in archive.infolist()}
+
+            def open_member(name: str) -> tuple[IO[bytes], int]:
+                if name not in members:
+                    raise FileNotFoundError
+                return archive.open(members[name]), members[name].file_size
+
+            yield open_member
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
         raise DamagedError(f"It is no zip archive that can be read ({error}).") from error
 
 
-def _read(open_: Callable[[str], IO[bytes]], name: str, size: int) -> bytes:
+def copy(open_: Open, name: str, to: Path, entry: Entry | None = None) -> None:
+    """Copy a file of a bundle in blocks, and check the bytes that are copied.
+
+    Args:
+        open_: of the bundle.
+        name: of the file.
+        to: the path of the copy.
+        entry: the file's size and digest by the manifest; None for the manifest itself.
+
+    Raises:
+        SpecError: if there is no manifest.
+        DamagedError: if there is no other file of that name, or its size or digest is another one.
+        StoreError: if the copy cannot be written.
+    """
     try:
-        with open_(name) as stream:
-            return stream.read(size + 1)
+        stream, size = open_(name)
     except FileNotFoundError as error:
         if name == MANIFEST:
             raise SpecError(
@@ -138,3 +161,16 @@ def _read(open_: Callable[[str], IO[bytes]], name: str, size: int) -> bytes:
         raise DamagedError(f"{name} is missing.") from error
     except OSError as error:
         raise DamagedError(f"{name} cannot be read ({error.strerror or error}).") from error
+    found = hashlib.sha256()
+
+    def write(out: IO[bytes]) -> None:
+        while block := stream.read(_BLOCK):
+            found.update(block)
+            out.write(block)
+
+    with stream:
+        is_right = size <= records.LARGEST if entry is None else size == entry.size
+        if is_right:
+            write_atomically(to, write, durable=False)
+    if not is_right or (entry and found.hexdigest() != entry.sha256):
+        raise DamagedError(f"{name} was cut short, edited or exchanged.")

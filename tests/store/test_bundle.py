@@ -1,9 +1,11 @@
 """A shared model arrives whole, or not at all."""
 
 import dataclasses
+import hashlib
 import json
 import random
 import shutil
+import tracemalloc
 import zipfile
 
 import pytest
@@ -274,7 +276,53 @@ def test_archives_that_unpack_to_far_more_are_refused(shared, tmp_path):
     with pytest.raises(SpecError, match="unpacked, takes 3 GiB, and the limit is 1"):
         unpack(path, tmp_path)
     manifest_of(shared, **{MODEL: {"size": 2**40, "sha256": "0" * 64}})
-    with pytest.raises(SpecError, match=r"model\.safetensors of .* takes 1,024 GiB"):
+    with pytest.raises(SpecError, match=r"What .* holds takes 1,025 GiB"):
+        unpack(shared, tmp_path)
+    half = {"size": 5 * 2**30, "sha256": "0" * 64}
+    manifest_of(shared, **{MODEL: half, f"{HOME}/sampler.safetensors": half})
+    with pytest.raises(SpecError, match=r"What .* holds takes 11 GiB"):
+        unpack(shared, tmp_path)
+
+
+def bomb(shared, path, method=zipfile.ZIP_DEFLATED, stated=2**25):
+    """An archive of 33 KB more than the bundle, with 32 MiB of zeros; and what its manifest says that they are."""
+    (shared / "README.md").write_bytes(bytes(2**25))
+    sha256 = hashlib.sha256(bytes(2**25)).hexdigest()
+    manifest_of(shared, **{"README.md": {"size": stated, "sha256": sha256}})
+    with zipfile.ZipFile(path, "w", method) as archive:
+        for name in names(shared):
+            archive.write(shared / name, name)
+    return path
+
+
+@pytest.mark.parametrize("stated", [2**25, 2**30])
+def test_no_file_is_held_in_memory(shared, tmp_path, stated):
+    path = bomb(shared, tmp_path / "bomb.zip", stated=stated)
+    tracemalloc.start()
+    try:
+        if stated == 2**25:
+            assert (unpack(path, tmp_path) / "README.md").stat().st_size == 2**25
+        else:
+            with pytest.raises(DamagedError, match=r"README\.md was cut short, edited or exchanged"):
+                unpack(path, tmp_path)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 2**24
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_what_zipfile_unpacks_at_once_is_refused(shared, tmp_path, method):
+    with pytest.raises(SpecError, match="is compressed by method"):
+        unpack(bomb(shared, tmp_path / "bomb.zip", method), tmp_path)
+
+
+@pytest.mark.parametrize("name", ["README.md", "cells", "manifest.json"])
+def test_a_link_to_itself_is_refused(shared, tmp_path, name):
+    path = shared / name
+    shutil.rmtree(path) if path.is_dir() else path.unlink()
+    path.symlink_to(path.name)
+    with pytest.raises(DamagedError, match="cannot be read"):
         unpack(shared, tmp_path)
 
 
