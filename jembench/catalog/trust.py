@@ -3,11 +3,12 @@
 A spec out of a file (the header of an imported model, a cell of a store, a recipe) may have been written by anybody,
 and importing a module runs it. Such a spec, with the options in it, may therefore name installed components only.
 
-While a command runs, an import path is allowed if it stands on the command line or in an environment variable
-``JEMBENCH_...``, if its module is a ``--plugin``, or if installed code names it (the default of an option, a suite
-package). Everything else is refused where import paths become components (:func:`jembench.catalog.discovery.find`).
-Without a command, Python code calls the library and is trusted for its own strings; functions that read a spec out of
-a file pass it to :func:`refuse_code` in either case. What ``JEMBENCH_TRUST`` lists is always allowed.
+While a command runs, an import path is allowed if it stands in an option that holds specs, on the command line or in
+its environment variable, if a ``--plugin`` defines it (what that imports is code of others), or if installed code names
+it (the default of an option, a suite package). Everything else is refused where import paths become components
+(:func:`jembench.catalog.discovery.find`). Without a command, Python code calls the library and is trusted for its own
+strings; functions that read a spec out of a file pass it to :func:`refuse_code` in either case. What ``JEMBENCH_TRUST``
+lists is always allowed.
 
 The state belongs to the process, not to a thread or a context, so that work in other threads is not allowed more.
 """
@@ -21,6 +22,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from importlib.machinery import PathFinder
 from importlib.util import find_spec
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -39,27 +41,34 @@ _LONGEST = 10_000  # characters of a spec
 
 
 @contextmanager
-def command(arguments: Iterable[str], environment: Mapping[str, str]) -> Iterator[None]:
+def command(texts: Iterable[str] = ()) -> Iterator[None]:
     """Allow what the user of one command has named, and nothing else.
 
     The current folder is importable within it if an import path names a module there that is not installed.
+
+    Args:
+        texts: of the user, as for :func:`name`, which adds more within the context.
     """
     global _named
-    variables = (value for name, value in environment.items() if name.startswith("JEMBENCH_"))
-    words = [*arguments, *(word for value in variables for word in (value, *value.split()))]
     before, path = _named, list(sys.path)
     _named = set()
-    for word in words:
-        with suppress(SpecError):
-            _named.update(code_in(word))
-    if any(_is_here(name) for name in _named):
-        make_current_folder_importable()
+    name([*texts, os.environ.get(VARIABLE, "")])
     try:
         yield
     finally:
         _named = before
         if "" not in path and "" in sys.path:
             sys.path.remove("")
+
+
+def name(texts: Iterable[str]) -> None:
+    """Allow what the user of the running command names: specs, lists of specs or settings ``key=value``."""
+    if _named is not None:
+        for text in texts:
+            with suppress(SpecError):
+                _named.update(code_in(text))
+        if any(map(_is_here, _named)):
+            make_current_folder_importable()
 
 
 def make_current_folder_importable() -> None:
@@ -115,7 +124,15 @@ def refuse_code(texts: Iterable[str], where: str, typed: Iterable[str] = ()) -> 
 
 def _is_allowed(name: str) -> bool:
     trusted = os.environ.get(VARIABLE, "").split(",")
-    return name in trusted or name in (_named or ()) or name.partition(":")[0] in plugin_modules
+    return name in trusted or name in (_named or ()) or _is_of_plugin(name)
+
+
+def _is_of_plugin(name: str) -> bool:
+    module, _, attributes = name.partition(":")
+    try:
+        return module in plugin_modules and bool(attrgetter(attributes)(sys.modules[module]).__module__ == module)
+    except AttributeError:
+        return False
 
 
 def _refused(where: str, name: str) -> SpecError:

@@ -10,11 +10,13 @@ import sys
 import textwrap
 import traceback
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import click
+from click.core import ParameterSource
 
 from jembench import __version__
 from jembench.catalog import trust
@@ -67,14 +69,29 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The command that ``args`` begin with.
+        """Find the command that ``args`` begin with, and allow the code that its options name.
 
         Raises:
             SpecError: if there is none of that name; with the nearest ones.
         """
         if args[0] not in self.late and not args[0].startswith("-") and not ctx.resilient_parsing:
             raise unknown("command", args[0], self.late, f"{ctx.command_path} --help")
-        return super().resolve_command(ctx, args)
+        found = super().resolve_command(ctx, args)
+        trust.name(_specs(ctx, *found))
+        return found
+
+
+def _specs(ctx: click.Context, name: str | None, command: click.Command | None, args: list[str]) -> Iterator[str]:
+    """The texts that the user gave for options of specs, before a callback reads a file that may name code."""
+    if command is None or isinstance(command, click.Group):
+        return
+    with click.Context(command, parent=ctx, info_name=name) as inner, suppress(click.UsageError):
+        given, _, _ = command.make_parser(inner).parse_args(list(args))
+        for parameter in command.params:
+            if getattr(parameter.type, "specs", False):
+                value, source = parameter.consume_value(inner, given)
+                if source in (ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT):
+                    yield from [value] if isinstance(value, str) else value
 
 
 def _command(target: str, help: str) -> LazyCommand:
@@ -158,7 +175,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # the name of a file need not be text in this locale
     try:
-        with listening(), warnings.catch_warnings(), trust.command(settings.arguments, os.environ):
+        with listening(), warnings.catch_warnings(), trust.command():
             warnings.showwarning = _note(warnings.showwarning)
             warnings.simplefilter("always", Remark)  # each text is printed once
             return _invoke(settings)

@@ -251,7 +251,7 @@ plugin = shared(
 
 def settings(what: str) -> Callable[[Command], Command]:
     """``--set``, which may be repeated."""
-    return shared("--set", f"{what} May be repeated.", "settings", metavar="KEY=VALUE", multiple=True)
+    return shared("--set", f"{what} May be repeated.", "settings", type=parameters.SETTING, multiple=True)
 
 
 recipe_settings = settings("Change a field of the recipe: epochs=5, optimizer.learning_rate=1e-3.")

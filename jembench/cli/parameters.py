@@ -31,6 +31,7 @@ class Text(click.types.StringParamType):
         read: from the text to the value.
         several: whether the text is a list with commas between the names.
         file: whether it may also be the path of a file.
+        specs: whether it holds specs or settings, which may name code (:mod:`jembench.catalog.trust`).
     """
 
     def __init__(
@@ -41,8 +42,9 @@ class Text(click.types.StringParamType):
         read: Callable[[str], Any] = str,
         several: bool = False,
         file: bool = False,
+        specs: bool = False,
     ) -> None:
-        self.metavar, self.names, self.several, self.file = metavar, names, several, file
+        self.metavar, self.names, self.several, self.file, self.specs = metavar, names, several, file, specs
         self.read = split_list if several else read
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
@@ -112,7 +114,7 @@ class _Hours(click.FloatRange):
 
 
 def _components(metavar: str, kind: Any, *, several: bool = False) -> Text:
-    return Text(metavar, lambda: sorted({one.name for one in discovery.components(kind)}), several=several)
+    return Text(metavar, lambda: sorted({one.name for one in discovery.components(kind)}), several=several, specs=True)
 
 
 PATH = click.Path(path_type=Path)
@@ -130,5 +132,6 @@ METRICS = _components("SPECS", "metrics", several=True)
 MODEL, MODELS = _components("SPEC", "models"), _components("SPECS", "models", several=True)
 RECIPE = Text("NAME", recipe_files.names, file=True)
 RECIPES = Text("RECIPES", recipe_files.names, several=True)
+SETTING, SUBJECT = Text("KEY=VALUE", specs=True), Text("PACKAGE...", specs=True)
 SUITE = Text("SUITE", suite_files.names, file=True)
 TRACKERS = _components("SPECS", "trackers", several=True)

@@ -12,7 +12,7 @@ from jembench.api.listing import Described, describe
 from jembench.catalog import discovery
 from jembench.cli import options
 from jembench.cli.output import plugins_aside, print_json, print_table
-from jembench.cli.parameters import PATH
+from jembench.cli.parameters import PATH, SUBJECT
 from jembench.testing import perform, scaffold
 from jembench.testing.distributions import CHECKS, Checked, check_component, check_distribution
 
@@ -57,7 +57,7 @@ CHECK_EXAMPLES = options.examples(
 
 
 @click.command("check", epilog=CHECK_EXAMPLES)
-@click.argument("subjects", metavar="PACKAGE...", nargs=-1, required=True)
+@click.argument("subjects", metavar="PACKAGE...", type=SUBJECT, nargs=-1, required=True)
 @click.option(
     "--kind", type=click.Choice(list(CHECKS)), help="Check single components of this kind, named by their specs."
 )

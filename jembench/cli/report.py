@@ -13,7 +13,7 @@ from jembench.api.results import Results
 from jembench.catalog import registry
 from jembench.cli import options, show
 from jembench.cli.output import emit
-from jembench.cli.parameters import COUNT, METRICS, MODEL, SEEDS
+from jembench.cli.parameters import COUNT, DATASET, METRICS, MODEL, SEEDS
 from jembench.errors import SpecError
 from jembench.experiment.sweep import bare_name, with_options
 from jembench.report import references
@@ -119,7 +119,7 @@ COMPARE_EXAMPLES = options.examples(
 @click.command("compare", epilog=COMPARE_EXAMPLES)
 @click.argument("a", metavar="A", type=MODEL)
 @click.argument("b", metavar="B", type=MODEL)
-@click.option("--dataset", metavar="SPEC", help="Dataset. By default the one on which both were evaluated.")
+@click.option("--dataset", type=DATASET, help="Dataset. By default the one on which both were evaluated.")
 @click.option("--recipe", metavar="LABEL", help="Recipe of both models, as `jembench report` names it.")
 @click.option("--recipe-b", metavar="LABEL", help="Recipe of B, if it differs from that of A.")
 @click.option(

@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Any
 
 from jembench import progress
+from jembench.catalog import trust
 from jembench.catalog.spec import split_list
 from jembench.errors import StoreError, printable
 from jembench.experiment.works import Work
@@ -34,8 +35,10 @@ Report = Callable[[Event], None]
 
 
 def chosen_trackers() -> list[str]:
-    """The specs in ``JEMBENCH_TRACKERS``."""
-    return split_list(os.environ.get(VARIABLE, ""))
+    """Return the specs in ``JEMBENCH_TRACKERS``. They may name code: the user has set it."""
+    text = os.environ.get(VARIABLE, "")
+    trust.name([text])
+    return split_list(text)
 
 
 class Events:

@@ -55,7 +55,8 @@ def test_a_text_that_is_no_spec_takes_no_time(text):
 
 
 def test_what_a_command_named_may_be_loaded_and_nothing_else(data):
-    with trust.command(["run", "--models", "jem:net=math:sqrt"], {"JEMBENCH_SET": "a=1 model.net=math:ceil"}):
+    with trust.command(["jem:net=math:sqrt"]):
+        trust.name(["model.net=math:ceil"])
         assert discovery.find("models", "math:sqrt")
         assert discovery.find("models", "math:ceil")
         for refused in ("math:floor", "os:system"):
@@ -79,7 +80,7 @@ def test_other_threads_are_allowed_no_more():
         except SpecError as error:
             refused.append(error)
 
-    with trust.command([], {}):
+    with trust.command():
         thread = threading.Thread(target=work)
         thread.start()
         thread.join()
@@ -93,7 +94,7 @@ def test_a_default_of_installed_code_may_be_code(monkeypatch, data):
     component = discovery.Component("models", "zoo", "zoo-park", "1", "zoo", "factory")
     monkeypatch.setattr(discovery, "load", lambda found: factory if found is component else lambda data: None)
     monkeypatch.setattr(discovery, "components", lambda kind: [component])
-    with trust.command([], {}):
+    with trust.command():
         with pytest.raises(SpecError, match="math:floor"):
             discovery.find("models", "math:floor")
         registry.resolve("models", "zoo")
@@ -121,7 +122,7 @@ def test_a_recipe_file_names_no_code_unless_the_user_does(tmp_path, monkeypatch,
     file.write_text(installed.replace(line, hostile, 1))
     with pytest.raises(SpecError, match=r"mine\.toml names math:floor"):
         recipe.load(str(file))
-    with trust.command(["--set", "model.net=math:floor"], {}):
+    with trust.command(["model.net=math:floor"]):
         assert recipe.load(str(file))
     monkeypatch.setenv(trust.VARIABLE, "a:b,math:floor")
     assert recipe.load(str(file))
@@ -150,7 +151,7 @@ def path(tmp_path, monkeypatch):
     ],
 )
 def test_it_is_searched_if_the_user_named_a_module_in_it(path, word, importable):
-    with trust.command([word], {}):
+    with trust.command([word]):
         assert ("" in path()) is importable
         assert not importable or path()[-1] == ""
     assert "" not in path()

@@ -168,6 +168,38 @@ def test_what_the_user_names_is_loaded(jembench, canary):
     assert canary()
 
 
+def test_a_word_that_is_no_spec_names_no_code(jembench, canary):
+    write_header("shared.safetensors", "canary:build")
+    run = ["run", "hybrid", "--models", "imported:file=shared.safetensors", "--dry-run"]
+    assert jembench(*run, "--store", "canary:build").code == 2
+    assert not canary()
+
+
+def test_what_the_environment_names_for_an_option_of_specs_is_loaded(jembench, canary, monkeypatch):
+    write_header("shared.safetensors", "canary:build")
+    run = ["run", "hybrid", "--models", "imported:file=shared.safetensors", "--dry-run"]
+    monkeypatch.setenv("JEMBENCH_RUN_STORE", "canary:build")
+    assert (jembench(*run).code, canary()) == (2, False)
+    monkeypatch.setenv("JEMBENCH_SET", "epochs=1 model.net=canary:build")
+    jembench(*run)
+    assert canary()
+
+
+@pytest.mark.parametrize("name", ["os.abort", "abort", "Own.method.__globals__", "Own.torch.compile", "", "partial"])
+def test_a_file_names_nothing_that_a_plugin_has_imported(jembench, name):
+    Path("my_plugin.py").write_text(
+        "import functools, os, torch\nfrom os import abort\npartial = functools.partial(abort)\n"
+        "class Own:\n    torch = torch\n    def method(self): ...\n"
+    )
+    write_header("shared.safetensors", f"my_plugin:{name}")
+    done = jembench(
+        "run", "hybrid", "--models", "imported:file=shared.safetensors", "--dry-run", "--plugin", "my_plugin.py"
+    )
+    sys.modules.pop("my_plugin", None)
+    assert done.code == 2
+    assert "runs code that you did not name" in done.err or not name
+
+
 def test_files_at_random(told):
     """A few of many: any hostile text in any field of any file, and commands that read it."""
     rng = random.Random(0)

@@ -13,7 +13,7 @@ from jembench.catalog import trust
 from jembench.errors import Fallback, SpecError
 from jembench.interfaces import Event, Value
 from jembench.running import session, trackers
-from jembench.running.events import VARIABLE, Events, beating, measured
+from jembench.running.events import VARIABLE, Events, beating, chosen_trackers, measured
 from jembench.running.session import RunOptions, place
 from jembench.store.outcome import Cell, FitKey, Outcome
 from jembench.store.store import Store
@@ -209,12 +209,13 @@ def test_an_unknown_tracker_is_refused(monkeypatch):
         place([], RunOptions())  # also where nothing is left to do
 
 
-def test_a_command_may_load_the_trackers_that_the_variable_names(zoo):
-    named = {VARIABLE: "zoo_of_tests:windows:file=x"}
-    with trust.command([], named), Events(trackers=named.values()):
+def test_a_command_may_load_the_trackers_that_the_variable_names(zoo, monkeypatch):
+    spec = "zoo_of_tests:windows:file=x"
+    monkeypatch.setenv(VARIABLE, spec)
+    with trust.command(), Events(trackers=chosen_trackers()):
         pass
-    with trust.command([], {}), pytest.raises(SpecError, match="runs code that you did not name"):
-        Events(trackers=named.values())
+    with trust.command(), pytest.raises(SpecError, match="runs code that you did not name"):
+        Events(trackers=[spec])
 
 
 def test_every_thread_ends(zoo, tmp_path):

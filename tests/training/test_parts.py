@@ -89,7 +89,7 @@ def test_only_the_user_names_code_and_its_content_is_part_of_the_identity(exampl
     file.write_text(text.replace("[schedule]", '[schedule]\nname = "own_parts:flat"'))
     with pytest.raises(SpecError, match="names own_parts:flat, which runs code that you did not name"):
         recipes.load(str(file))
-    with trust.command(["--set", "schedule.name=own_parts:flat"], {}):
+    with trust.command(["schedule.name=own_parts:flat"]):
         named = plan_fit("jem:net=small-2", "digits", "digits", ["schedule.name=own_parts:flat"])
         assert named.identity["recipe"]["code"].keys() == {"own_parts:flat"}
         assert "own_parts:flat" in [component.target for component in named.components(sampled=False)]
