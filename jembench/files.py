@@ -37,6 +37,7 @@ _REMEDIES = {
     errno.EROFS: "The file system is read-only: choose another folder with {option}.",
     errno.ENOTDIR: "A part of this path is a file: choose another folder with {option}.",
     errno.EINVAL: "Something else lies there: remove it, or choose another folder with {option}.",
+    errno.ELOOP: "A symbolic link lies there: remove it, or choose another folder with {option}.",
     errno.EEXIST: "A file is in the way: choose another folder with {option}.",
 }
 
@@ -223,15 +224,20 @@ def append_line(path: Path, line: str) -> None:
     what a killed process left torn stays a line of its own.
 
     Raises:
-        StoreError: if the file cannot be written, or is none.
+        StoreError: if the file cannot be written, or is none; also if it is a symbolic link, which may lead to a file
+            of the user's.
     """
     try:
         if is_taken(path):
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
-        with path.open("ab", buffering=0) as stream:
+        with open(path, "ab", buffering=0, opener=_open_no_link) as stream:
             stream.write(f"\n{line}".encode())
     except OSError as error:
         raise cannot_write(path, error) from error
+
+
+def _open_no_link(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NOFOLLOW, 0o666)
 
 
 def write_text(path: Path, text: str) -> None:

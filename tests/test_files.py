@@ -236,3 +236,11 @@ def test_a_kernel_without_a_name_of_its_own_shares_no_locks(tmp_path, monkeypatc
         assert bool(files._kernel.__wrapped__()) == known
     monkeypatch.setattr(files, "_kernel", lambda: "")
     assert files.lock_scope(tmp_path.stat()) == ""
+
+
+def test_no_line_is_appended_to_the_target_of_a_link(tmp_path):
+    (tmp_path / "mine").write_text("mine")
+    (tmp_path / "asked.jsonl").symlink_to("mine")
+    with pytest.raises(StoreError, match="A symbolic link lies there"):
+        files.append_line(tmp_path / "asked.jsonl", "{}")
+    assert (tmp_path / "mine").read_text() == "mine"

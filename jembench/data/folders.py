@@ -51,7 +51,7 @@ def look(root: str) -> Folder:
     Raises:
         Unavailable: if folders or images are missing.
     """
-    folder = Path(root).expanduser().resolve()
+    folder = Path(os.path.realpath(Path(root).expanduser()))
     if not folder.is_dir():
         raise Unavailable(f"There is no folder {folder}. Give imagefolder's root the folder of your images. {_LAYOUT}")
     inside, passed_over = _listed(folder)

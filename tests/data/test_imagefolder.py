@@ -304,6 +304,8 @@ def message(error: type[JembenchError], root: Path, read: bool = False, **option
 
 
 def test_a_missing_folder(tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    assert "There is no folder" in message(Unavailable, tmp_path / "loop")
     assert "It must hold train/<class>/*" in message(Unavailable, tmp_path / "nowhere")
 
 
