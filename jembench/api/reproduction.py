@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from jembench.catalog import discovery, registry, spec, trust
 from jembench.catalog.discovery import Kind
-from jembench.errors import SpecError
+from jembench.errors import DamagedError, SpecError
 from jembench.experiment import suite_files as suites
 from jembench.experiment.plan import CellPlan, FitPlan, Plan, plan_again
 from jembench.experiment.suite import Suite
@@ -17,7 +17,7 @@ from jembench.experiment.twins import between
 from jembench.report.reproduction import Pair
 from jembench.report.selection import read
 from jembench.store.fits import FitRecord
-from jembench.store.latest import EXPERIMENTS, asked, asked_by, newest
+from jembench.store.latest import EXPERIMENTS, LOG, asked, asked_by, experiment, newest
 from jembench.store.outcome import Cell
 from jembench.store.store import Store
 
@@ -44,7 +44,7 @@ def plan_reproduction(source: Path, datasets: Sequence[str] = ()) -> Reproductio
 
     Raises:
         SpecError: if there is no such result, or if it cannot be planned here; for components that are not installed.
-        DamagedError: if a record is damaged.
+        DamagedError: if a record, or the file of an experiment in a store, is damaged.
     """
     store, text = _found(source)
     cells = [cell for cell in newest(read(store), asked(store)) if cell.outcome.status == "ok"]
@@ -81,8 +81,14 @@ def _found(source: Path) -> tuple[Store, str]:
         return Store(source), ""
     if not source.is_file():
         raise SpecError(f"There is no store and no file {source}. Name the folder of a store, or an experiment's file.")
-    if source.absolute().parent.name == EXPERIMENTS:
-        return Store(source.parent.parent), source.read_text()
+    store = Store(source.absolute().parent.parent)
+    if source.absolute().parent.name == EXPERIMENTS and (store.root / LOG).exists():
+        if not (text := experiment(store, source.name)):
+            raise DamagedError(
+                f"{source} is damaged or was edited: its content does not match the digest in its name. Name the store "
+                f"{store.root} for all that it holds, or the file that the experiment was run from."
+            )
+        return store, text
     suite = suites.load(str(source))
     return Store(Path(suite.run.store or "runs")), suite.text
 

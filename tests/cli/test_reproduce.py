@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from jembench.store import latest
 from jembench.store.store import Store
 
 
@@ -73,6 +74,27 @@ def test_what_one_file_asked_for(shared, jembench, zoo_of_tests):
     Path("mine.toml").write_text(text + "seeds = [0, 1]")
     done = jembench("reproduce", "mine.toml")
     assert (done.code, done.err[:69]) == (2, "Error: The store runs holds no result that mine.toml asked for, as it")
+
+
+@pytest.mark.parametrize("content", [b"", b"\xff\xfe", b'title = "Mine"\n', bytes(2_000_000)])
+def test_an_experiment_that_is_not_as_it_was_is_named(jembench, content):
+    store = Store(Path("runs"))
+    store.root.mkdir()
+    latest.mark_latest(store, ["family"], ["metric"], "mine", 'title = "Other"\n')
+    (file,) = Path("runs", "experiments").iterdir()
+    file.write_bytes(content)
+    done = jembench("reproduce", file, "--dry-run")
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith(f"Error: {file} is damaged or was edited")
+
+
+def test_an_empty_file_reproduces_nothing(shared, jembench):
+    Path("experiments").mkdir()  # any folder may have that name
+    for file in (Path("empty.toml"), Path("experiments", "empty.toml")):
+        file.touch()
+        done = jembench("reproduce", file, "--dry-run")
+        assert (done.code, done.out) == (2, "")
+        assert str(file) in done.err
 
 
 def test_components_that_are_not_installed(shared, jembench):
