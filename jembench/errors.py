@@ -94,6 +94,14 @@ def printable(text: str) -> str:
     return _UNSAFE.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
 
 
+def error_text(error: BaseException) -> str:
+    """Return the type of an error and its text, also if the ``__str__`` of a plugin's error raises."""
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception:
+        return f"{type(error).__name__}: its text cannot be made"
+
+
 def unknown(kind: str, asked: str, known: Iterable[str], list_command: str) -> SpecError:
     """The error for an unknown name, with the nearest three names and the command that lists all, if there is one."""
     import difflib  # most commands meet no unknown name

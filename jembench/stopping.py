@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-from jembench.errors import OutOfTime, ProcessLost, StoreError
+from jembench.errors import OutOfTime, PluginError, ProcessLost, StoreError, error_text
 
 SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 
@@ -33,6 +33,10 @@ class Stopped(BaseException):
 
     def __init__(self) -> None:
         super().__init__(f"{reason()}. Finished work is kept: the same command goes on from there.")
+
+
+INTERRUPTS = (Stopped, KeyboardInterrupt)
+"""What asks for an end, and is no failure of the code that it meets."""
 
 
 def received() -> int:
@@ -113,6 +117,26 @@ def listening() -> Iterator[None]:
         os.close(writing)
         watch.join()
         os.close(reading)
+
+
+@contextmanager
+def contained(what: str) -> Iterator[None]:
+    """Make a failure of what code of a plugin raises to end the program, such as SystemExit.
+
+    Args:
+        what: the subject of the message.
+
+    Raises:
+        PluginError: in place of what is neither an ``Exception``, nor an interrupt of the user's.
+    """
+    try:
+        yield
+    except (Exception, *INTERRUPTS):
+        raise
+    except BaseException as error:
+        raise PluginError(
+            f"{what} ends the program ({error_text(error)}). Raise an error that says what is wrong."
+        ) from error
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 from jembench.catalog import discovery
 from jembench.catalog.discovery import Component, Kind
 from jembench.catalog.options import pretrained
-from jembench.errors import SpecError
+from jembench.errors import SpecError, error_text
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -50,9 +50,7 @@ def model_spec(model: object) -> str:
     try:
         kept = copy.deepcopy(model)
     except Exception as error:
-        raise SpecError(
-            f"The model {type(model).__name__} cannot be copied: {type(error).__name__}: {error}"
-        ) from error
+        raise SpecError(f"The model {type(model).__name__} cannot be copied: {error_text(error)}") from error
 
     def factory(data: DataSpec) -> nn.Module:
         return copy.deepcopy(kept)

@@ -21,9 +21,10 @@ import entrypoints
 
 from jembench.catalog import spec as specs
 from jembench.catalog import trust
-from jembench.errors import Incompatible, JembenchError, PluginError, SpecError, unknown
+from jembench.errors import Incompatible, JembenchError, PluginError, SpecError, error_text, unknown
 from jembench.files import changed
 from jembench.interfaces import API
+from jembench.stopping import INTERRUPTS
 
 Kind = Literal[
     "models",
@@ -226,11 +227,11 @@ def load(component: Component) -> Any:
         loaded = importlib.import_module(component.module)
         for attribute in filter(None, component.attribute.split(".")):
             loaded = getattr(loaded, attribute)
-    except JembenchError:
+    except (JembenchError, *INTERRUPTS):
         raise
-    except (Exception, SystemExit) as error:  # a module that exits when imported must not end the command either
+    except BaseException as error:  # a module that exits when imported must not end the command either
         of = f" of {component.distribution} {component.version}" if component.distribution else ""
-        cause = f"{type(error).__name__}: {error}".rstrip(".: ")
+        cause = error_text(error).rstrip(".: ")
         raise PluginError(
             f"The {singular(component.kind)} {component.name!r}{of} cannot be loaded from {component.target}: {cause}. "
             f"{_remedy(component)}"

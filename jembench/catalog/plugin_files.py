@@ -10,8 +10,9 @@ from typing import Any
 
 from jembench.catalog import discovery, trust
 from jembench.catalog.discovery import KINDS, Component
-from jembench.errors import JembenchError, PluginError
+from jembench.errors import JembenchError, PluginError, error_text
 from jembench.files import digest
+from jembench.stopping import INTERRUPTS
 
 VARIABLE = "JEMBENCH_PLUGIN"
 """The environment variable of ``--plugin``."""
@@ -41,13 +42,11 @@ def add(path: Path) -> None:
         # not by the loader, which may take a former version of the file out of its cache
         exec(compile(path.read_bytes(), str(path), "exec"), vars(module))
         found = _declared(path, getattr(module, "ENTRY_POINTS", {}))
-    except (Exception, SystemExit) as error:
+    except BaseException as error:
         sys.modules.pop(path.stem, None)
-        if isinstance(error, JembenchError):
+        if isinstance(error, (JembenchError, *INTERRUPTS)):
             raise
-        raise PluginError(
-            f"The plugin {path} cannot be imported: {type(error).__name__}: {error}. Correct the file."
-        ) from error
+        raise PluginError(f"The plugin {path} cannot be imported: {error_text(error)}. Correct the file.") from error
     loaded.append(path)
     trust.plugin_modules.add(path.stem)
     discovery.added[:] = [one for one in discovery.added if one.distribution != path.name] + found

@@ -17,7 +17,8 @@ from jembench.catalog import code_identity, discovery, limits, options, trust
 from jembench.catalog import spec as specs
 from jembench.catalog.contents import Listing, content, the_file
 from jembench.catalog.discovery import Component, Kind
-from jembench.errors import JembenchError, PluginError, SpecError
+from jembench.errors import JembenchError, SpecError
+from jembench.stopping import contained
 
 _NO_OPTIONS = ("trackers", "formats", "figures", "optimizers", "schedules", "augmentations")
 """Kinds that no option of another component names: those that show results, and the parts of a recipe."""
@@ -139,14 +140,8 @@ class Resolved:
             PluginError: if it ends the program.
         """
         sized = self.component.kind in ("models", "samplers")
-        try:
-            with limits.allocating(str(self)) if sized else nullcontext():
-                return self.factory(*context, **self.bound.arguments)
-        except SystemExit as error:
-            raise PluginError(
-                f"{self} ends the program (exit code {error.code}) instead of being made. Raise an error that says "
-                "what is wrong."
-            ) from error
+        with contained(str(self)), limits.allocating(str(self)) if sized else nullcontext():
+            return self.factory(*context, **self.bound.arguments)
 
 
 def _led_to(values: Iterable[str]) -> Iterator[Component]:

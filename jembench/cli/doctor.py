@@ -19,7 +19,7 @@ from jembench.api.listing import describe
 from jembench.catalog import discovery
 from jembench.cli import options
 from jembench.cli.output import print_json, print_table
-from jembench.errors import JembenchError, Unavailable
+from jembench.errors import JembenchError, Unavailable, error_text
 
 LIBRARIES = {
     "torch": "torch",
@@ -70,7 +70,7 @@ def check_library(distribution: str, module: str) -> Finding:
         importlib.import_module(module)
         return Finding("versions", "ok", f"{distribution} {importlib.metadata.version(distribution)}")
     except Exception as error:  # a library whose binary parts do not fit fails in whatever way it likes
-        what = f"{distribution} cannot be imported: {type(error).__name__}: {error}"
+        what = f"{distribution} cannot be imported: {error_text(error)}"
         return Finding("versions", "broken", what, f"pip install --force-reinstall {distribution}")
 
 
@@ -110,7 +110,7 @@ def check_dataset(component: discovery.Component) -> Finding:
         return Finding("data", "broken", component.name, str(error))
     except Exception as error:  # a plugin's
         remedy = f"Update or uninstall {component.distribution}."
-        return Finding("data", "broken", f"{component.name}: {type(error).__name__}: {error}", remedy)
+        return Finding("data", "broken", f"{component.name}: {error_text(error)}", remedy)
     shape = "x".join(map(str, images.shape[1:]))
     return Finding("data", "ok", f"{component.name}: {len(images):,} test images of {shape}")
 

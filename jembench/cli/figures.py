@@ -15,7 +15,7 @@ from jembench.cli import options
 from jembench.cli.output import write_file
 from jembench.cli.parameters import PATH, Text
 from jembench.drawing import PLAIN, Format, Style, inches
-from jembench.errors import SpecError, printable, unknown
+from jembench.errors import SpecError, error_text, printable, unknown
 from jembench.report.names import NO_NAMES, Names
 from jembench.report.selection import Selection, nothing
 from jembench.store.outcome import Cell
@@ -139,7 +139,7 @@ def draw(
         try:
             files = render(planned, formats, style)
         except Exception as error:
-            cause = " ".join(f"{type(error).__name__}: {error}".split())
+            cause = " ".join(error_text(error).split())
             left_out(f"the figure {planned.stem} cannot be drawn: {cause}")
             continue
         for name, content in files.items():

@@ -20,7 +20,7 @@ from click.core import ParameterSource
 
 from jembench import __version__
 from jembench.catalog import trust
-from jembench.errors import JembenchError, OutOfTime, Remark, printable, unknown
+from jembench.errors import JembenchError, OutOfTime, Remark, error_text, printable, unknown
 from jembench.stopping import Stopped, listening
 
 
@@ -172,8 +172,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         asked to end, 130 interrupted.
     """
     settings = Settings(sys.argv[1:] if argv is None else argv)
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by >&-
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: PTH123, SIM115
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # the name of a file need not be text in this locale
+    stdout = sys.stdout
     try:
         with listening(), warnings.catch_warnings(), trust.command():
             warnings.showwarning = _note(warnings.showwarning)
@@ -196,13 +200,15 @@ def main(argv: Sequence[str] | None = None) -> int:
             2,
             settings,
         )
-    except Exception as error:
+    except BaseException as error:  # also of a plugin that ends the program
+        if isinstance(error, KeyboardInterrupt) or sys.stdout is not stdout:
+            raise  # click puts another stdout in the place of one whose reader has gone, and exits
         return _bug(error, settings)
 
 
-def _bug(error: Exception, settings: Settings) -> int:
+def _bug(error: BaseException, settings: Settings) -> int:
     """Report an error that the user cannot fix."""
-    cause = f"{type(error).__name__}: {error}".rstrip(".: ")
+    cause = error_text(error).rstrip(".: ")
     return _tell(
         f"This is a bug in jembench or in a plugin: {cause}. "
         "Run the command again as `jembench --debug ...` to see where it comes from, and report what that prints.",

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import click
 
 from jembench.cli import options
-from jembench.errors import JembenchError, OutOfTime, ProcessLost, SpecError, StoreError, printable
+from jembench.errors import JembenchError, OutOfTime, ProcessLost, SpecError, StoreError, error_text, printable
 from jembench.experiment import works
 from jembench.interfaces import Ended, Ending, Event
 from jembench.running.display import Lines
@@ -84,9 +84,9 @@ def _carry_out(worker: Callable[[], Worker], store: Store, unit: str) -> Ended:
         how, text = "failed", str(error)
     except JembenchError as error:
         how, text = "refused", str(error)
-    except (Exception, SystemExit) as error:
+    except BaseException as error:  # also of a plugin that ends the program
         traceback.print_exc()
-        how, text = "failed", f"{type(error).__name__}: {error}"
+        how, text = "failed", error_text(error)
     text = printable(" ".join(text.splitlines()))
     if text:
         click.echo(text if how == "stopped" else f"Error: {text}", err=True)

@@ -148,7 +148,7 @@ class Event:
                   of the next ones is done (0 to 50 images of 50 that are attacked together), and ``rate``, images
                   through networks per second. Trackers do not get it
     ``waiting``   another process works on the fit
-    ``warning``   something failed that no outcome records: ``text``
+    ``warning``   something failed that no outcome records, or a plugin left a setting of PyTorch changed: ``text``
     ``ended``     the unit has ended: ``values`` has ``how`` (see :class:`Ended`; or "dropped": what it needs could not
                   be done), ``text`` says more
     ``finished``  the run is over, and nothing follows; it has no ``fit``

@@ -6,8 +6,9 @@ import dataclasses
 import functools
 import os
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, get_args
 
@@ -17,13 +18,14 @@ from torch import nn
 from jembench import progress, seeds, stopping
 from jembench.data.holdout import holdout
 from jembench.data.pixels import to_float
-from jembench.errors import CheckpointError, Diverged, JembenchError, PluginError
+from jembench.errors import CheckpointError, Diverged, JembenchError, PluginError, error_text
 from jembench.experiment.plan import FitPlan
 from jembench.files import digest
-from jembench.interfaces import Chains, Dataset, HasSampler, Sampler, Split, Trainable, TrainingRecord
+from jembench.interfaces import Chains, Dataset, Event, HasSampler, Sampler, Split, Trainable, TrainingRecord
 from jembench.models.capabilities import capabilities, is_fitted
 from jembench.models.execution import forget_compiled, to_channels_last
 from jembench.models.objective import as_classifier
+from jembench.models.settings import isolated
 from jembench.running import provenance
 from jembench.running.caches import FeatureBank, TensorCache
 from jembench.running.evaluation import TrainedFit
@@ -39,17 +41,18 @@ from jembench.training.loop import Trainer
 from jembench.training.processes import SINGLE, ProcessGroup
 
 
-def make_model(fit: FitPlan, dataset: Dataset) -> Any:
-    """The model as it is before training: the same each time, even what of it no checkpoint holds.
+def make_model(fit: FitPlan, dataset: Dataset, note: Callable[[str], object] | None = None) -> Any:
+    """Make the model as it is before training: the same each time, even what of it no checkpoint holds.
 
-    A network that has none of a model's methods is taken for a classifier.
+    A network that has none of a model's methods is taken for a classifier. ``note`` is that of
+    :func:`~jembench.models.settings.isolated`.
 
     Raises:
         PluginError: if its factory fails, or gives no model, or none that can be trained and is not said to be trained
             already.
     """
     try:
-        with seeds.initialising(fit.seed):
+        with isolated(f"The factory of {fit.key.model}", note), seeds.initialising(fit.seed):
             model = fit.model.make(dataset.spec)
             if isinstance(model, nn.Module) and not capabilities(model) and not isinstance(model, Trainable):
                 model = as_classifier(model, dataset.spec, fit.key.model)  # its first pass may make weights
@@ -57,7 +60,7 @@ def make_model(fit: FitPlan, dataset: Dataset) -> Any:
         raise
     except Exception as error:
         raise PluginError(
-            f"The model {fit.key.model} cannot be made for {dataset.spec.name}: {type(error).__name__}: {error}. Its "
+            f"The model {fit.key.model} cannot be made for {dataset.spec.name}: {error_text(error)}. Its "
             f"factory is {fit.model.component.target}; `jembench --debug` shows where it fails."
         ) from error
     if not isinstance(model, nn.Module):
@@ -131,7 +134,7 @@ def fit_at_once(model: Any, fit: FitPlan, dataset: Dataset) -> None:
     except Exception as error:
         raise PluginError(
             f"The model {fit.key.model} cannot be fitted to {len(train.images)} images of {dataset.spec.name}: "
-            f"{type(error).__name__}: {error}. `jembench --debug` shows where it fails."
+            f"{error_text(error)}. `jembench --debug` shows where it fails."
         ) from error
     state = model.state_dict()
     if not state:
@@ -160,6 +163,7 @@ class FitWork:
     deadline: float | None = None  # UTC, seconds since 1970, at which training stops
     group: ProcessGroup = SINGLE  # the processes that train it
     command: str = ""  # what the user ran; empty: this process is it
+    notes: list[str] = field(default_factory=list, init=False)  # on settings of PyTorch that plugins left changed
 
     @property
     def folder(self) -> Path:
@@ -172,6 +176,7 @@ class FitWork:
         Raises:
             Diverged: if training diverged and no remedy helped; this is recorded in the store.
             OutOfTime: if the deadline came first.
+            PluginError: if code of a plugin fails.
             ProcessLost: if a process of the group failed or has gone.
             StoreError: if the store cannot be written.
         """
@@ -179,19 +184,35 @@ class FitWork:
             if not has_weights(self.folder):
                 (self.folder / RECORD).unlink(missing_ok=True)  # it must not vouch for those that follow
             with progress.phase("building the model"):
-                model = make_model(self.fit, self.bank.dataset)
+                model = make_model(self.fit, self.bank.dataset, self._note)
             at_once = self.fit.model.is_pretrained or is_fitted(model)
             blank, start = self._blank_record(model, 1 if at_once else self.group.size), time.perf_counter()
             try:
-                record = self._fit(model, blank) if at_once else self._train(model, blank)
+                with self.isolated("The training"):
+                    record = self._fit(model, blank) if at_once else self._train(model, blank)
             except Diverged as error:
                 seconds = time.perf_counter() - start
                 self.store.write_fit(blank._replace(status="failed", reason=str(error), seconds=seconds))
                 raise
-            self.store.write_fit(record._replace(files=_files(self.folder)))
+            about = {**record.provenance, **self.changed}
+            self.store.write_fit(record._replace(files=_files(self.folder), provenance=about))
             stopping.check()
         with progress.phase("loading the model"):
             return self._load(limit)
+
+    def isolated(self, what: str) -> AbstractContextManager[None]:
+        """Run code of a plugin for this fit, as :func:`~jembench.models.settings.isolated` does."""
+        return isolated(f"{what} of {self.fit.key.model}", self._note)
+
+    @property
+    def changed(self) -> dict[str, list[str]]:
+        """What provenance says of settings that plugins left changed; nothing if they left none."""
+        return {"changed_settings": list(self.notes)} if self.notes else {}
+
+    def _note(self, text: str) -> None:
+        if text not in self.notes:
+            self.notes.append(text)
+            self.report(Event(kind="warning", text=text))
 
     def _train(self, model: Any, blank: FitRecord) -> FitRecord:
         with progress.phase("building the model"):
@@ -240,7 +261,7 @@ class FitWork:
     def _load(self, limit: int | None) -> TrainedFit:
         fit, dataset, folder = self.fit, self.bank.dataset, self.folder
         forget_compiled()  # CUDA graphs of the training, or of the model before, hold memory
-        model = make_model(fit, dataset)
+        model = make_model(fit, dataset, self._note)
         record = self.store.read_fit(fit.key)
         assert record is not None
         state, weights = _kept(folder, "model.safetensors", record)

@@ -7,13 +7,15 @@ import math
 import time
 import traceback
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from jembench import stopping
-from jembench.errors import DamagedError, NotApplicable, OutOfTime, StoreError, Unavailable
+from jembench.errors import DamagedError, NotApplicable, OutOfTime, StoreError, Unavailable, error_text
 from jembench.interfaces import Evaluation, Measurement, Metric, Value
+from jembench.stopping import contained
 from jembench.store.outcome import Outcome, check
 from jembench.store.records import REMEDY
 
@@ -28,8 +30,13 @@ class Measured(NamedTuple):
     arrays: Mapping[str, np.ndarray[Any, Any]]
 
 
-def measure(metric: Metric, evaluation: Evaluation) -> Measured:
+def measure(metric: Metric, evaluation: Evaluation, within: AbstractContextManager[None] | None = None) -> Measured:
     """Compute one metric. What goes wrong is an outcome: a cell's failure stops no other cell.
+
+    Args:
+        metric: to be computed.
+        evaluation: of the model.
+        within: the context of the computation; None: :func:`~jembench.stopping.contained`.
 
     Raises:
         StoreError: if the disk is full or the store cannot be written, which concerns every cell.
@@ -39,14 +46,15 @@ def measure(metric: Metric, evaluation: Evaluation) -> Measured:
     start = time.perf_counter()
     arrays: Mapping[str, np.ndarray[Any, Any]] = {}
     try:
-        measurement = _checked(metric.compute(evaluation))
+        with within or contained("The metric"):
+            measurement = _checked(metric.compute(evaluation))
         outcome, arrays = _outcome(measurement), measurement.arrays
     except (StoreError, OutOfTime):
         raise
     except Unavailable as error:
         stopping.check()
         outcome = Outcome(status="na", reason=str(error), details=SETTLED if isinstance(error, NotApplicable) else {})
-    except (Exception, SystemExit) as error:
+    except Exception as error:
         stopping.check()  # the error may be what a signal has left of an import
         outcome = failed(error)
     return Measured(dataclasses.replace(outcome, seconds=time.perf_counter() - start), arrays)
@@ -96,6 +104,6 @@ def failed(error: BaseException) -> Outcome:
     """The outcome of a cell in which something went wrong."""
     return Outcome(
         status="failed",
-        reason=f"{type(error).__name__}: {error}",
+        reason=error_text(error),
         traceback="".join(traceback.format_exception(error)),
     )

@@ -14,8 +14,10 @@ from jembench.errors import JembenchError, NotApplicable, Unavailable
 from jembench.experiment.plan import CellPlan, FitPlan, Plan
 from jembench.interfaces import Capability, Checked, Costly, Dataset
 from jembench.models.capabilities import capabilities, is_fitted, not_applicable
+from jembench.models.settings import isolated
 from jembench.running.fits import is_sampled, make_model, make_trainer, sampler_of
 from jembench.running.planned import PlannedData, PlannedFit
+from jembench.stopping import INTERRUPTS
 from jembench.training import snapshots
 from jembench.training.processes import SINGLE, ProcessGroup
 
@@ -117,8 +119,9 @@ class Datasets:
         try:
             if missing:
                 raise Unavailable(missing)
-            made = present(dataset) if self.dry else dataset.make()
-            made.split("train"), made.split("test")  # damaged images are found before training
+            with isolated(f"The dataset {dataset}"):
+                made = present(dataset) if self.dry else dataset.make()
+                made.split("train"), made.split("test")  # damaged images are found before training
             return made
         except Unavailable as error:
             if not self.dry:
@@ -128,20 +131,26 @@ class Datasets:
             return absent(dataset)
 
 
+def _to_be_noted(text: str) -> None:
+    """Say nothing of settings that a plugin left changed: the unit of work will."""
+
+
 def _look_at(fits: Sequence[FitPlan], plan: Plan, data: PlannedData, group: ProcessGroup) -> dict[str, Ready]:
     """One model before training, with all of its seeds."""
-    with progress.phase(f"building {fits[0].key.model}"):
+    name = fits[0].key.model
+    with progress.phase(f"building {name}"), isolated(f"The training of {name}", _to_be_noted):
         planned, iterations, passes = _planned(fits[0], data, group)
     has, sampled = capabilities(planned.model), is_sampled(planned.model)
     ready = Ready(fits[0], data.dataset, has, sampled, iterations, passes, {}, {}, {}, {})
     for cell in {str(cell.metric): cell for fit in fits for cell in plan.cells_of(fit)}.values():
-        _judge(cell, planned, ready)
+        with isolated(f"The metric {cell.metric}", _to_be_noted):
+            _judge(cell, planned, ready)
     return {fit.key.id: ready._replace(fit=fit) for fit in fits}
 
 
 def _planned(fit: FitPlan, data: PlannedData, group: ProcessGroup) -> tuple[PlannedFit, int, int]:
     """The model before training, and the iterations and passes of its training."""
-    model = make_model(fit, data.dataset)
+    model = make_model(fit, data.dataset, _to_be_noted)
     if fit.model.is_pretrained or is_fitted(model):
         sampler = sampler_of(model, fit, data.dataset, data.dataset.split("train"))
         held = 0 if fit.model.is_pretrained else fit.recipe.data.validation
@@ -174,7 +183,9 @@ def _judge(cell: CellPlan, planned: PlannedFit, ready: Ready) -> None:
         ready.missing[name] = str(error)
     except JembenchError:
         raise
-    except Exception:  # a plugin's own: it becomes the outcome of this cell, and stops no other
+    except INTERRUPTS:
+        raise
+    except BaseException:  # a plugin's own: it becomes the outcome of this cell, and stops no other
         return
     else:
         ready.networks[name] = list(planned.trained_here)

@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 from jembench import progress
 from jembench.catalog import registry
 from jembench.catalog.spec import stable_hash
-from jembench.errors import DamagedError, Fallback, StoreError
+from jembench.errors import DamagedError, Fallback, StoreError, error_text
 from jembench.interfaces import Event, Tracker
+from jembench.stopping import contained
 from jembench.store import records
 from jembench.store.outcome import FitKey
 from jembench.store.store import Store
@@ -87,10 +88,11 @@ class Tracked:
         try:
             while not self._why and (event := self._events.get()):
                 if self._is_new(event):
-                    self._tracker.event(event)
+                    with contained("It"):
+                        self._tracker.event(event)
                     self._remember(event)
         except Exception as error:
-            self._leave_out(f"failed ({type(error).__name__}: {error})")
+            self._leave_out(f"failed ({error_text(error)})")
 
     # --- everything once ----------------------------------------------------------------------------------------------
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,7 @@ import torch
 
 from jembench import progress, stopping
 from jembench.catalog.discovery import Component
-from jembench.errors import OutOfTime, ProcessLost, StoreError
+from jembench.errors import OutOfTime, ProcessLost, StoreError, error_text
 from jembench.experiment.plan import CellPlan, Plan
 from jembench.experiment.works import Work, planned
 from jembench.interfaces import Evaluation, Event, Quantity
@@ -104,7 +104,7 @@ class Worker:
                 work=work,
             )
             do = {"train": unit.train, "measure": unit.measure, "attack-shard": unit.attack, "prepare": unit.prepare}
-            with devices.threads_for(ready.dataset.spec, device):
+            with devices.threads_for(ready.dataset.spec, device), unit.isolated("The work"):
                 try:
                     do[work.kind]()
                 except _Busy:
@@ -171,7 +171,7 @@ class _Unit(FitWork):
                     self.report(Event(kind="measuring", metric=str(cell.metric)))
                     with progress.phase() as shown:
                         evaluation = trained.evaluation(set(), cell.metric.code, shown, self.work.part)
-                        measure(cell.metric.make(), evaluation)  # it ends with PartDone
+                        measure(cell.metric.make(), evaluation, self._metric(cell))  # it ends with PartDone
         stopping.check()
 
     def prepare(self) -> None:
@@ -183,7 +183,8 @@ class _Unit(FitWork):
             self.report(Event(kind="measuring", metric=str(cell.metric)))
             for network in self.ready.networks.get(str(cell.metric), ()):
                 try:
-                    self.bank.network(network)
+                    with self.isolated(f"The feature network {network}"):
+                        self.bank.network(network)
                 except StoreError:
                     raise
                 except Exception:
@@ -240,7 +241,7 @@ class _Unit(FitWork):
             if getattr(metric, "reads", None):
                 if hasattr(metric, "resamples"):
                     metric = dataclasses.replace(metric, resamples=0)  # intervals are left to the CPU
-                measure(metric, trained.evaluation(set(), cell.metric.code))
+                measure(metric, trained.evaluation(set(), cell.metric.code), self._metric(cell))
 
     def _measure(self, cells: Sequence[CellPlan], trained: TrainedFit) -> None:
         """Compute cells, as far as no other process is at some of them."""
@@ -254,7 +255,7 @@ class _Unit(FitWork):
                 used: set[Component] = set()
                 with progress.phase() as shown:
                     evaluation = trained.evaluation(used, cell.metric.code, shown)
-                    measured = measure(cell.metric.make(), evaluation)
+                    measured = measure(cell.metric.make(), evaluation, self._metric(cell))
                 self._write(cell, measured, used)
             if "partial" in measured.outcome.details:
                 unfinished.append(f"{cell.metric} has {measured.outcome.details['partial']}")
@@ -268,17 +269,21 @@ class _Unit(FitWork):
         if not all_mine:
             raise _Busy
 
+    def _metric(self, cell: CellPlan) -> AbstractContextManager[None]:
+        return self.isolated(f"The metric {cell.metric}")
+
     def _draw_picture(self, evaluation: Evaluation) -> None:
         if "samples" not in self.ready.has:
             return
         self.report(Event(kind="sampling"))
         try:
-            write_samples(evaluation, evaluation.samples(), self.folder / SAMPLES)
+            with self.isolated("The samples"):
+                write_samples(evaluation, evaluation.samples(), self.folder / SAMPLES)
             self.report(Event(kind="picture", text=str(self.folder / SAMPLES)))
         except StoreError:
             raise
         except Exception as error:
-            self.report(Event(kind="warning", text=f"no picture of the samples: {type(error).__name__}: {error}"))
+            self.report(Event(kind="warning", text=f"no picture of the samples: {error_text(error)}"))
 
     def _write(self, cell: CellPlan, measured: Measured, used: Iterable[Component] = ()) -> None:
         made_by = [*self.fit.components(sampled=self.ready.sampled), cell.metric.component, *used]
@@ -289,7 +294,7 @@ class _Unit(FitWork):
             fit=self.fit.key,
             metric=str(cell.metric),
             outcome=measured.outcome,
-            provenance=made | self._circumstances(cell, fit),
+            provenance=made | self._circumstances(cell, fit) | self.changed,
         )
         self.store.write_cell(record, measured.arrays)
         if event := events.measured(record, fit):

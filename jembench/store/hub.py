@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from jembench.errors import JembenchError, SpecError, Unavailable
+from jembench.errors import JembenchError, SpecError, Unavailable, error_text
 from jembench.store import manifest
 from jembench.store.manifest import MANIFEST
 
@@ -114,7 +114,7 @@ def _explanation(where: str, right: str, error: BaseException | None, errors: An
                 f"{where}: the hub answers {status}: there is no such repository, or you may not {right} it. Check the "
                 f"name, and log in by `hf auth login` or set HF_TOKEN to a token with the right to {right} it."
             )
-        cause = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+        cause = " ".join(error_text(error).split())[:300]
         error = error.__cause__
     return Unavailable(
         f"{where} could not be transferred ({cause}). Neither it nor the store was changed. Check the connection, and "

@@ -13,8 +13,9 @@ from typing import Any, ClassVar, Literal, NamedTuple, TypeVar
 from jembench.catalog import registry
 from jembench.catalog.discovery import Kind
 from jembench.catalog.registry import Resolved
-from jembench.errors import JembenchError, SpecError, Unavailable, unknown
+from jembench.errors import JembenchError, SpecError, Unavailable, error_text, unknown
 from jembench.interfaces import DataSpec
+from jembench.stopping import contained
 
 Factory = TypeVar("Factory", bound=Callable[..., Any])
 Status = Literal["passed", "failed", "skipped", "expected failure", "unexpected success"]
@@ -98,7 +99,7 @@ def explained(failure: str, remedy: str = "") -> Iterator[None]:
     except (CheckFailed, DoesNotApply, Unavailable):
         raise
     except Exception as error:
-        raise CheckFailed(f"{failure}: {type(error).__name__}: {error}. {remedy}".rstrip()) from error
+        raise CheckFailed(f"{failure}: {error_text(error)}. {remedy}".rstrip()) from error
 
 
 @contextmanager
@@ -205,13 +206,14 @@ class Result(NamedTuple):
 def perform(check: Check) -> Result:
     """Run a check and catch whatever it raises."""
     try:
-        check()
+        with contained("It"):
+            check()
     except DoesNotApply as reason:
         return Result(check, "skipped", str(reason))
     except Exception as error:
         if check.excuse:
             return Result(check, "expected failure", check.excuse)
-        message = str(error) if isinstance(error, CheckFailed) else f"{type(error).__name__}: {error}"
+        message = str(error) if isinstance(error, CheckFailed) else error_text(error)
         return Result(check, "failed", message)
     if check.excuse:
         message = f"It is declared to fail ({check.excuse}), but passes. Take that back."

@@ -25,7 +25,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.utils._pytree import tree_map
 
-from jembench.errors import ProcessLost
+from jembench.errors import ProcessLost, error_text
 
 T = TypeVar("T")
 
@@ -137,7 +137,7 @@ class DistributedGroup(ProcessGroup):
         except RuntimeError:
             raise ProcessLost(
                 f"Process {self.rank + 1} of {self.size} that train together failed, and the others did not "
-                f"({type(error).__name__}: {error}). The same command goes on from the last checkpoint."
+                f"({error_text(error)}). The same command goes on from the last checkpoint."
             ) from error
 
     @contextmanager

@@ -170,6 +170,30 @@ def test_help_imports_no_command():
 # --- what it says and exits with --------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
+def test_a_closed_stream_is_no_error(closed):
+    command = f"{shlex.quote(sys.executable)} -m jembench --version {closed}"
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert ("version" in done.stdout) == (closed == "2>&-")
+
+
+class EndsAll(BaseException):
+    def __str__(self):
+        raise ZeroDivisionError
+
+
+@pytest.mark.parametrize("error", [SystemExit(0), EndsAll()])
+def test_what_ends_the_program_is_reported(jembench, monkeypatch, error):
+    def end(*_):
+        raise error
+
+    monkeypatch.setattr("jembench.cli.list_.print_table", end)
+    done = jembench("list", "models")
+    assert done.code == 1
+    assert f"This is a bug in jembench or in a plugin: {type(error).__name__}: " in done.err
+
+
 def test_help_names_every_command(jembench):
     done = jembench("--help")
     assert (done.code, done.err) == (0, "")

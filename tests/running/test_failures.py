@@ -10,6 +10,7 @@ from PIL import Image
 from jembench.errors import JembenchError, PluginError, StoreError
 from jembench.experiment.planning import make_plan
 from jembench.experiment.suite import Suite
+from jembench.models import settings
 from jembench.running import work, worker
 from jembench.running.events import Events
 from jembench.running.executor import LocalExecutor
@@ -244,8 +245,7 @@ def test_a_store_that_cannot_be_written_is_known_before_anything_is_done(plan, t
         ),
         (
             "exits",
-            "zoo_of_tests:exits ends the program (exit code 3) instead of being made. Raise an error that says what is "
-            "wrong.",
+            "zoo_of_tests:exits ends the program (SystemExit: 3). Raise an error that says what is wrong.",
         ),
         (
             "frozen",
@@ -293,3 +293,57 @@ def test_a_broken_image_is_known_before_anything_is_trained(plan, store, recorde
     with pytest.raises(JembenchError, match=r"0\.png cannot be decoded as an image"):
         work.carry_out(whole, store, LocalExecutor(), torch.device("cpu"), Events(recorder, store))
     assert recorder.iterations == []
+
+
+# --- settings of PyTorch, and exceptions that end a program -----------------------------------------------------------
+
+
+@pytest.fixture
+def reset():
+    """In the end all settings are as before."""
+    before = [setting.read() for setting in settings.SETTINGS]
+    yield
+    settings._write(before)
+
+
+@pytest.mark.parametrize(
+    ("where", "setting"),
+    [
+        *(("factory", name) for name in ("the grad mode", "the default dtype", "autocast", "mkldnn")),
+        *(("training", name) for name in ("mkldnn", "autocast")),
+        *(("metric", name) for name in ("the default device", "autocast")),
+    ],
+)
+def test_a_setting_that_a_plugin_leaves_changed_changes_no_other_result(
+    zoo, plan, store, tmp_path, setting, where, carry_out, values, reset
+):
+    alone = Store(tmp_path / "alone")
+    carry_out(plan("classifier", "score energy"), alone)
+    which = f"setting={list(zoo.LEFT).index(setting)}"
+    culprit = {"factory": f"leaving:{which}", "training": f"leaving:{which},trained=true", "metric": "jem"}[where]
+    first = plan(culprit, f"leaves:{which} score" if where == "metric" else "score")
+    then = plan("classifier", "score energy")
+    events = carry_out(first, store) + carry_out(then, store)
+    expected = values(plan("classifier", "score energy"), alone)
+    assert len(expected) == 2
+    assert values(then, store) == expected
+    said = [event for event in events if event.startswith("trouble")]
+    model = first.fits[0].key.model
+    subject = {"factory": "The factory", "training": "The training", "metric": f"The metric {first.cells[0].metric}"}
+    (text,) = {event.partition(": ")[2] for event in said}
+    assert text.startswith(f"{subject[where]} of {model} left {setting} of PyTorch changed.")
+    record = store.read_fit(first.fits[0].key) if where == "training" else store.read_cell(first.cells[0])
+    assert record.provenance["changed_settings"] == [text]
+    assert "changed_settings" not in store.read_cell(then.cells[0]).provenance
+
+
+def test_an_exception_that_ends_the_program_fails_its_cells_alone(plan, store, carry_out, outcomes):
+    whole = plan("ending classifier", "ends score")
+    carry_out(whole, store)
+    found = outcomes(whole, store)
+    ended = "ends the program (EndsAll: its text cannot be made). Raise an error that says what is wrong."
+    for metric in ("ends", "score"):
+        assert found["ending", 0, metric].reason == f"PluginError: The training of zoo_of_tests:ending {ended}"
+    reason = f"PluginError: The metric zoo_of_tests:ends of zoo_of_tests:classifier {ended}"
+    assert found["classifier", 0, "ends"].reason == reason
+    assert found["classifier", 0, "score"].status == "ok"

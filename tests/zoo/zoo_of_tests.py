@@ -82,6 +82,58 @@ def diverging(data_spec):
     return Trained("none", Weights(cross_entropy=1), scale=math.inf)
 
 
+LEFT = {
+    "the grad mode": lambda: torch.set_grad_enabled(False),
+    "the default dtype": lambda: torch.set_default_dtype(torch.float64),
+    "the default device": lambda: torch.set_default_device("meta"),
+    "autocast": lambda: torch.autocast("cpu", torch.bfloat16).__enter__(),
+    "the precision of float32 matrix products": lambda: torch.set_float32_matmul_precision("medium"),
+    "the number of threads": lambda: torch.set_num_threads(torch.get_num_threads() + 1),
+    "deterministic algorithms": lambda: torch.use_deterministic_algorithms(True),
+    "mkldnn": lambda: setattr(torch.backends.mkldnn, "enabled", False),
+    "cuDNN's TF32": lambda: setattr(torch.backends.cudnn, "allow_tf32", not torch.backends.cudnn.allow_tf32),
+    "cuDNN's benchmark": lambda: setattr(torch.backends.cudnn, "benchmark", not torch.backends.cudnn.benchmark),
+}
+"""Changes of PyTorch's settings, by their names in messages."""
+
+
+class EndsAll(BaseException):
+    """An error whose text cannot be made."""
+
+    def __str__(self):
+        raise ZeroDivisionError
+
+
+class Leaving(Trained):
+    """It does something after each iteration."""
+
+    def __init__(self, do):
+        super().__init__("none", Weights(cross_entropy=1))
+        self.do = do
+
+    def training_loss(self, batch, negatives):
+        loss = super().training_loss(batch, negatives)
+        self.do()
+        return loss
+
+
+def leaving(data_spec, *, setting: int, trained: bool = False):
+    do = list(LEFT.values())[setting]
+    if trained:
+        return Leaving(do)
+    model = classifier(data_spec)
+    do()
+    return model
+
+
+def _end():
+    raise EndsAll
+
+
+def ending(data_spec):
+    return Leaving(_end)
+
+
 class Shaky(Trained):
     """Its loss is no number in some of the iterations, counted over all attempts."""
 
@@ -333,6 +385,19 @@ def _raises(evaluation):
 
 def raises():
     return FromLogits("raises", _raises)
+
+
+def leaves(*, setting: int):
+    def compute(evaluation):
+        found = _score(evaluation)
+        list(LEFT.values())[setting]()
+        return found
+
+    return FromLogits("leaves", compute)
+
+
+def ends():
+    return FromLogits("ends", lambda evaluation: _end())
 
 
 def _unavailable(evaluation):

@@ -16,7 +16,7 @@ from jaxtyping import Float, Int
 from torch import Generator, Tensor, nn
 
 from jembench.catalog import discovery, trust
-from jembench.errors import PluginError, SpecError
+from jembench.errors import PluginError, SpecError, error_text
 from jembench.interfaces import DataSpec
 
 Pixels = Literal["model", "-1..1", "0..1", "0..255"]
@@ -93,7 +93,7 @@ class Generated(nn.Module):
             given = f"latents {tuple(first.shape)}" if isinstance(first, Tensor) else f"n = {first}"
             raise PluginError(
                 f"{self.name} fails when it is called with {given}{' and labels' if labels else ''}: "
-                f"{type(error).__name__}: {error}. Say what it takes with latent=... and conditional=true or false."
+                f"{error_text(error)}. Say what it takes with latent=... and conditional=true or false."
             ) from error
 
     def _within_bounds(self, images: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from jembench.catalog import discovery
-from jembench.errors import PluginError, SpecError
+from jembench.errors import PluginError, SpecError, error_text
 from jembench.interfaces import DataSpec
 from jembench.models.execution import mode
 from jembench.models.nets import names
@@ -84,7 +84,7 @@ def check_net(path: str, net: nn.Module, data: DataSpec) -> None:
     except Exception as error:
         raise PluginError(
             f"The net {path} fails on two images of {data.name}, shape {tuple(images.shape)}: "
-            f"{type(error).__name__}: {error}. {_remedy(net)}"
+            f"{error_text(error)}. {_remedy(net)}"
         ) from error
     shape = tuple(output.shape) if isinstance(output, torch.Tensor) else type(output).__name__
     if shape != expected:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from jembench.errors import printable
+from jembench.errors import error_text, printable
 from jembench.experiment.sweep import bare_name
 from jembench.files import changed, read_bytes
 from jembench.report.names import NO_NAMES, Names
@@ -141,7 +141,7 @@ class Pictures:
         try:
             return [draw(planned)]
         except Exception as error:  # of a plugin
-            self.note(f"The figure {planned.stem} cannot be drawn: {type(error).__name__}: {error}")
+            self.note(f"The figure {planned.stem} cannot be drawn: {error_text(error)}")
             return []
 
 

@@ -1,0 +1,101 @@
+"""Settings of PyTorch that hold for a whole process: code of a plugin must not change them for others."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+from typing import Any, NamedTuple
+
+import torch
+from torch.backends import cudnn, mkldnn
+
+from jembench.errors import Remark
+from jembench.stopping import contained
+
+
+class Setting(NamedTuple):
+    """One setting."""
+
+    name: str
+    read: Callable[[], Any]
+    write: Callable[[Any], object]
+    standard: Any = None  # the value that plugins find; None: what the user has set
+
+
+def _attribute(name: str, module: Any, attribute: str, standard: Any = None) -> Setting:
+    return Setting(name, partial(getattr, module, attribute), partial(setattr, module, attribute), standard)
+
+
+def _read_autocast() -> tuple[bool, bool, int]:
+    """Return whether it is on for the CPU and for GPUs, and the number of open contexts."""
+    torch.autocast_increment_nesting()
+    depth = torch.autocast_decrement_nesting()
+    return torch.is_autocast_enabled("cpu"), torch.is_autocast_enabled("cuda"), depth
+
+
+def _write_autocast(value: tuple[bool, bool, int]) -> None:
+    for device, enabled in zip(("cpu", "cuda"), value[:2], strict=True):
+        torch.set_autocast_enabled(device, enabled)
+    for _ in range(_read_autocast()[2], value[2]):
+        torch.autocast_increment_nesting()
+    for _ in range(value[2], _read_autocast()[2]):
+        torch.autocast_decrement_nesting()
+    torch.clear_autocast_cache()  # PyTorch does so when the last context ends
+
+
+def _read_precision() -> str:
+    with suppress(RuntimeError):  # after PyTorch's newer functions it can be set, but not read
+        return torch.get_float32_matmul_precision()
+    return "mixed"
+
+
+def _write_device(device: torch.device) -> None:
+    torch.set_default_device(None if device.type == "cpu" else device)  # None has no cost per call
+
+
+SETTINGS = (
+    Setting("the grad mode", torch.is_grad_enabled, torch.set_grad_enabled, standard=True),
+    Setting("the default dtype", torch.get_default_dtype, torch.set_default_dtype, torch.float32),
+    Setting("the default device", torch.get_default_device, _write_device, torch.device("cpu")),
+    Setting("autocast", _read_autocast, _write_autocast, (False, False, 0)),
+    Setting("the precision of float32 matrix products", _read_precision, torch.set_float32_matmul_precision),
+    Setting("the number of threads", torch.get_num_threads, torch.set_num_threads),
+    Setting("deterministic algorithms", torch.are_deterministic_algorithms_enabled, torch.use_deterministic_algorithms),
+    _attribute("mkldnn", mkldnn, "enabled", standard=True),
+    _attribute("cuDNN's TF32", cudnn, "allow_tf32"),
+    _attribute("cuDNN's benchmark", cudnn, "benchmark"),
+)
+
+
+@contextmanager
+def isolated(what: str, note: Callable[[str], object] | None = None) -> Iterator[None]:
+    """Run code of a plugin under the standard settings. Afterwards all are as they were before.
+
+    Args:
+        what: the subject of messages: "The factory of jem".
+        note: gets a sentence if the code left settings changed; by default it is a warning.
+
+    Raises:
+        PluginError: if the code raises what is no ``Exception``, such as SystemExit.
+    """
+    before = [setting.read() for setting in SETTINGS]
+    within = [value if each.standard is None else each.standard for each, value in zip(SETTINGS, before, strict=True)]
+    _write(within)
+    try:
+        with contained(what):
+            yield
+    finally:
+        if changed := _write(within):
+            text = f"{what} left {', '.join(changed)} of PyTorch changed. It was set back, and changes no other result."
+            note(text) if note else warnings.warn(text, Remark, stacklevel=3)
+        _write(before)
+
+
+def _write(values: list[Any]) -> list[str]:
+    """Write the settings that have other values, and return their names."""
+    changed = [(each, value) for each, value in zip(SETTINGS, values, strict=True) if each.read() != value]
+    for setting, value in changed:
+        setting.write(value)
+    return [setting.name for setting, _ in changed]
