@@ -20,7 +20,7 @@ def view(tmp_path, cell):
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     with subprocess.Popen(command, **pipes) as process:
         try:
-            yield store, process, re.search(r"http://127\.0\.0\.1:\d+/", process.stdout.readline())[0]
+            yield store, process, re.search(r"http://127\.0\.0\.1:\d+/\S+", process.stdout.readline())[0]
         finally:
             process.kill()
 

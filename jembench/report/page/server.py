@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import time
 from collections.abc import Callable
 from http import HTTPStatus
@@ -23,7 +24,7 @@ class Shown(NamedTuple):
 
 
 class PageServer(ThreadingHTTPServer):
-    """Serves one page, by the method GET, under one path, to this machine.
+    """Serves one page, by the method GET, to this machine, under a path that other users of the machine do not know.
 
     Args:
         port: to listen on; 0: any that is free.
@@ -39,7 +40,8 @@ class PageServer(ThreadingHTTPServer):
     def __init__(self, port: int, state: Callable[[], str], render: Callable[[str], str]) -> None:
         super().__init__((LOOPBACK, port), _Handler)
         self.state, self.render = state, render
-        self.url = f"http://{LOOPBACK}:{self.server_port}/"
+        self.path = f"/{secrets.token_urlsafe()}/"
+        self.url = f"http://{LOOPBACK}:{self.server_port}{self.path}"
         self.hosts = {f"{name}:{self.server_port}" for name in (LOOPBACK, "localhost")}
         self.asked = Event()
         self.shown = Shown("", b"")
@@ -72,8 +74,8 @@ class _Handler(BaseHTTPRequestHandler):
         """Answer with the page, or that it is the one that the browser has."""
         if self.headers.get("Host") not in self.server.hosts:  # a foreign name that leads here is an attack
             self.send_error(HTTPStatus.MISDIRECTED_REQUEST)
-        elif self.path != "/":
-            self.send_error(HTTPStatus.NOT_FOUND)
+        elif not secrets.compare_digest(self.path.encode(), self.server.path.encode()):
+            self.send_error(HTTPStatus.FORBIDDEN)
         else:
             self.server.asked.set()
             shown = self.server.shown

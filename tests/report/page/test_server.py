@@ -27,10 +27,10 @@ def served():
     thread.join()
 
 
-def ask(server, method="GET", path="/", **headers):
+def ask(server, method="GET", path="", **headers):
     connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=5)
     headers = {name.replace("_", "-"): value for name, value in headers.items()}
-    connection.request(method, path, headers=headers)
+    connection.request(method, path or server.path, headers=headers)
     answer = connection.getresponse()
     body = answer.read()
     connection.close()
@@ -60,9 +60,19 @@ def test_only_a_change_is_rendered(served):
     assert rendered == ['"1"', '"2"']
 
 
-@pytest.mark.parametrize("path", ["/fit.json", "/../etc/passwd", "/?a", "/%2e%2e/", "*"])
-def test_there_is_no_other_path(served, path):
-    assert ask(served[0], path=path)[0].status == 404
+@pytest.mark.parametrize("path", ["/", "/fit.json", "/../etc/passwd", "/?a", "/%2e%2e/", "*", "/x/"])
+def test_without_the_token_nothing_is_shown(served, path):
+    answer, body = ask(served[0], path=path)
+    assert answer.status == 403
+    assert b'"1"' not in body
+
+
+def test_the_token_stands_in_the_address_and_is_another_one_each_time(served):
+    host, token = served[0].url.removeprefix("http://").split("/", 1)
+    assert host == f"127.0.0.1:{served[0].server_port}"
+    assert len(token) > 40
+    with PageServer(0, str, str) as other:
+        assert other.path != served[0].path
 
 
 @pytest.mark.parametrize("host", ["x.example", "127.0.0.1", "", "x.example:80", "127.0.0.1.x.example"])
