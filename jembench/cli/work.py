@@ -77,7 +77,8 @@ def _carry_out(worker: Callable[[], Worker], store: Store, unit: str) -> Ended:
     text, found = "", None
     try:
         found = _read(store, unit)
-        how = "done" if worker().carry_out(found) else "busy"
+        ended = worker().carry_out(found)
+        how, text = ended.how, ended.text
     except (OutOfTime, Stopped, KeyboardInterrupt) as error:
         how, text = "stopped", str(error)
     except (StoreError, ProcessLost) as error:

@@ -32,7 +32,7 @@ class Ended:
     =========== ========================================================================================================
     how         meaning
     =========== ========================================================================================================
-    ``done``    its results are in the store; they may say that something failed
+    ``done``    its results are in the store; ``text`` says why a training has failed, which is the outcome of its cells
     ``stopped`` it was asked to end, or its time was up: it goes on from there when it is submitted again
     ``busy``    another process works on the same fit: submit it again later
     ``refused`` it cannot be carried out there: other code, missing data; ``text`` says what differs and the remedy

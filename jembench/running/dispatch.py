@@ -149,26 +149,17 @@ class Dispatch:
             del self._running[ended.id]
             work = self._units[ended.id]
             values = {"how": ended.how} | ({"log": ended.log} if ended.log else {})
-            text = ended.text
             if ended.how == "done":
-                self._finish(ended.id)
-                text = self._failure(work)
+                self._finish(ended.id, failed=bool(ended.text))
             elif (ended.how in ("busy", "stopped") and not self._is_late(work)) or self._is_gone(ended):
                 self._hold(ended.id)
             else:
                 self._stopped |= ended.how in ("busy", "stopped")
                 self._give_up(ended)
-            event = self._event(work, Event(kind="ended", values=values, text=text, worker=ended.host))
+            event = self._event(work, Event(kind="ended", values=values, text=ended.text, worker=ended.host))
             if ended.id not in self._open and ended.how != "done":
                 self._store.works.append(event)
             self._events.send(event)
-
-    def _failure(self, work: Work) -> str:
-        """Why a training has failed, which is the outcome of its cells; empty if it has not."""
-        if work.kind != "train" or self._store.is_trained(work.fit):
-            return ""
-        cells = (self._store.read_cell(cell) for cell in work.cells)
-        return next((cell.outcome.reason for cell in cells if cell and cell.outcome.status == "failed"), "")
 
     def _is_gone(self, ended: Ended) -> bool:
         """Whether a unit was refused because another run, which had submitted it too, has done it and removed it."""
@@ -177,13 +168,16 @@ class Dispatch:
     def _is_late(self, work: Work) -> bool:
         return work.deadline is not None and time.time() >= work.deadline
 
-    def _finish(self, unit: str) -> None:
-        """Note that a unit is done: those that waited for it alone can start now."""
+    def _finish(self, unit: str, *, failed: bool = False) -> None:
+        """Note that a unit is done: those that waited for it alone can start now.
+
+        The ending says whether a training has failed. The store does not: on a network file system this machine may see
+        the model later.
+        """
         self._open.pop(unit, None)
         self._store.works.remove(unit)
-        work = self._units[unit]
-        if work.kind == "train" and not self._store.is_trained(work.fit):
-            self._drop(unit)  # it failed, or no cell needs it: its cells have their outcomes
+        if failed:
+            self._drop(unit)  # its cells have their outcomes
         else:
             self._sorter.done(unit)
 

@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 MOST_JOBS = 4
 """Processes that a run starts on the CPU without being asked: each takes the memory of PyTorch."""
 
+LATEST = 90.0
+"""Seconds within which all machines see a file. NFS keeps for up to 60 s that there was none (``acdirmax``)."""
+
 Display = Callable[[], "AbstractContextManager[Tracker | None]"]
 """Makes the tracker that shows the progress; None: it is not shown."""
 
@@ -144,7 +147,7 @@ def carry_out(
             if to_do:
                 cells.clear()  # there may be tens of thousands, and training takes long
                 stopped = _carry_out(pending, store, how, processes, events, arguments)
-                cells = outcomes(plan, store)
+                cells, stopped = _found(plan, store, stopped)
                 events.catch_up(cells)
     # after the work: a command that finds everything done has nothing to add to what this one says
     families, metrics = {fit.key.family for fit in plan.fits}, {cell.metric.id for cell in plan.cells}
@@ -166,6 +169,21 @@ def _carry_out(
         except (OutOfTime, Stopped, WorkFailed) as error:
             return error
     return None
+
+
+def _found(plan: Plan, store: Store, stopped: OutOfTime | Stopped | WorkFailed | None) -> Finished:
+    """Return what the store has of a plan after the work, once all of it can be seen here if no work is left."""
+    until = time.monotonic() + LATEST
+    while len(cells := outcomes(plan, store)) < len(plan.cells) and not stopped:
+        if time.monotonic() > until:
+            stopped = WorkFailed(
+                f"All work has ended, and {len(plan.cells) - len(cells)} of {len(plan.cells)} results are not in the "
+                f"store {store.root}, {LATEST:g} s later. Check that all workers write into this folder. The same "
+                "command computes what is missing."
+            )
+        else:
+            time.sleep(1.0)
+    return Finished(cells, stopped)
 
 
 def _serve(fits: Sequence[FitPlan], processes: Placement, how: RunOptions, arguments: Sequence[str]) -> None:

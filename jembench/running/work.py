@@ -144,13 +144,12 @@ def _in_process(
     def carry_out(job: Job) -> Ended:
         work = works[job.id]
         try:
-            done = worker().carry_out(work, Plan(plan.suite, [cells[cell.id] for cell in work.cells]))
+            return worker().carry_out(work, Plan(plan.suite, [cells[cell.id] for cell in work.cells]))
         except BaseException as error:
             how = "failed" if isinstance(error, StoreError) else "stopped"
             with suppress(StoreError):  # of a full disk: the error that is raised says so
                 events.of(work.fit, work)(Event(kind="ended", values={"how": how}, text=str(error)))
             raise
-        return Ended(id=job.id, how="done" if done else "busy")
 
     return carry_out
 

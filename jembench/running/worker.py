@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +15,7 @@ from jembench.catalog.discovery import Component
 from jembench.errors import OutOfTime, ProcessLost, StoreError, error_text
 from jembench.experiment.plan import CellPlan, Plan
 from jembench.experiment.works import Work, planned
-from jembench.interfaces import Evaluation, Event, Quantity
+from jembench.interfaces import Ended, Evaluation, Event, Quantity
 from jembench.models import devices
 from jembench.models.execution import tf32
 from jembench.running import events, provenance
@@ -67,7 +67,7 @@ class Worker:
         self._datasets = Datasets()
         self._banks: dict[tuple[str, torch.device], FeatureBank] = {}
 
-    def carry_out(self, work: Work, plan: Plan | None = None) -> bool:
+    def carry_out(self, work: Work, plan: Plan | None = None) -> Ended:
         """Do what is left of a unit.
 
         Args:
@@ -75,7 +75,7 @@ class Worker:
             plan: its cells; None: they are planned again.
 
         Returns:
-            False if another process works on the same fit.
+            how it ended: ``done``, or ``busy`` if another process works on the same fit.
 
         Raises:
             OutOfTime: if its deadline came first.
@@ -103,15 +103,15 @@ class Worker:
                 cells=plan.cells,
                 work=work,
             )
+            do: Mapping[str, Callable[[], str | None]]
             do = {"train": unit.train, "measure": unit.measure, "attack-shard": unit.attack, "prepare": unit.prepare}
             with devices.threads_for(ready.dataset.spec, device), unit.isolated("The work"):
                 try:
-                    do[work.kind]()
+                    return Ended(id=work.id, how="done", text=do[work.kind]() or "")
                 except _Busy:
                     stopping.check()
                     report(Event(kind="waiting"))
-                    return False
-        return True
+                    return Ended(id=work.id, how="busy")
 
     def _look_at(self, plan: Plan) -> Ready:
         outlook = look_ahead(plan, self._group, self._datasets)
@@ -141,14 +141,16 @@ class _Unit(FitWork):
     cells: Sequence[CellPlan]
     work: Work
 
-    def train(self) -> None:
-        """Train the fit, if a cell needs it."""
+    def train(self) -> str:
+        """Train the fit, if a cell needs it; return why that failed, or ""."""
         with self._alone(self.fit.key.id):
             possible = self._possible()
             if trained := self._trained(possible):
                 self._draw_picture(trained.evaluation())
                 if self.bank.device.type == "cuda":
                     self._predict(trained, possible)
+            failed = None if trained or not possible else self.store.read_cell(possible[0])
+            return failed.outcome.reason if failed else ""
 
     def measure(self) -> None:
         """Compute the cells."""

@@ -9,7 +9,7 @@ import pytest
 
 from jembench.cli import work
 from jembench.errors import OutOfTime, StoreError, Unavailable
-from jembench.interfaces import Event
+from jembench.interfaces import Ended, Event
 from jembench.store import records
 from jembench.store.outcome import FitKey
 from jembench.store.store import Store
@@ -18,8 +18,8 @@ from jembench.store.store import Store
 @pytest.mark.parametrize(
     ("result", "how", "text"),
     [
-        (True, "done", ""),
-        (False, "busy", ""),
+        (Ended(id="u1", how="done", text="It diverged."), "done", "It diverged."),
+        (Ended(id="u1", how="busy"), "busy", ""),
         (OutOfTime("The time is up."), "stopped", "The time is up."),
         (KeyboardInterrupt(), "stopped", ""),
         (StoreError("The disk\nis full."), "failed", "The disk is full."),

@@ -252,12 +252,9 @@ def test_what_waits_for_a_training_that_failed_is_left_out(start, store):
     other.append(unit("m2", "measure", *other, seed=1))
 
     class Diverges(Fake):
-        def do(self, unit):
-            work = self.works[unit]
-            if self.names[unit] == "t":
-                measured(self.store, work, "failed")
-            else:
-                super().do(unit)
+        def end(self, unit):
+            (ended,) = super().end(unit)
+            return [dataclasses.replace(ended, text="it diverged" if self.names[unit] == "t" else "")]
 
     made, executor, recorder = start(first + other, fake=Diverges)
     made.run()

@@ -24,7 +24,7 @@ WEIGHTS = "model.safetensors"
 
 def test_not_applicable_is_known_before_training_and_not_tried_again(plan, store, carry_out, outcomes):
     whole = plan("classifier", "brightness")
-    assert carry_out(whole, store) == []
+    assert carry_out(whole, store) == ["done classifier 0"]  # neither trained nor measured
     (outcome,) = outcomes(whole, store).values()
     assert (outcome.status, outcome.reason) == (
         "na",

@@ -82,11 +82,11 @@ def test_an_attack_in_parts_gives_the_same_bit_for_bit(make, worker, store, carr
     assert len(parts) == (2 if attack.startswith("distal") else 3)
     workers = [worker(other, units) for _ in range(2)]
     for number, unit in enumerate(reversed(parts)):
-        assert workers[number % 2].carry_out(unit)
+        assert workers[number % 2].carry_out(unit).how == "done"
     assert other.contents().cells == []
     for unit in units:
         if unit.kind == "measure":
-            assert workers[0].carry_out(unit)
+            assert workers[0].carry_out(unit).how == "done"
 
     (outcomes, arrays), (expected, expected_arrays) = found(plan, other), found(plan, store)
     assert {status for status, *_ in outcomes.values()} == {"ok"}
@@ -99,9 +99,9 @@ def test_nothing_is_left_to_be_attacked_where_the_parts_are_put_together(make, w
     plan = make(f"pgd:{SMALL}")
     units = works(plan, store.is_trained, slots=4)
     for unit in units[:-1]:
-        assert worker(store, units).carry_out(unit)
+        assert worker(store, units).carry_out(unit).how == "done"
     monkeypatch.setattr("jembench.attacks.pgd.PGD.minimal", None)
-    assert worker(store, units).carry_out(units[-1])
+    assert worker(store, units).carry_out(units[-1]).how == "done"
     (outcomes, _) = found(plan, store)
     assert [status for status, *_ in outcomes.values()] == ["ok"]
 
@@ -116,7 +116,7 @@ def test_what_goes_wrong_in_a_part_is_the_outcome_of_the_cell(make, worker, stor
 
     monkeypatch.setattr("jembench.attacks.pgd.PGD.minimal", fails)
     for unit in units:
-        assert worker(store, units).carry_out(unit)
+        assert worker(store, units).carry_out(unit).how == "done"
     (cell,) = (store.read_cell(cell) for cell in plan.cells)
     assert (cell.outcome.status, cell.outcome.reason) == ("failed", "ZeroDivisionError: a bug of the attack")
 
@@ -127,12 +127,12 @@ def test_what_another_process_works_on_is_busy(make, worker, store):
     training, part, *_, last = units
     for unit, lease in ((training, training.fit.id), (part, training.fit.id), (last, training.fit.id)):
         with store.lease(lease):
-            assert not worker(store, units).carry_out(unit)
-    assert worker(store, units).carry_out(training)
+            assert worker(store, units).carry_out(unit).how == "busy"
+    assert worker(store, units).carry_out(training).how == "done"
     for unit, lease in ((part, part.id), (last, last.cells[0].id)):
         with store.lease(lease):
-            assert not worker(store, units).carry_out(unit)
-        assert worker(store, units).carry_out(unit)
+            assert worker(store, units).carry_out(unit).how == "busy"
+        assert worker(store, units).carry_out(unit).how == "done"
 
 
 def test_a_model_that_was_trained_elsewhere_is_kept_by_one_of_the_parts(zoo, make, worker, store, monkeypatch):
@@ -145,16 +145,16 @@ def test_a_model_that_was_trained_elsewhere_is_kept_by_one_of_the_parts(zoo, mak
     units = works(plan, store.is_trained, slots=4)
     assert [unit.kind for unit in units] == ["attack-shard"] * 4 + ["measure"]
     with store.lease(plan.fits[0].key.id):
-        assert not worker(store, units).carry_out(units[0])
+        assert worker(store, units).carry_out(units[0]).how == "busy"
     assert not store.is_trained(plan.fits[0].key)
-    assert worker(store, units).carry_out(units[0])
+    assert worker(store, units).carry_out(units[0]).how == "done"
     assert store.is_trained(plan.fits[0].key)
 
 
 def test_a_store_that_cannot_be_written_is_no_outcome(make, worker, store, monkeypatch):
     plan = make(f"pgd:{SMALL}")
     units = works(plan, store.is_trained, slots=4)
-    assert worker(store, units).carry_out(units[0])
+    assert worker(store, units).carry_out(units[0]).how == "done"
 
     def full(*_):
         raise StoreError("The disk is full.")
@@ -179,12 +179,12 @@ def test_statistics_on_the_cpu_find_the_predictions_of_the_training(make, worker
         return mine
 
     monkeypatch.setattr(_Unit, "train", train)
-    assert worker(store, units).carry_out(training)
+    assert worker(store, units).carry_out(training).how == "done"
     assert store.contents().cells == []
     passes = []
     read = predictions.read
     monkeypatch.setattr(predictions, "read", lambda *given: passes.append(given[-1]) or read(*given))
-    assert worker(store, units).carry_out(last)
+    assert worker(store, units).carry_out(last).how == "done"
     assert passes == []
     (outcomes, _) = found(plan, store)
     assert {status for status, *_ in outcomes.values()} == {"ok"}
@@ -209,12 +209,12 @@ def test_a_feature_network_is_trained_beside_the_model_that_it_judges(make, work
     assert [cell.metric.component.name for cell in prepared] == ["is"]
     units = works(plan, store.is_trained, slots=2, prepared=prepared)
     assert [unit.kind for unit in units] == ["train", "measure", "prepare"]
-    assert worker(store, units).carry_out(units[-1])
+    assert worker(store, units).carry_out(units[-1]).how == "done"
     assert (len(trainings), store.is_trained(units[-1].fit), is_done(units[-1], store)) == (1, False, False)
     for unit in units[:-1]:
-        assert worker(store, units).carry_out(unit)
+        assert worker(store, units).carry_out(unit).how == "done"
     assert (len(trainings), is_done(units[-1], store)) == (1, True)
-    assert worker(store, units).carry_out(units[-1])
+    assert worker(store, units).carry_out(units[-1]).how == "done"
 
 
 def test_models_without_images_and_metrics_without_features_prepare_nothing(make):
@@ -230,6 +230,6 @@ def test_what_goes_wrong_in_a_feature_network_is_the_outcome_of_the_cell(make, w
     plan = make("is:resamples=0")
     units = works(plan, store.is_trained, slots=2, prepared=plan.cells)
     for unit in reversed(units):
-        assert worker(store, units).carry_out(unit)
+        assert worker(store, units).carry_out(unit).how == "done"
     (cell,) = (store.read_cell(cell) for cell in plan.cells)
     assert (cell.outcome.status, cell.outcome.reason) == ("failed", "ZeroDivisionError: a bug of the network")
