@@ -124,5 +124,6 @@ def test_every_setting_that_is_not_neutral_is_part_of_the_identity():
         assert settings["data"].pop("augmentation") == settings["schedule"].pop("name") == ""
         assert settings["guard"].pop("mode") == "repair"
         assert settings.pop("least_iterations") == 0
+        assert settings.pop("processes") == 1
         settings["guard"] |= {"gap": 3.0, "outlier": 10.0}
         assert recipes.load(name).identity == settings | corrections

@@ -103,7 +103,7 @@ def attack(
     """
     with plugins_aside():
         suite = of_attack(attack, given, models=models, datasets=dataset, seeds=seeds)
-        plan = make_plan(suite, recipe=recipe, settings=settings, limit=limit)
+        plan = make_plan(suite, recipe=recipe, settings=(*settings, *command.how.settings), limit=limit)
     try:
         code = carry_out(ctx, plan, (), command)
     except (OutOfTime, Stopped, WorkFailed):

@@ -306,8 +306,10 @@ selected = collected(
 
 def _plan(**given: Any) -> FitPlan:
     from jembench.experiment.plan import plan_fit
+    from jembench.running.session import RunOptions
 
     with plugins_aside():
+        given["settings"] += tuple(RunOptions(devices=click.get_current_context().params.get("devices", 1)).settings)
         return plan_fit(**given)
 
 

@@ -82,7 +82,7 @@ def run(
     """
     with plugins_aside():
         chosen = {"models": models, "metrics": metrics, "datasets": dataset, "seeds": seeds}
-        plan = plan_run(suite, recipe=recipe, settings=settings, limit=limit, **chosen)
+        plan = plan_run(suite, recipe=recipe, settings=(*settings, *command.how.settings), limit=limit, **chosen)
         named = options.published_tables(reference)
         published = references.load(plan.suite.references if named is None else named)
     if not (plan.suite.report or plan.suite.figures):

@@ -107,7 +107,8 @@ def _sample(ctx: click.Context, fit: FitPlan) -> str:
     key = fit.key
     dataset = [] if key.dataset == "digits" else ["--dataset", fit.dataset.bound.in_full]
     seed = ["--seed", str(key.seed)] if key.seed else []
-    overrides = [word for override in fit.recipe.overrides for word in ("--set", override)]
+    settings = [*fit.recipe.overrides, *([f"processes={fit.recipe.processes}"] if fit.recipe.processes > 1 else [])]
+    overrides = [word for setting in settings for word in ("--set", setting)]
     shared = _given(ctx, ["recipe", "device", "store"], of_file=True)
     steps = ["--steps", "100"] if fit.sampler and not fit.model.is_pretrained else []
     return _line("", "sample", key.model, *dataset, *seed, *overrides, *shared, *steps, *plugins(ctx))

@@ -53,7 +53,8 @@ def _loaded(source: packages.Source, overrides: tuple[str, ...]) -> Recipe:
     for override in overrides:
         _override(fields, override, source.name)
     recipe = _recipe(source.name, fields)
-    return dataclasses.replace(recipe, overrides=_differences(original.settings, recipe.settings))
+    before = original.settings | {"processes": recipe.processes}  # part of the identity, and of no name
+    return dataclasses.replace(recipe, overrides=_differences(before, recipe.settings))
 
 
 def _recipe(name: str, fields: Mapping[str, Any]) -> Recipe:

@@ -18,7 +18,7 @@ from torch import nn
 from jembench import progress, seeds, stopping
 from jembench.data.holdout import holdout
 from jembench.data.pixels import to_float
-from jembench.errors import CheckpointError, Diverged, JembenchError, PluginError, error_text
+from jembench.errors import CheckpointError, Diverged, JembenchError, PluginError, SpecError, error_text
 from jembench.experiment.plan import FitPlan
 from jembench.files import digest
 from jembench.interfaces import Chains, Dataset, Event, HasSampler, Sampler, Split, Trainable, TrainingRecord
@@ -215,6 +215,11 @@ class FitWork:
             self.report(Event(kind="warning", text=text))
 
     def _train(self, model: Any, blank: FitRecord) -> FitRecord:
+        if (processes := self.fit.recipe.processes) != self.group.size:
+            raise SpecError(
+                f"{self.fit} is trained by {processes} processes together, and here there are {self.group.size}: each "
+                f"number gives another model. Train it by `jembench train` or `run` with --devices {processes}."
+            )
         with progress.phase("building the model"):
             trainer = make_trainer(self.fit, self.bank.dataset, self.bank.device, self.group, model)
         self.group.broadcast(self.fit.key.id)

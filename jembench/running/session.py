@@ -56,6 +56,12 @@ class RunOptions(NamedTuple):
     trackers: Sequence[str] | None = None  # specs; None: those of the environment
 
     @property
+    def settings(self) -> Sequence[str]:
+        """The fields of the recipe that these options set, as ``key=value``."""
+        size = placement(self.devices).size
+        return [f"processes={size}"] if size > 1 else []
+
+    @property
     def deadline(self) -> float | None:
         """When the hours are over, UTC in seconds since 1970; None: never."""
         return None if self.max_hours is None else time.time() + 3600 * self.max_hours

@@ -12,7 +12,7 @@ import torch
 
 from jembench import progress, stopping
 from jembench.catalog.discovery import Component
-from jembench.errors import OutOfTime, ProcessLost, StoreError, error_text
+from jembench.errors import OutOfTime, ProcessLost, SpecError, StoreError, error_text
 from jembench.experiment.plan import CellPlan, Plan
 from jembench.experiment.works import Work, planned
 from jembench.interfaces import Ended, Evaluation, Event, Quantity
@@ -228,7 +228,7 @@ class _Unit(FitWork):
             for cell in cells:
                 wanted |= getattr(cell.metric.make(), "reads", frozenset())
             return dataclasses.replace(self.load_or_train(cells[0].limit), wanted=wanted)
-        except (StoreError, OutOfTime, ProcessLost):
+        except (StoreError, OutOfTime, ProcessLost, SpecError):
             raise
         except Exception as error:
             stopping.check()

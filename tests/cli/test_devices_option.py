@@ -12,6 +12,7 @@ import torch
 
 from jembench.catalog import plugin_files
 from jembench.errors import SpecError, Unavailable
+from jembench.experiment.plan import plan_fit
 from jembench.store import checkpoint
 from jembench.training.launch import Placement, joined, placement, slurm_address
 
@@ -128,6 +129,21 @@ def test_one_device_is_the_command_without_the_option(jembench, tiny):
     assert done == (0, jembench("train", "zoo_of_tests:jem", *tiny).out, done.err)
 
 
+def test_the_number_of_processes_is_part_of_the_identity_and_of_no_name():
+    one, two = (plan_fit("jem", "digits", settings=[f"processes={number}"]).key for number in (1, 2))
+    assert one == plan_fit("jem", "digits").key
+    assert one.id != two.id
+    assert one.names == two.names
+
+
+def test_a_model_of_several_processes_is_not_trained_by_one(jembench, tiny, run):
+    text = "is trained by 3 processes together, and here there are 1"
+    for done in (jembench("train", "zoo_of_tests:jem", *tiny, "--set", "processes=3"), run("--set", "processes=3")):
+        assert (done.code, done.out) == (2, "")
+        assert text in done.err
+    assert not list(Path("runs").glob("cells/*"))
+
+
 # --- what is right ----------------------------------------------------------------------------------------------------
 
 
@@ -184,8 +200,10 @@ def test_a_killed_run_of_two_leaves_nobody_and_is_taken_up_again(jembench, envir
     assert checkpoint.read(folder / "sampler.safetensors")["images"].shape == (1000, 1, 8, 8)
 
     alone = jembench("train", *arguments, "--store", "alone")
-    assert files(folder_of(alone.out)) == files(folder)
-    assert folder_of(alone.out).name == folder.name
+    other = folder_of(alone.out)
+    assert files(other) == files(folder)
+    assert other.name != folder.name  # another identity, for its chains had other noise:
+    assert not torch.equal(*(checkpoint.read(one / "sampler.safetensors")["images"] for one in (folder, other)))
 
 
 def test_torchrun_starts_the_processes(environment, few):
