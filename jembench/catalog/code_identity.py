@@ -17,6 +17,7 @@ import json
 import sys
 import sysconfig
 import tokenize
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
@@ -51,10 +52,23 @@ def _code(module: str, of_package: bool) -> str:
     if _is_installed(found, found.parents[depth]):
         return ""
     folder = found.parents[depth - 1] if of_package and depth else None  # of its outermost package
+    return _together(found, folder, _digest)
+
+
+@functools.cache
+def digest(package: str) -> str:
+    """Return a digest of the files of a package or module, installed or not; "" if there are none."""
+    found = _file(package)
+    folder = found.parent if found and found.name == "__init__.py" else None
+    return _together(found, folder, lambda source: hashlib.sha256(source).hexdigest())[:8] if found else ""
+
+
+def _together(found: Path, folder: Path | None, digest: Callable[[bytes], str]) -> str:
+    """Return a hash of a module, or of all modules in ``folder``."""
     together = hashlib.sha256()
     for file in _files(folder) if folder else [found]:
         place = file.relative_to(folder).as_posix() if folder else ""
-        together.update(f"{place}:{_digest(file.read_bytes())};".encode())
+        together.update(f"{place}:{digest(file.read_bytes())};".encode())
     return together.hexdigest()[:16]
 
 

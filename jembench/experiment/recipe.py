@@ -154,7 +154,7 @@ class Recipe:
     guard: Guard = Guard()
     model: Mapping[str, Option] = field(default_factory=dict)  # options of the model where its spec leaves them out
     least_iterations: Count = field(default=0, metadata={"neutral": 0})  # however few images an epoch has
-    processes: AtLeast1 = field(default=1, metadata={"neutral": 1})  # that train one model together: each has other noise in its chains
+    processes: AtLeast1 = field(default=1, metadata={"neutral": 1})  # that train together, each with other noise
     default_for: tuple[str, ...] = ()  # datasets that use this recipe by default
     most_images: Count = 0  # training images up to which they do; 0: any number
     models: tuple[

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, NamedTuple
 
 from jembench import __version__
-from jembench.catalog import registry, trust
+from jembench.catalog import code_identity, registry, trust
 from jembench.catalog.spec import stable_hash
 from jembench.catalog.validation import Range, Rule
 from jembench.errors import SpecError, Unavailable
@@ -62,7 +62,7 @@ class Work:
     after: tuple[Id, ...] = ()  # the units that must have ended before
     deadline: float | None = None  # UTC, seconds since 1970
     command: str = ""  # what the user ran, for the record of what was computed
-    versions: Mapping[str, str] = field(default_factory=dict)  # of the distributions that it is made from
+    versions: Mapping[str, str] = field(default_factory=dict)  # of its distributions, each with a digest of its code
 
     @property
     def id(self) -> str:
@@ -141,7 +141,10 @@ def _base(fit: FitPlan, cells: Sequence[CellPlan], deadline: float | None, comma
 
 def _versions(fit: FitPlan, cells: Iterable[CellPlan]) -> dict[str, str]:
     components = [*fit.components(sampled=True), *(part for cell in cells for part in cell.metric.uses)]
-    return {"jembench": __version__} | {part.distribution: part.version for part in components if part.version}
+    made_from = {"jembench": (__version__, "jembench")}
+    made_from |= {part.distribution: (part.version, part.module) for part in components if part.version}
+    packages = {name: (version, module.partition(".")[0]) for name, (version, module) in made_from.items()}
+    return {name: f"{version} ({code_identity.digest(package)})" for name, (version, package) in packages.items()}
 
 
 def _of_fit(base: Work, cells: Sequence[CellPlan], split: _Split, *, training: bool) -> Iterator[Work]:

@@ -198,3 +198,14 @@ def test_of_an_imported_module_it_is_the_code_that_runs(written):
     del sys.modules["own_code"]
     importlib.invalidate_caches()
     assert code("own_code") != before
+
+
+def test_the_digest_of_a_package_is_that_of_the_files_of_an_installed_one_too(written):
+    digests = set()
+    for change in ("", "# a comment"):
+        written({"own_pack_of_digest/__init__.py": "", "own_pack_of_digest/inner.py": PLAIN + change})
+        code_identity.digest.cache_clear()
+        digests |= {code_identity.digest("own_pack_of_digest")}
+    assert len(digests) == 2
+    assert code_identity.digest("jembench") != "" == code("jembench")
+    assert code_identity.digest("no_such_package") == ""

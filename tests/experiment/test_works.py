@@ -2,11 +2,12 @@
 
 import dataclasses
 import json
+import re
 
 import pytest
 
 from jembench import __version__
-from jembench.catalog import trust
+from jembench.catalog import code_identity, trust
 from jembench.errors import DamagedError, SpecError
 from jembench.experiment import works as module
 from jembench.experiment.planning import make_plan
@@ -197,9 +198,14 @@ def test_another_version_is_refused(make, trusted):
     """Even if it is the same fit by its identity: what the versions differ in is not known."""
     (unit, _) = works(make(), untrained)
     trusted([unit])
-    assert unit.versions == {"jembench": __version__}
-    with pytest.raises(SpecError, match=f"differs in: jembench 0.0.1 -> {__version__}. Install the same versions"):
-        planned(dataclasses.replace(travelled(unit), versions={"jembench": "0.0.1", "jembench-other": "3"}), "here")
+    here = unit.versions["jembench"]
+    assert unit.versions == {"jembench": f"{__version__} ({code_identity.digest('jembench')})"}
+    assert planned(travelled(unit), "here").fits[0].key == unit.fit
+    for there in ("0.0.1", f"{__version__} (0123abcd)"):  # the same version may have other code
+        other = dataclasses.replace(travelled(unit), versions={"jembench": there, "jembench-other": "3"})
+        text = f"differs in: jembench {there} -> {here}. Install the same versions, code and data on both machines."
+        with pytest.raises(SpecError, match=re.escape(text)):
+            planned(other, "here")
 
 
 def test_a_plugin_is_one_of_the_versions():
