@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -95,11 +96,8 @@ def status(store: str | os.PathLike[str] = "runs") -> Status:
     """
     place = Store(Path(store))
     place.check_exists()
-    holders = list(place.leases())
-    living = {f"{holder.host}:{holder.pid}" for holder in holders if holder.alive}
-    dead = {f"{holder.host}:{holder.pid}" for holder in holders} - living
-    units = [_unit(place, unit, place.works.latest(unit), living, dead) for unit in place.works.ids()]
-    leases = {holder.id for holder in holders if holder.alive}
+    alive, leases = place.workers(), place.in_work()
+    units = [_unit(place, unit, place.works.latest(unit), alive) for unit in place.works.ids()]
     runs = [
         RunStatus(run.id, run.command, run.host, run.pid, run.time, run.id in leases, run.units, run.done, run.failed)
         for run in place.works.runs()
@@ -111,7 +109,7 @@ _NOTHING = Event(kind="queued")
 """In place of an event that has not come."""
 
 
-def _unit(store: Store, unit: str, latest: Latest, living: set[str], dead: set[str]) -> UnitStatus | None:
+def _unit(store: Store, unit: str, latest: Latest, alive: Mapping[str, bool]) -> UnitStatus | None:
     """A unit; None if it is done."""
     started, _, progress, last, doing = (event or _NOTHING for event in latest)
     about = _about(store, unit, latest)
@@ -120,16 +118,17 @@ def _unit(store: Store, unit: str, latest: Latest, living: set[str], dead: set[s
         return None
     training = progress if progress.kind == "window" else _NOTHING
     pace = _number(training, "seconds")
+    state = _state(last, how, started.worker, alive)
     return UnitStatus(
         id=unit,
         **about,
-        state=_state(last, how, started.worker, living, dead),
+        state=state,
         worker=started.worker,
         since=started.time if started.worker else None,
         iteration=training.done,
         iterations=training.total,
         loss=_number(training, "loss"),
-        left=None if pace is None else pace * (training.total - training.done),
+        left=None if pace is None or state != "running" else pace * (training.total - training.done),
         metric=progress.metric or doing.metric,
         doing=doing.text,
         done=doing.done,
@@ -159,11 +158,9 @@ def _number(event: Event, name: str) -> float | None:
     return value if isinstance(value, float) else None
 
 
-def _state(last: Event, how: str, worker: str, living: set[str], dead: set[str]) -> Any:
+def _state(last: Event, how: str, worker: str, alive: Mapping[str, bool]) -> Any:
     if how:
         return "queued" if how == "busy" else how
     if last.kind == "queued":
         return "queued"
-    if worker in living:
-        return "running"
-    return "lost" if worker in dead or time.time() - last.time > SILENCE else "running"
+    return "running" if alive.get(worker, time.time() - last.time <= SILENCE) else "lost"

@@ -150,7 +150,7 @@ class Event:
     ``waiting``   another process works on the fit
     ``warning``   something failed that no outcome records, or a plugin left a setting of PyTorch changed: ``text``
     ``ended``     the unit has ended: ``values`` has ``how`` (see :class:`Ended`; or "dropped": what it needs could not
-                  be done), ``text`` says more
+                  be done; or "gone": its worker has died, and the executor has not noticed yet), ``text`` says more
     ``finished``  the run is over, and nothing follows; it has no ``fit``
     ============= ==================================================================================================
     """

@@ -71,6 +71,7 @@ class Dispatch:
         self._sorter = TopologicalSorter({work.id: self._units.keys() & work.after for work in units})
         self._sorter.prepare()
         self._running: dict[str, int] = {}  # those that were submitted -> how far their events were read
+        self._workers: dict[str, str] = {}  # those that a worker carries out -> its host and process
         self._held: dict[str, float] = {}  # those to be submitted later -> when, by time.monotonic()
         self._pauses: dict[str, float] = {}  # the seconds of the next pause, of those that were held
         self._failures: list[Ended] = []
@@ -147,6 +148,7 @@ class Dispatch:
                 continue
             self._follow({ended.id: self._running[ended.id]}, last=True)
             del self._running[ended.id]
+            self._workers.pop(ended.id, None)
             work = self._units[ended.id]
             values = {"how": ended.how} | ({"log": ended.log} if ended.log else {})
             if ended.how == "done":
@@ -194,9 +196,9 @@ class Dispatch:
             self._send_end(follower, "dropped")
             self._drop(follower)
 
-    def _send_end(self, unit: str, how: str) -> None:
+    def _send_end(self, unit: str, how: str, text: str = "") -> None:
         """Send that a unit has ended which this run has not carried out."""
-        self._events.send(self._event(self._units[unit], Event(kind="ended", values={"how": how})))
+        self._events.send(self._event(self._units[unit], Event(kind="ended", values={"how": how}, text=text)))
 
     def _cancel(self) -> None:
         """Ask what runs to stop, and wait for it."""
@@ -243,15 +245,20 @@ class Dispatch:
             for event in events:
                 if event.kind not in ("queued", "ended"):  # those are this run's own
                     self._events.send(event)
+                if event.kind == "started":
+                    self._workers[unit] = event.worker
         if not last:
             now = time.monotonic()
             self._next_look = now + max(POLL, (now - start) / SHARE)
 
     def _note(self) -> None:
-        """Write how far the run is, for `jembench status`."""
+        """Write how far the run is, for `jembench status`, and send which workers have died by their leases."""
         start = time.monotonic()
         if start < self._next_note:
             return
+        alive = self._store.workers() if self._workers else {}
+        for unit in [unit for unit, worker in self._workers.items() if not alive.get(worker, True)]:
+            self._send_end(unit, "gone", f"its worker {self._workers.pop(unit)} has died or lost its machine")
         failed = len(self._failures)
         done = len(self._units) - len(self._open) - failed
         with suppress(StoreError):  # of a full disk: a worker will say so

@@ -243,14 +243,14 @@ class Display:
         text = event.text
         if how == "done" and text:  # the outcomes of its cells say more
             how, text = "failed", textwrap.shorten(text, LONGEST, placeholder=" ...")
-        ran, again = task.start is not None, how in ("busy", "stopped")
+        ran, again = task.start is not None, how in ("busy", "stopped", "gone")
         if task.start is not None:
             task.seconds, task.start = task.seconds + max(now - task.start, 0), None
         self.running.pop(event.work, None)
         self.eta.ended(event.work, now, done=how == "done", again=again)
         elapsed = datetime.timedelta(seconds=round(task.seconds))
         if again:
-            return f"stopped after {elapsed}{f': {text}' * bool(text)}" * (ran and how == "stopped")
+            return f"stopped after {elapsed}{f': {text}' * bool(text)}" * (ran and how != "busy")
         self._ended[how] += 1
         self._units.discard(event.work)
         task.left.discard(event.work)

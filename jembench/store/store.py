@@ -285,6 +285,14 @@ class Store(Layout):
         """What living processes work on, or whether one works on one thing."""
         return {holder.id for holder in self.leases(name) if holder.alive}
 
+    def workers(self) -> dict[str, bool]:
+        """Return whether each process that holds a lease is alive, by "host:pid"."""
+        found: dict[str, bool] = {}
+        for holder in self.leases():
+            name = f"{holder.host}:{holder.pid}"
+            found[name] = found.get(name, False) or holder.alive
+        return found
+
     def is_claimed(self, work: str, but_by: str = "") -> bool:
         """Whether a living run, other than that of the id ``but_by``, waits for a unit of work."""
         run = self.works.claimed_by(work)

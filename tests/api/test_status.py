@@ -120,7 +120,10 @@ def test_a_worker_that_was_killed_is_lost_at_once(unit, store):
     )
     process = subprocess.Popen([sys.executable, "-c", script])
     process.wait()
-    assert unit(QUEUED, STARTED | {"worker": f"{platform.node()}:{process.pid}"}).state == "lost"
+    paced = WINDOW | {"values": {"loss": 0.5, "seconds": 0.01}}
+    assert unit(QUEUED, STARTED, paced, unit="u0").left == 0.8
+    found = unit(QUEUED, STARTED | {"worker": f"{platform.node()}:{process.pid}"}, paced)
+    assert (found.state, found.left) == ("lost", None)
 
 
 def test_torn_lines_are_passed_over(unit, store):

@@ -376,6 +376,28 @@ def test_what_runs_is_asked_to_stop_and_waited_for(start, store, signal):
     assert left(store) == sorted(f"{each.id}{end}" for each in (units[0], units[2]) for end in (".json", ".events"))
 
 
+def test_a_unit_whose_worker_has_died_by_its_lease_is_no_longer_shown_as_running(start, store, monkeypatch):
+    """Whoever holds a lease runs; nothing is said of a worker that holds none."""
+    units = [unit(name, "train", seed=seed) for seed, name in enumerate("abc")]
+    alive = {"node1:1": True, "node2:2": False}
+    monkeypatch.setattr(store, "workers", lambda: alive)
+
+    def begun():
+        for number, each in enumerate(units, 1):
+            store.works.append(Event(kind="started", work=each.id, worker=f"node{number}:{number}"))
+        return "busy"
+
+    def look():
+        made._next_note = 0.0
+        return "busy"
+
+    made, _, recorder = start(units, {"a": [begun, "busy", look, look, "done"], "b": [look, look, look, "done"]})
+    made.run()
+    (gone,) = [event for event in recorder.ended if event.values["how"] == "gone"]
+    assert gone.work == units[1].id
+    assert gone.text == "its worker node2:2 has died or lost its machine"
+
+
 def test_how_far_the_run_is_can_be_read(start, store, monkeypatch):
     monkeypatch.setattr(dispatch, "SHARE", 1.0)
     seen = []

@@ -299,6 +299,7 @@ def test_once_a_minute_the_whole_run(clock, capsys, fits):
         ("refused", "other code", ["jem: refused on node7 after 0:00:09: other code"]),
         ("done", "training failed", ["jem: failed on node7 after 0:00:09: training failed"]),
         ("dropped", "", []),
+        ("gone", "its worker has died", ["jem: stopped after 0:00:09: its worker has died"]),
     ],
 )
 def test_how_a_unit_may_end(clock, capsys, fits, how, text, line):
@@ -319,6 +320,22 @@ def test_a_unit_that_was_stopped_goes_on_later(clock, capsys, fits):
             clock.now += seconds
             send(display, "ended", fits[0], unit, values={"how": how})
     assert lines(capsys)[1::2] == ["jem: stopped after 0:00:20", "jem: trained in 0:00:50"]
+
+
+def test_a_unit_whose_worker_is_gone_does_not_run_and_is_waited_for(clock, capsys, fits):
+    with Lines() as display:
+        one, two = queue(display, fits[:2], "train")
+        for done in (1, 399):
+            for fit, unit in zip(fits, (one, two), strict=False):
+                send(display, "started" if done == 1 else "window", fit, unit, done=done, total=400, values=LOSSES)
+                send(display, "window", fit, unit, done=done, total=400, values=LOSSES)
+            clock.now += 398
+        assert "2 running, about 1 s left" in display.whole()
+        for fit, unit in zip(fits, (one, two), strict=False):
+            send(display, "ended", fit, unit, values={"how": "gone"})
+        assert display.whole() == "0:13:16, 0 of 2 units done, 0 running, waiting for workers"
+        send(display, "started", fits[0], one)
+        assert "1 running" in display.whole()
 
 
 def test_what_was_dropped_is_no_longer_waited_for(clock, capsys, fits):
