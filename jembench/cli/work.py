@@ -77,6 +77,8 @@ def _carry_out(worker: Callable[[], Worker], store: Store, unit: str) -> Ended:
     text, found = "", None
     try:
         found = _read(store, unit)
+        if found.is_late:
+            raise OutOfTime("The time of its run was up before it began. The same command goes on from there.")
         ended = worker().carry_out(found)
         how, text = ended.how, ended.text
     except (OutOfTime, Stopped, KeyboardInterrupt) as error:

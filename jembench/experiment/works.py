@@ -7,6 +7,7 @@ that come out are others than those that the unit states: other code or data wou
 from __future__ import annotations
 
 import dataclasses
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, NamedTuple
@@ -69,6 +70,11 @@ class Work:
         """A hash of what is to be done."""
         cells = [cell.id for cell in self.cells]
         return stable_hash({"kind": self.kind, "fit": self.fit.id, "cells": cells, "part": list(self.part)}, 16)
+
+    @property
+    def is_late(self) -> bool:
+        """Whether its deadline is over."""
+        return self.deadline is not None and time.time() >= self.deadline
 
     @property
     def name(self) -> str:

@@ -75,7 +75,7 @@ class Dispatch:
         self._held: dict[str, float] = {}  # those to be submitted later -> when, by time.monotonic()
         self._pauses: dict[str, float] = {}  # the seconds of the next pause, of those that were held
         self._failures: list[Ended] = []
-        self._stopped = False
+        self._stopped = self._cancelled = False
         self._next_look = self._next_note = 0.0
 
     def run(self) -> None:
@@ -91,6 +91,9 @@ class Dispatch:
             while self._open:
                 self._submit(self._sorter.get_ready())
                 self._take(self._executor.ended(POLL))
+                if not self._cancelled and any(self._units[unit].is_late for unit in self._running):
+                    self._cancelled = True  # no unit starts after its deadline, and those that run stop cleanly
+                    self._executor.cancel()
                 self._follow(self._running)
                 self._submit_held()
                 self._note()
@@ -111,6 +114,9 @@ class Dispatch:
         """Submit units, unless another living run has: those are looked at again later."""
         mine = []
         for unit in units:
+            if self._units[unit].is_late:
+                self._give_up(Ended(id=unit, how="stopped"))
+                continue
             if not self._executor.here and self._store.is_claimed(unit, but_by=self._run.id):
                 self._held[unit] = time.monotonic() + PAUSE
                 continue
@@ -153,10 +159,9 @@ class Dispatch:
             values = {"how": ended.how} | ({"log": ended.log} if ended.log else {})
             if ended.how == "done":
                 self._finish(ended.id, failed=bool(ended.text))
-            elif (ended.how in ("busy", "stopped") and not self._is_late(work)) or self._is_gone(ended):
+            elif (ended.how in ("busy", "stopped") and not work.is_late) or self._is_gone(ended):
                 self._hold(ended.id)
             else:
-                self._stopped |= ended.how in ("busy", "stopped")
                 self._give_up(ended)
             event = self._event(work, Event(kind="ended", values=values, text=ended.text, worker=ended.host))
             if ended.id not in self._open and ended.how != "done":
@@ -166,9 +171,6 @@ class Dispatch:
     def _is_gone(self, ended: Ended) -> bool:
         """Whether a unit was refused because another run, which had submitted it too, has done it and removed it."""
         return ended.how == "refused" and not self._store.works.path(ended.id).exists()
-
-    def _is_late(self, work: Work) -> bool:
-        return work.deadline is not None and time.time() >= work.deadline
 
     def _finish(self, unit: str, *, failed: bool = False) -> None:
         """Note that a unit is done: those that waited for it alone can start now.
@@ -184,7 +186,9 @@ class Dispatch:
             self._sorter.done(unit)
 
     def _give_up(self, ended: Ended) -> None:
-        if ended.how not in ("busy", "stopped"):
+        if ended.how in ("busy", "stopped"):
+            self._stopped = True
+        else:
             self._failures.append(ended)
         self._open.pop(ended.id, None)
         self._drop(ended.id)

@@ -129,9 +129,10 @@ def test_when_the_time_is_up_the_table_has_what_is_done(pgd, monkeypatch, table)
     assert "so far" not in whole.out
 
 
-def test_no_time_at_all(pgd, jembench, tiny):
+def test_no_time_at_all(pgd, jembench, tiny, monkeypatch):
     assert jembench("train", "zoo_of_tests:classifier", *tiny).code == 0
-    done = pgd("--max-hours", "1e-12", models="zoo_of_tests:classifier")
+    monkeypatch.setattr(FitServices, "out_of_time", lambda _: True)
+    done = pgd(models="zoo_of_tests:classifier")
     assert done.code == 3
     assert "The time is up before an image was attacked. The same command goes on from here." in done.err
 

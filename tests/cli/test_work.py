@@ -34,7 +34,8 @@ def test_how_a_unit_ends_is_told_to_the_driver_and_noted(tmp_path, monkeypatch, 
         return result
 
     fit = FitKey(model="jem", dataset="digits", recipe="digits", seed=0, id="f1")
-    monkeypatch.setattr(work, "_read", lambda store, unit: SimpleNamespace(id=unit, kind="train", fit=fit))
+    found = SimpleNamespace(id="u1", kind="train", fit=fit, is_late=False)
+    monkeypatch.setattr(work, "_read", lambda store, unit: found)
     store = Store(tmp_path)
     store.works.append(Event(kind="started", work="u1"))
     ended = work._carry_out(lambda: SimpleNamespace(carry_out=carry_out), store, "u1")
@@ -44,6 +45,9 @@ def test_how_a_unit_ends_is_told_to_the_driver_and_noted(tmp_path, monkeypatch, 
     else:
         last = store.works.latest("u1").last
         assert (last.kind, last.values["how"], last.text) == ("ended", how, text)
+        found.is_late = True  # its deadline came while it waited in a queue: it does not begin, nor is torch imported
+        ended = work._carry_out(pytest.fail, store, "u1")
+        assert (ended.how, ended.text.partition(".")[0]) == ("stopped", "The time of its run was up before it began")
 
 
 # --- files that are no unit -------------------------------------------------------------------------------------------

@@ -29,7 +29,7 @@ class Recorder:
             self.before = len(self.iterations)
         if event.kind == "training":  # what came since then are windows of an earlier process, sent again
             del self.iterations[self.before :]
-        model = short(event.fit["model"])
+        model = short(event.fit.get("model", ""))  # what this process does beside is of no fit
         if event.kind == "window":
             self.iterations.append(event.done)
         elif event.kind == "measuring":

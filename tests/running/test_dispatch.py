@@ -284,12 +284,28 @@ def test_a_failure_is_told_at_the_end_with_all_that_is_needed(start, store, how)
     assert (last.kind, last.values["how"], last.worker) == ("ended", how, "node7")
 
 
-def test_after_the_deadline_nothing_is_submitted_again(start, store):
-    late = [dataclasses.replace(each, deadline=time.time() - 1) for each in chain()]
-    made, executor, _ = start(late, {"t": ["stopped"]})
+def test_after_the_deadline_no_unit_is_started(start, store, monkeypatch):
+    """Neither one that waited for another, nor one that waits in the executor: it is cancelled."""
+    now = time.time()
+    in_time = [dataclasses.replace(each, deadline=now + 60) for each in (*chain(), unit("t2", "train", seed=1))]
+
+    def late():
+        monkeypatch.setattr(time, "time", lambda: now + 61)
+        return "done"
+
+    made, executor, _ = start(in_time, {"t": [late]})
     with pytest.raises(OutOfTime, match=r"The time is up. The same command goes on from there."):
         made.run()
-    assert executor.submitted == ["t"]
+    assert executor.submitted == ["t", "t2"]
+    assert executor.cancelled
+    assert left(store) == sorted(f"{in_time[-1].id}{ending}" for ending in (".json", ".events"))
+    made, executor, _ = start(in_time)
+    with pytest.raises(OutOfTime):
+        made.run()
+    assert executor.submitted == []
+
+
+def test_before_the_deadline_what_was_stopped_is_submitted_again(start, store):
     made, executor, _ = start(
         [dataclasses.replace(each, deadline=time.time() + 60) for each in chain()], {"t": ["stopped", "done"]}
     )

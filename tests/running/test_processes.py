@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from jembench.errors import OutOfTime, StoreError
+from jembench.experiment.works import Work
 from jembench.running import caches, fits, session, work
 from jembench.running.caches import FeatureBank
 from jembench.running.events import Events
@@ -128,9 +129,10 @@ def test_training_anew_can_be_interrupted_too(plan, store, carry_out, values, re
 
 
 def test_a_run_that_is_out_of_time_goes_on_each_time_and_ends_as_one_that_was_not(
-    plan, store, tmp_path, carry_out, values
+    plan, store, tmp_path, carry_out, values, monkeypatch
 ):
     """Also if there is never time enough to come to the first choice of a model (iteration 9)."""
+    monkeypatch.setattr(Work, "is_late", False)  # the deadline comes as soon as a unit has begun
     whole = plan("jem", "score brightness")
     (fit,) = whole.fits
     reached = []
@@ -148,11 +150,13 @@ def test_a_run_that_is_out_of_time_goes_on_each_time_and_ends_as_one_that_was_no
     assert list((store.root / "leases").iterdir()) == []
 
 
-def test_when_the_time_is_up_what_is_trained_is_measured_still(plan, store, carry_out, outcomes):
+def test_when_the_time_is_up_nothing_is_begun(plan, store, carry_out, recorder):
     carry_out(plan("jem", "score"), store)
     whole = plan("jem", "score brightness")
-    work.carry_out(whole, store, LocalExecutor(), CPU, Events(None, store), time.monotonic() - 1)
-    assert {outcome.status for outcome in outcomes(whole, store).values()} == {"ok"}
+    with pytest.raises(OutOfTime, match="The time is up"):
+        work.carry_out(whole, store, LocalExecutor(), CPU, Events(recorder, store), time.time() - 1)
+    assert recorder.events == []
+    assert carry_out(whole, store) == ["measure brightness", "done jem 0"]
 
 
 def test_two_processes_on_one_store_do_every_piece_of_work_once(plan, store, start, tmp_path, carry_out, values):
