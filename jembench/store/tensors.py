@@ -192,6 +192,8 @@ def _seal(layout: dict[str, Any]) -> Seal:
     metadata = layout.pop("__metadata__", {})
     if not isinstance(metadata, dict):
         raise ValueError("its metadata is no object")
+    if not all(isinstance(entry, dict) and "data_offsets" in entry for entry in layout.values()):
+        raise ValueError("its header has an entry that is neither a tensor nor its metadata")  # a damaged key of these
     if KEY not in metadata:
         return Seal({name: value for name, value in metadata.items() if name != "digest"}, "", False, len(layout))
     record = json.loads(metadata[KEY]) if isinstance(metadata[KEY], str) else None

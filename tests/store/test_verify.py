@@ -73,6 +73,14 @@ def test_files_that_are_whole_and_in_the_place_of_others_are_found(root):
     assert sum(finding.status == "stray" for finding in found.values()) == 1  # the readings of the second
 
 
+@pytest.mark.parametrize("key", ["__metadata__", "jembench"])
+def test_a_damaged_key_of_a_header_does_not_pass_for_a_file_without_a_digest(root, key):
+    path = next(root.glob("readings/*/*.safetensors"))
+    path.write_bytes(path.read_bytes().replace(f'"{key}"'.encode(), f'"{key[:-1]}X"'.encode(), 1))
+    found = told(root)[str(path.relative_to(root))]
+    assert found.status == "damaged"
+
+
 def test_what_belongs_to_nothing_is_a_stray(root):
     for name in ("cells/notes.txt", "arrays/old-0000000000.npz", "fits/notes", "readings/notes", "notes.txt"):
         (root / name).write_text("mine")
