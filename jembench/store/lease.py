@@ -137,7 +137,7 @@ def sweep(folder: Path) -> None:
                 path.unlink()
     for path in folder.glob(".*"):
         with suppress(OSError):
-            if _now(folder) - path.stat().st_mtime > ABANDONED_AFTER:
+            if abs(_now(folder) - path.stat().st_mtime) > ABANDONED_AFTER:
                 path.unlink()
 
 
@@ -241,7 +241,7 @@ def _is_alive(file: FileIO, path: Path) -> bool:
     status = os.fstat(file.fileno())
     if unlocked and _read(file).locks == lock_scope(status) != "":
         return False
-    return _now(path.parent) - status.st_mtime < LIFETIME
+    return abs(_now(path.parent) - status.st_mtime) < LIFETIME  # a clock may have been ahead when it was written
 
 
 @functools.cache
