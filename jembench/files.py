@@ -100,7 +100,6 @@ def write_atomically(
                 stream.flush()
                 if durable:
                     os.fsync(stream.fileno())
-                temporary.chmod(0o644)
                 temporary.replace(path)
             except BaseException:
                 temporary.unlink(missing_ok=True)
@@ -149,11 +148,9 @@ def _kernel() -> str:
 
 def _temporary(folder: Path) -> IO[bytes]:
     """A new file that its writer keeps a lock on, with the scope of the lock in its name: :func:`sweep` needs both."""
-    import tempfile  # reports write nothing
-
     prefix = f"{_OURS}{lock_scope(folder.stat())}."
     while True:
-        stream = tempfile.NamedTemporaryFile(dir=folder, prefix=prefix, suffix=".tmp", delete=False)  # noqa: SIM115
+        stream = (folder / f"{prefix}{os.urandom(8).hex()}.tmp").open("x+b")  # whose permissions obey the umask
         lock(stream, fcntl.LOCK_EX)
         if os.fstat(stream.fileno()).st_nlink:
             return stream
@@ -168,18 +165,19 @@ def sweep(folder: Path) -> None:
 
 def sweep_beside(path: Path) -> None:
     """Remove such files beside ``path``, in a folder that may hold files of other programs too."""
-    with suppress(OSError):
-        for left in _abandoned(path.parent, os.listdir(path.parent)):  # noqa: PTH208
-            left.unlink(missing_ok=True)
+    for left in abandoned(path.parent, below=False):
+        left.unlink(missing_ok=True)
 
 
-def abandoned(folder: Path) -> Iterator[Path]:
-    """The temporary files below ``folder`` that killed processes left behind. Each is locked until the next is given.
+def abandoned(folder: Path, *, below: bool = True) -> Iterator[Path]:
+    """The temporary files in ``folder``, and in those ``below`` it, that killed processes left behind.
 
-    The system frees a lock when its holder ends, so where locks are seen a file without one is left behind. Others are
-    when they have not changed for an hour.
+    Each is locked until the next is given. The system frees a lock when its holder ends, so where locks are seen a file
+    without one is left behind. Others are when they have not changed for an hour.
     """
-    for place, _, names in os.walk(folder):
+    for place, folders, names in os.walk(folder):
+        if not below:
+            folders.clear()
         yield from _abandoned(Path(place), names)
 
 
@@ -200,7 +198,7 @@ def _is_abandoned(name: str, descriptor: int) -> bool:
     status = os.fstat(descriptor)
     scope = locked and lock_scope(status)
     is_of_dead = bool(scope) and name.startswith(f"{_OURS}{scope}.")
-    return is_of_dead or time.time() - status.st_mtime > ABANDONED_AFTER
+    return is_of_dead or abs(time.time() - status.st_mtime) > ABANDONED_AFTER
 
 
 def write_bytes(path: Path, content: bytes, option: str = "--store", *, durable: bool = True) -> None:

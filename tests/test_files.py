@@ -26,7 +26,16 @@ def test_write_makes_folders_and_a_readable_file(tmp_path):
     path = tmp_path / "a" / "b" / "c.txt"
     files.write_text(path, "énergie\n")
     assert path.read_bytes() == "énergie\n".encode()
-    assert stat.S_IMODE(path.stat().st_mode) == 0o644
+
+
+@pytest.mark.parametrize(("mask", "mode"), [(0o022, 0o644), (0o002, 0o664), (0o077, 0o600)])
+def test_files_obey_the_umask(tmp_path, mask, mode):
+    before = os.umask(mask)
+    try:
+        files.write_text(tmp_path / "x", "")
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "x").stat().st_mode) == mode
 
 
 def test_write_replaces(tmp_path):
@@ -167,9 +176,9 @@ def test_what_a_killed_process_left_is_swept_away_at_once_and_nothing_of_a_livin
 def test_a_file_of_another_host_is_swept_by_its_age(tmp_path):
     (tmp_path / "cells").mkdir()
     names = [".jembench-elsewhere.x1.tmp", ".a.json.x2.tmp", "c.json", "d.tmp", ".jembench-elsewhere.young.tmp"]
-    for name in names:
+    for name in (*names, ".jembench-elsewhere.future.tmp"):  # the last one of a clock that was ahead
         (tmp_path / "cells" / name).write_text("{")
-        os.utime(tmp_path / "cells" / name, (0, 0))
+        os.utime(tmp_path / "cells" / name, (0, 2**32 if "future" in name else 0))
     os.utime(tmp_path / "cells" / names[-1])
     files.sweep_beside(tmp_path / "cells" / "mine")
     assert {path.name for path in (tmp_path / "cells").iterdir()} == set(names[1:])
@@ -195,13 +204,13 @@ def test_without_locks_files_are_swept_by_their_age(tmp_path, monkeypatch):
 
 
 def test_a_store_in_somebody_s_folder_is_swept_no_further_than_its_own_folders(tmp_path):
-    """Of a store whose root is a home folder, or /, nothing else is looked at."""
+    """Of a store whose root is a home folder, or /, no other folder is looked at."""
     (tmp_path / "documents").mkdir()
     for path in (tmp_path / ".jembench-elsewhere.x.tmp", tmp_path / "documents" / ".jembench-elsewhere.x.tmp"):
         path.write_text("")
         os.utime(path, (0, 0))
     Store(tmp_path).sweep()
-    assert len(unfinished(tmp_path)) == 2
+    assert unfinished(tmp_path) == [tmp_path / "documents" / ".jembench-elsewhere.x.tmp"]
 
 
 def test_what_is_no_regular_file_is_never_replaced(tmp_path):

@@ -19,7 +19,7 @@ from jembench.store import fits
 from jembench.store.fits import UNREADABLE
 from jembench.store.layout import PARTS, id_of, listed
 from jembench.store.outcome import Cell, FitKey
-from jembench.store.store import Store
+from jembench.store.store import LEASES, Store
 
 _HASH = re.compile("[0-9a-f]{16}")
 """The name of a folder of predictions."""
@@ -104,8 +104,9 @@ def garbage(store: Store) -> list[Garbage]:
     """The files of a store that no result, no training and no later run needs, in the order of their names.
 
     These are checkpoints of trainings that have ended, arrays without a cell, predictions of weights and features of
-    networks that no result in the store is from, units of work, and what killed processes left. While any process works
-    on the store, only checkpoints are given, and none of the models that it works on.
+    networks that no result in the store is from, and what killed processes left. Units of work stay: they may wait in a
+    queue although no process lives. While any process works on the store, only checkpoints are given, and none of the
+    models that it works on.
 
     Raises:
         SpecError: if there is no such folder.
@@ -120,9 +121,9 @@ def garbage(store: Store) -> list[Garbage]:
         found += [(path, "no cell has these arrays") for path in arrays if id_of(path) not in cells]
         found += [(path, "no model in the store has these weights") for path in _old_readings(store, folders)]
         found += [(path, "no result is from this network") for path in _old_features(store)]
-        works = (path for path in (store.root / "works").rglob("*") if path.is_symlink() or not path.is_dir())
-        found += [(path, "no run waits for this work") for path in works]
-        found += [(path, "a killed process left it") for part in PARTS for path in abandoned(store.root / part)]
+        left = [path for part in PARTS for path in abandoned(store.root / part)]
+        left += [*abandoned(store.root, below=False), *(store.root / LEASES).glob("*.json")]
+        found += [(path, "a killed process left it") for path in left]
     return sorted(Garbage(str(path.relative_to(store.root)), path.lstat().st_size, why) for path, why in found)
 
 
@@ -141,6 +142,9 @@ def remove(store: Store, found: Iterable[Garbage]) -> list[Garbage]:
         by_folder[store.root / Path(each.file).parent].append(each)
     try:
         for folder, files in by_folder.items():
+            if folder == store.root / LEASES:
+                store.sweep()  # a process may hold one by now
+                continue
             of_fit = folder.parent == store.root / "fits"
             with store.lease(id_of(folder)) if of_fit else nullcontext(True) as free:
                 if free:
@@ -148,7 +152,7 @@ def remove(store: Store, found: Iterable[Garbage]) -> list[Garbage]:
                         (store.root / each.file).unlink(missing_ok=True)
                 else:
                     left += files
-            if store.root / "works" in folder.parents or folder.parent == store.root / "readings":
+            if folder.parent == store.root / "readings":
                 with suppress(OSError):  # somebody's file is in it
                     folder.rmdir()
     except OSError as error:

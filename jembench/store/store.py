@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 
 Read = TypeVar("Read")
 
+LEASES = "leases"
+"""The folder of a store that says which process works on what."""
+
 
 class Contents(NamedTuple):
     """All cells of a store, and what could not be read."""
@@ -69,7 +72,7 @@ class Store(Layout):
             raise StoreError(f"The store {root} is a file, not a folder. Choose another place with --store.")
         super().__init__(root)
         self.works = WorkFiles(root / "works")
-        self._leases = root / "leases"
+        self._leases = root / LEASES
         self._held: dict[str, Held] = {}
 
     def check_exists(self) -> None:
@@ -93,7 +96,7 @@ class Store(Layout):
 
     def sweep(self) -> None:
         """Remove temporary files and leases of processes that were killed. Those of living processes stay."""
-        # not in the root, which may hold files of other programs
+        files.sweep_beside(self.root / "cells")  # in the root alone: its other folders may be of other programs
         for folder in (*PARTS, "works"):
             files.sweep(self.root / folder)
         lease.sweep(self._leases)

@@ -8,6 +8,7 @@ import pytest
 from small_store import small_store
 
 from jembench.errors import SpecError
+from jembench.interfaces import Event
 from jembench.store import checkpoint, records
 from jembench.store.inventory import garbage, inventory, remove
 from jembench.store.layout import PARTS
@@ -98,9 +99,10 @@ def test_what_nothing_refers_to_is_found(store):
     left = store.root / "cells" / ".jembench-elsewhere.x.tmp"
     left.touch()
     os.utime(left, (0, 0))
-    for name in ("0123456789abcdef.events", "engine/run-1/1_0_log.out"):
-        (store.root / "works" / name).parent.mkdir(parents=True, exist_ok=True)
-        (store.root / "works" / name).touch()
+    for name in (".jembench-elsewhere.x.tmp", "leases/run-1-1.json"):
+        (store.root / name).parent.mkdir(exist_ok=True)
+        (store.root / name).write_text("{}")
+        os.utime(store.root / name, (0, 0))
     others = {"arrays/notes.txt", f"readings/{readings.name}/notes.txt", "fits/notes.txt", "notes.txt"}
     for name in others:
         (store.root / name).write_text("mine")
@@ -109,13 +111,12 @@ def test_what_nothing_refers_to_is_found(store):
         f"readings/{readings.name}/images.safetensors": "no model in the store has these weights",
         "features/of-images/digits-cnn-99-0123456789abcdef.safetensors": "no result is from this network",
         "cells/.jembench-elsewhere.x.tmp": "a killed process left it",
-        "works/0123456789abcdef.events": "no run waits for this work",
-        "works/engine/run-1/1_0_log.out": "no run waits for this work",
+        ".jembench-elsewhere.x.tmp": "a killed process left it",
+        "leases/run-1-1.json": "a killed process left it",
     }
     assert {file: why for file, why in found(store).items() if "checkpoint" not in file} == expected
     remove(store, garbage(store))
     assert not expected.keys() & files(store)
-    assert not list((store.root / "works").rglob("run-1"))
     assert others <= files(store)
     (readings / "notes.txt").unlink()
 
@@ -144,8 +145,26 @@ def test_readings_stay_while_a_model_cannot_be_read(store):
     assert not any(file.startswith("readings") for file in found(store))
 
 
-def test_units_of_work_are_garbage_when_no_process_works_on_the_store(store):
-    store.works.write("u1", records.text({}))
-    assert found(store)["works/u1.json"] == "no run waits for this work"
-    with store.lease("run-1-1"):
-        assert "works/u1.json" not in found(store)
+def test_units_of_work_stay_for_they_may_wait_in_a_queue_when_their_driver_has_died(store):
+    store.works.write("0123456789abcdef", records.text({}))
+    store.works.append(Event(kind="queued", work="0123456789abcdef"))
+    log = store.root / "works" / "slurm" / "jembench-1" / "1_0_log.out"
+    log.parent.mkdir(parents=True)
+    log.touch()
+    before = files(store)
+    assert not any(file.startswith("works") for file in found(store))
+    remove(store, garbage(store))
+    assert {name for name in before if name.startswith("works")} <= files(store)
+
+
+def test_a_lease_that_a_process_holds_by_now_is_not_removed(store):
+    lease = store.root / "leases" / "fit.json"
+    lease.parent.mkdir(exist_ok=True)
+    lease.touch()
+    os.utime(lease, (0, 0))
+    left = [each for each in garbage(store) if each.file == "leases/fit.json"]
+    assert left
+    with store.lease("fit"):
+        remove(store, left)
+        assert lease.exists()
+    assert not lease.exists()
