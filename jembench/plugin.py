@@ -68,6 +68,7 @@ if TYPE_CHECKING:
     from jembench.stats import wilson as wilson
     from jembench.store.checkpoint import load_weights as load_weights
     from jembench.store.merge import merge_stores as merge_stores
+    from jembench.store.store import lost_units as lost_units
     from jembench.store.works import work_files as work_files
 
 _LATE = {
@@ -109,6 +110,7 @@ _LATE = {
     "wilson": "jembench.stats:wilson",
     "load_weights": "jembench.store.checkpoint:load_weights",
     "merge_stores": "jembench.store.merge:merge_stores",
+    "lost_units": "jembench.store.store:lost_units",
     "work_files": "jembench.store.works:work_files",
 }
 """Where each of the names above is found, once it is asked for."""

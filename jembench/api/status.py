@@ -41,7 +41,7 @@ class UnitStatus(NamedTuple):
     done: int  #: of what is counted
     total: int  #: 0: nothing is
     counted: str  #: "images"
-    reason: str  #: why it ended
+    reason: str  #: why it ended, or why it has not started
     log: str  #: the file with what the worker printed; "": not known
     command: str  #: that carries it out by hand
 
@@ -134,7 +134,7 @@ def _unit(store: Store, unit: str, latest: Latest, alive: Mapping[str, bool]) ->
         done=doing.done,
         total=doing.total,
         counted=str(doing.values.get("unit", "")),
-        reason=last.text if how else "",
+        reason=last.text if how else str(last.values.get("reason", "")) * (last.kind == "queued"),
         log=str(last.values.get("log", "")) if how else "",
         command=f"jembench work {unit} --store {store.root}",
     )

@@ -62,6 +62,8 @@ class Driver:
     arguments: Callable[[Sequence[str]], Sequence[str]]
     environment: Mapping[str, str]
     carry_out: Callable[[Job], Ended]  #: in this process
+    #: Report why a unit that was submitted has not started, by its id. An executor may call it within ``ended``.
+    waits: Callable[[str, str], None] = lambda unit, reason: None
 
 
 @runtime_checkable
@@ -129,7 +131,8 @@ class Event:
     ============= ==================================================================================================
     kind          meaning, and the fields that it fills in beside ``fit``
     ============= ==================================================================================================
-    ``queued``    the unit of work was given to an executor: ``text`` names the run that waits for it
+    ``queued``    the unit of work was given to an executor: ``text`` names the run that waits for it. It comes again
+                  when the executor says why the unit has not started: ``values`` has ``reason``
     ``started``   a worker has begun with the unit
     ``training``  training starts, or resumes after ``done`` of ``total`` iterations
     ``window``    ``log_every`` iterations have ended: ``done`` and ``total`` iterations, and in ``values`` the columns

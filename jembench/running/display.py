@@ -108,6 +108,7 @@ class Display:
         self._ended: Counter[str] = Counter()
         self._tasks: dict[str, Task] = {}
         self.running: dict[str, Task] = {}
+        self._waits: dict[str, str] = {}  # why units have not started, by their ids
         self._waited_for: set[str] = set()
         self._hosts = {platform.node()}
         self._start = time.time()
@@ -190,8 +191,9 @@ class Display:
             f"{done} of {of} {'fits' if self._by_fit else 'units'} done" * (of > 1),
             f"{failed} failed" * bool(failed),
             f"{len(self.running)} running" * (not self._by_fit),
+            *(f"{count} waiting ({reason})" for reason, count in Counter(self._waits.values()).most_common(2)),
             "" if left is None else f"about {duration(left)} left",
-            "" if self.running else self._doing or "waiting for workers" * bool(self._units),
+            "" if self.running else self._doing or "waiting for workers" * bool(self._units and not self._waits),
         )
         return ", ".join(filter(None, parts))
 
@@ -211,6 +213,12 @@ class Display:
 
     def _queue(self, event: Event) -> None:
         """Take in a unit that is to be done; ``total`` of them run at once."""
+        if reason := str(event.values.get("reason", "")):  # it was queued before
+            self._waits[event.work] = reason
+            if task := self.running.pop(event.work, None):
+                task.start = None
+                self.eta.ended(event.work, event.time, done=False, again=True)
+            return
         self._by_fit = event.total == 1
         self._fits.setdefault(event.fit["id"], event.fit)
         self._names = None
@@ -227,6 +235,7 @@ class Display:
         return task
 
     def _begin(self, task: Task, event: Event, now: float) -> None:
+        self._waits.pop(event.work, None)
         if event.worker:
             task.worker = event.worker
             self._hosts.add(_host(event.worker))
@@ -247,6 +256,7 @@ class Display:
         if task.start is not None:
             task.seconds, task.start = task.seconds + max(now - task.start, 0), None
         self.running.pop(event.work, None)
+        self._waits.pop(event.work, None)
         self.eta.ended(event.work, now, done=how == "done", again=again)
         elapsed = datetime.timedelta(seconds=round(task.seconds))
         if again:

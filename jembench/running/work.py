@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import os
 import platform
@@ -85,6 +86,7 @@ def carry_out(
         arguments=_arguments(needed, store, str(device), skip_missing=skip_missing),
         environment={trust.VARIABLE: ",".join(_trusted(units)), VARIABLE: "", plugin_files.VARIABLE: ""},
         carry_out=_in_process(units, needed, lambda: _worker(store, str(device), events, group, ready), events),
+        waits=functools.partial(_note_wait, store, events),
     )
     with _registered(store, len(units)) as run:
         try:
@@ -95,6 +97,14 @@ def carry_out(
             with progress.phase("ending workers"):
                 executor.close()
         sweep(store, run.id)
+
+
+def _note_wait(store: Store, events: Events, unit: str, reason: str) -> None:
+    """Queue a unit again in its events, with the reason why it has not started."""
+    if queued := store.works.latest(unit).queued:
+        event = dataclasses.replace(queued, time=time.time(), values={"reason": reason})
+        store.works.append(event)
+        events.send(event)
 
 
 def serve_fits(fits: Sequence[FitPlan], device: torch.device, group: ProcessGroup) -> None:

@@ -302,6 +302,23 @@ class Store(Layout):
         return run not in ("", but_by) and bool(self.in_work(run))
 
 
+def lost_units(root: Path, units: Iterable[str]) -> set[str]:
+    """Return those of the units that have begun and whose worker is dead: all its leases are free.
+
+    Args:
+        root: of the store.
+        units: ids.
+    """
+    store = Store(root)
+    holders = list(store.leases())
+    living, dead = ({f"{one.host}:{one.pid}" for one in holders if one.alive is alive} for alive in (True, False))
+    found = {unit: store.works.latest(unit) for unit in units}
+    begun = {
+        unit: at.started.worker for unit, at in found.items() if at.started and at.last and at.last.kind != "queued"
+    }
+    return {unit for unit, worker in begun.items() if worker in dead - living}
+
+
 def _or_none(read: Callable[[], Read]) -> Read | None:
     """What is read; None if there is no such file, and with a warning if it is damaged."""
     try:

@@ -13,7 +13,7 @@ from jembench.api.status import status
 from jembench.errors import SpecError
 from jembench.interfaces import Event
 from jembench.store import records
-from jembench.store.store import Store
+from jembench.store.store import Store, lost_units
 from jembench.store.works import RunRecord
 
 HERE = f"{platform.node()}:{os.getpid()}"
@@ -124,6 +124,12 @@ def test_a_worker_that_was_killed_is_lost_at_once(unit, store):
     assert unit(QUEUED, STARTED, paced, unit="u0").left == 0.8
     found = unit(QUEUED, STARTED | {"worker": f"{platform.node()}:{process.pid}"}, paced)
     assert (found.state, found.left) == ("lost", None)
+    assert unit(QUEUED, STARTED | {"worker": f"{platform.node()}:{process.pid}"}).state == "lost"
+    assert lost_units(store.root, ["u1", "none"]) == {"u1"}
+    assert unit(QUEUED).state == "queued"
+    assert lost_units(store.root, ["u1"]) == set()
+    assert unit(STARTED).state == "running"
+    assert lost_units(store.root, ["u1"]) == set()
 
 
 def test_torn_lines_are_passed_over(unit, store):

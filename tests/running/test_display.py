@@ -338,6 +338,21 @@ def test_a_unit_whose_worker_is_gone_does_not_run_and_is_waited_for(clock, capsy
         assert "1 running" in display.whole()
 
 
+def test_a_unit_that_is_queued_again_does_not_run(clock, capsys, fits):
+    with Lines() as display:
+        one, two = queue(display, fits[:2], "train")
+        for fit, unit in zip(fits, (one, two), strict=False):
+            send(display, "training", fit, unit)
+        send(display, "queued", fits[0], one, values={"reason": "its node was lost"})
+        display.tick()
+        send(display, "training", fits[0], one)
+        display.tick()
+    assert [line.split("; ")[0] for line in lines(capsys) if "units done" in line] == [
+        "0:00:00, 0 of 2 units done, 1 running, 1 waiting (its node was lost)",
+        "0:00:00, 0 of 2 units done, 2 running",
+    ]
+
+
 def test_what_was_dropped_is_no_longer_waited_for(clock, capsys, fits):
     with Lines() as display:
         train, measure, *others = queue(display, fits[:2], "train", "measure")

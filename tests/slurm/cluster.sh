@@ -22,15 +22,14 @@ fi
 folder=$(mktemp -d /tmp/slurm-XXXXXX)
 chmod 755 "$folder"
 mkdir -m 711 "$folder/munge"
-mkdir "$folder/state" "$folder/spool"
+mkdir "$folder/state" "$folder/apart"
 (umask 077 && head -c 128 /dev/urandom >"$folder/munge/key")
 
-host=$(hostname -s) port=$((20000 + $$ % 6000 * 2))
+host=$(hostname -s) port=$((20000 + $$ % 3000 * 4))
 cat >"$folder/slurm.conf" <<CONF
 ClusterName=test
 SlurmctldHost=$host(127.0.0.1)
 SlurmctldPort=$port
-SlurmdPort=$((port + 1))
 CommunicationParameters=NoCtldInAddrAny,NoInAddrAny
 AuthType=auth/munge
 # a job that is queued again waits until its credential has expired
@@ -39,11 +38,11 @@ CryptoType=crypto/munge
 SlurmUser=root
 SlurmdUser=root
 StateSaveLocation=$folder/state
-SlurmdSpoolDir=$folder/spool
+SlurmdSpoolDir=$folder/spool-%n
 SlurmctldPidFile=$folder/slurmctld.pid
-SlurmdPidFile=$folder/slurmd.pid
+SlurmdPidFile=$folder/%n.pid
 SlurmctldLogFile=$folder/slurmctld.log
-SlurmdLogFile=$folder/slurmd.log
+SlurmdLogFile=$folder/%n.log
 SlurmdParameters=config_overrides
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
@@ -56,11 +55,15 @@ AccountingStorageType=accounting_storage/none
 JobAcctGatherType=jobacct_gather/none
 MpiDefault=none
 GresTypes=gpu
-NodeName=$host NodeAddr=127.0.0.1 CPUs=8 Gres=gpu:2 State=UNKNOWN
-PartitionName=cpu Nodes=$host Default=YES MaxTime=10:00:00
-PartitionName=gpu Nodes=$host MaxTime=10:00:00
+NodeName=near NodeHostname=$host NodeAddr=127.0.0.1 Port=$((port + 1)) CPUs=8 Gres=gpu:2 Weight=2
+NodeName=apart NodeHostname=$host NodeAddr=127.0.0.1 Port=$((port + 2)) CPUs=1
+NodeName=lost NodeHostname=$host NodeAddr=127.0.0.1 Port=$((port + 3)) CPUs=1
+PartitionName=cpu Nodes=near Default=YES MaxTime=10:00:00
+PartitionName=gpu Nodes=near MaxTime=10:00:00
+PartitionName=apart Nodes=apart
+PartitionName=lost Nodes=lost,near
 CONF
-printf "Name=gpu File=%s\n" /dev/null /dev/zero >"$folder/gres.conf"
+printf "NodeName=near Name=gpu File=%s\n" /dev/null /dev/zero >"$folder/gres.conf"
 
 # Everything that runs for this cluster has its configuration in the environment, jobs and their workers too.
 export SLURM_CONF="$folder/slurm.conf"
@@ -82,9 +85,12 @@ start munged --foreground --force --socket="$folder/munge/socket" --key-file="$f
   --log-file="$folder/munged.log" --pid-file="$folder/munged.pid" --seed-file="$folder/munge/seed"
 for _ in $(seq 100); do [ -S "$folder/munge/socket" ] && break || sleep 0.1; done
 start slurmctld -D
-start slurmd -D -N "$host"
+start slurmd -D -N near
+start slurmd -D -N lost
+# The node apart does not see the folder apart of the machine: another file system is there.
+start unshare --mount sh -c "mount -t tmpfs tmpfs '$folder/apart'; exec slurmd -D -N apart"
 for _ in $(seq 100); do
-  if sinfo --noheader --format=%T 2>/dev/null | grep -q idle; then
+  if [ "$(sinfo --noheader --format=%T 2>/dev/null)" = idle ]; then
     JEMBENCH_TESTS_SLURM=$folder "$@"
     exit
   fi

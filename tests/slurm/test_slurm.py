@@ -3,19 +3,23 @@
 import dataclasses
 import json
 import os
+import platform
 import re
 import shlex
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
 import pytest
 
 from jembench.errors import SpecError, Unavailable
+from jembench.interfaces import Event
 from jembench.plugin import resolve
-from jembench.testing import check_executor, parametrize
+from jembench.store.store import Store
+from jembench.testing import check_executor, fake_worker, parametrize
 from jembench.testing.executors import Session
 
 pytestmark = pytest.mark.skipif(
@@ -37,13 +41,14 @@ def folder_of(store):
 
 @pytest.fixture
 def session(tmp_path):
-    """Opens an executor with options, for fake workers."""
+    """Opens an executor with options, for fake workers. ``waits`` has what it says of units that wait."""
     opened = []
 
-    def open_session(**options):
+    def open_session(folder=tmp_path, **options):
         spec = ",".join(f"{key}={value}" for key, value in options.items())
-        new = Session(resolve("executors", f"slurm:{spec}").make(), tmp_path)
-        new.executor.open(new.driver)
+        new = Session(resolve("executors", f"slurm:{spec}").make(), folder)
+        new.waits = {}
+        new.executor.open(dataclasses.replace(new.driver, waits=new.waits.__setitem__))
         opened.append(new)
         return new
 
@@ -94,9 +99,11 @@ def test_scancel_stops_cleanly(session, tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"partition": "gpux"}, r"no partition named 'gpux'\. Write slurm:partition= with one of cpu, gpu"),
+        (
+            {"partition": "gpux"},
+            r"no partition named 'gpux'\. Write slurm:partition= with one of cpu, gpu, apart, lost",
+        ),
         ({"cpu_partition": "cpux"}, "no partition named 'cpux'"),
-        ({"time": "11h"}, "time of slurm is 660 minutes, and jobs in the partition cpu end after 10:00:00"),
     ],
 )
 def test_what_the_cluster_does_not_have_is_refused(session, options, message):
@@ -108,6 +115,83 @@ def test_what_slurm_refuses_is_an_error_with_its_words(session):
     one = session(memory="999T")
     with pytest.raises(Unavailable, match="Slurm refuses the jobs: sbatch: error: Memory specification can not be"):
         one.submit("done")
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"), [({"cpus": 64}, "PartitionConfig"), ({"time": "11h"}, "PartitionTimeLimit")]
+)
+def test_a_job_that_can_never_start_is_refused_with_slurm_s_reason(session, options, reason):
+    one = session(gpus=0, **options)
+    jobs = one.submit("done", "done")
+    found = one.endings(jobs).values()
+    assert [(each.how, each.text.split(". ")[0].partition(": ")[2]) for each in found] == [("refused", reason)] * 2
+    assert not slurm("squeue", "--me", "--noheader", "--states=PENDING,RUNNING")
+
+
+def test_the_reason_for_which_a_job_waits_is_told(session):
+    one = session(gpus=0, partition="apart")
+    slurm("scontrol", "update", "PartitionName=apart", "State=DOWN")
+    try:
+        jobs = one.submit("done")
+        while not one.waits:
+            assert not one.executor.ended(0.1)
+    finally:
+        slurm("scontrol", "update", "PartitionName=apart", "State=UP")
+    assert one.waits == {jobs[0].id: "Slurm says PartitionDown"}
+    assert {each.how for each in one.endings(jobs).values()} == {"done"}
+
+
+def test_a_store_that_the_nodes_do_not_share_is_named(session):
+    folder = Path(tempfile.mkdtemp(dir=Path(os.environ["JEMBENCH_TESTS_SLURM"], "apart")))
+    one = session(folder, gpus=0, partition="apart")
+    jobs = one.submit("done")
+    ended = one.endings(jobs)[jobs[0].id]
+    assert (ended.how, ended.log) == ("refused", "")
+    assert ended.text.startswith(f"The node apart does not see the store {folder / 'store'}. Keep it in a folder")
+
+
+HOLDER = """
+import os, sys
+from pathlib import Path
+from jembench.store.store import Store
+
+with Store(Path(sys.argv[1])).lease("fit"):
+    os._exit(0)
+"""
+
+
+def test_the_job_of_a_lost_node_is_cancelled_and_submitted_again(session, tmp_path):
+    one = session(gpus=0, partition="lost", retries=1)
+    jobs = one.submit("meets 60 unit-2")
+    one.wait_for(1)
+    store = Store(tmp_path / "store")
+    holder = subprocess.Popen([sys.executable, "-c", HOLDER, store.root])
+    assert holder.wait() == 0
+    store.works.append(Event(kind="started", work=jobs[0].id, worker=f"{platform.node()}:{holder.pid}"))
+    first = slurm("squeue", "--me", "--noheader", "--states=RUNNING", "--format=%A").strip()
+    kill_node("lost", first)
+    while len(one.begun) < 2:
+        assert not one.executor.ended(0.1)
+    assert one.waits[jobs[0].id] == f"submitted again after job {first} with state NODE_FAIL"
+    fake_worker.note(one.folder, "unit-2")
+    assert one.endings(jobs)[jobs[0].id].how == "done"
+
+
+def kill_node(name, job):
+    """Kill the daemon of a node and all of a job, at once, as a loss of power does."""
+    daemon = int(Path(os.environ["JEMBENCH_TESTS_SLURM"], f"{name}.pid").read_text())
+    steps = [
+        int(path.parent.name)
+        for path in Path("/proc").glob("[0-9]*/cmdline")
+        if path.read_bytes().startswith(f"slurmstepd: [{job}.".encode())
+    ]
+    tasks = [
+        int(line.split()[1])
+        for line in slurm("ps", "-eo", "ppid,pid").splitlines()[1:]
+        if int(line.split()[0]) in steps
+    ]
+    for process in (daemon, *steps, *tasks):
+        os.kill(process, signal.SIGKILL)
 
 
 def test_a_training_that_reaches_its_time_limit_ends_as_if_it_had_not(tmp_path):

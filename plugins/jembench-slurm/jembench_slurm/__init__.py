@@ -18,7 +18,7 @@ def slurm(
     *,
     partition: str = "",
     cpu_partition: str = "",
-    gpus: int = 1,
+    gpus: str = "auto",
     cpus: int = 0,
     memory: str = "",
     time: str = "8h",
@@ -29,12 +29,13 @@ def slurm(
 ) -> SlurmExecutor:
     """Jobs of a Slurm cluster, by submitit: arrays, which continue after a time limit or a preemption.
 
-    Units of work that run a network go to ``partition`` with ``gpus`` GPUs each; all others go without a GPU to
-    ``cpu_partition``, by default the same one. A job has ``cpus`` cores and ``memory`` (``32G``); 0 and the empty text
-    leave that to the cluster. At its time limit, ``time`` (``8h``, ``30m``, ``1-12:00:00``), it saves a checkpoint and
-    is queued again. At most ``array`` jobs of one array run at the same time. If there are more units than that, up to
-    ``pack`` of them share a job, one after the other. A unit whose job died is submitted again, up to ``retries``
-    times. ``setup`` is a line of shell that a job runs first: ``module load cuda``.
+    Units of work that run a network go to ``partition`` with ``gpus`` GPUs each (``auto``: one, if the partition has
+    any); all others go without a GPU to ``cpu_partition``, by default the same one. A job has ``cpus`` cores and
+    ``memory`` (``32G``); 0 and the empty text leave that to the cluster. At its time limit, ``time`` (``8h``, ``30m``,
+    ``1-12:00:00``), it saves a checkpoint and is queued again. At most ``array`` jobs of one array run at the same
+    time. If there are more units than that, up to ``pack`` of them share a job, one after the other. A unit whose job
+    died is submitted again, up to ``retries`` times. ``setup`` is a line of shell that a job runs first: ``module load
+    cuda``.
 
     Raises:
         SpecError: if an option is out of range or not of that form.
@@ -42,7 +43,6 @@ def slurm(
     from jembench_slurm.executor import SlurmExecutor
 
     for option, value, least in (
-        ("gpus", gpus, 0),
         ("cpus", cpus, 0),
         ("array", array, 1),
         ("pack", pack, 1),
@@ -50,6 +50,8 @@ def slurm(
     ):
         if value < least:
             raise SpecError(f"{option} of slurm is {value}; it must be at least {least}.")
+    if gpus != "auto" and not gpus.isdecimal():
+        raise SpecError(f"gpus of slurm is {gpus!r}; it must be auto, or a whole number of at least 0.")
     if memory and not re.fullmatch(r"[1-9]\d*[KMGT]B?", memory):
         raise SpecError(f"memory of slurm is {memory!r}; it must be a whole number with a unit, such as 32G or 500M.")
     limit = minutes(time)
@@ -61,9 +63,9 @@ def slurm(
         "mem": memory or None,
         "setup": [setup] if setup else None,
     }
-    networks = {**common, "partition": partition or None, "gpus_per_node": gpus or None}
+    networks = {**common, "partition": partition or None}
     others = {**common, "partition": cpu_partition or partition or None}
-    return SlurmExecutor(networks, others, array=array, pack=pack, retries=retries)
+    return SlurmExecutor(networks, others, gpus=gpus, array=array, pack=pack, retries=retries)
 
 
 def minutes(time: str) -> int:

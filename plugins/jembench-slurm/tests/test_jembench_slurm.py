@@ -37,7 +37,7 @@ class Slurm:
     def __init__(self, folder):
         self.folder = folder
         folder.mkdir()
-        self.command("sinfo", "echo 'cpu*|infinite'; echo 'gpu|30:00'")
+        self.command("sinfo", "echo 'cpu*|(null)'; echo 'gpu|gpu:a100:4(S:0-1)'; echo 'gpu|(null)'")
         self.command("sbatch", SBATCH)
         self.command("srun", "exit 1")
         self.command("squeue", 'echo "$@" >>squeue.calls; cat states 2>/dev/null')
@@ -105,7 +105,7 @@ def record(name, how="done"):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ("gpus=-1", "gpus of slurm is -1; it must be at least 0"),
+        ("gpus=-1", "gpus of slurm is '-1'; it must be auto, or a whole number of at least 0"),
         ("array=0", "array of slurm is 0; it must be at least 1"),
         ("pack=0", "pack of slurm is 0"),
         ("retries=-1", "retries of slurm is -1"),
@@ -142,10 +142,27 @@ def test_a_slurm_that_does_not_answer_is_unavailable(slurm, tmp_path):
         opened(tmp_path)
 
 
-def test_a_time_above_the_partition_s_limit_is_refused(slurm, tmp_path):
-    opened(tmp_path, partition="gpu", time="30m")
-    with pytest.raises(SpecError, match="time of slurm is 31 minutes, and jobs in the partition gpu end after 30:00"):
-        opened(tmp_path, partition="gpu", time="31m")
+def test_a_configuration_that_is_not_there_is_said_at_once(slurm, tmp_path, monkeypatch):
+    monkeypatch.setenv("SLURM_CONF", str(tmp_path / "slurm.conf"))
+    slurm.command("sinfo", "sleep 60")
+    with pytest.raises(Unavailable, match=r"SLURM_CONF names the file .*/slurm\.conf, and there is none"):
+        opened(tmp_path)
+
+
+def test_of_slurm_s_attempts_the_first_and_the_last_are_said(slurm, tmp_path):
+    slurm.command("sinfo", "for n in -1 0 1; do echo attempt $n >&2; done; echo no controller >&2; exit 1")
+    with pytest.raises(Unavailable, match=r"sinfo: attempt -1; no controller\.$"):
+        opened(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("options", "gpus"), [({}, 0), ({"partition": "gpu"}, 1), ({"partition": "gpu", "gpus": 0}, 0), ({"gpus": 2}, 2)]
+)
+def test_a_network_gets_a_gpu_where_the_partition_has_any(slurm, tmp_path, options, gpus):
+    executor = opened(tmp_path, **options)
+    assert executor.gpus is (gpus > 0)
+    executor.submit([unit("a", gpus=1)])
+    assert re.findall(r"gpus-per-node=(.*)", slurm.script(1)) == [str(gpus)] * (gpus > 0)
 
 
 def test_a_cluster_without_a_default_partition_asks_for_one(slurm, tmp_path):
@@ -191,11 +208,11 @@ def test_units_share_a_job_only_where_there_are_more_than_jobs(slurm, tmp_path, 
 
 def test_a_driver_in_a_job_gives_its_jobs_none_of_its_own_variables(slurm, tmp_path, monkeypatch):
     monkeypatch.setenv("SLURM_JOB_ID", "7")
-    monkeypatch.setenv("SLURM_CONF", "conf")
+    monkeypatch.setenv("SLURM_CONF", __file__)
     monkeypatch.setenv("SBATCH_ACCOUNT", "mine")
     opened(tmp_path).submit([unit("a")])
     given = slurm.lines("1.env")
-    assert {"SLURM_CONF=conf", "SBATCH_ACCOUNT=mine"} <= {*given}
+    assert {f"SLURM_CONF={__file__}", "SBATCH_ACCOUNT=mine"} <= {*given}
     assert "SLURM_JOB_ID=7" not in given
     assert os.environ["SLURM_JOB_ID"] == "7"
 
@@ -204,6 +221,24 @@ def test_what_sbatch_says_is_the_error(slurm, tmp_path):
     slurm.command("sbatch", "echo 'sbatch: error: Invalid account' >&2; exit 1")
     with pytest.raises(Unavailable, match=r"Slurm refuses the jobs: sbatch: error: Invalid account"):
         opened(tmp_path).submit([unit("a")])
+
+
+def test_the_message_of_sbatch_is_said_once(slurm, tmp_path, capfd):
+    slurm.command("sbatch", "echo 'sbatch: error: Invalid account' >&2; exit 1")
+    with pytest.raises(Unavailable):
+        opened(tmp_path).submit([unit("a")])
+    assert capfd.readouterr() == ("", "")
+
+
+def test_what_slurm_will_never_take_is_refused(slurm, tmp_path):
+    executor = opened(tmp_path)
+    executor.submit([unit("a")])
+    slurm.states("1|RUNNING|node1|None")
+    slurm.command("sbatch", "echo 'sbatch: error: Requested node configuration is not available' >&2; exit 1")
+    executor.submit([unit("b")])
+    (ended,) = executor.ended(0)
+    assert (ended.id, ended.how) == ("b", "refused")
+    assert "Requested node configuration is not available. Write other options of slurm" in ended.text
 
 
 def test_jobs_that_slurm_does_not_take_are_submitted_later(slurm, tmp_path):
@@ -296,6 +331,14 @@ def test_a_job_that_no_node_could_start_is_taken_back_and_submitted_again(slurm,
     assert slurm.script(2)
     slurm.states("1|CANCELLED||None", "2|PENDING||JobHeldUser")
     assert not look_again(executor)
+
+
+def test_a_job_that_could_not_be_launched_has_died_if_others_could(slurm, tmp_path):
+    executor = opened(tmp_path, retries=0)
+    executor.submit([unit("a"), unit("b")])
+    ends(tmp_path, "1_0", ended=[record("a")])
+    slurm.states("1_1|FAILED|node1|JobLaunchFailure")
+    assert [(one.id, one.how) for one in executor.ended(0)] == [("a", "done"), ("b", "lost")]
 
 
 def test_a_job_that_raised_is_dead(slurm, tmp_path):
