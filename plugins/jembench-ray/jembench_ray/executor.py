@@ -30,6 +30,9 @@ AGAIN = 3.0
 LOST = 30.0
 """Seconds after which Ray has lost it for good. It ends its worker then, and the unit stops as its stdin ends."""
 
+KNOCK, GONE = 5.0, 30.0
+"""Seconds between two looks at the head of the cluster, and until a run without it ends. Ray ends it after 60."""
+
 OBJECT_STORE = 100 * 2**20
 """Bytes of memory for the object store of a Ray of our own, which needs next to none; Ray's least is 75 MiB."""
 
@@ -79,6 +82,7 @@ class RayExecutor:
         self._folder: tempfile.TemporaryDirectory[str] | None = None  # of a Ray of our own
         self._connected = False  # by us
         self._nodes: list[Mapping[str, float]] = []  # what they have
+        self._knocked = self._answered = 0.0  # when the head was looked at, and when it last answered
 
     @property
     def here(self) -> bool:
@@ -147,13 +151,14 @@ class RayExecutor:
         try:
             _knock(address)
             self._ray.init(address=address, **QUIET)
-        except (OSError, ValueError, RuntimeError) as error:
+        except (OSError, ValueError, RuntimeError, self._ray.exceptions.RayError) as error:
             self._ray.shutdown()
             what = " ".join(str(error).split()).removesuffix(".") or type(error).__name__
             raise Unavailable(
                 f"The Ray cluster at {address} cannot be used: {what}. Start it (ray start --head), name another one "
-                "(ray:address=host:port, or RAY_ADDRESS), install its versions of Python and Ray here, or use this "
-                "machine alone: ray:address=local."
+                "(ray:address=host:port, or RAY_ADDRESS), install its versions of Python and Ray here, give the token "
+                "of its head if it asks for one (RAY_AUTH_MODE=token with RAY_AUTH_TOKEN, or the file "
+                "~/.ray/auth_token), or use this machine alone: ray:address=local."
             ) from error
 
     def _start(self) -> None:
@@ -234,7 +239,12 @@ class RayExecutor:
 
     @_as_raised()
     def ended(self, seconds: float) -> list[Ended]:
-        """Wait for the first unit to end, and give all that have."""
+        """Wait for the first unit to end, and return all that have.
+
+        Raises:
+            Unavailable: if the head of the cluster is gone.
+        """
+        self._check_head()
         if not self._running:
             time.sleep(seconds)
             return []
@@ -246,6 +256,22 @@ class RayExecutor:
             everything = len(self._running)
             ready, _ = self._ray.wait(list(self._running), num_returns=everything, timeout=0, fetch_local=False)
         return [ended for ref in ready if (ended := self._ending(ref, self._running.pop(ref)))]
+
+    def _check_head(self) -> None:
+        now = time.monotonic()
+        if now - self._knocked < KNOCK:
+            return
+        self._knocked, self._answered = now, self._answered or now
+        address = self._ray.get_runtime_context().gcs_address
+        try:
+            _knock(address)
+            self._answered = now
+        except OSError as error:
+            if now - self._answered >= GONE:
+                raise Unavailable(
+                    f"The head of the Ray cluster at {address} has not answered for {GONE:g} s: it has ended, or its "
+                    "machine was lost. Start the cluster again; the same command goes on from what the store has."
+                ) from error
 
     def _ending(self, ref: ObjectRef, job: Job) -> Ended | None:
         """How a unit has ended; None if it is submitted again, with the files that it needs."""

@@ -4,6 +4,7 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -191,6 +192,20 @@ def test_the_exception_of_a_signal_comes_through(session):
         signal.signal(signal.SIGALRM, before)
 
 
+def test_the_end_of_the_head_is_told(session, monkeypatch):
+    session.submit("sleeps")
+    session.executor.ended(0.1)
+    monkeypatch.setattr("jembench_ray.executor.KNOCK", 0)
+    monkeypatch.setattr("jembench_ray.executor.GONE", 0.5)
+    monkeypatch.setattr("jembench_ray.executor._knock", lambda address: socket.create_connection(("127.0.0.1", 1)))
+    assert not session.executor.ended(0.1)
+    time.sleep(0.5)
+    with pytest.raises(
+        Unavailable, match=r"head of the Ray cluster at 127\.0\.0\.1:\d+ has not answered.*the same command"
+    ):
+        session.executor.ended(0.1)
+
+
 # --- a Ray of its own -------------------------------------------------------------------------------------------------
 
 PROGRAM = """
@@ -286,6 +301,10 @@ def test_a_cluster_that_cannot_be_used_is_named_with_the_remedy(monkeypatch):
         _ = make(address="127.0.0.1:1").slots
     with pytest.raises(Unavailable, match="no node of the Ray cluster has"):
         make(cpus=64).open(None)
+    with monkeypatch.context() as patch:
+        patch.setattr(ray, "init", lambda **_: (_ for _ in ()).throw(ray.exceptions.AuthenticationError("no token")))
+        with pytest.raises(Unavailable, match=r"cannot be used: no token.*RAY_AUTH_MODE=token with RAY_AUTH_TOKEN"):
+            _ = make().slots
     monkeypatch.setattr(ray, "__version__", "2.1.0")
     with pytest.raises(Unavailable, match=r"Version mismatch.*install its versions"):
         _ = make().slots
