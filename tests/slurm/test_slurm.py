@@ -57,6 +57,14 @@ def session(tmp_path):
         each.executor.close()
 
 
+def until(one, condition):
+    """Wait for something before which no unit ends."""
+    end = time.monotonic() + 60
+    while not condition():
+        assert not one.executor.ended(0.1)
+        assert time.monotonic() < end, "it never came"
+
+
 @parametrize(check_executor("slurm:gpus=0,array=2"))
 def test_the_executor_keeps_what_every_executor_promises(check):
     check()
@@ -133,8 +141,7 @@ def test_the_reason_for_which_a_job_waits_is_told(session):
     slurm("scontrol", "update", "PartitionName=apart", "State=DOWN")
     try:
         jobs = one.submit("done")
-        while not one.waits:
-            assert not one.executor.ended(0.1)
+        until(one, lambda: one.waits)
     finally:
         slurm("scontrol", "update", "PartitionName=apart", "State=UP")
     assert one.waits == {jobs[0].id: "Slurm says PartitionDown"}
@@ -170,8 +177,7 @@ def test_the_job_of_a_lost_node_is_cancelled_and_submitted_again(session, tmp_pa
     store.works.append(Event(kind="started", work=jobs[0].id, worker=f"{platform.node()}:{holder.pid}"))
     first = slurm("squeue", "--me", "--noheader", "--states=RUNNING", "--format=%A").strip()
     kill_node("lost", first)
-    while len(one.begun) < 2:
-        assert not one.executor.ended(0.1)
+    until(one, lambda: len(one.begun) > 1)
     assert one.waits[jobs[0].id] == f"submitted again after job {first} with state NODE_FAIL"
     fake_worker.note(one.folder, "unit-2")
     assert one.endings(jobs)[jobs[0].id].how == "done"
