@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Value(NamedTuple):
-    """A number with its 95 % interval; low and high are None if the interval is not known."""
+    """A number with the 95 % interval of its mean over other images of the same number; None: not known."""
 
     value: float
     low: float | None
@@ -99,6 +99,7 @@ class Resampling(NamedTuple):
     statistic: Callable[..., np.ndarray[Any, Any]]  #: index matrices (R, N), one for each size -> (R,)
     sizes: tuple[int, ...]  #: N of each independent sample
     within: tuple[float, float] = (-math.inf, math.inf)  #: the range of the value
+    trials: int = 0  #: of a share or a rank statistic: the independent trials behind it, for intervals near its ends
 
 
 @runtime_checkable

@@ -13,12 +13,11 @@ from numpy.typing import NDArray
 from jembench.data.ood_sets.resolve import resolve
 from jembench.data.pixels import content_hash
 from jembench.errors import Diverged
-from jembench.interfaces import Evaluation, Measurement, Value
-from jembench.metrics.base import protocol_id
+from jembench.interfaces import Evaluation, Measurement
 from jembench.metrics.classification import of_test_images
-from jembench.metrics.estimates import Arrays, Estimate, bootstrap_rng, value_of
+from jembench.metrics.estimates import Arrays, Estimate, measurement
 from jembench.metrics.ood import OutOfDistribution
-from jembench.stats import ranking, wilson
+from jembench.stats import ranking
 
 
 def detection(metric: OutOfDistribution, evaluation: Evaluation) -> Measurement:
@@ -34,16 +33,9 @@ def detection(metric: OutOfDistribution, evaluation: Evaluation) -> Measurement:
         "content": content_hash(outliers)[:10],
         **metric.protocol_parts,
     }
-    rng = bootstrap_rng(evaluation.services.generator(f"bootstrap {metric.name}/{metric.score}/{of_set}"))
-    return Measurement(
-        protocol=protocol_id(metric.name, evaluation, **parts),
-        values={
-            label: ranked_value(label, estimate, rng, metric.resamples)
-            for label, estimate in metric.estimates(in_order).items()
-        },
-        arrays=arrays,
-        details={"mean-inside": float(arrays["inside"].mean()), "mean-outside": float(arrays["outside"].mean())},
-    )
+    details = {"mean-inside": float(arrays["inside"].mean()), "mean-outside": float(arrays["outside"].mean())}
+    purpose = f"{metric.name}/{metric.score}/{of_set}"
+    return measurement(metric, evaluation, parts, metric.estimates(in_order), arrays, details, purpose)
 
 
 def detection_estimates(metric: OutOfDistribution, arrays: Arrays) -> dict[str, Estimate]:
@@ -65,20 +57,3 @@ def _scores(metric: OutOfDistribution, evaluation: Evaluation, images: str) -> N
             "in float32 has no such score."
         )
     return scores
-
-
-def ranked_value(label: str, estimate: Estimate, rng: np.random.Generator, resamples: int) -> Value:
-    """A value with its interval: Wilson's where all resamples give the same, as they do for sets that do not overlap.
-
-    AUROC is the probability that an image ranks above an outlier. As many pairs as the smaller set has share no image,
-    and are Bernoulli trials. So is each image of the negative class for the false positive rate. Average precision is
-    not such a share.
-    """
-    value = value_of(estimate, rng, resamples)
-    inside, outside = estimate.resampling.sizes
-    trials = {"auroc": min(inside, outside), "fpr95-in": outside, "fpr95-out": inside}.get(label, 0)
-    known = value.low is not None or resamples == 0 or min(inside, outside) < 2
-    if known or not trials or value.value not in (0, 1):
-        return value
-    within = wilson(round(value.value * trials), trials)
-    return value._replace(low=within.low, high=within.high)

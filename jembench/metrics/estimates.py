@@ -51,7 +51,8 @@ def median(
 
 def share(flags: NDArray[np.bool_], better: Better = "") -> Estimate:
     """The share of images whose flag (N,) is set, in %, with Wilson's interval."""
-    return mean(100.0 * flags, "%", better, (0.0, 100.0))._replace(flags=flags)
+    resampling = Resampling(mean_of(100.0 * flags), (len(flags),), (0.0, 100.0), len(flags))
+    return Estimate(resampling, "%", better, flags=flags)
 
 
 def effective_classes(classes: NDArray[np.int64], num_classes: int) -> Estimate:
@@ -84,7 +85,8 @@ def among_highest(estimate: Estimate, order: NDArray[np.int64], n: int) -> Estim
         n: at most N.
     """
     highest, statistic = highest_of(order, n), estimate.resampling.statistic
-    resampling = estimate.resampling._replace(statistic=lambda indices: statistic(highest(indices)))
+    trials = min(n, estimate.resampling.trials)
+    resampling = estimate.resampling._replace(statistic=lambda indices: statistic(highest(indices)), trials=trials)
     flags = None if estimate.flags is None else estimate.flags[order[:n]]
     return estimate._replace(resampling=resampling, n=n, flags=flags)
 
@@ -133,10 +135,7 @@ def values_of(
 
 
 def value_of(estimate: Estimate, rng: np.random.Generator, resamples: int) -> Value:
-    """A value with its interval: Wilson's of a share, else the bootstrap's.
-
-    Resamples that all agree, such as those of equal numbers, say nothing of an interval: it is None.
-    """
+    """A value with its interval: Wilson's of a share, else the bootstrap's, see :mod:`jembench.stats.intervals`."""
     resampling, unit, better, n, value, flags = estimate
     if flags is not None:
         hits, n = int(flags.sum()), len(flags)
@@ -144,8 +143,7 @@ def value_of(estimate: Estimate, rng: np.random.Generator, resamples: int) -> Va
         return Value(100 * hits / n, 100 * within.low, 100 * within.high, n, unit, better)
     if value is None:
         value = float(resampling.statistic(*(np.arange(size)[None] for size in resampling.sizes))[0])
-    interval = interval_of(value, resampling, rng=rng, resamples=resamples)
-    low, high = (None, None) if interval is None or interval.low == interval.high else interval
+    low, high = interval_of(value, resampling, rng=rng, resamples=resamples) or (None, None)
     return Value(value, low, high, min(resampling.sizes) if n is None else n, unit, better)
 
 

@@ -22,7 +22,6 @@ from jembench.errors import Diverged, NotApplicable, SpecError
 from jembench.interfaces import DataSpec, FeatureNetwork, Features, Split, SplitName, Value
 from jembench.metrics.base import Metric
 from jembench.metrics.classification import classification_values, require_finite
-from jembench.metrics.detection import ranked_value
 from jembench.metrics.estimates import Estimate, bootstrap_rng, value_of
 from jembench.metrics.feature_scores import score
 from jembench.metrics.generation import Generated, canonical_order, finite
@@ -127,7 +126,7 @@ def auroc(inside: Array, outside: Array, *, resamples: int = 1000) -> Value:
     Args:
         inside: scores (N,) of in-distribution images, finite, higher for what is more likely inside.
         outside: scores (M,) of other images.
-        resamples: of the bootstrap; 0: no interval. Of sets that do not overlap the interval is Wilson's.
+        resamples: of the bootstrap; 0: no interval.
 
     Raises:
         SpecError: if there are no scores.
@@ -143,7 +142,7 @@ def auroc(inside: Array, outside: Array, *, resamples: int = 1000) -> Value:
     if not (np.isfinite(first).all() and np.isfinite(second).all()):
         raise Diverged("A score is not finite, and cannot be ranked.")
     estimate = OutOfDistribution(set=_GIVEN).estimates({"inside": first, "outside": second})["auroc"]
-    return ranked_value("auroc", estimate, np.random.default_rng(0), resamples)
+    return value_of(estimate, np.random.default_rng(0), resamples)
 
 
 # --- of images --------------------------------------------------------------------------------------------------------

@@ -9,7 +9,6 @@ Legend: N generated images, M test images, T training images, D features or pixe
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,11 +19,11 @@ from torch import Tensor
 
 from jembench import progress
 from jembench.errors import NotApplicable
-from jembench.interfaces import Evaluation, Measurement, Resampling, Value
+from jembench.interfaces import Evaluation, Measurement, Resampling
 from jembench.metrics.estimates import Arrays, Estimate, measurement
 from jembench.metrics.generation import Generated, generated, pool_of
 from jembench.metrics.generative import PERCENTILE, Neighbours
-from jembench.stats import Indices, Statistic, wilson
+from jembench.stats import Indices, Statistic
 
 SHOWN = 32
 """Pairs that are kept for a figure."""
@@ -106,9 +105,7 @@ def neighbours(metric: Neighbours, evaluation: Evaluation) -> Measurement:
         "train_images": len(train),
     }
     pairs = {"images": sample.images[torch.from_numpy(closest)].numpy(), "neighbours": shown.numpy()}
-    found = measurement(metric, evaluation, parts, metric.estimates(arrays), {**arrays, **pairs})
-    shares = {label: _at_least_wilsons(value) for label, value in found.values.items() if value.unit == "%"}
-    return dataclasses.replace(found, values={**found.values, **shares})
+    return measurement(metric, evaluation, parts, metric.estimates(arrays), {**arrays, **pairs})
 
 
 def neighbours_estimates(metric: Neighbours, arrays: Arrays) -> dict[str, Estimate]:
@@ -118,7 +115,8 @@ def neighbours_estimates(metric: Neighbours, arrays: Arrays) -> dict[str, Estima
         distance, of_test = arrays[f"distance{space}"], arrays[f"test-distance{space}"]
         sizes = (len(distance), len(of_test))
         share, ratio = memorised(distance, of_test), median_ratio(distance, of_test)
-        found[f"memorised{space}"] = Estimate(Resampling(share, sizes, (0.0, 100.0)), "%", "lower", len(distance))
+        shares = Resampling(share, sizes, (0.0, 100.0), len(distance))
+        found[f"memorised{space}"] = Estimate(shares, "%", "lower", len(distance))
         found[f"nearest-ratio{space}"] = Estimate(Resampling(ratio, sizes, (0.0, np.inf)), n=len(distance))
     return found
 
@@ -142,11 +140,3 @@ def _distances(metric: Neighbours, evaluation: Evaluation, sample: Generated, tr
                 "an image is that was not seen. Choose a dataset whose test images are others."
             )
     return arrays
-
-
-def _at_least_wilsons(value: Value) -> Value:
-    """Wilson's interval of a share in %, widened to the bootstrap's, which knows that the threshold is an estimate."""
-    ends = [100 * end for end in wilson(round(value.value * value.n / 100), value.n)]
-    ends += [value.value]  # the share itself lies within, up to rounding
-    ends += [end for end in (value.low, value.high) if end is not None]
-    return value._replace(low=min(ends), high=max(ends))

@@ -188,7 +188,7 @@ def transfer_estimates(metric: Transfer, arrays: Arrays) -> dict[str, Estimate]:
     label, shown, found = f"{metric.name}-{metric.norm}", arrays["found-source"], arrays["found"]
     deceived: dict[str, Estimate] = {}
     if shown.any():
-        among = Resampling(_share_among(found, shown), (len(shown),), (0.0, 100.0))
+        among = Resampling(_share_among(found, shown), (len(shown),), (0.0, 100.0), int(shown.sum()))
         deceived[label] = share(found[shown], "lower")._replace(resampling=among)
     return deceived | {
         f"{label}@{eps}": share(withstands(arrays, metric.norm, parse_eps(eps)), "higher") for eps in CURVE[metric.norm]

@@ -1,4 +1,4 @@
-"""Intervals: Wilson's for proportions, one bootstrap for every other statistic.
+"""Intervals: Wilson's score interval for shares and ranks, one bootstrap for every other statistic.
 
 Legend: R resamples, N observations.
 """
@@ -39,11 +39,50 @@ def wilson(successes: int, n: int, level: float = 0.95) -> Interval:
     if not 0 <= successes <= n or n == 0:
         raise ValueError(f"{successes} successes of {n}")
     proportion = successes / n
-    z = NormalDist().inv_cdf(0.5 + level / 2)
-    centre = (proportion + z * z / (2 * n)) / (1 + z * z / n)
-    half = z / (1 + z * z / n) * math.sqrt(proportion * (1 - proportion) / n + z * z / (4 * n * n))
-    # At 0 and n successes one end equals the proportion, up to rounding that must not put it on the wrong side.
-    return Interval(min(max(centre - half, 0.0), proportion), max(min(centre + half, 1.0), proportion))
+    return score_interval(proportion, math.sqrt(proportion * (1 - proportion) / n), n, level)
+
+
+def score_interval(
+    value: float, sd: float, trials: int, level: float = 0.95, within: tuple[float, float] = (0.0, 1.0)
+) -> Interval:
+    """Return Wilson's score interval with a standard deviation of one's own in place of the binomial one.
+
+    Near an end of its range a share, an AUROC or a difference of two hardly varies among resamples, or not at all,
+    because nothing that was measured went wrong. The terms in 1 / ``trials`` remain: at 1 with no deviation the
+    interval begins at 1 - z^2 / (trials + z^2). With the binomial deviation it is :func:`wilson`.
+
+    Args:
+        value: within the range.
+        sd: standard deviation of the value, by the bootstrap.
+        trials: independent trials behind the value.
+        level: the nominal coverage.
+        within: the range.
+    """
+    lowest, highest = within
+    width, z = highest - lowest, NormalDist().inv_cdf(0.5 + level / 2)
+    share, shrink = (value - lowest) / width, 1 + z * z / trials
+    centre = (share + z * z / (2 * trials)) / shrink
+    half = z / shrink * math.sqrt((sd / width) ** 2 + (z / (2 * trials)) ** 2)
+    # At an end of the range an end of the interval equals the value, up to rounding.
+    return Interval(
+        min(max(lowest + width * (centre - half), lowest), value),
+        max(min(lowest + width * (centre + half), highest), value),
+    )
+
+
+def score_p(value: float, sd: float, trials: int, null: float, within: tuple[float, float] = (0.0, 1.0)) -> float:
+    """Return the two-sided p value of ``null``: 1 - level of the score interval that ends there."""
+    lowest, highest = within
+    width = highest - lowest
+    if value == null:
+        return 1.0
+    end = min(max((null - lowest) / width, 0.0), 1.0)
+    away = (value - null) / width
+    # The end lies at ``null`` where a z^4 + b z^2 - away^2 = 0.
+    a = end * (1 - end) / trials**2
+    b = (sd / width) ** 2 + 2 * away * (end - 0.5) / trials
+    root = b + math.sqrt(b * b + 4 * a * away * away)
+    return 2 * NormalDist().cdf(-math.sqrt(2 * away * away / root)) if root > 0 else 0.0
 
 
 def bootstrap_interval(
@@ -54,8 +93,12 @@ def bootstrap_interval(
     resamples: int = 1000,
     level: float = 0.95,
     within: tuple[float, float] = (-math.inf, math.inf),
+    trials: int = 0,
 ) -> Interval | None:
     """The bootstrap interval of a statistic of one sample or of several independent ones.
+
+    It is an interval of the statistic's mean over other samples of the same sizes. Of a biased statistic that is not
+    the limit for infinitely many observations: the ECE of a calibrated model is above 0 in every finite sample.
 
     Plug-in statistics such as ECE, the Inception score and FID are biased when they are computed from a resample: it
     holds only about 63 % of the observations, so bins look worse calibrated and distributions further apart. All
@@ -73,25 +116,34 @@ def bootstrap_interval(
         resamples: R.
         level: the nominal coverage.
         within: the range of the statistic, to which the interval is clipped.
+        trials: above 0: the interval is at least :func:`score_interval`.
 
     Returns:
-        None where no interval can be known: no resamples, or a sample of fewer than two observations.
+        None where no interval can be known: no resamples, a sample of fewer than two observations, or resamples that
+        all agree without ``trials``.
 
     Raises:
         ValueError: if the statistic of a resample is not finite.
     """
     if resamples == 0 or min(sizes) < 2:
         return None
-    return around(estimate, resampled(statistic, sizes, rng, resamples), level, within)
+    values = resampled(statistic, sizes, rng, resamples)
+    if not trials and agree(values):
+        return None
+    return around(estimate, values, level, within, trials)
 
 
 def interval_of(
     estimate: float, resampling: Resampling, *, rng: np.random.Generator, resamples: int = 1000
 ) -> Interval | None:
     """The bootstrap interval of a value whose statistic a metric has handed out, see :func:`bootstrap_interval`."""
-    return bootstrap_interval(
-        estimate, resampling.statistic, *resampling.sizes, rng=rng, resamples=resamples, within=resampling.within
-    )
+    statistic, sizes, within, trials = resampling
+    return bootstrap_interval(estimate, statistic, *sizes, rng=rng, resamples=resamples, within=within, trials=trials)
+
+
+def agree(values: NDArray[np.float64]) -> bool:
+    """Return whether resampled values (R,) are all the same up to rounding, which says nothing of an interval."""
+    return float(np.ptp(values)) <= 1e-9 * float(np.abs(values).max())
 
 
 def around(
@@ -99,18 +151,24 @@ def around(
     values: NDArray[np.float64],
     level: float = 0.95,
     within: tuple[float, float] = (-math.inf, math.inf),
+    trials: int = 0,
 ) -> Interval:
     """The percentiles of how far resampled values (R,) are from their median, put around the estimate.
 
-    It contains the estimate, also where rounding has put that just outside of its range.
+    With ``trials`` it is widened to :func:`score_interval` where that is wider. It contains the estimate, also where
+    rounding has put that just outside of its range.
     """
     tail = (1 - level) / 2
     low, middle, high = np.quantile(values, [tail, 0.5, 1 - tail])
     lowest, highest = within
-    return Interval(
+    ends = Interval(
         min(max(estimate + float(low - middle), lowest), estimate),
         max(min(estimate + float(high - middle), highest), estimate),
     )
+    if not trials:
+        return ends
+    least = score_interval(estimate, float(values.std()), trials, level, within)
+    return Interval(min(ends.low, least.low), max(ends.high, least.high))
 
 
 def resampled(

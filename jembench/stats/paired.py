@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from statistics import NormalDist
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from jembench.interfaces import Resampling
-from jembench.stats.intervals import around, resampled
+from jembench.stats.intervals import agree, around, resampled, score_p
 
 
 class McNemar(NamedTuple):
@@ -56,7 +57,13 @@ def mcnemar(correct_a: NDArray[np.bool_], correct_b: NDArray[np.bool_]) -> McNem
 
 
 def paired_bootstrap(
-    a: Resampling, b: Resampling, difference: float, *, rng: np.random.Generator, resamples: int = 10_000
+    a: Resampling,
+    b: Resampling,
+    difference: float,
+    *,
+    rng: np.random.Generator,
+    resamples: int = 10_000,
+    null: float = 0.0,
 ) -> Difference:
     """The difference of one statistic of two models on the same images: both see the same resamples.
 
@@ -66,20 +73,27 @@ def paired_bootstrap(
         difference: A - B on the images themselves.
         rng: draws the images.
         resamples: R; no p value is below 1 / (R + 1).
+        null: the difference that the p value tests.
 
     Raises:
-        ValueError: if the two are not of the same sizes, if there is nothing to resample, or if the statistic of a
-            resample is not finite.
+        ValueError: if the two are not of the same sizes, if there is nothing to resample, if the statistic of a
+            resample is not finite, or if all resamples agree and no share or rank statistic is compared.
     """
     if a.sizes != b.sizes:
         raise ValueError(f"{a.sizes} images and {b.sizes} cannot be paired")
     _check(a, b, resamples)
     drawn = resampled(lambda *indices: a.statistic(*indices) - b.statistic(*indices), a.sizes, rng, resamples)
-    return _difference(difference, drawn)
+    return _difference(difference, drawn, a, b, null)
 
 
 def unpaired_bootstrap(
-    a: Resampling, b: Resampling, difference: float, *, rng: np.random.Generator, resamples: int = 10_000
+    a: Resampling,
+    b: Resampling,
+    difference: float,
+    *,
+    rng: np.random.Generator,
+    resamples: int = 10_000,
+    null: float = 0.0,
 ) -> Difference:
     """The same for two models on images of their own, each resampled by itself."""
     _check(a, b, resamples)
@@ -87,7 +101,7 @@ def unpaired_bootstrap(
     of_a, of_b = (
         resampled(one.statistic, one.sizes, stream, resamples) for one, stream in zip((a, b), streams, strict=True)
     )
-    return _difference(difference, of_a - of_b)
+    return _difference(difference, of_a - of_b, a, b, null)
 
 
 def _check(a: Resampling, b: Resampling, resamples: int) -> None:
@@ -95,16 +109,41 @@ def _check(a: Resampling, b: Resampling, resamples: int) -> None:
         raise ValueError(f"{resamples} resamples of {a.sizes} and {b.sizes} observations give no p value")
 
 
-def _difference(value: float, drawn: NDArray[np.float64]) -> Difference:
+def from_intervals(a: tuple[float, float, float], b: tuple[float, float, float], null: float = 0.0) -> Difference:
+    """Return the difference of two values of independent images from their own 95 % intervals.
+
+    The parts of the intervals that face one another add in quadrature: Zou & Donner (2008), Statistics in Medicine 27,
+    1693-1702. Of values on the same images the interval is too wide where the models find the same images hard.
+
+    Args:
+        a: a value and both ends of its interval.
+        b: the same.
+        null: the difference that the p value tests.
+    """
+    value = a[0] - b[0]
+    below, above = math.hypot(a[0] - a[1], b[2] - b[0]), math.hypot(a[2] - a[0], b[0] - b[1])
+    half = below if value > null else above
+    deviations = NormalDist().inv_cdf(0.975) * abs(value - null) / half if half else math.inf
+    return Difference(value, value - below, value + above, 2 * NormalDist().cdf(-deviations) if value != null else 1.0)
+
+
+def _difference(value: float, drawn: NDArray[np.float64], a: Resampling, b: Resampling, null: float) -> Difference:
     """By the deviations from the resamples' median, as every interval here; see ``intervals.bootstrap_interval``.
+
+    Of two shares or rank statistics interval and p value are at least those of the score interval.
 
     The p value is the share of resamples whose deviation is as large as the difference itself: how often chance alone
     would give it, if there were none. Efron & Tibshirani (1993), chapter 16; the 1 is Davison & Hinkley's (1997).
     """
+    trials, within = min(a.trials, b.trials), (a.within[0] - b.within[1], a.within[1] - b.within[0])
+    if not trials and agree(drawn):
+        raise ValueError("all resamples agree, which says nothing of an interval")
     # A deviation as large as the difference counts, though rounding may have made it smaller in its last digits.
-    extreme = np.abs(drawn - np.median(drawn)) >= abs(value) * (1 - 1e-9)
+    extreme = np.abs(drawn - np.median(drawn)) >= abs(value - null) * (1 - 1e-9)
     p = (1 + int(extreme.sum())) / (len(drawn) + 1)
-    return Difference(value, *around(value, drawn), p)
+    if trials:
+        p = max(p, score_p(value, float(drawn.std()), trials, null, within))
+    return Difference(value, *around(value, drawn, within=within, trials=trials), p)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

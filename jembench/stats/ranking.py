@@ -123,7 +123,8 @@ def _resampling(inside: Scores, outside: Scores, value: Callable[[Counts, Counts
         resamples = zip(drawn_inside, drawn_outside, strict=True)
         return np.array([value(counts(of_inside[i]), counts(of_outside[j])) for i, j in resamples])
 
-    return Resampling(statistic, (len(inside), len(outside)), (0.0, 1.0))
+    sizes = (len(inside), len(outside))
+    return Resampling(statistic, sizes, (0.0, 1.0), min(sizes))  # pairs without a common image
 
 
 def _check(inside: Scores, outside: Scores) -> None:

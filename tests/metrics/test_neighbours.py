@@ -7,7 +7,7 @@ from sklearn.neighbors import NearestNeighbors
 
 from jembench import stats
 from jembench.errors import Diverged, SpecError, Unavailable
-from jembench.interfaces import Resampled, Samples, Source, Value
+from jembench.interfaces import Resampled, Samples, Source
 from jembench.metrics import neighbours as module
 from jembench.metrics.generative import Neighbours
 from jembench.metrics.neighbours import memorised, nearest
@@ -124,7 +124,7 @@ def test_nothing_depends_on_the_order_of_the_samples(evaluation):
 def test_the_values_follow_from_the_arrays(evaluation):
     assert isinstance(METRIC, Resampled)
     found = METRIC.compute(evaluation)
-    for label, (statistic, sizes, (lowest, highest)) in METRIC.resamplings(found.arrays).items():
+    for label, (statistic, sizes, (lowest, highest), _) in METRIC.resamplings(found.arrays).items():
         value = statistic(*(np.arange(size)[None] for size in sizes))
         assert value == pytest.approx([found.values[label].value])
         assert lowest <= value <= highest
@@ -136,12 +136,12 @@ def test_only_inception_gives_the_plain_label(evaluation, fake):
     assert list(METRIC.compute(evaluation).values)[:2] == ["memorised", "nearest-ratio"]
 
 
-def test_without_resamples_the_interval_of_a_share_is_wilsons(evaluation):
-    values = Neighbours(resamples=0).compute(evaluation).values
-    share = values["memorised-net"]
-    low, high = stats.wilson(round(1.5 * share.value), 150)
-    assert (share.low, share.high) == pytest.approx((100 * low, 100 * high))
-    assert values["nearest-ratio-net"].low is None
+def test_the_interval_of_a_share_is_not_narrower_than_wilsons_where_nothing_is_memorised(evaluation):
+    share = METRIC.compute(evaluation).values["memorised-pixels"]
+    found = METRIC.resamplings({"distance": np.full(150, 9.0), "test-distance": np.arange(200.0)})["memorised"]
+    none = stats.interval_of(0.0, found._replace(statistic=lambda i, j: np.zeros(len(i))), rng=np.random.default_rng(0))
+    assert none == pytest.approx([100 * end for end in stats.wilson(0, 150)])
+    assert 0 <= share.low <= share.value <= share.high <= 100
 
 
 def test_of_fresh_samples_the_interval_nearly_always_holds_one_percent():
@@ -152,11 +152,11 @@ def test_of_fresh_samples_the_interval_nearly_always_holds_one_percent():
         distance, of_test = rng.random(5000), rng.random(400)
         statistic = memorised(distance, of_test)
         share = float(statistic(np.arange(5000)[None], np.arange(400)[None])[0])
-        interval = stats.bootstrap_interval(share, statistic, 5000, 400, rng=rng, resamples=100, within=(0.0, 100.0))
-        low, high = module._at_least_wilsons(Value(share, *interval, 5000))[1:3]
+        resampling = stats.intervals.Resampling(statistic, (5000, 400), (0.0, 100.0), 5000)
+        low, high = stats.interval_of(share, resampling, rng=rng, resamples=100)
         held += low <= 1 <= high
-        low, high = module._at_least_wilsons(Value(share, None, None, 5000))[1:3]
-        alone += low <= 1 <= high
+        low, high = stats.wilson(round(50 * share), 5000)
+        alone += low <= 0.01 <= high
     assert held >= 180
     assert alone < 100
 

@@ -84,13 +84,21 @@ def test_test_images_that_are_likelier_score_one_and_the_sign_is_not_flipped(eva
 
 
 def test_sets_that_do_not_overlap_have_an_interval_all_the_same(evaluation):
-    """All resamples agree, which proves nothing: 30 pairs without a common image are 30 trials."""
+    """All resamples agree, which proves nothing: 30 pairs without a common image are 30 trials, for all values."""
     evaluation.readings["energy", "patches"] = evaluation.readings["energy", "test"].max() + 1 + torch.rand(30)
     values = OutOfDistribution(set="patches").compute(evaluation).values
-    assert values["auroc"][1:3] == wilson(30, 30)
-    assert values["fpr95-in"][1:3] == wilson(0, 30)
-    assert values["fpr95-out"][1:3] == wilson(0, 40)
-    assert values["aupr-in"][1:3] == (None, None)
+    for label, value in values.items():
+        assert value[1:3] == pytest.approx(wilson(0, 30) if label.startswith("fpr95") else wilson(30, 30)), label
+
+
+def test_a_set_that_overlaps_by_one_pair_is_no_surer_than_one_that_does_not(evaluation):
+    apart = evaluation.readings["energy", "test"].max() + 1 + torch.rand(30)
+    found = []
+    for lowest in (apart.min(), evaluation.readings["energy", "test"].sort().values[-2:].mean()):
+        evaluation.readings["energy", "patches"] = torch.cat([lowest[None], apart[1:]])
+        found.append(OutOfDistribution(set="patches").compute(evaluation).values["auroc"])
+    assert (found[0].value, found[1].value) == (1.0, pytest.approx(1 - 1 / 1200))
+    assert found[1].low <= found[0].low + 1e-3
 
 
 def test_scores_that_say_nothing_give_one_half(evaluation):

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jembench.stats import bootstrap_interval, intervals, mean_of, multiplicities, wilson
+from jembench.stats.intervals import score_interval, score_p
 
 
 def rng(seed: int = 0) -> np.random.Generator:
@@ -82,10 +83,8 @@ def test_the_interval_contains_an_estimate_that_every_resample_misses():
 def test_the_interval_of_a_median_always_contains_it(values, seed):
     sample = np.array(values)
     median = float(np.median(sample))
-    low, high = bootstrap_interval(
-        median, lambda i: np.median(sample[i], axis=1), len(sample), rng=rng(seed), resamples=50
-    )
-    assert low <= median <= high
+    found = bootstrap_interval(median, lambda i: np.median(sample[i], axis=1), len(sample), rng=rng(seed), resamples=50)
+    assert found is None or found.low <= median <= found.high
 
 
 def test_the_interval_is_clipped_to_the_range():
@@ -113,9 +112,52 @@ def test_the_same_generator_gives_the_same_interval_however_the_resamples_are_cu
 
 
 def test_clipping_never_puts_the_estimate_outside():
-    below = np.full(4, -1e-12)
-    interval = bootstrap_interval(-1e-12, mean_of(below), 4, rng=rng(), within=(0.0, 1.0))
+    below = np.array([-2e-12, 0.0])
+    interval = bootstrap_interval(-1e-12, mean_of(below), 2, rng=rng(), within=(0.0, 1.0))
     assert interval.low <= -1e-12 <= interval.high
+
+
+@pytest.mark.parametrize("constant", [0.0, 0.1, 97.7])
+def test_resamples_that_all_agree_give_no_interval(constant):
+    assert bootstrap_interval(constant, mean_of(np.full(7, constant)), 7, rng=rng()) is None
+
+
+# --- shares and ranks at their ends -----------------------------------------------------------------------------------
+
+
+@given(st.integers(1, 2000).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))
+def test_with_the_binomial_deviation_the_score_interval_is_wilson_s(case):
+    successes, n = case
+    share = successes / n
+    expected = scipy.stats.binomtest(successes, n).proportion_ci(method="wilson")
+    found = score_interval(share, (share * (1 - share) / n) ** 0.5, n)
+    assert found == pytest.approx((expected.low, expected.high), abs=1e-12)
+    in_percent = score_interval(100 * share, 100 * (share * (1 - share) / n) ** 0.5, n, within=(0.0, 100.0))
+    assert in_percent == pytest.approx((100 * expected.low, 100 * expected.high), abs=1e-9)
+
+
+@given(
+    st.integers(2, 2000),
+    st.floats(0, 1),
+    st.floats(0, 0.5),
+    st.floats(0, 1),
+    st.sampled_from([(0.0, 1.0), (-1.0, 1.0), (-50.0, 50.0)]),
+)
+def test_the_p_value_is_that_of_the_score_interval_which_ends_at_the_null(n, share, sd, end, within):
+    lowest, width = within[0], within[1] - within[0]
+    value, null = lowest + share * width, lowest + end * width
+    p = score_p(value, sd * width, n, null, within)
+    assert 0 <= p <= 1
+    if 1e-9 < p < 1 - 1e-6:
+        low, high = score_interval(value, sd * width, n, 1 - p, within)
+        assert min(abs(null - low), abs(null - high)) <= 1e-6 * width
+
+
+def test_the_end_of_the_range_is_no_cliff():
+    """A value that misses 1 by little has about the interval of 1: both have seen nothing go wrong."""
+    at, near = score_interval(1.0, 0.0, 397), score_interval(0.99998, 1e-5, 397)
+    assert at == pytest.approx(wilson(397, 397))
+    assert near.low == pytest.approx(at.low, abs=1e-4)
 
 
 @pytest.mark.parametrize(("size", "resamples"), [(1, 100), (10, 0)])

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from scipy import stats as scipy_stats
 
 from jembench.interfaces import Resampling
-from jembench.stats import mean_of
-from jembench.stats.paired import holm, mcnemar, paired_bootstrap, seed_difference, unpaired_bootstrap
+from jembench.stats import mean_of, wilson
+from jembench.stats.paired import from_intervals, holm, mcnemar, paired_bootstrap, seed_difference, unpaired_bootstrap
 
 # --- McNemar ----------------------------------------------------------------------------------------------------------
 
@@ -58,22 +58,82 @@ def compare(a, b, compare=paired_bootstrap, resamples=2000, seed=0):
     return compare(mean(a), mean(b), a.mean() - b.mean(), rng=np.random.default_rng(seed), resamples=resamples)
 
 
-def test_a_difference_that_all_images_share_is_certain_where_they_are_paired():
-    """The images vary much, and both models by the same."""
-    a = np.random.default_rng(1).normal(0, 10, 200)
-    found = compare(a + 0.5, a)
-    assert found.value == pytest.approx(0.5)
-    assert found.high - found.low < 1e-9
+def test_what_all_images_share_is_no_noise_where_they_are_paired():
+    """The images vary much, and both models by nearly the same."""
+    rng = np.random.default_rng(1)
+    a = rng.normal(0, 10, 200)
+    found = compare(a + rng.normal(0.5, 0.01, 200), a)
+    assert found.value == pytest.approx(0.5, abs=0.01)
+    assert found.high - found.low < 0.01
     assert found.p == pytest.approx(1 / 2001)
     apart = compare(a + 0.5, a, unpaired_bootstrap)
     assert apart.low < 0 < apart.high
     assert apart.p > 0.3
 
 
-def test_one_model_does_not_differ_from_itself():
+@pytest.mark.parametrize("shift", [0.0, 0.5])
+def test_resamples_that_all_agree_are_no_interval(shift):
     a = np.random.default_rng(2).normal(size=100)
-    assert compare(a, a)[:3] == (0, 0, 0)
-    assert compare(a, a).p == 1
+    with pytest.raises(ValueError, match="all resamples agree"):
+        compare(a + shift, a)
+
+
+# --- shares and ranks at their ends -----------------------------------------------------------------------------------
+
+
+def share(flags):
+    return mean(np.array(flags, float))._replace(within=(0.0, 1.0), trials=len(flags))
+
+
+def number(value, beside):
+    return beside._replace(statistic=lambda drawn: np.full(len(drawn), value), within=(value, value))
+
+
+@pytest.mark.parametrize("right", [397, 396, 200, 0])
+def test_a_share_beside_a_number_has_wilson_s_interval_in_claims_too(right):
+    one = share(np.arange(397) < right)
+    found = paired_bootstrap(one, number(0.5, one), right / 397 - 0.5, rng=np.random.default_rng(0), resamples=4000)
+    low, high = wilson(right, 397)
+    assert found.low <= low - 0.5 + 1e-3
+    assert found.high >= high - 0.5 - 1e-3
+    assert (found.low, found.high) == pytest.approx((low - 0.5, high - 0.5), abs=0.005)
+
+
+def test_models_that_are_always_right_may_differ_on_other_images():
+    """Where .01 of all images are wrong, 397 without a wrong one are as rare as .02."""
+    one = share(np.ones(397, bool))
+    found = paired_bootstrap(one, one, 0.0, rng=np.random.default_rng(0), resamples=100, null=-0.01)
+    assert (found.low, found.high) == pytest.approx((-0.0096, 0.0096), abs=1e-4)
+    assert 0.01 < found.p < 0.05
+    nearer = paired_bootstrap(one, one, 0.0, rng=np.random.default_rng(0), resamples=100, null=-0.005)
+    assert nearer.p > 0.1
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 40), st.integers(0, 40), st.integers(0, 10))
+def test_p_is_below_05_where_the_interval_leaves_the_null_out(only_a, only_b, both_wrong):
+    right_a = np.array([1] * only_a + [0] * only_b + [0] * both_wrong + [1] * 100)
+    right_b = np.array([0] * only_a + [1] * only_b + [0] * both_wrong + [1] * 100)
+    a, b = share(right_a), share(right_b)
+    value = right_a.mean() - right_b.mean()
+    found = paired_bootstrap(a, b, value, rng=np.random.default_rng(0), resamples=1000)
+    if found.p < 0.03:
+        assert not found.low <= 0 <= found.high
+    if not found.low <= 0 <= found.high:
+        assert found.p < 0.07
+
+
+# --- from two intervals -----------------------------------------------------------------------------------------------
+
+
+def test_two_intervals_add_in_quadrature():
+    found = from_intervals((5.0, 2.0, 6.0), (1.0, 0.0, 5.0))
+    assert found[:3] == (4.0, 4 - 5.0, 4 + 2**0.5)
+    assert found.p == pytest.approx(2 * scipy_stats.norm.sf(1.959964 * 4 / 5))
+    back = from_intervals((1.0, 0.0, 5.0), (5.0, 2.0, 6.0))
+    assert back[:3] == (-4.0, -4 - 2**0.5, 1.0)
+    assert back.p == pytest.approx(found.p)
+    assert from_intervals((5.0, 2.0, 6.0), (1.0, 0.0, 5.0), null=4.0).p == 1
 
 
 def test_the_interval_is_that_of_the_mean_difference():
