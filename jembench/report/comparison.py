@@ -24,7 +24,7 @@ from jembench.errors import JembenchError, Unavailable
 from jembench.interfaces import Resampled, Resampling, Value
 from jembench.report.pair import Pair
 from jembench.report.protocols import peculiarities
-from jembench.report.record import Subject
+from jembench.report.record import Subject, mean_of
 from jembench.stats import paired
 from jembench.store.outcome import Cell
 
@@ -43,7 +43,7 @@ PILOT = 1_000
 """The size of a first bootstrap. It suffices for a p value above ``HOPELESS``; more would not bring it to the level."""
 HOPELESS = 0.2
 
-Test = Literal["McNemar", "paired bootstrap", "bootstrap"]
+Test = Literal["McNemar", "paired bootstrap", "bootstrap", "intervals"]
 
 
 class Side(NamedTuple):
@@ -141,12 +141,24 @@ def _row(a: Side, b: Side, read: Read, resamples: int) -> Difference:
 
 
 def _verdict(row: Difference, pair: Pair) -> str:
-    if row.p is None:
+    if row.p is None or row.difference is None:
         return row.verdict
-    if row.difference is None or row.p >= LEVEL:
-        return "not distinguishable"
     a_wins = (row.difference > 0) == (row.better != "lower")
-    return f"{pair.names[not a_wins]} {'better' if row.better else 'higher'}"
+    found = f"{pair.names[not a_wins]} {'better' if row.better else 'higher'}"
+    return conclusion(row, found, found)
+
+
+def conclusion(row: Difference, found: str, tendency: str) -> str:
+    """Return the verdict on a difference that was tested.
+
+    Args:
+        row: with its p value after Holm.
+        found: the verdict where the difference counts.
+        tendency: in its place where it counts on other images, but no other training was tested.
+    """
+    if row.p is None or row.p >= LEVEL:
+        return "no difference seen"
+    return found if row.training_p is not None else f"{('one seed', 'two seeds')[len(row.seeds) > 1]} only ({tendency})"
 
 
 def adjusted(rows: Iterable[Difference]) -> list[Difference]:
@@ -198,6 +210,8 @@ def contrast(a: Side, b: Side | float, read: Read, *, margin: float = 0.0, resam
         read: gives a cell's per-example values.
         margin: the p values test a difference of minus this.
         resamples: R.
+
+    Without per-example values the 95 % intervals of both values decide, as of independent images.
     """
     seeds = common_seeds(a, b)
     of_a = [value.value for value in a.values(seeds)]
@@ -208,44 +222,58 @@ def contrast(a: Side, b: Side | float, read: Read, *, margin: float = 0.0, resam
         return replace(row, reason="a value is not finite")
     found = paired.seed_difference([value + margin for value in of_a], of_b, paired=True)
     if found and len(seeds) >= SEEDS:
-        low, high = found.low - margin, found.high - margin
-        row = replace(row, training_low=low, training_high=high, training_p=found.p)
+        row = replace(row, training_p=found.p)
+        if found.low < found.high:  # else all seeds differ by the same, which is no interval
+            row = replace(row, training_low=found.low - margin, training_high=found.high - margin)
     try:
-        found, test = _images(a, b, seeds, read, mean_a - mean_b + margin, resamples)
+        found, test = _images(a, b, seeds, read, mean_a - mean_b, -margin, resamples)
     except JembenchError as error:
-        return replace(row, reason=str(error))
-    low, high = found.low - margin, found.high - margin
-    return replace(row, images_low=low, images_high=high, images_p=found.p, images_test=test)
+        ends_a, ends_b = _ends(a, seeds), _ends(b, seeds)
+        if ends_a is None or ends_b is None:
+            return replace(row, reason=str(error))
+        found, test = paired.from_intervals(ends_a, ends_b, -margin), "intervals"
+        row = replace(row, reason=f"{error}: the 95 % intervals of both values decide, as of independent images")
+    return replace(row, images_low=found.low, images_high=found.high, images_p=found.p, images_test=test)
+
+
+def _ends(side: Side | float, seeds: Sequence[int]) -> tuple[float, float, float] | None:
+    """Return a value with the ends of its interval, means over the seeds; None if the interval is not known."""
+    if isinstance(side, float):
+        return side, side, side
+    value, low, high, *_ = mean_of(side.values(seeds))
+    return None if low is None or high is None else (value, low, high)
 
 
 def _images(
-    a: Side, b: Side | float, seeds: Sequence[int], read: Read, difference: float, resamples: int
+    a: Side, b: Side | float, seeds: Sequence[int], read: Read, difference: float, null: float, resamples: int
 ) -> tuple[paired.Difference, Test]:
-    """What other test images would change of ``difference``, a - b with a margin.
+    """Test ``difference``, a - b, against ``null`` over other test images.
 
     Raises:
         JembenchError: if that cannot be known.
     """
     of_a = _resampling(a, seeds, read)
-    of_b = _nought(of_a.sizes) if isinstance(b, float) else _resampling(b, seeds, read)
+    of_b = _constant(b, of_a) if isinstance(b, float) else _resampling(b, seeds, read)
     fits = [side.cells[seed].fit.id for side in (a, b) if isinstance(side, Side) for seed in seeds]
-    found, test = _bootstrap(of_a, of_b, difference, stable_hash([sorted(fits), a.metric, a.label], 16), resamples)
+    key = stable_hash([sorted(fits), a.metric, a.label], 16)
     right_a, right_b = (_right(side, seeds, read) for side in (a, b))
-    if right_a is not None and right_b is not None:
+    found, test = _bootstrap(of_a, of_b, difference, null, key, resamples)
+    if right_a is not None and right_b is not None and not null:
         shares = 100 * (right_a.mean() - right_b.mean())
-        if math.isclose(difference, shares, abs_tol=1e-9):  # else the value is another one, or there is a margin
+        if math.isclose(difference, shares, abs_tol=1e-9):  # else the value is another one
             return found._replace(p=paired.mcnemar(right_a, right_b).p), "McNemar"
     return found, test
 
 
 def _bootstrap(
-    a: Resampling, b: Resampling, difference: float, key: str, resamples: int
+    a: Resampling, b: Resampling, difference: float, null: float, key: str, resamples: int
 ) -> tuple[paired.Difference, Test]:
     alike = a.sizes == b.sizes
     draw = paired.paired_bootstrap if alike else paired.unpaired_bootstrap
     for count in (min(PILOT, resamples), resamples):
         try:
-            found = draw(a, b, difference, rng=np.random.default_rng(int(key, 16)), resamples=count)
+            rng = np.random.default_rng(int(key, 16))
+            found = draw(a, b, difference, rng=rng, resamples=count, null=null)
         except ValueError as error:
             raise Unavailable(str(error)) from error
         if found.p > HOPELESS or resamples <= PILOT:
@@ -263,7 +291,7 @@ def _resampling(side: Side, seeds: Sequence[int], read: Read) -> Resampling:
     trust.refuse_code([side.metric], f"The cell {side.cells[seeds[0]].id} of the store")
     metric = _metric(side.metric)
     if not isinstance(metric, Resampled):
-        raise Unavailable("no per-example values: intervals cannot be compared")
+        raise Unavailable("no per-example values")
     found = [_of_seed(metric, side, side.cells[seed], read) for seed in seeds]
     sizes = {resampling.sizes for resampling in found}
     if len(sizes) > 1:
@@ -274,7 +302,7 @@ def _resampling(side: Side, seeds: Sequence[int], read: Read) -> Resampling:
         averaged: NDArray[np.float64] = values.mean(axis=0, dtype=np.float64)
         return averaged
 
-    return Resampling(mean, sizes.pop(), found[0].within)
+    return found[0]._replace(statistic=mean)
 
 
 @cache
@@ -296,9 +324,9 @@ def _of_seed(metric: Resampled, side: Side, cell: Cell, read: Read) -> Resamplin
         raise Unavailable(f"its per-example values are not what {side.metric} makes its value of ({error})") from error
 
 
-def _nought(sizes: tuple[int, ...]) -> Resampling:
-    """What a number, which is already subtracted, adds to a resampled difference."""
-    return Resampling(lambda first, *_: np.zeros(len(first)), sizes)
+def _constant(number: float, beside: Resampling) -> Resampling:
+    """Return a number as a statistic of the images that another one is of."""
+    return beside._replace(statistic=lambda first, *_: np.full(len(first), number), within=(number, number))
 
 
 def _right(side: Side | float, seeds: Sequence[int], read: Read) -> NDArray[np.bool_] | None:

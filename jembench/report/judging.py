@@ -15,13 +15,13 @@ from jembench.experiment import recipe_files as recipes_known
 from jembench.experiment.claims import ANY, Claim, Recipes
 from jembench.experiment.sweep import bare_name, with_options
 from jembench.report.comparison import (
-    LEVEL,
     RESAMPLES,
     Difference,
     Read,
     Side,
     adjusted,
     common_seeds,
+    conclusion,
     contrast,
     described,
     not_comparable,
@@ -78,12 +78,10 @@ def judge(
 
 
 def _verdict(row: Difference, claim: Claim) -> str:
-    if row.p is None:
+    if row.p is None or row.difference is None:
         return row.verdict
-    if row.difference is None or row.p >= LEVEL:
-        return "inconclusive"
     above = row.difference + claim.margin > 0
-    return "held" if above == (claim.direction == "higher") else "not held"
+    return conclusion(row, *(("held", "for") if above == (claim.direction == "higher") else ("against",) * 2))
 
 
 def _of_claim(
@@ -220,11 +218,8 @@ def _answer(
     protocols = row.protocols
     if claim.than_metric or claim.alike:
         protocols = tuple(dict.fromkeys(_parts(protocol, claim.alike) for protocol in protocols))
-    if len(protocols) > 1 and isinstance(b, Side):
-        row = not_comparable(row, protocols)
-    else:
-        row = replace(test(a, b, claim.margin), verdict="inconclusive")
-    return Finding(claim, row, each)
+    differ = len(protocols) > 1 and isinstance(b, Side)
+    return Finding(claim, not_comparable(row, protocols) if differ else test(a, b, claim.margin), each)
 
 
 def _tested(known: Known, read: Read, resamples: int, a: Side, b: Side | float, margin: float) -> Difference:

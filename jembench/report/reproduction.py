@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
-from statistics import NormalDist
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -51,8 +49,8 @@ def compare(pairs: Sequence[Pair]) -> list[Difference]:
     A value is ``equal`` if each seed gives the same number: with the same code, versions and processor, training is
     repeated bit for bit. On others it goes its own way from the first rounding on, and is as good as a training with
     another seed. Then there are two intervals of the difference of the means over the seeds, and a two-sided p value
-    from each. *Other images*: from the 95 % intervals of both, whose parts that face one another add in quadrature
-    (Zou & Donner, 2008, Statistics in Medicine 27, 1693-1702). *Training*: Student's t over the differences of at least
+    from each. *Other images*: from the 95 % intervals of both
+    (:func:`jembench.stats.paired.from_intervals`). *Training*: Student's t over the differences of at least
     three seeds. The larger p counts, as in :mod:`jembench.report.comparison`, after Holm for the number of values.
     Below .05 a value is ``outside``, else it is ``within``: if nothing but chance differs, all are so in about 95 of
     100 reproductions.
@@ -110,12 +108,8 @@ def _of_intervals(a: Value, b: Value) -> dict[str, Any]:
     """The interval and the p value of a - b, from the intervals of both."""
     if a.low is None or a.high is None or b.low is None or b.high is None:
         return {"reason": "it has no interval"}
-    below, above = math.hypot(a.value - a.low, b.high - b.value), math.hypot(a.high - a.value, b.value - b.low)
-    difference = a.value - b.value
-    half = below if difference > 0 else above
-    deviations = NormalDist().inv_cdf(0.975) * abs(difference) / half if half else math.inf
-    p = 2 * NormalDist().cdf(-deviations) if difference else 1.0
-    return {"images_low": difference - below, "images_high": difference + above, "images_p": p}
+    _, low, high, p = paired.from_intervals((a.value, a.low, a.high), (b.value, b.low, b.high))
+    return {"images_low": low, "images_high": high, "images_p": p}
 
 
 # --- what else differs ------------------------------------------------------------------------------------------------

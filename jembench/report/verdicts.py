@@ -151,7 +151,7 @@ def _how_judged(images: Sequence[Difference], judged: int) -> str:
             ", by other images or by other seeds, whichever more often" * both,
             "; for accuracy by McNemar's exact test" * exact,
             f"; adjusted by Holm for {judged} values" * (judged > 1),
-            f". Below {LEVEL:g} there is a verdict.",
+            f". Below {LEVEL:g} a difference is seen.",
         )
     )
 
@@ -243,7 +243,8 @@ def _claims_legend(found: Sequence[Finding]) -> Iterator[str]:
         adjusted = f", adjusted by Holm for {judged} findings" * (judged > 1)
         yield (
             "p: how often chance alone, by other images or other seeds, would make such a difference"
-            f"{adjusted}. Below {LEVEL:g} a claim is held or not held, otherwise inconclusive."
+            f"{adjusted}. Below {LEVEL:g} a claim is held, or the result is against it; otherwise no difference is "
+            f"seen. Fewer than {SEEDS} seeds are only for or against it."
         )
 
 

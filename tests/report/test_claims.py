@@ -21,6 +21,7 @@ from jembench.experiment.sweep import bare_name, with_options
 from jembench.interfaces import Value
 from jembench.report import verdicts
 from jembench.report.judging import judge
+from jembench.stats import wilson
 from jembench.store.outcome import Cell, FitKey, Outcome
 
 CLAIMS = load()
@@ -229,8 +230,8 @@ def claim(**fields):
 def test_a_model_with_a_recipe_of_its_own_is_compared_whatever_the_other_was_trained_by(store):
     store.accuracy("jem", 0.9)
     store.accuracy("igebm:l2=0.1,width=16", 0.7, recipe="igebm-digits")
-    assert store.verdicts(claim(than="igebm")) == ["held"]
-    assert store.verdicts(claim(model="igebm", than="jem")) == ["not held"]
+    assert store.verdicts(claim(than="igebm")) == ["one seed only (for)"]
+    assert store.verdicts(claim(model="igebm", than="jem")) == ["one seed only (against)"]
 
 
 def test_two_recipes_that_are_nobody_s_own_are_not_compared(store):
@@ -266,12 +267,12 @@ def test_what_was_tested_is_tested_again_for_another_value_and_for_arrays_that_w
 @pytest.mark.parametrize(
     ("jem", "direction", "verdict"),
     [
-        (0.9, "higher", "held"),
-        (0.9, "lower", "not held"),
-        (0.7, "higher", "not held"),
-        (0.7, "lower", "held"),
-        (0.8, "higher", "inconclusive"),
-        (0.8, "lower", "inconclusive"),
+        (0.9, "higher", "one seed only (for)"),
+        (0.9, "lower", "one seed only (against)"),
+        (0.7, "higher", "one seed only (against)"),
+        (0.7, "lower", "one seed only (for)"),
+        (0.8, "higher", "no difference seen"),
+        (0.8, "lower", "no difference seen"),
     ],
 )
 def test_higher_and_lower(store, jem, direction, verdict):
@@ -280,14 +281,33 @@ def test_higher_and_lower(store, jem, direction, verdict):
     assert store.verdicts(claim(direction=direction)) == [verdict]
 
 
+@pytest.mark.parametrize(("direction", "verdict"), [("higher", "held"), ("lower", "against")])
+def test_three_seeds_are_enough_for_a_verdict_without_reserve(store, direction, verdict):
+    for seed, better in enumerate((0.1, 0.11, 0.12)):
+        store.accuracy("jem", 0.8 + better, seed=seed)
+        store.accuracy("baseline", 0.8, seed=seed)
+    assert store.verdicts(claim(direction=direction)) == [verdict]
+    del store.cells[-2:]
+    tendency = {"held": "for", "against": "against"}[verdict]
+    assert store.verdicts(claim(direction=direction)) == [f"two seeds only ({tendency})"]
+
+
+def test_an_auroc_of_1_is_not_held_against_a_number_by_the_bootstrap_of_a_constant(store):
+    store.ood("jem", "ood:set=uniform", 40.0)  # as many as 300 images of each kind, without one that is ranked wrong
+    (found,) = store.judge(claim(metric="ood", label="auroc", than=0.99, each={"set": ("uniform",)}))
+    assert found.row.difference == pytest.approx(0.01)
+    assert found.row.images_low == pytest.approx(wilson(N, N).low - 0.99)
+    assert found.row.verdict == "no difference seen"
+
+
 @pytest.mark.parametrize(
     ("jem", "direction", "within", "verdict"),
     [
-        (0.78, "higher", 10.0, "held"),  # 2 points below: less than 10
-        (0.60, "higher", 10.0, "not held"),
-        (0.70, "higher", 10.0, "inconclusive"),
-        (0.82, "lower", 10.0, "held"),
-        (0.99, "lower", 10.0, "not held"),
+        (0.78, "higher", 10.0, "one seed only (for)"),  # 2 points below: less than 10
+        (0.60, "higher", 10.0, "one seed only (against)"),
+        (0.70, "higher", 10.0, "no difference seen"),
+        (0.82, "lower", 10.0, "one seed only (for)"),
+        (0.99, "lower", 10.0, "one seed only (against)"),
     ],
 )
 def test_within_so_much(store, jem, direction, within, verdict):
@@ -296,7 +316,10 @@ def test_within_so_much(store, jem, direction, within, verdict):
     assert store.verdicts(claim(direction=direction, within=within)) == [verdict]
 
 
-@pytest.mark.parametrize(("shift", "verdict"), [(1.0, "held"), (-1.0, "not held"), (0.05, "inconclusive")])
+@pytest.mark.parametrize(
+    ("shift", "verdict"),
+    [(1.0, "one seed only (for)"), (-1.0, "one seed only (against)"), (0.05, "no difference seen")],
+)
 def test_than_a_number(store, shift, verdict):
     store.ood("jem", "ood:set=interp", shift)
     (found,) = store.judge(claim(metric="ood:set=interp,score=log-px", than=0.5))
@@ -308,8 +331,8 @@ def test_each_value_that_was_measured(store):
     store.ood("jem", "ood:set=uniform", -1.0)
     found = store.judge(claim(metric="ood", than=0.5, each={"set": ("interp", "patches", "uniform")}))
     assert [(finding.row.metric, finding.row.verdict) for finding in found] == [
-        ("ood:set=interp", "held"),
-        ("ood:set=uniform", "not held"),
+        ("ood:set=interp", "one seed only (for)"),
+        ("ood:set=uniform", "one seed only (against)"),
         ("ood", "not measured"),
     ]
 
@@ -325,7 +348,7 @@ def test_two_metrics_of_one_model(store):
         each={"set": ("interp",)},
     )
     (found,) = store.judge(asked)
-    assert found.row.verdict == "held"
+    assert found.row.verdict == "one seed only (for)"
     assert (found.row.model_b, found.row.recipe_b) == (found.row.model_a, found.row.recipe_a)
 
 
@@ -334,7 +357,7 @@ def test_parts_of_two_protocols_that_must_be_alike(store):
         store.add("jem", metric, 1.0, {}, protocol=f"is:images={images},source={metric}")
     asked = {"metric": "accuracy", "than_metric": "ece", "than": "jem"}
     (free,) = store.judge(claim(**asked))
-    assert free.row.verdict == "inconclusive"
+    assert (free.row.verdict, free.row.difference) == ("not testable", 0.0)
     (bound,) = store.judge(claim(**asked, alike=("images",)))
     assert (bound.row.verdict, bound.row.reason) == (
         "not comparable",
@@ -355,7 +378,7 @@ def test_a_model_with_options_is_compared_with_the_same_without_them(store):
         store.accuracy(f"baseline{options}", share)
     found = store.judge(claim(model="baseline", than="baseline:norm=batch", direction="lower"))
     assert [(sides(finding)[0][0], sides(finding)[1][0], finding.row.verdict) for finding in found] == [
-        ("baseline", "baseline:norm=batch", "held"),
+        ("baseline", "baseline:norm=batch", "one seed only (for)"),
     ]
 
 
@@ -376,7 +399,7 @@ def test_values_that_were_not_measured_are_named_with_the_reason(store):
         metric="ood", than=0.5, each={"set": ("svhn", "interp", "celeba")}, not_on_digits="which has no other images"
     )
     judged, missing = store.judge(asked)
-    assert judged.row.verdict == "held"
+    assert judged.row.verdict == "one seed only (for)"
     assert (missing.row.verdict, missing.each) == ("not measured", ("celeba", "svhn"))
     assert missing.row.reason == "not by digits, which has no other images: `jembench run hybrid --dataset cifar10`"
     notes = verdicts.of_claims([judged, missing]).tables()[-1].footnotes
@@ -388,7 +411,7 @@ def test_parts_of_the_protocol_that_a_claim_passes_over(store):
     for model, share, source in (("jem", 0.9, "buffer"), ("glow", 0.7, "direct")):
         store.accuracy(model, share, recipe="r", protocol=f"accuracy:images=300,source={source}")
     assert store.verdicts(claim(than="glow")) == ["not comparable"]
-    assert store.verdicts(claim(than="glow", alike=("images",))) == ["held"]
+    assert store.verdicts(claim(than="glow", alike=("images",))) == ["one seed only (for)"]
 
 
 def test_holm_is_over_all_claims(store):
@@ -397,9 +420,9 @@ def test_holm_is_over_all_claims(store):
     (alone,) = store.judge(claim())
     several = store.judge(*(claim(id=f"mine/{number}") for number in range(4)))
     assert alone.row.p == pytest.approx(2**-5)  # McNemar: six images are right for jem alone
-    assert alone.row.verdict == "held"
+    assert alone.row.verdict == "one seed only (for)"
     assert [finding.row.p for finding in several] == pytest.approx([4 * alone.row.p] * 4)
-    assert {finding.row.verdict for finding in several} == {"inconclusive"}
+    assert {finding.row.verdict for finding in several} == {"no difference seen"}
 
 
 # --- which models -----------------------------------------------------------------------------------------------------
@@ -453,7 +476,7 @@ def test_a_change_of_the_recipe(store):
     store.accuracy("jem", 0.7, recipe="digits+c=true")
     store.accuracy("jem", 0.7, recipe="paper-c")
     (found,) = store.judge(asked)
-    assert found.row.verdict == "held"
+    assert found.row.verdict == "one seed only (for)"
     assert [found.row.recipe_a, found.row.recipe_b] == ["digits+c=true", "digits"]
 
 

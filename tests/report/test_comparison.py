@@ -132,10 +132,33 @@ def test_models_with_images_of_their_own_are_not_paired(results):
     assert found.images_high - found.images_low == pytest.approx(2 * 1.96 * error, rel=0.1)
 
 
-def test_equal_models_do_not_differ(results):
+def test_a_constant_is_no_interval(results):
     scores = RNG.exponential(1.0, N)
     found = contrast(side(results.nll("jem", scores)), side(results.nll("baseline", scores)), results.read)
-    assert (found.difference, found.images_low, found.images_high, found.images_p) == (0, 0, 0, 1)
+    assert (found.difference, found.images_low, found.images_high, found.images_p) == (0, None, None, None)
+    assert found.reason == "all resamples agree, which says nothing of an interval"
+
+
+def test_intervals_decide_where_there_are_no_values_of_each_image(results):
+    cells = [results.add(model, "is", 0.0) for model in ("jem", "igebm")]
+    for cell, value in zip(cells, [(2.96, 2.90, 2.99), (8.92, 8.85, 8.98)], strict=True):
+        cell.outcome.values["is"] = Value(*value, N, "", "higher")
+    (row,) = compared(results, *cells).rows
+    assert row.images_test == "intervals"
+    assert (row.images_low, row.images_high) == pytest.approx(
+        (-5.96 - math.hypot(0.06, 0.06), -5.96 + math.hypot(0.03, 0.07))
+    )
+    assert row.images_p < 1e-9
+    assert row.verdict == "one seed only (igebm better)"
+    assert "the 95 % intervals of both values decide" in row.reason
+
+
+def test_seeds_that_all_give_the_same_leave_no_interval(results):
+    cells = [
+        results.add(model, "fid", value, seed=seed) for model, value in (("a", 1.0), ("b", 2.0)) for seed in range(3)
+    ]
+    found = contrast(side(*cells[:3]), side(*cells[3:]), results.read)
+    assert (found.training_low, found.training_high) == (None, None)
 
 
 def test_a_number_takes_the_place_of_the_other_model(results):
@@ -181,7 +204,7 @@ def test_other_seeds_are_students_t(results):
     assert found.training_p == pytest.approx(expected.pvalue)
     assert (found.training_low, found.training_high) == pytest.approx(tuple(expected.confidence_interval()))
     assert found.images_p is None
-    assert found.reason == "no per-example values: intervals cannot be compared"
+    assert found.reason == "no per-example values"
     assert found.larger_p == found.training_p
 
 
@@ -199,11 +222,14 @@ def test_a_difference_that_other_seeds_may_undo_does_not_count(results):
     cells = []
     for seed, shift in enumerate((-0.5, 1.2, 0.9)):  # on the same images, each of these is beyond doubt
         scores = rng.exponential(1.0, N)
-        cells += [results.nll("jem", scores + shift, seed=seed), results.nll("baseline", scores, seed=seed)]
+        cells += [
+            results.nll("jem", scores + rng.normal(shift, 0.1, N), seed=seed),
+            results.nll("baseline", scores, seed=seed),
+        ]
     (row,) = compared(results, *cells).rows
     assert row.images_p < 0.01
     assert row.larger_p == row.training_p > 0.05
-    assert row.verdict == "not distinguishable"
+    assert row.verdict == "no difference seen"
 
 
 def test_only_seeds_of_both_are_compared(results):
@@ -223,20 +249,30 @@ def test_the_better_of_two(results):
     cells = [
         results.accuracy("jem", right(0.95, rng)),
         results.accuracy("baseline", right(0.6, rng)),
-        results.nll("jem", shared + 1),
+        results.nll("jem", shared + rng.normal(1, 0.1, N)),
         results.nll("baseline", shared),
     ]
     rows = {row.label: row for row in compared(results, *cells).rows}
-    assert {label: row.verdict for label, row in rows.items()} == {"accuracy": "jem better", "nll": "baseline better"}
+    assert {label: row.verdict for label, row in rows.items()} == {
+        "accuracy": "one seed only (jem better)",
+        "nll": "one seed only (baseline better)",
+    }
 
 
 def test_where_no_direction_is_better_the_higher_is_named(results):
     cells = [
-        results.add("jem", "energy-gap", 5.0, {"energy-data": np.full(N, 6.0), "energy-samples": np.ones(N)}),
-        results.add("other", "energy-gap", 1.0, {"energy-data": np.full(N, 2.0), "energy-samples": np.ones(N)}),
+        results.add(
+            model,
+            "energy-gap",
+            mean,
+            {"energy-data": RNG.normal(mean, 0.1, N), "energy-samples": np.zeros(N)},
+            seed=seed,
+        )
+        for model, mean in (("jem", 5.0), ("other", 1.0))
+        for seed in (0, 1)
     ]
     (row,) = compared(results, *cells).rows
-    assert (row.better, row.verdict) == ("", "jem higher")
+    assert (row.better, row.verdict) == ("", "two seeds only (jem higher)")
 
 
 def test_p_values_are_adjusted_over_the_whole_table(results):
@@ -251,7 +287,7 @@ def test_p_values_are_adjusted_over_the_whole_table(results):
     rows = compared(results, *cells, resamples=2000).rows
     raw = [row.larger_p for row in rows]
     assert [row.p for row in rows] == pytest.approx([row.p for row in adjusted(rows)])
-    assert sum(p < 0.05 for p in raw) > sum(row.verdict.endswith("better") for row in rows)
+    assert sum(p < 0.05 for p in raw) > sum("better" in row.verdict for row in rows)
     assert min(row.p for row in rows) == pytest.approx(min(1.0, 10 * min(raw)))
 
 
@@ -286,7 +322,7 @@ def test_what_cannot_be_tested_says_why(results):
     ]
     rows = {row.label: row for row in compared(results, *cells).rows}
     assert {row.verdict for row in rows.values()} == {"not testable"}
-    assert rows["fid"].reason == "no per-example values: intervals cannot be compared"
+    assert rows["fid"].reason == "no per-example values"
     assert rows["nll"].reason == "no seed in common: 0 and 1"
     assert rows["brier"].reason == "the store has no per-example values of it"
     assert rows["ece"].reason == "a value is not finite"
@@ -343,7 +379,7 @@ def test_chance_alone_is_seldom_taken_for_a_difference(results):
     for _ in range(200):
         cells = [results.nll(model, rng.exponential(1.0, 100)) for model in ("jem", "baseline")]
         verdicts.append(compared(results, *cells, resamples=400).rows[0].verdict)
-    false = sum(verdict != "not distinguishable" for verdict in verdicts)
+    false = sum(verdict != "no difference seen" for verdict in verdicts)
     assert false <= stats.binom(200, 0.05).ppf(0.999)
 
 
