@@ -64,6 +64,32 @@ def binned_error(confidence: Floats, hit: NDArray[np.bool_], bins: int) -> Stati
     return errors
 
 
+def debiased_squared_error(confidence: Floats, hit: NDArray[np.bool_], bins: int) -> Statistic:
+    """Return the mean over examples of the squared gap of their bin, without bias, of index matrices (R, N).
+
+    The squared mean of (hit - confidence) of a bin with n_b examples is too large by that mean's variance, which is
+    estimated from the n_b examples and subtracted: Kumar et al. (2019), arXiv:1909.10155, section 5. Their variance is
+    that of hits alone, for confidences that are equal within a bin. A bin with one example counts 0.
+    """
+    from scipy.sparse import csr_array
+
+    gaps, where, examples = hit - confidence, equal_width(confidence, bins), np.arange(len(confidence))
+    weights = np.concatenate([np.ones_like(gaps), gaps, gaps**2])
+    rows = np.concatenate([where, where + bins, where + 2 * bins])
+    into_sums = csr_array((weights, (rows, np.tile(examples, 3))), shape=(3 * bins, len(confidence)))
+
+    def errors(indices: Indices) -> Floats:
+        sums = into_sums @ multiplicities(indices, len(confidence)).T
+        count, first, second = sums.reshape(3, bins, -1)
+        several = np.maximum(count, 2)
+        # n_b (mean^2 - variance / n_b) = (sum^2 - sum of squares) / (n_b - 1)
+        of_bins = np.where(count > 1, (first**2 - second) / (several - 1), 0.0)
+        total: Floats = of_bins.sum(axis=0) / indices.shape[1]
+        return total
+
+    return errors
+
+
 def adaptive_error(confidence: Floats, hit: NDArray[np.bool_], bins: int) -> Statistic:
     """The same sum over M bins of equal mass, of index matrices (R, N); the bins are those of each resample.
 

@@ -18,7 +18,7 @@ from jembench.catalog.spec import Scalar
 from jembench.errors import Diverged, NotApplicable
 from jembench.interfaces import Evaluation, Measurement, Resampling
 from jembench.metrics.base import no_labels
-from jembench.metrics.binning import adaptive_error, binned_error
+from jembench.metrics.binning import adaptive_error, binned_error, debiased_squared_error
 from jembench.metrics.estimates import Arrays, Estimate, mean, measurement, share
 from jembench.metrics.predictive import ECE, Predictive, Scaled, Scaling
 from jembench.stats import Statistic
@@ -197,6 +197,11 @@ def _calibration_error(
     return Formula(arrays, estimate)
 
 
+def _debiased(metric: ECE, kept: Arrays) -> Estimate:
+    error = debiased_squared_error(kept["confidence"], kept["correct"], metric.bins)
+    return Estimate(Resampling(error, (len(kept["correct"]),), (-1.0, 1.0)), "", "lower")
+
+
 def _all_classes(logits: Tensor, labels: Tensor) -> Arrays:
     return {"probabilities": logits.softmax(dim=1).numpy(), "labels": labels.numpy()}
 
@@ -215,6 +220,7 @@ FORMULAS: Mapping[str, Formula] = {
     "brier": _mean_score("brier", brier_score, "", 2.0),
     # Guo et al. (2017), arXiv:1706.04599, equation 3; M = 20 in Grathwohl et al. (2020), arXiv:1912.03263, section 5.2
     "ece": _calibration_error(predictions, lambda kept, bins: binned_error(kept["confidence"], kept["correct"], bins)),
+    "debiased-ece": Formula(predictions, _debiased),
     # Nguyen & O'Connor (2015), arXiv:1508.05154, section 3.2; Nixon et al. (2019), arXiv:1904.01685: in bins of equal
     # mass none is empty, and each weighs the same
     "adaptive-ece": _calibration_error(

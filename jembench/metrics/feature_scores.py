@@ -23,7 +23,7 @@ from jembench.catalog.spec import Scalar
 from jembench.interfaces import Evaluation, Measurement, Resampling
 from jembench.metrics.estimates import Estimate, measurement
 from jembench.metrics.generation import Generated, generated, pool_of
-from jembench.metrics.generative import FID, IS, KID, PRC, FeatureMetric, ReferenceMetric
+from jembench.metrics.generative import FID, IS, KID, PRC, FeatureMetric, FIDInfinity, ReferenceMetric
 from jembench.models.devices import one_thread
 from jembench.stats import Indices, Statistic, multiplicities
 
@@ -205,6 +205,36 @@ def _frechet(metric: FID, sample: Generated, real: Tensor) -> Scored:
     return Scored({"fid": Estimate(resampling, "", "lower", n, fid(pool, real))})
 
 
+PARTS = (1, 2, 3)
+"""Numbers of equal parts, of which the mean FIDs are extrapolated to no parts."""
+
+
+def extrapolated_fid(generated: Float[Tensor, "N D"], reference: Float[Tensor, "M D"]) -> Statistic:
+    """Return FID at infinitely many images as a statistic of index matrices (R, N) and (R, M).
+
+    The bias of FID is nearly a / N + b / M, so it is k times as large for a k-th of both sets. A line is fitted to the
+    mean FIDs of both sets cut into k parts in their order, and taken at k = 0.
+    """
+    fids, weights = resampled_fid(generated, reference), np.linalg.pinv(np.vander(PARTS, 2))[1]
+
+    def distances(drawn_samples: Indices, drawn_real: Indices) -> NDArray[np.float64]:
+        found = np.zeros(len(drawn_samples))
+        for weight, parts in zip(weights, PARTS, strict=True):
+            cut = zip(*(np.array_split(drawn, parts, axis=1) for drawn in (drawn_samples, drawn_real)), strict=True)
+            found += weight * np.mean([fids(*both) for both in cut], axis=0)
+        return found
+
+    return distances
+
+
+def _frechet_at_infinity(metric: FIDInfinity, sample: Generated, real: Tensor) -> Scored:
+    sizes, rng = (sample.n, len(real)), np.random.default_rng(0)
+    statistic = extrapolated_fid(sample.features.pool, real)
+    (value,) = statistic(*(rng.permutation(size)[None] for size in sizes))  # the images come in an order
+    estimate = Estimate(Resampling(statistic, sizes), "", "lower", sample.n, float(value))
+    return Scored({metric.name: estimate}, {"parts": len(PARTS)})
+
+
 # --- kernel distance --------------------------------------------------------------------------------------------------
 
 
@@ -354,7 +384,7 @@ def _precision_and_recall(metric: PRC, sample: Generated, real: Tensor) -> Score
     def coverage(value: float, judged: Tensor, manifold: Tensor) -> Estimate:
         inside = resampled_coverage(judged, manifold, metric.neighbours)
         sizes = (len(judged), len(manifold))
-        resampling = Resampling(lambda *drawn: 100 * inside(*drawn), sizes, (0.0, 100.0))
+        resampling = Resampling(lambda *drawn: 100 * inside(*drawn), sizes, (0.0, 100.0), len(judged))
         return Estimate(resampling, "%", "higher", len(judged), 100 * value)
 
     images = sample.features.pool
@@ -366,6 +396,7 @@ def _precision_and_recall(metric: PRC, sample: Generated, real: Tensor) -> Score
 _SCORES: Mapping[str, Callable[[Any, Generated, Any], Scored]] = {
     "is": _inception,
     "fid": _frechet,
+    "fid-infinity": _frechet_at_infinity,
     "kid": _kernel_distance,
     "prc": _precision_and_recall,
 }

@@ -92,7 +92,8 @@ class ReferenceMetric(FeatureMetric):
 class FID(ReferenceMetric):
     """Fréchet distance between features of the model's samples and of the dataset, by torch-fidelity.
 
-    ``features``: as for ``is``. ``resamples`` is 200 by default, and 0 for Inception: each takes half a minute.
+    ``features``: as for ``is``. ``resamples`` is 200 by default, and 0 for Inception: each takes half a minute. FID of
+    equal distributions is above 0, the more the fewer images; the interval is of its mean over as many images.
     """
 
     resamples: Annotated[int | None, Range(least=0, most=MOST)] = None
@@ -102,6 +103,21 @@ class FID(ReferenceMetric):
         """As many images as the network has features."""
         because = f"as many as {network} has features, or the fitted Gaussian is degenerate"
         return dimensions, because
+
+
+@dataclass(frozen=True, kw_only=True)
+class FIDInfinity(FID):
+    """Fréchet distance extrapolated to infinitely many images, by a line through FID against 1 / n.
+
+    The line goes through the FID of all images and the mean FIDs of halves and of thirds of both sets. Chong & Forsyth
+    (2020), arXiv:1911.07023, reduce the generated images alone. ``features`` and ``resamples``: as for ``fid``.
+    """
+
+    name: ClassVar[str] = "fid-infinity"
+
+    def least(self, network: str, dimensions: int) -> tuple[int, str]:
+        """Six times as many images as the network has features."""
+        return 6 * dimensions, f"six times as many as {network} has features, or FID is not linear in 1 / n"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -30,9 +30,10 @@ class OutOfDistribution(Bootstrapped, Comparable):
     ``data_noise`` is on both kinds of images.
 
     All values are by scikit-learn, in float64, in 0..1. ``-in``: test images are the positive class; ``fpr95-in`` is
-    the share of outliers that score above the threshold which 95 % of the test images pass. ``-out``: outliers are, as
-    in OpenOOD (Yang et al. (2022), arXiv:2210.07242); ``fpr95-out`` is the share of test images that are taken for
-    outliers where 95 % of the outliers are found. AUROC is the same either way.
+    the share of outliers that score above the threshold which 95 % of the test images pass. ``-out``: outliers are;
+    ``fpr95-out`` is the share of test images that are taken for outliers where 95 % of the outliers are found, as in
+    OpenOOD (Yang et al. (2022), arXiv:2210.07242). ``aupr`` is average precision; OpenOOD's AUPR is the trapezoidal
+    area under the precision-recall curve, which differs, most under ties. AUROC is the same either way.
     """
 
     set: str

@@ -75,10 +75,26 @@ class Brier(Scaled):
 
 @dataclass(frozen=True, kw_only=True)
 class ECE(Scaled):
-    """Expected calibration error of the predicted class, equal-width bins, in %."""
+    """Expected calibration error of the predicted class, equal-width bins, in %.
+
+    It is above 0 for a calibrated model as well: by 4.7 % for 397 images with confidences uniform in .55 to 1. The
+    interval is of its mean over as many images; ``debiased-ece`` has no such bias.
+    """
 
     bins: Annotated[int, Range(least=1, most=1000)] = 20  # each resample holds all of them
     name: ClassVar[str] = "ece"
+
+
+@dataclass(frozen=True, kw_only=True)
+class DebiasedECE(ECE):
+    """Squared calibration error of the predicted class, equal-width bins, without the bias of few images.
+
+    The mean of the squared difference of accuracy and confidence in an image's bin, 0 to 1, with the variance of that
+    difference subtracted (Kumar et al., 2019, arXiv:1909.10155). It is 0 on average for a calibrated model, so below 0
+    for about half of them; .0025 is a typical difference of 5 %.
+    """
+
+    name: ClassVar[str] = "debiased-ece"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -146,3 +146,34 @@ def test_examples_of_the_same_confidence_are_never_parted():
     confidence, correct = np.array([0.9, 0.9, 0.6, 0.9]), np.array([True, False, True, False])
     expected = (abs(1 - 0.6) + abs(1 - 3 * 0.9)) / 4
     assert whole(binning.adaptive_error(confidence, correct, 2), 4) == pytest.approx(expected)
+
+
+# --- without bias -----------------------------------------------------------------------------------------------------
+
+
+@given(tied | pairs, st.integers(1, 30), st.integers(0, 99))
+def test_the_debiased_error_is_kumar_s_of_each_bin(given_pairs, bins, seed):
+    confidence, correct = columns(given_pairs)
+    n = len(confidence)
+    indices = np.vstack([np.arange(n), drawn(n, seed)])
+    expected = []
+    for row in indices:
+        where = np.minimum((confidence[row, None] >= np.linspace(0, 1, bins + 1)).sum(axis=1) - 1, bins - 1)
+        of_bins = [(correct[row] - confidence[row])[where == place] for place in range(bins)]
+        expected.append(sum(len(r) / n * (r.mean() ** 2 - r.var(ddof=1) / len(r)) for r in of_bins if len(r) > 1))
+    found = binning.debiased_squared_error(confidence, correct, bins)(indices)
+    assert found == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize("gap", [0.0, 0.1])
+def test_the_debiased_error_is_the_true_one_on_average_and_ece_is_not(gap):
+    rng, n = np.random.default_rng(0), 200
+    debiased, squared = [], []
+    for _ in range(400):
+        confidence = rng.uniform(0.55, 1, n)
+        correct = rng.random(n) < confidence - gap
+        debiased.append(whole(binning.debiased_squared_error(confidence, correct, 20), n))
+        squared.append(whole(binning.binned_error(confidence, correct, 20), n) ** 2)
+    error = np.std(debiased) / len(debiased) ** 0.5
+    assert np.mean(debiased) == pytest.approx(gap**2, abs=4 * error)
+    assert np.mean(squared) > gap**2 + 8 * error
