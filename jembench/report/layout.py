@@ -222,11 +222,29 @@ def _positive_class(labels: Iterable[str]) -> Iterator[str]:
         )
 
 
+_BIASED = (
+    *("ece", "adaptive-ece", "classwise-ece", "fid", "is", "precision", "recall"),
+    *("classes", "age-dependence", "steps", "larger-eps"),
+)
+
+
+def _biased(labels: Iterable[str]) -> Iterator[str]:
+    """Say of which values the mean over as many images is not the value for infinitely many."""
+    shown = [f"{label}-" for label in labels if not label.startswith("fid-infinity")]
+    biased = [name for name in _BIASED if any(label.startswith(f"{name}-") for label in shown)]
+    if biased:
+        yield (
+            f"{', '.join(biased)}: few images shift this mean, for a perfect model as well, and the interval does not "
+            "allow for it; debiased-ece and fid-infinity are not shifted."
+        )
+
+
 def _legend(records: Sequence[Record | None], published: Sequence[tuple[Text, ...]]) -> Iterator[str]:
     found = [record for record in records if record]
     intervals = any(record.low is not None for record in found)
     if intervals:
-        yield f"{INTERVAL} over what was measured (test images, samples, timed iterations)."
+        yield f"{INTERVAL} of the mean over other test images (samples, timed iterations), as many as were measured."
+        yield from _biased(record.label for record in found if record.low is not None)
     if any(record.sd is not None for record in found):
         ends = ENDS * intervals
         means = "Value: mean over the seeds; ±: standard deviation over the seeds, how much training anew changes it."

@@ -235,7 +235,10 @@ def _claims_legend(found: Sequence[Finding]) -> Iterator[str]:
     counted = Counter(finding.row.verdict for finding in found)
     yield f"In all: {', '.join(f'{count} {verdict}' for verdict, count in counted.items())}."
     if any(finding.row.images_test for finding in found):
-        yield "other images: 95 % interval of the difference on other test images, by the bootstrap."
+        yield (
+            "other images: 95 % interval of the difference on other test images, by the bootstrap, or from the "
+            "intervals of both values where a footnote says so."
+        )
     if any(finding.row.training_p is not None for finding in found):
         yield _OTHER_SEEDS
     judged = sum(finding.row.p is not None for finding in found)
