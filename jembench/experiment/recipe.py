@@ -58,7 +58,8 @@ class Optimizer:
 class Schedule:
     """The learning rate over time: linear warm-up, a factor at each milestone, and half a cosine over all of it.
 
-    Iteration i of W of the warm-up has i / W of the rate, the first one 0, as in the code of JEM, JEM++ and SADA-JEM.
+    Iteration i of W of the warm-up has i / W of the rate, the first one 0, and a milestone within the warm-up, its end
+    included, has no effect: as in the code of JEM, JEM++ and SADA-JEM.
     """
 
     warmup_iterations: Count = 0
@@ -75,10 +76,9 @@ class Schedule:
         Raises:
             SpecError: for a name or an option that does not exist.
         """
-        epochs = ",".join(map(repr, self.decay_epochs))
         parts = [
             schedules.warmup(iterations=self.warmup_iterations),
-            schedules.steps(decay=self.decay, epochs=epochs),
+            schedules.milestones(self.decay, self.decay_epochs, warmup=self.warmup_iterations),
             schedules.linear(start=self.linear_from),
             *([schedules.cosine()] if self.cosine else []),
             *([registry.resolve("schedules", self.name).make()] if self.name else []),

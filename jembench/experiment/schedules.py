@@ -7,7 +7,7 @@ those of its fields and the one that ``schedule.name`` names.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 Schedule = Callable[[int, int, int], float]
 
@@ -19,8 +19,17 @@ def warmup(*, iterations: int) -> Schedule:
 
 def steps(*, decay: float, epochs: str) -> Schedule:
     """A factor ``decay`` at each milestone; ``epochs`` lists them, "60,90,120"."""
-    milestones = [float(epoch) for epoch in epochs.split(",") if epoch]
-    return lambda i, per_epoch, total: float(decay ** sum(i / per_epoch >= milestone for milestone in milestones))
+    return milestones(decay, [float(epoch) for epoch in epochs.split(",") if epoch])
+
+
+def milestones(decay: float, epochs: Sequence[float], *, warmup: int = 0) -> Schedule:
+    """Return a schedule with a factor ``decay`` from each of ``epochs`` on, but for those within the warm-up.
+
+    In the code of JEM, JEM++ and SADA-JEM an iteration i <= W of a warm-up sets the rate, whatever it was, after the
+    milestone of its epoch: a decay at W or before is lost for good.
+    """
+    end = warmup or -1
+    return lambda i, per_epoch, total: float(decay ** sum(end / per_epoch < epoch <= i / per_epoch for epoch in epochs))
 
 
 def linear(*, start: float = 0.0) -> Schedule:

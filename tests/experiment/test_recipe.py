@@ -5,6 +5,8 @@ import json
 from collections.abc import Mapping
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from PIL import Image
 
 from jembench.catalog import packages, registry
@@ -130,6 +132,26 @@ def test_the_schedule_s_factor():
     assert factors == [0, 0.25, 0.75, 1, 1, 0.5, 0.5, 0.25]  # i / 4, as in the code of JEM
 
 
+@given(
+    warmup=st.integers(0, 30), epochs=st.sets(st.integers(0, 6)), per_epoch=st.integers(1, 8), decay=st.floats(0.1, 0.9)
+)
+def test_a_warm_up_overwrites_the_decays_within_it_for_good(warmup, epochs, per_epoch, decay):
+    """The rule as a recursion over iterations: the warm-up sets the rate, and a milestone multiplies the last one."""
+    schedule = Schedule(warmup_iterations=warmup, decay=decay, decay_epochs=tuple(sorted(epochs))).make()
+    rate = 1.0
+    for iteration in range(60):
+        is_milestone = iteration in {epoch * per_epoch for epoch in epochs}
+        rate = iteration / warmup if warmup and iteration <= warmup else rate * (decay if is_milestone else 1)
+        assert schedule(iteration, per_epoch, 60) == pytest.approx(rate, rel=1e-12)
+
+
+def test_sada_s_first_decay_on_digits_falls_within_its_warm_up():
+    """Ten iterations an epoch: the milestones are 600, 1,200 and 1,800, and the warm-up ends at 1,000."""
+    schedule = recipes.load("sada").schedule.make()
+    factors = [schedule(iteration, 10, 2000) for iteration in (599, 600, 1000, 1199, 1200, 1800)]
+    assert factors == pytest.approx([0.599, 0.6, 1, 1, 0.2, 0.04])
+
+
 def test_a_rate_falls_linearly_to_0_after_a_share_of_the_training():
     schedule = Schedule(linear_from=0.5)
     assert [schedule.make()(iteration, 10, 100) for iteration in (0, 50, 75, 99)] == pytest.approx([1, 1, 0.5, 0.02])
@@ -152,7 +174,7 @@ def test_a_cosine_falls_from_1_to_0_over_the_whole_budget_and_multiplies_the_res
     root = 3**0.5 / 2, 0.5**0.5
     expected = [2, 1 + root[0], 1 + root[1], 1.5, 1, 0.5, 1 - root[1], 0]
     assert factors == pytest.approx([value / 2 for value in expected], abs=1e-12)
-    together = Schedule(cosine=True, warmup_iterations=40, decay=0.5, decay_epochs=(2,))
+    together = Schedule(cosine=True, warmup_iterations=40, decay=0.5, decay_epochs=(5,))
     assert together.make()(19, 10, 120) == pytest.approx(19 / 40 * cosine.make()(19, 10, 120))
     assert together.make()(60, 10, 120) == pytest.approx(0.5 * 0.5)
 
