@@ -10,10 +10,11 @@ above random starts. The guard finds divergence at the end of a window of iterat
   random start does, or the highest sample of a batch more than ``HIGHEST_LIMIT`` times as far as the highest of as many
   random starts;
 - samples below the data: the mean sample lies ``MEAN_LIMIT`` times that far below the data;
-- chains that lost contact with the data: the mean sample was ``NEAR`` the data in ``CONTACT`` windows or more, and then
-  ``FAR`` from it in each of the last ``LOST`` windows, or in the last window of the training. The unit is the distance
-  of the highest training image of a batch. A collapse under an energy penalty begins so, and a slow one in which the
-  energies of random starts grow together with those of the samples.
+- chains that lost contact with the data: the mean sample was ``NEAR`` the data, above or below, in ``CONTACT`` windows
+  or more, and then ``FAR`` above it in each of the last ``LOST`` windows, or in the last window of the training. The
+  unit is the distance of the highest training image of a batch. A collapse under an energy penalty begins so, and a
+  slow one in which the energies of random starts grow together with those of the samples. The last window of a training
+  that was repaired is judged without former contact, for which the rest of the training may be too short.
 
 A cross-entropy or a distance counts only if it is that large in the mean over the window and still in its last
 iteration: one that has closed by itself needs no repair. Where a training image lies higher above the mean of the data
@@ -39,7 +40,7 @@ from typing import Any, NamedTuple
 
 from jembench.experiment.recipe import Count, Recipe, Remedy
 
-CRITERION = "random-starts@3"
+CRITERION = "random-starts@4"
 """What counts as divergence, in records and protocols: its version changes with the limits below."""
 
 LARGEST_LOSS = 1e8
@@ -56,7 +57,7 @@ when the energies of a small network are all alike. ``benchmarks/results/2026-11
 """
 
 NEAR, FAR, CONTACT, LOST = 0.25, 0.75, 10, 5
-"""Distances of the mean sample above the data, in distances of the highest training image; and numbers of windows.
+"""Distances of the mean sample from the data, in distances of the highest training image; and numbers of windows.
 
 In 60 healthy trainings on digits no window after ten windows ``NEAR`` the data was further than .5. With that limit for
 ``FAR``, repairs of fits a little above it made their calibration worse and their samples no better.
@@ -197,7 +198,7 @@ def _misplaced(rows: Sequence[Mapping[str, float]], starts: Starts, data: str, s
 
 
 def lost_contact(history: Sequence[Mapping[str, float]], *, ended: bool = False) -> str | None:
-    """Whether chains that had been near the data have left it, in a few words; None if they have not.
+    """Return in a few words how chains left the data that they had been near, or None if they have not left it.
 
     Args:
         history: the logged windows, each with the means over its iterations.
@@ -205,20 +206,28 @@ def lost_contact(history: Sequence[Mapping[str, float]], *, ended: bool = False)
     """
     distances = _distances(history)
     last = distances[-1 if ended else -LOST :]
-    if not _had_contact(distances) or len(last) < (1 if ended else LOST) or min(last) < FAR:
+    judged = _near(distances) >= CONTACT or (ended and _repaired(history))
+    if not judged or len(last) < (1 if ended else LOST) or min(last) < FAR:
         return None
     windows = "the last window" if ended else f"{LOST} windows"
     return f"samples lay above the data for {windows}, by {last[-1]:.2g} times as much as the highest training image"
 
 
 def is_doubtful(history: Sequence[Mapping[str, float]]) -> bool:
-    """Whether chains that had been near the data are not in the last window: a state not to go back to."""
+    """Return whether chains that had been near the data lie above it in the last window: a state not to go back to.
+
+    After an intervention one window near the data is enough, since training may go back from its last window.
+    """
     distances = _distances(history)
-    return _had_contact(distances) and distances[-1] >= NEAR
+    return _near(distances) >= (1 if _repaired(history) else CONTACT) and distances[-1] >= NEAR
 
 
-def _had_contact(distances: Sequence[float]) -> bool:
-    return sum(distance < NEAR for distance in distances) >= CONTACT
+def _near(distances: Sequence[float]) -> int:
+    return sum(abs(distance) < NEAR for distance in distances)
+
+
+def _repaired(history: Sequence[Mapping[str, float]]) -> bool:
+    return bool(history) and history[-1].get("attempt", 0) > 0
 
 
 def _distances(history: Sequence[Mapping[str, float]]) -> list[float]:

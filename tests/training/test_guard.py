@@ -116,11 +116,11 @@ def test_a_collapse_that_an_energy_penalty_keeps_finite_is_divergence():
 NEAR_DATA = [-0.05] * 10
 
 
-def windows(*distances, scale=1.0, shift=0.0):
+def windows(*distances, scale=1.0, shift=0.0, attempt=0):
     """Windows in which samples lie so far above the data; the data lie at -40, the highest image 5 above."""
     rows = [{"energy_data": -40, "highest_data": -35, "energy_samples": -40 + 5 * distance} for distance in distances]
     moved = [{name: scale * energy + shift for name, energy in row.items()} for row in rows]
-    return [row | {"iteration": 20 * number} for number, row in enumerate(moved, 1)]
+    return [row | {"iteration": 20 * number, "attempt": attempt} for number, row in enumerate(moved, 1)]
 
 
 @pytest.mark.parametrize(("scale", "shift"), [(1, 0), (1e-3, 0), (64, 1e4)])
@@ -141,6 +141,7 @@ def test_chains_that_leave_the_data_for_good_are_divergence(scale, shift):
         [*NEAR_DATA, 0.9, 0.9, 0.9, 0.9, 0.74],  # found again
         [*NEAR_DATA, 0.9, 0.9, 0.74, 0.9, 0.9, 0.9, 0.9],
         [*NEAR_DATA, *[-3.0] * 9],  # below the data: judged by the random starts
+        [*[-3.0] * 10, *[0.9] * 5],  # below the data is not near it either
     ],
 )
 def test_other_distances_are_none(distances):
@@ -153,6 +154,17 @@ def test_at_the_end_of_the_training_the_last_window_is_enough():
     )
     assert guard.lost_contact(windows(*NEAR_DATA, 0.9, 0.74), ended=True) is None
     assert guard.lost_contact(windows(*[0.9] * 30), ended=True) is None
+
+
+def test_the_last_window_of_a_repaired_training_is_judged_without_former_contact():
+    """Measured: a fit of 17 windows that was repaired four times ended 4.7 images' distances above the data."""
+    found = guard.lost_contact(windows(*NEAR_DATA[1:], 0.9, 1.5, 4.7, attempt=4), ended=True)
+    assert found == (
+        "samples lay above the data for the last window, by 4.7 times as much as the highest training image"
+    )
+    assert guard.lost_contact(windows(*NEAR_DATA[1:], 4.7, 0.74, attempt=4), ended=True) is None
+    assert guard.lost_contact(windows(*[0.9] * 30, attempt=4)) is None  # begun anew, and on its way
+    assert guard.lost_contact(windows(*[0.9] * 30), ended=True) is None  # without a repair
 
 
 def test_windows_that_training_went_back_from_do_not_count():
@@ -169,6 +181,10 @@ def test_a_state_is_doubtful_while_chains_are_away_from_the_data():
     assert not guard.is_doubtful(windows(*[0.9] * 30))
     assert not guard.is_doubtful(windows(*NEAR_DATA, 0.9, 0.24))
     assert guard.is_doubtful(windows(*NEAR_DATA, 0.25))
+    assert guard.is_doubtful(windows(-0.05, 0.25, attempt=1))  # after a repair one window near the data is enough
+    assert not guard.is_doubtful(windows(0.9, 0.25, attempt=1))
+    assert not guard.is_doubtful(windows(-0.05, -3.0, attempt=1))
+    assert not guard.is_doubtful([{"iteration": 20, "attempt": 1}])  # a model without chains
 
 
 @pytest.mark.parametrize("spread", [0.0, -1.0, math.nan])

@@ -224,6 +224,14 @@ def test_chains_that_are_lost_when_no_remedy_is_left_end_no_training(make_traine
     )
 
 
+def test_a_repaired_training_too_short_for_contact_is_judged_by_its_last_window(make_trainer, tmp_path):
+    """Nine windows, and contact needs ten: it goes back to 24, since the state at 32 is away from the data."""
+    away = {(1, iteration): 0.8 for iteration in (28, 32, 36)}
+    fitted = train(rig(at_distances(make_trainer(), away), {(0, 2)}), tmp_path)
+    assert [(each.iteration, each.returned_to) for each in fitted.interventions] == [(4, 0), (36, 24)]
+    assert fitted.stability.ended_with == "6 sampling steps"
+
+
 def test_every_rung_of_the_ladder_is_in_force(make_trainer, tmp_path):
     """What each attempt really did: its sampling steps, its rate, and the penalty in its loss."""
     trainer = make_trainer()
