@@ -68,6 +68,7 @@ class Batch(NamedTuple):
     x: Tensor  #: (B, C, H, W) for p(x)
     x_labelled: Tensor  #: (B, C, H, W) for p(y|x)
     y_labelled: Tensor  #: int64 (B,)
+    logits: Tensor | None = None  #: (B, K) of x, with gradients, if x passed through the network before the chains
 
 
 class Negatives(NamedTuple):

@@ -54,9 +54,10 @@ def hybrid_loss(model: Classifier, batch: Batch, negatives: Negatives | None, we
         assert negatives is not None
         images.setdefault("samples", negatives.x)
     shared = "data" in images and images["data"] is images.get("labelled")  # both terms on the same images
-    if shared:
+    passed = {"data": batch.logits} if "data" in images and batch.logits is not None else {}
+    if shared or passed:
         del images["data"]
-    logits = dict(zip(images, logits_of_each(model, list(images.values())), strict=True))
+    logits = passed | dict(zip(images, logits_of_each(model, list(images.values())), strict=True))
     if shared:
         logits["data"] = logits["labelled"]
 
@@ -85,11 +86,17 @@ def logits_of_each(model: Classifier, images: Sequence[Tensor]) -> tuple[Tensor,
 
     Batch norm makes them depend. Each batch then has a pass and statistics of its own, and the order matters, since the
     running statistics that evaluation uses are mostly those of the last pass. It is data, samples, labelled images in
-    the code of JEM, JEM++ and SADA-JEM, and labelled images, samples for the loss of p(x|y) alone.
+    the code of JEM, and labelled images, samples for the loss of p(x|y) alone. In the code of JEM++ and SADA-JEM the
+    data pass before the chains (``Batch.logits``), which move the running statistics as well.
     """
-    if any(isinstance(module, _BatchNorm) for module in cast(nn.Module, model).modules()):
+    if has_batch_norm(model):
         return tuple(map(model.logits, images))
     return torch.split(model.logits(torch.cat(list(images))), [len(x) for x in images])
+
+
+def has_batch_norm(model: Classifier) -> bool:
+    """Return whether a layer of the model normalises images by the statistics of their batch."""
+    return any(isinstance(module, _BatchNorm) for module in cast(nn.Module, model).modules())
 
 
 class PlainClassifier(LogitModel):

@@ -20,7 +20,7 @@ from jembench.data.holdout import holdout
 from jembench.experiment.recipe import Recipe, check_shares
 from jembench.interfaces import Batch, Buffered, DataSpec, Loss, Negatives, Shardable, Split
 from jembench.models import devices, predictions
-from jembench.models.energies import grad_energy
+from jembench.models.energies import LogitModel, grad_energy
 from jembench.models.execution import (
     autocast,
     compiled,
@@ -31,6 +31,7 @@ from jembench.models.execution import (
     to_channels_last,
     unchanged_buffers,
 )
+from jembench.models.objective import has_batch_norm
 from jembench.models.weights import ChainWeights
 from jembench.sampling import chain
 from jembench.sampling.graph import ChainGraph
@@ -152,13 +153,25 @@ class Trainer:
             self.execution = dataclasses.replace(self.execution, channels_last=to_channels_last(self.model, self.data))
         self.given_up: list[str] = []
         self._loss = self.model.training_loss
+        self._pass_first = self.model.logits if self._has_data_first() else None
         if self.execution.compiled:
             forget_compiled()  # of former networks
             self._loss = self._compiled_loss()
+            if self._pass_first:  # as the chains are: they write to running statistics that a plain pass would keep
+                self._pass_first = compiled(self._pass_first, self.given_up, captured=False)
         if self.sampler:
             self.grad_energy = grad_energy(self.model, self.execution, self.given_up)
             self.weights_of_chains = ChainWeights(self.model, self.data, self.execution.precision)
         self.graph = ChainGraph(self.model) if self.sampler and self.execution.captured else None
+
+    def _has_data_first(self) -> bool:
+        """Return whether the data of p(x) pass before the chains: where both move batch norm's running statistics.
+
+        JEM++ and SADA-JEM do so in their code.
+        """
+        model, recipe = self.model, self.recipe
+        both = isinstance(model, LogitModel) and model.chains == "marginal" and recipe.chains.mode == "train"
+        return both and not recipe.data.shared and has_batch_norm(model)
 
     def _compiled_loss(self) -> Callable[[Batch, Negatives | None], Loss]:
         """The loss, compiled unless the model says that it cannot be."""
@@ -231,13 +244,16 @@ class Trainer:
         batch = self.batches.draw()
         chance = seeds.drawing(self.seed, self._own_chance, self.device)
         with chance, searching(self.execution.searched):  # the shapes of an iteration are those of the next
-            negatives = self._negatives(batch)
             self.model.train()
+            if self._pass_first:
+                with autocast(self.execution.precision, self.device):
+                    batch = batch._replace(logits=self._pass_first(batch.x))
+            negatives = self._negatives(batch)
             values = self._differentiate(batch, negatives)
             if radius := self.recipe.optimizer.sharpness:
                 adaptive = self.recipe.optimizer.adaptive
                 with unchanged_buffers(self.model), sam_perturbation(self.model, radius, adaptive=adaptive):
-                    self._differentiate(batch, negatives)
+                    self._differentiate(batch._replace(logits=None), negatives)
         self.optimizer.step()
         if self.average:
             self.average.update(self.model)

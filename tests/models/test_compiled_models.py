@@ -42,6 +42,8 @@ def test_models_compile_as_one_graph_and_compute_the_same():
     assert {spec: row["not compiled"] for spec, row in found["trained"].items()} == {spec: [] for spec in TRAINED}
     different = {spec: row for spec, row in found["trained"].items() if not max(row["loss"], row["weights"]) < ROUNDING}
     assert different == {}
+    assert found["data first"].pop("not compiled") == []
+    assert max(found["data first"].values()) < ROUNDING
     assert {spec: row for spec, row in found["attacked"].items() if not row["difference"] < ROUNDING} == {}
     assert {row["graphs"] for row in found["attacked"].values()} == {
         4

@@ -61,8 +61,14 @@ def make(spec):
         return registry.resolve("models", spec).make(DATA)
 
 
-def make_trainer(model, compile):
-    settings = ["batch_size=4", "data.validation=0", "optimizer.name=sgd", "chains.sampler=pcd:steps=1,buffer=40"]
+def make_trainer(model, compile, mode="eval"):
+    settings = [
+        f"chains.mode={mode}",
+        "batch_size=4",
+        "data.validation=0",
+        "optimizer.name=sgd",
+        "chains.sampler=pcd:steps=1,buffer=40",
+    ]
     recipe = recipes.load("digits-paper", [*settings, f"compute.compile={compile}"])
     return Trainer(model, DATA, IMAGES, recipe, seed=0, device=torch.device("cpu"))
 
@@ -72,12 +78,12 @@ def difference(found, expected):
     return float((found - expected).norm() / expected.norm().clamp_min(1e-12))
 
 
-def iterations(model):
+def iterations(model, mode="eval"):
     """Two iterations, the second of which is compiled, against two plain ones: the loss, and how far weights moved."""
     before = torch.cat([value.detach().flatten() for value in model.parameters()])
     ends, losses = [], []
     for compile, one in (("off", copy.deepcopy(model)), ("on", model)):
-        trainer = make_trainer(one, compile)
+        trainer = make_trainer(one, compile, mode)
         losses.append([trainer.iterate()["loss"] for _ in range(2)][-1])
         ends.append(torch.cat([value.detach().flatten() for value in one.parameters()]) - before)
     return {
@@ -117,6 +123,26 @@ class Linear(LogitModel):
 
     def training_loss(self, batch, negatives):
         return hybrid_loss(self, batch, negatives, Weights(cross_entropy=1))
+
+
+class Normed(LogitModel):
+    """A network whose data pass before its chains, which write to the running statistics as well."""
+
+    chains = "marginal"
+
+    def __init__(self):
+        super().__init__(nn.Sequential(nn.Flatten(), nn.BatchNorm1d(64), nn.Linear(64, 4)))
+
+    def training_loss(self, batch, negatives):
+        return hybrid_loss(self, batch, negatives, Weights(cross_entropy=1, marginal=1))
+
+
+def data_before_chains():
+    """The iterations, with the stage after Dynamo, which checks that no gradient needs what was overwritten."""
+    torch.compile = lambda function, mode, **options: original(function, backend="aot_eager", **options)
+    found = iterations(Normed(), "train")
+    torch.compile = compile_quickly
+    return found
 
 
 def many_trainings(count):
@@ -184,6 +210,7 @@ def main():
     found = {
         "trained": {spec: iterations(make(spec)) for spec in trained},
         "attacked": {spec: slope_of_a_target(make(spec)) for spec in attacked},
+        "data first": data_before_chains(),
         "trainings": many_trainings(LIMIT + 1),
         "gradients": many_gradients(LIMIT + 2),
         "loss": traces_of_a_loss(),

@@ -118,7 +118,7 @@ def images_left_alone(subject: ModelSubject) -> None:
         batch = subject.batch
         subject.trained.training_loss(batch, subject.negatives(subject.model))
         pairs = zip(Batch._fields, batch, subject.batch, strict=True)
-        _check_unchanged("training_loss", {name: (a, b) for name, a, b in pairs})
+        _check_unchanged("training_loss", {name: (a, b) for name, a, b in pairs if a is not None and b is not None})
 
 
 def _check_unchanged(method: str, inputs: dict[str, tuple[Tensor, Tensor]]) -> None:
