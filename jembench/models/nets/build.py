@@ -30,7 +30,7 @@ def build_net(
     Args:
         text: ``wrn-28-10``, ``small-12``, ``half-48``, ``scaled-32``, ``auto`` or an import path.
         data: what the network will see.
-        norm: none, batch, instance or layer; a network given by its import path has its own.
+        norm: none, batch, instance, layer or act; a network given by its import path has its own.
         dropout: the share of each block's maps that is dropped in training; likewise.
         momentum: of the running statistics of batch norm; likewise.
 

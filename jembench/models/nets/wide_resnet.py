@@ -19,6 +19,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from jembench.errors import SpecError
+from jembench.models.densities import FirstBatch
+from jembench.models.execution import at_least_float32
 from jembench.models.nets.names import Shape
 
 LEAK = 0.2
@@ -26,6 +28,33 @@ LEAK = 0.2
 
 MOMENTUM = 0.9
 """The share that a batch has in the running statistics of batch norm, as in the code of JEM, JEM++ and SADA-JEM."""
+
+
+class ActNorm(nn.Module):
+    """Activation normalisation, s (x + b) with s and b per channel (Kingma & Dhariwal, 2018, section 3.1).
+
+    The first batch that passes in training mode sets them, so that each channel of it has mean 0 and variance 1; then
+    they are trained. JEM's code has it as ``--norm act``, set by the noise at which its first chains begin.
+
+    Args:
+        channels: C.
+    """
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.shift = nn.Parameter(torch.zeros(channels, 1, 1))
+        self.scale = nn.Parameter(torch.ones(channels, 1, 1))
+        self.first_batch = FirstBatch()
+
+    def forward(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B C H W"]:
+        if self.training and self.first_batch.is_to_come:
+            with torch.no_grad():
+                std, mean = torch.std_mean(at_least_float32(x), dim=(0, 2, 3))
+                self.shift.copy_(-mean[:, None, None])
+                self.scale.copy_(1 / (std[:, None, None] + 1e-6))
+            self.first_batch.end()
+        return self.scale * (x + self.shift)
+
 
 Norm = Callable[[int], nn.Module]
 """From the number of channels to the layer."""
@@ -35,6 +64,7 @@ NORMS: Mapping[str, Norm] = {
     "batch": nn.BatchNorm2d,
     "instance": lambda channels: nn.InstanceNorm2d(channels, affine=True),
     "layer": lambda channels: nn.GroupNorm(1, channels),
+    "act": ActNorm,
 }
 
 
@@ -56,8 +86,8 @@ class Projection(nn.Conv2d):
 class Block(nn.Module):
     """Two 3x3 convolutions, each after norm and activation, added to the block's raw input.
 
-    Where the shape changes, the raw input passes through a bare 1x1 convolution. Dropout stands before the second
-    convolution (Zagoruyko & Komodakis, section 2.4).
+    Where the shape changes, the raw input passes through a bare 1x1 convolution. Dropout stands between the
+    convolutions (Zagoruyko & Komodakis, section 2.4), before the second norm as in the code of JEM.
     """
 
     def __init__(self, in_channels: int, out_channels: int, stride: int, norm: Norm, dropout: float) -> None:
@@ -72,9 +102,9 @@ class Block(nn.Module):
             self.shortcut.append(Projection(in_channels, out_channels, stride))
 
     def forward(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B D h w"]:
-        hidden = self.conv1(F.leaky_relu(self.norm1(x), LEAK))
-        # In place: no backward pass reads what a convolution or a norm gave.
-        hidden = self.conv2(self.dropout(F.leaky_relu_(self.norm2(hidden), LEAK)))
+        hidden = self.dropout(self.conv1(F.leaky_relu(self.norm1(x), LEAK)))
+        # In place: no backward pass reads what a convolution, dropout or a norm gave.
+        hidden = self.conv2(F.leaky_relu_(self.norm2(hidden), LEAK))
         return cast(Tensor, hidden.add_(self.shortcut(x)))
 
 
@@ -90,7 +120,7 @@ class ResidualNet(nn.Module):
         channels: C of the images.
         num_classes: K.
         shape: its channels and blocks.
-        norm: none, batch, instance or layer (group norm of one group).
+        norm: none, batch, instance, layer (group norm of one group) or act (activation norm).
         dropout: the share of a block's maps that is dropped while the model is trained, in [0, 1).
         momentum: of the running statistics of batch norm: the share of the latest batch, in (0, 1].
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from jembench_jem.importer import AuthorsCheckpoint
     from jembench_jem.model import JEM, FactoredJEM
 
-Norm = Literal["none", "batch", "instance", "layer"]
+Norm = Literal["none", "batch", "instance", "layer", "act"]
 
 
 @takes(least_net)

@@ -20,7 +20,7 @@ def baseline(
     data: DataSpec,
     *,
     net: str = "auto",
-    norm: Literal["none", "batch", "instance", "layer"] = "none",
+    norm: Literal["none", "batch", "instance", "layer", "act"] = "none",
     dropout: float = 0.0,
     momentum: float = 0.1,
 ) -> Baseline:
@@ -43,7 +43,7 @@ def adversarial(
     data: DataSpec,
     *,
     net: str = "auto",
-    norm: Literal["none", "batch", "instance", "layer"] = "none",
+    norm: Literal["none", "batch", "instance", "layer", "act"] = "none",
     dropout: float = 0.0,
     momentum: float = 0.1,
     threat: str = "linf@8/255",

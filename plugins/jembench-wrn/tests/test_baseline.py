@@ -69,7 +69,7 @@ def test_loss_trains_every_parameter():
     assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in model.parameters())
 
 
-@pytest.mark.parametrize("norm", ["none", "batch", "instance", "layer"])
+@pytest.mark.parametrize("norm", ["none", "batch", "instance", "layer", "act"])
 def test_learns_with_every_norm(norm):
     with seeds.initialising(0):
         model = registry.resolve("models", f"baseline:net=small-4,norm={norm}").make(DIGITS)

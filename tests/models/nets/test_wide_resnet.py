@@ -6,7 +6,7 @@ from torch.nn import functional as F
 
 from jembench.errors import SpecError
 from jembench.models.nets.names import half, small, wide
-from jembench.models.nets.wide_resnet import NORMS, ResidualNet
+from jembench.models.nets.wide_resnet import NORMS, ActNorm, ResidualNet
 
 
 def images(*shape, seed=0):
@@ -157,7 +157,7 @@ def test_a_single_pixel_is_an_image():
     assert ResidualNet(1, 2, wide(10, 1))(images(1, 1, 1, 1)).shape == (1, 2)
 
 
-@pytest.mark.parametrize("norm", ["none", "instance", "layer"])
+@pytest.mark.parametrize("norm", ["none", "instance", "layer", "act"])
 def test_rows_of_a_batch_are_independent(norm):
     torch.manual_seed(0)
     net = ResidualNet(1, 10, small(4), norm=norm).double()
@@ -177,13 +177,42 @@ def test_batch_norm_makes_the_rows_of_a_training_batch_dependent():
     torch.testing.assert_close(net(x)[0], net(other)[0])
 
 
-@pytest.mark.parametrize("norm", ["batch", "instance", "layer"])
+@pytest.mark.parametrize("norm", ["batch", "instance", "layer", "act"])
 def test_every_activation_has_a_norm_before_it(norm):
     kind = type(NORMS[norm](4))
     net = ResidualNet(3, 10, wide(16, 1), norm=norm)
     norms = [name for name, module in net.named_modules() if isinstance(module, kind)]
     assert len(norms) == 2 * 6 + 1
-    assert all(module.weight is not None for module in net.modules() if isinstance(module, kind))
+    assert all(list(module.parameters()) for module in net.modules() if isinstance(module, kind))
+
+
+def test_the_first_training_batch_sets_an_activation_norm_and_no_other_does():
+    """By the definition, with the standard deviation of divisor N - 1 as in JEM's code."""
+    norm = ActNorm(2).double()
+    x = 3 * images(5, 2, 4, 4).double() + torch.tensor([1.0, -2.0])[:, None, None]
+    assert torch.equal(norm.eval()(x), x)
+    mean, std = x.mean((0, 2, 3), keepdim=True), x.transpose(0, 1).flatten(1).std(1)[:, None, None]
+    norm.train()
+    for batch in (x, 7 * x + 1):
+        torch.testing.assert_close(norm(batch), (batch - mean) / (std + 1e-6))
+    loaded = ActNorm(2).double().train()
+    loaded.load_state_dict(norm.state_dict())
+    assert torch.equal(loaded(7 * x), norm(7 * x))
+
+
+def test_dropout_stands_before_the_second_norm():
+    """As in the code of JEM: a norm sees the zeros, and gives them another value."""
+    torch.manual_seed(0)
+    net = ResidualNet(1, 3, small(4), norm="batch", dropout=0.5)
+    seen = {}
+    for name in ("norm2", "conv2"):
+        module = getattr(net.layer1[0], name)
+        module.register_forward_pre_hook(lambda _, x, name=name: seen.update({name: (x[0] == 0).float().mean()}))
+    net(images(8, 1, 8, 8))
+    assert 0.4 < seen["norm2"] < 0.6
+    assert seen["conv2"] == 0
+    net.eval()(images(8, 1, 8, 8))
+    assert seen["norm2"] == 0
 
 
 @pytest.mark.parametrize(
