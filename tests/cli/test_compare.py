@@ -55,7 +55,7 @@ def test_the_table(trained):
     assert done.out.splitlines()[1] == (f"{JEM} and {CLASSIFIER} · dataset shades · recipe tiny · seeds 0, 1")
     assert "other images: 95 % interval of the difference, by the bootstrap: both models see the same 200" in done.out
     assert "Of fewer than 3 seeds that both have, it is not judged what training anew would change." in done.out
-    assert "adjusted by Holm for 2 values. Below 0.05 there is a verdict." in done.out
+    assert "adjusted by Holm for 2 values. Below 0.05 a difference is seen." in done.out
     assert "brightness" not in done.out
 
 
