@@ -49,7 +49,11 @@ class Dataset(Protocol):
 
 @runtime_checkable
 class OODSet(Protocol):
-    """Out-of-distribution images for a dataset, as many as its test images. Deterministic."""
+    """Out-of-distribution images for a dataset, as many as its test images. Deterministic.
+
+    An attribute ``noise`` says how many times the data noise of the test images these have (standard deviation); 1
+    without it.
+    """
 
     def draw(self, test: Split, data: DataSpec) -> Tensor:
         """Images of the dataset's shape, uint8 (N, C, H, W), for its N test images under evaluation.

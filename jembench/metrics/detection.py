@@ -48,7 +48,8 @@ def detection_estimates(metric: OutOfDistribution, arrays: Arrays) -> dict[str, 
 
 
 def _scores(metric: OutOfDistribution, evaluation: Evaluation, images: str) -> NDArray[np.float64]:
-    scores: NDArray[np.float64] = metric.scorer.scores(evaluation, images, metric.data_noise).cpu().double().numpy()
+    noise = metric.data_noise * (1.0 if images == "test" else getattr(resolve(images).make(), "noise", 1.0))
+    scores: NDArray[np.float64] = metric.scorer.scores(evaluation, images, noise).cpu().double().numpy()
     bad = int((~np.isfinite(scores)).sum())
     if bad:
         raise Diverged(

@@ -27,7 +27,7 @@ class OutOfDistribution(Bootstrapped, Comparable):
 
     ``set`` is an OOD set (`jembench list ood_sets`) or a dataset: interp, svhn, celeba:root=/data. ``score`` is
     a name of `jembench list scores` or an import path; ``steps`` changes that option of a score that has it.
-    ``data_noise`` is on both kinds of images.
+    ``data_noise`` is on both kinds of images, on ``interp`` sqrt(1.5) times, as in the code of JEM.
 
     All values are by scikit-learn, in float64, in 0..1. ``-in``: test images are the positive class; ``fpr95-in`` is
     the share of outliers that score above the threshold which 95 % of the test images pass. ``-out``: outliers are;

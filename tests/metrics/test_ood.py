@@ -201,3 +201,18 @@ def test_the_resampled_statistics_of_all_images_are_the_values(evaluation):
     for label, resampling in metric.resamplings(found.arrays).items():
         assert resampling.sizes == (40, 30)
         assert resampling.statistic(*whole)[0] == pytest.approx(found.values[label].value, abs=1e-9)
+
+
+@pytest.mark.parametrize(("name", "times"), [("patches", 1), ("interp", (1 / 4 + 1 / 4 + 1) ** 0.5)])
+def test_the_noise_of_outliers_is_that_of_the_authors_code(evaluation, monkeypatch, name, times):
+    """A mean of two noisy images with noise once more has the variance s^2 / 4 + s^2 / 4 + s^2."""
+    evaluation.sets["interp"], evaluation.readings["energy", "interp"] = pictures(30, 3), normal(30, seed=4)
+    asked, metric = {}, OutOfDistribution(set=name, data_noise=0.03, resamples=0)
+    scores = type(metric.scorer).scores
+    monkeypatch.setattr(
+        type(metric.scorer),
+        "scores",
+        lambda self, of, images, s: asked.update({images: s}) or scores(self, of, images, 0),
+    )
+    metric.compute(evaluation)
+    assert asked == {"test": 0.03, name: pytest.approx(0.03 * times)}

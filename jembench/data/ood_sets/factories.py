@@ -21,6 +21,8 @@ class Drawn(NamedTuple):
     """An OOD set that is one function."""
 
     draw: Callable[[Split, DataSpec], Tensor]
+    noise: float = 1.0
+    """The standard deviation of its data noise, in that of the test images."""
 
 
 def _generator(name: str) -> Generator:
@@ -36,7 +38,8 @@ def interp() -> OODSet:
     """Means of two test images each: every image with another one.
 
     (x_i + x_j) / 2, where j is drawn at random among the other images; a level of .5 is rounded up. Grathwohl et al.
-    (2020), section 5.3: interpolations of two images of the test set.
+    (2020), section 5.3: interpolations of two images of the test set. In their code both images have data noise, and
+    their mean has it once more: its standard deviation is sqrt(1/4 + 1/4 + 1) times ``data_noise``.
     """
 
     def draw(test: Split, data: DataSpec) -> Tensor:
@@ -49,7 +52,7 @@ def interp() -> OODSet:
         other = (torch.arange(n) + further) % n
         return ((test.images.short() + test.images[other].short() + 1) // 2).byte()
 
-    return Drawn(draw)
+    return Drawn(draw, noise=1.5**0.5)
 
 
 def flipped() -> OODSet:
