@@ -82,7 +82,10 @@ class PersistentChains(LangevinChains):
         self.conditional = y is not None
         if not self.filled:
             slots = torch.arange(self.buffer.size, device=generator.device)
-            self.buffer.fill(self.starts.draw(len(slots), self._classes(slots), generator))
+            y_first = self._classes(slots)
+            if y_first is None and self.data.num_classes:  # as many of each class, as in the code of JEM++ and SADA-JEM
+                y_first = slots % self.data.num_classes
+            self.buffer.fill(self.starts.draw(len(slots), y_first, generator))
             self.filled = True
         self.buffer.to(generator.device)
         slots = self.buffer.draw(n, generator) if y is None else self.buffer.draw_of_class(y, generator)

@@ -59,7 +59,8 @@ class ClassGaussianStart:
     Q R = (x - m) / sqrt(N), found once for each class, so that the starts of all chains are one product; they take
     377 MB for CIFAR-10, and never more than the training images in float32. No pool of starts is drawn beforehand, from
     which starts would repeat.
-    Chains without labels start in classes drawn uniformly, whatever the classes' sizes.
+    Chains without labels start in classes drawn uniformly, whatever the classes' sizes. A replay buffer begins with as
+    many chains of each class.
     """
 
     def __init__(self, data: DataSpec) -> None:

@@ -173,6 +173,16 @@ def test_conditional_chains_begin_in_the_slots_of_their_class(dark_grey_bright):
         assert torch.equal(class_of(sampler.kept().x), sampler.kept().y)
 
 
+@pytest.mark.parametrize(("size", "counts"), [(30, [10, 10, 10]), (32, [11, 11, 10])])
+def test_a_buffer_of_chains_without_labels_begins_with_as_many_of_each_class(dark_grey_bright, size, counts):
+    langevin = Langevin(steps=1, step_size=1, noise=0)
+    sampler = PersistentChains(DATA, langevin, ClassGaussianStart(DATA), buffer_size=size, reinit=0)
+    sampler.inform(dark_grey_bright)
+    sampler.init(1, generator=seeded())
+    assert class_of(sampler.kept().x).bincount().tolist() == counts
+    assert sampler.kept().y is None
+
+
 def test_short_runs_start_there_too(dark_grey_bright):
     sampler = ShortRun(DATA, Langevin(steps=1, step_size=1, noise=0), ClassGaussianStart(DATA))
     sampler.inform(dark_grey_bright)
