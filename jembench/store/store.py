@@ -310,13 +310,10 @@ def lost_units(root: Path, units: Iterable[str]) -> set[str]:
         units: ids.
     """
     store = Store(root)
-    holders = list(store.leases())
-    living, dead = ({f"{one.host}:{one.pid}" for one in holders if one.alive is alive} for alive in (True, False))
-    found = {unit: store.works.latest(unit) for unit in units}
-    begun = {
-        unit: at.started.worker for unit, at in found.items() if at.started and at.last and at.last.kind != "queued"
-    }
-    return {unit for unit, worker in begun.items() if worker in dead - living}
+    alive = store.workers()
+    found = ((unit, store.works.latest(unit)) for unit in units)
+    begun = {unit: at.started.worker for unit, at in found if at.started and at.last and at.last.kind != "queued"}
+    return {unit for unit, worker in begun.items() if not alive.get(worker, True)}
 
 
 def _or_none(read: Callable[[], Read]) -> Read | None:
