@@ -245,15 +245,16 @@ class Trainer:
         chance = seeds.drawing(self.seed, self._own_chance, self.device)
         with chance, searching(self.execution.searched):  # the shapes of an iteration are those of the next
             self.model.train()
+            first = batch
             if self._pass_first:
                 with autocast(self.execution.precision, self.device):
-                    batch = batch._replace(logits=self._pass_first(batch.x))
+                    first = batch._replace(logits=self._pass_first(batch.x))
             negatives = self._negatives(batch)
-            values = self._differentiate(batch, negatives)
+            values = self._differentiate(first, negatives)
             if radius := self.recipe.optimizer.sharpness:
                 adaptive = self.recipe.optimizer.adaptive
                 with unchanged_buffers(self.model), sam_perturbation(self.model, radius, adaptive=adaptive):
-                    self._differentiate(batch._replace(logits=None), negatives)
+                    self._differentiate(batch, negatives)
         self.optimizer.step()
         if self.average:
             self.average.update(self.model)
