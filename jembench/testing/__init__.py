@@ -1,4 +1,4 @@
-"""The conformance kit: what every component promises, for plugins to test themselves.
+"""The conformance kit: what models, samplers, metrics and datasets promise, for plugins to test themselves.
 
 In a test of a plugin::
 
@@ -24,7 +24,6 @@ from jembench.testing.checks import CheckFailed as CheckFailed
 from jembench.testing.checks import DoesNotApply as DoesNotApply
 from jembench.testing.checks import Result as Result
 from jembench.testing.checks import checks_of
-from jembench.testing.checks import expected_failures as expected_failures
 from jembench.testing.checks import perform as perform
 
 DIGITS = DataSpec(name="digits", shape=(1, 8, 8), num_classes=10)
@@ -32,7 +31,7 @@ DIGITS = DataSpec(name="digits", shape=(1, 8, 8), num_classes=10)
 
 
 def check_model(spec: str, data: DataSpec = DIGITS) -> list[Check]:
-    """The checks of a model: capabilities, shapes, energies, gradients, randomness, saving and loading.
+    """Return the checks of a model: shapes, energies, gradients, randomness, training, saving and loading.
 
     Args:
         spec: ``my-ebm:hidden=8``, or an import path such as ``my_ebm:build``.
@@ -44,70 +43,31 @@ def check_model(spec: str, data: DataSpec = DIGITS) -> list[Check]:
 
 
 def check_sampler(spec: str, data: DataSpec = DIGITS) -> list[Check]:
-    """The checks of a sampler: shapes, randomness, what it keeps, and its chains on energies in closed form."""
+    """Return the checks of a sampler: shapes, randomness, its buffer, and its chains on energies in closed form."""
     from jembench.testing.samplers import SamplerSubject
 
     return checks_of(spec, SamplerSubject, data)
 
 
 def check_metric(spec: str) -> list[Check]:
-    """The checks of a metric: what it requires, its protocol, its values and arrays, on a model in closed form."""
+    """Return the checks of a metric: its requirements, protocol, values and arrays, on a model in closed form."""
     from jembench.testing.metrics import MetricSubject
 
     return checks_of(spec, MetricSubject)
 
 
 def check_dataset(spec: str) -> list[Check]:
-    """The checks of a dataset: its spec, types, ranges, and that it is the same each time."""
+    """Return the checks of a dataset: its spec, types and ranges, and that it is the same each time."""
     from jembench.testing.datasets import DatasetSubject
 
     return checks_of(spec, DatasetSubject)
 
 
-def check_executor(spec: str) -> list[Check]:
-    """The checks of an executor: order, slots, endings, workers that die, cancellation. They start fake workers."""
-    from jembench.testing.executors import ExecutorSubject
-
-    return checks_of(spec, ExecutorSubject)
-
-
-def check_tracker(spec: str) -> list[Check]:
-    """The checks of a tracker: it takes every event of a run."""
-    from jembench.testing.trackers import TrackerSubject
-
-    return checks_of(spec, TrackerSubject)
-
-
-def check_suite(name: str) -> list[Check]:
-    """The checks of an installed suite: it can be read and planned, and everything that it names exists."""
-    from jembench.testing import suites
-
-    return suites.checks("suites", name)
-
-
-def check_recipe(name: str) -> list[Check]:
-    """The checks of an installed recipe: it can be read, and no other recipe takes its place."""
-    from jembench.testing import suites
-
-    return suites.checks("recipes", name)
-
-
-def check_reference(name: str) -> list[Check]:
-    """The check of an installed file of published numbers: it can be read."""
-    from jembench.testing import suites
-
-    return suites.checks("references", name)
-
-
 def parametrize(checks: Sequence[Check]) -> Callable[[Any], Any]:
-    """A pytest test for each check, with the check's name; checks that are declared to fail must fail.
+    """Return a decorator that makes a pytest test for each check, with the check's name.
 
-    The test function takes ``check`` and calls it.
+    The test function takes ``check`` and calls it. A check that cannot hold is declared there, by ``pytest.xfail``.
     """
     import pytest
 
-    def marks(check: Check) -> list[Any]:
-        return [pytest.mark.xfail(reason=check.excuse, strict=True)] if check.excuse else []
-
-    cases = [pytest.param(check, id=check.name, marks=marks(check)) for check in checks]
-    return pytest.mark.parametrize("check", cases)
+    return pytest.mark.parametrize("check", [pytest.param(check, id=check.name) for check in checks])

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import atexit
 import copy
-import dataclasses
 import math
 import tempfile
 from collections.abc import Iterable, Mapping
@@ -15,12 +14,11 @@ from functools import cache
 from pathlib import Path
 
 import torch
-from torch import Tensor
 
 from jembench.data.datasets import LazyDataset
 from jembench.data.holdout import holdout
 from jembench.data.pixels import to_uint8
-from jembench.interfaces import Capability, DataSpec, Sampler, Samples, Split, TrainingRecord
+from jembench.interfaces import Capability, DataSpec, Sampler, Samples, TrainingRecord
 from jembench.models.energies import grad_energy
 from jembench.running.caches import FeatureBank
 from jembench.running.evaluation import TrainedFit
@@ -58,14 +56,6 @@ def trained() -> TrainedFit:
 def able(capabilities: Iterable[Capability]) -> TrainedFit:
     """The model as one that can do this alone. It draws its samples without chains."""
     return _fit(Exposing(Mixture(DATA), [_METHODS[capability] for capability in capabilities]), _dataset())
-
-
-def reordered(order: Tensor) -> TrainedFit:
-    """As :func:`trained`, with the test images in another order, int64 (N,)."""
-    train, test = (_dataset().split(name) for name in ("train", "test"))
-    assert test.labels is not None
-    dataset = LazyDataset(DATA, {"train": train, "test": Split(test.images[order], test.labels[order])}.__getitem__)
-    return dataclasses.replace(trained(), dataset=dataset)
 
 
 def _dataset() -> LazyDataset:

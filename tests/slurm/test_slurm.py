@@ -13,14 +13,16 @@ import tempfile
 import time
 from pathlib import Path
 
+import fake_worker
 import pytest
+from executor_checks import check_executor
+from executor_sessions import Session
 
 from jembench.errors import SpecError, Unavailable
 from jembench.interfaces import Event
 from jembench.plugin import resolve
 from jembench.store.store import Store
-from jembench.testing import check_executor, fake_worker, parametrize
-from jembench.testing.executors import Session
+from jembench.testing import parametrize
 
 pytestmark = pytest.mark.skipif(
     "JEMBENCH_TESTS_SLURM" not in os.environ, reason="needs a Slurm cluster: tox -e plugins starts one"

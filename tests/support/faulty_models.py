@@ -1,4 +1,4 @@
-"""A model for every promise that breaks it and no other."""
+"""A model for every promise that breaks it."""
 
 from __future__ import annotations
 
@@ -7,43 +7,20 @@ import math
 
 import numpy as np
 import torch
-from sound_models import Contrastive, EnergyAlone, Finished, Mixture
-from torch.nn import functional as F
+from sound_models import Contrastive, EnergyAlone, Fitted, Mixture
+from torch import nn
 
-from jembench.catalog.options import pretrained
 from jembench.errors import SpecError
-from jembench.interfaces import Loss
+from jembench.interfaces import Energies, Loss
 from jembench.models.energies import marginal_energy
-from jembench.testing import expected_failures
-
-
-def fails(data):
-    raise ValueError("no such thing")
 
 
 def gives_a_number(data):
     return 3
 
 
-def fractional_default(data, *, width: int = 2.5):
-    return Mixture(data)
-
-
-def text_for_none(data, *, net: str = None):  # noqa: RUF013
-    return Mixture(data)
-
-
-def positional_option(data, width=8):
-    return Mixture(data)
-
-
 def made_for_digits_alone(data):
     return _Ten(data)
-
-
-class DrawsForDigitsAlone(Mixture):
-    def sample(self, n, y=None, *, generator):
-        return torch.tanh(super().sample(n, y, generator=generator) - 0.5)
 
 
 _COUNT = itertools.count()
@@ -55,26 +32,6 @@ def counts_models(data):
     return model
 
 
-def seeds_torch(data):
-    torch.manual_seed(0)
-    return Mixture(data)
-
-
-def seeds_numpy(data):
-    np.random.seed(0)  # noqa: NPY002
-    return Mixture(data)
-
-
-@expected_failures({"samples-within-bounds": "It is drawn on a larger canvas on purpose."})
-def excused(data):
-    return Unclamped(data)
-
-
-@expected_failures({"samples-within-bounds": "It was so before it was mended."})
-def excused_for_nothing(data):
-    return Mixture(data)
-
-
 class Mute(Mixture):
     logits = log_prob = energy = sample = None
 
@@ -83,46 +40,15 @@ class Mute(Mixture):
         return Loss(total, {"nll": total.detach()})
 
 
-class Untrainable(EnergyAlone):
-    training_loss = None
-
-
 class _Ten(Mixture):
     def log_prob(self, x, y=None):
         x = x.reshape(len(x), 64)
         return super().log_prob(x, y)
 
 
-class OneLogitMore(Contrastive):
-    chains = "none"
-    energy = None
-
-    def logits(self, x):
-        return F.pad(self(x), (0, 1))
-
-    def training_loss(self, batch, negatives):
-        total = F.cross_entropy(self.logits(batch.x_labelled), batch.y_labelled)
-        return Loss(total, {"nll": total.detach()})
-
-
 class EnergyColumn(EnergyAlone):
     def energy(self, x, y=None):
         return super().energy(x, y)[:, None]
-
-
-class DensityColumn(Finished):
-    def log_prob(self, x, y=None):
-        return super().log_prob(x, y)[:, None]
-
-
-@pretrained()
-def density_column(data):
-    return DensityColumn(data)
-
-
-class FlatSamples(Mixture):
-    def sample(self, n, y=None, *, generator):
-        return super().sample(n, y, generator=generator).flatten(1)
 
 
 class Unclamped(Mixture):
@@ -133,18 +59,6 @@ class Unclamped(Mixture):
 class NoLabelArgument(EnergyAlone):
     def energy(self, x):
         return self.value(x)
-
-
-class LabelsNotRefused(EnergyAlone):
-    def energy(self, x, y=None):
-        if y is not None:
-            raise KeyError("y")
-        return self.value(x)
-
-
-class Double(EnergyAlone):
-    def energy(self, x, y=None):
-        return super().energy(x, y).double()
 
 
 class NotANumber(Mixture):
@@ -162,11 +76,6 @@ class Squeezes(EnergyAlone):
 class LooksAround(EnergyAlone):
     def energy(self, x, y=None):
         return super().energy(x, y) + 0.01 * x.mean().detach()
-
-
-class Views(EnergyAlone):
-    def value(self, x):
-        return self.net(x.view(len(x), -1)).squeeze(1)
 
 
 class StaysBehind(EnergyAlone):
@@ -191,24 +100,9 @@ class SamplesAlike(Mixture):
         return super().sample(n, y, generator=torch.Generator(generator.device).manual_seed(0))
 
 
-class SamplesFromItself(Mixture):
-    calls = 0
-
-    def sample(self, n, y=None, *, generator):
-        self.calls += 1
-        own = torch.Generator().manual_seed(self.calls + (generator.initial_seed() << 8) % 2**62)
-        return super().sample(n, y, generator=own)
-
-
 class DrawsGlobally(EnergyAlone):
     def energy(self, x, y=None):
         torch.rand(1)
-        return super().energy(x, y)
-
-
-class SwitchesToEvaluation(EnergyAlone):
-    def energy(self, x, y=None):
-        self.eval()
         return super().energy(x, y)
 
 
@@ -226,12 +120,6 @@ class ChangesImages(EnergyAlone):
         return energy
 
 
-class ChangesTheBatch(EnergyAlone):
-    def training_loss(self, batch, negatives):
-        batch.x.clamp_(0)
-        return super().training_loss(batch, negatives)
-
-
 class Remembers(EnergyAlone):
     def __init__(self, data):
         super().__init__(data)
@@ -246,12 +134,6 @@ class LeavesGradients(EnergyAlone):
     def energy(self, x, y=None):
         with torch.enable_grad():
             self.value(x.detach()).sum().backward()
-        return super().energy(x, y)
-
-
-class Freezes(EnergyAlone):
-    def energy(self, x, y=None):
-        self.net[1].requires_grad_(False)
         return super().energy(x, y)
 
 
@@ -308,13 +190,6 @@ class EnergyOfNoClass(EnergyAlone):
         return super().energy(x)
 
 
-class DensityOfNoClass(Mixture):
-    logits = energy = sample = None
-
-    def log_prob(self, x, y=None):
-        return super().log_prob(x)
-
-
 class SamplesOfAnyClass(Mixture):
     def sample(self, n, y=None, *, generator):
         return super().sample(n, generator=generator)
@@ -323,11 +198,6 @@ class SamplesOfAnyClass(Mixture):
 class Detached(EnergyAlone):
     def energy(self, x, y=None):
         return super().energy(x.detach(), y)
-
-
-class Flat(EnergyAlone):
-    def energy(self, x, y=None):
-        return super().energy(0 * x, y)
 
 
 class HalfDetached(EnergyAlone):
@@ -344,11 +214,85 @@ class Hides(EnergyAlone):
         return super().energy(x, y) + self.offset
 
 
-class Twin(EnergyAlone):
-    def __deepcopy__(self, memo):
-        return self
+class LossOfOne(EnergyAlone):
+    def training_loss(self, batch, negatives):
+        loss = super().training_loss(batch, negatives)
+        return loss._replace(total=loss.total[None])
 
 
-class HoldsAGenerator(EnergyAlone):
-    def __deepcopy__(self, memo):
-        raise TypeError("cannot pickle 'torch.Generator' object")
+class PushesDataUp(Contrastive):
+    def training_loss(self, batch, negatives):
+        energies = Energies(self.energy(batch.x), self.energy(negatives.x))
+        total = energies.samples.mean() - energies.data.mean()
+        return Loss(total, {"gap": total.detach()}, energies)
+
+
+class Idle(EnergyAlone):
+    def __init__(self, data):
+        super().__init__(data)
+        self.idle = nn.Parameter(torch.zeros(1))
+
+
+class NumpyLoss(EnergyAlone):
+    def training_loss(self, batch, negatives):
+        loss = super().training_loss(batch, negatives)
+        return loss._replace(total=loss.total + 1e-6 * float(np.random.rand()))  # noqa: NPY002
+
+
+class TakesXForLabelled(Contrastive):
+    def training_loss(self, batch, negatives):
+        return super().training_loss(batch._replace(x_labelled=batch.x), negatives)
+
+
+class Ascends(EnergyAlone):
+    def training_loss(self, batch, negatives):
+        loss = super().training_loss(batch, negatives)
+        return loss._replace(total=2 * loss.total.detach() - loss.total)
+
+
+class CountsInPython(EnergyAlone):
+    calls = 0
+
+    def training_loss(self, batch, negatives):
+        self.calls += 1
+        loss = super().training_loss(batch, negatives)
+        return loss._replace(total=loss.total * (1 + 1 / self.calls))
+
+
+class NotNormalised(Mixture):
+    logits = energy = sample = None
+
+    def log_prob(self, x, y=None):
+        if y is not None:
+            raise SpecError("log p(x) alone.")
+        return 1.7 * super().log_prob(x)
+
+    def training_loss(self, batch, negatives):
+        nll = -self.log_prob(batch.x).mean()
+        return Loss(nll, {"nll": nll.detach()})
+
+
+class LevelsBetween(nn.Module):
+    """A softmax over the 256 levels of each pixel, in bins from bound to bound."""
+
+    def __init__(self, data):
+        super().__init__()
+        self.low, self.high = data.bounds
+        self.scores = nn.Parameter(torch.linspace(-1, 1, 256).square().expand(data.dimensions, -1).clone())
+
+    def log_prob(self, x, y=None):
+        if y is not None:
+            raise SpecError("It has no classes.")
+        level = (256 * (x.flatten(1) - self.low) / (self.high - self.low)).floor().clamp(0, 255).long()
+        return self.scores.log_softmax(dim=1).T.gather(0, level).sum(dim=1)
+
+
+class FitsByChance(Fitted):
+    def fit(self, x, y, *, generator):
+        super().fit(x, y, generator=generator)
+        self.mean += 1e-3 * torch.rand(())
+
+
+class FitsNothing(Fitted):
+    def fit(self, x, y, *, generator):
+        self.mean = torch.linspace(-0.5, 0.5, len(self.mean))[:, None].repeat(1, self.data.dimensions)

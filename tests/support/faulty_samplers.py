@@ -1,46 +1,17 @@
-"""A sampler for every promise that breaks it and no other."""
+"""A sampler for every promise that breaks it."""
 
 from __future__ import annotations
 
 import time
 
 import torch
-from sound_samplers import AsksInParts, AsksPartsAfterNoise, Toy, in_parts
+from sound_samplers import Toy
 
 from jembench.interfaces import ChainState, StepInfo
 
 
 class WithoutKept(Toy):
     kept = property()
-
-
-class HalfAStep(Toy):
-    steps = 2.5
-
-
-class StartsInDouble(Toy):
-    def start(self, n, y=None, *, generator):
-        state = super().start(n, y, generator=generator)
-        return state._replace(x=state.x.double())
-
-    def init(self, n, y=None, *, generator):
-        state = super().init(n, y, generator=generator)
-        return state._replace(x=state.x.float())
-
-
-class InitGivesTuples(Toy):
-    def init(self, n, y=None, *, generator):
-        return Chains(*super().init(n, y, generator=generator))
-
-
-class Chains:
-    """As a ChainState, and none."""
-
-    def __init__(self, *parts):
-        self.__dict__.update(zip(ChainState._fields, parts, strict=True))
-
-    def _replace(self, **parts):
-        return ChainState(**{**vars(self), **parts})
 
 
 class StartsInLevels(Toy):
@@ -64,21 +35,15 @@ class CountsNothing(Toy):
         super().finish(state._replace(steps=self.steps))
 
 
+class KeepsTheGraph(Toy):
+    def step(self, state, grad_energy, generator):
+        return super().step(state._replace(x=state.x.detach().requires_grad_()), grad_energy, generator)
+
+
 class ForgetsLabels(Toy):
     def step(self, state, grad_energy, generator):
         moved, info = super().step(state, grad_energy, generator)
         return moved._replace(y=None), info
-
-
-class StartsWithoutLabels(Toy):
-    def start(self, n, y=None, *, generator):
-        return super().start(n, None, generator=generator)
-
-
-class LabelsAnyway(Toy):
-    def start(self, n, y=None, *, generator):
-        y = torch.zeros(n, dtype=torch.int64) if y is None else y
-        return super().start(n, y, generator=generator)
 
 
 class AsksWithoutLabels(Toy):
@@ -86,25 +51,10 @@ class AsksWithoutLabels(Toy):
         return super().step(state, lambda x, y: grad_energy(x, None), generator)
 
 
-class AsksByName(Toy):
+class TellsTheEnd(Toy):
     def step(self, state, grad_energy, generator):
-        return super().step(state, lambda x, y: grad_energy(x=x, y=y), generator)
-
-
-class AsksWithOthersLabels(Toy):
-    def step(self, state, grad_energy, generator):
-        return super().step(state, in_parts(grad_energy, lambda y, part: y[: len(y[part])]), generator)
-
-
-class AsksWithLabelsOfOne(AsksPartsAfterNoise):
-    def step(self, state, grad_energy, generator):
-        return super().step(state, lambda x, y: grad_energy(x, None if y is None else y[:1].expand(len(x))), generator)
-
-
-class AsksForNone(Toy):
-    def step(self, state, grad_energy, generator):
-        grad_energy(state.x[:0], None if state.y is None else state.y[:0])
-        return super().step(state, grad_energy, generator)
+        moved, _ = super().step(state, grad_energy, generator)
+        return moved, StepInfo(*grad_energy(moved.x, moved.y))
 
 
 class MovesInPlace(Toy):
@@ -114,15 +64,10 @@ class MovesInPlace(Toy):
         return moved, info
 
 
-class FinishesInPlace(Toy):
-    def finish(self, state):
-        super().finish(state)
-        state.slots.add_(1).remainder_(len(self.images))
-
-
-class KeepsTheGraph(Toy):
-    def step(self, state, grad_energy, generator):
-        return super().step(state._replace(x=state.x.detach().requires_grad_()), grad_energy, generator)
+class InformsInPlace(Toy):
+    def inform(self, train):
+        super().inform(train)
+        train.images.zero_()
 
 
 class DividesBy0(Toy):
@@ -139,38 +84,6 @@ class Uphill(Toy):
 class LimitsTheBatch(Toy):
     def move(self, x, grad, generator):
         return super().move(x, grad / grad.norm().clamp(min=1), generator)
-
-
-class LimitsEachPart(AsksInParts):
-    def step(self, state, grad_energy, generator):
-        def limited(x, y):
-            energy, grad = grad_energy(x, y)
-            return energy, grad / grad.norm().clamp(min=1)
-
-        moved, _ = super().step(state, limited, generator)
-        return moved, StepInfo(*grad_energy(state.x, state.y))
-
-
-class OneNoise(Toy):
-    def move(self, x, grad, generator):
-        return x - 0.1 * grad + 0.01 * self.noise(x.shape[1:], generator)
-
-
-class TellsTheEnd(Toy):
-    def step(self, state, grad_energy, generator):
-        moved, _ = super().step(state, grad_energy, generator)
-        return moved, StepInfo(*grad_energy(moved.x, moved.y))
-
-
-class TellsTheEndInParts(TellsTheEnd):
-    def step(self, state, grad_energy, generator):
-        return super().step(state, in_parts(grad_energy), generator)
-
-
-class TellsTheLimited(Toy):
-    def step(self, state, grad_energy, generator):
-        moved, info = super().step(state, grad_energy, generator)
-        return moved, info._replace(grad=info.grad.clamp(-0.1, 0.1))
 
 
 class ByTheClock(Toy):
@@ -207,13 +120,10 @@ class CountsStarts(Toy):
         super().load_state_dict(state)
         self.starts = state["starts"]
 
-    def whole(self, parts):
-        return super().whole(parts) | {"starts": parts[0]["starts"]}
-
 
 class StateOfNumbers(Toy):
     def state_dict(self):
-        return super().state_dict() | {"rank": self.rank}
+        return super().state_dict() | {"size": len(self.images)}
 
 
 class ForgetsItsMomentum(Toy):
@@ -230,6 +140,11 @@ class AgesInFloats(Toy):
         return kept._replace(ages=kept.ages.double())
 
 
+class GivesItsBufferAway(Toy):
+    def kept(self):
+        return ChainState(self.images, ages=self.ages)
+
+
 class KeepsTheBeginning(Toy):
     def finish(self, state):
         super().finish(state._replace(x=state.x + 0.5))
@@ -239,31 +154,3 @@ class NeverGoesOn(Toy):
     def init(self, n, y=None, *, generator):
         state = super().init(n, y, generator=generator)
         return state._replace(x=self.start(n, y, generator=generator).x)
-
-
-class GivesItsBufferAway(Toy):
-    def kept(self):
-        return ChainState(self.images, ages=self.ages)
-
-
-class InformsInPlace(Toy):
-    def inform(self, train):
-        super().inform(train)
-        train.images.zero_()
-
-
-class SumsUpWhatItSaw(Toy):
-    def inform(self, train):
-        before = self.mean
-        super().inform(train)
-        self.mean = self.mean if before is None else self.mean + 0.1 * before
-
-
-class BackToFront(Toy):
-    def whole(self, parts):
-        return super().whole(parts[::-1])
-
-
-class OnePartOnly(Toy):
-    def whole(self, parts):
-        return super().whole([parts[0], parts[0]])

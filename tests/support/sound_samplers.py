@@ -16,7 +16,6 @@ class Toy:
 
     def __init__(self, data):
         self.data = data
-        self.rank, self.parts = 0, 1
         self.mean = None
         self.images = torch.zeros(SLOTS, *data.shape)
         self.ages = torch.zeros(SLOTS, dtype=torch.int64)
@@ -57,29 +56,7 @@ class Toy:
         return {"images": self.images, "ages": self.ages}
 
     def load_state_dict(self, state):
-        size = SLOTS // self.parts
-        mine = slice(self.rank * size, (self.rank + 1) * size)
-        self.images, self.ages = state["images"][mine].clone(), state["ages"][mine].clone()
-
-    def share(self, rank, size):
-        self.rank, self.parts = rank, size
-        self.images, self.ages = self.images[: SLOTS // size], self.ages[: SLOTS // size]
-
-    def whole(self, parts):
-        return {name: torch.cat([part[name] for part in parts]) for name in ("images", "ages")}
-
-
-class WithoutNoise(Toy):
-    def move(self, x, grad, generator):
-        return x - 0.1 * grad
-
-
-class SeldomMoves(Toy):
-    """As a Metropolis sampler that takes one step in ten."""
-
-    def move(self, x, grad, generator):
-        moves = torch.rand((len(x), 1, 1, 1), generator=generator) < 0.1
-        return torch.where(moves, super().move(x, grad, generator), x)
+        self.images, self.ages = state["images"].clone(), state["ages"].clone()
 
 
 class DrawsForTheGentleAlone(Toy):
@@ -92,32 +69,13 @@ class DrawsForTheGentleAlone(Toy):
         return moved
 
 
-def in_parts(grad_energy, labels=lambda y, part: y[part], size=4):
-    """The same, asked of so many images at a time."""
-
-    def ask(x, y):
-        parts = [slice(start, start + size) for start in range(0, len(x), size)]
-        answers = [grad_energy(x[part], None if y is None else labels(y, part)) for part in parts]
-        return tuple(map(torch.cat, zip(*answers, strict=True)))
-
-    return ask
-
-
 class AsksInParts(Toy):
     """As where not all chains fit into memory at once; the last part is smaller."""
 
     def step(self, state, grad_energy, generator):
-        return super().step(state, in_parts(grad_energy), generator)
+        def ask(x, y):
+            parts = [slice(start, start + 4) for start in range(0, len(x), 4)]
+            answers = [grad_energy(x[part], None if y is None else y[part]) for part in parts]
+            return tuple(map(torch.cat, zip(*answers, strict=True)))
 
-
-class AsksOneByOne(Toy):
-    def step(self, state, grad_energy, generator):
-        return super().step(state, in_parts(grad_energy, size=1), generator)
-
-
-class AsksPartsAfterNoise(Toy):
-    """Chains have moved by the time it asks, so that in a part they cannot be told apart."""
-
-    def step(self, state, grad_energy, generator):
-        half = state.x + 0.01 * self.noise(state.x.shape, generator)
-        return super().step(state._replace(x=half), in_parts(grad_energy), generator)
+        return super().step(state, ask, generator)

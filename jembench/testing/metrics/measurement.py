@@ -1,4 +1,4 @@
-"""What a metric says about itself, and about a model.
+"""Promises of a metric's measurement: its requirements, protocol, values, details and arrays.
 
 Legend: N images, R resamples.
 """
@@ -7,19 +7,17 @@ from __future__ import annotations
 
 import json
 import math
-import traceback
 from collections.abc import Iterator
 from numbers import Integral, Real
 from typing import Any, get_args
 
 import numpy as np
 
-from jembench.errors import Unavailable
-from jembench.interfaces import Capability, Costly, Measurement, Quantity, Resampled, Value
+from jembench.interfaces import Capability, Measurement, Quantity, Resampled, Value
 from jembench.store.outcome import encode
 from jembench.testing import stage
-from jembench.testing.checks import CheckFailed, explained, is_count, only_if, promise, require
-from jembench.testing.metrics.subject import MetricSubject, Run, compute, measured
+from jembench.testing.checks import only_if, promise, require
+from jembench.testing.metrics.subject import MetricSubject, compute
 
 CLOSE = 1e-6
 """Relative: sums of the same numbers in another order are as close."""
@@ -27,7 +25,7 @@ CLOSE = 1e-6
 
 @promise("metrics")
 def needs_are_capabilities(subject: MetricSubject) -> None:
-    """It has a name, and requires and reads what there is."""
+    """It has a name, and requires and reads capabilities and quantities that exist."""
     metric = subject.make()
     named = isinstance(metric.name, str) and bool(metric.name.strip())
     require(named, f"The metric's name is {metric.name!r}; it must say what is measured.")
@@ -38,26 +36,16 @@ def needs_are_capabilities(subject: MetricSubject) -> None:
 
 
 @promise("metrics")
-def passes_are_counted(subject: MetricSubject) -> None:
-    """A metric that says what it costs says a whole number of network passes."""
-    metric = subject.make()
-    only_if(isinstance(metric, Costly), "The metric does not say what it costs.")
-    for images in (1, 1000):
-        count = metric.passes(images)
-        require(is_count(count), f"passes({images}) is {count!r}; it must be a whole number of at least 1. Round it.")
-
-
-@promise("metrics")
 def computes(subject: MetricSubject) -> None:
-    """It measures something of a model that can do everything.
+    """It measures something of a model that can do everything, under a protocol.
 
-    It must give a Measurement with a value at least. What cannot be measured raises Unavailable, with the remedy.
+    It must give a Measurement with a value at least, and a protocol that names the metric, the data and everything else
+    that decides what the number means. What cannot be measured raises Unavailable, with the remedy.
     """
-    metric, run = subject.make(), subject.run
-    _raise_error_of(run, "")
-    found = run.measurement
-    kind = "no values" if isinstance(found, Measurement) else type(found).__name__
-    require(isinstance(found, Measurement) and len(found.values) > 0, f"{metric.name} gives {kind}.")
+    found = subject.compute().measurement
+    require(isinstance(found, Measurement), f"It gives a {type(found).__name__}.")
+    require(len(found.values) > 0, "It gives no values.")
+    require(isinstance(found.protocol, str) and bool(found.protocol.strip()), f"The protocol is {found.protocol!r}.")
 
 
 @promise("metrics")
@@ -66,31 +54,9 @@ def needs_are_all(subject: MetricSubject) -> None:
 
     Name everything that it needs in requires, or leave out what is missing.
     """
-    measured(subject.run)
+    _ = subject.run
     metric = subject.make()
-    needs = " and ".join(sorted(metric.requires)) or "nothing"
-    run = compute(metric, stage.able(metric.requires & set(get_args(Capability))))
-    _raise_error_of(run, f"It requires {needs}, and of a model that can do this alone it measures nothing. ")
-
-
-def _raise_error_of(run: Run, text: str) -> None:
-    """Fail the check with the error of a computation, or skip it if files are missing."""
-    if isinstance(run.error, Unavailable):
-        raise run.error
-    if run.error is not None:
-        place = traceback.extract_tb(run.error.__traceback__)[-1]
-        error = f"{type(run.error).__name__}: {run.error} ({place.filename}:{place.lineno})."
-        raise CheckFailed(text + error) from run.error
-
-
-@promise("metrics")
-def protocol_is_said(subject: MetricSubject) -> None:
-    """The protocol is a text.
-
-    It must name the metric, the data and everything else that decides what the number means.
-    """
-    protocol = subject.measurement.protocol
-    require(isinstance(protocol, str) and bool(protocol.strip()), f"The protocol is {protocol!r}.")
+    compute(metric, stage.able(metric.requires & set(get_args(Capability))))
 
 
 @promise("metrics")
@@ -119,11 +85,8 @@ def intervals_hold_their_values(subject: MetricSubject) -> None:
     for label, (value, low, high, *_) in _values(subject):
         if low is None and high is None:
             continue
-        found = f"{label} is {value}, with an interval from {low} to {high}."
-        require(_is_finite(low) and _is_finite(high), found)
-        assert low is not None
-        assert high is not None
-        require(low <= value <= high and low < high, found)
+        right = _is_finite(low) and _is_finite(high) and low <= value <= high and low < high  # type: ignore[operator]
+        require(right, f"{label} is {value}, with an interval from {low} to {high}.")
 
 
 def _is_finite(number: Any) -> bool:
@@ -131,7 +94,7 @@ def _is_finite(number: Any) -> bool:
 
 
 def _values(subject: MetricSubject) -> Iterator[tuple[str, Value]]:
-    for label, value in subject.measurement.values.items():
+    for label, value in subject.run.measurement.values.items():
         require(isinstance(label, str) and bool(label), f"A value's label is {label!r}; it must be a text.")
         require(isinstance(value, Value), f"{label} is a {type(value).__name__}, not a jembench.interfaces.Value.")
         yield label, value
@@ -143,20 +106,18 @@ def details_are_json(subject: MetricSubject) -> None:
 
     Use plain numbers, texts and lists of them: float(...), .tolist().
     """
-    details = subject.measurement.details
-    with explained("The details cannot be written as JSON"):
-        again = json.loads(json.dumps(encode(details), allow_nan=False))
-    require(again == encode(details), "The details do not come back from JSON as they were written.")
+    details = encode(subject.run.measurement.details)
+    again = json.loads(json.dumps(details, allow_nan=False))
+    require(again == details, "The details do not come back from JSON as they were written.")
 
 
 @promise("metrics")
 def arrays_are_numbers(subject: MetricSubject) -> None:
     """Arrays are plain numpy arrays of finite numbers.
 
-    .cpu().numpy() makes an array of booleans, whole numbers or floats. Give a mask for missing numbers, or leave them
-    out; where NaN or infinity have a meaning, declare it.
+    .cpu().numpy() makes an array of booleans, whole numbers or floats. Give a mask for missing numbers.
     """
-    for label, array in subject.measurement.arrays.items():
+    for label, array in subject.run.measurement.arrays.items():
         right = isinstance(array, np.ndarray) and array.dtype.kind in "biuf"
         kind = f"{type(array).__name__} of {getattr(array, 'dtype', 'no type')}"
         require(right, f"The array {label} is a {kind}.")
@@ -170,13 +131,13 @@ def resamplings_give_the_values(subject: MetricSubject) -> None:
 
     Compute the value by the same formula. A statistic gives (R,) for index matrices (R, N).
     """
-    metric, measurement = subject.make(), subject.measurement
+    metric, measurement = subject.make(), subject.run.measurement
     only_if(isinstance(metric, Resampled), "The metric has no resamplings.")
     for label, resampling in metric.resamplings(measurement.arrays).items():
         labels = ", ".join(measurement.values)
         require(label in measurement.values, f"resamplings names {label!r}, and the values are {labels}.")
-        as_they_are = np.stack([np.arange(max(resampling.sizes))] * 2)
-        found = resampling.statistic(*(as_they_are[:, :size] for size in resampling.sizes))
+        unchanged = np.stack([np.arange(max(resampling.sizes))] * 2)
+        found = resampling.statistic(*(unchanged[:, :size] for size in resampling.sizes))
         right = isinstance(found, np.ndarray) and found.shape == (2,)
         require(right, f"The statistic of {label} gives the shape {np.shape(found)} for two resamples.")
         value, (low, high) = measurement.values[label].value, resampling.within

@@ -1,8 +1,8 @@
-"""A metric under test: what it measures on a model in closed form, and what it changes there."""
+"""A metric under test: its measurement of a model in closed form, and its side effects."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -15,16 +15,12 @@ from jembench.testing import stage
 from jembench.testing.checks import DoesNotApply, Subject
 from jembench.testing.comparing import different, fingerprint, global_states, known_randomness
 
-State = Mapping[str, Any]
-"""What a metric must not change, by the names that messages use: "the model's mode"."""
-
 
 class Run(NamedTuple):
     """The outcome of a metric's computation."""
 
-    measurement: Measurement | None
-    error: Exception | None
-    changed: Sequence[str] = ()  # the names of what it changed
+    measurement: Measurement
+    changed: list[str]  # names: "the model's modes"
 
 
 @dataclass(frozen=True)
@@ -32,69 +28,63 @@ class MetricSubject(Subject):
     """The metric of a spec."""
 
     kind = "metrics"
-    protocol = Metric
     parts = ("name", "requires", "compute")
 
-    @property
-    def run(self) -> Run:
-        """What the metric measures and changes, computed once for all checks."""
+    def compute(self) -> Run:
+        """Compute the metric, once for all checks."""
         key = self.resolved.factory, tuple(sorted(self.resolved.bound.arguments.items()))
         if key not in _runs:
-            _runs[key] = compute(self.make(), stage.trained(), _state)
+            _runs[key] = compute(self.make(), stage.trained())
         return _runs[key]
 
     @property
-    def measurement(self) -> Measurement:
-        """What the metric measures; skips the check if it measures nothing."""
-        return measured(self.run)
+    def run(self) -> Run:
+        """The outcome. Skip the check for an error, which another check reports."""
+        try:
+            run = self.compute()
+        except (DoesNotApply, Unavailable):
+            raise
+        except Exception as error:
+            raise DoesNotApply("See the check computes.") from error
+        if not isinstance(run.measurement, Measurement) or not run.measurement.values:
+            raise DoesNotApply("See the check computes.")
+        return run
 
 
 _runs: dict[Any, Run] = {}
 """By the factory and its options."""
 
 
-def measured(run: Run) -> Measurement:
-    """What a metric measured; skips the check if it measured nothing."""
-    if isinstance(run.error, Unavailable):
-        raise run.error
-    if not isinstance(run.measurement, Measurement) or not run.measurement.values:
-        raise DoesNotApply("It gives no measurement: see the check computes.")
-    return run.measurement
-
-
-def compute(metric: Metric, fit: TrainedFit, state: Callable[[Evaluation], State] = lambda _: {}) -> Run:
-    """Run the metric, with the same global randomness each time, and find what of a state it changes."""
+def compute(metric: Metric, fit: TrainedFit) -> Run:
+    """Compute a metric, with the same global randomness each time, and find its side effects."""
     evaluation = fit.evaluation()
     with known_randomness():
-        before = state(evaluation)
-        try:
-            measurement = metric.compute(evaluation)
-        except Exception as error:  # the checks say what it means
-            return Run(None, error)
-        after = state(evaluation)
-    return Run(measurement, None, different(before, after))
+        before = _take_snapshot(evaluation)
+        measurement = metric.compute(evaluation)
+        after = _take_snapshot(evaluation)
+    return Run(measurement, different(before, after))
 
 
-def _state(evaluation: Evaluation) -> State:
-    assert evaluation.sampler is not None
+def _take_snapshot(evaluation: Evaluation) -> dict[str, Any]:
     parameters, buffers = dict(evaluation.model.named_parameters()), dict(evaluation.model.named_buffers())
     images, labels = evaluation.data.part("test")
-    samples = evaluation.samples()
-    return {
+    snapshot = {
         **{f"the global generator of {name}": state for name, state in global_states().items()},
-        "the model's mode": [module.training for module in evaluation.model.modules()],
-        "the model's parameters": {
-            name: (values.requires_grad, fingerprint(values)) for name, values in parameters.items()
-        },
-        "the model's buffers": _prints(buffers),
-        "the model's gradients": _prints({name: values.grad for name, values in parameters.items()}),
-        "the sampler's state": _prints(evaluation.sampler.state_dict()),
-        "the shared test images": _prints({"images": images, "labels": labels}),
-        "the shared logits": fingerprint(evaluation.predictions.read("logits")),
-        "the shared energies": fingerprint(evaluation.predictions.read("energy")),
-        "the shared samples": _prints({"images": samples.images, "ages": samples.ages}),
+        "the model's modes": [module.training for module in evaluation.model.modules()],
+        "the model's requires_grad": [values.requires_grad for values in parameters.values()],
+        "the model's parameters and buffers": _hash(parameters | buffers),
+        "the model's gradients": _hash({name: values.grad for name, values in parameters.items()}),
+        "the shared test images": _hash({"images": images, "labels": labels}),
     }
+    for quantity in ("logits", "energy"):
+        if hasattr(evaluation.model, quantity):
+            snapshot[f"the shared {quantity}"] = fingerprint(evaluation.predictions.read(quantity))
+    if evaluation.sampler is not None:
+        samples = evaluation.samples()
+        snapshot["the sampler's state"] = _hash(evaluation.sampler.state_dict())
+        snapshot["the shared samples"] = _hash({"images": samples.images, "ages": samples.ages})
+    return snapshot
 
 
-def _prints(tensors: Mapping[str, Tensor | None]) -> dict[str, str]:
+def _hash(tensors: Mapping[str, Tensor | None]) -> dict[str, str]:
     return {name: "none" if values is None else fingerprint(values) for name, values in tensors.items()}

@@ -1,19 +1,25 @@
-"""How a model behaves: random numbers come from a seed or a generator, and calls have no side effects."""
+"""Promises of a model's conduct: reproducibility, no side effects, and a state that holds everything."""
 
 from __future__ import annotations
 
-import copy
+import tempfile
+from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from jembench.interfaces import Batch, Trainable
-from jembench.testing.checks import promise, require
-from jembench.testing.comparing import different, global_states, known_randomness, same, untouched_randomness
+from jembench.interfaces import Trainable
+from jembench.store import checkpoint
+from jembench.testing.checks import only_if, promise, require
+from jembench.testing.comparing import different, same, untouched_randomness
 from jembench.testing.models.subject import ModelSubject, needs, require_equal
+
+LOSSES = 3
+"""Computed before a model is saved."""
 
 
 @promise("models")
@@ -25,49 +31,29 @@ def weights_by_seed(subject: ModelSubject) -> None:
     """
     first, second = subject.model.state_dict(), subject.make().state_dict()
     others = different(first, second)
-    found = f"Made twice under one seed, it differs in {', '.join(others[:3]) or 'what it has'}."
-    require(not others and len(first) == len(second), found)
-
-
-@promise("models")
-def making_sets_no_seed(subject: ModelSubject) -> None:
-    """Making the model seeds no global generator: torch's or numpy's.
-
-    Leave that out: the model is made under the seed of the run, and would be the same under every one.
-    """
-    _ = subject.model
-    first, second = (_generators_after_making(subject, seed) for seed in (1, 2))
-    seeded = [name for name in first if same(first[name], second[name])]
-    require(not seeded, f"Making it seeds the global generator of {' and '.join(seeded)}.")
-
-
-def _generators_after_making(subject: ModelSubject, seed: int) -> dict[str, Any]:
-    with known_randomness():
-        torch.default_generator.manual_seed(seed)
-        np.random.seed(seed)  # noqa: NPY002 - the global generator is what is watched
-        subject.resolved.make(subject.data)
-        return global_states()
+    require(not others, f"Made twice under one seed, it differs in {', '.join(others[:3])}.")
 
 
 @promise("models")
 def same_answer_twice(subject: ModelSubject) -> None:
-    """In evaluation mode two calls with the same images give the same answers, bit for bit.
+    """In evaluation mode two calls with the same images, or equal generators, give the same answers, bit for bit.
 
     Switch dropout and noise off in evaluation mode, or draw the noise from a generator that is seeded at every
-    call.
+    call. Pass the generator of sample to every function that draws: torch.randn(..., generator=generator).
     """
-    require_equal(subject.answers(subject.model), subject.answers(subject.model), "asked twice")
+    first, second = (subject.outputs(subject.model) for _ in range(2))
+    require_equal(first, second, "computed twice")
 
 
 @promise("models")
 def samples_by_generator(subject: ModelSubject) -> None:
-    """sample gives the same images under equal generators, and others under others.
+    """sample gives other images under another generator.
 
     Pass the generator to every function that draws: torch.randn(..., generator=generator).
     """
     model = needs(subject.model, "sample")
-    first, again, other = (subject.drawn(model, seed) for seed in (0, 0, 1))
-    require_equal(first, again, "under two equal generators")
+    with torch.no_grad():
+        first, other = ({name: draw() for name, draw in subject.draws(model, seed).items()} for seed in (0, 1))
     for name, images in first.items():
         require(not same(images, other[name]), f"{name} gives the same images under another generator.")
 
@@ -75,83 +61,73 @@ def samples_by_generator(subject: ModelSubject) -> None:
 @promise("models")
 def global_randomness(subject: ModelSubject) -> None:
     """In evaluation mode no answer and no sample draws from a global generator: torch's or numpy's."""
-    for name, ask in subject.everything(subject.model).items():
-        with untouched_randomness(name), torch.no_grad():
-            ask()
+    _ = subject.model, subject.takes_labels("energy")
+    with untouched_randomness("It"):
+        subject.outputs(subject.model)
 
 
 @promise("models")
-def mode_left_alone(subject: ModelSubject) -> None:
-    """No method changes the mode of a module, in training or in evaluation.
+def nothing_changed(subject: ModelSubject) -> None:
+    """No method changes a mode or its arguments; in evaluation mode none changes weights, buffers or gradients.
 
-    Call neither train() nor eval() in it: the caller chose the mode.
+    Call neither train() nor eval(). Write x = x + 1 in place of x += 1. Update buffers only if self.training. Use
+    torch.autograd.grad(energy.sum(), x) in place of backward(), and jembench.plugin.frozen to put requires_grad back.
     """
-    for training in (False, True):
-        model = subject.model.train(training)
-        calls = subject.everything(model)
-        if isinstance(model, Trainable):
-            calls["training_loss"] = partial(model.training_loss, subject.batch, subject.negatives(model))
-        for name, call in calls.items():
-            before = _modes(model)
-            call()
-            changed = different(before, _modes(model))
-            mode = "evaluation" if training else "training"
-            require(not changed, f"{name} puts {', '.join(changed[:3])} into {mode} mode.")
+    model, x, y = subject.model, subject.x, subject.y
+    calls: dict[str, Callable[[], Any]] = {
+        **{name: partial(ask, x, y) for name, ask in subject.calls(model).items()},
+        **subject.draws(model),
+    }
+    for name, call in calls.items():
+        _require_unchanged(name, call, lambda: _modes(model) | _values(model) | {"x": x.detach(), "y": y})
+    if isinstance(model, Trainable):
+        batch, trained = subject.batch, subject.trained
+        loss = partial(subject.loss, trained, batch)
+        _require_unchanged("training_loss", loss, lambda: _modes(trained) | batch._asdict())
+
+
+def _require_unchanged(name: str, call: Callable[[], Any], watch: Callable[[], dict[str, Any]]) -> None:
+    before = {key: value.clone() if isinstance(value, Tensor) else value for key, value in watch().items()}
+    call()
+    changed = different(before, watch())
+    require(not changed, f"{name} changes {', '.join(changed[:3])}.")
 
 
 def _modes(model: Any) -> dict[str, bool]:
-    return {name or "the model": module.training for name, module in model.named_modules()}
+    return {f"the mode of {name or 'the model'}": module.training for name, module in model.named_modules()}
+
+
+def _values(model: Any) -> dict[str, Any]:
+    parameters = list(model.named_parameters())
+    gradients = {f"the gradient of {name}": parameter.grad is None for name, parameter in parameters}
+    frozen = {f"requires_grad of {name}": parameter.requires_grad for name, parameter in parameters}
+    return {**gradients, **frozen, **model.state_dict()}
 
 
 @promise("models")
-def images_left_alone(subject: ModelSubject) -> None:
-    """No method changes the images or labels that it is given.
+def saved_and_loaded(subject: ModelSubject) -> None:
+    """Its state, saved and loaded into a model of another seed, gives the same answers, samples and losses.
 
-    Write x = x + 1 in place of x += 1, and ask for gradients of x.detach().requires_grad_().
+    Something that counts is neither a parameter nor a buffer: register_buffer makes it a part of the state. Hold
+    tensors in it alone, each once, with shapes that follow from the spec and the data, unless it has fit.
     """
-    for name, ask in subject.questions(subject.model).items():
-        x, y = subject.x, subject.y
-        with torch.no_grad():
-            ask(x, y)
-        _check_unchanged(name, {"x": (x, subject.x), "y": (y, subject.y)})
-    if isinstance(subject.model, Trainable):
-        batch = subject.batch
-        subject.trained.training_loss(batch, subject.negatives(subject.model))
-        pairs = zip(Batch._fields, batch, subject.batch, strict=True)
-        _check_unchanged("training_loss", {name: (a, b) for name, a, b in pairs if a is not None and b is not None})
+    model, loaded = _compute_losses(subject), subject.build(seed=1)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.safetensors"
+        checkpoint.write(path, dict(model.state_dict()))
+        checkpoint.load_weights(loaded, checkpoint.read(path))
+    require_equal(subject.outputs(loaded), subject.outputs(model), "after saving and loading")
+    if isinstance(model, Trainable):
+        models: tuple[Any, ...] = (model, _compute_losses(replace(subject)), loaded)
+        uninterrupted, again, resumed = (subject.loss(each.train()).total.detach() for each in models)
+        only_if(same(uninterrupted, again), "Its loss differs each time: see the check loss-by-seed.")
+        found = f"After {LOSSES} losses the next is {uninterrupted.tolist()}, and after loading {resumed.tolist()}"
+        require(same(uninterrupted, resumed), f"{found}: a training that is interrupted becomes another one.")
 
 
-def _check_unchanged(method: str, inputs: dict[str, tuple[Tensor, Tensor]]) -> None:
-    for name, (after, before) in inputs.items():
-        require(same(after, before) and not after.requires_grad, f"{method} changes {name} in place.")
-
-
-@promise("models")
-def state_left_alone(subject: ModelSubject) -> None:
-    """In evaluation mode no answer and no sample changes a parameter or a buffer.
-
-    Update buffers only if self.training: otherwise results would depend on earlier calls.
-    """
-    before = copy.deepcopy(subject.model.state_dict())
-    for name, ask in subject.everything(subject.model).items():
-        with torch.no_grad():
-            ask()
-        changed = different(before, subject.model.state_dict())
-        require(not changed, f"{name} changes {', '.join(changed[:3])} in evaluation mode.")
-
-
-@promise("models")
-def no_gradients_left(subject: ModelSubject) -> None:
-    """No method leaves gradients in the parameters, or changes which of them are trained.
-
-    The next step of training would add them to its own: use torch.autograd.grad(energy.sum(), x) in place of
-    backward(). Put requires_grad back: jembench.plugin.frozen.
-    """
-    parameters = list(subject.model.parameters())
-    before = [parameter.requires_grad for parameter in parameters]
-    for name, ask in subject.everything(subject.model).items():
-        ask()
-        left = any(parameter.grad is not None for parameter in parameters)
-        require(not left, f"{name} leaves gradients in the parameters.")
-        after = [parameter.requires_grad for parameter in parameters]
-        require(after == before, f"{name} changes requires_grad of parameters.")
+def _compute_losses(subject: ModelSubject) -> Any:
+    """Return the model after some losses, if it is trained here: its state must include what they change."""
+    model = subject.shaken.train()
+    for _ in range(LOSSES if isinstance(model, Trainable) else 0):
+        subject.loss(model)
+    return model.eval()

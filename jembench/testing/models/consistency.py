@@ -1,4 +1,4 @@
-"""Outputs agree with one another: energies, densities and logits, classes, gradients.
+"""Promises of outputs that must agree: energies, densities and logits, classes, gradients.
 
 Legend: B images, K classes.
 """
@@ -13,12 +13,18 @@ from torch import Tensor
 from jembench.models import predictions
 from jembench.models.capabilities import is_differentiable
 from jembench.models.energies import marginal_energy
-from jembench.testing.checks import DoesNotApply, explained, only_if, promise, require
+from jembench.testing.checks import DoesNotApply, only_if, promise, require
 from jembench.testing.comparing import same
 from jembench.testing.models.subject import IMAGES, ModelSubject, close, distance, has, needs, sampling
 
 TOLERANCE = 1e-4
 """Of equations between outputs, relative to the largest: float32 sums over pixels and classes."""
+
+STEPS = (1e-1, 3e-2, 1e-2, 3e-3, 1e-3)
+"""Lengths of a finite difference: the larger meet kinks and curvature, the smaller rounding."""
+
+AGREEMENT = 0.03
+"""The largest difference of a finite difference, relative to the derivatives; networks have kinks."""
 
 
 @promise("models")
@@ -87,19 +93,10 @@ def density_within_its_classes(subject: ModelSubject) -> None:
     A mixture lies between its parts: return logsumexp_y(log p(x|y) + log p(y)), where log p(y) is -log K for
     classes of equal size.
     """
-    needs(subject.shaken, "log_prob")
-    only_if(subject.takes_labels("log_prob"), "It has no log_prob(x, y).")
-    require(lie_within_their_classes(subject), "log_prob(x) lies outside of log_prob(x, y) over all y.")
-
-
-def lie_within_their_classes(subject: ModelSubject) -> bool:
-    """Whether densities lie between those of the classes, if there are any."""
-    if not subject.takes_labels("log_prob"):
-        return True
-    by_class, marginal = subject.each_class("log_prob"), subject.answer("log_prob")
+    marginal, by_class = subject.answer("log_prob"), subject.each_class("log_prob")
     slack = TOLERANCE * _scale(by_class)
     outside = (marginal < by_class.amin(dim=1) - slack) | (marginal > by_class.amax(dim=1) + slack)
-    return not bool(outside.any())
+    require(not bool(outside.any()), "log_prob(x) lies outside of log_prob(x, y) over all y.")
 
 
 def _require_constant(name: str, values: Tensor, *terms: Tensor) -> None:
@@ -112,49 +109,29 @@ def _scale(*values: Tensor) -> float:
     return max(1.0, *(float(value.abs().max()) for value in values))
 
 
-STEPS = (1e-1, 3e-2, 1e-2, 3e-3, 1e-3)
-"""Lengths of a finite difference: the larger meet kinks and curvature, the smaller rounding."""
-
-AGREEMENT = 0.03
-"""How far a finite difference may be off, relative to the derivatives; networks have kinks."""
-
-
 @promise("models")
-def answers_depend_on_the_class(subject: ModelSubject) -> None:
-    """Where there is energy(x, y) or log_prob(x, y), it is not the same whatever y is.
+def depends_on_the_class(subject: ModelSubject) -> None:
+    """Where labels are taken, energy(x, y), log_prob(x, y) and sample(n, y) are not the same whatever y is.
 
-    Let it depend on y; a model without classes raises jembench.plugin.SpecError for labels, and its chains and
+    Let them depend on y; a model without classes raises jembench.plugin.SpecError for labels, and its chains and
     samples are then of p(x).
     """
-    subject.needs_classes()
-    methods = [method for method in ("energy", "log_prob") if subject.takes_labels(method)]
-    only_if(len(methods) > 0, "It has no energies or densities by class.")
+    methods = [method for method in ("energy", "log_prob", "sample") if subject.takes_labels(method)]
+    only_if(bool(methods) and subject.data.num_classes >= 2, "It has nothing that could be asked by class.")
     for method in methods:
-        by_class = subject.each_class(method)
-        found = f"{method}(x, y) is the same for all {subject.data.num_classes} classes, with other weights too."
-        require(bool((by_class != by_class[:, :1]).any()), found)
+        first, *others = _by_class(subject, method)
+        low, high = subject.data.bounds
+        clamped = method == "sample" and bool(((first == low) | (first == high)).all())  # as some models begin
+        found = f"{method} with y is the same for all {subject.data.num_classes} classes, with other weights too."
+        require(clamped or not all(same(first, other) for other in others), found)
 
 
-@promise("models")
-def samples_depend_on_the_class(subject: ModelSubject) -> None:
-    """Where there is sample(n, y), equal generators do not give the same images whatever y is.
-
-    Draw images of the classes y; a model without classes raises jembench.plugin.SpecError for labels.
-    """
-    subject.needs_classes()
-    only_if(subject.takes_labels("sample"), "It has no sample(n, y).")
-    classes = range(subject.data.num_classes)
-
-    def draw(k: int) -> Tensor:
-        with torch.no_grad():
-            images: Tensor = subject.shaken.sample(IMAGES, torch.full((IMAGES,), k), generator=sampling())
-        return images
-
-    first = draw(0)
-    low, high = subject.data.bounds
-    only_if(bool(((first != low) & (first != high)).any()), "Its samples are clamped everywhere, as it begins.")
-    found = f"sample(n, y) gives the same images for each of the {len(classes)} classes under equal generators."
-    require(any(not same(first, draw(k)) for k in classes[1:]), found)
+@torch.no_grad()
+def _by_class(subject: ModelSubject, method: str) -> list[Tensor]:
+    if method != "sample":
+        return list(subject.each_class(method).unbind(dim=1))
+    classes = [torch.full((IMAGES,), k) for k in range(subject.data.num_classes)]
+    return [subject.shaken.sample(IMAGES, y, generator=sampling()) for y in classes]
 
 
 @promise("models")
@@ -166,8 +143,7 @@ def energy_has_a_gradient(subject: ModelSubject) -> None:
     """
     _needs_energy(subject.model)
     for model in (subject.model, subject.shaken):
-        with explained("The energy cannot be differentiated by the image"):
-            gradient = subject.gradient(model)
+        gradient = subject.gradient(model)
         require(bool(gradient.isfinite().all()), "dE/dx is not finite.")
     require(bool(gradient.any()), "dE/dx is zero everywhere, with other weights too: no chain would move.")
 
@@ -182,11 +158,12 @@ def gradient_is_of_the_energy(subject: ModelSubject) -> None:
     try:
         gradient = subject.gradient(model)
     except RuntimeError as error:
-        raise DoesNotApply("It cannot be differentiated: see energy-has-a-gradient.") from error
-    direction = _unit_length(_unit_length(gradient) + _unit_length(subject.images("direction") - subject.x))
+        raise DoesNotApply("It cannot be differentiated: see the check energy-has-a-gradient.") from error
+    direction = _scale_to_unit(_scale_to_unit(gradient) + _scale_to_unit(subject.images("direction") - subject.x))
     slopes = (gradient * direction).flatten(1).sum(dim=1)
     with torch.no_grad():
-        differences = [_slopes(subject, model, step * direction) / step for step in STEPS]
+        ends = [[subject.energies(model, subject.x + s * direction) for s in (step, -step)] for step in STEPS]
+    differences = [(end - start) / (2 * step) for (end, start), step in zip(ends, STEPS, strict=True)]
     off = min(float((difference - slopes).norm()) for difference in differences)
     expected, found = float(slopes[0]), float(differences[2][0])
     message = f"Along a direction dE/dx is {expected:.3g} for the first image, and the energy changes by {found:.3g}."
@@ -194,19 +171,12 @@ def gradient_is_of_the_energy(subject: ModelSubject) -> None:
 
 
 def _needs_energy(model: Any) -> Any:
-    """The model, if it has energies or densities, and gradients; skips the check otherwise."""
+    """Return the model. Skip the check if it has no gradients, or neither energies nor densities."""
     only_if(is_differentiable(model), "It says that it cannot be differentiated.")
-    if not has(model, "energy"):
-        needs(model, "log_prob")
-    return model
+    return model if has(model, "energy") else needs(model, "log_prob")
 
 
-def _unit_length(direction: Tensor) -> Tensor:
-    """Of length 1 for each image; zero stays zero."""
+def _scale_to_unit(direction: Tensor) -> Tensor:
+    """Scale each image to length 1; zero stays zero."""
     length: Tensor = direction.flatten(1).norm(dim=1).clamp(min=1e-30)
     return direction / length.view(-1, 1, 1, 1)
-
-
-def _slopes(subject: ModelSubject, model: Any, step: Tensor) -> Tensor:
-    """Half of the change in energy from one side of each image to the other."""
-    return (subject.energies(model, subject.x + step) - subject.energies(model, subject.x - step)) / 2

@@ -1,4 +1,4 @@
-"""A model under test: how it is made, the images that it is given, and everything that can be computed with it.
+"""A model under test: its images, its outputs and its loss.
 
 Legend: B batch, N samples, C channels, H height, W width, K classes.
 """
@@ -30,11 +30,8 @@ BATCH = 32
 FITTED = 20
 """Training images of each class, for models that are fitted at once."""
 
-Answers = Mapping[str, Tensor]
+Outputs = Mapping[str, Tensor]
 """Outputs of a model by the call that gave them: ``energy(x, y)``."""
-
-Questions = Mapping[str, Callable[[Tensor, Tensor], Tensor]]
-"""Calls of a model for images and their labels, which a call may ignore."""
 
 
 @dataclass(frozen=True)
@@ -42,14 +39,12 @@ class ModelSubject(Subject):
     """The model of a spec for some data."""
 
     kind = "models"
-    protocol = nn.Module
 
     def build(self, seed: int = 0) -> Any:
-        """The model in evaluation mode, its weights drawn under a seed."""
+        """Make the model in evaluation mode, its weights drawn under a seed."""
         with seeds.initialising(seed):
             model = super().build()
-            found = f"The factory gives a {type(model).__name__}. Return a torch.nn.Module."
-            require(isinstance(model, nn.Module), found)
+            require(isinstance(model, nn.Module), f"The factory gives a {type(model).__name__}, not a torch.nn.Module.")
             if not capabilities(model) and not isinstance(model, Trainable):
                 model = as_classifier(model, self.data, str(self.resolved))
             if is_fitted(model):
@@ -70,17 +65,12 @@ class ModelSubject(Subject):
 
     @cached_property
     def shaken(self) -> Any:
-        """Another, with parameters moved a little: a last layer that begins at zero hides the layers before it."""
+        """Another model with parameters moved a little: a last layer that begins at zero hides all before it."""
         model, generator = self.make(), seeds.generator(0, "testing/shaken")
         with torch.no_grad():
             for parameter in filter(lambda parameter: parameter.requires_grad, model.parameters()):
                 parameter.add_(0.01 * torch.randn(parameter.shape, generator=generator))
         return model
-
-    def needs_classes(self) -> None:
-        """Skip the check for a model that cannot be made, or for fewer than two classes."""
-        _ = self.model
-        only_if(self.data.num_classes >= 2, f"{self.data.name} has fewer than two classes.")
 
     # --- images and labels --------------------------------------------------------------------------------------------
 
@@ -95,57 +85,44 @@ class ModelSubject(Subject):
         return self.labels(IMAGES)
 
     def labels(self, n: int) -> Tensor:
-        """Labels that take turns: int64 (n,)."""
+        """Return labels that take turns: int64 (n,)."""
         return torch.arange(n) % max(self.data.num_classes, 1)
 
     def images(self, purpose: str, n: int = IMAGES) -> Tensor:
-        """Different images for each purpose: (n, C, H, W)."""
+        """Return images, other ones for each purpose: (n, C, H, W)."""
         low, high = self.data.bounds
         uniform = torch.rand(n, *self.data.shape, generator=seeds.generator(0, f"testing/{purpose}"))
         return low + (high - low) * (0.1 + 0.8 * uniform)
 
     # --- outputs ------------------------------------------------------------------------------------------------------
 
-    def questions(self, model: Any) -> Questions:
-        """Every call that the model takes for images, and for their labels if it takes them."""
+    def calls(self, model: Any) -> dict[str, Callable[[Tensor, Tensor], Tensor]]:
+        """Return every call that the model takes for images; with their labels too, if it takes them."""
         calls: dict[str, Callable[[Tensor, Tensor], Tensor]] = {}
-        for name in ("logits", "energy", "log_prob"):
-            if has(model, name):
-                calls[f"{name}(x)"] = partial(_without_labels, getattr(model, name))
-            if has(model, name) and self.takes_labels(name):
+        for name in filter(partial(has, model), ("logits", "energy", "log_prob")):
+            calls[f"{name}(x)"] = partial(_call_without_labels, getattr(model, name))
+            if self.takes_labels(name):
                 calls[f"{name}(x, y)"] = getattr(model, name)
         return calls
 
-    def answers(self, model: Any, x: Tensor | None = None, y: Tensor | None = None) -> Answers:
-        """The outputs for images, without gradients."""
-        x, y = self.x if x is None else x, self.y if y is None else y
-        with torch.no_grad():
-            return {name: ask(x.clone(), y.clone()) for name, ask in self.questions(model).items()}
-
-    def drawn(self, model: Any, seed: int = 0) -> Answers:
-        """Images that the model draws without a chain, if it does; with labels too, if it takes them."""
-        with torch.no_grad():
-            return {name: draw() for name, draw in self._draws(model, seed).items()}
-
-    def outputs(self, model: Any) -> Answers:
-        """All outputs: those for images, and samples."""
-        return {**self.answers(model), **self.drawn(model)}
-
-    def everything(self, model: Any) -> dict[str, Callable[[], Any]]:
-        """Every call for images, with images and labels, and for samples."""
-        questions = self.questions(model).items()
-        return {**{name: partial(ask, self.x, self.y) for name, ask in questions}, **self._draws(model)}
-
-    def _draws(self, model: Any, seed: int = 0) -> dict[str, Callable[[], Tensor]]:
-        if not has(model, "sample"):
-            return {}
-        calls = {"sample(n)": lambda: model.sample(IMAGES, generator=sampling(seed))}
-        if self.takes_labels("sample"):
-            calls["sample(n, y)"] = lambda: model.sample(IMAGES, self.y, generator=sampling(seed))
+    def draws(self, model: Any, seed: int = 0) -> dict[str, Callable[[], Tensor]]:
+        """Return every call that draws samples."""
+        calls: dict[str, Callable[[], Tensor]] = {}
+        if has(model, "sample"):
+            calls["sample(n)"] = lambda: model.sample(IMAGES, generator=sampling(seed))
+            if self.takes_labels("sample"):
+                calls["sample(n, y)"] = lambda: model.sample(IMAGES, self.y, generator=sampling(seed))
         return calls
 
+    @torch.no_grad()
+    def outputs(self, model: Any, x: Tensor | None = None, y: Tensor | None = None) -> Outputs:
+        """Return all outputs for images, by default ``x`` and ``y``, and all samples."""
+        x, y = self.x if x is None else x, self.y if y is None else y
+        answers = {name: ask(x.clone(), y.clone()) for name, ask in self.calls(model).items()}
+        return answers | {name: draw() for name, draw in self.draws(model).items()}
+
     def takes_labels(self, method: str) -> bool:
-        """Whether energy, log_prob or sample can be called with labels."""
+        """Return True if energy, log_prob or sample can be called with labels."""
         return method in self._by_class
 
     @cached_property
@@ -153,11 +130,11 @@ class ModelSubject(Subject):
         model, found = self.make(), set()
         for method in ("energy", "log_prob", "sample") if self.data.num_classes else ():
             with suppress(Exception), torch.no_grad():  # a refusal, or a fault that labels-taken-or-refused reports
-                self.ask_by_class(model, method)
+                self.call_by_class(model, method)
                 found.add(method)
         return found
 
-    def ask_by_class(self, model: Any, method: str) -> Tensor:
+    def call_by_class(self, model: Any, method: str) -> Tensor:
         """Call energy, log_prob or sample with labels."""
         with_labels: Callable[..., Tensor] = getattr(model, method)
         if method == "sample":
@@ -165,31 +142,31 @@ class ModelSubject(Subject):
         return with_labels(self.x, self.y)
 
     def answer(self, method: str) -> Tensor:
-        """What the model with moved parameters answers to the images; skips the check if it has no such method."""
+        """Return an output of the model with moved parameters. Skip the check if it has no such method."""
         with torch.no_grad():
             answer: Tensor = getattr(needs(self.shaken, method), method)(self.x)
         return answer
 
     def each_class(self, method: str) -> Tensor:
-        """The same for energy or log_prob of every image with every class: (B, K)."""
+        """Return energy or log_prob of every image with every class: (B, K)."""
         only_if(self.takes_labels(method), f"It has no {method}(x, y).")
         classes = [torch.full((IMAGES,), k) for k in range(self.data.num_classes)]
         with torch.no_grad():
             return torch.stack([getattr(self.shaken, method)(self.x, y) for y in classes], dim=1)
 
     def energies(self, model: Any, x: Tensor) -> Tensor:
-        """E(x), or -log p(x) of a model that has a density alone: (B,), with gradients."""
+        """Return E(x), or -log p(x) of a model that has a density alone: (B,), with gradients."""
         if isinstance(model, Energy):
             energies = model.energy(x)
         elif isinstance(model, Density):
             energies = -model.log_prob(x)
         else:
             raise DoesNotApply("It has neither an energy nor a density.")
-        only_if(energies.shape == (len(x),), "It has not one energy for each image: see energy-shape, log-prob-shape.")
+        only_if(energies.shape == (len(x),), "It has not one energy for each image: see the check output-shapes.")
         return energies
 
     def gradient(self, model: Any) -> Tensor:
-        """dE/dx: (B, C, H, W)."""
+        """Return dE/dx: (B, C, H, W)."""
         x = self.x.requires_grad_()
         (gradient,) = torch.autograd.grad(self.energies(model, x).sum(), x)
         return gradient
@@ -208,55 +185,52 @@ class ModelSubject(Subject):
         return Batch(self.images("batch", BATCH), self.images("labelled batch", BATCH), self.labels(BATCH))
 
     def negatives(self, model: Any) -> Negatives | None:
-        """Samples such as the model's loss asks for."""
+        """Return samples such as the model's loss needs."""
         if model.chains == "none":
             return None
         return Negatives(self.images("negatives", BATCH), self.labels(BATCH) if model.chains == "conditional" else None)
 
     def loss(self, model: Any, batch: Batch | None = None, negatives: Negatives | None = None) -> Loss:
-        """The training loss, under a seed; of the subject's own batch and negatives by default."""
+        """Compute the training loss under a seed; of the subject's own batch and negatives by default."""
         with seeds.initialising(0):
             loss: Loss = model.training_loss(batch or self.batch, negatives or self.negatives(model))
         return loss
 
 
-def _without_labels(method: Callable[..., Tensor], x: Tensor, y: Tensor) -> Tensor:
+def _call_without_labels(method: Callable[..., Tensor], x: Tensor, y: Tensor) -> Tensor:
     return method(x)
 
 
 def sampling(seed: int = 0) -> Generator:
-    """A generator for samples."""
+    """Return a generator for samples."""
     return seeds.generator(seed, "testing/samples")
 
 
 def has(model: Any, method: str) -> bool:
-    """Whether a model has the method; None in its place removes an inherited one."""
+    """Return True if a model has the method; None in its place removes an inherited one."""
     return getattr(model, method, None) is not None
 
 
-def needs(model: Any, *methods: str) -> Any:
-    """The model, if it has the methods; skips the check otherwise."""
-    for method in methods:
-        only_if(has(model, method), f"It has no {method}.")
+def needs(model: Any, method: str) -> Any:
+    """Return the model. Skip the check if it has no such method."""
+    only_if(has(model, method), f"It has no {method}.")
     return model
 
 
-def require_equal(found: Answers, expected: Answers, how: str, equal: Callable[[Tensor, Tensor], bool] = same) -> None:
-    """Fail the check if outputs differ, by default in any bit; ``how`` they were found says the message."""
+def require_equal(found: Outputs, expected: Outputs, how: str, equal: Callable[[Tensor, Tensor], bool] = same) -> None:
+    """Fail the check if outputs differ, by default in any bit."""
     for name, answer in found.items():
         require(equal(answer, expected[name]), f"{name}, {how}, differs by {distance(answer, expected[name])}.")
 
 
 def close(a: Tensor, b: Tensor, tolerance: float = 2e-5) -> bool:
-    """Whether two outputs differ by rounding only, relative to the largest value."""
-    if a.shape != b.shape:
-        return False
-    scale = max(1.0, float(b.abs().max())) if b.numel() else 1.0
-    return bool(((a - b).abs() <= tolerance * scale).all())
+    """Return True if two outputs differ by rounding only, relative to the largest value."""
+    scale = max(1.0, float(b.abs().max()))
+    return a.shape == b.shape and bool(((a - b).abs() <= tolerance * scale).all())
 
 
 def distance(a: Tensor, b: Tensor) -> str:
-    """How far apart two outputs are, for a message."""
+    """Describe the largest difference of two outputs."""
     if a.shape != b.shape:
         return f"shapes {tuple(a.shape)} and {tuple(b.shape)}"
     return f"{float((a - b).abs().max()):.2g}"

@@ -1,4 +1,4 @@
-"""What the shared training loop relies on.
+"""Promises that the shared training loop relies on.
 
 Legend: B batch.
 """
@@ -6,15 +6,14 @@ Legend: B batch.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any, get_args
+from typing import get_args
 
 import torch
 from torch import Tensor
 
-from jembench.interfaces import Chains, Energies, Loss
+from jembench.interfaces import Chains, Loss
 from jembench.models.capabilities import is_fitted
-from jembench.testing.checks import CheckFailed, DoesNotApply, explained, is_count, only_if, promise, require
+from jembench.testing.checks import CheckFailed, DoesNotApply, only_if, promise, require
 from jembench.testing.comparing import different, same, untouched_randomness
 from jembench.testing.models.subject import ModelSubject
 
@@ -23,40 +22,21 @@ RATES = (1e-3, 1e-4, 1e-5)
 """Learning rates, from the common one to those of models that begin steeply."""
 
 ROUNDING = 1e-5
-"""What a loss may change by, relative to itself, if its terms are summed up in another order."""
+"""The relative change of a loss whose terms are summed up in another order."""
 
 UNPAIRED = 0.01
 """Where x is mixed into x_labelled, both count. Labels are taken for those of x if x_labelled counts this much less."""
 
 
 @promise("models")
-def chains_are_known(subject: ModelSubject) -> None:
-    """``chains`` is none, marginal or conditional.
-
-    It says which samples the loss needs.
-    """
-    chains, known = subject.trained.chains, get_args(Chains)
-    require(chains in known, f"chains is {chains!r}; it must be one of {', '.join(known)}.")
-
-
-@promise("models")
-def passes_are_counted(subject: ModelSubject) -> None:
-    """passes_per_loss, if the model has it, is a whole number of at least 1.
-
-    It says how often the loss takes each image through the network, forward and back.
-    """
-    count = getattr(subject.trained, "passes_per_loss", None)
-    only_if(count is not None, "It does not say how often its loss passes through the network: once.")
-    require(is_count(count), f"passes_per_loss is {count!r}; it must be a whole number of at least 1.")
-
-
-@promise("models")
 def loss_is_a_number(subject: ModelSubject) -> None:
-    """training_loss gives a Loss whose total is one finite number with a gradient.
+    """training_loss gives a Loss whose total is one finite number with a gradient, for the samples of ``chains``.
 
     Return jembench.interfaces.Loss(total, parts). Make it one finite number, a mean over the batch; leave out
     detach and no_grad on the way to it.
     """
+    chains, known = subject.trained.chains, get_args(Chains)
+    require(chains in known, f"chains is {chains!r}; it must be one of {', '.join(known)}.")
     loss = subject.loss(subject.trained)
     require(isinstance(loss, Loss), f"training_loss gives a {type(loss).__name__}.")
     require(loss.total.shape == () and bool(loss.total.isfinite()), f"The total of the loss is {loss.total}.")
@@ -64,41 +44,19 @@ def loss_is_a_number(subject: ModelSubject) -> None:
 
 
 @promise("models")
-def parts_are_numbers(subject: ModelSubject) -> None:
-    """The parts of the loss are numbers to be logged: scalars by name, detached.
-
-    Give at least one, {'nll': total.detach()}, and log its mean, detached: part.mean().detach().
-    """
-    parts = subject.loss(subject.trained).parts
-    require(isinstance(parts, Mapping) and len(parts) > 0, "The loss has no parts to be logged.")
-    for name, part in parts.items():
-        scalar = isinstance(part, Tensor) and part.shape == () and not part.requires_grad
-        require(scalar, f"The part {name!r} of the loss is {part!r}.")
-
-
-@promise("models")
 def energies_of_the_loss(subject: ModelSubject) -> None:
-    """The energies of a loss, if it gives any, are of data and of samples, a number each, with gradients.
-
-    Return them as (B,), finite and attached: the recipe's penalty of large energies acts through them.
-    """
-    for name, energies in _energies(subject.loss(subject.trained))._asdict().items():
-        right = energies.ndim == 1 and bool(energies.isfinite().all()) and energies.requires_grad
-        gradients = "" if energies.requires_grad else " and no gradients"
-        require(right, f"The energies of the {name} have the shape {tuple(energies.shape)}{gradients}.")
-
-
-@promise("models")
-def loss_pulls_energies_apart(subject: ModelSubject) -> None:
-    """The loss falls with the energies of the data against those of the samples, if it gives any.
+    """The loss falls with the energies of the data, (B,), against those of the samples, (B,), if it gives any.
 
     Lower energy = likelier: it is mean E(data) - mean E(samples), to be minimised, and made of Energies(data,
-    samples).
+    samples), finite and attached.
     """
     loss = subject.loss(subject.trained)
-    energies = _energies(loss)
-    with explained("The loss cannot be differentiated by its energies", "Leave them attached."):
-        data, samples = torch.autograd.grad(loss.total, energies, allow_unused=True)
+    if loss.energies is None:
+        raise DoesNotApply("Its loss gives no energies: no penalty and no divergence guard act on it.")
+    for name, energies in loss.energies._asdict().items():
+        right = energies.ndim == 1 and bool(energies.isfinite().all())
+        require(right, f"The energies of the {name} have the shape {tuple(energies.shape)}, or are not finite.")
+    data, samples = torch.autograd.grad(loss.total, loss.energies, allow_unused=True)
     apart = data is not None and samples is not None and float(data.mean()) > float(samples.mean())
     require(apart, "A lower energy of the data, or a higher one of the samples, does not lower the loss.")
 
@@ -113,8 +71,7 @@ def every_parameter_is_trained(subject: ModelSubject) -> None:
     torch.autograd.backward(subject.loss(model).total)
     trained = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
     without = [name for name, parameter in trained.items() if parameter.grad is None]
-    found = f"No gradient reaches {', '.join(without[:3]) or 'any parameter'}."
-    require(bool(trained) and not without, found)
+    require(bool(trained) and not without, f"No gradient reaches {', '.join(without[:3]) or 'any parameter'}.")
     wild = [name for name, parameter in trained.items() if not bool(parameter.grad.isfinite().all())]
     require(not wild, f"The gradient of {', '.join(wild[:3])} is not finite, at the first step already.")
 
@@ -141,26 +98,26 @@ def labels_belong_to_x_labelled(subject: ModelSubject) -> None:
     batch.x is another draw of the data, of unknown classes: write logits(batch.x_labelled) wherever
     batch.y_labelled is.
     """
-    subject.needs_classes()
+    _ = subject.trained
+    only_if(subject.data.num_classes >= 2, f"{subject.data.name} has fewer than two classes.")
     with_x, with_labelled = _changes_by_rolling_labels(subject)
     found = f"Other labels change the loss by {with_x:.2g} through x, and by {with_labelled:.2g} through x_labelled."
     require(with_x <= 0 or with_labelled >= UNPAIRED * with_x, found)
 
 
 def _changes_by_rolling_labels(subject: ModelSubject) -> list[float]:
-    """Change in the loss if labels change places, when only x varies, and when only x_labelled does.
+    """Return the change in the loss if labels change places, when only x varies, and when only x_labelled does.
 
     The images of the other kind, and the samples, are copies of one image.
     """
-    _ = subject.trained
     model = subject.shaken.train()
     subject.loss(model)  # sets what the first batch sets
     model.eval()
     batch, negatives = subject.batch, subject.negatives(model)
-    samples = None if negatives is None else negatives._replace(x=_repeated(negatives.x))
+    samples = None if negatives is None else negatives._replace(x=_repeat_first(negatives.x))
     changes = []
-    for one in ("x_labelled", "x"):
-        images = batch._replace(**{one: _repeated(getattr(batch, one))})
+    for other in ("x_labelled", "x"):
+        images = batch._replace(**{other: _repeat_first(getattr(batch, other))})
         rolled = images._replace(y_labelled=images.y_labelled.roll(1))
         before, after = (subject.loss(model, batch=shown, negatives=samples).total.item() for shown in (images, rolled))
         change = abs(after - before)
@@ -168,7 +125,7 @@ def _changes_by_rolling_labels(subject: ModelSubject) -> list[float]:
     return changes
 
 
-def _repeated(images: Tensor) -> Tensor:
+def _repeat_first(images: Tensor) -> Tensor:
     return images[:1].expand_as(images).clone()
 
 
@@ -180,21 +137,15 @@ def training_lowers_the_loss(subject: ModelSubject) -> None:
     """
     _ = subject.trained
     for rate in RATES:
-        totals = _totals(subject, rate)
+        totals = _train(subject, rate)
         if any(total < totals[0] for total in totals[-3:]):
             return
-    last, first = totals[-1], totals[0]
+    first, last = totals[0], totals[-1]
     raise CheckFailed(f"{STEPS} steps of Adam on one batch take the loss from {first:.4g} to {last:.4g} at every rate.")
 
 
-def _energies(loss: Loss) -> Energies:
-    if loss.energies is None:
-        raise DoesNotApply("Its loss gives no energies: no penalty and no divergence guard act on it.")
-    return loss.energies
-
-
-def _totals(subject: ModelSubject, learning_rate: float) -> list[float]:
-    """The loss before each step on the same batch, until it is not finite."""
+def _train(subject: ModelSubject, learning_rate: float) -> list[float]:
+    """Return the loss before each step on the same batch, until it is not finite."""
     model = subject.make().train()
     optimizer = torch.optim.Adam([p for p in model.parameters() if p.requires_grad], lr=learning_rate)
     totals: list[float] = []
@@ -209,31 +160,18 @@ def _totals(subject: ModelSubject, learning_rate: float) -> list[float]:
 
 @promise("models")
 def fitted_by_generator(subject: ModelSubject) -> None:
-    """fit leaves the same under equal generators, and draws from nothing else.
+    """fit stores in buffers what it learns of the images, the same under equal generators.
 
-    Give scikit-learn a number from the generator: random_state=int(torch.randint(2**31, (), generator=generator)).
+    Register a buffer in __init__, of any shape, and assign to it in fit. Draw from the generator alone; give
+    scikit-learn a number from it: random_state=int(torch.randint(2**31, (), generator=generator)).
     """
-    fitted = _fitted(subject)
+    model = subject.model
+    only_if(is_fitted(model), "It is not fitted at once: it has no fit.")
+    first = {name: value.clone() for name, value in model.state_dict().items()}
     with untouched_randomness("fit"):
-        first = {name: value.clone() for name, value in fitted.state_dict().items()}
-        subject.fit(fitted)
-    others = different(fitted.state_dict(), first)
+        subject.fit(model)
+    others = different(model.state_dict(), first)
     require(not others, f"Fitted twice to the same images, it differs in {', '.join(others[:3])}.")
-
-
-@promise("models")
-def fitted_to_the_images(subject: ModelSubject) -> None:
-    """fit leaves what it learns in buffers, which depend on the images.
-
-    Register a buffer in __init__, of any shape, and assign to it in fit.
-    """
-    fitted = _fitted(subject)
-    first = {name: value.clone() for name, value in fitted.state_dict().items()}
-    subject.fit(fitted, purpose="other training")
-    learnt = different(fitted.state_dict(), first)
+    subject.fit(model, purpose="other training")
+    learnt = different(model.state_dict(), first)
     require(bool(learnt), "Fitted to other images, its buffers are the same: what it learns is not stored.")
-
-
-def _fitted(subject: ModelSubject) -> Any:
-    only_if(is_fitted(subject.model), "It is not fitted at once: it has no fit.")
-    return subject.model

@@ -1,4 +1,4 @@
-"""What every sampler promises. Importing the modules registers their checks, in this order."""
+"""Promises of samplers. Importing the modules registers their checks, in this order."""
 
-from jembench.testing.samplers import chains, independence, memory  # noqa: F401
+from jembench.testing.samplers import chains, randomness, memory  # noqa: F401, I001
 from jembench.testing.samplers.subject import SamplerSubject as SamplerSubject

@@ -14,7 +14,7 @@ import torch
 from torch import Generator, Tensor
 
 from jembench.interfaces import ChainState, GradEnergy, NeedsTrainingData, Sampler, Split
-from jembench.testing.checks import Subject, only_if, require
+from jembench.testing.checks import Subject, is_count, only_if, require
 from jembench.testing.comparing import known_randomness, same
 from jembench.testing.exact import drawn_images
 
@@ -31,7 +31,6 @@ class SamplerSubject(Subject):
     """The sampler of a spec for some data."""
 
     kind = "samplers"
-    protocol = Sampler
     parts = ("steps", "start", "init", "step", "finish", "kept", "state_dict", "load_state_dict")
 
     @cached_property
@@ -39,11 +38,12 @@ class SamplerSubject(Subject):
         """Training images."""
         return drawn_images(self.data).split("train")
 
-    def make(self) -> Any:
-        """A new sampler, with training images if it needs them."""
-        sampler = super().make()
+    def build(self) -> Any:
+        """Make a sampler, with training images if it needs them."""
+        sampler = super().build()
+        require(is_count(sampler.steps), f"steps is {sampler.steps!r}; it must be a whole number of at least 1.")
         if isinstance(sampler, NeedsTrainingData):
-            sampler.inform(copied(self.train))
+            sampler.inform(copy_tensors(self.train))
         return sampler
 
     @property
@@ -57,7 +57,7 @@ class SamplerSubject(Subject):
         return [None] if self.labels is None else [None, self.labels]
 
     def bowl(self, steepness: float = GENTLE) -> GradEnergy:
-        """E(x) = c |x - m|^2 / 2 with m at three quarters of the pixels' range; in E(x, y) m depends on y."""
+        """Return E(x) = c |x - m|^2 / 2 with m at three quarters of the pixels' range; in E(x, y) m depends on y."""
         low, high = self.data.bounds
 
         def evaluate(x: Tensor, y: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -67,25 +67,22 @@ class SamplerSubject(Subject):
 
         return evaluate
 
-    def iteration(self, sampler: Sampler, y: Tensor | None, seed: int = 0) -> ChainState:
+    def iterate(self, sampler: Sampler, y: Tensor | None, seed: int = 0) -> ChainState:
         """Run a training iteration, with the same global randomness each time."""
         with known_randomness():
-            return self._iteration(sampler, y, seed)
-
-    def _iteration(self, sampler: Sampler, y: Tensor | None, seed: int) -> ChainState:
-        state = move(sampler, sampler.init(CHAINS, y, generator=seeded(seed)), self.bowl(), seed + 1)
-        sampler.finish(state)
+            state = move(sampler, sampler.init(CHAINS, y, generator=seeded(seed)), self.bowl(), seed + 1)
+            sampler.finish(state)
         return state
 
-    def live(self) -> list[Any]:
-        """Everything that two iterations of a new sampler show."""
+    def live(self, seed: int = 0) -> list[Any]:
+        """Return what two iterations of a new sampler show."""
         sampler = self.make()
-        ends = [self._iteration(sampler, self.labels, number) for number in (0, 1)]
-        return [ends, sampler.kept(), sampler.start(CHAINS, generator=seeded())]
+        ends = [self.iterate(sampler, self.labels, number) for number in (seed, seed + 1)]
+        return [ends, sampler.kept(), sampler.start(CHAINS, generator=seeded(seed))]
 
     @property
     def is_deterministic(self) -> bool:
-        """Whether equal generators give equal chains, with equal global generators."""
+        """True if equal generators give equal chains, with equal global generators."""
         lives = []
         for _ in range(2):
             with known_randomness():
@@ -94,47 +91,34 @@ class SamplerSubject(Subject):
 
     def require_deterministic(self) -> None:
         """Skip the check for a sampler that differs each time."""
-        only_if(self.is_deterministic, "It differs each time: see the check same-generator.")
-
-
-def flat(x: Tensor, y: Tensor | None) -> tuple[Tensor, Tensor]:
-    """E(x) = 0 everywhere."""
-    return torch.zeros(len(x)), torch.zeros_like(x)
+        only_if(self.is_deterministic, "It differs each time: see the check randomness-by-generator.")
 
 
 def seeded(seed: int = 0) -> Generator:
-    """A generator to pass in."""
+    """Return a generator to pass in."""
     return Generator().manual_seed(seed)
 
 
 def move(sampler: Sampler, state: ChainState, grad_energy: GradEnergy, seed: int = 1, steps: int = STEPS) -> ChainState:
-    """The chains after some steps."""
+    """Return the chains after some steps."""
     generator = seeded(seed)
     for _ in range(steps):
         state, _ = sampler.step(state, grad_energy, generator)
     return state
 
 
-def copied(values: Any) -> Any:
-    """The same with new tensors."""
+def copy_tensors(values: Any) -> Any:
+    """Return the same values with new tensors."""
     if isinstance(values, Mapping):
-        return {name: copied(value) for name, value in values.items()}
+        return {name: copy_tensors(value) for name, value in values.items()}
     if isinstance(values, ChainState | Split):
-        return type(values)(*map(copied, values))
+        return type(values)(*map(copy_tensors, values))
     return values.detach().clone() if isinstance(values, Tensor) else values
 
 
-def alike(image: Tensor, images: Tensor) -> Tensor:
-    """Which of many images equal this one: bool (n,)."""
-    return (images == image).flatten(1).all(dim=1)
-
-
-def require_images(x: Tensor, shape: tuple[int, ...], name: str) -> None:
-    """Fail the check unless ``x`` is float32 of that shape, on the CPU."""
+def require_tensor(x: Any, shape: tuple[int, ...], name: str) -> None:
+    """Fail the check unless ``x`` is float32 of that shape, on the CPU, without a gradient's graph."""
+    found = f"{x.dtype} {tuple(x.shape)} on {x.device}" if isinstance(x, Tensor) else f"a {type(x).__name__}"
     right = isinstance(x, Tensor) and x.dtype == torch.float32 and x.shape == shape and x.device.type == "cpu"
-    require(right, f"{name} gives {described(x)}; it must be torch.float32 {shape} on the generator's device.")
-
-
-def described(x: Any) -> str:
-    """What a value is, in a message."""
-    return f"{x.dtype} {tuple(x.shape)} on {x.device}" if isinstance(x, Tensor) else f"a {type(x).__name__}"
+    require(right, f"{name} gives {found}; it must be torch.float32 {shape} on the generator's device.")
+    require(not x.requires_grad, f"Gradients would flow through what {name} gives. Work on detached tensors.")

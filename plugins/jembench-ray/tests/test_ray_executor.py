@@ -11,12 +11,14 @@ import tempfile
 import time
 from pathlib import Path
 
+import fake_worker
 import pytest
+from executor_checks import check_executor
+from executor_sessions import Session
 
 import jembench
 from jembench.plugin import SpecError, Unavailable, resolve
-from jembench.testing import check_executor, fake_worker, parametrize
-from jembench.testing.executors import Session
+from jembench.testing import parametrize
 
 make = pytest.importorskip("jembench_ray", reason="jembench-ray is not installed: tox -e plugins").ray
 ray = pytest.importorskip("ray")
@@ -211,7 +213,7 @@ def test_the_end_of_the_head_is_told(session, monkeypatch):
 PROGRAM = """
 import sys, time
 from pathlib import Path
-from jembench.testing.executors import Session
+from executor_sessions import Session
 from jembench_ray import ray
 
 session = Session(ray(address="local"), Path(sys.argv[1]))
@@ -226,6 +228,7 @@ time.sleep(60)
 
 def test_a_ray_of_its_own_is_reached_from_this_machine_alone_and_dies_with_the_driver(tmp_path):
     environment = {**os.environ, "RAY_AUTH_TOKEN": "0" * 64}  # else Ray writes one to the user's home
+    environment["PYTHONPATH"] = str(Path(fake_worker.__file__).parent)
     command = [sys.executable, "-c", PROGRAM, str(tmp_path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
         address, folder = process.stdout.readline().split()

@@ -12,14 +12,14 @@ import threading
 import time
 from pathlib import Path
 
+import fake_worker
 import pytest
+from executor_sessions import Session
 from submitit.helpers import DelayedSubmission
 
 from jembench.errors import SpecError, Unavailable
 from jembench.interfaces import Driver, Job
 from jembench.plugin import resolve
-from jembench.testing import fake_worker
-from jembench.testing.executors import Session
 from jembench_slurm.job import Units
 
 SBATCH = """

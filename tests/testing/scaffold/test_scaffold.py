@@ -11,10 +11,9 @@ import pytest
 
 from jembench.errors import SpecError
 from jembench.interfaces import API
-from jembench.testing import scaffold
 from jembench.testing.scaffold import KINDS, render, write
 
-LONGEST = "a-name-of-exactly-as-many-signs-as-may-be"[: scaffold.LONGEST]
+LONGEST = "a-name-of-exactly-as-many-signs-as-may-be"[:40]
 NAMES = ["q7", "my-own-plugin", LONGEST]
 
 
@@ -92,22 +91,6 @@ def test_what_is_there_is_left_as_it_is(tmp_path, existing):
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == [kept]
 
 
-def test_a_disk_that_fills_up_leaves_nothing_behind(tmp_path, monkeypatch):
-    real, written = Path.write_text, []
-
-    def write_text(path, *args, **kwargs):
-        written.append(path)
-        if len(written) == 3:
-            raise OSError(28, "No space left on device")
-        return real(path, *args, **kwargs)
-
-    monkeypatch.setattr(Path, "write_text", write_text)
-    with pytest.raises(SpecError, match=r"my-ebm: No space left on device\. Choose another place with --folder"):
-        write("model", "my-ebm", tmp_path / "my-ebm")
-    assert len(written) == 3
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_a_path_through_a_file_is_refused(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(SpecError, match=r"Cannot write .*my-ebm"):
@@ -127,31 +110,18 @@ def test_a_name_that_cannot_be_says_how_a_name_looks(name, tmp_path):
     assert not (tmp_path / "new").exists()
 
 
-@pytest.mark.parametrize("name", ["class", "random", "test"])
-def test_a_package_that_python_takes_for_another_is_refused(name):
-    with pytest.raises(SpecError, match=f"Python itself uses {name}\\. Try my-{name}"):
-        render("model", name)
-
-
-@pytest.mark.parametrize("name", ["tests", "dist", "runs"])
-def test_a_package_in_the_place_of_another_folder_is_refused(name):
-    with pytest.raises(SpecError, match=f"'{name}' cannot be the name of a plugin: {name}/ is for .*Try my-{name}"):
+@pytest.mark.parametrize("name", ["class", "random", "test", "tests", "dist"])
+def test_a_package_with_another_meaning_is_refused(name):
+    with pytest.raises(SpecError, match=f"{name} has another meaning\\. Try my-{name}"):
         render("model", name)
 
 
 @pytest.mark.parametrize(
-    ("kind", "name", "by"),
-    [
-        ("model", "torch", "a distribution that is installed"),
-        ("metric", "accuracy", "the metric of jembench"),
-        ("dataset", "digits", "the dataset of jembench"),
-        ("sampler", "pcd", "the sampler of jembench"),
-        ("suite", "hybrid", "a suite or a recipe that is installed"),
-        ("suite", "digits", "a suite or a recipe that is installed"),
-    ],
+    ("kind", "name"),
+    [("model", "torch"), ("metric", "accuracy"), ("sampler", "pcd"), ("suite", "hybrid"), ("suite", "digits")],
 )
-def test_a_name_that_is_taken_is_refused(kind, name, by):
-    with pytest.raises(SpecError, match=f"The name '{name}' is taken by {by}. Choose another one, such as my-{name}"):
+def test_a_name_that_is_taken_is_refused(kind, name):
+    with pytest.raises(SpecError, match=f"The name '{name}' is taken. Choose another one, such as my-{name}"):
         render(kind, name)
 
 

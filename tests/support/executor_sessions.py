@@ -1,4 +1,4 @@
-"""Executors under test: each check opens one, whose workers are fake and do as their units say."""
+"""Executors under test, whose workers are fake and do as their units say."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import fake_worker
+
 import jembench
 from jembench.interfaces import Driver, Ended, Ending, Executor, Job
-from jembench.testing import fake_worker
 from jembench.testing.checks import DoesNotApply, Subject, require
 
 LIMIT = 60.0
@@ -66,7 +67,7 @@ class Session:
         )
 
     def jobs(self, *whats: str) -> list[Job]:
-        """Units that do what these words say: see :func:`jembench.testing.fake_worker.carry_out`."""
+        """Units that do what these words say: see ``fake_worker.carry_out``."""
         return list(map(self._job, whats))
 
     def submit(self, *whats: str) -> list[Job]:
@@ -169,21 +170,18 @@ class ExecutorSubject(Subject):
     """An executor under test."""
 
     kind = "executors"
-    protocol = Executor
     parts = ("slots", "gpus", "here", "open", "submit", "ended", "cancel", "close")
 
     def make(self) -> Executor:
         """A new executor, whose slots are known only once it is open."""
-        with self.made():
-            return self.build()  # type: ignore[no-any-return]
+        return self.resolved.make()
 
     @contextmanager
     def session(self) -> Iterator[Session]:
         """A new executor, open within the context."""
         with tempfile.TemporaryDirectory(prefix="jembench-executor-", ignore_cleanup_errors=True) as folder:
             session = Session(self.make(), Path(folder))
-            with self.made():
-                session.executor.open(session.driver)
+            session.executor.open(session.driver)
             try:
                 yield session
             finally:

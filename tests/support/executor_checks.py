@@ -1,4 +1,4 @@
-"""What every executor promises: units that end, fail, die and sleep."""
+"""Checks of every executor, with units that end, fail, die and sleep."""
 
 from __future__ import annotations
 
@@ -6,13 +6,19 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from jembench.testing import fake_worker
-from jembench.testing.checks import explained, is_count, only_if, promise, require
-from jembench.testing.executors import subject as under_test
-from jembench.testing.executors.subject import ExecutorSubject, is_alive
+import executor_sessions as under_test
+import fake_worker
+from executor_sessions import ExecutorSubject, is_alive
+
+from jembench.testing.checks import checks_of, is_count, only_if, promise, require
 
 AT_ONCE = 5.0
 """Seconds in which a call must return that does not wait."""
+
+
+def check_executor(spec):
+    """The checks of an executor: order, slots, endings, workers that die, cancellation."""
+    return checks_of(spec, ExecutorSubject)
 
 
 @promise("executors")
@@ -22,8 +28,7 @@ def can_be_made(subject: ExecutorSubject) -> None:
     See jembench.interfaces.Executor. An engine that cannot be reached raises jembench.plugin.Unavailable when it is
     opened, with the remedy.
     """
-    with explained("It cannot be made"):
-        executor = subject.build()
+    executor = subject.make()
     missing = [part for part in subject.parts if not hasattr(type(executor), part) and not hasattr(executor, part)]
     require(not missing, f"It has no {', '.join(missing)}.")
     with subject.session() as session:
@@ -106,8 +111,7 @@ def other_version(subject: ExecutorSubject) -> None:
         bad, good = session.run("exits", "done")
         require(bad.how in ("refused", "failed", "lost"), f"It has ended as {bad.how}.")
         require(good.how == "done", f"Another one has ended as {good.how}.")
-        with explained("The log cannot be read"):
-            printed = Path(bad.log).read_text() if bad.log else ""
+        printed = Path(bad.log).read_text() if bad.log else ""
         require(fake_worker.UNKNOWN in f"{printed} {bad.text}", "Neither its log nor its text says what happened.")
 
 

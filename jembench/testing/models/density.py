@@ -1,0 +1,75 @@
+"""A density integrates to 1, as bits per dimension assume.
+
+Images of one pixel are few enough for an integral over all of them. The midpoint rule covers the bounds, and
+
+    x = m + h r sinh(t),   int p(x) dx = int p(x(t)) h r cosh(t) dt,
+
+all x, with m the middle of the bounds and h half of their range. In steps of t the middle is passed through slowly, and
+the points reach 550 h, where heavy tails have their mass. The trapezoidal rule converges faster than any power of the
+step where p is smooth.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import torch
+from torch import Tensor
+
+from jembench.data.dequantisation import level_width
+from jembench.testing.checks import DoesNotApply, only_if, promise, require
+from jembench.testing.models.subject import ModelSubject, needs
+
+POINTS = 2561
+"""Ten for each of the 256 levels of a pixel, and an odd number, so that every other one includes both ends."""
+
+NARROW, FAR = 0.05, 10.0
+"""r and the largest t."""
+
+TOLERANCE = 0.02
+"""The largest distance of the integral from 1, which is 0.03 bits."""
+
+PRECISION = 0.005
+"""The largest relative difference of an integral from that of every other point, and without those at its ends."""
+
+
+@promise("models")
+def density_integrates_to_1(subject: ModelSubject) -> None:
+    """Over all images of one pixel exp(log_prob(x)) integrates to 1, or over those within the bounds.
+
+    Add the log-determinant of every step from x on, that of scaling the pixels too, and the constant of the prior.
+    Where log_prob is the probability of one of the 256 levels of a pixel, subtract log((high - low) / 255) for each of
+    the D pixels of all channels.
+    """
+    needs(subject.model, "log_prob")
+    pixel = ModelSubject(subject.resolved, (dataclasses.replace(subject.data, shape=(1, 1, 1)),))
+    try:
+        with torch.no_grad():
+            pixel.shaken.log_prob(pixel.x)
+    except Exception as error:  # a refusal, or a fault that shapes-from-data reports
+        raise DoesNotApply("It cannot be made for one pixel, over which its density could be integrated.") from error
+    low, high = subject.data.bounds
+    centres = (torch.arange(POINTS) + 0.5) / POINTS
+    within = float(_integrate(pixel, low + (high - low) * centres, (high - low) / POINTS).sum())
+    if _is_one(within):
+        return
+    t, scale = torch.linspace(-FAR, FAR, POINTS, dtype=torch.float64), NARROW * (high - low) / 2
+    parts = _integrate(pixel, (low + high) / 2 + scale * t.sinh(), scale * t.cosh() * (t[1] - t[0]))
+    total = float(parts.sum())
+    others = 2 * float(parts[::2].sum()), float(parts[2:-2].sum())
+    converged = all(abs(total - other) <= PRECISION * total for other in others)  # False for NaN
+    is_mass = _is_one(within / level_width(subject.data.bounds))
+    only_if(converged or is_mass, "Its density is too sharp, too wide or not smooth enough to be integrated.")
+    found = total if converged else within
+    require(_is_one(found), f"For one pixel exp(log_prob(x)) integrates to {found:.4g}, and not to 1.")
+
+
+def _integrate(pixel: ModelSubject, points: Tensor, steps: Tensor | float) -> Tensor:
+    """Return what each point contributes to the integral: float64 (N,)."""
+    with torch.no_grad():
+        log_prob: Tensor = pixel.shaken.log_prob(points.float().view(-1, 1, 1, 1))
+    return log_prob.double().exp() * steps
+
+
+def _is_one(number: float) -> bool:
+    return abs(number - 1) <= TOLERANCE
