@@ -52,7 +52,7 @@ def cells(count):
 @pytest.fixture(scope="module")
 def tables():
     few = document(build(list(cells(4)), published=references.load(["jem-iclr2020/table1", "later-work/hybrid"])))
-    many = document(build(list(cells(40))))
+    many = document(build(list(cells(12))))
     return lambda format: "\n".join(render(results, format) for results in (few, many))
 
 
@@ -64,7 +64,8 @@ def tables():
     ],
 )
 def test_everything_compiles_and_fits(options, formats, tables, tmp_path):
-    head = rf"\documentclass[{options}]{{article}}\usepackage{{booktabs}}\extrafloats{{200}}\begin{{document}}"
+    packages = r"\usepackage{booktabs, threeparttable, adjustbox}\extrafloats{200}"
+    head = rf"\documentclass[{options}]{{article}}{packages}\begin{{document}}"
     content = "\\clearpage\n".join(tables(format) for format in formats)
     # LaTeX keeps no more than some floats: the tables of a paper are fewer
     content = content.replace(r"\begin{table", "\\clearpage\n\\begin{table")

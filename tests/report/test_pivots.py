@@ -131,7 +131,7 @@ def test_a_column_without_anything_has_one_footnote_with_the_remedy(ood):
     assert [note for note in pivot.footnotes if note.mark] == [("CelebA is not there: fetch it.", "1")]
     table = build(cells, parts=[part(cells)])
     assert "celeba<sup>1</sup>" in render(document(table), "markdown")
-    assert r"celeba\textsuperscript{1}" in render(document(table), "latex")
+    assert r"celeba\tnote{1}" in render(document(table), "latex")
     assert "celeba¹" in render(document(table), "table:width=100")
 
 
