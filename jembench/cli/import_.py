@@ -13,8 +13,8 @@ from jembench.catalog.spec import Spec
 from jembench.cli import options, show
 from jembench.cli.output import check_file, plugins_aside
 from jembench.cli.parameters import IMPORTER, MODEL, PATH
-from jembench.errors import JembenchError, SpecError, printable
-from jembench.files import digest, sweep_beside
+from jembench.errors import SpecError, printable
+from jembench.files import sweep_beside
 
 if TYPE_CHECKING:
     from jembench.interfaces import Import
@@ -75,25 +75,15 @@ def _target(file: Path, output: Path | None, force: bool) -> Path:
     """Where the model goes.
 
     Raises:
-        SpecError: if there is nothing to read, or a file would be written over that this import did not make.
+        SpecError: if there is nothing to read, or the file exists.
     """
     if not file.is_file():
         raise SpecError(f"There is no file {file}. Check the path.")
     target = output or file.with_suffix(".safetensors")
     if target.exists() and target.samefile(file):
         raise SpecError(f"{target} is the file that is imported. Name another file with --output.")
-    check_file(target, ".safetensors", force=force, ours=lambda there: _made_of(file, there))
+    check_file(target, ".safetensors", force=force)
     return target
-
-
-def _made_of(file: Path, target: Path) -> bool:
-    """Whether a file is nothing but what was imported from this content: then it can be made again, and is not lost."""
-    from jembench.models.adapters import header
-
-    try:
-        return header.read(target).source.get("sha256") == digest(file)
-    except (JembenchError, OSError):
-        return False
 
 
 def _told(done: Imported, target: Path) -> list[str]:

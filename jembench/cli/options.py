@@ -95,7 +95,7 @@ listing_format = click.option("--format", type=click.Choice(["table", "json"]), 
 
 limit = click.option("--limit", type=parameters.COUNT, help="Evaluate on only N of the test images.")
 
-force = click.option("--force", is_flag=True, help="Overwrite files that jembench did not write.")
+force = click.option("--force", is_flag=True, help="Replace files that exist.")
 
 
 def defaults_of_file(ctx: click.Context, parameter: click.Parameter, suite: str | None) -> str | None:

@@ -7,7 +7,7 @@ import json
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -52,48 +52,20 @@ def print_json(value: Any) -> None:
     click.echo(json.dumps(value, indent=2, ensure_ascii=False))
 
 
-# --- files: nothing is replaced but what jembench wrote itself --------------------------------------------------------
-
-MARKS = {
-    ".png": b"Software\0jembench",
-    ".html": b'<meta name="generator" content="jembench">',
-    ".svg": b"<dc:title>jembench</dc:title>",
-    ".pdf": b"/Creator (jembench)",
-    ".parquet": b"Software\x18\x08jembench",
-}
-"""What stands in every file that jembench writes outside a store, by the ending of its name."""
-
-_HEAD = 10_000  # bytes in which a mark stands
+# --- files ------------------------------------------------------------------------------------------------------------
 
 
-def is_ours(path: Path, content: bytes = b"") -> bool:
-    """Whether a file has the mark of jembench, or begins as ``content`` does: a CSV with the same columns, else with
-    the same three lines.
-    """
-    with path.open("rb") as stream:
-        if path.suffix == ".parquet":  # its schema is at its end
-            stream.seek(max(0, path.stat().st_size - _HEAD))
-        head = stream.read(_HEAD)
-    if mark := MARKS.get(path.suffix):
-        return mark in head
-    lines = 1 if path.suffix == ".csv" else 3
-    return head.split(b"\n")[:lines] == content[:_HEAD].split(b"\n")[:lines]
-
-
-def check_file(
-    path: Path, ending: str, *, force: bool, ours: Callable[[Path], bool] = is_ours, option: str = "--output"
-) -> None:
-    """Whether a command may write this file, and can; to be known before the work is done.
+def check_file(path: Path, ending: str, *, force: bool, option: str = "--output") -> None:
+    """Raise an error unless a command may write this file, and can; call it before the work is done.
 
     Args:
-        path: what ``option`` says.
-        ending: that its name must have.
-        force: whether the user gave ``--force``.
-        ours: whether a file that exists may be replaced without it.
+        path: the value of ``option``.
+        ending: the suffix that its name must have.
+        force: whether the user gave ``--force``, which allows replacing a file.
         option: of the command line, for errors.
 
     Raises:
-        SpecError: if it is no ordinary file, has another ending or is somebody else's.
+        SpecError: if it is no ordinary file, has another ending, or exists.
         StoreError: if it cannot be written.
     """
     try:
@@ -106,11 +78,8 @@ def check_file(
         if path.is_symlink() or (path.exists() and not path.is_file()):
             kind = "a link" if path.is_symlink() else "a device or a pipe"
             raise SpecError(f"{option} is {path}, which is {kind} and no ordinary file. Name another file.")
-        if path.exists() and not force and not ours(path):
-            raise SpecError(
-                f"{path} exists, and jembench would not write the same file again: what it holds would be lost. Name "
-                f"another file with {option}, or write over it with --force."
-            )
+        if path.exists() and not force:
+            raise SpecError(f"{path} exists. Name another file with {option}, or replace it with --force.")
         folder = next(parent for parent in path.absolute().parents if parent.exists())
         with tempfile.TemporaryFile(dir=folder):
             pass
@@ -120,12 +89,12 @@ def check_file(
 
 def write_file(path: Path, content: bytes, *, force: bool, option: str = "--output") -> None:
     """Write a picture or a table, atomically, if :func:`check_file` allows it."""
-    check_file(path, path.suffix, force=force, ours=lambda there: is_ours(there, content), option=option)
+    check_file(path, path.suffix, force=force, option=option)
     write_bytes(path, content, option)
 
 
 def emit(content: str | bytes, output: Path | None, *, force: bool) -> None:
-    """Print results in some format or, if there is an ``output``, write them to that file and print its name."""
+    """Print results, or write them to ``output`` and print its name."""
     if output is None and isinstance(content, bytes):
         raise SpecError("This format is no text. Name a file for it with --output.")
     if output is None:

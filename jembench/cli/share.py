@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import zipfile
-from contextlib import suppress
 from pathlib import Path
 
 import click
@@ -14,7 +12,6 @@ from jembench.cli import options
 from jembench.cli.output import check_file, plugins_aside, print_json
 from jembench.cli.store import print_findings, size
 from jembench.report.card import LICENSE
-from jembench.store.manifest import MANIFEST
 from jembench.store.store import Store
 
 
@@ -41,7 +38,7 @@ def push(fit: str, to: str, without_chains: bool, license: str, private: bool, s
     install "jembench[hub]". The records name the host, the command and the paths of the training.
     """
     if to.endswith(".zip"):
-        check_file(Path(to), ".zip", force=force, ours=_is_bundle, option="TO")
+        check_file(Path(to), ".zip", force=force, option="TO")
     with plugins_aside():
         place = Store(store)
         done = sharing.push(
@@ -50,12 +47,6 @@ def push(fit: str, to: str, without_chains: bool, license: str, private: bool, s
     click.echo(f"    fit  {done.fit}")
     click.echo(f"written  {done.where}: {done.files} files, {size(done.size)}")
     click.echo(f"   next  jembench fetch {to}")
-
-
-def _is_bundle(path: Path) -> bool:
-    with suppress(zipfile.BadZipFile), zipfile.ZipFile(path) as archive:
-        return MANIFEST in archive.namelist()
-    return False
 
 
 @click.command(

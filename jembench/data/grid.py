@@ -62,5 +62,5 @@ def write_png(
     array = sheet.permute(1, 2, 0).numpy()
     picture = Image.fromarray(array.squeeze(2) if channels == 1 else array)
     mark = PngInfo()
-    mark.add_text("Software", "jembench")  # by which a command knows what it may write over
+    mark.add_text("Software", "jembench")
     write_atomically(path, lambda stream: picture.save(stream, format="PNG", pnginfo=mark), option)

@@ -65,7 +65,7 @@ def test_one_seed_is_tested_exactly(trained):
     assert (row["seeds"], row["images_test"]) == ([1], "McNemar")
 
 
-@pytest.mark.parametrize(("format", "start"), [("markdown", "### "), ("latex", "% Paste it")])
+@pytest.mark.parametrize(("format", "start"), [("markdown", "### "), ("latex", "% Needs")])
 def test_for_papers(trained, format, start):
     done = trained(JEM, CLASSIFIER, "--resamples", "100", "--format", format)
     assert (done.code, done.out.startswith(start)) == (0, True)
