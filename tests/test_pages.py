@@ -17,7 +17,7 @@ def programs(tmp_path_factory):
 
 
 def test_the_pages_are_found():
-    assert {"how-to/cluster.md"} <= {page.relative_to(DOCS).as_posix() for page in PAGES}
+    assert {"how-to/experiment.md"} <= {page.relative_to(DOCS).as_posix() for page in PAGES}
 
 
 def accuracies(store):

@@ -100,7 +100,7 @@ def _command(target: str, help: str) -> LazyCommand:
 
 COMMANDS: dict[str, LazyCommand | LazyGroup] = {
     "run": _command("run:run", "Train and evaluate models of a suite or file; print the table."),
-    "init": _command("init:init", "Write an experiment's file: SUITE with the options of `run`."),
+    "init": _command("init:init", "Write an experiment's file on the basis of SUITE."),
     "reproduce": _command("reproduce:reproduce", "Measure the results of a store again and compare them."),
     "attack": _command("attack:attack", "Attack trained models, and print and draw how robust they are."),
     "status": _command("status:status", "Show which work runs where, since when and how far it is."),

@@ -25,11 +25,7 @@ OPTIONS = {
         *("--devices", "--max-hours", "--executor", "--skip-missing", "--dry-run", "--reference", "--format", "--help"),
         *("--jobs", "--jobs-per-gpu", "--detach", "--trackers"),
     },
-    ("init",): {
-        *("--models", "--metrics", "--dataset", "--seeds", "--recipe", "--set", "--limit", "--device", "--store"),
-        *("--devices", "--max-hours", "--executor", "--skip-missing", "--reference", "--format", "--help"),
-        *("--jobs", "--jobs-per-gpu", "--output", "--force", "--trackers"),
-    },
+    ("init",): {"--output", "--force", "--help"},
     ("reproduce",): {
         *("--store", "--dataset", "--device", "--devices", "--jobs", "--jobs-per-gpu", "--executor", "--max-hours"),
         *("--skip-missing", "--dry-run", "--format", "--help"),

@@ -31,9 +31,14 @@ DIGITS = [
 ]
 
 
+INSTRUCTIONS = ("ONEDNN_MAX_CPU_ISA", "ATEN_CPU_CAPABILITY")
+"""Variables that limit the instructions of the processor; other instructions round otherwise."""
+
+
 def start(arguments, folder, **options):
     """The installed command, in a process of its own."""
-    environment = {"PATH": os.environ["PATH"], "HOME": str(folder), "OMP_NUM_THREADS": "1", **options}
+    instructions = {name: os.environ[name] for name in INSTRUCTIONS if name in os.environ}
+    environment = {"PATH": os.environ["PATH"], "HOME": str(folder), "OMP_NUM_THREADS": "1", **instructions, **options}
     return subprocess.Popen(
         [SCRIPT, *map(str, arguments)],
         cwd=folder,

@@ -131,10 +131,10 @@ def test_which_model_is_meant(jembench, trained):
     names = [path.name for path in sorted(trained.glob("fits/*"))]
     for text in (names[1], names[1][:8], names[1][-10:], names[1][-10:-4]):
         assert "jem on digits" in jembench("push", text, "model.zip", "--store", trained, "--force").out
-    done = jembench("push", "", "model.zip", "--store", trained)
+    done = jembench("push", "", "other.zip", "--store", trained)
     assert done.code == 2
     assert done.err == f"Error: '' means more than one trained model: {', '.join(names)}. Give more of the name.\n"
-    done = jembench("push", "jen", "model.zip", "--store", trained)
+    done = jembench("push", "jen", "other.zip", "--store", trained)
     assert (done.code, f"Known: {', '.join(names)}" in done.err) == (2, True)
 
 

@@ -75,7 +75,7 @@ def test_the_protocol_names_where_the_samples_came_from(evaluation):
 def test_the_gap_follows_from_the_arrays(evaluation):
     metric = EnergyGap()
     measurement = metric.compute(evaluation)
-    statistic, sizes, _ = metric.resamplings(measurement.arrays)["energy-gap"]
+    statistic, sizes, *_ = metric.resamplings(measurement.arrays)["energy-gap"]
     assert sizes == (70, 50)
     first, all_of_each = np.zeros((1, 70), int), [np.arange(size)[None] for size in sizes]
     assert statistic(*all_of_each) == pytest.approx([measurement.values["energy-gap"].value])

@@ -1,6 +1,6 @@
 """Print the numbers of a store, one a line, so that two revisions can be compared with ``diff``.
 
-    jembench run hybrid --store new && python benchmarks/numbers.py new >new.txt
+    jembench run hybrid --store new && python benchmarks/store_numbers.py new >new.txt
     diff old.txt new.txt
 
 A line is a value with its interval, the status of a metric without one, or the digest of a fit's weights, without
