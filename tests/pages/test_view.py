@@ -37,6 +37,6 @@ def test_a_new_outcome_appears_where_the_reader_is(view, open_page, cell):
     assert page.locator(".part:visible").get_attribute("id") == "tables"
     assert page.get_by_role("searchbox").input_value() == "e"
     process.send_signal(signal.SIGINT)
-    assert process.wait(10) == 0
+    assert process.wait(60) == 0
     assert process.stderr.read() == ""
     page.locator(".count", has_text="The server has ended").wait_for()
