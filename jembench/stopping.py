@@ -36,7 +36,7 @@ class Stopped(BaseException):
 
 
 INTERRUPTS = (Stopped, KeyboardInterrupt)
-"""What asks for an end, and is no failure of the code that it meets."""
+"""Exceptions that request an end; they are no failures of the code that they interrupt."""
 
 
 def received() -> int:

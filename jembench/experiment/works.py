@@ -73,7 +73,7 @@ class Work:
 
     @property
     def is_late(self) -> bool:
-        """Whether its deadline is over."""
+        """Return whether the deadline has passed."""
         return self.deadline is not None and time.time() >= self.deadline
 
     @property

@@ -1,4 +1,4 @@
-"""Which published numbers stand beside ours, and tables of the others with the parts of their protocols that differ."""
+"""Published numbers that stand beside ours, and tables of the others with the parts of their protocols that differ."""
 
 from __future__ import annotations
 

@@ -206,7 +206,7 @@ class FitWork:
 
     @property
     def changed(self) -> dict[str, list[str]]:
-        """What provenance says of settings that plugins left changed; nothing if they left none."""
+        """Return the provenance entry on settings that plugins left changed; empty if there are none."""
         return {"changed_settings": list(self.notes)} if self.notes else {}
 
     def _note(self, text: str) -> None:

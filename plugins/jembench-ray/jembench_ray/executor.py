@@ -92,7 +92,7 @@ class RayExecutor:
 
     @property
     def gpus(self) -> bool:
-        """Whether units that run a network get GPUs."""
+        """Return whether units that run a network get GPUs."""
         self._connect()
         return self._needs[1]["GPU"] > 0
 

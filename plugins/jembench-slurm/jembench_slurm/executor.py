@@ -99,7 +99,7 @@ class SlurmExecutor:
 
     @property
     def gpus(self) -> bool:
-        """Whether units that run a network get GPUs."""
+        """Return whether units that run a network get GPUs."""
         return self._gpus_each > 0
 
     @property
