@@ -1,48 +1,65 @@
-"""``jembench view``: the page of a store in a browser, also while a run goes on."""
+"""``jembench view``: the page of a store in a browser."""
 
 from __future__ import annotations
 
 import webbrowser
+from collections.abc import Hashable
 from pathlib import Path
 
 import click
 
 from jembench import stopping
-from jembench.api.watching import Watched
+from jembench.api.results import Results
 from jembench.cli import options
 from jembench.errors import SpecError
+from jembench.files import changed
+from jembench.report import references
+from jembench.report.page.pictures import Pictures
+from jembench.report.page.render import render
 from jembench.report.page.server import PageServer
 from jembench.report.selection import Selection
+from jembench.store.latest import LOG
 from jembench.store.store import Store
 
-EXAMPLES = options.examples("jembench view", "jembench view hybrid --no-browser --port 8000")
+EXAMPLES = options.examples("jembench view", "jembench view hybrid --no-browser --port 8000 --refresh 30")
 
 
 @click.command("view", epilog=EXAMPLES)
 @options.selected
 @options.store
 @click.option("--port", type=click.IntRange(0, 65535), default=0, help="Port to listen on; 0: any that is free.")
+@click.option("--refresh", type=click.IntRange(1), metavar="SECONDS", help="Load the page again after so many seconds.")
 @click.option("--no-browser", is_flag=True, help="Print the address and open no browser.")
-def view(which: Selection, store: Path, port: int, no_browser: bool) -> int:
-    """Show a store in a browser, while a run goes on too.
+def view(which: Selection, store: Path, port: int, refresh: int | None, no_browser: bool) -> int:
+    """Show a store in a browser.
 
-    Serves the page of `jembench report --format html` to this machine alone, with what is being done just now, and
-    renews it when the store has changed. Ctrl-C ends it.
+    Serves the page of `jembench report --format html` to this machine alone. A reload shows the results that a run has
+    added since; `jembench status` shows what it is doing. Ctrl-C ends the command.
     """
-    watched = Watched(Store(store), which)
+    place = Store(store)
+    published = references.load(which.suite.references if which.suite else ())
+
+    def state() -> Hashable:
+        return changed(place.root / "cells"), changed(place.root / LOG)
+
+    def page() -> str:
+        document = Results.selected(which.of(place), which, published, Pictures(place)).document
+        assert document.page
+        return render(document.page(), refresh)
+
     try:
-        server = PageServer(port, watched.state, watched.page)
+        server = PageServer(port, state, page)
     except OSError as error:
         raise SpecError(
             f"Port {port} cannot be used: {error.strerror}. Name another with --port, or leave it out."
         ) from error
     with server:
-        server.renew()
+        server.page()  # an error of the store is the command's
         click.echo(f"{store} is shown at {server.url} until Ctrl-C.")
         if not no_browser:
             webbrowser.open(server.url)
         try:
-            server.serve()
+            server.serve_forever()
         except (KeyboardInterrupt, stopping.Stopped):  # there is nothing to go on with
             click.echo()
     return 0

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -42,9 +41,6 @@ class Finding(NamedTuple):
     each: tuple[str, ...] = ()  # the values of the claim's ``each``
 
 
-Known = dict[Hashable, Difference]
-"""Differences that were tested, by what they were made of."""
-
 Test = Callable[[Side, Side | float, float], Difference]
 """Tests the difference of two values, with a margin."""
 
@@ -56,7 +52,6 @@ def judge(
     *,
     store: Path = Path("runs"),
     resamples: int = RESAMPLES,
-    known: Known | None = None,
 ) -> list[Finding]:
     """Judge every claim for each dataset, recipe and value in the store, or say why it has none.
 
@@ -66,9 +61,12 @@ def judge(
         read: gives a cell's per-example values.
         store: its folder, for commands.
         resamples: of the bootstrap.
-        known: of earlier calls on this store with as many resamples: they are not tested again. New ones are added.
     """
-    models, test = subjects(cells), partial(_tested, {} if known is None else known, read, resamples)
+    models = subjects(cells)
+
+    def test(a: Side, b: Side | float, margin: float) -> Difference:
+        return contrast(a, b, read, margin=margin, resamples=resamples)
+
     found = [finding for claim in claims for finding in _of_claim(claim, claims, models, test, store)]
     rows = adjusted(finding.row for finding in found)
     return [
@@ -220,22 +218,6 @@ def _answer(
         protocols = tuple(dict.fromkeys(_parts(protocol, claim.alike) for protocol in protocols))
     differ = len(protocols) > 1 and isinstance(b, Side)
     return Finding(claim, not_comparable(row, protocols) if differ else test(a, b, claim.margin), each)
-
-
-def _tested(known: Known, read: Read, resamples: int, a: Side, b: Side | float, margin: float) -> Difference:
-    made_of = (*_made_of(a), *([b] if isinstance(b, float) else _made_of(b)), margin)
-    if found := known.get(made_of):
-        return found
-    found = contrast(a, b, read, margin=margin, resamples=resamples)
-    if not found.reason:  # arrays that cannot be read now may be restored
-        known[made_of] = found
-    return found
-
-
-def _made_of(side: Side) -> Iterator[Hashable]:
-    yield from (side.metric, side.label)
-    for cell in side.cells.values():
-        yield cell.id, cell.provenance.get("time"), cell.arrays, cell.outcome.values[side.label]
 
 
 def _side(subject: Subject, metric: str, label: str) -> Side | None:

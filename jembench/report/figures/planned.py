@@ -13,7 +13,6 @@ from jembench import drawing
 from jembench.drawing import PLAIN, Format, Style
 from jembench.interfaces import Value
 from jembench.report.formats import csv_text
-from jembench.store.outcome import Cell
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -34,7 +33,6 @@ class Planned(NamedTuple):
 
     stem: str  # of its files' names
     draw: Callable[[], Drawing]
-    cells: Sequence[Cell] = ()  # all that it shows, if it is known
 
 
 def render(planned: Planned, formats: Sequence[Format], style: Style = PLAIN) -> dict[str, bytes]:

@@ -93,8 +93,8 @@ class Result:
 
 def figure_of(results: Sequence[Result], name: str, draw: Callable[..., Drawing], *arguments: Any) -> Planned:
     """A figure that shows these results on one dataset and no others, to be drawn from the arguments."""
-    cells = [result.cell for result in results]
-    return Planned(stem(name, [cell.fit for cell in cells], results[0].limit), partial(draw, *arguments), cells)
+    fits = [result.cell.fit for result in results]
+    return Planned(stem(name, fits, results[0].limit), partial(draw, *arguments))
 
 
 Plan = Callable[[list[Result]], Iterator[Planned]]

@@ -29,8 +29,6 @@ class Page:
     title: str
     tables: Sequence[Table]
     joint: Sequence[Joint] = ()
-    running: Sequence[Table] = ()  # what is being done
-    unfinished: Sequence[Picture] = ()  # trainings that go on
     published: Sequence[Table] = ()  # what of the published numbers has no place beside ours
     figures: Mapping[str, Sequence[Picture]] = field(default_factory=dict)  # by metric
     samples: Sequence[Picture] = ()
@@ -113,8 +111,8 @@ def _claims(own: Sequence[Claim], cells: Sequence[Cell], pictures: Pictures) -> 
     """All claims of the experiment, and those of papers that were measured; their p values are adjusted apart."""
     from jembench.report import judging, verdicts
 
-    read, root, known = pictures.store.read_arrays, pictures.store.root, pictures.differences
-    of_papers = judging.judge(claims.load(), cells, read, store=root, known=known)
-    of_own = judging.judge(own, cells, read, store=root, known=known)
+    read, root = pictures.store.read_arrays, pictures.store.root
+    of_papers = judging.judge(claims.load(), cells, read, store=root)
+    of_own = judging.judge(own, cells, read, store=root)
     found = [of_own, [one for one in of_papers if one.row.dataset]]
     return [table for each in found for table in verdicts.of_claims(each).tables()]

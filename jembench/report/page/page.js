@@ -133,58 +133,12 @@
   };
 
   const setUp = () => {
-    const titles = {};
-    all("section.table").forEach((table) => {
-      const title = table.querySelector("h3").textContent;
-      titles[title] = (titles[title] ?? 0) + 1;
-      table.dataset.key = `${title} ${titles[title]}`;
-    });
     document.querySelector(".tabs").setAttribute("role", "tablist");
     known = JSON.parse(document.getElementById("known").textContent);
     all("tbody").forEach((body) => [...body.rows].forEach((row, place) => (row.dataset.place = place)));
     all("table").forEach(rove);
     show(false);
     filter();
-  };
-
-  // While a run goes on, its server is asked for a new state of the page.
-  const place = (element) => {
-    const table = element?.closest("section.table");
-    return table && { table: table.dataset.key, number: all("button", table).indexOf(element.closest("button")) };
-  };
-  const tableOf = (key) => all("section.table").find((one) => one.dataset.key === key);
-  const renew = (text) => {
-    const sorted = all("th[aria-sort]:not([aria-sort=none])").map((header) => ({
-      table: header.closest("section.table").dataset.key, column: header.cellIndex, direction: header.ariaSort,
-    }));
-    const focus = place(document.activeElement);
-    const scrolled = all(".scroll").map((one) => [one.closest("section").dataset.key, one.scrollLeft, one.scrollTop]);
-    const fresh = new DOMParser().parseFromString(text, "text/html");
-    const [x, y] = [scrollX, scrollY];
-    ["main", ".tabs", "h1", "footer"].forEach((name) => document.querySelector(name).replaceWith(fresh.querySelector(name)));
-    setUp();
-    sorted.forEach(({ table, column, direction }) => {
-      const header = tableOf(table)?.querySelector("thead tr:last-child").cells[column];
-      if (header) sort(header, direction);
-    });
-    scrolled.forEach(([key, left, top]) => tableOf(key)?.querySelector(".scroll")?.scrollTo(left, top));
-    if (focus) all("button", tableOf(focus.table) ?? root)[focus.number]?.focus({ preventScroll: true });
-    scrollTo(x, y);
-  };
-  const ask = async () => {
-    if (!document.hidden && !about.matches(":popover-open")) {
-      try {
-        const answer = await fetch(location.pathname, { headers: { "If-None-Match": root.dataset.etag }, cache: "no-store" });
-        if (answer.status === 200) {
-          root.dataset.etag = answer.headers.get("ETag");
-          renew(await answer.text());
-        }
-      } catch {
-        document.querySelector(".count").textContent = "The server has ended: this is the last state.";
-        return;
-      }
-    }
-    setTimeout(ask, 2000);
   };
 
   root.classList.add("js");
@@ -205,5 +159,4 @@
   });
   search.addEventListener("input", filter);
   setUp();
-  if (root.dataset.etag) setTimeout(ask, 500);
 })();

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Callable, Hashable, Iterable, Sequence
-from functools import partial
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from jembench.errors import error_text, printable
 from jembench.experiment.sweep import bare_name
-from jembench.files import changed, read_bytes
+from jembench.files import read_bytes
 from jembench.report.names import NO_NAMES, Names
 from jembench.report.page.svg import inline
 from jembench.report.record import grouped
-from jembench.store.fits import HISTORY
 from jembench.store.outcome import Cell, FitKey
 from jembench.store.store import Store
 
 if TYPE_CHECKING:
-    from jembench.report.comparison import Difference
     from jembench.report.figures.planned import Planned
 
 LARGEST = 2**20
@@ -37,27 +34,16 @@ class Picture(NamedTuple):
     name: str = ""  # of a figure, as of its files
 
 
-class _Drawn(NamedTuple):
-    """What was drawn at a place of the page."""
-
-    state: Hashable  # of the results
-    pictures: list[Picture]
-    left_out: dict[str, None]  # what could not be drawn
-
-
 class Pictures:
-    """The pictures of a store's results. What was drawn once is drawn again only for other results.
+    """The pictures of a store's results.
 
     Attributes:
         left_out: a sentence for each that cannot be drawn.
-        differences: what the claims compare, tested once.
     """
 
     def __init__(self, store: Store) -> None:
         self.store = store
         self.left_out: dict[str, None] = {}
-        self.differences: dict[Hashable, Difference] = {}
-        self._drawn: dict[Hashable, _Drawn] = {}  # by place of the page
 
     def of_metrics(self, cells: Sequence[Cell], names: Names = NO_NAMES) -> dict[str, list[Picture]]:
         """The figures of each metric that has some."""
@@ -66,24 +52,22 @@ class Pictures:
         found = {}
         for group in grouped((cell for cell in cells if cell.outcome.status == "ok"), lambda c: bare_name(c.metric)):
             metric = bare_name(group[0].metric)
-            plan = partial(catalogue.figures, group, self.store.read_arrays, self.note, names=names)
-            found[metric] = self._figures(metric, _state(group), names, plan)
+            found[metric] = self._figures(catalogue.figures(group, self.store.read_arrays, self.note, names=names))
         return {metric: pictures for metric, pictures in found.items() if pictures}
 
     def of_seeds(self, cells: Sequence[Cell], names: Names = NO_NAMES) -> list[Picture]:
         """The values of several seeds."""
         from jembench.report.figures import training
 
-        return self._figures(" of seeds", _state(cells), names, partial(training.seeds_of, cells, names))
+        return self._figures(training.seeds_of(cells, names))
 
     def of_training(self, fit: FitKey, interventions: Iterable[str], names: Names = NO_NAMES) -> list[Picture]:
-        """The energies of a training as far as it has come, with what the guard did."""
+        """Return the energies of a training, with what the guard did."""
         from jembench.report.figures import training
 
-        state = changed(self.store.fit_folder(fit) / HISTORY)
-        plan = partial(training.energies_of, [fit], self.store.history, self.note, names)
         notes = tuple(interventions)
-        return [picture._replace(notes=notes) for picture in self._figures(f" of {fit.id}", state, names, plan)]
+        planned = training.energies_of([fit], self.store.history, self.note, names)
+        return [picture._replace(notes=notes) for picture in self._figures(planned)]
 
     def of_samples(self, cells: Sequence[Cell], names: Names = NO_NAMES) -> list[Picture]:
         """The sample grid of each model, of its first seed that has one."""
@@ -111,31 +95,9 @@ class Pictures:
         """Take a sentence in about something that cannot be read or drawn."""
         self.left_out[printable(problem)] = None
 
-    def _figures(
-        self, place: str, state: Hashable, names: Names, plan: Callable[[], Iterable[Planned]]
-    ) -> list[Picture]:
-        """What is planned at a place of the page; of a new state of its results, what shows others than before."""
-        shown_as = tuple(names.items())
-
-        def draw_all() -> list[Picture]:
-            return [
-                picture
-                for one in plan()
-                for picture in self._known(
-                    (place, one.stem), (shown_as, _state(one.cells) or state), partial(self._draw, one)
-                )
-            ]
-
-        return self._known(place, (shown_as, state), draw_all)
-
-    def _known(self, place: Hashable, state: Hashable, make: Callable[[], list[Picture]]) -> list[Picture]:
-        known = self._drawn.get(place)
-        if known is None or known.state != state:
-            noted, self.left_out = self.left_out, {}
-            known = self._drawn[place] = _Drawn(state, make(), self.left_out)
-            self.left_out = noted
-        self.left_out |= known.left_out
-        return known.pictures
+    def _figures(self, planned: Iterable[Planned]) -> list[Picture]:
+        """Draw planned figures."""
+        return [picture for one in planned for picture in self._draw(one)]
 
     def _draw(self, planned: Planned) -> list[Picture]:
         try:
@@ -143,11 +105,6 @@ class Pictures:
         except Exception as error:  # of a plugin
             self.note(f"The figure {planned.stem} cannot be drawn: {error_text(error)}")
             return []
-
-
-def _state(cells: Iterable[Cell]) -> tuple[Hashable, ...]:
-    """What figures of cells depend on."""
-    return tuple((cell.id, cell.arrays, str(cell.provenance.get("time"))) for cell in cells)
 
 
 def _data_uri(png: bytes) -> str:

@@ -37,26 +37,23 @@ def of_tables(document: Document) -> Page:
     return Page(title=tables[0].title if tables else "Results", tables=tables)
 
 
-def render(page: Page, etag: str = "") -> str:
-    """A page as HTML.
+def render(page: Page, refresh: int | None = None) -> str:
+    """Return a page as HTML.
 
     Args:
         page: its content.
-        etag: the name of this state of the page where a server gives it out: the page asks that server for a new one.
+        refresh: seconds after which a browser loads it again; None: only when the reader asks for it.
     """
     style, script = _asset("page.css"), _asset("page.js")
     policy = (
         f"default-src 'none'; img-src data:; style-src {_hash(style)}; script-src {_hash(script)}; "
-        f"connect-src {_SERVER if etag else _NOBODY}; base-uri 'none'; form-action 'none'"
+        "base-uri 'none'; form-action 'none'"
     )
     template = _environment().get_template("page.html")
     known = _Known(page.commands)
     return template.render(
-        page=page, style=style, script=script, policy=policy, etag=etag, version=__version__, known=known
+        page=page, style=style, script=script, policy=policy, refresh=refresh, version=__version__, known=known
     )
-
-
-_SERVER, _NOBODY = "'self'", "'none'"
 
 
 def _hash(text: str) -> str:

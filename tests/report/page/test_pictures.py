@@ -1,7 +1,6 @@
 """Figures as parts of a page, and the sample grids of a store."""
 
 import base64
-import dataclasses
 import io
 import re
 from xml.etree import ElementTree
@@ -76,35 +75,6 @@ def test_what_draws_nothing_is_left_out(evil):
 def test_numbers_are_rounded_and_styles_become_attributes():
     text = inline(SVG.format('<path d="M 1.23456 2&#10;L 3 4.5" style="fill: #fff; stroke-width: 0.6"/>'), "t")
     assert '<path d="M 1.23 2 L 3 4.5" fill="#fff" stroke-width="0.6" />' in text
-
-
-def test_figures_are_drawn_again_only_for_other_results(cell, tmp_path, monkeypatch):
-    pictures, plans = Pictures(Store(tmp_path)), []
-    monkeypatch.setattr(
-        "jembench.report.figures.training.seeds_of", lambda cells, names: plans.append(cells) or [planned("a")]
-    )
-    first, second = [cell()], [cell(), cell(seed=1)]
-    before = pictures.of_seeds(first)
-    assert pictures.of_seeds(first) is before
-    pictures.of_seeds(second)
-    assert plans == [first, second]
-
-
-def test_of_a_metric_only_figures_of_other_results_are_drawn_again(cell, tmp_path, monkeypatch):
-    pictures, drawn = Pictures(Store(tmp_path)), []
-
-    def plan(cells, *_, **__):
-        for one in cells:
-            draw = planned(one.fit.model).draw
-            yield Planned(one.fit.model, lambda one=one, draw=draw: drawn.append(one) or draw(), [one])
-
-    monkeypatch.setattr("jembench.report.figures.catalogue.figures", plan)
-    kept, before = cell("kept"), cell("changed")
-    after = dataclasses.replace(before, provenance={"time": "later"})
-    pictures.of_metrics([kept, before])
-    again = pictures.of_metrics([kept, after])
-    assert drawn == [kept, before, after]
-    assert [picture.title for picture in again["accuracy"]] == ["kept", "changed"]
 
 
 def test_a_figure_that_cannot_be_drawn_is_named(cell, tmp_path, monkeypatch):
