@@ -159,4 +159,6 @@
   });
   search.addEventListener("input", filter);
   setUp();
+  // Chromium takes a meta refresh of an address with a fragment for a jump within the page.
+  if (root.dataset.refresh) setTimeout(() => location.reload(), 1000 * root.dataset.refresh);
 })();
