@@ -132,8 +132,3 @@ def test_operations_and_waits_are_counted(speed, monkeypatch):
     assert plain.waits == graph.waits == 0
     assert plain.operations - graph.operations == 2 * 57 - 4  # the graph, two copies to it and one from it
     assert attacked.waits == 0.2
-
-
-def test_steps_of_a_chain_copy_no_weights_to_bfloat16(speed):
-    """In a network of 77 thousand weights it used to be 77,056 in each."""
-    assert speed("launches").casts("wrn-10-1", steps=2) == 0

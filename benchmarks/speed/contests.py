@@ -25,7 +25,6 @@ from jembench.interfaces import Batch, ChainState, DataSpec, Negatives, Split
 from jembench.models import devices, predictions
 from jembench.models.energies import grad_energy
 from jembench.models.execution import Execution, autocast, frozen, searching, to_channels_last
-from jembench.models.weights import ChainWeights
 from jembench.running.estimate import WARM_UP
 from jembench.sampling import chain
 from jembench.sampling.graph import ChainGraph
@@ -115,14 +114,14 @@ def sampling(setting: Setting) -> Contest:
     net = copy.deepcopy(model.net)
     if setting.execution.channels_last:
         to_channels_last(model, DATA)
-    evaluate, weights = grad_energy(model, setting.execution), ChainWeights(model, DATA, setting.execution.precision)
+    evaluate = grad_energy(model, setting.execution)
     generator = torch.Generator(device).manual_seed(0)
     start = to_float(_first(setting, setting.batch), DATA.bounds)
     chains = {noise: ShortRun(DATA, _langevin(setting, noise)) for noise in (0.0, textbook.NOISE)}
     runs = {noise: ChainGraph(model).run if setting.execution.captured else chain.run for noise in chains}
 
     def ours(noise: float = textbook.NOISE) -> Tensor:
-        with weights.still(), searching(setting.execution.searched):
+        with frozen(model), searching(setting.execution.searched):
             return runs[noise](chains[noise], ChainState(start), evaluate, generator, None).x
 
     def theirs(noise: float = textbook.NOISE) -> Tensor:

@@ -4,8 +4,7 @@
     python benchmarks/speed/launches.py --net wrn-16-1
 
 An operation is one kernel or a few; views and empty tensors are none, and a CUDA graph is one. The fake GPU of the
-tests computes in float32 without a compiler, so the weights that the steps of a chain copy to bfloat16 are counted on
-the CPU; the one copy for the whole chain is not among them.
+tests computes in float32 without a compiler.
 """
 
 from __future__ import annotations
@@ -23,7 +22,6 @@ from contests import DATA
 from rich import box
 from rich.console import Console
 from rich.table import Table
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from jembench import seeds
 from jembench.attacks.pgd import PGD
@@ -42,7 +40,6 @@ from fake_gpu import GPU, FakeGPU, fake_gpu
 from fake_graph import fake_graphs
 
 BATCH = 4  # counts do not depend on it, nor on the number of images
-STEPS = 5  # of the chain whose copies of weights are counted
 IMAGES = 2000
 RECIPES = ("paper", "fast")
 
@@ -118,37 +115,6 @@ def make_trainer(name: str, net: str, *settings: str, device: torch.device = GPU
     return Trainer(model, DATA, train, chosen, seed=0, device=device)
 
 
-class _Casts(TorchDispatchMode):
-    """Counts the numbers that are copied to bfloat16 out of the given tensors."""
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        """PyTorch asks; to skip the compiler it would import it, which takes seconds."""
-        return False
-
-    def __init__(self, tensors: list[torch.Tensor]) -> None:
-        super().__init__()
-        self.pointers = {tensor.data_ptr() for tensor in tensors}
-        self.numbers = 0
-
-    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if function.overloadpacket.__name__ == "_to_copy" and args[0].data_ptr() in self.pointers:
-            self.numbers += args[0].numel()
-        return function(*args, **kwargs or {})
-
-
-def casts(net: str, steps: int) -> float:
-    """How many weights a chain copies to bfloat16 in each of its steps."""
-    trainer = make_trainer("paper", net, "compute.precision=bfloat16", device=torch.device("cpu"))
-    with trainer.weights_of_chains.still():
-        pass  # finds the weights
-    sampler = ShortRun(DATA, Langevin(steps=steps, step_size=1.0, noise=0.01))
-    state, generator = ChainState(torch.zeros(1, *DATA.shape)), seeds.generator(0, "chains")
-    with _Casts(list(trainer.model.parameters())) as found, trainer.weights_of_chains.still():
-        chain.run(sampler, state, trainer.grad_energy, generator)
-    return found.numbers / steps
-
-
 @click.command()
 @click.option("--net", default="wrn-28-1", show_default=True, help="Its width changes the numbers of weights alone.")
 def main(net: str) -> None:
@@ -165,9 +131,7 @@ def main(net: str) -> None:
         table.add_column(name, justify="left" if name == "of one" else "right")
     for name, count in counts.items():
         table.add_row(name, *(f"{number:,g}" for number in count))
-    console = Console()
-    console.print(table)
-    console.print(f"weights copied to bfloat16 in each of {STEPS} steps of a chain: {casts(net, STEPS):,.0f}")
+    Console().print(table)
 
 
 if __name__ == "__main__":

@@ -25,7 +25,6 @@ SHOWN = 5
 
 EXAMPLES = options.examples(
     "jembench import jem CIFAR10_MODEL.pt --dataset cifar10",
-    "jembench import igebm cifar10_cond.npz --dataset cifar10",
     "jembench import weights resnet.pt --model baseline:net=wrn-28-10 --dataset cifar10",
     "jembench run hybrid --models imported:file=CIFAR10_MODEL.safetensors --dataset cifar10",
 )

@@ -95,9 +95,6 @@ def counted(fit: FitPlan, dataset: Dataset, images: Split) -> Counted:
     trainer = Trainer(make_model(fit, dataset), dataset.spec, images, recipe, seed=fit.seed, device=CPU)
     steps = trainer.sampling_steps
     held = _size([images, trainer.state_dict()])
-    if steps:
-        with trainer.weights_of_chains.still():  # a pass that shows, once, which weights the network copies
-            pass
     counts = []
     try:
         for length in (1, 2) if steps else (0,):

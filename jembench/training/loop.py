@@ -25,6 +25,7 @@ from jembench.models.execution import (
     autocast,
     compiled,
     forget_compiled,
+    frozen,
     mode,
     searching,
     tf32,
@@ -32,7 +33,6 @@ from jembench.models.execution import (
     unchanged_buffers,
 )
 from jembench.models.objective import has_batch_norm
-from jembench.models.weights import ChainWeights
 from jembench.sampling import chain
 from jembench.sampling.graph import ChainGraph
 from jembench.store.checkpoint import load_weights
@@ -161,7 +161,6 @@ class Trainer:
                 self._pass_first = compiled(self._pass_first, self.given_up, captured=False)
         if self.sampler:
             self.grad_energy = grad_energy(self.model, self.execution, self.given_up)
-            self.weights_of_chains = ChainWeights(self.model, self.data, self.execution.precision)
         self.graph = ChainGraph(self.model) if self.sampler and self.execution.captured else None
 
     def _has_data_first(self) -> bool:
@@ -293,7 +292,7 @@ class Trainer:
             return None
         n = self.recipe.batch_size // self.group.size if self.model.chains == "marginal" else len(batch.y_labelled)
         y = self._classes(batch, n)
-        with mode(self.model, train=self.recipe.chains.mode == "train"), self.weights_of_chains.still():
+        with mode(self.model, train=self.recipe.chains.mode == "train"), frozen(self.model):
             run = chain.run if self.graph is None else self.graph.run
             state = chain.draw(self.sampler, n, self.grad_energy, self.generator, y, self.sampling_steps, run)
         return Negatives(state.x, state.y if self.model.chains == "conditional" else None)

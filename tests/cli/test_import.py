@@ -3,15 +3,12 @@
 import json
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
 
-from jembench.catalog import registry
 from jembench.interfaces import DataSpec
 from jembench.models.nets.build import build_net
-from jembench_igebm.importer import published
 
 DIGITS = DataSpec(name="digits", shape=(1, 8, 8), num_classes=10)
 
@@ -65,27 +62,14 @@ def test_another_file_of_the_same_name_is_another_model(jembench, checkpoint):
     assert len(list(Path("runs/cells").iterdir())) == 2
 
 
-def test_igebm_from_a_dump_by_name(jembench):
-    """A dump of one of our own models in the published names is read back."""
-    data = DataSpec(name="cifar10", shape=(3, 32, 32), num_classes=10)
-    model = registry.resolve("models", "igebm:net=base,width=4").make(data)
-    rng = np.random.default_rng(0)
-    np.savez("dump.npz", **{v.name: rng.normal(size=v.shape).astype(np.float32) for v in published(model.net)})
-    done = jembench("import", "igebm", "dump.npz", "--dataset", "cifar10")
-    assert (done.code, done.err) == (0, "")
-    assert "model  igebm:conditional=true,net=base,width=4" in done.out
-    assert Path("dump.safetensors").exists()
-
-
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
         (["jem", "nowhere.pt"], "There is no file nowhere.pt. Check the path."),
-        (["gem", "DIGITS_MODEL.pt"], "There is no importer named 'gem'. Nearest: igebm, jem"),
+        (["gem", "DIGITS_MODEL.pt"], "There is no importer named 'gem'. Nearest: jem"),
         (["jem", "DIGITS_MODEL.pt", "--output", "x.bin"], "--output is x.bin; its name must end in .safetensors."),
         (["weights", "DIGITS_MODEL.pt"], "A plain state_dict does not say which model it is of. Name it: --model"),
         (["jem", "DIGITS_MODEL.pt", "--dataset", "cifar10"], "The replay buffer in DIGITS_MODEL.pt is (50, 1, 8, 8)"),
-        (["igebm", "DIGITS_MODEL.pt"], "DIGITS_MODEL.pt holds no variable of IGEBM"),
         (["weights", "DIGITS_MODEL.pt", "--model", "baseline"], "do not fit baseline, and nothing was imported"),
     ],
 )

@@ -9,7 +9,6 @@ from jembench.plugin import Size, SpecError, least_buffer, takes
 
 if TYPE_CHECKING:
     from jembench.interfaces import DataSpec
-    from jembench_igebm.importer import PublishedCheckpoint
     from jembench_igebm.model import IGEBM, ConditionalIGEBM
     from jembench_igebm.sampler import WanderingChains
 
@@ -74,10 +73,3 @@ def igebm_langevin(
         raise SpecError(f"reinit of igebm-langevin is {reinit}; it must be a probability, from 0 to 1.")
     langevin = from_unit(data.bounds, steps=steps, step_size=step_size, noise=noise, clip=clip)
     return WanderingChains(data, langevin, buffer_size=buffer, reinit=reinit)
-
-
-def igebm_importer() -> PublishedCheckpoint:
-    """The published weights of IGEBM, from an .npz dump of the TensorFlow checkpoint's variables."""
-    from jembench_igebm.importer import PublishedCheckpoint
-
-    return PublishedCheckpoint()
