@@ -13,11 +13,7 @@ if TYPE_CHECKING:
         brier,
         classwise_ece,
         ece,
-        fid,
-        inception_score,
-        kid,
         nll,
-        prc,
     )
 
 __all__ = [
@@ -27,11 +23,7 @@ __all__ = [
     "brier",
     "classwise_ece",
     "ece",
-    "fid",
-    "inception_score",
-    "kid",
     "nll",
-    "prc",
 ]
 
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from jembench import metrics
-from jembench.errors import Diverged, NotApplicable, SpecError
+from jembench.errors import Diverged, SpecError
 from jembench.metrics import functional
 
 LOGITS = torch.randn(60, 4, generator=torch.Generator().manual_seed(0))
@@ -17,7 +17,7 @@ LABELS = torch.arange(60) % 4
 
 def test_the_examples():
     found = doctest.testmod(functional, extraglobs={"torch": torch})
-    assert found.attempted > 15
+    assert found.attempted >= len(metrics.__all__)
     assert found.failed == 0
 
 
@@ -56,10 +56,6 @@ def test_separate_scores_have_wilsons_interval():
         (lambda: metrics.nll(LOGITS * torch.inf, LABELS), Diverged),
         (lambda: metrics.auroc([float("nan")], [0.0]), Diverged),
         (lambda: metrics.auroc([], [0.0]), SpecError),
-        (lambda: metrics.fid(LOGITS[:2], LOGITS), NotApplicable),
-        (lambda: metrics.fid(LOGITS, LABELS), SpecError),
-        (lambda: metrics.fid(*[torch.zeros(9, 1, 8, 8).byte()] * 2, features="cnn"), NotApplicable),
-        (lambda: metrics.fid(*[torch.zeros(9, 1, 8, 8).byte()] * 2, features="nosuch"), SpecError),
     ],
 )
 def test_what_does_not_fit_is_refused(call, error):
