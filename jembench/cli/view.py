@@ -28,7 +28,7 @@ EXAMPLES = options.examples("jembench view", "jembench view hybrid --no-browser 
 @options.selected
 @options.store
 @click.option("--port", type=click.IntRange(0, 65535), default=0, help="Port to listen on; 0: any that is free.")
-@click.option("--refresh", type=click.IntRange(1), metavar="SECONDS", help="Load the page again after so many seconds.")
+@click.option("--refresh", type=click.IntRange(1), metavar="SECONDS", help="Load the page again every SECONDS seconds.")
 @click.option("--no-browser", is_flag=True, help="Print the address and open no browser.")
 def view(which: Selection, store: Path, port: int, refresh: int | None, no_browser: bool) -> int:
     """Show a store in a browser.
