@@ -79,7 +79,7 @@ def call(jembench, zoo_of_tests, monkeypatch):
     monkeypatch.setattr(fits, "train", train)
     monkeypatch.setattr(estimate, "estimates", lambda *_, **__: [estimate.Estimate("", "", 1, 1, 1, 1, "")])
     monkeypatch.setattr(estimate, "_operations", lambda *_: 0)
-    monkeypatch.setattr(PageServer, "serve", lambda self: None)  # else it serves until it is stopped
+    monkeypatch.setattr(PageServer, "serve_forever", lambda self: None)  # else it serves until it is stopped
     monkeypatch.setenv("JEMBENCH_DATASET", "zoo_of_tests:data")
     monkeypatch.setenv("JEMBENCH_RECIPE", str(zoo_of_tests / "tiny.toml"))
 
