@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import secrets
+import sys
 from collections.abc import Callable, Hashable
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Lock
+from typing import Any
+
+from jembench.errors import error_text
 
 LOOPBACK = "127.0.0.1"
 
@@ -42,6 +46,12 @@ class PageServer(ThreadingHTTPServer):
                 self._page = self._render().encode()
                 self._rendered = state
             return self._page
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Report a request that failed in one line; a browser that has left is no failure."""
+        error = sys.exception()
+        if error and not isinstance(error, ConnectionError):
+            sys.stderr.write(f"The page cannot be shown: {error_text(error)}\n")
 
 
 class _Handler(BaseHTTPRequestHandler):

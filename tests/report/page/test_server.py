@@ -51,6 +51,16 @@ def test_only_a_change_is_rendered(served):
     assert rendered == ["state 1", "state 2"]
 
 
+def test_a_page_that_cannot_be_rendered_is_reported_in_one_line(served, capfd):
+    server = served[0]
+    server._render = lambda: 1 / 0
+    with pytest.raises(http.client.RemoteDisconnected):
+        ask(server)
+    assert capfd.readouterr().err == "The page cannot be shown: ZeroDivisionError: division by zero\n"
+    server._render = lambda: "whole again"
+    assert ask(server)[1] == b"whole again"
+
+
 @pytest.mark.parametrize("path", ["/", "/fit.json", "/../etc/passwd", "/?a", "/%2e%2e/", "*", "/x/"])
 def test_without_the_token_nothing_is_shown(served, path):
     answer, body = ask(served[0], path=path)
