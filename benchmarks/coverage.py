@@ -24,7 +24,7 @@ import torch
 from scipy.integrate import quad
 
 from jembench.interfaces import Features, Resampling, Value
-from jembench.metrics.classification import classification_values
+from jembench.metrics.classification import ECE, AdaptiveECE, Classification, ClasswiseECE, DebiasedECE
 from jembench.metrics.densities import EnergyGap, LogDensity
 from jembench.metrics.energies import energy_gap_estimates, log_density_estimates
 from jembench.metrics.estimates import Estimate, among_highest, effective_classes, mean, median, share, value_of
@@ -34,7 +34,6 @@ from jembench.metrics.generative import FID, IS, KID, PRC, FeatureMetric, FIDInf
 from jembench.metrics.gradient_checks import BY_STEPS, _largest_rise
 from jembench.metrics.neighbours import neighbours_estimates
 from jembench.metrics.ood import OutOfDistribution
-from jembench.metrics.predictive import ECE, AdaptiveECE, ClasswiseECE, DebiasedECE, Predictive
 from jembench.metrics.samples import epsilon_squared
 from jembench.stats import ranking
 from jembench.stats.paired import Difference, from_intervals, paired_bootstrap, seed_difference, unpaired_bootstrap
@@ -140,11 +139,11 @@ def logits_of(confidence: np.ndarray[Any, Any], classes: int = 2) -> torch.Tenso
     return torch.cat([first[:, None], torch.zeros(len(first), classes - 1, dtype=torch.float64)], dim=1)
 
 
-def calibration_of(metric: Predictive, rng: Generator, n: int, gap: float, lowest: float = 0.55) -> Estimate:
+def calibration_of(metric: Classification, rng: Generator, n: int, gap: float, lowest: float = 0.55) -> Estimate:
     """Return a calibration error where confidences are uniform and accuracy is confidence minus ``gap``."""
     confidence = rng.uniform(lowest, 1, n)
     labels = (rng.random(n) >= confidence - gap).astype(np.int64)
-    (estimate,) = classification_values(metric, logits_of(confidence), torch.from_numpy(labels)).values()
+    (estimate,) = metric.estimates(metric.scores(logits_of(confidence), torch.from_numpy(labels))).values()
     return estimate
 
 
@@ -152,7 +151,7 @@ def classwise(rng: Generator, n: int) -> Estimate:
     """Return the classwise error of calibrated probabilities over 10 classes."""
     logits = torch.from_numpy(rng.normal(0, 2, (n, 10)))
     labels = (logits + torch.from_numpy(rng.gumbel(size=(n, 10)))).argmax(dim=1)
-    (estimate,) = classification_values(ClasswiseECE(), logits, labels).values()
+    (estimate,) = ClasswiseECE().estimates(ClasswiseECE().scores(logits, labels)).values()
     return estimate
 
 

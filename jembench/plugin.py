@@ -25,6 +25,10 @@ from jembench.errors import NotApplicable as NotApplicable
 from jembench.errors import PartDone as PartDone
 from jembench.errors import SpecError as SpecError
 from jembench.errors import Unavailable as Unavailable
+from jembench.metrics.base import Estimate as Estimate
+from jembench.metrics.base import Metric as Metric
+from jembench.metrics.base import mean as mean
+from jembench.metrics.base import share as share
 from jembench.metrics.ood_scores import OfPrediction as OfPrediction
 from jembench.models.nets.names import least_net as least_net
 from jembench.sampling.factories import least_buffer as least_buffer
@@ -38,9 +42,6 @@ if TYPE_CHECKING:
     from jembench.data import dequantisation as dequantisation
     from jembench.data.pixels import Bounds as Bounds
     from jembench.drawing import new_figure as new_figure
-    from jembench.metrics.base import protocol_id as protocol_id
-    from jembench.metrics.estimates import Estimate as Estimate
-    from jembench.metrics.estimates import values_of as values_of
     from jembench.models.adapters import foreign as foreign
     from jembench.models.densities import ByBayes as ByBayes
     from jembench.models.densities import ClassGaussians as ClassGaussians
@@ -64,8 +65,6 @@ if TYPE_CHECKING:
     from jembench.sampling.pcd import PersistentChains as PersistentChains
     from jembench.sampling.sgld import Langevin as Langevin
     from jembench.sampling.sgld import langevin_step as langevin_step
-    from jembench.stats import mean_of as mean_of
-    from jembench.stats import wilson as wilson
     from jembench.store.checkpoint import load_weights as load_weights
     from jembench.store.merge import merge_stores as merge_stores
     from jembench.store.store import lost_units as lost_units
@@ -79,9 +78,6 @@ _LATE = {
     "steepest": "jembench.attacks.threat:steepest",
     "dequantisation": "jembench.data.dequantisation",
     "Bounds": "jembench.data.pixels:Bounds",
-    "Estimate": "jembench.metrics.estimates:Estimate",
-    "values_of": "jembench.metrics.estimates:values_of",
-    "protocol_id": "jembench.metrics.base:protocol_id",
     "foreign": "jembench.models.adapters.foreign",
     "ByBayes": "jembench.models.densities:ByBayes",
     "LogitModel": "jembench.models.energies:LogitModel",
@@ -106,8 +102,6 @@ _LATE = {
     "PersistentChains": "jembench.sampling.pcd:PersistentChains",
     "Langevin": "jembench.sampling.sgld:Langevin",
     "langevin_step": "jembench.sampling.sgld:langevin_step",
-    "mean_of": "jembench.stats:mean_of",
-    "wilson": "jembench.stats:wilson",
     "load_weights": "jembench.store.checkpoint:load_weights",
     "merge_stores": "jembench.store.merge:merge_stores",
     "lost_units": "jembench.store.store:lost_units",

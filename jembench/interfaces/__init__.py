@@ -53,6 +53,7 @@ from jembench.interfaces.data import OODSet as OODSet
 from jembench.interfaces.data import Split as Split
 from jembench.interfaces.data import SplitName as SplitName
 from jembench.interfaces.evaluation import KEPT as KEPT
+from jembench.interfaces.evaluation import Checked as Checked
 from jembench.interfaces.evaluation import Data as Data
 from jembench.interfaces.evaluation import Evaluation as Evaluation
 from jembench.interfaces.evaluation import Planned as Planned
@@ -63,12 +64,12 @@ from jembench.interfaces.evaluation import Services as Services
 from jembench.interfaces.evaluation import Source as Source
 from jembench.interfaces.evaluation import Stability as Stability
 from jembench.interfaces.evaluation import TrainingRecord as TrainingRecord
-from jembench.interfaces.metrics import Checked as Checked
+from jembench.interfaces.features import FeatureNetwork as FeatureNetwork
+from jembench.interfaces.features import Features as Features
 from jembench.interfaces.metrics import Costly as Costly
-from jembench.interfaces.metrics import FeatureNetwork as FeatureNetwork
-from jembench.interfaces.metrics import Features as Features
 from jembench.interfaces.metrics import Measurement as Measurement
 from jembench.interfaces.metrics import Metric as Metric
+from jembench.interfaces.metrics import Need as Need
 from jembench.interfaces.metrics import OODScore as OODScore
 from jembench.interfaces.metrics import Resampled as Resampled
 from jembench.interfaces.metrics import Resampling as Resampling

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from torch import Generator, Tensor
 
     from jembench.interfaces.data import DataSpec, Split
-    from jembench.interfaces.metrics import FeatureNetwork, Features
+    from jembench.interfaces.features import FeatureNetwork, Features
     from jembench.interfaces.samplers import Sampler
 
 Quantity = Literal["logits", "energy", "grad-norm"]
@@ -243,5 +243,20 @@ class Planned(Protocol):
 
         Raises:
             Unavailable: with the remedy, if its weights are missing.
+        """
+        ...
+
+
+@runtime_checkable
+class Checked(Protocol):
+    """A metric or feature network that checks before training whether it can be used."""
+
+    def check(self, planned: Planned) -> None:
+        """Check a fit before it is trained. An error is shown in the plan, and nothing is trained for this metric.
+
+        Raises:
+            NotApplicable: if the metric is not defined for this model or dataset.
+            Unavailable: with the remedy, if a file or a package is missing.
+            SpecError: if an option does not fit the dataset.
         """
         ...

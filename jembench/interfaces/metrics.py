@@ -1,4 +1,4 @@
-"""Metrics, and the feature networks that generation metrics compare images with."""
+"""Metrics, and the numbers that they give."""
 
 from __future__ import annotations
 
@@ -7,14 +7,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, runtime_checkable
 
+from jembench.interfaces.models import Capability
+
 if TYPE_CHECKING:
     import numpy as np
-    import torch
     from torch import Tensor
 
-    from jembench.interfaces.data import Dataset
-    from jembench.interfaces.evaluation import Evaluation, Planned, Quantity
-    from jembench.interfaces.models import Capability
+    from jembench.interfaces.evaluation import Evaluation, Quantity
+
+Need = Literal[Capability, "labels", "validation", "chains", "gradients", "training"]
+"""What a metric may need of a fit: a capability of the model, labels of the test images, images held out of training,
+chains of the model, gradients of its answers, or a record of its training."""
 
 
 class Value(NamedTuple):
@@ -49,7 +52,7 @@ class Metric(Protocol):
     @property
     def name(self) -> str: ...
     @property
-    def requires(self) -> frozenset[Capability]: ...
+    def requires(self) -> frozenset[Need]: ...
     def compute(self, evaluation: Evaluation) -> Measurement: ...
 
 
@@ -63,29 +66,14 @@ class Costly(Protocol):
 
 
 @runtime_checkable
-class Checked(Protocol):
-    """A metric or feature network that checks before training whether it can be used."""
-
-    def check(self, planned: Planned) -> None:
-        """Check a fit before it is trained. An error is shown in the plan, and nothing is trained for this metric.
-
-        Raises:
-            NotApplicable: if the metric is not defined for this model or dataset.
-            Unavailable: with the remedy, if a file or a package is missing.
-            SpecError: if an option does not fit the dataset.
-        """
-        ...
-
-
-@runtime_checkable
 class OODScore(Protocol):
     """A score of each image, higher for images that the model takes to be in-distribution; for the metric ``ood``.
 
-    ``requires`` and ``reads`` are as for a :class:`Metric`. A score may also be :class:`Checked`.
+    ``requires`` and ``reads`` are as for a :class:`Metric`.
     """
 
     @property
-    def requires(self) -> frozenset[Capability]: ...
+    def requires(self) -> frozenset[Need]: ...
     @property
     def reads(self) -> frozenset[Quantity]: ...
     def scores(self, evaluation: Evaluation, images: str, noise: float) -> Tensor:
@@ -108,40 +96,4 @@ class Resampled(Protocol):
 
     def resamplings(self, arrays: Mapping[str, np.ndarray[Any, Any]]) -> Mapping[str, Resampling]:
         """The statistic of each label, computed from ``Measurement.arrays``, in the order of the images."""
-        ...
-
-
-class Features(NamedTuple):
-    """The output of a feature network."""
-
-    pool: Tensor  #: float32 (N, D), for FID, KID, precision and recall
-    logits: Tensor  #: float32 (N, K), for the Inception score
-
-
-@runtime_checkable
-class FeatureNetwork(Protocol):
-    """A fixed network that computes features for generation metrics.
-
-    ``identity`` names the network *and* its weights, and is part of the protocols that use it. A network whose weights
-    may be missing is also :class:`Checked`. The attribute ``dimensions: int`` may give the number of pooled features.
-    ``trained_here = True`` says that ``prepare`` trains the network: then one process at a time prepares it.
-    """
-
-    @property
-    def identity(self) -> str: ...
-    @property
-    def name(self) -> str:
-        """The suffix of the metric's label. It is "" for Inception, whose label is a plain ``fid``."""
-        ...
-
-    def prepare(self, dataset: Dataset, cache: Any, device: torch.device) -> None:
-        """Load or train the network; ``cache`` is a folder (Path) that is kept after the run.
-
-        Raises:
-            Unavailable: with the remedy, if weights are missing.
-        """
-        ...
-
-    def features(self, images: Tensor) -> Features:
-        """The features of images, uint8 (N, C, H, W), in batches that the network chooses."""
         ...

@@ -11,7 +11,7 @@ from jembench.catalog.spec import Scalar
 from jembench.catalog.validation import Range
 from jembench.errors import SpecError
 from jembench.interfaces import Capability
-from jembench.metrics.base import Bootstrapped, Count, OptionalCount, check_labels
+from jembench.metrics.base import Bootstrapped, Count, OptionalCount, Resamples, check_labels
 from jembench.metrics.budgets import Attack, Budget, Budgeted, SearchAttack, SmoothedAttack
 
 if TYPE_CHECKING:
@@ -117,6 +117,7 @@ class Ensemble(SearchAttack, SmoothedAttack):
     grad: Gradient = "through"
     queries: OptionalCount = None
     decides: ClassVar[tuple[str, ...]] = (*SearchAttack.decides, "eps", "queries")
+    resamples: Resamples = 0
     name: ClassVar[str] = "ensemble"
     computed_by: ClassVar[str] = "jembench.metrics.robustness:ensemble"
 
@@ -163,6 +164,7 @@ class Transfer(SearchAttack):
 
     refine: Count = 10
     decides: ClassVar[tuple[str, ...]] = (*SearchAttack.decides, "tolerance")
+    resamples: Resamples = 0
     name: ClassVar[str] = "transfer"
     computed_by: ClassVar[str] = "jembench.metrics.robustness:transfer"
 

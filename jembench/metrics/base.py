@@ -1,26 +1,33 @@
-"""The base of the metrics that jembench brings: dataclasses whose fields are the metric's options.
+"""The base class of metrics, in core and in plugins, and the statistics that most of them are.
 
-A module with such classes imports neither torch nor numpy, so that listing, planning and reporting stay fast. Each
-class names the module that computes it.
+The module imports neither torch nor numpy, so that listing, planning and reporting stay fast. Modules with metrics do
+the same: what is heavy is imported inside the methods.
+
+Legend: N examples, R resamples.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import math
 import pkgutil
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, get_type_hints
 
 from jembench.catalog.spec import Scalar, Spec, format_value
 from jembench.catalog.validation import Range
 from jembench.errors import NotApplicable, SpecError
+from jembench.interfaces import Measurement, Need, Quantity, Resampling, Value
 
 if TYPE_CHECKING:
     import numpy as np
+    from numpy.typing import NDArray
+    from torch import Generator
 
-    from jembench.interfaces import DataSpec, Evaluation, Measurement, Planned, Resampling
-    from jembench.metrics.estimates import Estimate
+    from jembench.interfaces import DataSpec, Evaluation, Planned
+
+    Arrays = Mapping[str, NDArray[Any]]
 
 MOST = 1_000_000
 """The largest count: more would not end, or not fit into memory."""
@@ -32,19 +39,104 @@ NotNegative = Annotated[float, Range(least=0)]
 Resamples = Annotated[int, Range(least=0, most=MOST)]
 
 
+# --- statistics -------------------------------------------------------------------------------------------------------
+
+
+class Estimate(NamedTuple):
+    """A value and the statistic behind it."""
+
+    resampling: Resampling
+    unit: str = ""
+    better: Better = ""
+    n: int | None = None  #: None: the size of the smallest sample
+    value: float | None = None  #: as a library computes it; None: the statistic of the examples themselves
+    flags: NDArray[np.bool_] | None = None  #: the value is the share of these; the interval is Wilson's
+
+
+def mean(
+    values: NDArray[Any], unit: str = "", better: Better = "", within: tuple[float, float] = (-math.inf, math.inf)
+) -> Estimate:
+    """Return the mean of per-example values (N,), whose range is ``within``."""
+    return Estimate(Resampling(lambda drawn: values[drawn].mean(axis=1), (len(values),), within), unit, better)
+
+
+def median(
+    values: NDArray[Any], unit: str = "", better: Better = "", within: tuple[float, float] = (0.0, math.inf)
+) -> Estimate:
+    """Return the median of non-negative per-example values (N,)."""
+    import numpy as np
+
+    return Estimate(Resampling(lambda drawn: np.median(values[drawn], axis=1), (len(values),), within), unit, better)
+
+
+def share(flags: NDArray[np.bool_], better: Better = "") -> Estimate:
+    """Return the share of examples whose flag (N,) is set, in %, with Wilson's interval."""
+    percent = 100.0 * flags
+    resampling = Resampling(lambda drawn: percent[drawn].mean(axis=1), (len(flags),), (0.0, 100.0), len(flags))
+    return Estimate(resampling, "%", better, flags=flags)
+
+
+def value_of(estimate: Estimate, rng: np.random.Generator, resamples: int) -> Value:
+    """Return a value with its interval: Wilson's of a share, else the bootstrap's, see :mod:`jembench.stats.intervals`.
+
+    Args:
+        estimate: the value.
+        rng: draws the resamples.
+        resamples: R; 0: no interval but Wilson's.
+    """
+    import numpy as np
+
+    from jembench.stats import interval_of, wilson
+
+    resampling, unit, better, n, value, flags = estimate
+    if flags is not None:
+        hits, n = int(flags.sum()), len(flags)
+        within = wilson(hits, n)
+        return Value(100 * hits / n, 100 * within.low, 100 * within.high, n, unit, better)
+    if value is None:
+        value = float(resampling.statistic(*(np.arange(size)[None] for size in resampling.sizes))[0])
+    low, high = interval_of(value, resampling, rng=rng, resamples=resamples) or (None, None)
+    return Value(value, low, high, min(resampling.sizes) if n is None else n, unit, better)
+
+
+def bootstrap_rng(generator: Generator) -> np.random.Generator:
+    """Return the numpy generator of a metric's resamples, seeded by one of PyTorch."""
+    import numpy as np
+    import torch
+
+    return np.random.default_rng(int(torch.randint(2**62, (), generator=generator, device=generator.device)))
+
+
+# --- metrics ----------------------------------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True, kw_only=True)
 class Metric:
-    """A :class:`jembench.interfaces.Metric` whose fields are its options.
+    """A measurement of one trained model; the fields of a subclass are its options, their annotations the ranges.
 
-    ``computed_by`` names a function ``(metric, evaluation)`` that gives the measurement, as ``module:function``. The
-    range of an option stands in its annotation.
+    A metric has a :attr:`name`, says what it :attr:`requires`, and defines :meth:`arrays` and :meth:`estimates`. The
+    base gives the protocol (the options, the data and the number of test images), intervals from ``resamples``
+    resamples (0: none; shares have Wilson's), and the comparison of two models image by image.
 
     Raises:
         SpecError: if an option is out of its range.
+
+    Example:
+        >>> @dataclass(frozen=True, kw_only=True)
+        ... class Margin(Metric):
+        ...     name: ClassVar[str] = "margin"
+        ...     requires: ClassVar[frozenset[Need]] = frozenset({"logits"})
+        ...
+        ...     def arrays(self, evaluation):
+        ...         best, second = evaluation.predictions.read("logits").double().topk(2).values.unbind(dim=1)
+        ...         return {"margin": (best - second).numpy()}
+        ...
+        ...     def estimates(self, arrays):
+        ...         return {"margin": mean(arrays["margin"], "nats", "higher")}
     """
 
+    resamples: Annotated[int | None, Range(least=0, most=MOST)] = 1000
     name: ClassVar[str]
-    computed_by: ClassVar[str]
 
     def __post_init__(self) -> None:
         for option, within in _ranges(type(self)).items():
@@ -52,39 +144,77 @@ class Metric:
             if value is not None and value not in within:
                 raise SpecError(f"{option} of {self.name} is {value:,.12g}; it must be {within}.")
 
+    @property
+    def requires(self) -> frozenset[Need]:
+        """What a fit must give; where it does not, the metric is N/A, and nothing is trained for it."""
+        return frozenset()
+
+    @property
+    def reads(self) -> frozenset[Quantity]:
+        """What is read of test images and outliers, so that one pass computes it for all metrics of a run."""
+        return frozenset()
+
+    @property
+    def protocol_options(self) -> dict[str, Scalar]:
+        """The options that decide what the number means."""
+        options = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        return {name: value for name, value in options.items() if name != "resamples" and value is not None}
+
+    def arrays(self, evaluation: Evaluation) -> Arrays:
+        """Measure each test image: arrays (N, ...) of finite numbers, by name, in the order of the images."""
+        raise NotImplementedError
+
+    def estimates(self, arrays: Arrays) -> Mapping[str, Estimate]:
+        """Return the values by label, as statistics of the arrays."""
+        raise NotImplementedError
+
     def compute(self, evaluation: Evaluation) -> Measurement:
-        """Measure one trained model."""
-        measurement: Measurement = pkgutil.resolve_name(self.computed_by)(self, evaluation)
-        return measurement
+        """Measure one trained model.
 
+        Raises:
+            Unavailable: with the remedy, if something is missing.
+            NotApplicable: if the metric is not defined for this model or dataset.
+            Diverged: if the model gives numbers that are not finite.
+        """
+        return self.measurement(evaluation, self.arrays(evaluation))
 
-@dataclass(frozen=True, kw_only=True)
-class Comparable(Metric):
-    """A metric of which two models can be compared image by image.
+    def measurement(
+        self,
+        evaluation: Evaluation,
+        arrays: Arrays,
+        *,
+        estimates: Mapping[str, Estimate] | None = None,
+        parts: Mapping[str, Scalar] | None = None,
+        details: Mapping[str, Any] | None = None,
+    ) -> Measurement:
+        """Return a measurement: its protocol, the values with their intervals, and what is kept.
 
-    Beside the function ``f`` of ``computed_by`` there is ``f_estimates(metric, arrays)``. From the arrays that were
-    kept of each image it makes the values as statistics (:class:`jembench.metrics.estimates.Estimate`), by label.
-    """
+        Args:
+            evaluation: the model.
+            arrays: what is kept of each example.
+            estimates: the values, by label; by default, those of the arrays.
+            parts: of the protocol, beside the options; by default, those of the test images.
+            details: further information, in JSON types.
+        """
+        if estimates is None:
+            estimates = self.estimates(arrays)
+        if parts is None:
+            parts = describe_test_images(len(evaluation.data.part("test").images))
+        rng = bootstrap_rng(evaluation.services.generator(f"bootstrap {self.name}"))
+        return Measurement(
+            protocol=protocol_id(self.name, evaluation, **{**parts, **self.protocol_options}),
+            values={label: value_of(estimate, rng, self.resamples or 0) for label, estimate in estimates.items()},
+            arrays=arrays,
+            details=details or {},
+        )
 
-    def estimates(self, arrays: Mapping[str, np.ndarray[Any, Any]]) -> dict[str, Estimate]:
-        """The values, by label, as statistics of what was kept of each image."""
-        found: dict[str, Estimate] = pkgutil.resolve_name(f"{self.computed_by}_estimates")(self, arrays)
-        return found
-
-    def resamplings(self, arrays: Mapping[str, np.ndarray[Any, Any]]) -> Mapping[str, Resampling]:
-        """The statistic behind each label."""
+    def resamplings(self, arrays: Arrays) -> dict[str, Resampling]:
+        """Return the statistic behind each label, by which two models are compared image by image."""
         return {label: estimate.resampling for label, estimate in self.estimates(arrays).items()}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Bootstrapped(Metric):
-    """A metric with bootstrap intervals from ``resamples`` resamples; 0: without intervals."""
-
-    resamples: Resamples = 1000
-
-
 def _ranges(metric: type[Metric]) -> Mapping[str, Range]:
-    """The ranges of the options of a class, by option."""
+    """Return the ranges of the options of a class, by option."""
     hints = get_type_hints(metric, include_extras=True)
     return {
         field.name: within
@@ -94,8 +224,51 @@ def _ranges(metric: type[Metric]) -> Mapping[str, Range]:
     }
 
 
+def describe_test_images(n: int) -> dict[str, Scalar]:
+    """Return the parts of a protocol that describe n test images, shown to the model without noise."""
+    return {"split": "test", "images": n, "data_noise": 0}
+
+
+def protocol_id(metric: str, evaluation: Evaluation, **parts: Scalar) -> str:
+    """Return the identity of a measurement: the metric, the data and everything else that decides what it means.
+
+    Written like a spec string, keys sorted: ``accuracy:data=digits,data_noise=0,images=397,split=test``. The name of a
+    data set of the user's own files says little, so a hash of their content stands beside it.
+    """
+    named = {"data": evaluation.data.spec.name, **parts}
+    if evaluation.data.content:
+        named["data_content"] = evaluation.data.content
+    texts = {key: f"{value:.12g}" if isinstance(value, float) else format_value(value) for key, value in named.items()}
+    return str(Spec(metric, tuple(texts.items())))
+
+
+# --- metrics that name their computation ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparable(Metric):
+    """A metric whose functions of computation and of estimates are named by ``computed_by``."""
+
+    computed_by: ClassVar[str]
+
+    def compute(self, evaluation: Evaluation) -> Measurement:
+        """Measure one trained model."""
+        measurement: Measurement = pkgutil.resolve_name(self.computed_by)(self, evaluation)
+        return measurement
+
+    def estimates(self, arrays: Arrays) -> Mapping[str, Estimate]:
+        """Return the values by label, as statistics of the arrays."""
+        found: Mapping[str, Estimate] = pkgutil.resolve_name(f"{self.computed_by}_estimates")(self, arrays)
+        return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bootstrapped(Metric):
+    """A metric with bootstrap intervals."""
+
+
 def check_labels(planned: Planned) -> None:
-    """Whether the test images have labels.
+    """Check that the test images have labels.
 
     Raises:
         NotApplicable: if not.
@@ -105,17 +278,5 @@ def check_labels(planned: Planned) -> None:
 
 
 def no_labels(data: DataSpec) -> NotApplicable:
-    """The error for a dataset without labels."""
+    """Return the error for a dataset without labels."""
     return NotApplicable(f"The dataset {data.name} has no labels, so there is nothing to classify.")
-
-
-def protocol_id(metric: str, evaluation: Evaluation, **parts: Scalar) -> str:
-    """The identity of a measurement: the metric, the data and everything else that decides what the number means.
-
-    Written like a spec string, keys sorted: ``accuracy:data=digits,data_noise=0,images=397,split=test``. The name of a
-    data set of the user's own files says little, so a hash of their content stands beside it.
-    """
-    named = {"data": evaluation.data.spec.name, **parts}
-    if evaluation.data.content:
-        named["data_content"] = evaluation.data.content
-    return str(Spec(metric, tuple((key, format_value(value)) for key, value in named.items())))

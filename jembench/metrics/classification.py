@@ -1,45 +1,265 @@
-"""Accuracy, proper scores and calibration errors of p(y|x) on the test images, and how a model classifies any images.
+"""Accuracy, proper scores and calibration errors of p(y|x) on the test images.
 
-Legend: N examples, K classes, M bins. Everything is computed in float64 from the model's float32 logits.
+Everything is computed in float64 from the model's float32 logits.
+
+Legend: N examples, K classes, M bins.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, Literal, NamedTuple
-
-import numpy as np
-from jaxtyping import Bool, Float, Int
-from numpy.typing import NDArray
-from torch import Tensor
-from torch.nn import functional as F
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, NamedTuple
 
 from jembench.catalog.spec import Scalar
+from jembench.catalog.validation import Range
 from jembench.errors import Diverged, NotApplicable
-from jembench.interfaces import Evaluation, Measurement, Resampling
-from jembench.metrics.base import no_labels
-from jembench.metrics.binning import adaptive_error, binned_error, debiased_squared_error
-from jembench.metrics.estimates import Arrays, Estimate, mean, measurement, share
-from jembench.metrics.predictive import ECE, Predictive, Scaled, Scaling
-from jembench.stats import Statistic
+from jembench.interfaces import Measurement, Need, Quantity, Resampling
+from jembench.metrics.base import Estimate, Metric, NotNegative, describe_test_images, mean, share
+
+if TYPE_CHECKING:
+    import numpy as np
+    from jaxtyping import Float, Int
+    from numpy.typing import NDArray
+    from torch import Tensor
+
+    from jembench.interfaces import Evaluation
+    from jembench.metrics.base import Arrays
+    from jembench.stats import Statistic
+
+LOWEST, HIGHEST = 0.01, 100.0
+"""The range in which a temperature is searched."""
+
+# --- metrics ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Classification(Metric):
+    """A metric of the logits of the test images and their labels."""
+
+    data_noise: NotNegative = 0.0
+    reads: ClassVar[frozenset[Quantity]] = frozenset({"logits"})
+
+    @property
+    def requires(self) -> frozenset[Need]:
+        """What a fit must give."""
+        return frozenset({"logits", "labels"})
+
+    def arrays(self, evaluation: Evaluation) -> Arrays:
+        """Score each test image."""
+        return self.scores(*labelled_logits(evaluation, "test", self.data_noise))
+
+    def scores(self, logits: Float[Tensor, "N K"], labels: Int[Tensor, " N"]) -> Arrays:
+        """Return what is kept of each example, from float64 logits."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Accuracy(Classification):
+    """Share of test images classified rightly, in %, with Wilson's interval.
+
+    ``data_noise`` is the standard deviation of Gaussian noise on the images, on [-1, 1]: .03 in the reference code of
+    JEM. So it is for all metrics that have it.
+    """
+
+    name: ClassVar[str] = "accuracy"
+
+    def scores(self, logits: Float[Tensor, "N K"], labels: Int[Tensor, " N"]) -> Arrays:
+        """Return ``correct`` (N,): the class of the largest logit is the label."""
+        return {"correct": (logits.argmax(dim=1) == labels).numpy()}
+
+    def estimates(self, arrays: Arrays) -> dict[str, Estimate]:
+        """Return the share."""
+        return {self.name: share(arrays["correct"], "higher")}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scaled(Classification):
+    """A metric of probabilities, perhaps after temperature scaling.
+
+    With it, the logits are divided by the one number that makes the *validation* images likeliest; test images have no
+    part in it. Guo et al. (2017), arXiv:1706.04599, section 4.2.
+    """
+
+    scaling: Literal["none", "temperature"] = "none"
+
+    @property
+    def requires(self) -> frozenset[Need]:
+        """What a fit must give: with scaling, images that were held out."""
+        return super().requires | (frozenset({"validation"}) if self.scaling == "temperature" else frozenset())
+
+    @property
+    def protocol_options(self) -> dict[str, Scalar]:
+        """The options that decide what the number means."""
+        return {name: value for name, value in super().protocol_options.items() if value != "none"}
+
+    @property
+    def label(self) -> str:
+        """The label of the value; after scaling it is another, so that both can stand in one table."""
+        return self.name if self.scaling == "none" else f"{self.name}-scaled"
+
+    def compute(self, evaluation: Evaluation) -> Measurement:
+        """Measure the test images.
+
+        Raises:
+            NotApplicable: if no temperature follows from the validation images.
+            Diverged: if a logit is not finite.
+        """
+        if self.scaling == "none":
+            return super().compute(evaluation)
+        logits, labels = labelled_logits(evaluation, "test", self.data_noise)
+        held = labelled_logits(evaluation, "validation", self.data_noise)
+        temperature, n = fit_temperature(*held), len(held.labels)
+        parts = {**describe_test_images(len(labels)), "validation_images": n}
+        details = {"temperature": temperature, "validation_images": n}
+        return self.measurement(evaluation, self.scores(logits / temperature, labels), parts=parts, details=details)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NLL(Scaled):
+    """Mean negative log-likelihood -log p(y|x) on the test images, in nats.
+
+    ``scaling=temperature`` divides the logits by a temperature fitted on validation images, which the recipe must hold
+    out; so it does for all metrics of calibration.
+    """
+
+    name: ClassVar[str] = "nll"
+
+    def scores(self, logits: Float[Tensor, "N K"], labels: Int[Tensor, " N"]) -> Arrays:
+        """Return -log p(y|x) of each example (N,), at least 0."""
+        from torch.nn import functional as F
+
+        return {"nll": F.cross_entropy(logits, labels, reduction="none").numpy()}
+
+    def estimates(self, arrays: Arrays) -> dict[str, Estimate]:
+        """Return the mean."""
+        return {self.label: mean(arrays["nll"], "nats", "lower", (0.0, float("inf")))}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Brier(Scaled):
+    """Brier score on the test images: squared error of p(y|x), summed over classes, 0 to 2.
+
+    Brier (1950), Monthly Weather Review 78(1), equation 2: the sum over classes, not their mean.
+    """
+
+    name: ClassVar[str] = "brier"
+
+    def scores(self, logits: Float[Tensor, "N K"], labels: Int[Tensor, " N"]) -> Arrays:
+        """Return the sum over classes of (p(k|x) - [k = y])^2 of each example (N,)."""
+        from torch.nn import functional as F
+
+        return {"brier": (logits.softmax(dim=1) - F.one_hot(labels, logits.shape[1])).square().sum(dim=1).numpy()}
+
+    def estimates(self, arrays: Arrays) -> dict[str, Estimate]:
+        """Return the mean."""
+        return {self.label: mean(arrays["brier"], "", "lower", (0.0, 2.0))}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ECE(Scaled):
+    """Expected calibration error of the predicted class, equal-width bins, in %.
+
+    It is above 0 for a calibrated model as well: by 4.6 % for 397 images with confidences uniform in .55 to 1. The
+    interval is of its mean over as many images; ``debiased-ece`` has no such bias. Guo et al. (2017), arXiv:1706.04599,
+    equation 3; 20 bins as in Grathwohl et al. (2020), arXiv:1912.03263, section 5.2.
+    """
+
+    bins: Annotated[int, Range(least=1, most=1000)] = 20  # each resample holds all of them
+    name: ClassVar[str] = "ece"
+
+    def scores(self, logits: Float[Tensor, "N K"], labels: Int[Tensor, " N"]) -> Arrays:
+        """Return the largest p(k|x) of each example (N,), and whether its class is right (N,)."""
+        confidence, predicted = logits.double().softmax(dim=1).max(dim=1)
+        return {"confidence": confidence.numpy(), "correct": (predicted == labels).numpy()}
+
+    def error(self, arrays: Arrays) -> Statistic:
+        """Return the calibration error, 0 to 1."""
+        from jembench.metrics.binning import binned_error
+
+        return binned_error(arrays["confidence"], arrays["correct"], self.bins)
+
+    def estimates(self, arrays: Arrays) -> dict[str, Estimate]:
+        """Return the calibration error in %."""
+        error, n = self.error(arrays), len(next(iter(arrays.values())))
+        return {self.label: Estimate(Resampling(lambda drawn: 100 * error(drawn), (n,), (0.0, 100.0)), "%", "lower")}
+
+
+@dataclass(frozen=True, kw_only=True)
+class DebiasedECE(ECE):
+    """Squared calibration error of the predicted class, equal-width bins, without the bias of few images.
+
+    The mean of the squared difference of accuracy and confidence in an image's bin, 0 to 1, with the variance of that
+    difference subtracted (Kumar et al., 2019, arXiv:1909.10155). It is 0 on average for a calibrated model, so below 0
+    for about half of them; .0025 is a typical difference of 5 %.
+    """
+
+    name: ClassVar[str] = "debiased-ece"
+
+    def estimates(self, arrays: Arrays) -> dict[str, Estimate]:
+        """Return the squared error."""
+        from jembench.metrics.binning import debiased_squared_error
+
+        error = debiased_squared_error(arrays["confidence"], arrays["correct"], self.bins)
+        return {self.label: Estimate(Resampling(error, (len(arrays["correct"]),), (-1.0, 1.0)), "", "lower")}
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdaptiveECE(ECE):
+    """Adaptive calibration error: that of the predicted class in bins that hold as many images each, in %.
+
+    No bin is empty, and each weighs the same: Nguyen & O'Connor (2015), arXiv:1508.05154, section 3.2; Nixon et al.
+    (2019), arXiv:1904.01685.
+    """
+
+    name: ClassVar[str] = "adaptive-ece"
+
+    def error(self, arrays: Arrays) -> Statistic:
+        """Return the calibration error, 0 to 1."""
+        from jembench.metrics.binning import adaptive_error
+
+        return adaptive_error(arrays["confidence"], arrays["correct"], self.bins)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClasswiseECE(ECE):
+    """Classwise calibration error: that of each p(k|x) against how often the class is k, averaged over k, in %.
+
+    Kull et al. (2019), arXiv:1910.12656, definition 2.
+    """
+
+    name: ClassVar[str] = "classwise-ece"
+
+    def scores(self, logits: Float[Tensor, "N K"], labels: Int[Tensor, " N"]) -> Arrays:
+        """Return all p(k|x) (N, K) and the labels (N,)."""
+        return {"probabilities": logits.softmax(dim=1).numpy(), "labels": labels.numpy()}
+
+    def error(self, arrays: Arrays) -> Statistic:
+        """Return the calibration error, 0 to 1."""
+        import numpy as np
+
+        from jembench.metrics.binning import binned_error
+
+        probabilities, labels = arrays["probabilities"], arrays["labels"]
+        return binned_error(probabilities, labels[:, None] == np.arange(probabilities.shape[1]), self.bins)
+
 
 # --- logits -----------------------------------------------------------------------------------------------------------
 
 
 class Classified(NamedTuple):
-    """What a model says of each image."""
+    """How a model classifies each image."""
 
     predicted: NDArray[np.int64]  # (N,) the class of the largest logit
     confidence: NDArray[np.float64]  # (N,) its p(y|x)
     log_odds: NDArray[np.float64]  # (N,) log(p / (1 - p)) of the same, distinct even where p rounds to 1
 
     def arrays(self) -> dict[str, NDArray[np.int64] | NDArray[np.float64]]:
-        """The same, as a metric keeps it."""
+        """Return the same, as a metric keeps it."""
         return {"predicted": self.predicted, "confidence": self.confidence, "log-odds": self.log_odds}
 
 
 def classified(evaluation: Evaluation, images: str | Tensor = "test") -> Classified:
-    """How a model classifies images, in float64.
+    """Classify images, in float64.
 
     Raises:
         Diverged: if a logit is not finite.
@@ -51,7 +271,7 @@ def classified(evaluation: Evaluation, images: str | Tensor = "test") -> Classif
 
 
 def log_odds(logits: Float[Tensor, "N K"]) -> Float[Tensor, " N"]:
-    """log(p / (1 - p)) of the likeliest class, float64: ordered as p, but distinct even where p rounds to 1."""
+    """Return log(p / (1 - p)) of the likeliest class, float64: ordered as p, but distinct even where p rounds to 1."""
     ranked = logits.double().sort(dim=1, descending=True).values
     return ranked[:, 0] - ranked[:, 1:].logsumexp(dim=1)
 
@@ -71,52 +291,27 @@ def require_finite(values: Tensor, quantity: str, what: str) -> None:
 
 
 class LabelledLogits(NamedTuple):
-    """The test images' logits and what they should have said."""
+    """The logits of images and the labels that they should have given, on the CPU."""
 
     logits: Tensor  # float64 (N, K), finite
     labels: Tensor  # int64 (N,)
-    identity: Mapping[str, Scalar] = {}  # what a protocol must say of how they were scaled
-    details: Mapping[str, Any] = {}
 
 
-def labelled_logits(evaluation: Evaluation, scaling: Scaling = "none", data_noise: float = 0.0) -> LabelledLogits:
-    """The test images' logits in float64, checked, with their labels, both on the CPU.
-
-    With temperature scaling they are divided by the one number that makes the *validation* images likeliest; test
-    images have no part in it. Guo et al. (2017), arXiv:1706.04599, section 4.2. ``data_noise`` is that on both.
+def labelled_logits(evaluation: Evaluation, images: Literal["test", "validation"], data_noise: float) -> LabelledLogits:
+    """Read the logits of images with noise of standard deviation ``data_noise``.
 
     Raises:
-        NotApplicable: if the dataset has no labels, or if no temperature follows from validation images.
-        Diverged: if a logit is not finite; a number made from the others would hide it.
+        Diverged: if a logit is not finite.
     """
-    plain = _labelled(evaluation, "test", data_noise)
-    if scaling == "none":
-        return plain
-    held = _labelled(evaluation, "validation", data_noise)
-    temperature, n = fit_temperature(held.logits, held.labels), len(held.labels)
-    return LabelledLogits(
-        plain.logits / temperature,
-        plain.labels,
-        identity={"scaling": scaling, "validation_images": n},
-        details={"temperature": temperature, "validation_images": n},
-    )
-
-
-def _labelled(evaluation: Evaluation, images: Literal["test", "validation"], noise: float) -> LabelledLogits:
     labels = evaluation.data.part(images).labels
-    if labels is None:
-        raise no_labels(evaluation.data.spec)
-    logits = evaluation.predictions.read("logits", images, noise).cpu().double()
+    assert labels is not None, "the metric requires labels"
+    logits = evaluation.predictions.read("logits", images, data_noise).cpu().double()
     require_finite(logits, "logits", f"{images} images of {evaluation.data.spec.name}")
     return LabelledLogits(logits, labels.cpu())
 
 
-LOWEST, HIGHEST = 0.01, 100.0
-"""Between these a temperature is looked for."""
-
-
 def fit_temperature(logits: Float[Tensor, "N K"], labels: Int[Tensor, " N"]) -> float:
-    """The T in [.01, 100] for which logits / T give the lowest mean NLL.
+    """Return the T in [.01, 100] for which logits / T give the lowest mean NLL.
 
     The NLL is convex in 1 / T, so its derivative, mean of (E_p[f] - f_y) with p = softmax(f / T), has one root at most.
 
@@ -140,126 +335,3 @@ def fit_temperature(logits: Float[Tensor, "N K"], labels: Int[Tensor, " N"]) -> 
             "(--set data.validation=...)."
         )
     return 1 / float(brentq(slope, 1 / HIGHEST, 1 / LOWEST, xtol=1e-12))
-
-
-# --- scores -----------------------------------------------------------------------------------------------------------
-
-
-def is_correct(logits: Float[Tensor, "N K"], labels: Int[Tensor, " N"]) -> Bool[Tensor, " N"]:
-    """Whether the class of the largest logit is the label."""
-    return logits.argmax(dim=1) == labels
-
-
-def negative_log_likelihood(logits: Float[Tensor, "N K"], labels: Int[Tensor, " N"]) -> Float[Tensor, " N"]:
-    """-log p(y|x) in nats, >= 0; float64."""
-    return F.cross_entropy(logits.double(), labels, reduction="none")
-
-
-def brier_score(logits: Float[Tensor, "N K"], labels: Int[Tensor, " N"]) -> Float[Tensor, " N"]:
-    """The sum over classes of (p(k|x) - [k = y])^2, in [0, 2]; float64.
-
-    Brier (1950), Monthly Weather Review 78(1), equation 2: the sum over classes, not their mean.
-    """
-    probabilities = logits.double().softmax(dim=1)
-    target = F.one_hot(labels, logits.shape[1])
-    return (probabilities - target).square().sum(dim=1)
-
-
-def predictions(logits: Float[Tensor, "N K"], labels: Int[Tensor, " N"]) -> Arrays:
-    """What top-label calibration sees: the largest p(k|x), by a softmax in float64, and whether its class is right."""
-    confidence, predicted = logits.double().softmax(dim=1).max(dim=1)
-    return {"confidence": confidence.numpy(), "correct": (predicted == labels).numpy()}
-
-
-class Formula(NamedTuple):
-    """How a metric is computed."""
-
-    arrays: Callable[[Tensor, Tensor], Arrays]  # logits (N, K), labels (N,) -> what is kept of each image
-    estimate: Callable[[Any, Arrays], Estimate]  # of the metric and these arrays
-
-
-def _mean_score(name: str, score: Callable[[Tensor, Tensor], Tensor], unit: str, highest: float) -> Formula:
-    return Formula(
-        lambda logits, labels: {name: score(logits, labels).numpy()},
-        lambda metric, arrays: mean(arrays[name], unit, "lower", (0.0, highest)),
-    )
-
-
-def _calibration_error(
-    arrays: Callable[[Tensor, Tensor], Arrays], error: Callable[[Arrays, int], Statistic]
-) -> Formula:
-    """From a calibration error in 0..1, as a statistic of what is kept, to one in %."""
-
-    def estimate(metric: ECE, kept: Arrays) -> Estimate:
-        in_unit, n = error(kept, metric.bins), len(next(iter(kept.values())))
-        return Estimate(Resampling(lambda indices: 100 * in_unit(indices), (n,), (0.0, 100.0)), "%", "lower")
-
-    return Formula(arrays, estimate)
-
-
-def _debiased(metric: ECE, kept: Arrays) -> Estimate:
-    error = debiased_squared_error(kept["confidence"], kept["correct"], metric.bins)
-    return Estimate(Resampling(error, (len(kept["correct"]),), (-1.0, 1.0)), "", "lower")
-
-
-def _all_classes(logits: Tensor, labels: Tensor) -> Arrays:
-    return {"probabilities": logits.softmax(dim=1).numpy(), "labels": labels.numpy()}
-
-
-def _classwise_error(arrays: Arrays, bins: int) -> Statistic:
-    probabilities, labels = arrays["probabilities"], arrays["labels"]
-    return binned_error(probabilities, labels[:, None] == np.arange(probabilities.shape[1]), bins)
-
-
-FORMULAS: Mapping[str, Formula] = {
-    "accuracy": Formula(
-        lambda logits, labels: {"correct": is_correct(logits, labels).numpy()},
-        lambda metric, arrays: share(arrays["correct"], "higher"),
-    ),
-    "nll": _mean_score("nll", negative_log_likelihood, "nats", float("inf")),
-    "brier": _mean_score("brier", brier_score, "", 2.0),
-    # Guo et al. (2017), arXiv:1706.04599, equation 3; M = 20 in Grathwohl et al. (2020), arXiv:1912.03263, section 5.2
-    "ece": _calibration_error(predictions, lambda kept, bins: binned_error(kept["confidence"], kept["correct"], bins)),
-    "debiased-ece": Formula(predictions, _debiased),
-    # Nguyen & O'Connor (2015), arXiv:1508.05154, section 3.2; Nixon et al. (2019), arXiv:1904.01685: in bins of equal
-    # mass none is empty, and each weighs the same
-    "adaptive-ece": _calibration_error(
-        predictions, lambda kept, bins: adaptive_error(kept["confidence"], kept["correct"], bins)
-    ),
-    # Kull et al. (2019), arXiv:1910.12656, definition 2
-    "classwise-ece": _calibration_error(_all_classes, _classwise_error),
-}
-"""By the name of the metric."""
-
-
-def _in_order(arrays: Arrays) -> Arrays:
-    """The examples sorted: then neither values nor resamples depend on the order of the images."""
-    order = np.lexsort([column for array in arrays.values() for column in np.atleast_2d(array.T)])
-    return {name: array[order] for name, array in arrays.items()}
-
-
-def classification(metric: Predictive, evaluation: Evaluation) -> Measurement:
-    """Measure the test images."""
-    scaling = metric.scaling if isinstance(metric, Scaled) else "none"
-    seen = labelled_logits(evaluation, scaling, metric.data_noise)
-    arrays = FORMULAS[metric.name].arrays(seen.logits, seen.labels)
-    parts = {**of_test_images(len(seen.labels), metric.data_noise), **seen.identity}
-    if isinstance(metric, ECE):
-        parts["bins"] = metric.bins
-    return measurement(metric, evaluation, parts, metric.estimates(_in_order(arrays)), arrays, seen.details)
-
-
-def classification_values(metric: Predictive, logits: Tensor, labels: Tensor) -> dict[str, Estimate]:
-    """The value of float64 logits (N, K) and labels (N,)."""
-    return metric.estimates(_in_order(FORMULAS[metric.name].arrays(logits, labels)))
-
-
-def classification_estimates(metric: Predictive, arrays: Arrays) -> dict[str, Estimate]:
-    """The value; one after scaling has a label of its own, so that both can stand in one table."""
-    scaled = isinstance(metric, Scaled) and metric.scaling != "none"
-    return {f"{metric.name}-scaled" if scaled else metric.name: FORMULAS[metric.name].estimate(metric, arrays)}
-
-
-def of_test_images(n: int, data_noise: float = 0.0) -> dict[str, Scalar]:
-    """What a protocol says of a measurement on n test images, shown to the model with that noise."""
-    return {"split": "test", "images": n, "data_noise": f"{data_noise:g}"}

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from jembench.errors import SpecError
 from jembench.interfaces import Capability, Quantity
-from jembench.metrics.base import Bootstrapped, Comparable, Metric
+from jembench.metrics.base import Bootstrapped, Comparable
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,21 +52,3 @@ class LogDensity(Bootstrapped, Comparable):
     computed_by: ClassVar[str] = "jembench.metrics.energies:log_density"
     requires: ClassVar[frozenset[Capability]] = frozenset({"energy"})
     reads: ClassVar[frozenset[Quantity]] = frozenset({"energy", "logits"})
-
-
-@dataclass(frozen=True, kw_only=True)
-class LogitShift(Metric):
-    """How exactly a constant added to all logits leaves p(y|x) and shifts log p(x) by itself.
-
-    The largest change of p(y|x), and the largest error of the shift of log p(x), on the test images; 0 is exact.
-    """
-
-    by: float = 10.0
-    name: ClassVar[str] = "logit-shift"
-    computed_by: ClassVar[str] = "jembench.metrics.energies:logit_shift"
-    requires: ClassVar[frozenset[Capability]] = frozenset({"logits"})
-    reads: ClassVar[frozenset[Quantity]] = frozenset({"logits"})
-
-    def __post_init__(self) -> None:
-        if not math.isfinite(self.by) or self.by == 0:
-            raise SpecError(f"by of {self.name} is {self.by}; it must be a number other than 0.")

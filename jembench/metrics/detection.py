@@ -14,7 +14,7 @@ from jembench.data.ood_sets.resolve import resolve
 from jembench.data.pixels import content_hash
 from jembench.errors import Diverged
 from jembench.interfaces import Evaluation, Measurement
-from jembench.metrics.classification import of_test_images
+from jembench.metrics.base import describe_test_images
 from jembench.metrics.estimates import Arrays, Estimate, measurement
 from jembench.metrics.ood import OutOfDistribution
 from jembench.stats import ranking
@@ -27,7 +27,8 @@ def detection(metric: OutOfDistribution, evaluation: Evaluation) -> Measurement:
     in_order = {side: np.sort(scores) for side, scores in arrays.items()}  # then no value depends on the images' order
     of_set = resolve(metric.set)
     parts = {
-        **of_test_images(len(arrays["inside"]), metric.data_noise),
+        **describe_test_images(len(arrays["inside"])),
+        "data_noise": f"{metric.data_noise:g}",
         "set": str(of_set),
         "outliers": len(outliers),
         "content": content_hash(outliers)[:10],

@@ -8,17 +8,16 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
 
 from jembench.data import dequantisation
 from jembench.interfaces import Classifier, Evaluation, Measurement, Resampling
-from jembench.metrics.classification import classified, of_test_images, require_finite
-from jembench.metrics.densities import BitsPerDim, EnergyGap, LogDensity, LogitShift
+from jembench.metrics.base import describe_test_images
+from jembench.metrics.classification import classified, require_finite
+from jembench.metrics.densities import BitsPerDim, EnergyGap, LogDensity
 from jembench.metrics.estimates import Arrays, Estimate, among_highest, effective_classes, mean, measurement, share
 from jembench.metrics.pictures import first_of_classes, in_rows, pictures, places, random_of_classes
-from jembench.models.energies import marginal_energy
 from jembench.stats import mean_of, ranking
 
 END = 100
@@ -53,7 +52,7 @@ def bits_per_dim(metric: BitsPerDim, evaluation: Evaluation) -> Measurement:
     require_finite(energy, "log densities", "test images")
     arrays = {metric.name: dequantisation.bits_per_dim(-energy, evaluation.data.spec).cpu().numpy()}
     in_order = {metric.name: np.sort(arrays[metric.name])}  # then no resample depends on the order of the images
-    parts = {**of_test_images(len(energy)), "at": "cell-middle"}
+    parts = {**describe_test_images(len(energy)), "at": "cell-middle"}
     return measurement(metric, evaluation, parts, metric.estimates(in_order), arrays)
 
 
@@ -72,7 +71,10 @@ def energy_gap(metric: EnergyGap, evaluation: Evaluation) -> Measurement:
     # in float64 and sorted, so that neither means nor resamples depend on the order of the images
     in_order = {name: np.sort(array.astype(np.float64)) for name, array in arrays.items()}
     means = {name: float(array.mean()) for name, array in in_order.items()}
-    parts = of_test_images(len(arrays["energy-data"])) | {"samples": len(samples.images), "source": samples.source}
+    parts = describe_test_images(len(arrays["energy-data"])) | {
+        "samples": len(samples.images),
+        "source": samples.source,
+    }
     return measurement(metric, evaluation, parts, metric.estimates(in_order), arrays, means)
 
 
@@ -82,43 +84,6 @@ def energy_gap_estimates(metric: EnergyGap, arrays: Arrays) -> dict[str, Estimat
     mean_data, mean_drawn = mean_of(data), mean_of(drawn)
     gap = Resampling(lambda i, j: mean_data(i) - mean_drawn(j), (len(data), len(drawn)))
     return {metric.name: Estimate(gap, "nats")}
-
-
-# --- a shift of the logits --------------------------------------------------------------------------------------------
-
-
-def shift_errors(logits: Float[Tensor, "N K"], by: float) -> dict[str, NDArray[np.float64]]:
-    """How far a constant that is added to the logits is from doing what it should: errors (N,), each >= 0.
-
-    They are the largest change of a p(y|x), and the distance of the shift of log p(x) from the constant, in nats.
-    Everything is computed in the precision of the logits; only the differences are in float64.
-    """
-    shifted = logits + by
-    py, py_shifted = (part.softmax(dim=1).double() for part in (logits, shifted))
-    log_px, log_px_shifted = (-marginal_energy(part).double() for part in (logits, shifted))
-    errors = {"py-change": (py_shifted - py).abs().amax(dim=1), "log-px-error": (log_px_shifted - log_px - by).abs()}
-    return {label: error.numpy() for label, error in errors.items()}
-
-
-def logit_shift(metric: LogitShift, evaluation: Evaluation) -> Measurement:
-    """Measure the test images.
-
-    A constant added to all logits leaves p(y|x), and shifts log p(x) by itself: Grathwohl et al. (2020),
-    arXiv:1912.03263, section 3. How exactly float32 keeps that tells how far log p(x) can be trusted.
-    """
-    logits = evaluation.predictions.read("logits").cpu().float()
-    require_finite(logits, "logits", "test images")
-    arrays = shift_errors(logits, metric.by)
-    largest = {
-        "py-change": Estimate(_largest(arrays["py-change"]), "", "lower"),
-        "log-px-error": Estimate(_largest(arrays["log-px-error"]), "nats", "lower"),
-    }
-    parts = of_test_images(len(logits)) | {"by": metric.by, "precision": "float32"}
-    return measurement(metric, evaluation, parts, largest, arrays)
-
-
-def _largest(errors: NDArray[np.float64]) -> Resampling:
-    return Resampling(lambda indices: errors[indices].max(axis=1), (len(errors),))
 
 
 # --- log p(x) at its two ends -----------------------------------------------------------------------------------------
@@ -136,8 +101,8 @@ def log_density(metric: LogDensity, evaluation: Evaluation) -> Measurement:
     n = len(arrays["log-px"])
     order = _order(arrays)  # then no resample depends on the order of the images
     in_order = {name: array[order] if name in _PER_IMAGE else array for name, array in arrays.items()}
-    found = metric.estimates(in_order) | _detection(in_order)
-    parts = of_test_images(n) | {"top": size_of_end(n)}
+    found = {**metric.estimates(in_order), **_detection(in_order)}
+    parts = describe_test_images(n) | {"top": size_of_end(n)}
     return measurement(metric, evaluation, parts, found, arrays, _details(arrays, evaluation))
 
 

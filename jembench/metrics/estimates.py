@@ -5,54 +5,23 @@ Legend: N images, K classes, R resamples, n how many are the highest.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from scipy.special import entr
 
 from jembench.catalog.spec import Scalar
 from jembench.interfaces import Evaluation, Measurement, Resampling, Value
-from jembench.metrics.base import Better, Metric, protocol_id
-from jembench.stats import Indices, interval_of, mean_of, multiplicities, wilson
+from jembench.metrics.base import Estimate as Estimate
+from jembench.metrics.base import Metric, bootstrap_rng, protocol_id, value_of
+from jembench.metrics.base import mean as mean
+from jembench.metrics.base import median as median
+from jembench.metrics.base import share as share
+from jembench.stats import Indices, multiplicities
 
 Arrays = Mapping[str, NDArray[Any]]
-
-
-class Estimate(NamedTuple):
-    """A value and the statistic behind it."""
-
-    resampling: Resampling
-    unit: str = ""
-    better: Better = ""
-    n: int | None = None  # None: the size of the smallest sample
-    value: float | None = None  # as a library computes it; None: the statistic of the images themselves
-    flags: NDArray[np.bool_] | None = None  # the value is the share of these; the interval is Wilson's
-
-
-def mean(
-    values: NDArray[Any], unit: str = "", better: Better = "", within: tuple[float, float] = (-math.inf, math.inf)
-) -> Estimate:
-    """The mean of a number of each image (N,)."""
-    return Estimate(Resampling(mean_of(values), (len(values),), within), unit, better)
-
-
-def median(
-    values: NDArray[Any], unit: str = "", better: Better = "", within: tuple[float, float] = (0.0, math.inf)
-) -> Estimate:
-    """The median of a number of each image (N,), none of them below 0."""
-    return Estimate(
-        Resampling(lambda indices: np.median(values[indices], axis=1), (len(values),), within), unit, better
-    )
-
-
-def share(flags: NDArray[np.bool_], better: Better = "") -> Estimate:
-    """The share of images whose flag (N,) is set, in %, with Wilson's interval."""
-    resampling = Resampling(mean_of(100.0 * flags), (len(flags),), (0.0, 100.0), len(flags))
-    return Estimate(resampling, "%", better, flags=flags)
 
 
 def effective_classes(classes: NDArray[np.int64], num_classes: int) -> Estimate:
@@ -120,7 +89,7 @@ def measurement(
     """
     return Measurement(
         protocol=protocol_id(metric.name, evaluation, **parts),
-        values=values_of(estimates, evaluation, purpose or metric.name, getattr(metric, "resamples", 0)),
+        values=values_of(estimates, evaluation, purpose or metric.name, metric.resamples or 0),
         arrays=arrays or {},
         details=details or {},
     )
@@ -132,21 +101,3 @@ def values_of(
     """Values with their intervals; ``purpose`` names the random numbers that the resamples are drawn with."""
     rng = bootstrap_rng(evaluation.services.generator(f"bootstrap {purpose}"))
     return {label: value_of(estimate, rng, resamples) for label, estimate in estimates.items()}
-
-
-def value_of(estimate: Estimate, rng: np.random.Generator, resamples: int) -> Value:
-    """A value with its interval: Wilson's of a share, else the bootstrap's, see :mod:`jembench.stats.intervals`."""
-    resampling, unit, better, n, value, flags = estimate
-    if flags is not None:
-        hits, n = int(flags.sum()), len(flags)
-        within = wilson(hits, n)
-        return Value(100 * hits / n, 100 * within.low, 100 * within.high, n, unit, better)
-    if value is None:
-        value = float(resampling.statistic(*(np.arange(size)[None] for size in resampling.sizes))[0])
-    low, high = interval_of(value, resampling, rng=rng, resamples=resamples) or (None, None)
-    return Value(value, low, high, min(resampling.sizes) if n is None else n, unit, better)
-
-
-def bootstrap_rng(generator: torch.Generator) -> np.random.Generator:
-    """The numpy generator of a metric's resamples."""
-    return np.random.default_rng(int(torch.randint(2**62, (), generator=generator, device=generator.device)))

@@ -18,10 +18,18 @@ from torch import Tensor
 from jembench import seeds
 from jembench.errors import Diverged, SpecError
 from jembench.interfaces import Value
-from jembench.metrics.classification import classification_values, require_finite
-from jembench.metrics.estimates import bootstrap_rng, value_of
+from jembench.metrics.base import bootstrap_rng, value_of
+from jembench.metrics.classification import (
+    ECE,
+    NLL,
+    Accuracy,
+    AdaptiveECE,
+    Brier,
+    Classification,
+    ClasswiseECE,
+    require_finite,
+)
 from jembench.metrics.ood import OutOfDistribution
-from jembench.metrics.predictive import ECE, NLL, Accuracy, AdaptiveECE, Brier, ClasswiseECE, Predictive
 
 if TYPE_CHECKING:
     Array = Tensor | np.ndarray[Any, Any]
@@ -142,7 +150,7 @@ def auroc(inside: Array, outside: Array, *, resamples: int = 1000) -> Value:
 # --- the computations of the metrics, on tensors ----------------------------------------------------------------------
 
 
-def _of_logits(metric: Predictive, logits: Array, labels: Array) -> Value:
+def _of_logits(metric: Classification, logits: Array, labels: Array) -> Value:
     given, classes = _tensor(logits), _tensor(labels)
     if given.ndim != 2 or not given.is_floating_point() or classes.shape != given.shape[:1] or not len(given):
         raise SpecError(
@@ -152,9 +160,9 @@ def _of_logits(metric: Predictive, logits: Array, labels: Array) -> Value:
     if classes.is_floating_point() or int(classes.min()) < 0 or int(classes.max()) >= given.shape[1]:
         raise SpecError(f"The labels must be whole numbers from 0 to {given.shape[1] - 1}.")
     require_finite(given, "logits", "examples")
-    (estimate,) = classification_values(metric, given.double(), classes.long()).values()
+    (estimate,) = metric.estimates(metric.scores(given.double(), classes.long())).values()
     rng = bootstrap_rng(seeds.generator(0, f"evaluation/bootstrap {metric.name}"))  # as for the fit of seed 0
-    return value_of(estimate, rng, getattr(metric, "resamples", 0))
+    return value_of(estimate, rng, metric.resamples or 0)
 
 
 def _tensor(values: Array) -> Tensor:

@@ -28,7 +28,7 @@ Implementation = Literal["torch-fidelity", "barratt-sharma"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class FeatureMetric(SampleProtocol, Metric):
+class FeatureMetric(SampleProtocol, Comparable):
     """A metric of features of generated images, computed by torch-fidelity or by us."""
 
     features: str = "auto"
@@ -155,7 +155,7 @@ class PRC(ReferenceMetric):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Neighbours(FeatureMetric, Comparable):
+class Neighbours(FeatureMetric):
     """Memorisation: how near the model's samples are to training images, compared with test images.
 
     ``memorised`` is the share of samples, in %, that are as near to a training image as the nearest 1 % of test images:

@@ -10,7 +10,7 @@ from jembench.catalog import registry
 from jembench.catalog.options import added_later
 from jembench.catalog.registry import Resolved
 from jembench.catalog.spec import Scalar
-from jembench.interfaces import Capability, Checked, OODScore, Quantity
+from jembench.interfaces import Checked, Need, OODScore, Quantity
 from jembench.metrics.base import Bootstrapped, Comparable, Count, NotNegative
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class OutOfDistribution(Bootstrapped, Comparable):
     computed_by: ClassVar[str] = "jembench.metrics.detection:detection"
 
     @property
-    def requires(self) -> frozenset[Capability]:
+    def requires(self) -> frozenset[Need]:
         """What the score needs."""
         return self.scorer.requires
 

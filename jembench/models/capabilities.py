@@ -1,13 +1,13 @@
-"""What a model can do, and what a metric needs of it: compared before any second of compute."""
+"""What a model can do."""
 
 from __future__ import annotations
 
-from typing import Any, get_args
+from typing import Any
 
 from torch import nn
 
 from jembench.errors import NotApplicable
-from jembench.interfaces import Capability, Fittable, Metric, Trainable
+from jembench.interfaces import Capability, Fittable, Trainable
 
 
 def capabilities(model: Any) -> frozenset[Capability]:
@@ -48,12 +48,3 @@ def require_gradients(exist: bool) -> None:
     """
     if not exist:
         raise NotApplicable("It needs gradients, and the model's answers have none, as it says (differentiable).")
-
-
-def not_applicable(metric: Metric, has: frozenset[Capability], model: str) -> str:
-    """Why the metric cannot be computed for the model; empty if it can."""
-    missing = metric.requires - has
-    if not missing:
-        return ""
-    given = " and ".join(capability for capability in get_args(Capability) if capability in has)
-    return f"needs {' and '.join(sorted(missing))}: {model} gives {f'{given} only' if given else 'nothing'}"

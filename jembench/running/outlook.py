@@ -13,7 +13,7 @@ from jembench.data.datasets import absent, present
 from jembench.errors import JembenchError, NotApplicable, Unavailable
 from jembench.experiment.plan import CellPlan, FitPlan, Plan
 from jembench.interfaces import Capability, Checked, Costly, Dataset
-from jembench.models.capabilities import capabilities, is_fitted, not_applicable
+from jembench.models.capabilities import capabilities, is_fitted
 from jembench.models.settings import isolated
 from jembench.running.fits import is_sampled, make_model, make_trainer, sampler_of
 from jembench.running.planned import PlannedData, PlannedFit
@@ -170,11 +170,9 @@ def _planned(fit: FitPlan, data: PlannedData, group: ProcessGroup) -> tuple[Plan
 def _judge(cell: CellPlan, planned: PlannedFit, ready: Ready) -> None:
     """Note what a metric says of a fit beforehand."""
     metric, name = cell.metric.make(), str(cell.metric)
-    if reason := not_applicable(metric, ready.has, cell.fit.key.model):
-        ready.impossible[name] = reason
-        return
     planned.trained_here.clear()
     try:
+        planned.require(metric.requires, cell.fit.key.model)
         if isinstance(metric, Checked):
             metric.check(planned)
     except NotApplicable as error:

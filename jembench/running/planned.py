@@ -5,26 +5,29 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from jembench.catalog import registry
 from jembench.data.datasets import count, present
 from jembench.data.ood_sets.resolve import resolve
-from jembench.errors import JembenchError, Unavailable
+from jembench.errors import JembenchError, NotApplicable, Unavailable
 from jembench.interfaces import (
     KEPT,
     Buffered,
+    Capability,
     Checked,
     Dataset,
     DataSpec,
     FeatureNetwork,
     Generative,
+    Need,
     Sampler,
     Source,
     Split,
 )
-from jembench.models.capabilities import is_differentiable
+from jembench.models.capabilities import capabilities, is_differentiable, require_gradients
 from jembench.running.evaluation import FRESH_SAMPLES, check_source, limited, no_validation
+from jembench.sampling.chain import require_chains
 from jembench.training import snapshots
 
 
@@ -67,6 +70,30 @@ class PlannedFit:
     trained_here: list[str] = field(
         default_factory=list
     )  # the feature networks that were asked for and are trained first
+
+    def require(self, needs: frozenset[Need], name: str) -> None:
+        """Check that the fit will give what a metric needs; ``name`` is the model's.
+
+        Raises:
+            NotApplicable: with what is missing.
+        """
+        known: tuple[Need, ...] = get_args(Capability)
+        has = capabilities(self.model)
+        if missing := sorted(needs & set(known) - has):
+            given = " and ".join(capability for capability in known if capability in has)
+            raise NotApplicable(
+                f"needs {' and '.join(missing)}: {name} gives {f'{given} only' if given else 'nothing'}"
+            )
+        if "labels" in needs and not self.labelled:
+            raise NotApplicable(f"The dataset {self.spec.name} has no labels, so there is nothing to classify.")
+        if "validation" in needs:
+            self.count("validation")
+        if "chains" in needs:
+            require_chains(self.sampler)
+        if "gradients" in needs:
+            require_gradients(self.differentiable)
+        if "training" in needs and self.pretrained:
+            raise NotApplicable("The model was trained elsewhere: nothing is known of its training.")
 
     @property
     def spec(self) -> DataSpec:

@@ -16,7 +16,7 @@ SOURCE = '''
 print("a file that talks")
 
 from torch import nn
-from jembench.metrics.predictive import Accuracy
+from jembench.metrics.classification import Accuracy
 
 def build(data, *, width: int = 4):
     """A network of one's own."""

@@ -31,7 +31,7 @@ ATTACKS = [
 OTHERS = [
     "accuracy", "adaptive-ece", "bits-per-dim", "brier:scaling=temperature", "chain-age", "classwise-ece",
     "class-samples", "confident-samples", "debiased-ece", "ece", "energy-gap", "fid:source=fresh,steps=2", "is",
-    "iteration-time", "kid:subset_size=20", "log-density", "logit-shift", "neighbours", "nll",
+    "iteration-time", "kid:subset_size=20", "log-density", "neighbours", "nll",
     "ood:set=interp,score=grad-norm", "ood:set=interp,score=refinement", "prc",
 ]  # fmt: skip
 

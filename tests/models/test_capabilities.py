@@ -1,9 +1,9 @@
-"""What a model can do, by what it has, and why a metric is not for it."""
+"""What a model can do, by what it has."""
 
 import pytest
 import torch
 
-from jembench.models.capabilities import capabilities, not_applicable
+from jembench.models.capabilities import capabilities
 from jembench.models.energies import LogitModel
 
 
@@ -44,28 +44,3 @@ class Flow(torch.nn.Module):
 )
 def test_capabilities_are_what_the_model_has(model, expected):
     assert capabilities(model) == expected
-
-
-class Needs:
-    name = "needs"
-
-    def __init__(self, *capabilities):
-        self.requires = frozenset(capabilities)
-
-
-@pytest.mark.parametrize(
-    ("needs", "has", "reason"),
-    [
-        ([], [], ""),
-        (["logits"], ["logits", "energy"], ""),
-        (["samples"], ["logits"], "needs samples: baseline gives logits only"),
-        (
-            ["samples", "log_prob"],
-            ["energy", "logits"],
-            "needs log_prob and samples: baseline gives logits and energy only",
-        ),
-        (["logits"], [], "needs logits: baseline gives nothing"),
-    ],
-)
-def test_the_reason_why_a_metric_is_not_applicable(needs, has, reason):
-    assert not_applicable(Needs(*needs), frozenset(has), "baseline") == reason

@@ -6,7 +6,7 @@ from jembench.api.stored import OpenStore
 from jembench.catalog.spec import Spec, format_value, parse, stable_hash
 from jembench.experiment import planning, suite_files
 from jembench.interfaces import Value
-from jembench.metrics.classification import of_test_images
+from jembench.metrics.base import describe_test_images
 from jembench.metrics.generative import FID, IS
 from jembench.store.outcome import Cell, FitKey, Outcome
 from jembench.store.store import Store
@@ -19,7 +19,7 @@ def outcome(metric):
     """What a metric of the suites says of 10,000 test images or as many samples of CIFAR-10."""
     asked = parse(metric)
     options = dict(asked.arguments)
-    parts, label, unit = of_test_images(10_000, float(options.get("data_noise", 0))), asked.name, "%"
+    parts, label, unit = describe_test_images(10_000) | {"data_noise": options.get("data_noise", 0)}, asked.name, "%"
     if asked.name == "ece":
         parts["bins"] = 20
     elif asked.name == "ood":

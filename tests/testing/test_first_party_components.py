@@ -33,7 +33,6 @@ METRICS = (
     "log-density:resamples=100",
     "bits-per-dim:resamples=100",
     "energy-gap:resamples=100",
-    "logit-shift",
     "iteration-time",
     "chain-age:resamples=100",
     "class-samples:resamples=100",

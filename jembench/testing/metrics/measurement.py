@@ -13,7 +13,7 @@ from typing import Any, get_args
 
 import numpy as np
 
-from jembench.interfaces import Capability, Measurement, Quantity, Resampled, Value
+from jembench.interfaces import Capability, Measurement, Need, Quantity, Resampled, Value
 from jembench.store.outcome import encode
 from jembench.testing import stage
 from jembench.testing.checks import only_if, promise, require
@@ -25,11 +25,11 @@ CLOSE = 1e-6
 
 @promise("metrics")
 def needs_are_capabilities(subject: MetricSubject) -> None:
-    """It has a name, and requires and reads capabilities and quantities that exist."""
+    """It has a name, and requires and reads needs and quantities that exist."""
     metric = subject.make()
     named = isinstance(metric.name, str) and bool(metric.name.strip())
     require(named, f"The metric's name is {metric.name!r}; it must say what is measured.")
-    for part, known in {"requires": get_args(Capability), "reads": get_args(Quantity)}.items():
+    for part, known in {"requires": get_args(Need), "reads": get_args(Quantity)}.items():
         said: Any = getattr(metric, part, frozenset())
         right = isinstance(said, frozenset) and said <= set(known)
         require(right, f"{part} is {said!r}; it must be a frozenset of some of {', '.join(known)}.")
@@ -80,7 +80,7 @@ def intervals_hold_their_values(subject: MetricSubject) -> None:
     """low <= value <= high, or both are None: an interval that is not known is not one of no width.
 
     Both ends are known, or both are None. Of a share that is 0 or 1, Wilson's interval has a width
-    (jembench.plugin.wilson).
+    (jembench.plugin.share).
     """
     for label, (value, low, high, *_) in _values(subject):
         if low is None and high is None:
@@ -132,7 +132,7 @@ def resamplings_give_the_values(subject: MetricSubject) -> None:
     Compute the value by the same formula. A statistic gives (R,) for index matrices (R, N).
     """
     metric, measurement = subject.make(), subject.run.measurement
-    only_if(isinstance(metric, Resampled), "The metric has no resamplings.")
+    only_if(isinstance(metric, Resampled) and bool(measurement.arrays), "The metric keeps no arrays.")
     for label, resampling in metric.resamplings(measurement.arrays).items():
         labels = ", ".join(measurement.values)
         require(label in measurement.values, f"resamplings names {label!r}, and the values are {labels}.")

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from torch import Generator, Tensor
     from torch.optim import Optimizer
 
-    from jembench.interfaces import Dataset, DataSpec, Metric, OODScore, Sampler, Start, Tracker
+    from jembench.interfaces import Dataset, DataSpec, OODScore, Sampler, Start, Tracker
     from jembench.plugin import Document, Planned, Result
     from jembench_example.densities import Gaussians, Kernels, Mixture
     from jembench_example.model import Linear
@@ -62,13 +62,6 @@ def stripes(*, noise: float = 0.2) -> Dataset:
     from jembench_example.data import Stripes
 
     return Stripes(noise)
-
-
-def confidence() -> Metric:
-    """Mean probability of the predicted class, in %."""
-    from jembench_example.metric import Confidence
-
-    return Confidence()
 
 
 def margin() -> OODScore:

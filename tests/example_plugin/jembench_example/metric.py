@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from jembench.interfaces import Capability, Evaluation, Measurement, Value
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from jembench.interfaces import Evaluation, Need
+from jembench.plugin import Estimate, Metric, mean
 
 
-class Confidence:
-    """The mean of max_y p(y|x) over the test images; neither high nor low is good in itself."""
+@dataclass(frozen=True, kw_only=True)
+class Confidence(Metric):
+    """Mean probability of the predicted class, in %; neither high nor low is good in itself."""
 
-    name = "confidence"
-    requires: frozenset[Capability] = frozenset({"logits"})
+    name: ClassVar[str] = "confidence"
+    requires: ClassVar[frozenset[Need]] = frozenset({"logits"})
 
-    def compute(self, evaluation: Evaluation) -> Measurement:
-        """In %, without an interval."""
-        confidences = evaluation.predictions.read("logits").softmax(dim=1).amax(dim=1)  # (N,)
-        value = Value(100 * confidences.mean().item(), None, None, len(confidences), "%")
-        return Measurement(
-            protocol=f"confidence:data={evaluation.data.spec.name},images={len(confidences)}",
-            values={"confidence": value},
-            arrays={"confidence": confidences.numpy()},
-        )
+    def arrays(self, evaluation: Evaluation) -> dict[str, Any]:
+        """Return the confidence of each test image."""
+        return {"confidence": evaluation.predictions.read("logits").softmax(dim=1).amax(dim=1).numpy()}
+
+    def estimates(self, arrays: Mapping[str, Any]) -> dict[str, Estimate]:
+        """Return the mean."""
+        return {"confidence": mean(100 * arrays["confidence"], "%", within=(0.0, 100.0))}

@@ -1,0 +1,48 @@
+"""Feature networks, by which generated images are compared with those of a dataset."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+    from jembench.interfaces.data import Dataset
+
+
+class Features(NamedTuple):
+    """The output of a feature network."""
+
+    pool: Tensor  #: float32 (N, D), for FID, KID, precision and recall
+    logits: Tensor  #: float32 (N, K), for the Inception score
+
+
+@runtime_checkable
+class FeatureNetwork(Protocol):
+    """A fixed network that computes features for generation metrics.
+
+    ``identity`` names the network *and* its weights, and is part of the protocols that use it. A network whose weights
+    may be missing is also :class:`~jembench.interfaces.Checked`. The attribute ``dimensions: int`` may give the number
+    of pooled features.
+    ``trained_here = True`` says that ``prepare`` trains the network: then one process at a time prepares it.
+    """
+
+    @property
+    def identity(self) -> str: ...
+    @property
+    def name(self) -> str:
+        """The suffix of the metric's label. It is "" for Inception, whose label is a plain ``fid``."""
+        ...
+
+    def prepare(self, dataset: Dataset, cache: Any, device: torch.device) -> None:
+        """Load or train the network; ``cache`` is a folder (Path) that is kept after the run.
+
+        Raises:
+            Unavailable: with the remedy, if weights are missing.
+        """
+        ...
+
+    def features(self, images: Tensor) -> Features:
+        """The features of images, uint8 (N, C, H, W), in batches that the network chooses."""
+        ...

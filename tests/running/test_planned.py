@@ -1,0 +1,61 @@
+"""Needs of metrics, checked before training: the reasons why a fit cannot give them."""
+
+import pytest
+import torch
+
+from jembench.errors import NotApplicable
+from jembench.interfaces import DataSpec, Split
+from jembench.models.energies import LogitModel
+from jembench.running.planned import PlannedData, PlannedFit
+
+SPEC = DataSpec(name="toy", shape=(1, 4, 4), num_classes=10)
+LABELS = torch.zeros(40, dtype=torch.int64)
+
+
+class Toy:
+    spec = SPEC
+
+    def __init__(self, labels):
+        self.labels = labels
+
+    def split(self, name):
+        return Split(torch.zeros(40, 1, 4, 4, dtype=torch.uint8), self.labels)
+
+
+class Density(torch.nn.Module):
+    def energy(self, x, y=None): ...
+
+
+def planned(model=None, labels=LABELS, **known):
+    data = PlannedData(dataset=Toy(labels), limit=None, fetching=False)
+    return PlannedFit(model=model or LogitModel(torch.nn.Flatten()), sampler=None, of=data, **known)
+
+
+@pytest.mark.parametrize(
+    ("fit", "needs", "reason"),
+    [
+        (planned(), {"samples"}, r"^needs samples: baseline gives logits and energy only$"),
+        (planned(Density()), {"log_prob", "samples"}, "^needs log_prob and samples: baseline gives energy only$"),
+        (planned(torch.nn.Flatten()), {"logits"}, "^needs logits: baseline gives nothing$"),
+        (planned(labels=None), {"logits", "labels"}, "The dataset toy has no labels"),
+        (planned(), {"validation"}, "trained without validation images"),
+        (planned(pretrained=True), {"validation"}, "not known which images it has not seen"),
+        (planned(), {"chains"}, "chain"),
+        (planned(pretrained=True), {"training"}, "nothing is known of its training"),
+    ],
+)
+def test_what_is_missing_is_the_reason(fit, needs, reason):
+    with pytest.raises(NotApplicable, match=reason):
+        fit.require(frozenset(needs), "baseline")
+
+
+def test_answers_without_gradients_are_refused():
+    model = LogitModel(torch.nn.Flatten())
+    model.differentiable = False
+    with pytest.raises(NotApplicable, match="needs gradients"):
+        planned(model).require(frozenset({"gradients"}), "baseline")
+
+
+@pytest.mark.parametrize("needs", [set(), {"logits", "labels", "training"}, {"validation"}])
+def test_what_a_fit_gives_is_not_refused(needs):
+    planned(validation=5).require(frozenset(needs), "jem")
