@@ -96,3 +96,10 @@ def now() -> Now:
         within = next((each for each in opened[opened.index(counted) + 1 :] if each.total), Phase("", 1))
         begun = min(counted.step, counted.total - counted.done) * within.done / within.total
     return Now(text, counted.done, counted.total, counted.unit, begun, _passes)
+
+
+def duration(seconds: float) -> str:
+    """Return a rough duration in words: ``40 s``, ``3 min``, ``1.5 h``."""
+    if seconds < 90:
+        return f"{max(seconds, 1):.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

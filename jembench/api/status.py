@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 
 from jembench.errors import DamagedError, SpecError
 from jembench.interfaces import Event
-from jembench.running.eta import duration
+from jembench.progress import duration
 from jembench.store.outcome import FitKey
 from jembench.store.store import Store
 from jembench.store.works import Latest

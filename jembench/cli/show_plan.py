@@ -10,7 +10,7 @@ import click
 from jembench.catalog import spec
 from jembench.cli.output import print_json, print_table
 from jembench.experiment.plan import PRETRAINED
-from jembench.running.eta import duration
+from jembench.progress import duration
 from jembench.running.preview import FitPreview
 
 NAMED = 3

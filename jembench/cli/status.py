@@ -12,7 +12,7 @@ from jembench.api import status as api
 from jembench.api.status import RunStatus, UnitStatus
 from jembench.cli import options
 from jembench.cli.output import print_json, print_table
-from jembench.running.eta import duration
+from jembench.progress import duration
 
 QUEUED = 20
 """Up to this number, units that wait are listed one by one."""
