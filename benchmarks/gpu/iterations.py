@@ -348,7 +348,7 @@ def attacks(place: Place, found: Findings) -> None:
     for steps in place.size.chains:
         with _gone(place):
             generator = seeds.generator(0, "attack", place.device)
-            refined = Refined(model, data, sampler, steps=steps, chains=1, grad="through", generator=generator)
+            refined = Refined(model, sampler, steps=steps, chains=1, grad="through", generator=generator)
             target = Target(refined if steps else model, data)
             work = functools.partial(target.slope, x, y)
             work()

@@ -91,7 +91,7 @@ def attack(net: str, device: FakeGPU, refine: int) -> Count:
     generator = seeds.generator(0, "attack", GPU)
     if refine:
         sampler = ShortRun(DATA, Langevin(steps=1, step_size=1.0, noise=0.01))
-        model = Refined(model, DATA, sampler, steps=refine, chains=2, grad="through", generator=generator)
+        model = Refined(model, sampler, steps=refine, chains=2, grad="through", generator=generator)
     x, y = torch.full((2, *DATA.shape), 0.5, device=GPU), torch.zeros(2, dtype=torch.int64, device=GPU)
     starts, eps = torch.zeros(2, 2, *DATA.shape, device=GPU), torch.full((2,), 0.1, device=GPU)
     return a_step(device, lambda n: PGD(norm="linf", steps=n).at(Target(model, DATA), x, y, eps, starts))

@@ -1,4 +1,4 @@
-"""Distal adversarials: images of noise that are changed, as far as it takes, until a model is sure of their class.
+"""Distal adversarials: images of noise that are changed until a model is sure of their class.
 
 Grathwohl et al. (2020), arXiv:1912.03263, section 5.4 and Figure 6, after Schott et al. (2019), arXiv:1805.09190.
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from jembench.attacks.eps import largest_distance
@@ -25,11 +25,11 @@ _RANGE = (0.0, 1.0)
 
 
 class Ends(NamedTuple):
-    """Where the ascents from noise ended."""
+    """The ends of the ascents from noise."""
 
     images: Tensor  # (N, C, H, W) in [0, 1], on the 256 levels of a file
     reached: Tensor  # bool (N,): the model is sure of the class there
-    steps: Tensor  # int64 (N,): how many it took, or all
+    steps: Tensor  # int64 (N,): the number of steps made
 
 
 def ascend(
@@ -40,7 +40,7 @@ def ascend(
     steps: int,
     threshold: float,
 ) -> Ends:
-    """Projected gradient ascent on log p(y|x), each image until it is classified as y with p(y|x) above a threshold.
+    """Make projected gradient ascent on log p(y|x), until an image is classified as y with p(y|x) above a threshold.
 
     The papers say what is maximised and where it ends, not how. Here each step goes a fixed length along the gradient,
     since that of log p grows a thousandfold on the way and tells little of how far the end is; it is that of log p, as
@@ -49,9 +49,9 @@ def ascend(
 
     Args:
         target: the model.
-        noise: images in [0, 1], where the ascents begin.
+        noise: images in [0, 1], the starts of the ascents.
         y: the class of each that the model is to be sure of.
-        steps: at most.
+        steps: the largest number of steps.
         threshold: of p(y|x), 0 to 1.
     """
     images = noise.clone()
@@ -63,11 +63,14 @@ def ascend(
     for step in range(steps + 1):
         shown = _levels(moved)
         gradient, wrong = target.slope(shown, y[left])
-        sure = _sure(target, shown, y[left], ~wrong, threshold)
+        target.check()
+        sure, rows = ~wrong, (~wrong).nonzero().flatten()
+        if len(rows):
+            sure[rows] = confidence(target, shown[rows], y[left[rows]], LOOKS) > threshold
         images[left] = shown
         reached[left] = sure
         taken[left] = torch.where(sure, step, taken[left])
-        stay = target.places(~sure)
+        stay = (~sure).nonzero().flatten()
         if not len(stay):
             break
         left, moved, gradient = left[stay], moved[stay], gradient[stay]
@@ -76,14 +79,9 @@ def ascend(
 
 
 def confidence(target: Target, x: Float[Tensor, "N C H W"], y: Int[Tensor, " N"], looks: int) -> Float[Tensor, " N"]:
-    """p(y|x), in float64; for a stochastic model, the mean of ``looks`` evaluations."""
+    """Return p(y|x), in float64; for a stochastic model, the mean of ``looks`` evaluations."""
     answers = [target.probabilities(x).gather(1, y[:, None]) for _ in range(looks if target.stochastic else 1)]
     return torch.stack(answers).double().mean(dim=0).squeeze(1)
-
-
-def _sure(target: Target, x: Tensor, y: Tensor, classified: Bool[Tensor, " N"], threshold: float) -> Bool[Tensor, " N"]:
-    """Of images that are classified as y, those with p(y|x) above the threshold."""
-    return target.those_of(classified, lambda rows: confidence(target, x[rows], y[rows], LOOKS) > threshold)
 
 
 def _levels(x: Tensor) -> Tensor:

@@ -68,7 +68,7 @@ def attack(
     Raises:
         Unavailable: if the Adversarial Robustness Toolbox is not installed.
     """
-    found = Broken(x.clone(), torch.where(target.misclassified(x, y), -1, -2))
+    found = Broken(x.clone(), torch.where(target.deceived(x, y), -1, -2))
     for place, member in enumerate(MEMBERS):
         left = found.by == -2
         if not bool(left.any()) or (member == "apgd-dlr" and target.data.num_classes < 3):
@@ -79,7 +79,7 @@ def attack(
         else:
             with seeded(seed + place):
                 made = _apgd(target, x[left], y[left], _LOSSES[member], norm, eps, steps, restarts)
-        good = (distance(x[left], made, norm) <= eps) & target.misclassified(made, y[left])
+        good = (distance(x[left], made, norm) <= eps) & target.deceived(made, y[left])
         index = left.nonzero().flatten()[good]
         found.adversarial[index] = made[good]
         found.by[index] = place
@@ -89,7 +89,7 @@ def attack(
 def _apgd(target: Target, x: Tensor, y: Tensor, loss: str, norm: Norm, eps: float, steps: int, restarts: int) -> Tensor:
     attack, classifier = toolbox()
     estimator = classifier(
-        model=TargetModule(target, x.device),
+        model=TargetModule(target),
         loss=torch.nn.CrossEntropyLoss(),
         input_shape=tuple(x.shape[1:]),
         nb_classes=target.data.num_classes,

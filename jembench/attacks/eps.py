@@ -12,7 +12,7 @@ Norm = Literal["linf", "l2"]
 
 
 def parse_eps(text: str) -> float:
-    """``8/255``, ``0.5`` or ``.03`` as a number above 0.
+    """Read ``8/255``, ``0.5`` or ``.03`` as a number above 0.
 
     Raises:
         SpecError: if it is none.
@@ -27,12 +27,12 @@ def parse_eps(text: str) -> float:
 
 
 def largest_distance(norm: Norm, dimensions: int) -> float:
-    """The largest distance of two images with ``dimensions`` values (pixels times channels): black to white."""
+    """Return the largest distance of two images with ``dimensions`` values (pixels times channels): black to white."""
     return 1.0 if norm == "linf" else math.sqrt(dimensions)
 
 
 def rounding(norm: Norm, dimensions: int) -> float:
-    """The most that float32 adds to the distance of two images: each pixel of both is rounded by 2^-25 at most.
+    """Return the most that float32 adds to the distance of two images: each pixel of both is rounded by 2^-25 at most.
 
     In L-inf it is 1.5e-5 levels of 255.
     """
@@ -40,7 +40,7 @@ def rounding(norm: Norm, dimensions: int) -> float:
 
 
 def check_eps(text: str, norm: Norm, dimensions: int) -> None:
-    """Whether an attack of that size is less than free to choose any image.
+    """Check that an attack of that size cannot reach every image.
 
     Raises:
         SpecError: if no two images are so far apart.

@@ -1,4 +1,4 @@
-"""Foolbox, as attacks of ours use it. It is imported here and nowhere else.
+"""Foolbox, as the attacks use it. It is imported here and nowhere else.
 
 Legend: B images, C channels, H height, W width, K classes.
 """
@@ -20,13 +20,14 @@ from jembench.errors import Unavailable
 
 
 def foolbox() -> Any:
-    """The module.
+    """Import foolbox.
 
     Raises:
         Unavailable: if it cannot be imported.
     """
+    os.environ.setdefault("GIT_PYTHON_REFRESH", "quiet")  # without git, its model zoo would fail at import
     try:
-        with _without_git(), warnings.catch_warnings():
+        with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)  # of scipy's, by an attack that is not used here
             import foolbox
             import foolbox.attacks
@@ -40,37 +41,33 @@ def foolbox() -> Any:
 
 @runtime_checkable
 class Answering(Protocol):
-    """What an attack may ask: a :class:`~jembench.attacks.target.Target`, or what stands before one."""
+    """A :class:`~jembench.attacks.target.Target`, or an object that stands before one."""
 
     def logits(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B K"]:
-        """Of images in [0, 1]."""
+        """Return the logits of images in [0, 1]."""
         ...
 
 
 def wrapped(target: Answering, device: torch.device) -> Any:
-    """The model as foolbox sees it, on images of [0, 1]."""
-    return foolbox().PyTorchModel(TargetModule(target, device), bounds=(0, 1), device=device)
+    """Return the model as foolbox sees it, on images of [0, 1]."""
+    return foolbox().PyTorchModel(TargetModule(target), bounds=(0, 1), device=device)
 
 
 class TargetModule(nn.Module):
-    """A target on ``device`` as the module that libraries ask for; in evaluation mode.
+    """A target as the module that foolbox asks for; in evaluation mode."""
 
-    Its answers are on the images' device, since libraries choose their own: the CPU, or the first GPU.
-    """
-
-    def __init__(self, target: Answering, device: torch.device) -> None:
+    def __init__(self, target: Answering) -> None:
         super().__init__()
         self.eval()
         self._target = target
-        self._device = device
 
     def forward(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B K"]:
-        return self._target.logits(x.to(self._device)).to(x.device)
+        return self._target.logits(x)
 
 
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
-    """Foolbox draws from the global generators: seeded within, and afterwards as they were."""
+    """Seed the global generators, which foolbox draws from, and put them back afterwards."""
     state = np.random.get_state()  # noqa: NPY002  # it is the legacy generator that foolbox draws from
     with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
         torch.manual_seed(seed)
@@ -79,16 +76,3 @@ def seeded(seed: int) -> Iterator[None]:
             yield
         finally:
             np.random.set_state(state)  # noqa: NPY002
-
-
-@contextmanager
-def _without_git() -> Iterator[None]:
-    """Without git, foolbox's model zoo fails at import unless this variable is set. The zoo is not used."""
-    name = "GIT_PYTHON_REFRESH"
-    before = os.environ.get(name)
-    os.environ.setdefault(name, "quiet")
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ[name]

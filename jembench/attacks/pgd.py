@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
 from jembench.attacks.eps import Norm, largest_distance
 from jembench.attacks.target import LOOKS, Target
-from jembench.attacks.threat import AttackTrace, Closest, project, steepest
+from jembench.attacks.threat import Closest, distance, hold, project, steepest
 
 STRIDE = 2.5
 """All steps together, in units of eps: enough to come from one end of the ball to the other, and to turn (Madry et al.,
@@ -35,7 +35,7 @@ step would leave the GPU idle 41 times an attempt."""
 class Hits(NamedTuple):
     """The result for each image."""
 
-    adversarial: Tensor  # (N, C, H, W): the first image of another class; else, of random answers, the most often wrong
+    adversarial: Tensor  # (N, C, H, W): the first success, or else a failure: x, or a stochastic model's best end
     restart: Tensor  # int64 (N,): the restart that found it
     found: Tensor  # bool (N,)
 
@@ -58,7 +58,7 @@ class PGD:
         self,
         target: Target,
         x: Float[Tensor, "N C H W"],
-        y: Int[Tensor, " N"],
+        y: Tensor,
         eps: Float[Tensor, " N"],
         starts: Float[Tensor, "N R C H W"],
     ) -> Hits:
@@ -66,12 +66,12 @@ class PGD:
 
         The rows of an image that has ended go on without effect until they are left out. That makes the host wait for
         the device, so on a GPU it is done every ``LOOK`` steps. Of a stochastic model the host looks at every step,
-        since a wrong answer is asked for again: the same rows are left, and draw the same noise, on every device.
+        since a wrong answer is confirmed at once: the same rows are left, and draw the same noise, on every device.
 
         Args:
             target: the model.
             x: images in [0, 1].
-            y: their classes.
+            y: their classes, int64 (N,).
             eps: the eps of each image.
             starts: the start of each restart relative to the image, in units of eps.
         """
@@ -83,10 +83,11 @@ class PGD:
         every = 1 if target.stochastic or x.device.type == "cpu" else LOOK
         for step in range(1, self.steps + 1):
             gradient, wrong = target.slope(moved, label)
-            changed = _take(target, hits, left, wrong, moved, label)
-            if changed and step % every == 0:
-                stay = target.places(~hits.found[left])
+            _take(hits, left, moved, target.confirmed(wrong, moved, label).double())
+            if step % every == 0:
+                stay = (~hits.found[left]).nonzero().flatten()
                 if not len(stay):
+                    target.check()
                     return hits
                 if len(stay) < len(left):
                     left = left[stay]
@@ -96,121 +97,107 @@ class PGD:
                     )
             size = _per_row(STRIDE / self.steps * radius)
             moved = project(moved + size * steepest(gradient, self.norm), around, radius, self.norm)
-        _take(target, hits, left, target.classes(moved) != label, moved, label)
-        if target.stochastic:
-            often = target.wrong_share(moved, label, LOOKS).view(-1, restarts)
-            _put(hits.adversarial, left, ~hits.found[left], _each(moved, often))
+        _take(hits, left, moved, target.wrong_share(moved, label, LOOKS), failures=target.stochastic)
         return hits
 
     def robust(
         self,
         target: Target,
         x: Float[Tensor, "N C H W"],
-        y: Int[Tensor, " N"],
+        y: Tensor,
         eps: float,
         starts: Float[Tensor, "N R C H W"],
     ) -> Closest:
-        """An image of another class within eps of each image, if one is found. Misclassified ones are at 0.
+        """Find an image of another class within eps of each image. Misclassified ones are at distance 0.
 
         If none is found for a stochastic model, it is the end of the restart that is misclassified most often.
         """
-        way, tried = self._begin(target, x, y), x.clone()
-        size = torch.full_like(way.best.distance, eps)
+        closest = _misclassified(target, x, y)
+        size = torch.full_like(closest.distance, eps)
         for some in (starts[:, :1], starts[:, 1:]):  # most images need no second restart
-            rows = target.places(way.nearest().distance.isinf())
+            rows = closest.distance.isinf().nonzero().flatten()
             if len(rows) and some.shape[1]:
-                tried[rows] = self._try(target, way, rows, size, some).adversarial
-        closest = way.nearest()
-        _put(closest.adversarial, torch.arange(len(x), device=x.device), closest.distance.isinf(), tried)
+                hits = self.at(target, x[rows], y[rows], size[rows].to(x.dtype), some[rows])
+                far = distance(x[rows], hits.adversarial, self.norm)
+                closest.adversarial[rows] = hits.adversarial
+                closest.distance[rows] = torch.where(hits.found, far, torch.inf)
         return closest
 
     def minimal(
         self,
         target: Target,
         x: Float[Tensor, "N C H W"],
-        y: Int[Tensor, " N"],
+        y: Tensor,
         starts: Float[Tensor, "N R C H W"],
         sizes: Sequence[float] = (),
     ) -> Closest:
-        """The smallest eps of each image: at ``1 - tolerance`` times its distance, every restart fails.
+        """Find the smallest eps of each image: at ``1 - tolerance`` times its distance, every restart fails.
 
         One restart descends by itself, to the smallest eps at which it succeeds. Then all the others try just below.
         The one that succeeds descends in its turn, until none does. That gives the best of all restarts, as a search
         with each of them would, for a fraction of the passes. A size in ``sizes`` that is within the tolerance below an
-        image's distance is attacked by itself, as :meth:`robust` does it. For each eps that is tried, the host waits
-        twice beside the steps.
+        image's distance is attacked by itself, as :meth:`robust` does it.
         """
-        way = self._begin(target, x, y)
-        best, largest = way.best.distance, largest_distance(self.norm, x[0].numel())
-        rows, own = target.places(best.isinf()), starts[:, :1].clone()
+        closest, largest = _misclassified(target, x, y), largest_distance(self.norm, x[0].numel())
+        best = closest.distance
+
+        def attempt(rows: Tensor, eps: Tensor, starts: Tensor) -> Hits:
+            hits = self.at(target, x[rows], y[rows], eps[rows].to(x.dtype), starts[rows])
+            closest.keep(x, rows, hits.adversarial, hits.found, self.norm)
+            return hits
+
+        rows, own = best.isinf().nonzero().flatten(), starts[:, :1].clone()
         for _ in range(starts.shape[1]):
-            self._descend(target, way, rows, own)
+            left, failed = rows, torch.zeros_like(best)  # the largest eps below the best at which the restart failed
+            leap = 2 * self.tolerance
+            while len(left):
+                eps = _next_eps(failed, best, leap, FIRST[self.norm], largest)
+                hits = attempt(left, eps, own)
+                failed[left] = torch.where(hits.found, failed[left], eps[left])
+                leap = min(2 * leap, 0.5)
+                wide = best.isfinite() & (best - failed > self.tolerance * best)
+                left = left[(wide | (best.isinf() & (failed < largest)))[left]]
             if starts.shape[1] == 1 or not len(rows):
                 break
-            hits = self._try(target, way, rows, ((1 - self.tolerance) * best).clamp_max(largest), starts)
+            hits = attempt(rows, ((1 - self.tolerance) * best).clamp_max(largest), starts)
             own[rows] = starts[rows, hits.restart][:, None]
-            rows = rows[target.places(hits.found)]
+            rows = rows[hits.found]
         for size in sizes:
-            rows = target.places((best > size) & ((1 - self.tolerance) * best < size))
+            rows = ((best > size) & ((1 - self.tolerance) * best < size)).nonzero().flatten()
             if len(rows):
-                self._try(target, way, rows, torch.full_like(best, size), starts)
-        return way.nearest()
-
-    def _begin(self, target: Target, x: Tensor, y: Tensor) -> AttackTrace:
-        misclassified = target.surely_deceived(x, y)  # others are attacked, or luck would count them as robust
-        return AttackTrace(target, x, y, self.norm, Closest(x, torch.where(misclassified, 0.0, torch.inf).double()))
-
-    def _descend(self, target: Target, way: AttackTrace, rows: Int[Tensor, " M"], starts: Tensor) -> None:
-        """Find the smallest eps at which the only restart of some images succeeds, and keep what is nearest."""
-        best, largest = way.best.distance, largest_distance(self.norm, way.x[0].numel())
-        failed = torch.zeros_like(best)  # the largest eps below the best at which the restart failed
-        leap = 2 * self.tolerance
-        while len(rows):
-            eps = _next_eps(failed, best, leap, FIRST[self.norm], largest)
-            hits = self._try(target, way, rows, eps, starts)
-            failed[rows] = torch.where(hits.found, failed[rows], eps[rows])
-            leap = min(2 * leap, 0.5)
-            near = best.isfinite() & (best - failed > self.tolerance * best)
-            rows = rows[target.places((near | (best.isinf() & (failed < largest)))[rows])]
-
-    def _try(self, target: Target, way: AttackTrace, rows: Int[Tensor, " M"], eps: Tensor, starts: Tensor) -> Hits:
-        """Attack some images within their eps, and keep what is nearest."""
-        hits = self.at(target, way.x[rows], way.y[rows], eps[rows].to(way.x.dtype), starts[rows])
-        way.keep(rows, hits.adversarial, hits.found)
-        return hits
+                attempt(rows, torch.full_like(best, size), starts)
+        return hold(target, x, y, closest, self.norm)
 
 
-def _take(target: Target, hits: Hits, left: Tensor, wrong: Bool[Tensor, " B"], moved: Tensor, label: Tensor) -> bool:
-    """Note the first row that succeeds of each image that had not succeeded; False: the host knows that there is none.
+def _misclassified(target: Target, x: Tensor, y: Tensor) -> Closest:
+    """Begin a search: images that deceive the model as they are, at 0, and all others."""
+    return Closest(x.clone(), torch.where(target.deceived(x, y), 0.0, torch.inf).double())
 
-    The rows of each image in ``left`` are neighbours. A stochastic model has to be deceived surely.
+
+def _take(hits: Hits, left: Tensor, moved: Tensor, share: Tensor, *, failures: bool = False) -> None:
+    """Record, of each image without a success, the first row that is most often wrong, if it is always wrong.
+
+    Args:
+        hits: changed in place.
+        left: int64 (M,), the images whose rows are attacked; those of each image are neighbours.
+        moved: (B, C, H, W), the rows.
+        share: float64 (B,), the share of their predictions that are wrong.
+        failures: whether to record the image of a row that is no success as well.
     """
-    if target.stochastic:
-        again = target.places(wrong)
-        if not len(again):
-            return False
-        wrong[again] = target.surely(moved[again], label[again])
-    wrong = wrong.view(len(left), -1)
-    new = wrong.any(dim=1) & ~hits.found[left]
-    _put(hits.adversarial, left, new, _each(moved, wrong.byte()))
-    _put(hits.restart, left, new, wrong.byte().argmax(dim=1))
-    hits.found[left] = hits.found[left] | new
-    return True
-
-
-def _each(rows: Float[Tensor, "B C H W"], value: Tensor) -> Float[Tensor, "N C H W"]:
-    """Of each image's rows the first with its largest value, (N, R)."""
-    return _by_image(rows, value.shape[1])[torch.arange(len(value), device=rows.device), value.argmax(dim=1)]
+    share = share.view(len(left), -1)
+    each, restart = torch.arange(len(left), device=share.device), share.argmax(dim=1)
+    going = ~hits.found[left]
+    success = going & (share[each, restart] == 1)
+    images = _by_image(moved, share.shape[1])[each, restart]
+    taken = going if failures else success
+    hits.adversarial[left] = torch.where(taken[:, None, None, None], images, hits.adversarial[left])
+    hits.restart[left] = torch.where(success, restart, hits.restart[left])
+    hits.found[left] = hits.found[left] | success
 
 
 def _by_image(rows: Tensor, restarts: int) -> Tensor:
-    """(B, ...) as (N, R, ...)."""
+    """Return (B, ...) as (N, R, ...)."""
     return rows.view(-1, restarts, *rows.shape[1:])
-
-
-def _put(into: Tensor, index: Int[Tensor, " M"], where: Bool[Tensor, " M"], values: Tensor) -> None:
-    """``into[index[where]] = values[where]``, for which the host need not wait."""
-    into[index] = torch.where(where.view(-1, *(1,) * (values.dim() - 1)), values, into[index])
 
 
 def _per_row(values: Float[Tensor, " B"]) -> Float[Tensor, "B 1 1 1"]:
@@ -218,7 +205,7 @@ def _per_row(values: Float[Tensor, " B"]) -> Float[Tensor, "B 1 1 1"]:
 
 
 def _next_eps(failed: Tensor, reached: Tensor, leap: float, first: float, largest: float) -> Tensor:
-    """Twice as far until one succeeds; from a success down in growing leaps until one fails; then halfway between."""
+    """Return twice the eps until one succeeds; from a success down in growing leaps until one fails; then halfway."""
     up = torch.where(failed == 0, first, 2 * failed).clamp_max(largest)
     down = torch.where(failed == 0, (1 - leap) * reached, (failed + reached) / 2)
     return torch.where(reached.isinf(), up, down)

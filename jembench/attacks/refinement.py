@@ -1,4 +1,4 @@
-"""A model that adds noise to an image, or moves it by steps of its own chain, before it classifies it: JEM-k.
+"""Models that add noise to an image, or move it by steps of their own chain, before they classify it: JEM-k.
 
 Grathwohl et al. (2020), arXiv:1912.03263, section 5.4 and Appendix G; noise alone is randomised smoothing, Cohen et al.
 (2019), arXiv:1902.02918.
@@ -15,8 +15,9 @@ import torch
 from jaxtyping import Float
 from torch import Generator, Tensor, nn
 
-from jembench.attacks.gradient import Gradient, energy, settled
-from jembench.interfaces import ChainState, Classifier, DataSpec, Sampler
+from jembench.attacks.gradient import gradient_of, settled
+from jembench.interfaces import ChainState, Classifier, Sampler
+from jembench.models.predictions import energy
 
 Way = Literal["through", "bpda"]
 """How the gradient gets past the chain."""
@@ -34,7 +35,6 @@ class Refined(nn.Module):
 
     Args:
         model: with logits, and an energy or a density.
-        data: its shape.
         sampler: of its chains, on E(x). Its memory is not touched. None: there are no steps.
         steps: of each chain; the paper's JEM-1 and JEM-10.
         chains: of each image, N; their mean is the expectation over transformation of Appendix G.
@@ -48,7 +48,6 @@ class Refined(nn.Module):
     def __init__(
         self,
         model: nn.Module,
-        data: DataSpec,
         sampler: Sampler | None,
         *,
         steps: int,
@@ -67,16 +66,14 @@ class Refined(nn.Module):
         self.generator = generator
         self.noise = noise
         self.smooth = smooth
-        self._energy = energy(model)
-        self._slope = Gradient(model, data, self._energy)
 
     @property
     def passes(self) -> int:
-        """Through the network, for the logits of one image."""
+        """Network passes for the logits of one image."""
         return self.copies * (self.steps + 1)
 
     def logits(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B K"]:
-        """The mean over chains of log p(y|x) at their ends, or the log of that of p(y|x); other ones at each call."""
+        """Return the mean over chains of log p(y|x) at their ends, or the log of that of p(y|x), with new noise."""
         with settled(self.model, x.device):
             copies = x.repeat_interleave(self.copies, dim=0)
             if self.noise:
@@ -99,14 +96,18 @@ class Refined(nn.Module):
     def step(
         self, x: Float[Tensor, "B C H W"], taken: int, generator: Generator, *, differentiable: bool = False
     ) -> Float[Tensor, "B C H W"]:
-        """One step of chains that have taken ``taken`` steps; differentiable with respect to x on request."""
+        """Make one step of chains that have taken ``taken`` steps; differentiable with respect to x on request."""
+
+        def total(at: Tensor) -> tuple[Tensor, Tensor]:
+            energies = energy(self.model, at)
+            return energies.sum(), energies
 
         def gradient(at: Tensor, _: Tensor | None) -> tuple[Tensor, Tensor]:
             if not differentiable:
-                slope, energies = self._slope(at)
+                slope, energies = gradient_of(total, at)
                 return energies, slope
-            total, energies = self._energy(at)
-            (slope,) = torch.autograd.grad(total, at, create_graph=True)
+            summed, energies = total(at)
+            (slope,) = torch.autograd.grad(summed, at, create_graph=True)
             return energies, slope
 
         assert self.sampler is not None
@@ -114,12 +115,12 @@ class Refined(nn.Module):
 
 
 class _Step(torch.autograd.Function):
-    """One step of the chain, whose graph is made on the way back and let go of at once."""
+    """One step of the chain, whose graph is made in the backward pass and freed at once."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, refined: Refined, taken: int) -> Tensor:
         ctx.refined, ctx.taken = refined, taken
-        ctx.noise = refined.generator.clone_state()  # the way back must meet the same noise
+        ctx.noise = refined.generator.clone_state()  # for the same noise in the backward pass
         ctx.save_for_backward(x)
         return refined.step(x, taken, refined.generator)
 

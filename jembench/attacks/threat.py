@@ -1,4 +1,4 @@
-"""Changes of images: how large they are and may be, the nearest that deceives a model, and whether it does.
+"""Distances, projections and steps of changes of images, and verification of adversarial images.
 
 All images here are in [0, 1]. Legend: B or N images, C channels, H height, W width.
 """
@@ -17,7 +17,7 @@ from jembench.attacks.target import Target
 
 
 def distance(x: Float[Tensor, "B C H W"], other: Float[Tensor, "B C H W"], norm: Norm) -> Float[Tensor, " B"]:
-    """The norm of each image's change, in float64."""
+    """Return the norm of each image's change, in float64."""
     change = (other.double() - x.double()).flatten(1)
     return change.abs().amax(dim=1) if norm == "linf" else change.norm(dim=1)
 
@@ -25,7 +25,7 @@ def distance(x: Float[Tensor, "B C H W"], other: Float[Tensor, "B C H W"], norm:
 def project(
     moved: Float[Tensor, "B C H W"], x: Float[Tensor, "B C H W"], eps: Float[Tensor, " B"], norm: Norm
 ) -> Float[Tensor, "B C H W"]:
-    """The nearest image within eps of x, then clamped to [0, 1], which brings it no farther from x.
+    """Return the nearest image within eps of x, then clamped to [0, 1], which brings it no farther from x.
 
     The ball is smaller by what float32 may round off, so that the distance of the result, measured in float64, is never
     above eps.
@@ -41,7 +41,7 @@ def project(
 
 
 def steepest(gradient: Float[Tensor, "B C H W"], norm: Norm) -> Float[Tensor, "B C H W"]:
-    """The step of norm 1 along which a linear function grows fastest; 0 where the gradient is 0, or not finite."""
+    """Return the step of norm 1 along which a linear function grows fastest; 0 where the gradient is 0 or infinite."""
     gradient = gradient.nan_to_num(0.0, 0.0, 0.0)
     if norm == "linf":
         return gradient.sign()
@@ -49,7 +49,7 @@ def steepest(gradient: Float[Tensor, "B C H W"], norm: Norm) -> Float[Tensor, "B
 
 
 def starts(restarts: int, shape: tuple[int, ...], norm: Norm, generator: Generator) -> Float[Tensor, "R C H W"]:
-    """Where the restarts of an attack on one image begin, in units of eps from it: (R, *shape).
+    """Draw the starts of the restarts of an attack on one image, in units of eps from it: (R, *shape).
 
     The first begins at the image itself, the others anywhere in the ball, uniformly.
     """
@@ -60,7 +60,7 @@ def starts(restarts: int, shape: tuple[int, ...], norm: Norm, generator: Generat
 def in_unit_ball(
     n: int, shape: tuple[int, ...], norm: Norm, device: torch.device, generator: Generator | None = None
 ) -> Tensor:
-    """n changes drawn uniformly from the ball of radius 1, (n, *shape); from PyTorch's global generator if None."""
+    """Draw n changes uniformly from the ball of radius 1, (n, *shape); from PyTorch's global generator if None."""
     if norm == "linf":
         return torch.rand(n, *shape, generator=generator, device=device) * 2 - 1
     direction = torch.randn(n, *shape, generator=generator, device=device)
@@ -76,83 +76,53 @@ def _per_image(values: Tensor) -> Tensor:
 
 
 class Closest(NamedTuple):
-    """The nearest image of another class that was found."""
+    """The nearest image of another class that was found for each image."""
 
     adversarial: Tensor  # (N, C, H, W); the image itself where none was found
     distance: Tensor  # float64 (N,): 0 where the image itself is misclassified, inf where none was found
 
-
-class Milestone(NamedTuple):
-    """Adversarial images found at one point of the attack."""
-
-    rows: Tensor  # int64 (B,): the indices of the images
-    images: Tensor  # (B, C, H, W)
-    distances: Tensor  # float64 (B,)
-
-
-class AttackTrace:
-    """The adversarial images of an attack, from its start to the nearest ones.
-
-    An attack queries a stochastic model hundreds of times, and may end at an image that was misclassified by luck. Such
-    an image is classified correctly when it is evaluated again, and would count as robust. So earlier ones are kept to
-    fall back on.
-
-    Args:
-        target: the model.
-        x: (N, C, H, W) the images.
-        y: (N,) their classes.
-        norm: of the distance.
-        begin: what is known before; it was not picked for its answers, and remains where nothing else holds.
-        apart: the distance of each milestone in units of the last one's, at most.
-    """
-
-    def __init__(self, target: Target, x: Tensor, y: Tensor, norm: Norm, begin: Closest, *, apart: float = 1.0) -> None:
-        self._target, self.x, self.y, self._norm, self._begin, self._apart = target, x, y, norm, begin, apart
-        self.best = Closest(begin.adversarial.clone(), begin.distance.clone())
-        """The nearest so far; changed as the attack goes on."""
-        self._passed: list[Milestone] = []
-        self._last = begin.distance.clone()
-
-    def keep(self, rows: Tensor, images: Tensor, found: Tensor) -> None:
-        """Take over those of some adversarial images that are nearer than the nearest so far.
+    def keep(self, x: Tensor, rows: Tensor, images: Tensor, found: Tensor, norm: Norm) -> None:
+        """Replace, in place, those images that some adversarial images are nearer than.
 
         Args:
-            rows: int64 (B,), of which images, each once.
+            x: (N, C, H, W) the attacked images.
+            rows: int64 (B,), the images that ``images`` were made of, each once.
             images: (B, C, H, W).
-            found: bool (B,), which are adversarial.
+            found: bool (B,), which of them are adversarial.
+            norm: of the distance.
         """
-        adversarial, nearest = self.best
-        far = distance(self.x[rows], images, self._norm)
-        nearer = found & (far < nearest[rows])
-        adversarial[rows] = torch.where(nearer[:, None, None, None], images, adversarial[rows])
-        nearest[rows] = torch.where(nearer, far, nearest[rows])
-        if self._target.stochastic:
-            apart = self._target.places(nearer & (far <= self._apart * self._last[rows]))
-            self._last[rows[apart]] = far[apart]
-            self._passed.append(Milestone(rows[apart], images[apart], far[apart]))
+        far = distance(x[rows], images, norm)
+        nearer = found & (far < self.distance[rows])
+        self.adversarial[rows] = torch.where(_per_image(nearer), images, self.adversarial[rows])
+        self.distance[rows] = torch.where(nearer, far, self.distance[rows])
 
-    def nearest(self) -> Closest:
-        """The nearest adversarial images; for a stochastic model, the nearest that surely deceive it again."""
-        if not self._target.stochastic:
-            return self.best
-        held = Closest(self._begin.adversarial.clone(), self._begin.distance.clone())
-        every = torch.arange(len(self.x), device=self.x.device)
-        settled = self.best.distance == self._begin.distance  # nothing was found on the way
-        for milestone in (Milestone(every, *self.best), *reversed(self._passed)):
-            left = self._target.places(~settled[milestone.rows])
-            rows, images, distances = (each[left] for each in milestone)
-            if len(rows):
-                holds = self._target.places(self._target.surely_deceived(images, self.y[rows]))
-                settled[rows[holds]] = True
-                held.adversarial[rows[holds]] = images[holds]
-                held.distance[rows[holds]] = distances[holds]
-        return held
+
+STRETCH, STRETCHES = 1.05, 12
+"""Factor by which an image that does not hold is moved away from the attacked one, and how often at most."""
+
+
+def hold(target: Target, x: Float[Tensor, "N C H W"], y: Int[Tensor, " N"], closest: Closest, norm: Norm) -> Closest:
+    """Move adversarial images of a stochastic model farther away until they deceive it when it is asked once more.
+
+    A search makes hundreds of predictions, and so ends at images that were misclassified by luck. Those would be
+    classified correctly by :func:`verify` and count as robust.
+    """
+    if not target.stochastic:
+        return closest
+    rows = ((closest.distance > 0) & closest.distance.isfinite()).nonzero().flatten()
+    for _ in range(STRETCHES):
+        rows = rows[~target.deceived(closest.adversarial[rows], y[rows])]
+        if not len(rows):
+            break
+        moved = (x[rows] + STRETCH * (closest.adversarial[rows] - x[rows])).clamp(0, 1)
+        closest.adversarial[rows], closest.distance[rows] = moved, distance(x[rows], moved, norm)
+    return closest
 
 
 # --- verification, by code that is independent of the attacks ---------------------------------------------------------
 
 VERIFICATIONS = 10
-"""Number of predictions per adversarial image if the model is stochastic."""
+"""Number of predictions per adversarial image if the model is stochastic; more than half of them must be wrong."""
 
 
 class Verified(NamedTuple):
@@ -172,14 +142,15 @@ def verify(
     adversarial: Float[Tensor, "N C H W"],
     claimed: Bool[Tensor, " N"],
 ) -> Verified:
-    """Measure the distances anew and ask for the classes anew; a claim that does not hold is none.
+    """Measure the distances and predict the classes again, and discard claims that do not hold.
+
 
     Args:
         target: with random numbers that the attack did not see.
         x: images in [0, 1].
         y: their classes.
-        adversarial: what was made of them.
-        claimed: where the attack says that it has succeeded.
+        adversarial: the attack's images.
+        claimed: where the attack reports a success.
 
     Raises:
         ValueError: if an adversarial image is no image: not finite, or outside of [0, 1].

@@ -114,13 +114,13 @@ class Defence:
         In the search, and when it is looked at again. An image that is wrong half of the time withstands, so the
         accuracy that is expected of one answer stands beside.
         """
-        from jembench.attacks.target import AGAIN, SURE
+        from jembench.attacks.target import LOOKS
         from jembench.attacks.threat import VERIFICATIONS
 
         if not self.is_random:
             return {}
         verified: dict[str, Scalar] = {"verified": f"{VERIFICATIONS // 2 + 1}/{VERIFICATIONS}"}
-        return {"sure": f"{int(SURE * AGAIN) + 1}/{AGAIN}", **verified} if searched else verified
+        return {"sure": f"{LOOKS}/{LOOKS}", **verified} if searched else verified
 
     @property
     def is_random(self) -> bool:
@@ -169,7 +169,6 @@ class Defence:
         seed = evaluation.services.generator(f"refinement {purpose}").initial_seed()
         refined = Refined(
             evaluation.model,
-            evaluation.data.spec,
             sampler,
             steps=self.refine,
             chains=self.eot,

@@ -3,19 +3,14 @@
 import numpy as np
 import pytest
 import torch
-from fake_gpu import GPU, FakeGenerator, MixedDevices, fake_gpu
+from fake_gpu import GPU, MixedDevices, fake_gpu
 from torch import nn
 
-from jembench.attacks import gradient
 from jembench.attacks.pgd import LOOK, PGD
-from jembench.attacks.refinement import Refined
 from jembench.attacks.target import Target
 from jembench.errors import Diverged
 from jembench.interfaces import DataSpec
-from jembench.models import devices, predictions
 from jembench.models.energies import LogitModel
-from jembench.models.execution import Execution
-from jembench.sampling.sgld import Langevin, ShortRun
 
 DATA = DataSpec(name="toy", shape=(1, 2, 2), num_classes=3)
 _DRAW = torch.Generator().manual_seed(0)
@@ -49,20 +44,9 @@ def waits(gpu, target, steps):
     return len(gpu.waits)
 
 
-def refined(model, grad):
-    sampler = ShortRun(DATA, Langevin(steps=1, step_size=0.1, noise=0.01))
-    return Target(Refined(model, DATA, sampler, steps=1, chains=2, grad=grad, generator=FakeGenerator()), DATA)
-
-
 def test_the_host_waits_once_for_some_steps(gpu, model):
     target = Target(model, DATA)
     assert waits(gpu, target, 4 * LOOK) - waits(gpu, target, 2 * LOOK) == 2
-
-
-@pytest.mark.parametrize("grad", ["through", "bpda"])
-def test_a_refined_step_waits_once(gpu, model, grad):
-    """A model that uses chance is asked again where it was wrong once, so the host looks whether that is so."""
-    assert waits(gpu, refined(model, grad), 3) - waits(gpu, refined(model, grad), 2) == 1
 
 
 def test_a_search_waits_for_less_than_a_third_of_its_gradients(gpu, model):
@@ -93,35 +77,15 @@ def test_what_is_found_is_what_the_cpu_finds(gpu):
     assert all(torch.equal(*pair) for pair in zip(*found.values(), strict=True))
 
 
-def test_logits_that_are_not_finite_are_seen_before_a_result(gpu, model):
+def test_logits_that_are_not_finite_are_seen_at_the_end_of_an_attempt(gpu, model):
     target = Target(model, DATA)
-    x, y = torch.full((2, *DATA.shape), 0.5, device=GPU), torch.ones(2, dtype=torch.int64, device=GPU)
     model.net[1].bias.data[0] = torch.nan
     gpu.waits.clear()
-    target.slope(x, y)
+    target.slope(torch.full((2, *DATA.shape), 0.5, device=GPU), torch.ones(2, dtype=torch.int64, device=GPU))
     assert not gpu.waits
-    for look in (target.check, lambda: target.places(y > 0)):
-        target.slope(x, y)
-        with pytest.raises(Diverged, match="not finite"):
-            look()
     for steps in (1, 7):
         with pytest.raises(Diverged, match="not finite"):
             waits(gpu, target, steps)
-
-
-def test_a_compiled_gradient_waits_for_nothing(gpu, model, monkeypatch):
-    x, y = torch.rand(40, *DATA.shape).to(GPU), torch.zeros(40, dtype=torch.int64, device=GPU)
-    plain = Target(model, DATA).slope(x, y)
-    monkeypatch.setattr(gradient, "LONG", 0)
-    monkeypatch.setattr(devices, "execution", lambda data, device: Execution(compiled=True))
-    monkeypatch.setattr(predictions, "CPU_BATCH", gradient.FULL)
-    monkeypatch.setattr(torch, "compile", lambda function, **_: lambda x, y: seen.append(len(x)) or function(x, y))
-    seen, target = [], Target(model, DATA)
-    gpu.waits.clear()
-    found = target.slope(x, y)
-    assert not gpu.waits
-    assert seen == [gradient.REST] * 2
-    assert torch.equal(found.gradient.cpu(), plain.gradient.cpu())
 
 
 def test_a_planted_tensor_of_the_cpu_is_refused(gpu, model):

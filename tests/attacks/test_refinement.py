@@ -46,7 +46,6 @@ def test_smoothing_is_the_log_of_the_mean_probability_and_noise_the_mean_log():
     for smooth, expected in ((True, p.mean(dim=1).log()), (False, p.log().mean(dim=1))):
         refined = Refined(
             model,
-            DATA,
             None,
             steps=0,
             chains=4,
@@ -112,7 +111,7 @@ def sampler(text=QUIET):
 
 def refined(model, *, steps, grad, chains=1, of=QUIET):
     chain = sampler(of) if isinstance(of, str) else of
-    return Refined(model, DATA, chain, steps=steps, chains=chains, grad=grad, generator=Generator().manual_seed(0))
+    return Refined(model, chain, steps=steps, chains=chains, grad=grad, generator=Generator().manual_seed(0))
 
 
 def images(n=4, dtype=torch.float64):

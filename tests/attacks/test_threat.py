@@ -4,9 +4,11 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch import nn
 
 from jembench.attacks.eps import largest_distance, parse_eps
-from jembench.attacks.threat import distance, in_unit_ball, project, starts, steepest
+from jembench.attacks.target import Target
+from jembench.attacks.threat import Closest, distance, hold, in_unit_ball, project, starts, steepest, verify
 from jembench.errors import SpecError
 
 
@@ -90,3 +92,38 @@ def test_the_first_restart_begins_at_the_image_itself():
     assert found[0].eq(0).all()
     assert found[1:].abs().sum() > 0
     assert starts(1, (1, 2, 2), "l2", torch.Generator()).eq(0).all()
+
+
+class Chancy(nn.Module):
+    """Wrong where the mean pixel is above .5; elsewhere half of the answers are."""
+
+    copies = passes = 1
+
+    def __init__(self):
+        super().__init__()
+        self.generator = torch.Generator().manual_seed(0)
+
+    def logits(self, x):
+        chance = torch.rand(len(x), generator=self.generator) < 0.5
+        wrong = (x.flatten(1).mean(dim=1) > 0) | chance
+        return torch.stack([torch.zeros(len(x)), torch.where(wrong, 1.0, -1.0)], dim=1)
+
+
+@pytest.mark.parametrize("norm", ["linf", "l2"])
+def test_images_that_were_misclassified_by_luck_are_moved_until_they_hold(toy, norm):
+    target, y = Target(Chancy(), toy), torch.zeros(40, dtype=torch.long)
+    x = torch.full((40, 1, 4, 4), 0.2)
+    lucky = x + 0.28
+    lucky[0] = x[0]
+    closest = hold(target, x, y, Closest(lucky.clone(), distance(x, lucky, norm)), norm)
+    assert closest.distance[0] == 0
+    torch.testing.assert_close(closest.distance, distance(x, closest.adversarial, norm))
+    assert verify(target, x, y, closest.adversarial, closest.distance > 0).found[1:].double().mean() > 0.9
+    far = (closest.adversarial - x).amax(dim=(1, 2, 3))[1:]
+    assert far.max() < 0.31 * 1.03  # no farther than it takes
+
+
+def test_what_a_deterministic_model_was_deceived_by_stays(linear, toy):
+    found = Closest(linear.x + 0.01, distance(linear.x, linear.x + 0.01, "linf"))
+    held = hold(Target(linear.model, toy), linear.x, linear.y, found, "linf")
+    assert torch.equal(held.adversarial, linear.x + 0.01)

@@ -22,7 +22,6 @@ TRAINED = [
     "glow:hidden=4,levels=1,steps=1,conditional=false",
 ]
 DRAWS_ITS_PASSES = "residual-flow:hidden=4,levels=1,blocks=1"
-ATTACKED = ["jem:net=small-1", "igebm:width=2", "glow:hidden=4,levels=1,steps=1"]
 
 ROUNDING = 1e-5
 
@@ -30,7 +29,7 @@ ROUNDING = 1e-5
 def test_models_compile_as_one_graph_and_compute_the_same():
     """One test, since importing the compiler takes longer than what it compiles here."""
     can_end = shutil.which("c++") or shutil.which("g++")
-    asked = [[*TRAINED, DRAWS_ITS_PASSES], ATTACKED, *([str(GRADIENTS)] if can_end else [])]
+    asked = [[*TRAINED, DRAWS_ITS_PASSES], *([str(GRADIENTS)] if can_end else [])]
     done = subprocess.run(
         [sys.executable, SCRIPT, *map(json.dumps, asked)], capture_output=True, text=True, check=False
     )
@@ -44,11 +43,6 @@ def test_models_compile_as_one_graph_and_compute_the_same():
     assert different == {}
     assert found["data first"].pop("not compiled") == []
     assert max(found["data first"].values()) < ROUNDING
-    assert {spec: row for spec, row in found["attacked"].items() if not row["difference"] < ROUNDING} == {}
-    assert {row["graphs"] for row in found["attacked"].values()} == {
-        4
-    }  # one for each size, with and without refinement
-
     assert found["trainings"] == [[]] * 5
     assert len(found["gradients"]["not compiled"]) == 2  # the limit is there, and trainings do not meet it
     assert found["gradients"]["told"] == 1

@@ -8,7 +8,6 @@ import importlib.util
 import json
 import sys
 import warnings
-from unittest import mock
 
 import torch
 import torch._dynamo
@@ -16,14 +15,10 @@ from torch import nn
 from torch._dynamo.testing import CompileCounter
 
 from jembench import seeds
-from jembench.attacks import gradient
-from jembench.attacks.refinement import Refined
-from jembench.attacks.target import Target
 from jembench.catalog import registry
 from jembench.errors import Fallback
 from jembench.experiment import recipe_files as recipes
 from jembench.interfaces import Batch, DataSpec, Negatives, Split
-from jembench.models import devices, predictions
 from jembench.models.energies import LogitModel, grad_energy
 from jembench.models.execution import Execution
 from jembench.models.objective import Weights, hybrid_loss
@@ -91,26 +86,6 @@ def iterations(model, mode="eval"):
         "loss": difference(losses[1], losses[0]),
         "weights": difference(ends[1], ends[0]),
     }
-
-
-def slope_of_a_target(model):
-    """The gradients of three attacks, with and without refinement, compiled and plain; the number of graphs."""
-    x, y = torch.rand(130, *DATA.shape), torch.arange(130) % 4
-
-    def attacked(count):
-        refined = Refined(model, DATA, CHAIN, steps=1, chains=1, grad="bpda", generator=seeds.generator(0, "chain"))
-        return torch.cat([Target(one, DATA).slope(x[:count], y[:count]).gradient for one in (model, refined)])
-
-    expected = [attacked(count) for count in (130, 70, 5)]
-    torch.compiler.reset()
-    graphs.clear()
-    with (
-        mock.patch.object(gradient, "LONG", 0),
-        mock.patch.object(predictions, "CPU_BATCH", 1000),
-        mock.patch.object(devices, "execution", return_value=Execution(compiled=True)),
-    ):
-        far = max(difference(attacked(len(one) // 2), one) for one in expected)
-    return {"difference": far, "graphs": len(graphs)}
 
 
 class Linear(LogitModel):
@@ -205,11 +180,10 @@ def check_with_the_whole_compiler(file):
 def main():
     torch.set_num_threads(1)
     torch.compile = compile_quickly
-    trained, attacked, *whole = map(json.loads, sys.argv[1:])
+    trained, *whole = map(json.loads, sys.argv[1:])
     torch._dynamo.config.recompile_limit = LIMIT
     found = {
         "trained": {spec: iterations(make(spec)) for spec in trained},
-        "attacked": {spec: slope_of_a_target(make(spec)) for spec in attacked},
         "data first": data_before_chains(),
         "trainings": many_trainings(LIMIT + 1),
         "gradients": many_gradients(LIMIT + 2),
