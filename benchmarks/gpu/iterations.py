@@ -28,7 +28,8 @@ from jembench.catalog import registry
 from jembench.data.datasets import unread
 from jembench.experiment.plan import FitPlan, plan_fit
 from jembench.models.execution import forget_compiled
-from jembench.running.estimate import WARM_UP, estimates, other_recipes, random_images
+from jembench.running import estimate as estimating
+from jembench.running.estimate import WARM_UP, random_images
 from jembench.running.fits import make_model
 from jembench.training.loop import Trainer
 
@@ -74,7 +75,7 @@ def _nets(place: Place) -> list[str]:
 def recipes(place: Place, found: Findings) -> None:
     """Every model by its own recipe and jem by all, not compiled: three iterations, warnings as errors."""
     fits = [_fit(place, model, None, "compute.compile=off") for model in place.size.models]
-    names = place.size.recipes or other_recipes(plan_fit("jem", place.size.dataset))
+    names = place.size.recipes or ("code", "fast", "sada")
     fits += [_fit(place, place.size.models[0], name, "compute.compile=off") for name in names]
     failed = 0
     for fit in fits:
@@ -311,7 +312,7 @@ def estimate(place: Place, found: Findings) -> None:
     for net, recipe in zip(_nets(place), ("fast", "paper"), strict=False):
         fit = _fit(place, "jem", recipe, f"model.net={net}")
         with _gone(place):
-            *_, guess = estimates(fit, unread(fit.dataset), place.device)
+            guess = estimating.estimate(fit, place.device)
         with _gone(place):
             trainer = trainer_of(fit, place)
             for _ in range(WARM_UP):

@@ -17,7 +17,7 @@ from contests import DATA, Setting
 from torch import nn
 from turns import seconds
 
-from jembench.running.counting import operations
+from jembench.running.estimate import OperationCounter
 
 SMALLEST, LARGEST = 1024, 16_384
 SLOWEST = 1.0  # seconds: no larger product is tried after one that took as long
@@ -40,8 +40,15 @@ def work_of(setting: Setting, net: nn.Module) -> Work:
     def learn() -> None:
         textbook.jem_loss(net, x, x, x, y).backward()
 
-    step = operations(lambda: textbook.langevin(net, x, 1))
-    return Work(step, setting.steps * step + operations(learn))
+    step = _operations(lambda: textbook.langevin(net, x, 1))
+    return Work(step, setting.steps * step + _operations(learn))
+
+
+def _operations(work: Callable[[], object]) -> int:
+    with OperationCounter() as counter:
+        work()
+    count: int = counter.count
+    return count
 
 
 class MatrixProduct(NamedTuple):

@@ -151,12 +151,12 @@ def _preview(plan: Plan, store: Store, how: RunOptions, format: str) -> int:
         Unavailable: after the plan, if it could not be carried out because something is missing.
     """
     processes = session.place(plan.fits, how)
-    device = check(processes, how.device)
+    check(processes, how.device)
     if processes.rank:
         return 0
     if format not in ("table", "json"):
         raise SpecError(f"--dry-run prints a plan, and --format {format} is for results. Use --format table or json.")
-    fits, outlook = preview(plan, store, device)
+    fits, outlook = preview(plan, store)
     print_preview(fits, format)
     if outlook:
         outlook.check(skip_missing=how.skip_missing)

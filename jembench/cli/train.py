@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,7 @@ import click
 from jembench.cli import options, show
 from jembench.cli.output import plugins_aside, print_json, print_table
 from jembench.cli.parameters import RECIPES
+from jembench.experiment.plan import plan_fit
 from jembench.running import session
 from jembench.running.display import display
 from jembench.store.store import Store
@@ -60,17 +62,13 @@ ESTIMATE_EXAMPLES = options.examples(
 @options.dataset
 @options.recipe
 @options.recipe_settings
-@click.option(
-    "--against",
-    type=RECIPES,
-    help="Other recipes to compare with: fast,sada. By default all recipes that fit the model and the dataset.",
-)
+@click.option("--against", type=RECIPES, default=(), help="Other recipes to compare with: fast,sada.")
 @options.device
 @click.option(
     "--rate",
     type=click.FloatRange(min=0, min_open=True),
     metavar="TFLOPS",
-    help="Time nothing: count operations and memory, and estimate hours at this rate, in 10^12 operations a second.",
+    help="Time nothing, and estimate hours from the operations at this rate, in 10^12 operations a second.",
 )
 @options.listing_format
 def estimate(
@@ -78,49 +76,36 @@ def estimate(
     dataset: str,
     recipe: str | None,
     settings: tuple[str, ...],
-    against: list[str] | None,
+    against: Sequence[str],
     device: str,
     rate: float | None,
     format: str,
 ) -> None:
     """Estimate the time and memory that a training takes.
 
-    It runs a few iterations. A first estimate appears after seconds; better ones follow. If whole batches take too
-    long, only some of their images are timed, and the last column says so.
-
-    The estimates are for this machine, for the given recipe and for others; a star marks the one that is used by
-    default. The images are random, so the dataset need not be available. The second row is the same recipe without
-    mixed precision, channels-last layout and compilation. A recipe that cannot be used has the reason in the last
-    column. The operations are those of convolutions and matrix products.
-
-    With --rate nothing is run, and the estimates are for hardware that need not be here. The memory is that of tensors,
-    in bfloat16 unless the images are small.
+    It times a few iterations with chains of one and of three steps. The images are random, so the dataset need not be
+    available. The operations are those of convolutions and matrix products. With --rate nothing is timed, and the
+    estimate is for hardware that need not be here.
     """
     from jembench.models import devices
-    from jembench.running.estimate import compare_recipes
+    from jembench.running import estimate as estimating
 
-    def say(text: str) -> None:
-        click.echo(text, err=True)
-
+    rows = []
     with plugins_aside():
         where = devices.resolve("cpu" if rate else device)
-        a_second = None if rate is None else rate * 1e12
-        found = compare_recipes(model, dataset, recipe, settings, against, where, say, rate=a_second)
+        fits = [plan_fit(model, dataset, recipe, settings), *(plan_fit(model, dataset, other) for other in against)]
+        for fit in fits:
+            click.echo(f"{'counting' if rate else 'timing'} {fit.key.recipe} ...", err=True)
+            rows.append(estimating.estimate(fit, where, rate=None if rate is None else rate * 1e12))
     if format == "json":
-        print_json([row._asdict() for row in found])
+        print_json([row._asdict() for row in rows])
         return
     click.echo(f"{model} on {dataset}, {f'{rate:g} TFLOP/s' if rate else devices.name(where)}")
-    columns = ("recipe", "model", "TFLOP/iteration", "s/iteration", "iterations", "hours", "peak memory", "timed")
-    print_table(columns, [_texts(row) for row in found])
-    if any(row.chosen for row in found):
-        click.echo("* the default for this model and dataset")
+    columns = ("recipe", "model", "TFLOP/iteration", "s/iteration", "iterations", "hours", "peak memory")
+    print_table(columns, [_texts(row) for row in rows])
 
 
 def _texts(row: Estimate) -> tuple[str, ...]:
-    name = f"{row.recipe} *" if row.chosen else row.recipe
-    if row.reason:
-        return name, row.model, *[""] * 5, f"cannot be used: {row.reason}"
     operations = f"{row.operations / 1e12:.3g}" if row.operations else "not known"
     memory = f"{row.memory / 2**30:.1f} GiB" if row.memory else "not known"
-    numbers = f"{row.seconds:.3g}", str(row.iterations), f"{row.hours:.3g}"
-    return name, row.model, operations, *numbers, memory, row.timed
+    return row.recipe, row.model, operations, f"{row.seconds:.3g}", str(row.iterations), f"{row.hours:.3g}", memory

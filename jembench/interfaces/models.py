@@ -111,9 +111,6 @@ class Trainable(Protocol):
     them too (``torch.rand_like``): a loss that makes a ``torch.Generator`` cannot be compiled. Use
     :class:`jembench.plugin.FirstBatch` for what happens once, with the first batch.
 
-    A model whose loss passes each image through the network several times, as adversarial training does, may set
-    ``passes_per_loss: int``, the number of forward and backward passes. Cost estimates use it.
-
     A model whose loss ``torch.compile`` cannot turn into one graph may set ``compiles = False``; it is then not
     compiled.
     """

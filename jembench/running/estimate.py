@@ -1,52 +1,42 @@
-"""What a training would cost, from a few of its iterations, and what an attack would, from a few network passes.
+"""The cost of a training, from a few of its iterations with short chains, or from its floating-point operations.
 
-The images are random: no time depends on what they show, and a dataset need not be there for it. A first answer comes
-within seconds, on a CPU from few images and on a GPU before anything is compiled; better ones follow.
+The images are random: no time depends on what they show, and a dataset need not be there.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import functools
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException, FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import flop_registry
 
 from jembench import seeds
-from jembench.attacks.target import Target
-from jembench.catalog import discovery
 from jembench.data.datasets import unread
-from jembench.errors import JembenchError, SpecError, Unavailable
-from jembench.experiment import recipe_files as recipes
-from jembench.experiment.plan import PRETRAINED, FitPlan, plan_fit
-from jembench.experiment.recipe import Recipe
+from jembench.errors import SpecError
+from jembench.experiment.plan import FitPlan
+from jembench.experiment.recipe import Compute
 from jembench.interfaces import Dataset, Split
-from jembench.models import devices, predictions
+from jembench.models import devices
 from jembench.models.capabilities import is_fitted
-from jembench.models.execution import to_channels_last
 from jembench.running.fits import make_model
+from jembench.sampling.sgld import Langevin, ShortRun
 from jembench.training.loop import Trainer
 
 SHORT, LONG = 1, 3
-"""The chain lengths that are timed; longer ones follow, since every step of a chain takes the same time."""
+"""The lengths of the chains that are timed; longer ones follow, since every step of a chain takes the same time."""
 
 QUICK = 2.0
-"""Seconds; an iteration that takes longer is timed once, others a few times. Less is not worth an answer."""
-
-PATIENCE = 60.0
-"""Seconds; batches for which a better estimate would take longer are not timed."""
-
-FEW, TIMES = 2, 4
-"""Images of the first batches on a CPU, and how many times as many each of the next has."""
+"""Seconds; an iteration that takes longer is timed once, others three times."""
 
 DIFFERENT = 1000
-"""How many of the random images differ."""
+"""Number of the random images that differ."""
 
 WARM_UP = 4
 """Untimed iterations where the network is compiled or chains are captured: one as it is written, one that compiles, and
@@ -62,10 +52,30 @@ class Estimate(NamedTuple):
     iterations: int  # of the whole recipe
     hours: float  # of the whole recipe
     memory: int  # bytes at the peak: on a GPU of tensors, on a CPU of the process; 0 if not known
-    timed: str  # what was timed, in words
-    operations: int = 0  # floating-point, an iteration; 0 if they cannot be counted
-    chosen: bool = False  # whether the recipe is the default
-    reason: str = ""  # why the recipe cannot be used for this model and dataset; all numbers are then 0
+    operations: int  # floating-point, an iteration; 0 if they cannot be counted
+
+
+class OperationCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """A counter of the floating-point operations of convolutions and matrix products.
+
+    A multiplication and an addition are two.
+    PyTorch's ``FlopCounterMode`` also notes in which module they are, which fails within ``autograd.grad``.
+    """
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """PyTorch asks; to skip the compiler it would import it, which takes seconds."""
+        return False
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.count = 0
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = function(*args, **(kwargs or {}))
+        if operations := flop_registry.get(function.overloadpacket):
+            self.count += operations(*args, **(kwargs or {}), out_val=result)
+        return result
 
 
 class _Probe(Trainer):
@@ -73,131 +83,53 @@ class _Probe(Trainer):
 
     length: int | None = None
 
-    def use(self, recipe: Recipe) -> None:
-        """Go on by another recipe for the same model, chains and images."""
-        self.recipe = recipe
-        self._seed()
-        self._prepare()
-
     @property
     def sampling_steps(self) -> int:
         return super().sampling_steps if self.length is None or self.sampler is None else self.length
 
 
-def estimates(fit: FitPlan, dataset: Dataset, device: torch.device) -> Iterator[Estimate]:
-    """Run a few iterations with short chains and say what the whole training would take, each time more exactly.
+def estimate(fit: FitPlan, device: torch.device, *, rate: float | None = None) -> Estimate:
+    """Estimate the cost of a training.
 
-    Few images stand for more in proportion, and the first, shortest chains for longer ones by their network passes.
+    Args:
+        fit: the training; its dataset's files need not be there.
+        device: where a few iterations are timed.
+        rate: floating-point operations a second of hardware that is not here; nothing is timed then.
 
     Raises:
+        SpecError: if the model is not trained in iterations, or has no operations that could be counted for ``rate``.
         Unavailable: if only the files give the number of training images, and they are missing.
     """
+    if fit.model.is_pretrained:
+        raise SpecError(f"{fit.key.model} was trained elsewhere: there is no training to estimate.")
+    dataset = unread(fit.dataset)
+    if is_fitted(make_model(fit, dataset)):
+        raise SpecError(f"{fit.key.model} is fitted to all images at once: there are no iterations to estimate.")
+    operations, memory = _operations(fit, dataset), 0
     with devices.threads_for(dataset.spec, device):
-        trainer = _Probe(
-            make_model(fit, dataset), dataset.spec, random_images(dataset), fit.recipe, seed=fit.seed, device=device
-        )
-        iterations, batch, is_compiled = trainer.iterations, fit.recipe.batch_size, trainer.execution.compiled
-        stages = list(_stages(fit.recipe, is_compiled, device))
-        for number, recipe in enumerate(stages):
-            trainer.use(recipe)
-            images, before = recipe.batch_size, _memory(device)
+        trainer = _probe(fit, dataset, device)
+        if rate is None:
             _reset_peak(device)
-            seconds, short = _time(trainer, device, roughly=number == 0 and len(stages) > 1)
-            memory = before + (_peak(device) - before) * batch // images
-            rest = _TURNS * short * stages[number + 1].batch_size / images if number + 1 < len(stages) else 0
-            last = not rest or (number > 0 and rest > PATIENCE)
-            if last or seconds * batch / images > QUICK:
-                timed = "whole batches" if images == batch else f"{images} of {batch} images a batch"
-                if trainer.execution.compiled != is_compiled:
-                    timed += ", not compiled yet"
-                whole = seconds * batch / images
-                hours = whole * iterations / 3600
-                yield Estimate(fit.recipe.label, fit.key.model, whole, iterations, hours, memory, timed)
-            if last:
-                return
+            seconds = _seconds(trainer, device)
+            memory = _peak(device)
+        elif operations:
+            seconds = operations / rate
+        else:
+            raise SpecError(
+                f"The operations of {fit.key.model} cannot be counted: its loss depends on numbers that must be "
+                "computed first. Leave --rate out, and estimate on the device that is meant."
+            )
+    hours = seconds * trainer.iterations / 3600
+    return Estimate(fit.key.recipe, fit.key.model, seconds, trainer.iterations, hours, memory, operations)
 
 
-def counted_estimates(fit: FitPlan, dataset: Dataset, *, rate: float) -> Iterator[Estimate]:
-    """What the training would cost by its operations and their rate a second, and its memory by its tensors.
-
-    Raises:
-        Unavailable: as :func:`~jembench.running.counting.counted` does.
-    """
-    from jembench.running.counting import counted  # only here: PyTorch's tensors without content take a second
-
-    found = counted(fit, dataset, random_images(dataset))
-    seconds = found.iteration / rate
-    hours, how = seconds * found.iterations / 3600, f"nothing: operations, at {rate / 1e12:g} TFLOP/s"
-    yield Estimate(
-        fit.recipe.label, fit.key.model, seconds, found.iterations, hours, found.memory, how, found.iteration
-    )
-
-
-_TURNS = 4.0
-"""What a stage takes, in iterations with the shortest chains."""
-
-
-def _stages(recipe: Recipe, compiled: bool, device: torch.device) -> Iterator[Recipe]:
-    """The recipe with what is soonest timed, and at last as it is."""
-    batch = recipe.batch_size
-    if device.type == "cpu":
-        sizes = [FEW, *(FEW * TIMES**power for power in range(batch.bit_length()))]
-        for images in (size for size in sizes if size < batch):
-            labelled = max(1, recipe.data.labelled_batch * images // batch) if recipe.data.labelled_batch else 0
-            data = dataclasses.replace(recipe.data, labelled_batch=labelled)
-            yield dataclasses.replace(recipe, batch_size=images, data=data)
-    elif compiled:
-        yield dataclasses.replace(recipe, compute=dataclasses.replace(recipe.compute, compile="off"))
-    yield recipe
-
-
-def _time(trainer: _Probe, device: torch.device, *, roughly: bool) -> tuple[float, float]:
-    """Seconds of an iteration of the recipe, and of one with the shortest chain."""
-    trainer.length = None
-    steps, passes = trainer.sampling_steps, trainer.passes
-    trainer.length = SHORT
-    cold = roughly and device.type == "cpu"  # a second iteration would double the time to the first answer
-    warm_up = QUICK
-    execution = trainer.execution
-    for _ in range(WARM_UP if execution.compiled or execution.captured else 0 if cold else 1):
-        warm_up = _timed(trainer, device)
-    repeats = 5 if warm_up < QUICK else 1
-    short = statistics.median(_timed(trainer, device) for _ in range(repeats))
-    if steps <= SHORT:
-        return short, short
-    if roughly:
-        return short * passes / trainer.passes, short
-    trainer.length = LONG
-    for _ in range(WARM_UP if execution.captured else 0):  # a chain of another length is captured anew
-        _timed(trainer, device)
-    long = statistics.median(_timed(trainer, device) for _ in range(repeats))
-    return short + (steps - SHORT) * max(long - short, 0) / (LONG - SHORT), short
-
-
-def seconds_a_pass(fit: FitPlan, dataset: Dataset, device: torch.device) -> float:
-    """How long one image takes forward and back through the network, in the batches that attacks make."""
-    model = make_model(fit, dataset).to(device)
-    to_channels_last(model, dataset.spec)
-    target = Target(model, dataset.spec)
-    count = predictions.batch(device, dataset.spec.shape)
-    x = torch.rand(count, *dataset.spec.shape, generator=seeds.generator(0, "estimate", device), device=device)
-    y = torch.zeros(count, dtype=torch.long, device=device)
-
-    def once(images: int) -> float:
-        start = time.perf_counter()
-        target.slope(x[:images], y[:images])[0].sum().item()  # an answer that is read is there
-        return (time.perf_counter() - start) / images
-
-    with devices.threads_for(dataset.spec, device):
-        if device.type == "cpu":  # a batch of a large network takes minutes
-            once(FEW)
-            count = min(count, max(FEW, int(QUICK / once(FEW))))
-        once(count)
-        return statistics.median(once(count) for _ in range(3))
+def _probe(fit: FitPlan, dataset: Dataset, device: torch.device) -> _Probe:
+    images = random_images(dataset)
+    return _Probe(make_model(fit, dataset), dataset.spec, images, fit.recipe, seed=fit.seed, device=device)
 
 
 def random_images(dataset: Dataset) -> Split:
-    """Noise with labels, as many as the dataset's training images.
+    """Return noise with labels, as many images as the dataset has for training.
 
     The images are copies of a few: drawing 50,000 of them would take longer than what is timed.
     """
@@ -206,6 +138,44 @@ def random_images(dataset: Dataset) -> Split:
     few = torch.randint(256, (DIFFERENT, *dataset.spec.shape), dtype=torch.uint8, generator=generator)
     labels: Tensor = numbers % dataset.spec.num_classes
     return Split(few[numbers % DIFFERENT], labels)
+
+
+def _operations(fit: FitPlan, dataset: Dataset) -> int:
+    """Count the floating-point operations of an iteration, on tensors that have shapes and no content.
+
+    Returns:
+        their number; 0 if the loss depends on numbers that must be computed.
+    """
+    plain = Compute(precision="float32", layout="contiguous", compile="off")
+    fit = dataclasses.replace(fit, recipe=dataclasses.replace(fit.recipe, compute=plain))
+    trainer = _probe(fit, dataset, torch.device("cpu"))
+    steps = trainer.sampling_steps
+    counts: list[int] = []
+    try:
+        for length in (1, 2) if steps else (0,):
+            if steps:  # a chain whose start depends on nothing that must be computed
+                trainer.sampler = ShortRun(dataset.spec, Langevin(steps=length, step_size=1.0, noise=0.0))
+            with FakeTensorMode(allow_non_fake_inputs=True), OperationCounter() as counter:
+                trainer.iterate()
+            counts.append(counter.count)
+    except (DataDependentOutputException, DynamicOutputShapeException):
+        return 0
+    return counts[0] + max(steps - 1, 0) * (counts[-1] - counts[0])
+
+
+def _seconds(trainer: _Probe, device: torch.device) -> float:
+    """Time an iteration with a short and with a longer chain, and return the seconds of one of the recipe."""
+    steps = trainer.sampling_steps
+    times = [_time(trainer, device, length) for length in (SHORT, LONG)[: 1 + (steps > SHORT)]]
+    return times[0] + max(steps - SHORT, 0) * max(times[-1] - times[0], 0) / (LONG - SHORT)
+
+
+def _time(trainer: _Probe, device: torch.device, length: int) -> float:
+    """Return the seconds of an iteration with chains of some length."""
+    trainer.length = length
+    execution = trainer.execution
+    warm_up = [_timed(trainer, device) for _ in range(WARM_UP if execution.compiled or execution.captured else 1)][-1]
+    return statistics.median(_timed(trainer, device) for _ in range(3 if warm_up < QUICK else 1))
 
 
 def _timed(trainer: Trainer, device: torch.device) -> float:
@@ -233,103 +203,10 @@ def _reset_peak(device: torch.device) -> None:
 
 
 def _peak(device: torch.device) -> int:
-    return torch.cuda.max_memory_allocated(device) if device.type == "cuda" else _of_process("VmHWM")
-
-
-def _memory(device: torch.device) -> int:
-    return torch.cuda.memory_allocated(device) if device.type == "cuda" else _of_process("VmRSS")
-
-
-def _of_process(name: str) -> int:
+    """Return the bytes of tensors at the peak on a GPU, or else those of the process; 0 if not known."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
     if not _STATUS.exists():
         return 0
-    (line,) = [line for line in _STATUS.read_text().splitlines() if line.startswith(name)]
+    (line,) = [line for line in _STATUS.read_text().splitlines() if line.startswith("VmHWM")]
     return int(line.split()[1]) * 1024
-
-
-# --- recipes side by side ---------------------------------------------------------------------------------------------
-
-PLAIN = ("compute.precision=float32", "compute.layout=contiguous", "compute.compile=off")
-
-
-def compare_recipes(
-    model: str,
-    dataset: str,
-    recipe: str | None,
-    settings: Sequence[str],
-    against: Sequence[str] | None,
-    device: torch.device,
-    say: Callable[[str], None],
-    *,
-    rate: float | None = None,
-) -> list[Estimate]:
-    """What a training would cost, the same in float32, and the same model trained by other recipes.
-
-    Args:
-        model: its spec.
-        dataset: its spec; its files need not be there.
-        recipe: its name or file; None: the default.
-        settings: changes of the recipe, ``key=value``.
-        against: names of other recipes; None: all for the same models, and for any dataset or this one. Of these, one
-            that cannot be used has a row with the reason.
-        device: where the model would be trained.
-        say: gets a sentence for each estimate as it comes.
-        rate: floating-point operations a second of hardware that is not here: nothing is timed, and precision counts
-            for nothing but the memory.
-
-    Raises:
-        SpecError: if the model was trained elsewhere, or a recipe that was named cannot be used.
-        Unavailable: if operations cannot be counted.
-    """
-    asked, default = plan_fit(model, dataset, recipe, settings), plan_fit(model, dataset)
-    if asked.model.is_pretrained:
-        raise SpecError(f"{asked.key.model} was trained elsewhere: there is no training to estimate.")
-    data = unread(asked.dataset)
-    if is_fitted(make_model(asked, data)):
-        raise SpecError(f"{asked.key.model} is fitted to all images at once: there are no iterations to estimate.")
-    measure = functools.partial(counted_estimates, rate=rate) if rate else functools.partial(estimates, device=device)
-
-    def estimated(name: str, fit: FitPlan) -> Estimate:
-        say(f"{'counting' if rate else 'timing'} {name} ...")
-        for found in measure(fit, data):
-            say(f"{name}: about {found.hours:.3g} hours, from {found.timed}")
-        chosen = fit.recipe.label == default.recipe.label
-        return found._replace(recipe=name, operations=found.operations or _operations(fit, data), chosen=chosen)
-
-    rows = [
-        estimated(asked.key.recipe, asked),
-        estimated("the same in float32", plan_fit(model, dataset, recipe, (*settings, *PLAIN))),
-    ]
-    for name in other_recipes(asked) if against is None else against:
-        try:
-            rows.append(estimated(name, plan_fit(model, dataset, name)))
-        except JembenchError as error:
-            if against is not None:
-                raise
-            rows.append(Estimate(name, asked.key.model, 0, 0, 0, 0, "", reason=str(error)))
-    return rows
-
-
-def _operations(fit: FitPlan, dataset: Dataset) -> int:
-    """Floating-point operations of an iteration; 0 if they cannot be counted."""
-    from jembench.running.counting import counted
-
-    with suppress(Unavailable):
-        return counted(fit, dataset, random_images(dataset)).iteration
-    return 0
-
-
-def other_recipes(asked: FitPlan) -> list[str]:
-    """Recipes for the same models, and for any dataset or this one.
-
-    A recipe that is no dataset's default belongs to the dataset that its name begins with, if there is one.
-    """
-    dataset = asked.dataset.component.name
-    elsewhere = {component.name for component in discovery.components("datasets")} - {dataset}
-    known = [recipes.load(name) for name in recipes.names() if name not in (asked.recipe.name, PRETRAINED)]
-    return [
-        other.name
-        for other in known
-        if other.models == asked.recipe.models
-        and (dataset in other.default_for if other.default_for else other.name.partition("-")[0] not in elsewhere)
-    ]

@@ -12,7 +12,7 @@ from jembench.catalog.registry import Resolved
 from jembench.data.datasets import absent, present
 from jembench.errors import JembenchError, NotApplicable, Unavailable
 from jembench.experiment.plan import CellPlan, FitPlan, Plan
-from jembench.interfaces import Capability, Checked, Costly, Dataset
+from jembench.interfaces import Capability, Checked, Dataset
 from jembench.models.capabilities import capabilities, is_fitted
 from jembench.models.settings import isolated
 from jembench.running.fits import is_sampled, make_model, make_trainer, sampler_of
@@ -30,10 +30,8 @@ class Ready(NamedTuple):
     has: frozenset[Capability]
     sampled: bool  # whether its chains are those of the recipe's sampler
     iterations: int
-    passes: int  # forward-backward passes of a batch that training takes
     impossible: dict[str, str]  # metric -> why it is not applicable
     missing: dict[str, str]  # metric -> what it lacks, with the remedy
-    costs: dict[str, int]  # metric -> passes of an image that it takes, where it states them
     networks: dict[str, list[str]]  # metric -> the feature networks that it needs and that are trained first
 
 
@@ -139,23 +137,23 @@ def _look_at(fits: Sequence[FitPlan], plan: Plan, data: PlannedData, group: Proc
     """One model before training, with all of its seeds."""
     name = fits[0].key.model
     with progress.phase(f"building {name}"), isolated(f"The training of {name}", _to_be_noted):
-        planned, iterations, passes = _planned(fits[0], data, group)
+        planned, iterations = _planned(fits[0], data, group)
     has, sampled = capabilities(planned.model), is_sampled(planned.model)
-    ready = Ready(fits[0], data.dataset, has, sampled, iterations, passes, {}, {}, {}, {})
+    ready = Ready(fits[0], data.dataset, has, sampled, iterations, {}, {}, {})
     for cell in {str(cell.metric): cell for fit in fits for cell in plan.cells_of(fit)}.values():
         with isolated(f"The metric {cell.metric}", _to_be_noted):
             _judge(cell, planned, ready)
     return {fit.key.id: ready._replace(fit=fit) for fit in fits}
 
 
-def _planned(fit: FitPlan, data: PlannedData, group: ProcessGroup) -> tuple[PlannedFit, int, int]:
-    """The model before training, and the iterations and passes of its training."""
+def _planned(fit: FitPlan, data: PlannedData, group: ProcessGroup) -> tuple[PlannedFit, int]:
+    """Return the model before training, and the iterations of its training."""
     model = make_model(fit, data.dataset, _to_be_noted)
     if fit.model.is_pretrained or is_fitted(model):
         sampler = sampler_of(model, fit, data.dataset, data.dataset.split("train"))
         held = 0 if fit.model.is_pretrained else fit.recipe.data.validation
         pretrained = fit.model.is_pretrained
-        return PlannedFit(model=model, sampler=sampler, of=data, validation=held, pretrained=pretrained), 0, 0
+        return PlannedFit(model=model, sampler=sampler, of=data, validation=held, pretrained=pretrained), 0
     trainer = make_trainer(fit, data.dataset, torch.device("cpu"), group, model)
     planned = PlannedFit(
         model=trainer.model,
@@ -164,7 +162,7 @@ def _planned(fit: FitPlan, data: PlannedData, group: ProcessGroup) -> tuple[Plan
         validation=fit.recipe.data.validation,
         buffers=snapshots.expected(trainer),
     )
-    return planned, trainer.iterations, round(trainer.iterations * trainer.passes)
+    return planned, trainer.iterations
 
 
 def _judge(cell: CellPlan, planned: PlannedFit, ready: Ready) -> None:
@@ -187,5 +185,3 @@ def _judge(cell: CellPlan, planned: PlannedFit, ready: Ready) -> None:
         return
     else:
         ready.networks[name] = list(planned.trained_here)
-        if isinstance(metric, Costly):
-            ready.costs[name] = metric.passes(planned.count("test"))

@@ -209,14 +209,6 @@ class Trainer:
         """The length of a chain; 0 for a model that is trained without."""
         return self.sampler.steps * self.adjustment.steps if self.sampler else 0
 
-    @property
-    def passes(self) -> float:
-        """Forward and backward passes of ``batch_size`` images that an iteration takes, chains included."""
-        both = self.model.chains == "marginal" and not self.recipe.data.shared
-        batches = self.batches.labelled / self.recipe.batch_size + (0 if self.sampler is None else 2 if both else 1)
-        each: int = getattr(self.model, "passes_per_loss", 1) * (2 if self.recipe.optimizer.sharpness else 1)
-        return self.sampling_steps + batches * each
-
     def window(self, n: int) -> Window:
         """n iterations. The host waits for the device only at their end."""
         rows = [self.iterate() for _ in range(n)]

@@ -61,22 +61,6 @@ def test_what_is_to_be_done_is_done_and_nothing_else(run, planned, outcomes, arg
     assert "to do" not in then.values()
 
 
-def test_the_passes_that_are_told_are_those_of_the_training(run, monkeypatch):
-    from jembench.training.loop import Trainer
-
-    (row,) = json.loads(run("--dry-run", "--format", "json", models="zoo_of_tests:jem", metrics="accuracy").out)
-    iterations, passes, iterate = [], [], Trainer.iterate
-
-    def counted(trainer):
-        iterations.append(1)
-        passes.append(trainer.passes)
-        return iterate(trainer)
-
-    monkeypatch.setattr(Trainer, "iterate", counted)
-    assert run(models="zoo_of_tests:jem", metrics="accuracy").code == 0
-    assert (row["iterations"], row["passes"]) == (len(iterations), sum(passes))
-
-
 def test_a_model_of_which_nothing_is_asked_is_not_to_be_trained(run):
     done = run("--dry-run", models="zoo_of_tests:classifier", metrics="chain-age")
     assert "not needed" in done.out
@@ -156,35 +140,3 @@ def test_the_remedy_for_a_temperature_fits_the_dataset(jembench, nothing_downloa
     told = jembench(*arguments).out
     assert f"--set data.validation={images}, or a recipe that does" in told
     assert "to do: ece:scaling=temperature" in jembench(*arguments, "--set", f"data.validation={images}").out
-
-
-# --- odd values -------------------------------------------------------------------------------------------------------
-
-ODD = {
-    "--set": [
-        *("epochs=0", "epochs=1e9", "epochs=abc", "batch_size=0", "batch_size=82", "log_every=0", "data.pad=4"),
-        *("data.validation=90", "data.labelled=91", "data.noise=-1"),
-        *("optimizer.learning_rate=NaN", "optimizer.momentum=1", "guard.mode=on", "chains.sampler=pcd:buffer=8"),
-        *("chains.sampler=pcd:reinit=2", "chains.sampler=sgld:steps=0", "chains.mode=odd"),
-        *("ood.set=nosuch", "ood.set=constant:value=9", "ood.steps=0", "ood.score=", "pgd.eps=0", "pgd.eps=2"),
-        *(
-            "pgd.refine=-1",
-            "pgd.images=0",
-            "is.features=nosuch",
-            "is.splits=0",
-            "is.top=0",
-            "nll.resamples=-1",
-            "nll.resamples=1e9",
-            "nll.resamples=1000001",
-            "ece.bins=1001",
-        ),
-    ],
-}
-
-
-@pytest.mark.parametrize(("option", "value"), [(option, value) for option, values in ODD.items() for value in values])
-def test_a_value_that_cannot_work_is_refused_by_the_plan(run, option, value):
-    metrics = "is,nll,ece,ood:set=interp,pgd:budget=quick"
-    done = run(option, value, "--dry-run", models="zoo_of_tests:jem", metrics=metrics)
-    assert (done.code, done.out) == (2, "")
-    assert "bug" not in done.err

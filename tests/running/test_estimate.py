@@ -1,125 +1,141 @@
-"""The estimate is of the whole recipe, from a few short iterations, without a dataset's files."""
+"""The cost of the whole recipe, from a few short iterations or from operations, without a dataset's files."""
 
 import pytest
 import torch
 
-from jembench.catalog import registry
 from jembench.data.datasets import LazyDataset
-from jembench.experiment import recipe_files as recipes
-from jembench.experiment.plan import FitPlan
+from jembench.errors import SpecError
+from jembench.experiment.plan import plan_fit
 from jembench.interfaces import DataSpec
 from jembench.running import estimate as module
-from jembench.running.estimate import _stages, estimates, random_images
+from jembench.running.estimate import estimate, random_images
 
 CPU = torch.device("cpu")
+BATCH, STEPS = 8, 5
+CHAINS = f"chains.sampler=pcd:steps={STEPS},buffer=100"
 
 
-def unread(name):
-    raise AssertionError(f"the images of {name} were read")
+@pytest.fixture(autouse=True)
+def toy(monkeypatch):
+    """A dataset of 320 images that must not be read, in place of any other."""
+
+    def read(name):
+        raise AssertionError(f"the images of {name} were read")
+
+    def unread(dataset):
+        shape = (1, 8, 8) if dataset.component.name == "digits" else (3, 32, 32)
+        return LazyDataset(DataSpec(name="toy", shape=shape, num_classes=10), read, train_size=320)
+
+    monkeypatch.setattr(module, "unread", unread)
+    return unread
 
 
-TOY = LazyDataset(DataSpec(name="toy", shape=(1, 8, 8), num_classes=10), unread, train_size=320)
+def plan(model, dataset="digits", recipe="digits-paper", *settings):
+    return plan_fit(model, dataset, recipe, ["data.validation=0", "epochs=10", f"batch_size={BATCH}", *settings])
 
 
-def plan(model="jem:net=small-2", *overrides):
-    return FitPlan(
-        model=registry.resolve("models", model),
-        dataset=registry.resolve("datasets", "digits"),
-        recipe=recipes.load("digits-paper", ["data.validation=0", "epochs=10", "batch_size=32", *overrides]),
-        seed=0,
-    )
-
-
-def test_random_images_are_as_many_as_the_dataset_has_and_of_every_class():
-    images, labels = random_images(TOY)
+def test_random_images_are_as_many_as_the_dataset_has_and_of_every_class(toy):
+    images, labels = random_images(toy(plan("baseline").dataset))
     assert images.shape == (320, 1, 8, 8)
     assert images.dtype == torch.uint8
     assert labels.unique().tolist() == list(range(10))
 
 
+# --- timed ------------------------------------------------------------------------------------------------------------
+
+
 @pytest.fixture
-def clock(monkeypatch):
-    """Time passes by network passes alone: a step of a chain takes one second, the rest of an iteration seven."""
+def timed(monkeypatch):
+    """The lengths of the chains that were timed: a step takes one second, the rest of an iteration seven."""
+    lengths = []
 
-    def timed(trainer, device):
+    def once(trainer, device):
         trainer.iterate()
-        return (trainer.sampling_steps + 7.0) * trainer.recipe.batch_size / 32
+        lengths.append(trainer.sampling_steps)
+        return trainer.sampling_steps + 7.0
 
-    monkeypatch.setattr(module, "_timed", timed)
-    monkeypatch.setattr(module, "PATIENCE", 1e9)
-
-
-def estimate(*arguments):
-    """The last and best one."""
-    return list(estimates(*arguments))[-1]
+    monkeypatch.setattr(module, "_timed", once)
+    return lengths
 
 
 @pytest.mark.parametrize("steps", [1, 2, 10, 100])
-def test_the_time_of_a_long_chain_follows_from_two_short_ones(clock, steps):
-    found = estimate(plan("jem:net=small-2", f"chains.sampler=pcd:steps={steps},buffer=100"), TOY, CPU)
+def test_the_time_of_a_long_chain_follows_from_two_short_ones(timed, steps):
+    settings = ("digits", "digits-paper", f"chains.sampler=pcd:steps={steps},buffer=100")
+    found = estimate(plan("jem:net=small-2", *settings), CPU)
     assert found.seconds == pytest.approx(steps + 7)
-    assert found.iterations == 100
-    assert found.hours == pytest.approx((steps + 7) * 100 / 3600)
+    assert found.iterations == 400
+    assert found.hours == pytest.approx((steps + 7) * 400 / 3600)
+    assert timed == [1, 1, *([3, 3] if steps > 1 else [])]  # the first of each length warms up
 
 
-def test_a_model_without_chains_is_timed_as_it_is(clock):
-    assert estimate(plan("baseline:net=small-2"), TOY, CPU).seconds == 7
+def test_a_model_without_chains_is_timed_as_it_is(timed):
+    assert estimate(plan("baseline:net=small-2"), CPU).seconds == 7
+    assert timed == [0, 0]
+
+
+def test_what_is_compiled_is_timed_after_it_was_compiled(timed, monkeypatch):
+    monkeypatch.setattr(torch, "compile", lambda function, **options: function)
+    estimate(plan("baseline:net=small-2", "digits", "digits-paper", "compute.compile=on"), CPU)
+    assert timed == [0] * (module.WARM_UP + 1)
 
 
 def test_a_real_estimate_is_that_of_real_iterations():
-    found = estimate(plan(), TOY, CPU)
+    found = estimate(plan("jem:net=small-2"), CPU)
     assert 0 < found.seconds < 10
     assert found.memory > 10_000_000  # PyTorch alone takes more
 
 
-def test_a_first_answer_comes_from_two_images_and_better_ones_from_more(clock):
-    found = list(estimates(plan("jem:net=small-2", "chains.sampler=pcd:steps=93,buffer=100"), TOY, CPU))
-    assert [answer.timed for answer in found] == [
-        *["2 of 32 images a batch"] * 2,
-        "8 of 32 images a batch",
-        "whole batches",
-    ]
-    assert found[0].seconds == pytest.approx(8 * 96 / 4)  # by network passes: 93 + 3 for 1 + 3
-    assert [answer.seconds for answer in found[1:]] == [pytest.approx(100)] * 3
-    assert {answer.iterations for answer in found} == {100}
+# --- counted ----------------------------------------------------------------------------------------------------------
 
 
-def test_what_would_take_too_long_is_not_timed(clock, monkeypatch):
-    monkeypatch.setattr(module, "PATIENCE", 10)  # a short iteration of 8 images takes 2 seconds, of 32 takes 8
-    *_, last = estimates(plan("jem:net=small-2", "chains.sampler=pcd:steps=93,buffer=100"), TOY, CPU)
-    assert last.timed == "8 of 32 images a batch"
-    assert last.seconds == pytest.approx(100)
+def count(model, *settings):
+    return estimate(plan(model, "cifar10", "paper", *settings), CPU, rate=1e12).operations
 
 
-def test_where_it_is_compiled_the_first_answer_is_not_and_nothing_of_the_compiler_is_timed(monkeypatch):
-    calls, timed = [], []
-
-    def compiler(function, **options):
-        def fast(*arguments):
-            calls.append(len(timed))
-            return function(*arguments)
-
-        return fast
-
-    def watch(trainer, device):
-        trainer.iterate()
-        timed.append(trainer.execution.compiled)
-        return 3.0
-
-    monkeypatch.setattr(torch, "compile", compiler)
-    monkeypatch.setattr(module, "_timed", watch)
-    recipe = plan("baseline:net=small-2", "compute.compile=on").recipe
-    stages = list(_stages(recipe, True, torch.device("cuda")))
-    assert [stage.compute.compile for stage in stages] == ["off", "on"]
-    assert [stage.batch_size for stage in stages] == [32, 32]
-    monkeypatch.setattr(module, "_stages", lambda *_: iter(stages))
-    found = list(estimates(plan("baseline:net=small-2", "compute.compile=on"), TOY, CPU))
-    assert [answer.timed for answer in found] == ["whole batches, not compiled yet", "whole batches"]
-    assert timed == [False] + [True] * 5
-    assert calls == [1, 2, 3, 4, 5]  # compiles, warms up, records; the last is the one that counts
+def convolution(inputs, outputs, size, kernel=3):
+    """Of one image: a multiplication and an addition for each weight and place."""
+    return 2 * inputs * outputs * kernel**2 * size**2
 
 
-def test_small_batches_keep_the_share_of_labelled_images():
-    recipe = plan("jem:net=small-2", "data.labelled_batch=8").recipe
-    found = [(stage.batch_size, stage.data.labelled_batch) for stage in _stages(recipe, False, CPU)]
-    assert found == [(2, 1), (2, 1), (8, 2), (32, 8)]
+FIRST = convolution(3, 16, 32)
+FORWARD = (
+    FIRST
+    + (convolution(16, 16, 32) * 2)  # the first group keeps its 16 channels
+    + (convolution(16, 32, 32) + convolution(32, 32, 16) + convolution(16, 32, 16, kernel=1))
+    + (convolution(32, 64, 16) + convolution(64, 64, 8) + convolution(32, 64, 8, kernel=1))
+    + 2 * 64 * 10
+)
+"""WRN-10-1: the stride is on the second convolution of a block, and a 1x1 convolution where the shape changes."""
+
+LEARN = 3 * FORWARD - FIRST
+"""Forward, towards the weights, and towards the maps but not the images."""
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_operations_of_jem_are_those_of_a_wide_resnet(precision):
+    chains, learning = STEPS * BATCH * 2 * FORWARD, 3 * BATCH * LEARN  # data, samples, labelled images
+    assert count("jem:net=wrn-10-1", CHAINS, f"compute.precision={precision}") == chains + learning
+
+
+def test_a_classifier_has_no_chains():
+    assert count("baseline:net=wrn-10-1") == BATCH * LEARN
+
+
+def test_both_terms_on_the_same_images_and_sharpness():
+    shared = count("jem:net=wrn-10-1", CHAINS, "data.shared=true", "data.labelled_batch=32")
+    assert shared == STEPS * BATCH * 2 * FORWARD + (32 + BATCH) * LEARN
+    assert count("baseline:net=wrn-10-1", "optimizer.sharpness=0.1") == 2 * BATCH * LEARN
+
+
+def test_at_a_rate_nothing_is_timed(monkeypatch):
+    monkeypatch.setattr(module, "_timed", pytest.fail)
+    found = estimate(plan("baseline:net=wrn-10-1", "cifar10", "paper"), CPU, rate=1.5e12)
+    assert found.seconds == pytest.approx(found.operations / 1.5e12)
+    assert found.hours == pytest.approx(found.seconds * found.iterations / 3600)
+    assert found.memory == 0
+
+
+def test_a_loss_that_depends_on_numbers_cannot_be_counted():
+    fit = plan_fit("residual-flow:hidden=4,levels=1,blocks=1", "cifar10", None, [])
+    with pytest.raises(SpecError, match=r"^The operations of residual-flow.* cannot be counted: its loss depends"):
+        estimate(fit, CPU, rate=1e12)

@@ -20,7 +20,6 @@ class Mixture(nn.Module):
     """A Gaussian for each class: everything that a model can do."""
 
     chains = "none"
-    passes_per_loss = 1
 
     def __init__(self, data):
         super().__init__()

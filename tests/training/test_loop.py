@@ -236,7 +236,6 @@ def test_both_terms_may_be_trained_on_the_same_images(make_trainer):
     trainer.model.register_forward_pre_hook(lambda _, images: seen.append(len(images[0])))
     trainer.iterate()
     assert seen[-1] == 18  # one pass: the images once, and as many samples
-    assert trainer.passes == trainer.sampling_steps + 2
 
 
 def test_both_terms_on_the_same_images_may_have_fewer_chains_than_images(make_trainer):
@@ -248,7 +247,6 @@ def test_both_terms_on_the_same_images_may_have_fewer_chains_than_images(make_tr
     assert torch.equal(batch.x, batch.x_labelled)
     assert (len(batch.x), len(batch.y_labelled), len(negatives.x)) == (15, 15, 9)
     assert trainer.batches.per_epoch == 81 // 15  # an epoch is a pass over the images
-    assert trainer.passes == trainer.sampling_steps + 1 + 15 / 9
 
 
 def test_few_images_get_as_many_iterations_as_the_recipe_says_at_least(make_trainer):
@@ -363,16 +361,6 @@ def test_without_sharpness_there_is_one_pass(make_trainer):
     trainer.model.watch = lambda batch, negatives, loss: seen.append(1) or loss
     trainer.iterate()
     assert len(seen) == 1
-    assert trainer.passes == 3 + 3
-    assert make_trainer(**{"optimizer.sharpness": 1.0}).passes == 3 + 6
-
-
-def test_a_loss_of_several_passes_is_counted_as_such(make_trainer, toy_models):
-    class Thorough(toy_models["jem"]):
-        passes_per_loss = 5
-
-    assert make_trainer(Thorough).passes == 3 + 3 * 5
-    assert make_trainer(Thorough, **{"optimizer.sharpness": 1.0}).passes == 3 + 6 * 5
 
 
 def test_the_penalty_is_the_mean_square_of_both_energies(make_trainer):

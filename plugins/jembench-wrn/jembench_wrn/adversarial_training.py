@@ -47,11 +47,6 @@ class Adversarial(LogitModel):
         self.data = data
         self.attack = attack
 
-    @property
-    def passes_per_loss(self) -> int:
-        """Each step of the attack, and the loss at its end."""
-        return self.attack.steps + 1
-
     def training_loss(self, batch: Batch, negatives: Negatives | None) -> Loss:
         """CE(f(x_l + d), y_l); the parts are it and the share of the adversarial images that are classified right.
 
