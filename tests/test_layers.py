@@ -27,7 +27,7 @@ LAYERS = [
     {"running"},
     {"report", "trackers"},
     {"api"},
-    {"plugin"},
+    {"plugin", "parts"},
     {"testing"},
     {"cli"},
     {"__main__"},

@@ -24,7 +24,8 @@ from jembench.catalog import plugin_files
 from jembench.experiment import works
 from jembench.experiment.planning import make_plan
 from jembench.experiment.suite import Suite
-from jembench.interfaces import Driver, Ended, Event, Job
+from jembench.interfaces import Event
+from jembench.interfaces.running import Driver, Ended, Job
 from jembench.running import work
 from jembench.running.display import display
 from jembench.running.events import Events

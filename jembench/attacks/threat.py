@@ -12,7 +12,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Generator, Tensor
 
-from jembench.attacks.eps import Norm, largest_distance, rounding
+from jembench.attacks.eps import Norm as Norm
+from jembench.attacks.eps import largest_distance, rounding
 from jembench.attacks.target import Target
 
 

@@ -22,7 +22,8 @@ import click
 from jembench.cli import options
 from jembench.errors import JembenchError, OutOfTime, ProcessLost, SpecError, StoreError, error_text, printable
 from jembench.experiment import works
-from jembench.interfaces import Ended, Ending, Event
+from jembench.interfaces import Event
+from jembench.interfaces.running import Ended, Ending
 from jembench.running.display import Lines
 from jembench.stopping import Stopped
 from jembench.store.store import Store

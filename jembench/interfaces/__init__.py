@@ -20,8 +20,8 @@ jembench.metrics       ``factory(**options)``                      a :class:`Met
 jembench.features      ``factory(**options)``                      a :class:`FeatureNetwork`
 jembench.scores        ``factory(**options)``                      an :class:`OODScore`
 jembench.importers     ``factory(**options)``                      an :class:`Importer`
-jembench.executors     ``factory(**options)``                      an :class:`Executor`
-jembench.formats       ``render(document, **options)``             text of a ``jembench.plugin.Document``
+jembench.executors     ``factory(**options)``                      an ``Executor`` (``interfaces.running``)
+jembench.formats       ``render(document, **options)``             text of a ``jembench.parts.Document``
 jembench.figures       ``plan(results)``                           figures of the metric of that name
 jembench.trackers      ``factory(**options)``                      a :class:`Tracker`
 jembench.optimizers    ``factory(params, **constants, **options)`` a ``torch.optim.Optimizer``; the recipe's
@@ -47,66 +47,23 @@ module of the factory light (import torch inside the function), then listing and
 
 from __future__ import annotations
 
-from jembench.interfaces.data import Dataset as Dataset
-from jembench.interfaces.data import DataSpec as DataSpec
-from jembench.interfaces.data import OODSet as OODSet
-from jembench.interfaces.data import Split as Split
-from jembench.interfaces.data import SplitName as SplitName
-from jembench.interfaces.evaluation import KEPT as KEPT
-from jembench.interfaces.evaluation import Checked as Checked
-from jembench.interfaces.evaluation import Data as Data
-from jembench.interfaces.evaluation import Evaluation as Evaluation
-from jembench.interfaces.evaluation import Planned as Planned
-from jembench.interfaces.evaluation import Predictions as Predictions
-from jembench.interfaces.evaluation import Quantity as Quantity
-from jembench.interfaces.evaluation import Samples as Samples
-from jembench.interfaces.evaluation import Services as Services
-from jembench.interfaces.evaluation import Source as Source
-from jembench.interfaces.evaluation import Stability as Stability
-from jembench.interfaces.evaluation import TrainingRecord as TrainingRecord
-from jembench.interfaces.features import FeatureNetwork as FeatureNetwork
-from jembench.interfaces.features import Features as Features
-from jembench.interfaces.metrics import Costly as Costly
-from jembench.interfaces.metrics import Measurement as Measurement
-from jembench.interfaces.metrics import Metric as Metric
-from jembench.interfaces.metrics import Need as Need
-from jembench.interfaces.metrics import OODScore as OODScore
-from jembench.interfaces.metrics import Resampled as Resampled
-from jembench.interfaces.metrics import Resampling as Resampling
-from jembench.interfaces.metrics import Value as Value
-from jembench.interfaces.models import Batch as Batch
-from jembench.interfaces.models import Capability as Capability
-from jembench.interfaces.models import Chains as Chains
-from jembench.interfaces.models import Classifier as Classifier
-from jembench.interfaces.models import Density as Density
-from jembench.interfaces.models import Energies as Energies
-from jembench.interfaces.models import Energy as Energy
-from jembench.interfaces.models import Fittable as Fittable
-from jembench.interfaces.models import Generative as Generative
-from jembench.interfaces.models import HasSampler as HasSampler
-from jembench.interfaces.models import Import as Import
-from jembench.interfaces.models import Importer as Importer
-from jembench.interfaces.models import Loss as Loss
-from jembench.interfaces.models import Negatives as Negatives
-from jembench.interfaces.models import SavedChains as SavedChains
-from jembench.interfaces.models import Trainable as Trainable
-from jembench.interfaces.running import Driver as Driver
-from jembench.interfaces.running import Ended as Ended
-from jembench.interfaces.running import Ending as Ending
-from jembench.interfaces.running import Event as Event
-from jembench.interfaces.running import EventKind as EventKind
-from jembench.interfaces.running import Executor as Executor
-from jembench.interfaces.running import Job as Job
-from jembench.interfaces.running import Tracker as Tracker
-from jembench.interfaces.running import WorkKind as WorkKind
-from jembench.interfaces.samplers import Buffered as Buffered
-from jembench.interfaces.samplers import ChainState as ChainState
-from jembench.interfaces.samplers import GradEnergy as GradEnergy
-from jembench.interfaces.samplers import NeedsTrainingData as NeedsTrainingData
-from jembench.interfaces.samplers import Sampler as Sampler
-from jembench.interfaces.samplers import Shardable as Shardable
-from jembench.interfaces.samplers import Start as Start
-from jembench.interfaces.samplers import StepInfo as StepInfo
+from jembench.interfaces import data, evaluation, features, metrics, models, running, samplers
+from jembench.interfaces.data import *
+from jembench.interfaces.evaluation import *
+from jembench.interfaces.features import *
+from jembench.interfaces.metrics import *
+from jembench.interfaces.models import *
+from jembench.interfaces.running import *
+from jembench.interfaces.samplers import *
+
+__all__ = ["API"]
+__all__ += data.__all__
+__all__ += evaluation.__all__
+__all__ += features.__all__
+__all__ += metrics.__all__
+__all__ += models.__all__
+__all__ += running.__all__
+__all__ += samplers.__all__
 
 API = 2
 """The version of these interfaces. A distribution states which one it was written for (1 if it states none):

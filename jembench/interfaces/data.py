@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, runtime_checkab
 if TYPE_CHECKING:
     from torch import Tensor
 
+__all__ = ["DataSpec", "Dataset", "OODSet", "Split", "SplitName"]
+
 SplitName = Literal["train", "test"]
 
 

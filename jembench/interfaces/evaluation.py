@@ -14,6 +14,21 @@ if TYPE_CHECKING:
     from jembench.interfaces.features import FeatureNetwork, Features
     from jembench.interfaces.samplers import Sampler
 
+__all__ = [
+    "KEPT",
+    "Checked",
+    "Data",
+    "Evaluation",
+    "Planned",
+    "Predictions",
+    "Quantity",
+    "Samples",
+    "Services",
+    "Source",
+    "Stability",
+    "TrainingRecord",
+]
+
 Quantity = Literal["logits", "energy", "grad-norm"]
 """A quantity computed by a pass through the network, which is f(x), E(x) or the L2 norm of dE/dx = -d log p(x)/dx."""
 

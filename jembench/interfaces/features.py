@@ -10,6 +10,8 @@ if TYPE_CHECKING:
 
     from jembench.interfaces.data import Dataset
 
+__all__ = ["FeatureNetwork", "Features"]
+
 
 class Features(NamedTuple):
     """The output of a feature network."""

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
     from jembench.interfaces.evaluation import Evaluation, Quantity
 
+__all__ = ["Costly", "Measurement", "Metric", "Need", "OODScore", "Resampled", "Resampling", "Value"]
+
 Need = Literal[Capability, "labels", "validation", "chains", "gradients", "training"]
 """What a metric may need of a fit: a capability of the model, labels of the test images, images held out of training,
 chains of the model, gradients of its answers, or a record of its training."""

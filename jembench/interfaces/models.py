@@ -14,6 +14,25 @@ if TYPE_CHECKING:
     from jembench.interfaces.data import DataSpec
     from jembench.interfaces.samplers import Sampler
 
+__all__ = [
+    "Batch",
+    "Capability",
+    "Chains",
+    "Classifier",
+    "Density",
+    "Energies",
+    "Energy",
+    "Fittable",
+    "Generative",
+    "HasSampler",
+    "Import",
+    "Importer",
+    "Loss",
+    "Negatives",
+    "SavedChains",
+    "Trainable",
+]
+
 Capability = Literal["logits", "energy", "log_prob", "samples"]
 
 
@@ -109,7 +128,7 @@ class Trainable(Protocol):
 
     Torch's global generators are seeded before each iteration, so dropout is reproducible. A loss draws its noise from
     them too (``torch.rand_like``): a loss that makes a ``torch.Generator`` cannot be compiled. Use
-    :class:`jembench.plugin.FirstBatch` for what happens once, with the first batch.
+    :class:`jembench.parts.FirstBatch` for what happens once, with the first batch.
 
     A model whose loss ``torch.compile`` cannot turn into one graph may set ``compiles = False``; it is then not
     compiled.

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
 
+__all__ = ["Event", "EventKind", "Tracker"]
+
 WorkKind = Literal["train", "measure", "attack-shard", "prepare"]
 
 

@@ -10,6 +10,8 @@ if TYPE_CHECKING:
 
     from jembench.interfaces.data import Split
 
+__all__ = ["Buffered", "ChainState", "GradEnergy", "NeedsTrainingData", "Sampler", "Shardable", "Start", "StepInfo"]
+
 GradEnergy = Callable[["Tensor", "Tensor | None"], "tuple[Tensor, Tensor]"]
 """The energy of a model and its gradient.
 

@@ -11,11 +11,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import torch
-from torch import Tensor
-
-from jembench import seeds
 from jembench.errors import Diverged, SpecError
 from jembench.interfaces import Value
 from jembench.metrics.base import bootstrap_rng, value_of
@@ -29,9 +24,11 @@ from jembench.metrics.classification import (
     ClasswiseECE,
     require_finite,
 )
-from jembench.metrics.ood import OutOfDistribution
 
 if TYPE_CHECKING:
+    import numpy as np
+    from torch import Tensor
+
     Array = Tensor | np.ndarray[Any, Any]
 
 # --- of a classifier --------------------------------------------------------------------------------------------------
@@ -138,6 +135,10 @@ def auroc(inside: Array, outside: Array, *, resamples: int = 1000) -> Value:
         >>> auroc(torch.tensor([2.0, 3.0]), torch.tensor([0.0, 1.0])).value
         1.0
     """
+    import numpy as np
+
+    from jembench.metrics.ood import OutOfDistribution
+
     first, second = (np.sort(_tensor(values).double().numpy()) for values in (inside, outside))
     if first.ndim != 1 or second.ndim != 1 or not (len(first) and len(second)):
         raise SpecError(f"The scores have the shapes {first.shape} and {second.shape}; they must be (N,) and (M,).")
@@ -151,6 +152,8 @@ def auroc(inside: Array, outside: Array, *, resamples: int = 1000) -> Value:
 
 
 def _of_logits(metric: Classification, logits: Array, labels: Array) -> Value:
+    from jembench import seeds
+
     given, classes = _tensor(logits), _tensor(labels)
     if given.ndim != 2 or not given.is_floating_point() or classes.shape != given.shape[:1] or not len(given):
         raise SpecError(
@@ -166,4 +169,6 @@ def _of_logits(metric: Classification, logits: Array, labels: Array) -> Value:
 
 
 def _tensor(values: Array) -> Tensor:
+    import torch
+
     return torch.as_tensor(values).detach().cpu()

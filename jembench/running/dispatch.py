@@ -16,7 +16,8 @@ from graphlib import TopologicalSorter
 from jembench.catalog import trust
 from jembench.errors import Fallback, OutOfTime, StoreError, WorkFailed
 from jembench.experiment.works import Work
-from jembench.interfaces import Driver, Ended, Event, Executor
+from jembench.interfaces import Event
+from jembench.interfaces.running import Driver, Ended, Executor
 from jembench.running.events import Events, fields_of
 from jembench.stopping import Stopped
 from jembench.store.store import Store

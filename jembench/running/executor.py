@@ -6,7 +6,7 @@ import heapq
 import time
 from collections.abc import Sequence
 
-from jembench.interfaces import Driver, Ended, Job
+from jembench.interfaces.running import Driver, Ended, Job
 
 
 class LocalExecutor:

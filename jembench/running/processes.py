@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import IO, NamedTuple
 
 from jembench.errors import SpecError
-from jembench.interfaces import Driver, Ended, Job
+from jembench.interfaces.running import Driver, Ended, Job
 
 GRACE = 10.0
 """Seconds in which a worker that has nothing to do may end by itself."""

@@ -28,7 +28,8 @@ from jembench.store.store import Store
 from jembench.training.launch import Joined, Placement, joined, placement
 
 if TYPE_CHECKING:
-    from jembench.interfaces import Dataset, Evaluation, Executor, Tracker
+    from jembench.interfaces import Dataset, Evaluation, Tracker
+    from jembench.interfaces.running import Executor
 
 MOST_JOBS = 4
 """Processes that a run starts on the CPU without being asked: each takes the memory of PyTorch."""

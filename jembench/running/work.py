@@ -18,7 +18,8 @@ from jembench.catalog import plugin_files, trust
 from jembench.errors import JembenchError, SpecError, StoreError
 from jembench.experiment.plan import CellPlan, FitPlan, Plan
 from jembench.experiment.works import Work, code_of, read, works
-from jembench.interfaces import Driver, Ended, Event, Executor, Job
+from jembench.interfaces import Event
+from jembench.interfaces.running import Driver, Ended, Executor, Job
 from jembench.running import provenance
 from jembench.running.dispatch import Dispatch, is_done
 from jembench.running.events import VARIABLE, Events

@@ -15,7 +15,8 @@ from jembench.catalog.discovery import Component
 from jembench.errors import OutOfTime, ProcessLost, SpecError, StoreError, error_text
 from jembench.experiment.plan import CellPlan, Plan
 from jembench.experiment.works import Work, planned
-from jembench.interfaces import Ended, Evaluation, Event, Quantity
+from jembench.interfaces import Evaluation, Event, Quantity
+from jembench.interfaces.running import Ended
 from jembench.models import devices
 from jembench.models.execution import tf32
 from jembench.running import events, provenance

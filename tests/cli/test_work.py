@@ -9,7 +9,8 @@ import pytest
 
 from jembench.cli import work
 from jembench.errors import OutOfTime, StoreError, Unavailable
-from jembench.interfaces import Ended, Event
+from jembench.interfaces import Event
+from jembench.interfaces.running import Ended
 from jembench.store import records
 from jembench.store.outcome import FitKey
 from jembench.store.store import Store

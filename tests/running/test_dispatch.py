@@ -7,7 +7,8 @@ import pytest
 
 from jembench.errors import Fallback, OutOfTime, WorkFailed
 from jembench.experiment.works import Work, WorkCell
-from jembench.interfaces import Driver, Ended, Event
+from jembench.interfaces import Event
+from jembench.interfaces.running import Driver, Ended
 from jembench.running import dispatch, work
 from jembench.running.dispatch import Dispatch
 from jembench.running.events import Events

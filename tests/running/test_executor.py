@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from jembench.interfaces import Driver, Ended, Executor, Job
+from jembench.interfaces.running import Driver, Ended, Executor, Job
 from jembench.running import executor
 
 

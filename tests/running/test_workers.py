@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from jembench.errors import SpecError
-from jembench.interfaces import Driver, Ended, Job
+from jembench.interfaces.running import Driver, Ended, Job
 from jembench.running import processes as module
 from jembench.running.processes import processes
 

@@ -25,8 +25,8 @@ def check_executor(spec):
 def can_be_made(subject: ExecutorSubject) -> None:
     """The factory gives an executor: it says how many units run at once and where, is opened and closed.
 
-    See jembench.interfaces.Executor. An engine that cannot be reached raises jembench.plugin.Unavailable when it is
-    opened, with the remedy.
+    See jembench.interfaces.running.Executor. An engine that cannot be reached raises jembench.plugin.Unavailable
+    when it is opened, with the remedy.
     """
     executor = subject.make()
     missing = [part for part in subject.parts if not hasattr(type(executor), part) and not hasattr(executor, part)]

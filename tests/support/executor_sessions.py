@@ -14,7 +14,7 @@ from pathlib import Path
 import fake_worker
 
 import jembench
-from jembench.interfaces import Driver, Ended, Ending, Executor, Job
+from jembench.interfaces.running import Driver, Ended, Ending, Executor, Job
 from jembench.testing.checks import DoesNotApply, Subject, require
 
 LIMIT = 60.0

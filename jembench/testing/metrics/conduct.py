@@ -86,7 +86,7 @@ def nothing_changed(subject: MetricSubject) -> None:
     """The model, the sampler, what metrics share and the global generators are left as they are.
 
     jembench.plugin has mode and frozen, which restore a model; torch.autograd.grad towards x leaves no gradients. init
-    and finish of a sampler are for training: use evaluation.samples, or jembench.plugin.chain.run. Draw from
+    and finish of a sampler are for training: use evaluation.samples, or jembench.parts.chain.run. Draw from
     evaluation.services.generator(purpose), and work on copies of images, logits, energies and samples.
     """
     changed = subject.run.changed

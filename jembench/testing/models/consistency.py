@@ -41,7 +41,7 @@ def energy_is_minus_log_density(subject: ModelSubject) -> None:
 def energy_sums_over_classes(subject: ModelSubject) -> None:
     """Where there is energy(x, y), energy(x) = -logsumexp over y of -energy(x, y), up to one constant.
 
-    Energies are of one joint p(x, y): jembench.plugin.marginal_energy computes E(x) from the logits -E(x, y).
+    Energies are of one joint p(x, y): jembench.parts.marginal_energy computes E(x) from the logits -E(x, y).
     """
     energy, joint = subject.answer("energy"), subject.each_class("energy")
     _require_constant("energy(x) + logsumexp_y(-energy(x, y))", energy + (-joint).logsumexp(dim=1), energy, joint)
@@ -51,7 +51,7 @@ def energy_sums_over_classes(subject: ModelSubject) -> None:
 def energy_follows_from_logits(subject: ModelSubject) -> None:
     """Where the model says so, energy(x) is -logsumexp of logits(x): one is then computed from the other.
 
-    Leave out the attribute energy_follows_from_logits, or return jembench.plugin.marginal_energy(logits).
+    Leave out the attribute energy_follows_from_logits, or return jembench.parts.marginal_energy(logits).
     """
     follows = predictions.energy_follows_from_logits(needs(subject.shaken, "energy"))
     only_if(bool(follows), "It does not say that its energy follows from its logits.")

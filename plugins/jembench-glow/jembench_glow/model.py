@@ -16,7 +16,8 @@ from normflows import MultiscaleFlow  # type: ignore[import-untyped]
 from torch import Generator, Tensor, nn
 
 from jembench.interfaces import Batch, Chains, DataSpec, Loss, Negatives
-from jembench.plugin import ByBayes, Diverged, FirstBatch, SpecError, dequantisation
+from jembench.parts import ByBayes, FirstBatch, dequantisation
+from jembench.plugin import Diverged, SpecError
 from jembench_glow.network import fitting_actnorms
 
 _SAMPLES_A_PASS = 100

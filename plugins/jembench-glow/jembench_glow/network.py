@@ -24,7 +24,7 @@ from normflows.flows import (  # type: ignore[import-untyped]
 from normflows.nets import ConvNet2d  # type: ignore[import-untyped]
 from torch import Tensor, distributed, nn
 
-from jembench.plugin import ClassGaussians
+from jembench.parts import ClassGaussians
 
 MAX_LOG_SCALE = 2.0
 """A coupling stretches or shrinks no dimension by more than exp(2) = 7.4."""

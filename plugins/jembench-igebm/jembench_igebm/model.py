@@ -10,7 +10,8 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from jembench.interfaces import Batch, Chains, Energies, Loss, Negatives
-from jembench.plugin import SpecError, marginal_energy
+from jembench.parts import marginal_energy
+from jembench.plugin import SpecError
 from jembench_igebm.network import EnergyNet
 
 

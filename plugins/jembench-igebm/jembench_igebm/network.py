@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from jembench.interfaces import DataSpec
-from jembench.plugin import Bounds, in_full
+from jembench.parts import Bounds, in_full
 from jembench_igebm.spectral import SpectralConv2d
 
 SLOPE = 0.2

@@ -12,7 +12,7 @@ import torch
 from torch import Generator, Tensor
 
 from jembench.interfaces import ChainState, DataSpec, GradEnergy, StepInfo
-from jembench.plugin import Bounds, Langevin, PersistentChains, langevin_step
+from jembench.parts import Bounds, Langevin, PersistentChains, langevin_step
 
 NO_CLASS = -1
 """The label of a slot whose chain was on E(x)."""

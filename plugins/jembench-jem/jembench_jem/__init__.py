@@ -31,7 +31,8 @@ def jem(
     ``momentum`` is the share of a batch in the running statistics of batch norm: .9 in the code of JEM and JEM++.
     ``marginal`` is the weight of log p(x) beside log p(y|x), 1 in JEM (``--p_x_weight`` of the authors' code).
     """
-    from jembench.plugin import SpecError, build_net
+    from jembench.parts import build_net
+    from jembench.plugin import SpecError
     from jembench_jem.model import JEM
 
     if not marginal > 0:
@@ -46,7 +47,7 @@ def jem_factored(
     data: DataSpec, *, net: str = "auto", norm: Norm = "none", dropout: float = 0.0, momentum: float = 0.9
 ) -> FactoredJEM:
     """JEM's ablation that is trained on p(x|y) alone; p(y|x) follows by Bayes' rule."""
-    from jembench.plugin import build_net
+    from jembench.parts import build_net
     from jembench_jem.model import FactoredJEM
 
     return FactoredJEM(build_net(net, data, norm=norm, dropout=dropout, momentum=momentum))

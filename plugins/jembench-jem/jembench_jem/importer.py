@@ -16,7 +16,8 @@ import torch
 from torch import Tensor
 
 from jembench.interfaces import DataSpec, Import, SavedChains
-from jembench.plugin import CheckpointError, foreign
+from jembench.parts import foreign
+from jembench.plugin import CheckpointError
 
 _NEVER_USED = ("f.linear.", "energy_output.")
 _NORMS = {"bn1": "norm1", "bn2": "norm2"}

@@ -5,14 +5,14 @@ from __future__ import annotations
 from torch import nn
 
 from jembench.interfaces import Batch, Chains, Loss, Negatives
-from jembench.plugin import LogitModel, Weights, hybrid_loss
+from jembench.parts import LogitModel, Weights, hybrid_loss
 
 
 class JEM(LogitModel):
     """log p(x, y) = log p(y|x) + log p(x): cross-entropy, and the energies of data and samples (equation 8).
 
     Args:
-        net: see :class:`~jembench.plugin.LogitModel`.
+        net: see :class:`~jembench.parts.LogitModel`.
         marginal: the weight of log p(x), 1 in JEM.
     """
 

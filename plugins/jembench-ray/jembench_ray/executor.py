@@ -16,8 +16,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 from unittest import mock
 
-from jembench.interfaces import Driver, Ended, Job
-from jembench.plugin import Unavailable, merge_stores, work_files
+from jembench.interfaces.running import Driver, Ended, Job
+from jembench.plugin import Unavailable
+from jembench.store.merge import merge_stores
+from jembench.store.works import work_files
 from jembench_ray import task
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from typing import IO, Any, NamedTuple
 
 import numpy as np
 
-from jembench.interfaces import Ended, Job
+from jembench.interfaces.running import Ended, Job
 
 GRACE = 10.0
 """Seconds in which a child that has nothing to do may end by itself."""

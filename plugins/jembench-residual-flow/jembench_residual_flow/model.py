@@ -15,7 +15,8 @@ from jaxtyping import Float, Int
 from torch import Generator, Tensor, nn
 
 from jembench.interfaces import Batch, Chains, DataSpec, Loss, Negatives
-from jembench.plugin import ByBayes, ClassGaussians, Diverged, FirstBatch, SpecError, dequantisation, seeds
+from jembench.parts import ByBayes, ClassGaussians, FirstBatch, dequantisation, seeds
+from jembench.plugin import Diverged, SpecError
 from jembench_residual_flow.flow import Flow
 from jembench_residual_flow.log_det import LogDet, Truncated, Unbiased, exact
 

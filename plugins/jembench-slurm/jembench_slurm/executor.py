@@ -18,8 +18,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from jembench.interfaces import Driver, Ended, Ending, Job
-from jembench.plugin import SpecError, Unavailable, lost_units
+from jembench.interfaces.running import Driver, Ended, Ending, Job
+from jembench.plugin import SpecError, Unavailable
+from jembench.store.store import lost_units
 
 if TYPE_CHECKING:
     import submitit

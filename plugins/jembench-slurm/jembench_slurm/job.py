@@ -24,7 +24,7 @@ class Units:
     """Units of work that one job carries out, one after the other.
 
     Called, it starts a worker and returns a dictionary: in ``ended`` a record for each unit that has ended (the fields
-    of :class:`jembench.interfaces.Ended`), ``host``, and the exit ``code`` of the worker.
+    of :class:`jembench.interfaces.running.Ended`), ``host``, and the exit ``code`` of the worker.
     """
 
     arguments: list[str]  # of ``python -m jembench``, for a worker that reads ids from stdin

@@ -18,7 +18,7 @@ from executor_sessions import Session
 from submitit.helpers import DelayedSubmission
 
 from jembench.errors import SpecError, Unavailable
-from jembench.interfaces import Driver, Job
+from jembench.interfaces.running import Driver, Job
 from jembench.plugin import resolve
 from jembench_slurm.job import Units
 

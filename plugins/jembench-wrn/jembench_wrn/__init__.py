@@ -30,7 +30,7 @@ def baseline(
     classifier sees one kind of batch and does better with .1: on digits 98.9 % against 98.6 %, the mean of six seeds
     (small-8, 8 epochs).
     """
-    from jembench.plugin import build_net
+    from jembench.parts import build_net
     from jembench_wrn.model import Baseline
 
     return Baseline(build_net(net, data, norm=norm, dropout=dropout, momentum=momentum))
@@ -56,7 +56,7 @@ def adversarial(
     The size is in units of a pixel's range, 0 to 1, ``step_size`` in units of that size: all steps together are 2.5 of
     it unless it is given.
     """
-    from jembench.plugin import build_net
+    from jembench.parts import build_net
     from jembench_wrn.adversarial_training import Adversarial, Attack
 
     ball = _read(threat)

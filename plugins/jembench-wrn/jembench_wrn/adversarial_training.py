@@ -17,14 +17,14 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from jembench.interfaces import Batch, Chains, DataSpec, Loss, Negatives
-from jembench.plugin import LogitModel, Norm, at_least_float32, in_unit_ball, mode, project, steepest
+from jembench.parts import LogitModel, at_least_float32, mode, threat
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Attack:
     """Projected gradient ascent, of which the last image is trained on; lengths in units of a pixel's range, 0 to 1."""
 
-    norm: Norm
+    norm: threat.Norm
     eps: float
     steps: int
     step_size: float
@@ -65,11 +65,11 @@ class Adversarial(LogitModel):
         attack, moved = self.attack, x
         eps = torch.full_like(x[:, 0, 0, 0], attack.eps)
         if attack.random_start:
-            start = in_unit_ball(len(x), tuple(x.shape[1:]), attack.norm, x.device)
-            moved = project(x + attack.eps * start, x, eps, attack.norm)
+            start = threat.in_unit_ball(len(x), tuple(x.shape[1:]), attack.norm, x.device)
+            moved = threat.project(x + attack.eps * start, x, eps, attack.norm)
         for _ in range(attack.steps):
-            step = attack.step_size * steepest(self._slope(moved, y), attack.norm)
-            moved = project(moved + step, x, eps, attack.norm)
+            step = attack.step_size * threat.steepest(self._slope(moved, y), attack.norm)
+            moved = threat.project(moved + step, x, eps, attack.norm)
         return moved
 
     def _slope(self, x: Float[Tensor, "B C H W"], y: Int[Tensor, " B"]) -> Float[Tensor, "B C H W"]:

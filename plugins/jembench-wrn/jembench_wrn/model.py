@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from jembench.interfaces import Batch, Chains, Loss, Negatives
-from jembench.plugin import LogitModel, Weights, hybrid_loss
+from jembench.parts import LogitModel, Weights, hybrid_loss
 
 
 class Baseline(LogitModel):

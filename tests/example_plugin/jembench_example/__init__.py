@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from torch.optim import Optimizer
 
     from jembench.interfaces import Dataset, DataSpec, OODScore, Sampler, Start, Tracker
-    from jembench.plugin import Document, Planned, Result
+    from jembench.parts import Document, Planned, Result
     from jembench_example.densities import Gaussians, Kernels, Mixture
     from jembench_example.model import Linear
 
@@ -92,7 +92,7 @@ def sentences(document: Document, *, digits: int = 4) -> str:
 
 def bars(results: list[Result]) -> Iterator[Planned]:
     """The confidence of each model as a bar: a figure for the metric of that name."""
-    from jembench.plugin import Planned
+    from jembench.parts import Planned
     from jembench_example.figure import draw
 
     values = {result.fit.model: result.values["confidence"].value for result in results}

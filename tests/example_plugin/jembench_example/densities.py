@@ -16,7 +16,7 @@ from torch import Generator, Tensor, nn
 from torch.distributions import MultivariateNormal
 
 from jembench.interfaces import DataSpec
-from jembench.plugin import ByBayes
+from jembench.parts import ByBayes
 
 
 class Gaussians(ByBayes, nn.Module):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from jembench.plugin import Drawing, new_figure
+from jembench.parts import Drawing, new_figure
 
 
 def draw(values: Mapping[str, float]) -> Drawing:

@@ -6,7 +6,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from jembench.interfaces import Batch, Chains, DataSpec, Loss, Negatives
-from jembench.plugin import LogitModel
+from jembench.parts import LogitModel
 
 
 class Linear(LogitModel):
