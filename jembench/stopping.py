@@ -44,12 +44,6 @@ def received() -> int:
     return _received
 
 
-def hear(number: int) -> None:
-    """Take note of a signal that another process of the group received; 0 is none."""
-    global _received
-    _received = _received or number
-
-
 def check() -> None:
     """Raise :class:`Stopped` if a signal came that was deferred, or whose exception something has caught."""
     if _received:
@@ -77,9 +71,10 @@ def listening() -> Iterator[None]:
     terminals = [descriptor for descriptor in (1, 2) if os.isatty(descriptor)]
 
     def answer(number: int, frame: FrameType | None) -> None:
+        global _received
         if _received:
             return
-        hear(number)
+        _received = number
         _leave_dead(terminals)
         if importer := _importer(frame):
             sys.settrace(lambda *_: None)  # without it no frame is traced

@@ -15,11 +15,3 @@ def zoo_of_tests(monkeypatch):
     folder = Path(__file__).parent / "zoo"
     monkeypatch.syspath_prepend(folder)
     return folder
-
-
-@pytest.fixture
-def pictures(monkeypatch):
-    """Whole fits draw no pictures, which would take longer than they do; gives those that were asked for."""
-    drawn = []
-    monkeypatch.setattr("jembench.training.fit.draw_energies", lambda *arguments: drawn.append(arguments))
-    return drawn

@@ -15,7 +15,6 @@ from jembench.experiment.plan import plan_fit
 from jembench.running.fits import make_trainer
 from jembench.store import checkpoint
 from jembench.training import fit as fits
-from jembench.training.processes import SINGLE
 
 GPU = Path(__file__).parent.parent / "benchmarks" / "gpu"
 
@@ -116,7 +115,7 @@ def test_a_training_goes_on_at_another_machine_from_a_rounded_checkpoint(gpu, tm
     settings = ["epochs=0.1", "log_every=1", "checkpoint_every=2", "optimizer.average=0.9"]
     plan = plan_fit("jem:net=small-1", "digits", None, [*settings, "chains.sampler=pcd:steps=1,buffer=100"])
     here, there, kept = tmp_path / "here", tmp_path / "there", tmp_path / "state.json"
-    fits.train(make_trainer(plan, digits(), torch.device("cpu"), SINGLE), here)
+    fits.train(make_trainer(plan, digits(), torch.device("cpu")), here)
     assert gpu("travel").pack(here, kept) == 4
     assert gpu("travel").unpack(kept, there)
     before, after = (checkpoint.read(next(folder.glob("checkpoint-*")))["trainer"] for folder in (here, there))
@@ -128,7 +127,7 @@ def test_a_training_goes_on_at_another_machine_from_a_rounded_checkpoint(gpu, tm
     extent = float(before["sampler"]["images"].max() - before["sampler"]["images"].min())
     assert (after["sampler"]["images"] - before["sampler"]["images"]).abs().max() <= extent / 255 / 2 + 1e-6
     assert not gpu("travel").unpack(kept, there), "it is as new"
-    fitted = fits.train(make_trainer(plan, digits(), torch.device("cpu"), SINGLE), there)
+    fitted = fits.train(make_trainer(plan, digits(), torch.device("cpu")), there)
     assert (fitted.iteration, len(fitted.history)) == (4, 4)
 
 

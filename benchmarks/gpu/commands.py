@@ -136,9 +136,8 @@ def cifar10(place: Place, found: Findings) -> None:
     assert record is not None
     minutes = record.seconds / 60
     found.aim(f"minutes of training, at most {MINUTES:g}", minutes, minutes <= MINUTES)
-    for name in ("energies.png", "samples.png"):
-        if (folder / name).exists():
-            shutil.copy(folder / name, place.kept.with_suffix(f".{name}"))
+    if (folder / "samples.png").exists():
+        shutil.copy(folder / "samples.png", place.kept.with_suffix(".samples.png"))
     found.done()
 
 

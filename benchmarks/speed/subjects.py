@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Literal, NamedTuple
 
 import attacks
@@ -17,10 +15,7 @@ from contests import Contest, Setting
 from turns import Spread, Turn, spread, take_turns
 
 from jembench.experiment import recipe_files as recipe
-from jembench.progress import Phase
-from jembench.store.checkpoint import Writer
-from jembench.training.fit import _Run
-from jembench.training.processes import Controller
+from jembench.training.guard import verdict
 
 
 class Row(NamedTuple):
@@ -126,15 +121,12 @@ def guard(session: Session) -> list[Row]:
     setting = session.setting
     trainer = setting.trainer(setting.model("jem"), "log_every=1", "checkpoint_every=1")
     every = recipe.load("paper").log_every
-    with tempfile.TemporaryDirectory() as folder, Controller(trainer, trainer.group) as call_all:
-        run = _Run(trainer, call_all, Path(folder), lambda _: None, lambda: None, Writer(), Phase(""))
 
-        def window() -> None:
-            run.iterate()
-            run.judge()
+    def window() -> None:
+        verdict(*trainer.window(1))
 
-        window()  # warm
-        turns = take_turns({"bare": trainer.iterate, "window": window}, session.repeats, setting.place)
+    window()  # warm
+    turns = take_turns({"bare": trainer.iterate, "window": window}, session.repeats, setting.place)
     costs = [(turn["window"] - turn["bare"]) / every for turn in turns]
     ratios = (turn["bare"] / (turn["bare"] + cost) for turn, cost in zip(turns, costs, strict=True))
     share = spread(100 * cost / turn["bare"] for turn, cost in zip(turns, costs, strict=True))

@@ -85,7 +85,7 @@ def run(
     said = plan.suite.run.stated | {name: value for name, value in given.items() if value is not None}
     options = {name: said[name] for name in (*given, "trackers") if name in said}
     place = said.get("store", "runs") if store is None else store
-    how = RunOptions(devices=1, **options)
+    how = RunOptions(**options)
     return _carried_out(plan, place, how, progress, references.load(plan.suite.references))
 
 
@@ -149,7 +149,7 @@ def attack(
     fits = [model for model in found if isinstance(model, Fit)]
     if fits and len(fits) != len(found):
         raise SpecError("models holds fits of a store beside other models. Attack them by two calls.")
-    how = RunOptions(device, 1, max_hours, executor)
+    how = RunOptions(device, max_hours, executor)
     suite_for = functools.partial(of_attack, name, {**options, "budget": budget})
     if fits:
         plans = [_on(fit, suite_for, limit) for fit in fits]
@@ -187,7 +187,7 @@ def train(
     """
     place = opened(store)
     plan = plan_fit(model_spec(model), dataset_spec(dataset), recipe, setting_texts(settings), seed)
-    session.train(plan, place.store, RunOptions(device, 1, max_hours), _display(progress))
+    session.train(plan, place.store, RunOptions(device, max_hours), _display(progress))
     return place.load_planned(plan, device)
 
 

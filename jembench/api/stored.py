@@ -182,14 +182,10 @@ class OpenStore:
 
     def load_planned(self, plan: FitPlan, device: str = "auto") -> Fit:
         """The model of a plan, which the store has."""
+        from jembench.models import devices
         from jembench.running import session
-        from jembench.training.launch import Placement, joined
 
-        data = plan.dataset.make()
-        with (
-            joined(Placement(), device, ()) as here,
-            session.open_fit(plan, data, self.store, here) as evaluation,
-        ):
+        with session.open_fit(plan, plan.dataset.make(), self.store, devices.resolve(device)) as evaluation:
             return Fit(plan, self.store, evaluation)
 
 

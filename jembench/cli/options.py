@@ -45,12 +45,6 @@ device = shared(
     metavar="DEVICE",
     default="auto",
 )
-devices = shared(
-    "--devices",
-    "Train each model on N GPUs, or in N processes on the CPU. Under torchrun or srun, use all their processes.",
-    type=parameters.COUNT,
-)
-
 max_hours = click.option(
     "--max-hours",
     type=parameters.HOURS,
@@ -189,10 +183,10 @@ def _run_options(**given: Any) -> RunOptions:
     if "executor" in given:
         workers = {name: given.pop(name) for name in ("executor", "jobs", "jobs_per_gpu")}
         given["executor"] = executor_of(**workers)
-    return RunOptions(**given)
+    return RunOptions(together=True, **given)
 
 
-training = collected("how", _run_options, device, devices, max_hours, trackers)
+training = collected("how", _run_options, device, max_hours, trackers)
 """How one model is trained."""
 
 
@@ -211,7 +205,7 @@ def _run_command(**given: Any) -> RunCommand:
     return RunCommand(_run_options(**given), **own)
 
 
-_workers = (device, devices, jobs, jobs_per_gpu, executor)
+_workers = (device, jobs, jobs_per_gpu, executor)
 _results = (dry_run, report_format)
 _new_store = click.option(
     "--store", type=parameters.PATH, metavar="NEW", default="reproduced", help="Folder of the new results."
@@ -309,7 +303,7 @@ def _plan(**given: Any) -> FitPlan:
     from jembench.running.session import RunOptions
 
     with plugins_aside():
-        given["settings"] += tuple(RunOptions(devices=click.get_current_context().params.get("devices", 1)).settings)
+        given["settings"] += tuple(RunOptions(together=True).settings)
         return plan_fit(**given)
 
 

@@ -47,7 +47,7 @@ def reproduce(ctx: click.Context, source: Path, dataset: list[str] | None, comma
         return carry_out(ctx, found.plan, (), command)
     place = Store(store)
     with plugins_aside():
-        done = session.carry_out(found.plan, place, command.how, display, ctx.obj.arguments)
+        done = session.carry_out(found.plan, place, command.how, display)
     if done is None:
         return 0
     if done.stopped:

@@ -26,7 +26,6 @@ from jembench.running.display import display
 from jembench.running.preview import preview
 from jembench.running.session import RunOptions
 from jembench.store.store import Store
-from jembench.training.launch import check
 
 EXAMPLES = options.examples(
     "jembench run hybrid",
@@ -108,10 +107,10 @@ def carry_out(ctx: click.Context, plan: Plan, published: Sequence[PublishedTable
     if command.dry_run:
         return _preview(plan, place, how, command.format)
     if command.detach:
-        session.place(plan.fits, how)  # which refuses options that do not fit together
+        session.check(plan.fits, how)  # which refuses options that do not fit together
         return _detach(place, ctx.obj.arguments)
     with plugins_aside():
-        done = session.carry_out(plan, place, how, display, ctx.obj.arguments)
+        done = session.carry_out(plan, place, how, display)
     if done is None:
         return 0
     code = show.results(ctx, plan, place, published, command.format, done)
@@ -150,9 +149,11 @@ def _preview(plan: Plan, store: Store, how: RunOptions, format: str) -> int:
         SpecError: for a format that a plan has not.
         Unavailable: after the plan, if it could not be carried out because something is missing.
     """
-    processes = session.place(plan.fits, how)
-    check(processes, how.device)
-    if processes.rank:
+    from jembench.models import devices
+
+    session.check(plan.fits, how)
+    devices.resolve(how.device)
+    if how.place.rank:
         return 0
     if format not in ("table", "json"):
         raise SpecError(f"--dry-run prints a plan, and --format {format} is for results. Use --format table or json.")

@@ -15,7 +15,6 @@ from jembench.running import session
 from jembench.running.display import display
 from jembench.running.session import RunOptions
 from jembench.store.store import Store
-from jembench.training.launch import Placement, joined
 
 if TYPE_CHECKING:
     from jembench.experiment.plan import FitPlan
@@ -56,6 +55,7 @@ def sample(
     MODEL is the model that `run` and `train` train with the same options. If it is not in the store, it is trained
     first. The images shown are chosen at random.
     """
+    from jembench.models import devices
     from jembench.running import fit_samples
     from jembench.running.fits import make_model
 
@@ -65,11 +65,10 @@ def sample(
         check_file(output, ".png", force=force)
         sweep_beside(output)
         place = Store(store)
-        show.twins([fit], place, RunOptions(devices=1))
+        show.twins([fit], place, RunOptions())
         with (
             session.showing(display) as shown,
-            joined(Placement(), device, ()) as here,
-            session.open_fit(fit, data, place, here, shown) as evaluation,
+            session.open_fit(fit, data, place, devices.resolve(device), shown) as evaluation,
         ):
             samples = fit_samples.samples_of(evaluation, fit, steps)
             check_file(output, ".png", force=force)  # again, for training took its time

@@ -86,7 +86,8 @@ def twins(fits: Sequence[FitPlan], store: Store, how: RunOptions) -> None:
     """Say before training which models of the store have the same names as the fits, and how they differ."""
     from jembench.running import session
 
-    if not session.place(fits, how).rank:
+    session.check(fits, how)
+    if not how.place.rank:
         for line in differences(fits, store):
             click.echo(line, err=True)
 

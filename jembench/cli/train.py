@@ -17,7 +17,6 @@ from jembench.running.display import display
 from jembench.store.store import Store
 
 if TYPE_CHECKING:
-    from jembench.cli.main import Settings
     from jembench.experiment.plan import FitPlan
     from jembench.running.estimate import Estimate
     from jembench.running.session import RunOptions
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 TRAIN_EXAMPLES = options.examples(
     "jembench train jem",
     "jembench train jem:net=wrn-28-10 --dataset cifar10 --device cuda",
-    "jembench train jem:net=wrn-28-10 --dataset cifar10 --devices 4",
+    "torchrun --nproc-per-node 4 -m jembench train jem:net=wrn-28-10 --dataset cifar10",
     "jembench train mypackage.zoo:build --set epochs=5 --seed 1",
 )
 
@@ -34,8 +33,7 @@ TRAIN_EXAMPLES = options.examples(
 @options.planned_fit
 @options.training
 @options.store
-@click.pass_obj
-def train(main: Settings, fit: FitPlan, how: RunOptions, store: Path) -> None:
+def train(fit: FitPlan, how: RunOptions, store: Path) -> None:
     """Train one model and print its folder.
 
     A stopped training resumes from its last checkpoint; a finished one is not repeated. `run` and `sample` find the
@@ -44,7 +42,7 @@ def train(main: Settings, fit: FitPlan, how: RunOptions, store: Path) -> None:
     place = Store(store)
     with plugins_aside():
         show.twins([fit], place, how)
-        done = session.train(fit, place, how, display, main.arguments)
+        done = session.train(fit, place, how, display)
     if done:
         click.echo(place.fit_folder(fit.key))
 

@@ -33,7 +33,6 @@ class Execution:
 
     store: str | None = None
     device: str | None = None
-    devices: AtLeast1 | None = None
     executor: str | None = None
     max_hours: Positive | None = None
     skip_missing: bool | None = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from jembench.interfaces.data import Split
 
-__all__ = ["Buffered", "ChainState", "GradEnergy", "NeedsTrainingData", "Sampler", "Shardable", "Start", "StepInfo"]
+__all__ = ["ChainState", "GradEnergy", "Sampler", "Start", "StepInfo"]
 
 GradEnergy = Callable[["Tensor", "Tensor | None"], "tuple[Tensor, Tensor]"]
 """The energy of a model and its gradient.
@@ -39,7 +39,19 @@ class StepInfo(NamedTuple):
 
 @runtime_checkable
 class Sampler(Protocol):
-    """A Markov chain over images. Only ``state_dict`` outlives a chain; all randomness comes from ``generator``."""
+    """A Markov chain over images. Only ``state_dict`` outlives a chain; all randomness comes from ``generator``.
+
+    A sampler may have more:
+
+    - ``inform(train: Split)``: it is given the training images before its first chain, also when training is resumed,
+      so that ``state_dict`` need not contain anything derived from them;
+    - ``capacity: int``: the number of chains that outlive an iteration, 0 or more;
+    - ``check_batch(n: int, *, conditional: bool)``: raise a SpecError before training if n chains cannot be drawn at
+      once, conditioned on any labels.
+
+    In a training by several processes, each steps a part of the chains that ``init`` gives: along the first dimension
+    of the tensors in the state.
+    """
 
     @property
     def steps(self) -> int:
@@ -88,48 +100,4 @@ class Start(Protocol):
 
     def renew(self, x: Tensor, restart: Tensor, y: Tensor | None, generator: Generator) -> Tensor:
         """The chains at x (B, C, H, W), those of ``restart``, bool (B,), started again."""
-        ...
-
-
-@runtime_checkable
-class NeedsTrainingData(Protocol):
-    """A sampler that is given the training images before its first chain.
-
-    ``state_dict`` need not contain anything derived from them: ``inform`` is called again when training is resumed.
-    """
-
-    def inform(self, train: Split) -> None: ...
-
-
-@runtime_checkable
-class Buffered(Protocol):
-    """A sampler that says how many chains it keeps, so that too large a batch is refused before training."""
-
-    @property
-    def capacity(self) -> int:
-        """The number of chains that outlive an iteration, 0 or more."""
-        ...
-
-    def check_batch(self, n: int, *, conditional: bool) -> None:
-        """Check that n chains can be drawn at once, conditioned on any labels.
-
-        Raises:
-            SpecError: if they cannot.
-        """
-        ...
-
-
-@runtime_checkable
-class Shardable(Protocol):
-    """A sampler whose kept chains can be divided among processes that train one model together."""
-
-    def share(self, rank: int, size: int) -> None:
-        """Keep part ``rank`` of ``size`` equal parts of the chains. Called before there are any.
-
-        Afterwards ``state_dict`` is the state of this part; ``load_state_dict`` takes the whole and keeps this part.
-        """
-        ...
-
-    def whole(self, parts: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
-        """Combine the states of all parts, in the order of their ranks, into the state of all chains."""
         ...

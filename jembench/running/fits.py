@@ -34,11 +34,10 @@ from jembench.store import checkpoint, tensors
 from jembench.store.checkpoint import load_weights
 from jembench.store.fits import HISTORY, RECORD, FitRecord, has_weights
 from jembench.store.store import Store
-from jembench.training import snapshots
+from jembench.training import processes, snapshots
 from jembench.training.chains import make_sampler
 from jembench.training.fit import train
 from jembench.training.loop import Trainer
-from jembench.training.processes import SINGLE, ProcessGroup
 
 
 def make_model(fit: FitPlan, dataset: Dataset, note: Callable[[str], object] | None = None) -> Any:
@@ -94,9 +93,7 @@ def _check_trainable(model: nn.Module, name: str) -> None:
         )
 
 
-def make_trainer(
-    fit: FitPlan, dataset: Dataset, device: torch.device, group: ProcessGroup, model: Any = None
-) -> Trainer:
+def make_trainer(fit: FitPlan, dataset: Dataset, device: torch.device, model: Any = None) -> Trainer:
     """What trains the fit, at its start; ``model`` if it has been made already.
 
     Raises:
@@ -106,7 +103,7 @@ def make_trainer(
     model = make_model(fit, dataset) if model is None else model
     train, data = dataset.split("train"), dataset.spec
     try:
-        return Trainer(model, data, train, fit.recipe, seed=fit.seed, device=device, group=group)
+        return Trainer(model, data, train, fit.recipe, seed=fit.seed, device=device)
     except torch.OutOfMemoryError:
         raise
     except RuntimeError as error:  # of the network's first pass
@@ -161,7 +158,6 @@ class FitWork:
     store: Store
     report: Report
     deadline: float | None = None  # UTC, seconds since 1970, at which training stops
-    group: ProcessGroup = SINGLE  # the processes that train it
     command: str = ""  # what the user ran; empty: this process is it
     notes: list[str] = field(default_factory=list, init=False)  # on settings of PyTorch that plugins left changed
 
@@ -186,7 +182,7 @@ class FitWork:
             with progress.phase("building the model"):
                 model = make_model(self.fit, self.bank.dataset, self._note)
             at_once = self.fit.model.is_pretrained or is_fitted(model)
-            blank, start = self._blank_record(model, 1 if at_once else self.group.size), time.perf_counter()
+            blank, start = self._blank_record(model, 1 if at_once else processes.group().size), time.perf_counter()
             try:
                 with self.isolated("The training"):
                     record = self._fit(model, blank) if at_once else self._train(model, blank)
@@ -215,14 +211,15 @@ class FitWork:
             self.report(Event(kind="warning", text=text))
 
     def _train(self, model: Any, blank: FitRecord) -> FitRecord:
-        if (processes := self.fit.recipe.processes) != self.group.size:
+        group, size = processes.group(), self.fit.recipe.processes
+        if size != group.size:
             raise SpecError(
-                f"{self.fit} is trained by {processes} processes together, and here there are {self.group.size}: each "
-                f"number gives another model. Train it by `jembench train` or `run` with --devices {processes}."
+                f"{self.fit} is trained by {size} processes together, and here there are {group.size}: each number "
+                f"gives another model. Train it by torchrun --nproc-per-node {size} -m jembench train (or run) ..."
             )
         with progress.phase("building the model"):
-            trainer = make_trainer(self.fit, self.bank.dataset, self.bank.device, self.group, model)
-        self.group.broadcast(self.fit.key.id)
+            trainer = make_trainer(self.fit, self.bank.dataset, self.bank.device, model)
+        group.broadcast(self.fit.key.id)
         check = functools.partial(self.store.check_lease, self.fit.key.id)
         fitted = train(trainer, self.folder, self.report, deadline=self.deadline, check=check)
         return blank._replace(
@@ -247,7 +244,7 @@ class FitWork:
         checkpoint.write(self.folder / "model.safetensors", dict(model.state_dict()))
         return blank._replace(seconds=seconds)
 
-    def _blank_record(self, model: nn.Module, processes: int) -> FitRecord:
+    def _blank_record(self, model: nn.Module, size: int) -> FitRecord:
         made_by = self.fit.components(sampled=is_sampled(model))
         return FitRecord(
             key=self.fit.key,
@@ -259,7 +256,7 @@ class FitWork:
             seconds=0.0,
             iteration_seconds=[],
             interventions=[],
-            provenance=provenance.collect(str(self.bank.device), made_by, self.command) | {"processes": processes},
+            provenance=provenance.collect(str(self.bank.device), made_by, self.command) | {"processes": size},
             identity=self.fit.identity,
         )
 

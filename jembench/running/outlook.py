@@ -19,7 +19,6 @@ from jembench.running.fits import is_sampled, make_model, make_trainer, sampler_
 from jembench.running.planned import PlannedData, PlannedFit
 from jembench.stopping import INTERRUPTS
 from jembench.training import snapshots
-from jembench.training.processes import SINGLE, ProcessGroup
 
 
 class Ready(NamedTuple):
@@ -68,12 +67,11 @@ class Outlook(NamedTuple):
             )
 
 
-def look_ahead(plan: Plan, group: ProcessGroup = SINGLE, here: Datasets | None = None) -> Outlook:
+def look_ahead(plan: Plan, here: Datasets | None = None) -> Outlook:
     """Read every dataset, build every model and ask every metric once: what cannot work is known before training.
 
     Args:
         plan: the cells that are to be computed.
-        group: that will train.
         here: the datasets that were read before.
 
     Raises:
@@ -88,7 +86,7 @@ def look_ahead(plan: Plan, group: ProcessGroup = SINGLE, here: Datasets | None =
     found: dict[str, Ready] = {}
     for fits in families.values():
         if data := here.find(fits[0], plan.cells_of(fits[0])[0].limit):
-            found |= _look_at(fits, plan, data, group)
+            found |= _look_at(fits, plan, data)
     return Outlook(plan, {fit.key.id: found[fit.key.id] for fit in plan.fits if fit.key.id in found}, here.absent)
 
 
@@ -133,11 +131,11 @@ def _to_be_noted(text: str) -> None:
     """Say nothing of settings that a plugin left changed: the unit of work will."""
 
 
-def _look_at(fits: Sequence[FitPlan], plan: Plan, data: PlannedData, group: ProcessGroup) -> dict[str, Ready]:
+def _look_at(fits: Sequence[FitPlan], plan: Plan, data: PlannedData) -> dict[str, Ready]:
     """One model before training, with all of its seeds."""
     name = fits[0].key.model
     with progress.phase(f"building {name}"), isolated(f"The training of {name}", _to_be_noted):
-        planned, iterations = _planned(fits[0], data, group)
+        planned, iterations = _planned(fits[0], data)
     has, sampled = capabilities(planned.model), is_sampled(planned.model)
     ready = Ready(fits[0], data.dataset, has, sampled, iterations, {}, {}, {})
     for cell in {str(cell.metric): cell for fit in fits for cell in plan.cells_of(fit)}.values():
@@ -146,7 +144,7 @@ def _look_at(fits: Sequence[FitPlan], plan: Plan, data: PlannedData, group: Proc
     return {fit.key.id: ready._replace(fit=fit) for fit in fits}
 
 
-def _planned(fit: FitPlan, data: PlannedData, group: ProcessGroup) -> tuple[PlannedFit, int]:
+def _planned(fit: FitPlan, data: PlannedData) -> tuple[PlannedFit, int]:
     """Return the model before training, and the iterations of its training."""
     model = make_model(fit, data.dataset, _to_be_noted)
     if fit.model.is_pretrained or is_fitted(model):
@@ -154,7 +152,7 @@ def _planned(fit: FitPlan, data: PlannedData, group: ProcessGroup) -> tuple[Plan
         held = 0 if fit.model.is_pretrained else fit.recipe.data.validation
         pretrained = fit.model.is_pretrained
         return PlannedFit(model=model, sampler=sampler, of=data, validation=held, pretrained=pretrained), 0
-    trainer = make_trainer(fit, data.dataset, torch.device("cpu"), group, model)
+    trainer = make_trainer(fit, data.dataset, torch.device("cpu"), model)
     planned = PlannedFit(
         model=trainer.model,
         sampler=trainer.sampler,

@@ -13,7 +13,6 @@ from jembench.data.ood_sets.resolve import resolve
 from jembench.errors import JembenchError, NotApplicable, Unavailable
 from jembench.interfaces import (
     KEPT,
-    Buffered,
     Capability,
     Checked,
     Dataset,
@@ -124,7 +123,7 @@ class PlannedFit:
             kept = self.sampler.kept()
             return len(kept.x) if kept else 0
         sampler: object = self.sampler
-        return sampler.capacity if isinstance(sampler, Buffered) else None
+        return getattr(sampler, "capacity", None)
 
     def count(self, images: Literal["test", "validation", "train"]) -> int:
         """The test images under evaluation, those held out, or the whole training split."""

@@ -1,7 +1,7 @@
 """What commands and scripts ask for: a plan carried out, previewed, or one model trained. Imports no torch by itself.
 
-Finished work is kept in the store and found again. The processes of a parallel training call the same functions; those
-of a rank above 0 only help to train, and get None.
+Finished work is kept in the store and found again. Under torchrun all processes call the same functions; those of a
+rank above 0 only help to train, and get None.
 """
 
 from __future__ import annotations
@@ -25,9 +25,11 @@ from jembench.stopping import Stopped
 from jembench.store.latest import mark_latest
 from jembench.store.outcome import Cell
 from jembench.store.store import Store
-from jembench.training.launch import Joined, Placement, joined, placement
+from jembench.training.processes import Launched, joined, launched
 
 if TYPE_CHECKING:
+    import torch
+
     from jembench.interfaces import Dataset, Evaluation, Tracker
     from jembench.interfaces.running import Executor
 
@@ -50,17 +52,21 @@ class RunOptions(NamedTuple):
     """How and where a plan is carried out."""
 
     device: str = "auto"
-    devices: int | None = None  # processes that train one model together
     max_hours: float | None = None
     executor: str = "auto"  # auto: this process, or several for several GPUs or small trainings on the CPU
     skip_missing: bool = False
     trackers: Sequence[str] | None = None  # specs; None: those of the environment
+    together: bool = False  # whether the processes that torchrun has started train each model together
 
     @property
     def settings(self) -> Sequence[str]:
         """The fields of the recipe that these options set, as ``key=value``."""
-        size = placement(self.devices).size
-        return [f"processes={size}"] if size > 1 else []
+        return [f"processes={self.place.size}"] if self.place.size > 1 else []
+
+    @property
+    def place(self) -> Launched:
+        """The rank of this process, and the number of those that train each model together."""
+        return launched() if self.together else Launched()
 
     @property
     def deadline(self) -> float | None:
@@ -95,22 +101,21 @@ def unfinished(plan: Plan, found: Iterable[Cell]) -> list[CellPlan]:
     return [cell for cell in plan.cells if cell.id not in settled]
 
 
-def place(fits: Iterable[FitPlan], how: RunOptions) -> Placement:
-    """The rank of this process and the number of processes.
+def check(fits: Iterable[FitPlan], how: RunOptions) -> None:
+    """Check that options fit together, and the fits them.
 
     Raises:
         SpecError: if the fits cannot be trained by that number of processes or by that executor, or if there is no
             executor or tracker of that name.
     """
-    processes = placement(how.devices)
     for fit in fits:
         if not fit.model.is_pretrained:
-            check_shares(fit.recipe, processes.size)
+            check_shares(fit.recipe, how.place.size)
     if how.executor != "auto":
         executor = registry.resolve("executors", how.executor)
         executor.make()  # which checks its options
-        if processes.size > 1 and how.executor != "local":
-            raise SpecError(f"--devices trains here, and the executor {how.executor} elsewhere. Leave one of them out.")
+        if how.place.size > 1 and how.executor != "local":
+            raise SpecError(f"torchrun trains here, and the executor {how.executor} elsewhere. Leave one of them out.")
         if executor.component.name != "local" and ":" in how.device:
             raise SpecError(
                 f"--device is {how.device}, and the executor {how.executor} gives each worker a GPU of its own. Write "
@@ -118,12 +123,9 @@ def place(fits: Iterable[FitPlan], how: RunOptions) -> Placement:
             )
     for tracker in how.tracked_by:
         registry.resolve("trackers", tracker)
-    return processes
 
 
-def carry_out(
-    plan: Plan, store: Store, how: RunOptions, display: Display, arguments: Sequence[str] = ()
-) -> Finished | None:
+def carry_out(plan: Plan, store: Store, how: RunOptions, display: Display) -> Finished | None:
     """Train and measure what the store does not have of a plan.
 
     Args:
@@ -131,7 +133,6 @@ def carry_out(
         store: where they are kept.
         how: on which devices, and for how long.
         display: shows the progress.
-        arguments: the command line that the other processes of a parallel training repeat.
 
     Returns:
         the outcomes; None in a process of a rank above 0.
@@ -140,20 +141,20 @@ def carry_out(
         JembenchError: if something is missing, or the store cannot be written. What goes wrong in one cell is its
             outcome.
     """
-    processes = place(plan.fits, how)
-    if processes.rank:
-        _serve(plan.fits, processes, how, arguments)
+    check(plan.fits, how)
+    if how.place.rank:
+        _serve(plan.fits, how)
         return None
     store.sweep()
     cells, stopped = outcomes(plan, store), None
     pending = Plan(plan.suite, unfinished(plan, cells))
-    to_do = processes.started or bool(pending.cells)
+    to_do = how.place.size > 1 or bool(pending.cells)  # other processes wait even if there is nothing
     if to_do or how.tracked_by:
         with showing(display) as shown, Events(shown, store, how.tracked_by) as events:
             events.catch_up(cells)
             if to_do:
                 cells.clear()  # there may be tens of thousands, and training takes long
-                stopped = _carry_out(pending, store, how, processes, events, arguments)
+                stopped = _carry_out(pending, store, how, events)
                 cells, stopped = _found(plan, store, stopped)
                 events.catch_up(cells)
     # after the work: a command that finds everything done has nothing to add to what this one says
@@ -162,17 +163,13 @@ def carry_out(
     return Finished(cells, stopped)
 
 
-def _carry_out(
-    pending: Plan, store: Store, how: RunOptions, processes: Placement, events: Events, arguments: Sequence[str]
-) -> OutOfTime | Stopped | WorkFailed | None:
+def _carry_out(pending: Plan, store: Store, how: RunOptions, events: Events) -> OutOfTime | Stopped | WorkFailed | None:
     """Do what is pending; gives why the work ended early."""
     with progress.phase("loading PyTorch"):
-        runner = _executor(pending, store, how, processes)
-    in_process = isinstance(runner, LocalExecutor)
-    with joined(processes, how.device, arguments) if in_process else nullcontext() as here:
-        device, group = (here.device, here.group) if here else (how.device, None)
+        runner = _executor(pending, store, how)
+    with joined(how.place, how.device) if isinstance(runner, LocalExecutor) else nullcontext(how.device) as device:
         try:
-            work.carry_out(pending, store, runner, device, events, how.deadline, group, skip_missing=how.skip_missing)
+            work.carry_out(pending, store, runner, device, events, how.deadline, skip_missing=how.skip_missing)
         except (OutOfTime, Stopped, WorkFailed) as error:
             return error
     return None
@@ -193,10 +190,10 @@ def _found(plan: Plan, store: Store, stopped: OutOfTime | Stopped | WorkFailed |
     return Finished(cells, stopped)
 
 
-def _serve(fits: Sequence[FitPlan], processes: Placement, how: RunOptions, arguments: Sequence[str]) -> None:
-    """What a process of a rank above 0 does: it helps to train those of the fits that rank 0 trains."""
-    with joined(processes, how.device, arguments) as here:
-        work.serve_fits(fits, here.device, here.group)
+def _serve(fits: Sequence[FitPlan], how: RunOptions) -> None:
+    """Help to train those of the fits that rank 0 trains."""
+    with joined(how.place, how.device) as device:
+        work.serve_fits(fits, device)
 
 
 @contextmanager
@@ -206,12 +203,11 @@ def showing(display: Display) -> Iterator[Tracker | None]:
         yield shown
 
 
-def _executor(pending: Plan, store: Store, how: RunOptions, processes: Placement) -> Executor:
+def _executor(pending: Plan, store: Store, how: RunOptions) -> Executor:
     """The executor that was chosen; for ``auto`` the one that keeps the machine busy."""
     name = how.executor
     if name == "auto":
-        alone = processes.started or processes.size > 1
-        name = "local" if alone else _fastest(pending, store, how.device)
+        name = "local" if how.place.size > 1 else _fastest(pending, store, how.device)
     found: Executor = registry.resolve("executors", name).make()
     return found
 
@@ -240,21 +236,21 @@ def _fastest(pending: Plan, store: Store, device: str) -> str:
     return "local"
 
 
-def train(fit: FitPlan, store: Store, how: RunOptions, display: Display, arguments: Sequence[str] = ()) -> bool:
+def train(fit: FitPlan, store: Store, how: RunOptions, display: Display) -> bool:
     """Train a model unless the store has it; arguments as for :func:`carry_out`.
 
     Returns:
         whether the store has it: False in a process of a rank above 0.
     """
-    processes = place([fit], how)
-    if processes.rank:
-        _serve([fit], processes, how, arguments)
+    check([fit], how)
+    if how.place.rank:
+        _serve([fit], how)
         return False
-    if processes.started or not store.is_trained(fit.key):
+    if how.place.size > 1 or not store.is_trained(fit.key):
         with (
             showing(display) as shown,
-            joined(processes, how.device, arguments) as here,
-            open_fit(fit, fit.dataset.make(), store, here, shown, how.deadline, how.tracked_by),
+            joined(how.place, how.device) as device,
+            open_fit(fit, fit.dataset.make(), store, device, shown, how.deadline, how.tracked_by),
         ):
             pass
     return True
@@ -265,7 +261,7 @@ def open_fit(
     fit: FitPlan,
     dataset: Dataset,
     store: Store,
-    here: Joined,
+    device: torch.device,
     shown: Tracker | None = None,
     deadline: float | None = None,
     trackers: Sequence[str] = (),
@@ -283,11 +279,11 @@ def open_fit(
             dataset.split(split)
     store.sweep()
     store.check_writable()
-    with devices.threads_for(dataset.spec, here.device):
+    with devices.threads_for(dataset.spec, device):
         with Events(shown, store, trackers) as events:
-            bank, report = FeatureBank(dataset, store, here.device), events.of(fit.key)
+            bank, report = FeatureBank(dataset, store, device), events.of(fit.key)
             report(Event(kind="queued", total=1))
-            own = FitWork(fit=fit, bank=bank, store=store, report=report, deadline=deadline, group=here.group)
+            own = FitWork(fit=fit, bank=bank, store=store, report=report, deadline=deadline)
             with beating(report), when_free(store, fit.key.id, waiting=lambda: report(Event(kind="waiting"))):
                 evaluation = own.load_or_train().evaluation()
         yield evaluation

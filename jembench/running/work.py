@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
     from jembench.running.outlook import Ready
     from jembench.running.worker import Worker
-    from jembench.training.processes import ProcessGroup
 
 
 def carry_out(
@@ -42,13 +41,12 @@ def carry_out(
     device: torch.device | str,
     events: Events,
     deadline: float | None = None,
-    group: ProcessGroup | None = None,
     *,
     skip_missing: bool = False,
 ) -> None:
     """Do what is pending. One cell's or fit's failure is recorded and stops no other.
 
-    In a group, this is what the process of rank 0 does; the others :func:`serve_fits`.
+    Under torchrun, this is what the process of rank 0 does; the others :func:`serve_fits`.
 
     Args:
         plan: fits and cells.
@@ -57,7 +55,6 @@ def carry_out(
         device: of this process; workers elsewhere find out what its name means there.
         events: get what happens.
         deadline: when training and attacks stop, UTC in seconds since 1970.
-        group: the processes that train one model together, here.
         skip_missing: whether to start although something is missing for some metrics.
 
     Raises:
@@ -71,7 +68,7 @@ def carry_out(
     needed = Plan(plan.suite, [cell for cell in plan.cells if not store.is_settled(cell)])
     if not needed.cells:
         return
-    ready = _look_ahead(needed, group, skip_missing=skip_missing) if executor.here else {}
+    ready = _look_ahead(needed, skip_missing=skip_missing) if executor.here else {}
     store.check_writable()
     units = works(
         needed,
@@ -86,7 +83,7 @@ def carry_out(
         store=store.root.absolute(),
         arguments=_arguments(needed, store, str(device), skip_missing=skip_missing),
         environment={trust.VARIABLE: ",".join(_trusted(units)), VARIABLE: "", plugin_files.VARIABLE: ""},
-        carry_out=_in_process(units, needed, lambda: _worker(store, str(device), events, group, ready), events),
+        carry_out=_in_process(units, needed, lambda: _worker(store, str(device), events, ready), events),
         waits=functools.partial(_note_wait, store, events),
     )
     with _registered(store, len(units)) as run:
@@ -108,7 +105,7 @@ def _note_wait(store: Store, events: Events, unit: str, reason: str) -> None:
         events.send(event)
 
 
-def serve_fits(fits: Sequence[FitPlan], device: torch.device, group: ProcessGroup) -> None:
+def serve_fits(fits: Sequence[FitPlan], device: torch.device) -> None:
     """Train with rank 0 whichever of the fits it trains, until it needs no more help. Nothing is read or written.
 
     Raises:
@@ -116,22 +113,21 @@ def serve_fits(fits: Sequence[FitPlan], device: torch.device, group: ProcessGrou
     """
     from jembench.models import devices
     from jembench.running.fits import make_trainer
-    from jembench.training.processes import serve
+    from jembench.training.processes import group
 
     known = {fit.key.id: fit for fit in fits}
-    with stopping.deferred():  # rank 0 learns of a signal after some iterations, and ends the work of all
-        while fit_id := group.broadcast(""):
+    with stopping.deferred():  # torchrun sends a signal to all processes, and rank 0 ends the work of all
+        while fit_id := group().broadcast(""):
             dataset = known[fit_id].dataset.make()
-            trainer = make_trainer(known[fit_id], dataset, device, group)
+            trainer = make_trainer(known[fit_id], dataset, device)
             with devices.threads_for(dataset.spec, device):
-                serve(trainer, group)
+                group().follow(trainer)
 
 
-def _look_ahead(plan: Plan, group: ProcessGroup | None, *, skip_missing: bool) -> dict[str, Ready]:
+def _look_ahead(plan: Plan, *, skip_missing: bool) -> dict[str, Ready]:
     from jembench.running.outlook import look_ahead
-    from jembench.training.processes import SINGLE
 
-    outlook = look_ahead(plan, group or SINGLE)
+    outlook = look_ahead(plan)
     outlook.check(skip_missing=skip_missing)
     return outlook.fits
 
@@ -165,12 +161,11 @@ def _in_process(
     return carry_out
 
 
-def _worker(store: Store, device: str, events: Events, group: ProcessGroup | None, ready: dict[str, Ready]) -> Worker:
+def _worker(store: Store, device: str, events: Events, ready: dict[str, Ready]) -> Worker:
     from jembench.models import devices
     from jembench.running.worker import Worker
-    from jembench.training.processes import SINGLE
 
-    return Worker(store, devices.resolve(device), events, group or SINGLE, ready=ready)
+    return Worker(store, devices.resolve(device), events, ready=ready)
 
 
 def _arguments(plan: Plan, store: Store, device: str, *, skip_missing: bool) -> Callable[[Sequence[str]], list[str]]:

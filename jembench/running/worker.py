@@ -31,7 +31,6 @@ from jembench.store.fits import FitRecord
 from jembench.store.latest import DATASET
 from jembench.store.outcome import Cell, Outcome
 from jembench.store.store import Store
-from jembench.training.processes import SINGLE, ProcessGroup
 
 SAMPLES = "samples.png"
 """The picture of a fit's own images, in its folder."""
@@ -44,7 +43,6 @@ class Worker:
         store: where results go.
         device: where networks run; units that need no GPU run on the CPU.
         events: get what happens.
-        group: the processes that train one model together.
         skip_missing: whether metrics that lack something are left out.
         ready: what is known of fits already, by their ids.
     """
@@ -54,7 +52,6 @@ class Worker:
         store: Store,
         device: torch.device,
         events: Events,
-        group: ProcessGroup = SINGLE,
         *,
         skip_missing: bool = False,
         ready: Mapping[str, Ready] | None = None,
@@ -62,7 +59,6 @@ class Worker:
         self._store = store
         self._device = device
         self._events = events
-        self._group = group
         self._skip_missing = skip_missing
         self._ready = ready or {}
         self._datasets = Datasets()
@@ -98,7 +94,6 @@ class Worker:
                 store=self._store,
                 report=report,
                 deadline=work.deadline,
-                group=self._group,
                 command=work.command,
                 ready=ready,
                 cells=plan.cells,
@@ -115,7 +110,7 @@ class Worker:
                     return Ended(id=work.id, how="busy")
 
     def _look_at(self, plan: Plan) -> Ready:
-        outlook = look_ahead(plan, self._group, self._datasets)
+        outlook = look_ahead(plan, self._datasets)
         outlook.check(skip_missing=self._skip_missing)
         (ready,) = outlook.fits.values()
         return ready

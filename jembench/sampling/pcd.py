@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import torch
 from torch import Generator, Tensor
 
-from jembench.errors import CheckpointError, SpecError
+from jembench.errors import CheckpointError
 from jembench.interfaces import ChainState, DataSpec, Start
 from jembench.sampling.replay import ReplayBuffer
 from jembench.sampling.sgld import Langevin, LangevinChains
@@ -31,46 +31,16 @@ class PersistentChains(LangevinChains):
         self.data = data
         self.reinit = reinit
         self.buffer = ReplayBuffer(buffer_size, data)
-        self.rank = 0  # which part of all chains these are
         self.filled = False
         self.conditional = False  # whether the slots belong to classes: set by the first chains
 
-    def share(self, rank: int, size: int) -> None:
-        """Keep one of ``size`` equal parts of the buffer, and of each class's slots if they belong to classes.
-
-        Raises:
-            SpecError: if the parts cannot be equal.
-        """
-        if self.buffer.size % size:
-            raise SpecError(
-                f"A replay buffer of {self.buffer.size} images cannot be shared out evenly among {size} processes. "
-                "Choose a buffer size that is a multiple of their number."
-            )
-        self.rank = rank
-        self.buffer = ReplayBuffer(self.buffer.size // size, self.data, size)
-
-    def whole(self, parts: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
-        """The state of the whole buffer, from those of its parts in the order of their ranks."""
-        state = dict(parts[0])
-        for name in ("images", "ages"):
-            joined = torch.cat([part[name] for part in parts])
-            state[name] = torch.empty_like(joined)
-            state[name][self._order(bool(state["conditional"]))] = joined
-        return state
-
-    def _order(self, conditional: bool) -> Tensor:
-        """The slots of the whole buffer, part after part."""
-        size, shares = self.buffer.size, self.buffer.shares
-        classes = self.buffer.num_classes if conditional else 1
-        return torch.arange(shares * size).view(classes, shares, size // classes).transpose(0, 1).flatten()
-
     @property
     def capacity(self) -> int:
-        """The number of chains in the whole buffer."""
-        return self.buffer.shares * self.buffer.size
+        """The number of chains in the buffer."""
+        return self.buffer.size
 
     def check_batch(self, n: int, *, conditional: bool) -> None:
-        """Whether n chains can be drawn at once, if conditional all of one class.
+        """Check that n chains can be drawn at once, if conditional all of one class.
 
         Raises:
             SpecError: if the buffer, or a class's part of it, has fewer.
@@ -101,7 +71,7 @@ class PersistentChains(LangevinChains):
         self.buffer.ages[state.slots] += state.steps
 
     def kept(self) -> ChainState | None:
-        """A copy of all chains in the buffer and of their ages, by slot; None before the first were drawn."""
+        """Copy all chains in the buffer and their ages, by slot; None before the first were drawn."""
         if not self.filled:
             return None
         slots = torch.arange(self.buffer.size, device=self.buffer.ages.device)
@@ -111,7 +81,7 @@ class PersistentChains(LangevinChains):
         return self.buffer.class_of(slots) if self.conditional else None
 
     def state_dict(self) -> dict[str, Tensor]:
-        """The buffer, the age of each slot, whether it has been filled, and whether slots belong to classes."""
+        """Return the buffer, the age of each slot, whether it has been filled, and whether slots belong to classes."""
         return {
             "images": self.buffer.images,
             "ages": self.buffer.ages,
@@ -120,7 +90,7 @@ class PersistentChains(LangevinChains):
         }
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Take over a whole buffer, or of a whole one the part that is kept.
+        """Take over a buffer.
 
         Raises:
             CheckpointError: if it is not the state of such a sampler, or of another size or shape than this one's.
@@ -130,15 +100,14 @@ class PersistentChains(LangevinChains):
                 "The checkpoint holds no replay buffer: it is of a model or a recipe without one. Train anew, or use "
                 "the recipe that the checkpoint was made with."
             )
-        whole = (self.buffer.shares * self.buffer.size, *self.data.shape)
-        if state["images"].shape != whole:
+        if state["images"].shape != (self.buffer.size, *self.data.shape):
             raise CheckpointError(
                 f"The checkpoint's replay buffer is {tuple(state['images'].shape)}, but the recipe's sampler keeps "
-                f"{whole}. Train anew, or use the recipe that the checkpoint was made with."
+                f"{(self.buffer.size, *self.data.shape)}. Train anew, or use the recipe that the checkpoint was made "
+                "with."
             )
         self.filled = bool(state["filled"])
         self.conditional = bool(state["conditional"])
         device = self.buffer.images.device
-        slots = self._order(self.conditional).chunk(self.buffer.shares)[self.rank].to(state["images"].device)
-        self.buffer.images = state["images"][slots].to(device)
-        self.buffer.ages = state["ages"][slots].to(device)
+        self.buffer.images = state["images"].to(device, copy=True)
+        self.buffer.ages = state["ages"].to(device, copy=True)

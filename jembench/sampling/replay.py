@@ -5,8 +5,6 @@ Legend: N slots, B chains, K classes, M = N / K slots a class, C channels, H hei
 
 from __future__ import annotations
 
-import os
-
 import torch
 from jaxtyping import Float, Int
 from torch import Generator, Tensor
@@ -23,16 +21,10 @@ class ReplayBuffer:
     Args:
         size: N.
         data: the images' shape and classes.
-        shares: of how many buffers of that size it is one.
-
-    Raises:
-        SpecError: if it is larger than the machine's memory.
     """
 
-    def __init__(self, size: int, data: DataSpec, shares: int = 1) -> None:
-        _check_memory(size, data)
+    def __init__(self, size: int, data: DataSpec) -> None:
         self.num_classes = data.num_classes
-        self.shares = shares
         self.images = torch.zeros((size, *data.shape))  # until they are filled
         self.ages = torch.zeros(size, dtype=torch.int64)
 
@@ -52,7 +44,7 @@ class ReplayBuffer:
         return len(self.ages)
 
     def check(self, n: int, *, of_class: bool) -> None:
-        """Whether n different slots can be drawn, all of one class if ``of_class``.
+        """Check that n different slots can be drawn, all of one class if ``of_class``.
 
         Raises:
             SpecError: if there are fewer.
@@ -66,12 +58,12 @@ class ReplayBuffer:
             raise SpecError(f"A batch {problem}. Make the sampler's buffer larger or the batch smaller.")
 
     def draw(self, n: int, generator: Generator) -> Int[Tensor, " n"]:
-        """n different slots. (The reference code draws with replacement, so two chains may write one slot.)"""
+        """Draw n different slots. (The reference code draws with replacement, so two chains may write one slot.)"""
         self.check(n, of_class=False)
         return torch.randperm(self.size, generator=generator, device=generator.device)[:n]
 
     def draw_of_class(self, y: Int[Tensor, " B"], generator: Generator) -> Int[Tensor, " B"]:
-        """Different slots, each among those of the wanted class."""
+        """Draw different slots, each among those of the wanted class."""
         per_class = self._slots_per_class()
         order = torch.rand((self.num_classes, per_class), generator=generator, device=generator.device).argsort(1)
         same = y[:, None] == y[None, :]
@@ -85,26 +77,12 @@ class ReplayBuffer:
 
     def _slots_per_class(self) -> int:
         if self.num_classes == 0 or self.size % self.num_classes:
-            processes, times = (
-                (f" and {self.shares} processes", " times that of processes") if self.shares > 1 else ("", "")
-            )
             raise SpecError(
-                f"A replay buffer of {self.shares * self.size} images cannot be shared out evenly among "
-                f"{self.num_classes} classes{processes}, which chains on E(x, y) need. Choose a buffer size that is a "
-                f"multiple of the number of classes{times}."
+                f"A replay buffer of {self.size} images cannot be shared out evenly among {self.num_classes} classes, "
+                "which chains on E(x, y) need. Choose a buffer size that is a multiple of the number of classes."
             )
         return self.size // self.num_classes
 
     def class_of(self, slots: Int[Tensor, " B"]) -> Int[Tensor, " B"]:
-        """The class that owns each slot."""
+        """Return the class that owns each slot."""
         return slots // self._slots_per_class()
-
-
-def _check_memory(size: int, data: DataSpec) -> None:
-    """Some systems grant any amount of memory, and end the process that uses it."""
-    needed, there = 4 * size * data.dimensions, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    if needed > there:
-        raise SpecError(
-            f"A replay buffer of {size:,} images of {data.name} takes {needed / 2**30:,.0f} GiB, and this machine has "
-            f"{there / 2**30:,.0f} GiB of memory. Make the sampler's buffer smaller."
-        )

@@ -7,12 +7,10 @@ file is one of :mod:`jembench.store.tensors`: whole or absent, and checked by it
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from jembench.errors import CheckpointError
@@ -28,111 +26,15 @@ REMEDY = (
 )
 
 
-LARGE = 2**26
-"""In bytes: a :class:`Writer` copies a state of this size, and its thread writes the copy."""
-
-
-class Packed(NamedTuple):
-    """A state in two parts. What training changes later are its tensors alone."""
-
-    tensors: dict[str, Tensor]  # by their places in the state
-    skeleton: Any  # JSON: all else
-
-    def write(self, path: Path, *, age: int = 0) -> None:
-        """Write the state, as :func:`write`."""
-        tensors.write(path, self.tensors, {"schema": SCHEMA, "age": age, "state": self.skeleton})
-
-
-def pack(state: Any) -> Packed:
-    """A state as it is to be written."""
-    found: dict[str, Tensor] = {}
-    return Packed(found, _pack(state, "", found))
-
-
 def write(path: Path, state: Any, *, age: int = 0) -> None:
     """Write a state, atomically; ``age`` orders several of one run (see :func:`age_of`).
 
     Raises:
         StoreError: if the file cannot be written; the previous file is kept.
     """
-    pack(state).write(path, age=age)
-
-
-class Writer:
-    """Writes states in the order in which it gets them: small ones at once, large ones in a thread, from a copy.
-
-    On a GPU the copy goes to pinned memory in the order of the device's work, so neither it nor the host waits.
-    As a context it ends when all is written. What went wrong is then raised, unless the context ends by an error.
-    """
-
-    def __init__(self) -> None:
-        self._thread = ThreadPoolExecutor(1, "checkpoints")  # which a process joins at its end
-        self._writing: list[Future[None]] = []
-
-    def write(self, state: Any, how: Callable[[Packed], None]) -> None:
-        """Call ``how`` with the state as it is now, at once or soon.
-
-        Raises:
-            StoreError: if this state, or one before, could not be written.
-        """
-        self.check()
-        packed = pack(state)
-        if not self._writing and sum(each.nbytes for each in packed.tensors.values()) < LARGE:
-            how(packed)
-        else:
-            copies, copied = _copies(packed.tensors)
-            self._writing.append(self._thread.submit(_write, packed._replace(tensors=copies), copied, how))
-
-    def check(self) -> None:
-        """Raise what has gone wrong so far.
-
-        Raises:
-            StoreError: if a state could not be written.
-        """
-        while self._writing and self._writing[0].done():
-            self._writing.pop(0).result()
-
-    def wait(self) -> None:
-        """Wait until all is written.
-
-        Raises:
-            StoreError: if a state could not be written.
-        """
-        wait(self._writing)
-        self.check()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
-        self._thread.shutdown()
-        if kind is None:
-            self.check()
-
-
-def _write(packed: Packed, copied: Callable[[], object], how: Callable[[Packed], None]) -> None:
-    copied()
-    how(packed)
-
-
-def _copies(found: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], Callable[[], object]]:
-    """The tensors as they are now, in the host's memory, and what waits until they are there."""
-    copies = {name: _copy(value.detach()) for name, value in found.items()}
-    if not any(value.is_cuda for value in found.values()):
-        return copies, lambda: None
-    copied = torch.cuda.Event()  # type: ignore[no-untyped-call]
-    copied.record()
-    return copies, copied.synchronize
-
-
-def _copy(value: Tensor) -> Tensor:
-    if not value.is_cuda:
-        return value.clone(memory_format=torch.contiguous_format)
-    try:
-        pinned = torch.empty(value.shape, dtype=value.dtype, pin_memory=True)
-    except RuntimeError:  # the system allows no more of it
-        return value.cpu()
-    return pinned.copy_(value.contiguous(), non_blocking=True)
+    found: dict[str, Tensor] = {}
+    skeleton = _pack(state, "", found)
+    tensors.write(path, found, {"schema": SCHEMA, "age": age, "state": skeleton})
 
 
 def read(path: Path, remedy: str = REMEDY) -> Any:

@@ -1,27 +1,116 @@
-"""The batches of a training: images of p(x), labelled images, or one batch for both, in a random order that resumes."""
+"""The batches of a training: images of p(x), labelled images, or one batch for both, in a random order that resumes.
+
+Legend: N examples, B batch, C channels, H height, W width.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
+from jaxtyping import Float, Int
+from torch import Generator, Tensor
 
 from jembench import seeds
 from jembench.catalog import registry
-from jembench.data.augment import NONE, Augmentation
-from jembench.data.batches import Drawn, ImageSource, IndexStream
+from jembench.data.augment import NONE, Augmentation, add_noise
 from jembench.data.holdout import labelled_only
-from jembench.errors import SpecError
+from jembench.data.pixels import Bounds, noise_to_model, to_float
+from jembench.errors import CheckpointError, JembenchError, SpecError
 from jembench.experiment.recipe import Recipe, TrainingData
 from jembench.interfaces import Batch, DataSpec, Split
-from jembench.training.processes import ProcessGroup
+
+
+class IndexStream:
+    """Endless batches of indices 0..n-1: each epoch a fresh permutation, its incomplete last batch dropped.
+
+    The generator is the stream's own and lies on the CPU, so that the order of the data is the same on every device.
+
+    Raises:
+        JembenchError: if not even one batch can be filled.
+    """
+
+    def __init__(self, n: int, batch_size: int, generator: Generator) -> None:
+        if not 0 < batch_size <= n:
+            raise JembenchError(
+                f"A batch of {batch_size} cannot be drawn from {n} training images. "
+                f"Set the recipe's batch_size or data.labelled_batch to a number from 1 to {n}."
+            )
+        self.batch_size = batch_size
+        self._generator = generator
+        self._permutation = torch.randperm(n, generator=generator)
+        self._position = 0
+
+    def __iter__(self) -> Iterator[Int[Tensor, " B"]]:
+        return self
+
+    def __next__(self) -> Int[Tensor, " B"]:
+        end = self._position + self.batch_size
+        if end > len(self._permutation):
+            self._permutation = torch.randperm(len(self._permutation), generator=self._generator)
+            end = self.batch_size
+        self._position = end
+        return self._permutation[end - self.batch_size : end]
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Return the position of the stream, in the middle of an epoch too."""
+        return {
+            "permutation": self._permutation,
+            "position": torch.tensor(self._position),
+            "generator": self._generator.get_state(),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """Go on exactly where :meth:`state_dict` was taken.
+
+        Raises:
+            CheckpointError: if the state belongs to a stream over another number of images.
+        """
+        permutation = state["permutation"]
+        if len(permutation) != len(self._permutation):
+            raise CheckpointError(
+                f"The checkpoint was made with {len(permutation)} training images, and there are now "
+                f"{len(self._permutation)}. Use the same dataset and validation size, or start the fit anew."
+            )
+        self._permutation = permutation.cpu()
+        self._position = int(state["position"])
+        self._generator.set_state(state["generator"].cpu())
+
+
+class ImageSource:
+    """The images of a split on the device, where batches are made of them: no worker process, no copy per batch."""
+
+    def __init__(self, split: Split, bounds: Bounds, device: torch.device) -> None:
+        self._images = split.images.to(device)
+        self._labels = None if split.labels is None else split.labels.to(device)
+        self._bounds = bounds
+
+    def __len__(self) -> int:
+        return len(self._images)
+
+    def draw(
+        self, indices: Int[Tensor, " B"], augmentation: Augmentation, noise_std: float, generator: Generator
+    ) -> tuple[Float[Tensor, "B C H W"], Int[Tensor, " B"] | None]:
+        """Return the images of ``indices``, augmented, as float32, with Gaussian noise, and their labels if any.
+
+        Args:
+            indices: on any device.
+            augmentation: what is done to them.
+            noise_std: on the scale of [-1, 1], whatever the bounds are.
+            generator: of the augmentation and the noise; fastest on the images' own device.
+        """
+        device = self._images.device
+        if device.type == "cuda" and indices.device.type == "cpu":
+            indices = indices.pin_memory()  # from other memory the copy would make the host wait for the device
+        indices = indices.to(device, non_blocking=True)
+        images = augmentation(self._images[indices], generator)
+        x = add_noise(to_float(images, self._bounds), noise_to_model(noise_std, self._bounds), generator)
+        return x, None if self._labels is None else self._labels[indices]
 
 
 class Batches:
     """Random batches, augmented and with the recipe's noise.
-
-    In a group, all processes draw the same batches, augmentation and noise included, and each keeps its part.
 
     Args:
         train: the images to train on, without those held out for validation.
@@ -29,18 +118,15 @@ class Batches:
         recipe: how to train.
         seed: the random seed of the training.
         device: where the images lie.
-        group: the processes that train together.
 
     Raises:
         SpecError: if there are no labels, or the augmentation does not suit the images.
     """
 
-    def __init__(
-        self, train: Split, data: DataSpec, recipe: Recipe, *, seed: int, device: torch.device, group: ProcessGroup
-    ) -> None:
+    def __init__(self, train: Split, data: DataSpec, recipe: Recipe, *, seed: int, device: torch.device) -> None:
         if train.labels is None:
             raise SpecError(f"The dataset {data.name} has no labels, and training needs them.")
-        self.root, self.device, self.group = seed, device, group
+        self.root, self.device = seed, device
         labelled = labelled_only(train, recipe.data.labelled, seeds.generator(seed, "labels"))
         images = ImageSource(train, data.bounds, device)
         with_labels = images if labelled is train else ImageSource(labelled, data.bounds, device)
@@ -61,7 +147,7 @@ class Batches:
 
     @property
     def labelled(self) -> int:
-        """Images of the p(y|x) batch, of all processes."""
+        """The number of images in the p(y|x) batch."""
         return self.sizes["labelled"]
 
     @property
@@ -71,23 +157,18 @@ class Batches:
         return len(self.sources[kind]) // self.sizes[kind]
 
     def draw(self) -> Batch:
-        """The next batch, of this process."""
+        """Draw the next batch."""
         indices = {name: next(stream) for name, stream in self.streams.items()}
-        images = None
+        noise, x = self.options.noise, None
         if not self.options.shared:
-            images = self._draw("marginal", indices, self.augmentation if self.options.augment_marginal else NONE).x
-        labelled = self._draw("labelled", indices, self.augmentation)
-        assert labelled.y is not None
-        return Batch(labelled.x if images is None else images, labelled.x, labelled.y)
-
-    def _draw(self, name: str, indices: Mapping[str, torch.Tensor], augmentation: Augmentation) -> Drawn:
-        """The part of this process; all processes use the same random numbers."""
-        x, y = self.sources[name].draw(indices[name], augmentation, self.options.noise, self.generator)
-        mine = self.group.part(len(x))
-        return Drawn(x[mine], None if y is None else y[mine])
+            augmentation = self.augmentation if self.options.augment_marginal else NONE
+            x, _ = self.sources["marginal"].draw(indices["marginal"], augmentation, noise, self.generator)
+        x_labelled, y = self.sources["labelled"].draw(indices["labelled"], self.augmentation, noise, self.generator)
+        assert y is not None
+        return Batch(x_labelled if x is None else x, x_labelled, y)
 
     def state_dict(self) -> dict[str, Any]:
-        """All that the next batch depends on."""
+        """Return all that the next batch depends on."""
         return {
             "streams": {name: stream.state_dict() for name, stream in self.streams.items()},
             "generator": self.generator.get_state(),
@@ -105,7 +186,7 @@ class Batches:
 
 
 def make_augmentation(options: TrainingData) -> Augmentation:
-    """What the recipe does to training images: its own crop and flip, then the augmentation that it names.
+    """Return what the recipe does to training images: its own crop and flip, then the augmentation that it names.
 
     Raises:
         SpecError: for a name or an option that does not exist.

@@ -7,12 +7,11 @@ from typing import Any
 from jembench.catalog import registry
 from jembench.errors import SpecError
 from jembench.experiment.recipe import Recipe
-from jembench.interfaces import DataSpec, NeedsTrainingData, Sampler, Shardable, Split
-from jembench.training.processes import ProcessGroup
+from jembench.interfaces import DataSpec, Sampler, Split
 
 
 def make_sampler(model: Any, data: DataSpec, recipe: Recipe, train: Split) -> Sampler | None:
-    """The recipe's sampler, or None for a model that is trained without chains.
+    """Return the recipe's sampler, or None for a model that is trained without chains.
 
     Raises:
         SpecError: if the model needs one and the recipe names none.
@@ -24,23 +23,8 @@ def make_sampler(model: Any, data: DataSpec, recipe: Recipe, train: Split) -> Sa
             f"The recipe {recipe.label} names no sampler, and a {type(model).__name__} is trained with chains. Choose "
             "another recipe, or name one: --set chains.sampler=pcd."
         )
-    sampler: Sampler = registry.resolve("samplers", recipe.chains.sampler).make(data)
-    if isinstance(sampler, NeedsTrainingData):
+    sampler: Any = registry.resolve("samplers", recipe.chains.sampler).make(data)
+    if hasattr(sampler, "inform"):
         sampler.inform(train)
-    return sampler
-
-
-def share(sampler: Sampler | None, recipe: Recipe, group: ProcessGroup) -> None:
-    """Leave each process of the group its part of the chains.
-
-    Raises:
-        SpecError: if they cannot be shared out.
-    """
-    if group.size == 1 or sampler is None or not sampler.state_dict():
-        return
-    if not isinstance(sampler, Shardable):
-        raise SpecError(
-            f"The sampler {recipe.chains.sampler} cannot share its chains out among processes "
-            "(jembench.interfaces.Shardable). Train with one process, or choose another sampler."
-        )
-    sampler.share(group.rank, group.size)
+    made: Sampler = sampler
+    return made

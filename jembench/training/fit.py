@@ -1,9 +1,8 @@
 """From a trainer to a trained model on disk: checkpoints, the choice of the best one, resuming, and the guard.
 
-A fit's folder holds the checkpoints to go on from (:mod:`jembench.training.generations`), ``model.safetensors`` and
+A fit's folder holds the checkpoints to go on from (:mod:`jembench.training.checkpoints`), ``model.safetensors`` and
 ``sampler.safetensors`` (the chosen model and its chains), the chains of the last epochs
-(:mod:`jembench.training.snapshots`), ``history.csv``, ``energies.png``, and ``interventions.json`` if the guard had to
-step in.
+(:mod:`jembench.training.snapshots`), ``history.csv``, and ``interventions.json`` if the guard had to step in.
 """
 
 from __future__ import annotations
@@ -12,27 +11,25 @@ import csv
 import io
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from jembench import progress, stopping
-from jembench.errors import Diverged, OutOfTime
+from jembench.errors import CheckpointError, DamagedError, Diverged, OutOfTime
 from jembench.files import write_bytes
 from jembench.interfaces import Event, EventKind, Stability
 from jembench.progress import Phase
-from jembench.store import checkpoint, tensors
-from jembench.store.checkpoint import Writer
-from jembench.training import epoch_grids, guard, snapshots
-from jembench.training.generations import Generations
+from jembench.store import checkpoint, records, tensors
+from jembench.training import guard, snapshots
+from jembench.training.checkpoints import Checkpoints
 from jembench.training.guard import Divergence, Intervention, Starts
-from jembench.training.interventions import INTERVENTIONS, read_interventions, write_interventions
 from jembench.training.loop import Trainer
-from jembench.training.picture import draw_energies
-from jembench.training.processes import Controller
 
 ANSWER = 2.0
 """Seconds of iterations after which training looks whether a signal asked it to end."""
+
+_MODEL, _SAMPLER, _INTERVENTIONS = "model.safetensors", "sampler.safetensors", "interventions.json"
 
 
 class Fitted(NamedTuple):
@@ -40,10 +37,40 @@ class Fitted(NamedTuple):
 
     iteration: int  # that the chosen weights are from
     validation_accuracy: float | None
-    seconds: float  # spent in iterations, over all runs of the fit, abandoned ones included
+    seconds: float  # spent in logged iterations, over all runs of the fit, abandoned ones included
     history: list[dict[str, float]]  # one row a window of ``log_every`` iterations
     interventions: list[Intervention]
     stability: Stability | None  # None: guard.mode was off
+
+
+@dataclass
+class _Run:
+    """A trainer on its way, and what is remembered of the way."""
+
+    trainer: Trainer
+    folder: Path
+    report: Callable[[Event], None]
+    check: Callable[[], None]
+    checkpoints: Checkpoints
+    history: list[dict[str, float]] = field(default_factory=list)
+    best: dict[str, Any] | None = None  # iteration and validation accuracy of the chosen model
+    interventions: list[Intervention] = field(default_factory=list)
+    unrepaired: Divergence | None = None  # the first one, of a run that has no ladder
+    doubtful: bool = False  # whether the newest checkpoint is
+    pace: int = 1  # iterations between two looks for a signal
+
+    def __post_init__(self) -> None:
+        self.looks = self.trainer.recipe.guard.mode != "off"
+        self.ladder = guard.remedies(self.trainer.recipe, chains=self.trainer.sampler is not None)
+
+    def call(self, method: str, *arguments: Any) -> Any:
+        """Call a method of the trainer in every process that trains this fit."""
+        return self.trainer.group.call(self.trainer, method, *arguments)
+
+    def send(self, kind: EventKind, values: Mapping[str, float | str], done: int | None = None) -> None:
+        """Report an event."""
+        done = self.trainer.iteration if done is None else done
+        self.report(Event(kind=kind, done=done, total=self.trainer.iterations, values=values))
 
 
 def train(
@@ -60,7 +87,7 @@ def train(
     images, the last. On divergence the guard goes back to a good state and tries the recipe's remedies in turn, or only
     records it, if it is to watch.
 
-    In a group this is what rank 0 does; the others :func:`~jembench.training.processes.serve`.
+    In a group this is what rank 0 does; the others :meth:`~jembench.training.processes.Group.follow`.
 
     Args:
         trainer: at its start.
@@ -76,323 +103,259 @@ def train(
         OutOfTime: if the deadline has come, or a signal that asks to end; a checkpoint of that moment is on disk.
         StoreError: if a file cannot be written. The previous checkpoint is kept.
     """
+    run = _Run(trainer, folder, report, check, Checkpoints(folder))
     with (
         stopping.deferred(),
-        Writer() as writer,
-        Controller(trainer, trainer.group) as call_all,
+        trainer.group.leading(),
         progress.phase("", trainer.iterations, "iterations") as shown,
     ):
-        run = _Run(trainer, call_all, folder, report, check, writer, shown)
-        run.resume()
-        run.report_past()
+        _resume(run)
+        for row in run.history:  # which a tracker may not have had
+            run.send("window", row, int(row["iteration"]))
+        run.send("training", {})
         while trainer.iteration < trainer.iterations:
-            before = trainer.iteration - run.done
-            if not run.iterate():
-                raise run.stopped()
+            wrong = _judge(run, *_window(run, shown))
             check()
-            writer.check()
-            wrong = run.judge()
-            snapshot, picture = snapshots.due(trainer, before), epoch_grids.due(trainer, before)
+            snapshot = snapshots.due(trainer)
             due = trainer.iteration % trainer.recipe.checkpoint_every == 0 or trainer.iteration == trainer.iterations
             stop = bool(stopping.received()) or (deadline is not None and time.time() >= deadline)
-            finite = not (due or stop or snapshot or picture) or call_all("is_finite")
+            finite = not (due or stop or snapshot) or trainer.is_finite()
             if run.looks and not wrong and not finite:
                 wrong = "a weight or a stored chain was not finite"
-            if wrong and run.repair(wrong):
+            if wrong and _repair(run, wrong):
                 continue
             if snapshot and finite:  # before any checkpoint, after which it would not be taken again
-                snapshots.keep(folder, snapshot, trainer, call_all("chains"))
-            if picture and finite:
-                run.report_picture(epoch_grids.draw(folder, picture, trainer, call_all("chains")))
+                snapshots.keep(folder, snapshot, trainer)
             if due:
-                run.history[-1] |= run.choose()
+                run.history[-1] |= _choose(run)
             if due or stop:
-                run.save()
-            run.report_window()
+                _save(run)
+            run.send("window", dict(run.history[-1]))
             if stop and trainer.iteration < trainer.iterations:
-                raise run.stopped()
-        return run.finish()
+                raise _stopped(trainer)
+        return _finish(run)
 
 
-@dataclass(slots=True)
-class _Window:
-    """The iterations since the last look at the losses."""
-
-    learning_rate: float  # of the first
-    rows: list[dict[str, float]] = field(default_factory=list)  # one an iteration
-    seconds: float = 0.0
-    starts: Starts | None = None  # after the last
+# --- going on and going back ------------------------------------------------------------------------------------------
 
 
-class _Run:
-    """A trainer on its way, and what is remembered of the way."""
+def _resume(run: _Run) -> None:
+    """Go on from the newest checkpoint; a run that is new, or whose chosen model was removed, writes its first.
 
-    def __init__(
-        self,
-        trainer: Trainer,
-        call_all: Controller,
-        folder: Path,
-        report: Callable[[Event], None],
-        check: Callable[[], None],
-        writer: Writer,
-        shown: Phase,
-    ) -> None:
-        self.trainer = trainer
-        self.call_all = call_all
-        self.folder = folder
-        self.report = report
-        self.check = check
-        self.writer = writer
-        self.shown = shown
-        self.generations = Generations(folder, writer)
-        self.history: list[dict[str, float]] = []
-        self.best: dict[str, Any] | None = None
-        self.looks = trainer.recipe.guard.mode != "off"
-        self.ladder = guard.remedies(trainer.recipe, chains=trainer.sampler is not None)
-        self.interventions: list[Intervention] = []
-        self.unrepaired: Divergence | None = None  # the first one, of a run that has no ladder
-        self.window: _Window | None = None  # the one that has begun
-        self.doubtful = False  # whether the newest checkpoint is
-        self.pace = 1  # iterations between two looks for a signal
+    Raises:
+        CheckpointError: if the chosen model or its chains are damaged.
+    """
+    state = run.checkpoints.newest()
+    chosen = [run.folder / name for name in (_MODEL, _SAMPLER)]
+    if state is None or (state["best"] and not all(path.exists() for path in chosen)):
+        run.checkpoints.clear()
+        (run.folder / _INTERVENTIONS).unlink(missing_ok=True)
+        state = _state(run)
+        run.checkpoints.write_start(state)
+        run.call("load_state_dict", state["trainer"])  # one start for all, however the model initialises
+        return
+    if state["best"]:
+        for path in chosen:
+            tensors.check(path, f"Put a copy of the file back, or remove the folder {run.folder} to train again.")
+    run.interventions = read_interventions(run.folder)
+    run.history = state["history"]
+    run.unrepaired = Divergence(**seen) if (seen := state["unrepaired"]) else None
+    _load(run, state)
 
-    # --- going on and going back ----------------------------------------------------------------------------------
 
-    def resume(self) -> None:
-        """Go on from the newest checkpoint; a run that is new, or whose chosen model was removed, writes its first.
+def _load(run: _Run, state: Mapping[str, Any]) -> None:
+    """Go on from a state, with whatever remedy it does not know of yet."""
+    run.call("load_state_dict", state["trainer"])
+    run.doubtful = run.looks and guard.is_doubtful(state["history"])
+    if run.trainer.adjustment.seeds < len(run.interventions):
+        run.call("adjust", guard.adjustment(run.interventions))
+    run.best = state["best"]
+    if run.best and checkpoint.age_of(run.folder / _MODEL) != run.best["iteration"]:
+        run.best = None  # the model on disk was chosen on the way to divergence, or just before a kill
+        _choose(run)
 
-        Raises:
-            CheckpointError: if the chosen model or its chains are damaged.
-        """
-        state = self.generations.newest()
-        chosen = [self.folder / name for name in (_MODEL, _SAMPLER)]
-        if state is None or (state["best"] and not all(path.exists() for path in chosen)):
-            self.generations.clear()
-            (self.folder / INTERVENTIONS).unlink(missing_ok=True)
-            state = self._state()
-            self.generations.write_start(state)
-            self.call_all("load_state_dict", state["trainer"])  # one start for all, however the model initialises
-            return
-        if state["best"]:
-            for path in chosen:
-                tensors.check(path, f"Put a copy of the file back, or remove the folder {self.folder} to train again.")
-        self.interventions = read_interventions(self.folder)
-        self.history = state["history"]
-        self.unrepaired = Divergence(**seen) if (seen := state.get("unrepaired")) else None
-        self._take(state)
 
-    def _take(self, state: Mapping[str, Any]) -> None:
-        """Go on from a state, with whatever remedy it does not know of yet."""
-        self.call_all("load_state_dict", state["trainer"])
-        self.doubtful = self.looks and guard.is_doubtful(state["history"])
-        if window := state.get("window"):
-            self.window = _Window(**{**window, "starts": window["starts"] and Starts(*window["starts"])})
-        else:
-            self.window = None
-        if self.trainer.adjustment.seeds < len(self.interventions):
-            self.call_all("adjust", guard.adjustment(self.interventions))
-        self.best = state["best"]
-        if self.best and checkpoint.age_of(self.folder / _MODEL) != self.best["iteration"]:
-            self.best = None  # the model on disk was chosen on the way to divergence, or just before a kill
-            self.choose()
+def _repair(run: _Run, reason: str) -> bool:
+    """Go back to a good state and apply the next remedy; without a ladder, record the first divergence.
 
-    def repair(self, reason: str) -> bool:
-        """Go back to a good state and apply the next remedy; without a ladder, record the first divergence.
+    Where the newest state is doubtful, or has led to divergence more than once, it goes back to the one before.
 
-        Where the newest state is doubtful, or has led to divergence more than once, it goes back to the one before.
+    Returns:
+        Whether training went back.
 
-        Returns:
-            Whether training went back.
-
-        Raises:
-            Diverged: if no remedy is left.
-        """
-        found = Divergence(self.trainer.iteration, reason)
-        if not self.ladder:
-            if self.unrepaired is None:
-                self.unrepaired = found
-                self._report("diverged", found._asdict())
-            return False
-        self.report_window()
-        if len(self.interventions) == len(self.ladder):
-            self._give_up(reason)
-        state = self.generations.newest()
-        assert state is not None
-        if guard.is_doubtful(state["history"]) or len(self.interventions) > state["trainer"]["adjustment"][0]:
-            self.generations.drop_newest()
-            state = self.generations.newest()
-            assert state is not None
-        back_to = state["trainer"]["iteration"]
-        self.interventions.append(Intervention(*found, back_to, self.ladder[len(self.interventions)]))
-        write_interventions(self.folder, self.interventions)
-        self._take(state)
-        self._report("diverged", self.interventions[-1]._asdict())
-        return True
-
-    def _give_up(self, reason: str) -> None:
-        self.save_history()
-        self.draw(f"diverged after {len(self.interventions)} interventions")
-        tried = "; ".join(map(str, self.interventions))
+    Raises:
+        Diverged: if no remedy is left.
+    """
+    found = Divergence(run.trainer.iteration, reason)
+    if not run.ladder:
+        if run.unrepaired is None:
+            run.unrepaired = found
+            run.send("diverged", found._asdict())
+        return False
+    run.send("window", dict(run.history[-1]))
+    if len(run.interventions) == len(run.ladder):
+        _save_history(run)
+        tried = "; ".join(map(str, run.interventions))
         raise Diverged(
-            f"Training diverged {Divergence(self.trainer.iteration, reason)}, and no remedy is left. It had been "
-            f"repaired {tried}. The energies are in history.csv and energies.png of the fit's folder. Lower the "
-            "learning rate (--set optimizer.learning_rate=...), take smaller or less noisy sampling steps (--set "
-            "chains.sampler=...), or give the guard a longer ladder (--set guard.ladder=...)."
+            f"Training diverged {found}, and no remedy is left. It had been repaired {tried}. The energies are in "
+            "history.csv of the fit's folder, and `jembench figures` draws them. Lower the learning rate (--set "
+            "optimizer.learning_rate=...), take smaller or less noisy sampling steps (--set chains.sampler=...), or "
+            "give the guard a longer ladder (--set guard.ladder=...)."
         )
-
-    # --- a window and its end ------------------------------------------------------------------------------------
-
-    @property
-    def done(self) -> int:
-        """Iterations of the window that has begun."""
-        return len(self.window.rows) if self.window else 0
-
-    def iterate(self) -> bool:
-        """The iterations that are left of a window.
-
-        Returns:
-            False if a signal came in the middle: a checkpoint is then on disk, unless the state may be damaged.
-        """
-        trainer = self.trainer
-        self.window = window = self.window or _Window(trainer.learning_rate)
-        n = min(trainer.recipe.log_every, trainer.iterations - trainer.iteration + len(window.rows))
-        while len(window.rows) < n:
-            self.shown.done = trainer.iteration
-            start = time.perf_counter()
-            rows, window.starts, heard = self.call_all("window", min(n - len(window.rows), self.pace))
-            seconds = time.perf_counter() - start
-            window.rows += rows
-            window.seconds += seconds
-            self.pace = max(1, int(ANSWER * len(rows) / seconds))
-            stopping.hear(heard)
-            if stopping.received() and len(window.rows) < n:
-                self.check()
-                if not self.ladder or (not guard.verdict(window.rows, None) and self.call_all("is_finite")):
-                    self.save()
-                return False
-        return True
-
-    def judge(self) -> str | None:
-        """Log the means of a complete window.
-
-        Returns:
-            What is wrong, if the guard finds something.
-        """
-        window, self.window = self.window, None
-        assert window is not None
-        rows, n = window.rows, len(window.rows)
-        place = {"iteration": self.trainer.iteration, "iterations": n, "seconds": window.seconds / n}
-        place |= {"attempt": len(self.interventions), "learning_rate": window.learning_rate}
-        means = {name: sum(row[name] for row in rows) / n for name in rows[0]}
-        starts = window.starts._asdict() if window.starts else {}
-        self.history.append({**place, **means, **{f"{name}_start": value for name, value in starts.items()}})
-        if not self.looks:
-            return None
-        if wrong := guard.verdict(rows, window.starts):
-            return wrong
-        if self.ladder and len(self.interventions) == len(self.ladder):
-            return None  # without a remedy, a model that classifies is better than none; the record says how it ended
-        return guard.lost_contact(self.history, ended=self.trainer.iteration == self.trainer.iterations)
-
-    def report_past(self) -> None:
-        """Send the windows of former runs, which a tracker may not have had, and that training goes on from there."""
-        for row in self.history:
-            self._report("window", row, int(row["iteration"]))
-        self._report("training", {})
-
-    def report_window(self) -> None:
-        """Send the last row of the history."""
-        self._report("window", dict(self.history[-1]))
-
-    def report_picture(self, path: Path | None) -> None:
-        """Send that a picture of the chains was drawn."""
-        if path:
-            self._report("picture", {"attempt": len(self.interventions)}, text=str(path))
-
-    def _report(
-        self, kind: EventKind, values: Mapping[str, float | str], done: int | None = None, text: str = ""
-    ) -> None:
-        done = self.trainer.iteration if done is None else done
-        self.report(Event(kind=kind, done=done, total=self.trainer.iterations, values=values, text=text))
-
-    def stopped(self) -> OutOfTime:
-        """Why training ends before its end, once its checkpoint is on disk."""
-        self.writer.wait()
-        return OutOfTime(
-            f"{stopping.reason()} after {self.trainer.iteration} of {self.trainer.iterations} iterations. "
-            "The same command goes on from there."
-        )
-
-    def choose(self) -> dict[str, float]:
-        """Validate, and keep the model if it is the best so far; without validation, the last.
-
-        Returns:
-            What validation found, for the history.
-        """
-        trainer = self.trainer
-        self.writer.wait()  # at most one state is on its way to the disk
-        validation = trainer.validate()
-        if validation is None and trainer.iteration < trainer.iterations:
-            return {}  # the last model will be chosen
-        accuracy = validation.accuracy if validation else None
-        if self.best is None or accuracy is None or accuracy >= self.best["accuracy"]:
-            self.best = {"iteration": trainer.iteration, "accuracy": accuracy}
-            iteration = trainer.iteration
-            self.writer.write(self.call_all("chains"), lambda packed: packed.write(self.folder / _SAMPLER))
-            self.writer.write(trainer.weights(), lambda packed: packed.write(self.folder / _MODEL, age=iteration))
-        return {f"validation_{name}": value for name, value in validation._asdict().items()} if validation else {}
-
-    def save(self) -> None:
-        """Write a checkpoint; a doubtful one gives its place to the next, so that a good one is kept."""
-        self.save_history()
-        self.generations.write(self._state(), self.trainer.iteration, over_newest=self.doubtful)
-        self.doubtful = self.looks and guard.is_doubtful(self.history)
-
-    def finish(self) -> Fitted:
-        """The result of the training."""
-        assert self.best is not None
-        self.generations.tidy()
-        stability = self._stability() if self.looks else None
-        diverged = stability is not None and stability.diverged_at is not None
-        self.draw(f"first diverged at iteration {stability.diverged_at}" if stability and diverged else "")
-        seconds = sum(row["seconds"] * row["iterations"] for row in self.history)
-        return Fitted(
-            self.best["iteration"], self.best["accuracy"], seconds, self.history, self.interventions, stability
-        )
-
-    def _stability(self) -> Stability:
-        first = self.interventions[0] if self.interventions else self.unrepaired
-        changed = guard.describe(self.trainer.adjustment, self.trainer.recipe, self.trainer.sampling_steps)
-        away = guard.lost_contact(self.history, ended=True) if self.interventions else None
-        return Stability(
-            criterion=guard.CRITERION,
-            iterations=self.trainer.iterations,
-            diverged_at=first.iteration if first else None,
-            reason=first.reason if first else "",
-            remedies=tuple(intervention.remedy for intervention in self.interventions),
-            ended_with=", ".join(filter(None, [changed, away])),
-        )
-
-    def _state(self) -> dict[str, Any]:
-        state = {"trainer": self.call_all("state_dict"), "history": self.history, "best": self.best}
-        state["unrepaired"] = self.unrepaired._asdict() if self.unrepaired else None
-        return state | {"window": asdict(self.window) if self.window else None}
-
-    def save_history(self) -> None:
-        """Write the losses and energies so far, for human eyes."""
-        write_bytes(self.folder / "history.csv", _as_csv(self.history).encode())
-
-    def draw(self, title: str) -> None:
-        """Draw the energies so far."""
-        draw_energies(self.history, title, self.folder / "energies.png")
+    state = run.checkpoints.newest()
+    assert state is not None
+    if guard.is_doubtful(state["history"]) or len(run.interventions) > state["trainer"]["adjustment"][0]:
+        run.checkpoints.drop_newest()
+        state = run.checkpoints.newest()
+        assert state is not None
+    remedy = run.ladder[len(run.interventions)]
+    run.interventions.append(Intervention(*found, state["trainer"]["iteration"], remedy))
+    # beside the checkpoints, which it outlives: a killed run applies what its checkpoint does not know of yet
+    written = [intervention._asdict() for intervention in run.interventions]
+    records.write(run.folder / _INTERVENTIONS, {"interventions": written})
+    _load(run, state)
+    run.send("diverged", run.interventions[-1]._asdict())
+    return True
 
 
-_MODEL, _SAMPLER = "model.safetensors", "sampler.safetensors"
+class _Interventions(NamedTuple):
+    """The content of ``interventions.json``."""
+
+    interventions: tuple[Intervention, ...]
 
 
-def _as_csv(history: Sequence[Mapping[str, float]]) -> str:
-    names = list(dict.fromkeys(name for row in history for name in row))
+def read_interventions(folder: Path) -> list[Intervention]:
+    """Read what the guard did so far.
+
+    Raises:
+        CheckpointError: if the file is damaged.
+    """
+    path = folder / _INTERVENTIONS
+    if not path.exists():
+        return []
+    try:
+        return list(records.read(path).read(_Interventions).interventions)
+    except DamagedError as error:
+        raise CheckpointError(
+            f"{path} is damaged. It says how this training was kept from diverging, and training cannot go on without "
+            f"it. Remove the folder {folder} to train the model again. ({error})"
+        ) from error
+
+
+# --- a window and its end ---------------------------------------------------------------------------------------------
+
+
+def _window(run: _Run, shown: Phase) -> tuple[list[dict[str, float]], Starts | None]:
+    """Run the iterations to the end of the window, and log their means.
+
+    Returns:
+        the losses of each iteration, and random starts after the last.
+
+    Raises:
+        OutOfTime: if a signal came in the middle. A checkpoint is then on disk, unless the state may be damaged, and
+            the next run's first window is the rest of this one.
+    """
+    trainer, every = run.trainer, run.trainer.recipe.log_every
+    end = min(trainer.iteration // every * every + every, trainer.iterations)
+    rows: list[dict[str, float]] = []
+    starts, rate, seconds = None, trainer.learning_rate, 0.0
+    while trainer.iteration < end:
+        shown.done = trainer.iteration
+        begun = time.perf_counter()
+        few, starts = run.call("window", min(end - trainer.iteration, run.pace))
+        taken = time.perf_counter() - begun
+        rows += few
+        seconds += taken
+        run.pace = max(1, int(ANSWER * len(few) / taken))
+        if stopping.received() and trainer.iteration < end:
+            run.check()
+            if not run.ladder or (not guard.verdict(rows, None) and trainer.is_finite()):
+                _save(run)
+            raise _stopped(trainer)
+    row: dict[str, float] = {"iteration": end, "iterations": len(rows), "seconds": seconds / len(rows)}
+    row |= {"attempt": len(run.interventions), "learning_rate": rate}
+    row |= {name: sum(each[name] for each in rows) / len(rows) for name in rows[0]}
+    row |= {f"{name}_start": value for name, value in (starts._asdict() if starts else {}).items()}
+    run.history.append(row)
+    return rows, starts
+
+
+def _judge(run: _Run, rows: Sequence[Mapping[str, float]], starts: Starts | None) -> str | None:
+    """Return what is wrong after a window, if the guard finds something."""
+    if not run.looks:
+        return None
+    if wrong := guard.verdict(rows, starts):
+        return wrong
+    if run.ladder and len(run.interventions) == len(run.ladder):
+        return None  # without a remedy, a model that classifies is better than none; the record says how it ended
+    return guard.lost_contact(run.history, ended=run.trainer.iteration == run.trainer.iterations)
+
+
+def _choose(run: _Run) -> dict[str, float]:
+    """Validate, and keep the model if it is the best so far; without validation, the last.
+
+    Returns:
+        What validation found, for the history.
+    """
+    trainer = run.trainer
+    validation = trainer.validate()
+    if validation is None and trainer.iteration < trainer.iterations:
+        return {}  # the last model will be chosen
+    accuracy = validation.accuracy if validation else None
+    if run.best is None or accuracy is None or accuracy >= run.best["accuracy"]:
+        run.best = {"iteration": trainer.iteration, "accuracy": accuracy}
+        checkpoint.write(run.folder / _SAMPLER, trainer.chains())
+        checkpoint.write(run.folder / _MODEL, trainer.weights(), age=trainer.iteration)
+    return {f"validation_{name}": value for name, value in validation._asdict().items()} if validation else {}
+
+
+def _save(run: _Run) -> None:
+    """Write a checkpoint; a doubtful one gives its place to the next, so that a good one is kept."""
+    _save_history(run)
+    run.checkpoints.write(_state(run), run.trainer.iteration, over_newest=run.doubtful)
+    run.doubtful = run.looks and guard.is_doubtful(run.history)
+
+
+def _state(run: _Run) -> dict[str, Any]:
+    unrepaired = run.unrepaired._asdict() if run.unrepaired else None
+    return {"trainer": run.trainer.state_dict(), "history": run.history, "best": run.best, "unrepaired": unrepaired}
+
+
+def _save_history(run: _Run) -> None:
+    """Write the losses and energies so far, for human eyes and figures."""
+    names = list(dict.fromkeys(name for row in run.history for name in row))
     stream = io.StringIO()
     writer = csv.DictWriter(stream, names, restval="", lineterminator="\n")
     writer.writeheader()
-    writer.writerows(history)
-    return stream.getvalue()
+    writer.writerows(run.history)
+    write_bytes(run.folder / "history.csv", stream.getvalue().encode())
+
+
+def _stopped(trainer: Trainer) -> OutOfTime:
+    """Say why training ends before its end, once its checkpoint is on disk."""
+    return OutOfTime(
+        f"{stopping.reason()} after {trainer.iteration} of {trainer.iterations} iterations. "
+        "The same command goes on from there."
+    )
+
+
+def _finish(run: _Run) -> Fitted:
+    assert run.best is not None
+    run.checkpoints.tidy()
+    seconds = sum(row["seconds"] * row["iterations"] for row in run.history)
+    stability = _stability(run) if run.looks else None
+    return Fitted(run.best["iteration"], run.best["accuracy"], seconds, run.history, run.interventions, stability)
+
+
+def _stability(run: _Run) -> Stability:
+    first = run.interventions[0] if run.interventions else run.unrepaired
+    changed = guard.describe(run.trainer.adjustment, run.trainer.recipe, run.trainer.sampling_steps)
+    away = guard.lost_contact(run.history, ended=True) if run.interventions else None
+    return Stability(
+        criterion=guard.CRITERION,
+        iterations=run.trainer.iterations,
+        diverged_at=first.iteration if first else None,
+        reason=first.reason if first else "",
+        remedies=tuple(intervention.remedy for intervention in run.interventions),
+        ended_with=", ".join(filter(None, [changed, away])),
+    )

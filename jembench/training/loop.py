@@ -9,16 +9,16 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from functools import cached_property
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 from torch.nn import functional as F
 
-from jembench import seeds, stopping
+from jembench import seeds
 from jembench.data.holdout import holdout
 from jembench.experiment.recipe import Recipe, check_shares
-from jembench.interfaces import Batch, Buffered, DataSpec, Loss, Negatives, Shardable, Split
+from jembench.interfaces import Batch, ChainState, DataSpec, GradEnergy, Loss, Negatives, Sampler, Split
 from jembench.models import devices, predictions
 from jembench.models.energies import LogitModel, grad_energy
 from jembench.models.execution import (
@@ -36,11 +36,11 @@ from jembench.models.objective import has_batch_norm
 from jembench.sampling import chain
 from jembench.sampling.graph import ChainGraph
 from jembench.store.checkpoint import load_weights
+from jembench.training import processes
 from jembench.training.batches import Batches
-from jembench.training.chains import make_sampler, share
+from jembench.training.chains import make_sampler
 from jembench.training.guard import HIGHEST, HIGHEST_DATA, Adjustment, Starts
 from jembench.training.optimizers import WeightAverage, load_optimizer, make_optimizer, sam_perturbation
-from jembench.training.processes import SINGLE, ProcessGroup
 
 
 class Validation(NamedTuple):
@@ -55,7 +55,6 @@ class Window(NamedTuple):
 
     rows: list[dict[str, float]]  # one an iteration: the loss and its parts
     starts: Starts | None  # see Trainer.random_starts
-    heard: int  # the number of a signal that asks to end, which any process received; 0: none
 
 
 class Trainer:
@@ -64,10 +63,8 @@ class Trainer:
     Nothing else is remembered between two iterations: a trainer that loads another's ``state_dict`` goes on exactly
     as that one would have (bit for bit on the CPU).
 
-    In a group, all processes draw the same batches, augmentation and noise included, and each keeps its part. Chains
-    and the masks of dropout are each process's own. ``window``, ``chains``, ``is_finite``, ``state_dict`` and
-    ``load_state_dict`` are then called in all processes at once, and the results of the first four in rank 0 are
-    those of the whole group.
+    In a group (:mod:`jembench.training.processes`) the state is the same in all processes, and ``window``, ``adjust``
+    and ``load_state_dict`` are called in all at once.
 
     Args:
         model: an ``nn.Module`` that is :class:`~jembench.interfaces.Trainable`.
@@ -76,10 +73,9 @@ class Trainer:
         recipe: how to train.
         seed: the random seed.
         device: where to train.
-        group: the processes that train together.
 
     Raises:
-        SpecError: if there are no labels, or batches and chains cannot be shared out evenly.
+        SpecError: if there are no labels, or batches cannot be shared out evenly.
     """
 
     def __init__(
@@ -91,22 +87,21 @@ class Trainer:
         *,
         seed: int,
         device: torch.device,
-        group: ProcessGroup = SINGLE,
     ) -> None:
-        check_shares(recipe, group.size)
-        self.group = group
+        self.group = processes.group()
+        check_shares(recipe, self.group.size)
         self.model = model.to(device)
         self.data = data
         self.recipe = recipe
         self.seed = seed
         self.device = device
         train, self.validation = holdout(images, recipe.data.validation, stratified=recipe.data.stratified)
-        self.batches = Batches(train, data, recipe, seed=seed, device=device, group=group)
+        self.batches = Batches(train, data, recipe, seed=seed, device=device)
         self.sampler = make_sampler(model, data, recipe, train)
-        share(self.sampler, recipe, group)
         self.schedule = recipe.schedule.make()
         self.adjustment = Adjustment()
         self.iteration = 0
+        self._own_noise = seeds.generator(seed, "own chains", device)  # of this process in a group
         self._seed()
         self._check()
         self._prepare()
@@ -120,27 +115,20 @@ class Trainer:
 
     def _check(self) -> None:
         """Refuse what would fail in some later iteration."""
-        sampler: object = self.sampler
-        if isinstance(sampler, Buffered):
+        if self.sampler and hasattr(self.sampler, "check_batch"):
             of_classes = self.model.chains == "conditional"
-            chains = (self.batches.labelled if of_classes else self.recipe.batch_size) // self.group.size
-            sampler.check_batch(chains, conditional=of_classes or self.recipe.chains.conditional)
+            chains = self.batches.labelled if of_classes else self.recipe.batch_size
+            self.sampler.check_batch(chains, conditional=of_classes or self.recipe.chains.conditional)
 
     def _seed(self) -> None:
         """Begin every stream of randomness; another one after each intervention."""
         again = f"/{self.adjustment.seeds}" if self.adjustment.seeds else ""
         self.batches.begin(self.recipe, again)
-        self.generator = seeds.generator(self.seed, f"{self._own_chains}{again}", self.device)
+        self.generator = seeds.generator(self.seed, f"chains{again}", self.device)
 
-    @property
-    def _own_chains(self) -> str:
-        """What the chains' generator is for: another one in each process."""
-        return f"chains@{self.group.rank}" if self.group.rank else "chains"
-
-    @property
-    def _own_chance(self) -> str:
-        """What the global generators are for in the next iteration: another one in each process and after remedies."""
-        return f"network@{self.group.rank}/{self.adjustment.seeds}/{self.iteration}"
+    def _chance(self, purpose: str) -> str:
+        """Return the purpose of this iteration's numbers: others in each process and after remedies."""
+        return f"{purpose}@{self.group.rank}/{self.adjustment.seeds}/{self.iteration}"
 
     def _prepare(self, precision: str = "") -> None:
         """Make the two functions that take the time: dE/dx for the chains, and the loss.
@@ -210,20 +198,17 @@ class Trainer:
         return self.sampler.steps * self.adjustment.steps if self.sampler else 0
 
     def window(self, n: int) -> Window:
-        """n iterations. The host waits for the device only at their end."""
+        """Run n iterations. The host waits for the device only at their end."""
         rows = [self.iterate() for _ in range(n)]
         starts = self.random_starts() if self.recipe.guard.mode != "off" else None
         names = list(rows[0])
         values = torch.stack([torch.stack([row[name] for name in names]) for row in rows])
-        highest = {name: values[:, names.index(name)].clone() for name in (HIGHEST, HIGHEST_DATA) if name in names}
-        self.group.average_([values])
-        heard = torch.tensor(stopping.received(), device=self.device)
-        self.group.highest_(heard)
-        for name, column in highest.items():
-            self.group.highest_(column)
-            values[:, names.index(name)] = column
+        of_all = self.group.gather(values).view(self.group.size, *values.shape)
+        values = of_all.mean(0)
+        for name in {HIGHEST, HIGHEST_DATA}.intersection(names):
+            values[:, names.index(name)] = of_all[:, :, names.index(name)].amax(0)
         each = [dict(zip(names, row, strict=True)) for row in values.double().tolist()]
-        return Window(each, None if starts is None else Starts(float(starts.max()), float(starts.mean())), int(heard))
+        return Window(each, None if starts is None else Starts(float(starts.max()), float(starts.mean())))
 
     def iterate(self) -> dict[str, Tensor]:
         """One optimiser step; returns the loss and its parts, still on the device.
@@ -232,15 +217,16 @@ class Trainer:
         """
         for group in self.optimizer.param_groups:
             group["lr"] = self.learning_rate
-        batch = self.batches.draw()
-        chance = seeds.drawing(self.seed, self._own_chance, self.device)
+        whole = self.batches.draw()
+        batch = self.group.cut(whole)
+        chance = seeds.drawing(self.seed, self._chance("network"), self.device)
         with chance, searching(self.execution.searched):  # the shapes of an iteration are those of the next
             self.model.train()
             first = batch
             if self._pass_first:
                 with autocast(self.execution.precision, self.device):
                     first = batch._replace(logits=self._pass_first(batch.x))
-            negatives = self._negatives(batch)
+            negatives = self._negatives(whole)
             values = self._differentiate(first, negatives)
             if radius := self.recipe.optimizer.sharpness:
                 adaptive = self.recipe.optimizer.adaptive
@@ -271,23 +257,33 @@ class Trainer:
         return {"loss": total.detach(), **loss.parts, **extremes}
 
     def _agree(self) -> None:
-        """All processes take the mean of their gradients and of what their norms have seen: they hold one model."""
+        """Average gradients and what norms have seen over all processes: they hold one model."""
         gradients = [weight.grad for weight in self.model.parameters() if weight.grad is not None]
         running = ("running_mean", "running_var")
         seen = [buffer for name, buffer in self.model.named_buffers() if name.endswith(running)]
         self.group.average_([*gradients, *seen])
-        if self.iteration == 0:  # a network may set itself by its first images, and each process has others
-            self.group.share_([*self.model.parameters(), *self.model.buffers()])
+        if self.iteration == 0 and self.group.size > 1:
+            # a network may set itself by its first images, and each process has others: that of rank 0 counts
+            load_weights(self.model, self.group.broadcast(dict(self.model.state_dict())))
 
     def _negatives(self, batch: Batch) -> Negatives | None:
+        """Return this process's part of the chains' ends, given the batch of all processes."""
         if self.sampler is None:
             return None
-        n = self.recipe.batch_size // self.group.size if self.model.chains == "marginal" else len(batch.y_labelled)
+        n = self.recipe.batch_size if self.model.chains == "marginal" else len(batch.y_labelled)
         y = self._classes(batch, n)
         with mode(self.model, train=self.recipe.chains.mode == "train"), frozen(self.model):
-            run = chain.run if self.graph is None else self.graph.run
-            state = chain.draw(self.sampler, n, self.grad_energy, self.generator, y, self.sampling_steps, run)
-        return Negatives(state.x, state.y if self.model.chains == "conditional" else None)
+            state = chain.draw(self.sampler, n, self.grad_energy, self.generator, y, self.sampling_steps, self._move)
+        return self.group.cut(Negatives(state.x, state.y if self.model.chains == "conditional" else None))
+
+    def _move(
+        self, sampler: Sampler, state: ChainState, grad_energy: GradEnergy, generator: Generator, steps: int | None
+    ) -> ChainState:
+        """Run this process's part of the chains, with noise of its own, and return the ends of all."""
+        run = chain.run if self.graph is None else self.graph.run
+        if self.group.size > 1:
+            generator = self._own_noise.manual_seed(seeds.derive(self.seed, self._chance("chains")))
+        return self.group.gather(run(sampler, self.group.cut(state), grad_energy, generator, steps))
 
     def _classes(self, batch: Batch, n: int) -> Tensor | None:
         """What the chains are conditioned on."""
@@ -340,21 +336,15 @@ class Trainer:
         return dict(self.average.state if self.average else self.model.state_dict())
 
     def is_finite(self) -> bool:
-        """Whether every parameter, buffer and stored chain is a finite number."""
-        kept = self.sampler.state_dict() if self.sampler else {}
-        tensors = [*self.model.state_dict().values(), *kept.values()]
-        return all(self.group.gather(all(bool(tensor.isfinite().all()) for tensor in tensors)))
+        """Return whether every parameter, buffer and stored chain is a finite number."""
+        return all(bool(x.isfinite().all()) for x in (*self.model.state_dict().values(), *self.chains().values()))
 
     def chains(self) -> dict[str, Tensor]:
-        """The state of the sampler, and in a group of all processes' samplers as one."""
-        state = self.sampler.state_dict() if self.sampler else {}
-        if self.group.size == 1 or not state:
-            return state
-        parts = self.group.gather(state)
-        return cast(Shardable, self.sampler).whole(parts) if parts else {}
+        """Return the state of the sampler; empty if there is none."""
+        return self.sampler.state_dict() if self.sampler else {}
 
     def state_dict(self) -> dict[str, Any]:
-        """All that the next iteration depends on, for any number of processes."""
+        """Return all that the next iteration depends on."""
         batches = self.batches.state_dict()
         return {
             "iteration": self.iteration,
@@ -364,20 +354,17 @@ class Trainer:
             "optimizer": self.optimizer.state_dict(),
             "sampler": self.chains(),
             "streams": batches["streams"],
-            "generators": {
-                "images": batches["generator"],
-                "chains": self.group.gather(self.generator.get_state()),  # of each process
-            },
+            "generators": {"images": batches["generator"], "chains": self.generator.get_state()},
             "adjustment": list(self.adjustment),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on where :meth:`state_dict` was taken; with another number of processes, chains and dropout draw others.
+        """Go on where :meth:`state_dict` was taken.
 
         Raises:
             CheckpointError: if the state is of another model, dataset or sampler.
         """
-        if state.get("precision", self.execution.precision) != self.execution.precision:
+        if state["precision"] != self.execution.precision:
             self._prepare(state["precision"])
         load_weights(self.model, state["model"])
         if self.average:
@@ -389,9 +376,4 @@ class Trainer:
         self.batches.load_state_dict({"streams": state["streams"], "generator": generators["images"]})
         self.adjustment = Adjustment(*state["adjustment"])
         self.iteration = state["iteration"]
-        chains = generators["chains"]
-        if len(chains) == self.group.size:
-            self.generator.set_state(chains[self.group.rank].cpu())
-        else:
-            purpose = f"{self._own_chains}/{self.adjustment.seeds}/from {self.iteration}"
-            self.generator = seeds.generator(self.seed, purpose, self.device)
+        self.generator.set_state(generators["chains"].cpu())

@@ -1,203 +1,202 @@
-"""Several processes, each on a device of its own, that train one model together.
+"""Processes that train one model together, started by ``torchrun``.
 
-Every process holds the whole model, its part of every batch and its part of the chains. The gradients are averaged
-before each step, and so all make the same one: what they hold of the model stays the same, bit for bit.
+Every process holds the whole model, sampler and order of the data, and computes its part of each batch and of the
+chains. The ends of all chains are gathered, gradients and running statistics are averaged, and so the state stays the
+same in every process, bit for bit. Rank 0 alone reads and writes files, judges and decides; the others repeat on their
+trainers what it does with its own.
 
-The average is one all-reduce of all gradients in one piece, after the backward pass. DistributedDataParallel would
-overlap it with that pass, but wraps ``forward``, and these models are called through ``training_loss``; beside the
-twenty passes of the chains there is little to be won.
-
-Rank 0 alone reads and writes files, validates and decides. The others serve: they wait for its commands, without a time
-limit, since an evaluation may lie between two fits.
+Imports no torch by itself: commands ask for their rank before they need it.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Sequence
+import os
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
-from types import TracebackType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-import torch
-import torch.distributed as dist
-from torch import Tensor
-from torch.utils._pytree import tree_map
+from jembench.errors import ProcessLost, SpecError, error_text
 
-from jembench.errors import ProcessLost, error_text
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
 
 T = TypeVar("T")
 
-COMMAND_TIMEOUT = timedelta(days=3650)
-"""How long a process waits for a command. One that ends closes its connections, which ends the waiting at once."""
-
-BARRIER_TIMEOUT = timedelta(seconds=60)
-"""How long the processes wait for one another after one has failed in the middle of a command."""
+TIMEOUT = timedelta(days=365)
+"""Time that a process waits for rank 0, which measures between two trainings. torchrun ends it if another one fails."""
 
 
-class ProcessGroup:
-    """The processes that train one model; this one is a single process, whose methods do nothing."""
+class Launched(NamedTuple):
+    """The place of this process among those that torchrun has started."""
 
-    rank = 0
-    size = 1
-
-    def part(self, n: int) -> slice:
-        """Which of n things, a multiple of ``size``, are this process's."""
-        return slice(self.rank * n // self.size, (self.rank + 1) * n // self.size)
-
-    def average_(self, tensors: Sequence[Tensor]) -> None:
-        """Replace each tensor by its mean over all processes, the same bits in each."""
-
-    def highest_(self, tensor: Tensor) -> None:
-        """Replace each element by its highest value in any process."""
-
-    def share_(self, tensors: Sequence[Tensor]) -> None:
-        """Replace each tensor by that of rank 0."""
-
-    def gather(self, value: T) -> list[T]:
-        """The values of all processes, in the order of their ranks, in rank 0; an empty list in the others."""
-        return [value]
-
-    def broadcast(self, value: Any) -> Any:
-        """The value of rank 0, in every process."""
-        return value
-
-    def meet_after(self, error: Exception) -> None:
-        """Meet the others after an error that should have met all of them.
-
-        Raises:
-            ProcessLost: if it has not: the others are still in the middle of what failed here.
-        """
+    rank: int = 0
+    size: int = 1
+    local_rank: int = 0  # on this machine
 
 
-SINGLE = ProcessGroup()
-"""One process."""
-
-
-class DistributedGroup(ProcessGroup):
-    """The processes of ``torch.distributed``'s default group, which must have been initialised.
-
-    Tensors that are gathered or broadcast arrive on the CPU.
+def launched(environment: Mapping[str, str] = os.environ) -> Launched:
+    """Return the place that torchrun gives this process; without torchrun, that of a single process.
 
     Raises:
-        ProcessLost: from every method, if a process has gone.
+        SpecError: if the variables of torchrun are no ranks.
     """
+    if "TORCHELASTIC_RUN_ID" not in environment:
+        return Launched()
+    texts = [environment.get(name, "") for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK")]
+    if all(text.isdecimal() and len(text) < 10 for text in texts):
+        found = Launched(*map(int, texts))
+        if found.rank < found.size:
+            return found
+    raise SpecError(
+        "The environment says that torchrun has started this process, and RANK, WORLD_SIZE and LOCAL_RANK are "
+        f"{', '.join(repr(text[:20]) for text in texts)}. Start the command by torchrun, or unset TORCHELASTIC_RUN_ID."
+    )
 
-    def __init__(self) -> None:
-        self.rank = dist.get_rank()
-        self.size = dist.get_world_size()
-        with self._all_present():
-            self._commands: Any = dist.new_group(backend="gloo", timeout=COMMAND_TIMEOUT)
-            self._barrier: Any = dist.new_group(backend="gloo", timeout=BARRIER_TIMEOUT)
+
+class Group:
+    """The processes that train one model; this process alone by default, for which no method does anything."""
+
+    def __init__(self, rank: int = 0, size: int = 1) -> None:
+        self.rank, self.size = rank, size
+
+    def cut(self, values: T) -> T:
+        """Return this process's part of every tensor in ``values``, along the first dimension."""
+        if self.size == 1:
+            return values
+        return _map(lambda x: x[self.rank * len(x) // self.size : (self.rank + 1) * len(x) // self.size], values)
+
+    def gather(self, values: T) -> T:
+        """Join every tensor in ``values`` with those of the other processes, in the order of ranks."""
+        if self.size == 1:
+            return values
+        import torch
+        from torch import distributed
+
+        def joined(x: Tensor) -> Tensor:
+            parts = [torch.empty_like(x, memory_format=torch.contiguous_format) for _ in range(self.size)]
+            distributed.all_gather(parts, x.contiguous())
+            return torch.cat(parts)
+
+        return _map(joined, values)
 
     def average_(self, tensors: Sequence[Tensor]) -> None:
-        if not tensors:
+        """Replace each tensor by its mean over all processes, in one all-reduce."""
+        if self.size == 1 or not tensors:
             return
+        import torch
+        from torch import distributed
+
         with torch.no_grad():
             flat = torch.cat([tensor.flatten() for tensor in tensors])
-            with self._all_present():
-                dist.all_reduce(flat)
-            flat /= self.size
-            means = torch.split(flat, [tensor.numel() for tensor in tensors])
+            distributed.all_reduce(flat)
+            means = torch.split(flat / self.size, [tensor.numel() for tensor in tensors])
             torch._foreach_copy_(list(tensors), [mean.view_as(x) for mean, x in zip(means, tensors, strict=True)])
 
-    def highest_(self, tensor: Tensor) -> None:
-        with self._all_present():
-            dist.all_reduce(tensor, dist.ReduceOp.MAX)
-
-    def share_(self, tensors: Sequence[Tensor]) -> None:
-        with self._all_present():
-            for tensor in tensors:
-                dist.broadcast(tensor.detach(), 0)
-
-    def gather(self, value: T) -> list[T]:
-        values: list[Any] | None = [None] * self.size if self.rank == 0 else None
-        with self._all_present():
-            dist.gather_object(_on_cpu(value), values, group=self._commands)
-        return values or []
-
     def broadcast(self, value: Any) -> Any:
-        values = [_on_cpu(value) if self.rank == 0 else value]
-        with self._all_present():
-            dist.broadcast_object_list(values, group=self._commands)
+        """Return the value of rank 0, its tensors on the CPU in the other processes.
+
+        Raises:
+            ProcessLost: if a process has gone.
+        """
+        if self.size == 1:
+            return value
+        from torch import device, distributed
+
+        values = [_map(lambda x: x.detach().cpu(), value)]
+        with self._together():
+            distributed.broadcast_object_list(values, device=device("cpu"))
         return value if self.rank == 0 else values[0]
 
-    def leave(self) -> None:
-        """Part, once rank 0 has no more orders; the others have been waiting for that."""
-        if self.rank == 0:
-            self.broadcast(None)
-        with self._all_present():
-            dist.barrier(self._barrier)  # so that no process closes its connections before all have received it
-        dist.destroy_process_group()
+    def call(self, trainer: Any, method: str, *arguments: Any) -> Any:
+        """Call a method of the trainer in every process, as rank 0, while the others :meth:`follow`.
 
-    def meet_after(self, error: Exception) -> None:
+        Raises:
+            ProcessLost: if it fails in one of several processes.
+        """
+        self.broadcast((method, arguments))
+        with self._together():
+            return getattr(trainer, method)(*arguments)
+
+    def follow(self, trainer: Any) -> None:
+        """Repeat the calls of rank 0 on this process's trainer, to the end of its :meth:`leading`."""
+        while order := self.broadcast(None):
+            method, arguments = order
+            getattr(trainer, method)(*arguments)
+
+    @contextmanager
+    def leading(self) -> Iterator[None]:
+        """Let the other processes go on at the end of the context, unless one of them is lost."""
         try:
-            dist.barrier(self._barrier)
-        except RuntimeError:
+            yield
+        except Exception as error:
+            if not isinstance(error, ProcessLost):
+                self.broadcast(None)
+            raise
+        self.broadcast(None)
+
+    @contextmanager
+    def _together(self) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:
+            if self.size == 1 or isinstance(error, ProcessLost):
+                raise
             raise ProcessLost(
-                f"Process {self.rank + 1} of {self.size} that train together failed, and the others did not "
+                f"Process {self.rank + 1} of {self.size} that train together failed, or has lost another one "
                 f"({error_text(error)}). The same command goes on from the last checkpoint."
             ) from error
 
-    @contextmanager
-    def _all_present(self) -> Iterator[None]:
-        try:
-            yield
-        except RuntimeError as error:  # of which the errors of torch.distributed's backends are
-            cause = re.sub(r"^\[\S*\] ", "", str(error)).partition(". ")[0].partition("\n")[0]
-            raise ProcessLost(
-                f"Process {self.rank + 1} of {self.size} that train together has lost another one, which failed or "
-                f"was ended ({cause}). The same command goes on from the last checkpoint."
-            ) from error
+
+def _map(function: Any, values: T) -> T:
+    """Return ``values`` with the function applied to every tensor in it."""
+    from torch import Tensor
+    from torch.utils._pytree import tree_map
+
+    mapped: T = tree_map(lambda leaf: function(leaf) if isinstance(leaf, Tensor) else leaf, values)
+    return mapped
 
 
-class Controller:
-    """Calls methods of an object in every process at once. Used by rank 0.
+_group = Group()
 
-    The other processes are in :func:`serve` meanwhile, until the context ends. After an error that a call raised in
-    every process, the group can go on.
+
+def group() -> Group:
+    """Return the group that this process has joined, or that of itself alone."""
+    return _group
+
+
+@contextmanager
+def joined(place: Launched, device: str) -> Iterator[torch.device]:
+    """Join the processes that torchrun has started, for the duration of the context.
+
+    Yields:
+        the device of this process: with several and ``cuda`` or ``auto``, the GPU of its local rank.
+
+    Raises:
+        Unavailable: if the device is missing.
     """
+    global _group
+    from jembench.models import devices
 
-    def __init__(self, target: Any, group: ProcessGroup) -> None:
-        self._target = target
-        self._group = group
-        self._calling = False
+    own = devices.resolve(device)
+    if place.size == 1:
+        yield own
+        return
+    import torch
+    from torch import distributed
 
-    def __call__(self, method: str, *arguments: Any) -> Any:
-        """Call a method in every process and return the result of this one."""
-        self._group.broadcast((method, arguments))
-        self._calling = True
-        result = getattr(self._target, method)(*arguments)
-        self._calling = False
-        return result
-
-    def __enter__(self) -> Controller:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
-        if isinstance(error, ProcessLost) or not isinstance(error, Exception | None):
-            return
-        if self._calling and error is not None:
-            self._group.meet_after(error)
+    if own.type == "cuda":
+        own = devices.resolve(f"cuda:{place.local_rank}")
+        torch.cuda.set_device(own)
+    distributed.init_process_group("cpu:gloo,cuda:nccl" if own.type == "cuda" else "gloo", timeout=TIMEOUT)
+    _group = Group(place.rank, place.size)
+    try:
+        if place.rank:
+            yield own
         else:
-            self._group.broadcast(None)
-
-
-def serve(target: Any, group: ProcessGroup) -> None:
-    """Call on ``target`` what rank 0 calls on its own object with :class:`Controller`, until its context ends."""
-    while command := group.broadcast(None):
-        method, arguments = command
-        try:
-            getattr(target, method)(*arguments)
-        except ProcessLost:
-            raise
-        except Exception as error:
-            group.meet_after(error)
-            return
-
-
-def _on_cpu(value: T) -> T:
-    """The value with all tensors in it on the CPU: another process may not have the device that they are on."""
-    moved: T = tree_map(lambda leaf: leaf.detach().cpu() if isinstance(leaf, Tensor) else leaf, value)
-    return moved
+            with _group.leading():
+                yield own
+    finally:
+        _group = Group()
+        distributed.destroy_process_group()

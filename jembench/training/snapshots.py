@@ -8,28 +8,29 @@ Legend: N chains of a buffer, C channels, H height, W width.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from jembench.catalog import registry
 from jembench.data.pixels import to_uint8
 from jembench.errors import NotApplicable
-from jembench.interfaces import ChainState, Sampler, Samples
+from jembench.interfaces import Samples
 from jembench.store import checkpoint
 from jembench.training.loop import Trainer
 
 COUNT = 5
 
 
-def due(trainer: Trainer, before: int) -> int | None:
-    """Which of the five is to be kept now, the last window having begun after ``before`` iterations.
+def due(trainer: Trainer) -> int | None:
+    """Return which of the five is to be kept now, at the end of a window of ``log_every`` iterations.
 
     They are an epoch apart, or a window where that is longer, so that no two of them are the same; the last one is of
     the end of training.
     """
+    every = trainer.recipe.log_every
+    before = (trainer.iteration - 1) // every * every  # also of a window that was interrupted
     for number in range(1, COUNT + 1):
         if before < _at(trainer, number) <= trainer.iteration:
             return number
@@ -37,49 +38,35 @@ def due(trainer: Trainer, before: int) -> int | None:
 
 
 def expected(trainer: Trainer) -> int:
-    """How many of the five a training from its start will keep, if its sampler keeps chains."""
+    """Return how many of the five a training from its start will keep, if its sampler keeps chains."""
     return sum(_at(trainer, number) > 0 for number in range(1, COUNT + 1))
 
 
 def _at(trainer: Trainer, number: int) -> int:
-    """The iteration that a buffer is of."""
+    """Return the iteration that a buffer is of."""
     apart = max(trainer.batches.per_epoch, trainer.recipe.log_every)
     return trainer.iterations - (COUNT - number) * apart
 
 
-def keep(folder: Path, number: int, trainer: Trainer, state: Mapping[str, Tensor]) -> None:
+def keep(folder: Path, number: int, trainer: Trainer) -> None:
     """Write the images of all chains, in place of those of a training that was rolled back.
 
     Args:
         folder: the folder of the fit.
         number: 1 to 5.
-        trainer: where training stands.
-        state: that of its sampler, in a group of all processes' samplers as one; finite.
+        trainer: where training stands, its chains finite; nothing is written if its sampler keeps none.
 
     Raises:
         StoreError: if the file cannot be written.
     """
-    chains = kept(trainer, state)
-    if chains is None:
-        return
-    parts = {"images": to_uint8(chains.x, trainer.data.bounds), "labels": chains.y, "ages": chains.ages}
-    checkpoint.write(_path(folder, number), parts, age=trainer.iteration)
-
-
-def kept(trainer: Trainer, state: Mapping[str, Tensor]) -> ChainState | None:
-    """The chains that outlive an iteration, those of all processes."""
-    if trainer.sampler is None or not state:
-        return None
-    if trainer.group.size == 1:
-        return trainer.sampler.kept()
-    # of a group, each process has a part of the chains and a sampler that can hold no more
-    whole: Sampler = registry.resolve("samplers", trainer.recipe.chains.sampler).make(trainer.data)
-    whole.load_state_dict(state)
-    return whole.kept()
+    chains = trainer.sampler.kept() if trainer.sampler else None
+    if chains is not None:
+        parts = {"images": to_uint8(chains.x, trainer.data.bounds), "labels": chains.y, "ages": chains.ages}
+        checkpoint.write(_path(folder, number), parts, age=trainer.iteration)
 
 
 def read(folder: Path) -> list[Samples]:
-    """The buffers that a fit's training has kept, the oldest first.
+    """Read the buffers that a fit's training has kept, the oldest first.
 
     Raises:
         CheckpointError: if one is damaged.
@@ -90,7 +77,7 @@ def read(folder: Path) -> list[Samples]:
 
 
 def together(buffers: Sequence[Samples]) -> Samples:
-    """The images of five buffers, one after the other: 5 N of them.
+    """Join the images of five buffers, one after the other: 5 N of them.
 
     Raises:
         NotApplicable: if there are fewer buffers.
@@ -101,7 +88,7 @@ def together(buffers: Sequence[Samples]) -> Samples:
 
 
 def pixelwise_mean(buffers: Sequence[Samples]) -> Samples:
-    """The mean of five buffers, slot by slot and pixel by pixel, rounded: N images. A slot keeps its class.
+    """Average five buffers, slot by slot and pixel by pixel, rounded: N images. A slot keeps its class.
 
     Raises:
         NotApplicable: if there are fewer buffers.
@@ -119,7 +106,7 @@ def _joined(parts: Sequence[Tensor | None]) -> Tensor | None:
 
 
 def require_five(buffers: int) -> None:
-    """Whether there are enough buffers to pool.
+    """Check that there are enough buffers to pool.
 
     Raises:
         NotApplicable: if there are fewer than five.

@@ -28,7 +28,6 @@ def folder(tmp_path_factory):
     """A store with two models, each of two seeds, and what ``jembench.run`` returned."""
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(Path(TINY).parent)
-        patch.setattr("jembench.training.fit.draw_energies", lambda *arguments: None)
         root = tmp_path_factory.mktemp("store")
         found = jb.run("hybrid", models=MODELS, metrics="accuracy,ece", seeds=range(2), store=root, **RUN)
         yield root, found

@@ -23,7 +23,7 @@ class Done(NamedTuple):
 
 
 @pytest.fixture
-def jembench(capsys, monkeypatch, tmp_path, pictures):
+def jembench(capsys, monkeypatch, tmp_path):
     """Call the command with arguments in an empty folder; nothing of the user's own environment reaches it."""
     for name in [name for name in os.environ if name.startswith("JEMBENCH_")]:
         monkeypatch.delenv(name)

@@ -55,7 +55,6 @@ def test_the_environment_chooses_too(chosen, monkeypatch):
         (["-j", "100000000000000000000"], "is neither a whole number above 0 nor auto"),
         (["--jobs-per-gpu", "0"], "0 is not in the range x>=1"),
         (["-j", "2", "--executor", "local"], "--jobs starts workers on this machine, --executor may name others"),
-        (["-j", "2", "--devices", "3"], "--devices trains here, and the executor processes:jobs=2 elsewhere"),
         (["-j", "2", "--device", "cuda:1"], "--device is cuda:1, and the executor processes:jobs=2 gives each worker"),
         (["--executor", "nowhere"], "There is no executor named 'nowhere'"),
         (["--executor", "processes:job=2"], "There is no option of processes named 'job'. Nearest: jobs"),

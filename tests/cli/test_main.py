@@ -22,12 +22,12 @@ OPTIONS = {
     (): {"--debug", "--version", "--help"},
     ("run",): {
         *("--models", "--metrics", "--dataset", "--seeds", "--recipe", "--set", "--limit", "--device", "--store"),
-        *("--devices", "--max-hours", "--executor", "--skip-missing", "--dry-run", "--reference", "--format", "--help"),
+        *("--max-hours", "--executor", "--skip-missing", "--dry-run", "--reference", "--format", "--help"),
         *("--jobs", "--jobs-per-gpu", "--detach", "--trackers"),
     },
     ("init",): {"--output", "--force", "--help"},
     ("reproduce",): {
-        *("--store", "--dataset", "--device", "--devices", "--jobs", "--jobs-per-gpu", "--executor", "--max-hours"),
+        *("--store", "--dataset", "--device", "--jobs", "--jobs-per-gpu", "--executor", "--max-hours"),
         *("--skip-missing", "--dry-run", "--format", "--help"),
     },
     ("attack",): {
@@ -46,13 +46,13 @@ OPTIONS = {
             "--restarts",
             "--steps",
         ),
-        *("--query-limit", "--dataset", "--seeds", "--recipe", "--set", "--limit", "--device", "--devices"),
+        *("--query-limit", "--dataset", "--seeds", "--recipe", "--set", "--limit", "--device"),
         *("--max-hours", "--store", "--executor", "--skip-missing", "--dry-run", "--format", "--help"),
         *("--jobs", "--jobs-per-gpu", "--detach"),
     },
     ("work",): {"--store", "--device", "--skip-missing", "--help"},
     ("train",): {
-        *("--dataset", "--recipe", "--set", "--seed", "--device", "--devices", "--max-hours", "--store", "--help"),
+        *("--dataset", "--recipe", "--set", "--seed", "--device", "--max-hours", "--store", "--help"),
         "--trackers",
     },
     ("estimate",): {"--dataset", "--recipe", "--set", "--against", "--device", "--rate", "--format", "--help"},

@@ -135,7 +135,6 @@ VARIABLES = {
         for name in (
             "STORE",
             "DEVICE",
-            "DEVICES",
             "RECIPE",
             "SET",
             "PLUGIN",

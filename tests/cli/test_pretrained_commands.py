@@ -141,12 +141,6 @@ def test_a_plan_says_that_it_was_trained_elsewhere(run, table):
     assert not Path("runs").exists()
 
 
-def test_processes_share_out_no_training_that_there_is_not(run):
-    """A batch of the recipe that trains nothing is a single image."""
-    done = run("--devices", "2", "--dry-run", models=GENERATOR)
-    assert done.code == 0, done.err
-
-
 def test_a_moved_file_is_the_same_model(run, weights, outcomes):
     assert run(models=IMPORTED, metrics="accuracy").code == 0
     Path("folder").mkdir()

@@ -56,10 +56,6 @@ REFUSED = {
     "no device": (["hybrid", "--device", "gpu"], ["'gpu' is not a device", "cpu, cuda"]),
     "two devices": (["hybrid", "--device", "cpu,cuda"], ["'cpu,cuda' is not a device", "cpu, cuda"]),
     "no real device": (["hybrid", "--device", "meta"], ["device meta cannot be used", "--device cpu or auto"]),
-    "one device for two": (
-        ["hybrid", "--device", "cpu:0", "--devices", "2"],
-        ["asks for 2 of a kind", "--device cpu."],
-    ),
     "hours": (["hybrid", "--max-hours", "nan"], ["nan is not a number of hours"]),
     "endless hours": (["hybrid", "--max-hours", "inf"], ["inf is not a number of hours"]),
     "executor": (["hybrid", "--executor", "locale"], ["no executor named 'locale'", "Nearest: local, processes."]),

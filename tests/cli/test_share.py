@@ -25,19 +25,9 @@ RUN += [word for key, value in TINY.items() for word in ("--set", f"{key}={value
 def trained(tmp_path_factory):
     """A store with two models of digits, after a few iterations each."""
     root = tmp_path_factory.mktemp("share") / "runs"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("jembench.training.fit.draw_energies", lambda *arguments: None)
-        models, metrics = ["jem", "baseline"], ["accuracy", "ece"]
-        jb.run(
-            "hybrid",
-            models=models,
-            metrics=metrics,
-            datasets="digits",
-            settings=TINY,
-            store=root,
-            limit=50,
-            progress=False,
-        )
+    models, metrics = ["jem", "baseline"], ["accuracy", "ece"]
+    given = {"datasets": "digits", "settings": TINY, "store": root, "limit": 50, "progress": False}
+    jb.run("hybrid", models=models, metrics=metrics, **given)
     return root
 
 

@@ -20,7 +20,7 @@ def test_it_prints_the_folder_of_the_trained_model_and_nothing_else(train):
     folder = Path(done.out.removesuffix("\n"))
     assert json.loads((folder / "fit.json").read_text())["key"]["seed"] == 3
     assert (folder / "model.safetensors").exists()
-    assert "zoo_of_tests:jem: training on zoo_of_tests:data, recipe tiny, seed 3" in done.err
+    assert "zoo_of_tests:jem on zoo_of_tests:data, seed 3: training" in done.err
 
 
 def test_what_is_trained_is_not_trained_again(train, contents):
@@ -47,7 +47,7 @@ def test_run_finds_what_train_has_made(train, run):
     train("zoo_of_tests:jem")
     done = run(models="zoo_of_tests:jem", metrics="accuracy")
     assert done.code == 0
-    assert "zoo_of_tests:jem: measured in " in done.err
+    assert "zoo_of_tests:jem on zoo_of_tests:data, seed 0: measured in " in done.err
 
 
 def test_weights_that_were_deleted_are_made_anew(train):

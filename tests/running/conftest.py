@@ -61,7 +61,7 @@ def zoo(zoo_of_tests):
 
 
 @pytest.fixture
-def store(tmp_path, pictures):
+def store(tmp_path):
     return Store(tmp_path / "runs")
 
 

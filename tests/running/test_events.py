@@ -14,7 +14,7 @@ from jembench.errors import Fallback, SpecError
 from jembench.interfaces import Event, Value
 from jembench.running import session, trackers
 from jembench.running.events import VARIABLE, Events, beating, chosen_trackers, measured
-from jembench.running.session import RunOptions, place
+from jembench.running.session import RunOptions, check
 from jembench.store.outcome import Cell, FitKey, Outcome
 from jembench.store.store import Store
 
@@ -59,7 +59,7 @@ def test_a_tracker_gets_outcomes_with_intervals_and_pictures(plan, store, carry_
             assert sent[label] == value.value
             assert sent.get(f"{label}/low") == value.low
     pictures = [row for row in rows(log) if row["kind"] == "picture"]
-    assert [row["text"].rpartition("/")[2] for row in pictures] == ["epoch-1.png", "epoch-2.png", "samples.png"]
+    assert [row["text"].rpartition("/")[2] for row in pictures] == ["samples.png"]
     assert rows(log)[-1]["kind"] == "finished"
     assert all(row["kind"] != "progress" for row in rows(log))
 
@@ -125,17 +125,17 @@ def test_a_tracker_that_joins_late_gets_what_was_trained_before(plan, store, car
     early, late = tmp_path / "early.jsonl", tmp_path / "late.jsonl"
     whole = plan("jem", settings=["checkpoint_every=12"])
     names = [f"zoo_of_tests:windows:file={log}" for log in (early, late)]
-    from jembench.training.fit import _Run
+    from jembench.training import fit
 
-    judge = _Run.judge
+    judge = fit._judge
 
-    def killed(run):
+    def killed(run, *window):
         if run.trainer.iteration == 18:
             raise KeyboardInterrupt
-        return judge(run)
+        return judge(run, *window)
 
     with monkeypatch.context() as patch:
-        patch.setattr(_Run, "judge", killed)
+        patch.setattr(fit, "_judge", killed)
         with pytest.raises(KeyboardInterrupt):
             carry_out(whole, store, names[:1])
     assert [row["done"] for row in rows(early)] == list(range(3, 16, 3))
@@ -206,7 +206,7 @@ def test_an_unknown_tracker_is_refused(monkeypatch):
     with pytest.raises(SpecError, match=r"no tracker named 'jsonlines'"):
         Events(trackers=["jsonlines"])
     with pytest.raises(SpecError, match=r"no tracker named 'jsonlines'"):
-        place([], RunOptions())  # also where nothing is left to do
+        check([], RunOptions())  # also where nothing is left to do
 
 
 def test_a_command_may_load_the_trackers_that_the_variable_names(zoo, monkeypatch):

@@ -19,7 +19,7 @@ from jembench.running.executor import LocalExecutor
 from jembench.running.session import RunOptions
 from jembench.store import checkpoint
 from jembench.store.store import Store
-from jembench.training.generations import Generations
+from jembench.training.checkpoints import Checkpoints
 
 CPU = torch.device("cpu")
 WEIGHTS = "model.safetensors"
@@ -93,7 +93,7 @@ def test_a_run_that_was_killed_goes_on_and_ends_as_one_that_was_not(
     whole = plan("jem", "score brightness", seeds=(0, 1))
     first, _ = whole.fits
     assert store.read_fit(first.key) is None
-    assert Generations(store.fit_folder(first.key)).newest()["trainer"]["iteration"] == 9
+    assert Checkpoints(store.fit_folder(first.key)).newest()["trainer"]["iteration"] == 9
 
     work.carry_out(whole, store, LocalExecutor(), CPU, Events(recorder, store))
     assert recorder.iterations == [*range(12, 37, 3), *range(3, 37, 3)]  # on from 9; the second fit from the beginning
@@ -139,7 +139,7 @@ def test_a_run_that_is_out_of_time_goes_on_each_time_and_ends_as_one_that_was_no
     for _ in range(11):
         with pytest.raises(OutOfTime):
             work.carry_out(whole, store, LocalExecutor(), CPU, Events(None, store), time.monotonic() - 1)
-        reached.append(Generations(store.fit_folder(fit.key)).newest()["trainer"]["iteration"])
+        reached.append(Checkpoints(store.fit_folder(fit.key)).newest()["trainer"]["iteration"])
         assert store.read_fit(fit.key) is None
         assert store.contents().cells == []
     assert reached == list(range(3, 36, 3))

@@ -4,7 +4,7 @@ import pytest
 
 from jembench.catalog import registry
 from jembench.errors import SpecError
-from jembench.interfaces import DataSpec, NeedsTrainingData, Sampler
+from jembench.interfaces import DataSpec, Sampler
 from jembench.sampling.sgld import Langevin
 from jembench.sampling.starts import ClassGaussianStart, UniformStart
 
@@ -25,9 +25,8 @@ def test_nothing_is_clipped_or_bounded_and_chains_start_at_noise_unless_asked_fo
 
 
 @pytest.mark.parametrize("name", ["sgld", "pcd", "proximal"])
-def test_samplers_keep_the_protocols(name):
+def test_samplers_keep_the_protocol(name):
     assert isinstance(make(name), Sampler)
-    assert isinstance(make(name), NeedsTrainingData)
 
 
 def test_an_option_that_is_left_out_and_one_given_its_default_are_the_same():

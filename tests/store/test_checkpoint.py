@@ -1,14 +1,11 @@
 """States on disk."""
 
-import threading
-import time
-
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jembench.errors import CheckpointError, StoreError
+from jembench.errors import CheckpointError
 from jembench.store import checkpoint
 
 scalars = st.none() | st.booleans() | st.integers(-(2**40), 2**40) | st.floats(allow_nan=False) | st.text(max_size=5)
@@ -123,124 +120,3 @@ def test_shapes_and_names_that_do_not_fit_are_listed_with_them():
         "real is (3,) instead of (2,)",
         "wave is missing",
     ]
-
-
-# --- a thread that writes ---------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def large(monkeypatch):
-    """All states are written by a thread."""
-    monkeypatch.setattr(checkpoint, "LARGE", 0)
-
-
-@pytest.mark.usefixtures("large")
-def test_a_state_is_written_as_it_was_while_it_changes(tmp_path):
-    state = {"weights": torch.zeros(4), "history": [1]}
-    changed = threading.Event()
-
-    def late(packed):
-        changed.wait()
-        packed.write(tmp_path / "state", age=7)
-
-    with checkpoint.Writer() as writer:
-        writer.write(state, late)
-        state["weights"] += 1
-        state["history"].append(2)
-        changed.set()
-    back = checkpoint.read(tmp_path / "state")
-    assert (back["weights"].tolist(), back["history"], checkpoint.age_of(tmp_path / "state")) == ([0] * 4, [1], 7)
-
-
-@pytest.mark.usefixtures("large")
-def test_states_are_written_one_after_the_other(tmp_path):
-    order = []
-    with checkpoint.Writer() as writer:
-        for number in range(5):
-            writer.write({"number": torch.tensor(number)}, lambda packed: order.append(int(packed.tensors["number"])))
-        writer.wait()
-        assert order == [0, 1, 2, 3, 4]
-
-
-def test_a_small_state_is_written_at_once_but_after_a_large_one(monkeypatch):
-    threads = []
-    goes_on = threading.Event()
-
-    def note(packed):
-        threads.append(threading.current_thread() is threading.main_thread())
-
-    with checkpoint.Writer() as writer:
-        writer.write({"a": torch.zeros(1)}, note)
-        assert threads == [True]
-        with monkeypatch.context() as patch:
-            patch.setattr(checkpoint, "LARGE", 0)
-            writer.write({}, lambda packed: goes_on.wait())
-        writer.write({"a": torch.zeros(1)}, note)
-        assert threads == [True]
-        goes_on.set()
-    assert threads == [True, False]
-
-
-@pytest.mark.usefixtures("large")
-@pytest.mark.parametrize("ask", ["check", "wait", "write"])
-def test_what_goes_wrong_is_raised_once_by_the_next_call(ask):
-    def full(packed):
-        raise StoreError("the disk is full")
-
-    with checkpoint.Writer() as writer:
-        writer.write({}, full)
-        while not writer._writing[0].done():
-            time.sleep(0.001)
-        with pytest.raises(StoreError, match="full"):
-            getattr(writer, ask)(*[{}, full][: 2 * (ask == "write")])
-        writer.wait()
-
-
-@pytest.mark.usefixtures("large")
-def test_the_end_raises_what_went_wrong_unless_there_is_an_error_already():
-    def full(packed):
-        raise StoreError("the disk is full")
-
-    def end_by(error=None):
-        with checkpoint.Writer() as writer:
-            writer.write({}, full)
-            if error:
-                raise error
-
-    with pytest.raises(StoreError, match="full"):
-        end_by()
-    with pytest.raises(KeyError):
-        end_by(KeyError)
-
-
-class OnCuda(torch.Tensor):
-    """A tensor of the CPU that says otherwise."""
-
-    is_cuda = True
-
-
-@pytest.mark.usefixtures("large")
-def test_what_lies_on_a_gpu_is_written_when_its_copy_is_there(monkeypatch):
-    """The copy is queued on the device before training goes on, and the thread waits for it, not the host."""
-    happened = []
-    pinned = torch.empty
-
-    class Event:
-        def record(self):
-            happened.append("queued")
-
-        def synchronize(self):
-            happened.append("copied")
-            assert threading.current_thread() is not threading.main_thread()
-
-    def empty(*size, pin_memory, **options):
-        assert pin_memory
-        return pinned(*size, **options)
-
-    monkeypatch.setattr(torch.cuda, "Event", Event)
-    monkeypatch.setattr(torch, "empty", empty)
-    weights = torch.arange(6.0).view(2, 3).t().as_subclass(OnCuda)
-    with checkpoint.Writer() as writer:
-        writer.write({"weights": weights}, lambda packed: happened.append(packed.tensors["weights"].tolist()))
-        weights += 1
-    assert happened == ["queued", "copied", [[0, 3], [1, 4], [2, 5]]]

@@ -5,7 +5,7 @@ import csv
 import torch
 
 from jembench.store import checkpoint
-from jembench.training.generations import Generations
+from jembench.training.checkpoints import Checkpoints
 
 ONCE = {"guard.ladder": '["seed"]'}
 """The second divergence is the end."""
@@ -22,7 +22,7 @@ def rows(folder):
 
 def newest(folder):
     """The iteration of the newest state."""
-    return Generations(folder).newest()["trainer"]["iteration"]
+    return Checkpoints(folder).newest()["trainer"]["iteration"]
 
 
 def assert_equal_weights(folder, other):

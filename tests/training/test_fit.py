@@ -12,11 +12,9 @@ from jembench.errors import CheckpointError, Diverged, Fallback, OutOfTime, Stor
 from jembench.models.nets.names import small
 from jembench.models.nets.wide_resnet import ResidualNet
 from jembench.store import checkpoint
+from jembench.training.checkpoints import Checkpoints
 from jembench.training.fit import train
-from jembench.training.generations import Generations
 from jembench.training.loop import Validation
-
-pytestmark = pytest.mark.usefixtures("pictures")
 
 
 def small_net():
@@ -47,25 +45,6 @@ def test_a_fit_that_was_killed_ends_as_one_that_was_not(kind, stop, make_trainer
     losses = [[row["loss"] for row in rows(tmp_path / folder)] for folder in ("straight", "killed")]
     assert losses[0] == losses[1]
     assert len(losses[0]) == 9
-
-
-@pytest.fixture(params=["at once", "by a thread"])
-def written(request, monkeypatch):
-    """How states are written: those of these networks as the small ones that they are, or as large ones."""
-    if request.param == "by a thread":
-        monkeypatch.setattr(checkpoint, "LARGE", 0)
-
-
-def test_a_fit_is_the_same_when_a_thread_writes_its_states(make_trainer, tmp_path, monkeypatch):
-    straight = train(make_trainer(), tmp_path / "straight")
-    monkeypatch.setattr(checkpoint, "LARGE", 0)
-    with pytest.raises(Killed):
-        train(make_trainer(), tmp_path / "killed", kill_from(20))
-    resumed = train(make_trainer(), tmp_path / "killed")
-    assert [row["loss"] for row in resumed.history] == [row["loss"] for row in straight.history]
-    files = [{path.name for path in (tmp_path / folder).iterdir()} for folder in ("straight", "killed")]
-    assert files[0] == files[1]
-    assert_equal_weights(tmp_path / "straight", tmp_path / "killed")
 
 
 def test_the_averaged_weights_become_the_model(make_trainer, tmp_path):
@@ -210,7 +189,6 @@ def test_a_fit_that_is_out_of_time_stops_and_ends_as_one_that_was_not(kind, make
     assert [row["loss"] for row in stopped.history] == [row["loss"] for row in straight.history]
 
 
-@pytest.mark.usefixtures("written")
 def test_stopping_at_a_checkpoint_keeps_the_one_before(make_trainer, tmp_path):
     hour = time.time() + 3600
     now = [hour]
@@ -223,10 +201,10 @@ def test_stopping_at_a_checkpoint_keeps_the_one_before(make_trainer, tmp_path):
                 lambda event: now.__setitem__(0, 2 * hour if event.done == 12 else hour),
                 deadline=hour,
             )
-    generations = Generations(tmp_path)
-    assert generations.newest()["trainer"]["iteration"] == 16
-    generations.drop_newest()
-    assert generations.newest()["trainer"]["iteration"] == 8
+    checkpoints = Checkpoints(tmp_path)
+    assert checkpoints.newest()["trainer"]["iteration"] == 16
+    checkpoints.drop_newest()
+    assert checkpoints.newest()["trainer"]["iteration"] == 8
 
 
 def test_a_fit_with_time_enough_does_not_stop(make_trainer, tmp_path):
@@ -236,7 +214,6 @@ def test_a_fit_with_time_enough_does_not_stop(make_trainer, tmp_path):
 # --- files ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.usefixtures("written")
 def test_a_full_disk_keeps_the_previous_checkpoint(make_trainer, tmp_path, monkeypatch):
     replace, written = os.replace, []
 
@@ -264,9 +241,7 @@ def test_a_torn_checkpoint_costs_the_iterations_since_the_one_before(make_traine
     newest_file.write_bytes(b"torn")
     reached = []
     with pytest.warns(Fallback, match="goes on from checkpoint-"):
-        train(
-            make_trainer(), tmp_path, lambda event: event.kind != "picture" and reached.append((event.kind, event.done))
-        )
+        train(make_trainer(), tmp_path, lambda event: reached.append((event.kind, event.done)))
     assert reached[reached.index(("training", 8)) + 1] == ("window", 12)
     train(make_trainer(), tmp_path / "straight")
     assert_equal_weights(tmp_path, tmp_path / "straight")

@@ -24,12 +24,10 @@ from jembench.errors import Diverged
 from jembench.interfaces import Stability
 from jembench.store import records
 from jembench.training import guard
+from jembench.training.checkpoints import Checkpoints
 from jembench.training.fit import train
-from jembench.training.generations import Generations
 from jembench.training.guard import CRITERION, Intervention
 from jembench.training.loop import Validation
-
-pytestmark = pytest.mark.usefixtures("pictures")
 
 WATCH, OFF = {"guard.mode": "watch"}, {"guard.mode": "off"}
 
@@ -311,10 +309,10 @@ def test_killed_after_an_intervention_it_goes_on_with_the_remedy(make_trainer, t
 
 def test_killed_while_the_next_checkpoint_is_written(make_trainer, tmp_path, monkeypatch):
     straight = train(rig(make_trainer(), {(0, 19)}), tmp_path / "straight")
-    trainer, write = rig(make_trainer(), {(0, 19)}), Generations.write
+    trainer, write = rig(make_trainer(), {(0, 19)}), Checkpoints.write
     with monkeypatch.context() as patch:
         patch.setattr(
-            Generations, "write", lambda *them, **how: kill() if trainer.adjustment.seeds else write(*them, **how)
+            Checkpoints, "write", lambda *them, **how: kill() if trainer.adjustment.seeds else write(*them, **how)
         )
         with pytest.raises(Killed):
             train(trainer, tmp_path / "killed")

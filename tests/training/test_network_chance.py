@@ -6,7 +6,7 @@ from torch import nn
 
 from jembench import seeds
 from jembench.training.guard import Adjustment
-from jembench.training.processes import ProcessGroup
+from jembench.training.processes import Group
 
 
 class Noisy(nn.Module):
@@ -30,14 +30,17 @@ class Masked(nn.Dropout):
         return x
 
 
-class Second(ProcessGroup):
+class Second(Group):
     """The second of two processes that never speak; here it sees the images of both."""
 
-    rank = 1
-    size = 2
+    def cut(self, values):
+        return values
 
-    def part(self, n):
-        return slice(n)
+    def average_(self, tensors):
+        pass
+
+    def broadcast(self, value):
+        return value
 
 
 def net(layer):
@@ -97,7 +100,7 @@ def test_each_iteration_seed_and_remedy_has_other_masks_and_the_same_ones_again(
 
 def test_each_process_of_a_team_has_other_masks(make_trainer, toy_models):
     trainers = [make_trainer(toy_models["classifier"], net=net(Masked)) for _ in range(2)]
-    trainers[1].group = Second()
+    trainers[1].group = Second(1, 2)
     found = []
     for trainer in trainers:
         with seeds.initialising(0):  # processes begin alike

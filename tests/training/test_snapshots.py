@@ -11,9 +11,6 @@ from jembench.interfaces import Samples
 from jembench.store import checkpoint
 from jembench.training import snapshots
 from jembench.training.fit import train
-from jembench.training.processes import ProcessGroup
-
-pytestmark = pytest.mark.usefixtures("pictures")
 
 LONG = {"epochs": 6}  # of 9 iterations
 
@@ -88,7 +85,7 @@ def test_without_chains_that_are_kept_there_are_none(model, settings, make_train
     assert ages(tmp_path) == {}
 
 
-# --- killed, gone back on, in a group ---------------------------------------------------------------------------------
+# --- killed, gone back on ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("stop", [20, 28, 32, 48, 52])
@@ -122,22 +119,6 @@ def test_chains_that_are_not_finite_are_never_kept(make_trainer, tmp_path):
     (intervention,) = fitted.interventions
     assert (intervention.iteration, intervention.reason) == (20, "a weight or a stored chain was not finite")
     assert ages(tmp_path) == {1: 20, 2: 28, 3: 36, 4: 48, 5: 54}
-
-
-def test_in_a_team_the_chains_of_all_are_kept(make_trainer, tmp_path, toy_models):
-    class First(ProcessGroup):
-        size = 2
-
-    trainer = make_trainer(toy_models["factored"], batch_size=10, **{"data.validation": 10})
-    trainer.iterate()
-    whole = {name: value.clone() for name, value in trainer.sampler.state_dict().items()}
-    everything = to_uint8(trainer.sampler.kept().x, trainer.data.bounds)
-    trainer.group = First()
-    trainer.sampler.share(0, 2)
-    snapshots.keep(tmp_path, 5, trainer, whole)
-    (kept,) = snapshots.read(tmp_path)
-    assert torch.equal(kept.images, everything)
-    assert kept.labels.tolist() == [0] * 10 + [1] * 10 + [2] * 10
 
 
 # --- what is made of them ---------------------------------------------------------------------------------------------

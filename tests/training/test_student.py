@@ -45,7 +45,6 @@ def test_unguarded_it_diverges(tmp_path):
     fitted = train(trainer("guard.mode=watch", "epochs=0.8"), tmp_path)
     assert fitted.stability.diverged_at <= 40
     assert not abs(fitted.history[-1]["loss"]) < 100
-    assert (tmp_path / "energies.png").stat().st_size > 10_000
 
 
 def test_guarded_it_ends_with_a_usable_model_near_the_data_or_says_that_it_does_not(tmp_path):

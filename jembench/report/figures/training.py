@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING
 from jembench import drawing
 from jembench.errors import StoreError
 from jembench.files import read_bytes
+from jembench.report.figures.energies import History, curves_in, energies
 from jembench.report.figures.planned import Drawing, Planned, rows_of
 from jembench.report.figures.results import model_of, stem, title_of
 from jembench.report.names import NO_NAMES, Names
 from jembench.report.record import grouped
 from jembench.store.outcome import Cell, FitKey
-from jembench.training.picture import History, curves_in, energies
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from jembench.interfaces import ChainState, NeedsTrainingData, StepInfo
+from jembench.interfaces import ChainState, StepInfo
 from jembench.testing.checks import CheckFailed, only_if, promise, require
 from jembench.testing.comparing import same
 from jembench.testing.samplers.subject import CHAINS, STEPS, SamplerSubject, copy_tensors, move, require_tensor, seeded
@@ -113,7 +113,7 @@ def leaves_its_arguments(subject: SamplerSubject) -> None:
     """
     for y in subject.kinds:
         sampler = subject.make()
-        if isinstance(sampler, NeedsTrainingData):
+        if hasattr(sampler, "inform"):
             shown = copy_tensors(subject.train)
             sampler.inform(shown)
             require(same(shown, subject.train), "inform changes the training images in place.")

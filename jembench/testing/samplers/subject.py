@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Generator, Tensor
 
-from jembench.interfaces import ChainState, GradEnergy, NeedsTrainingData, Sampler, Split
+from jembench.interfaces import ChainState, GradEnergy, Sampler, Split
 from jembench.testing.checks import Subject, is_count, only_if, require
 from jembench.testing.comparing import known_randomness, same
 from jembench.testing.exact import drawn_images
@@ -42,7 +42,7 @@ class SamplerSubject(Subject):
         """Make a sampler, with training images if it needs them."""
         sampler = super().build()
         require(is_count(sampler.steps), f"steps is {sampler.steps!r}; it must be a whole number of at least 1.")
-        if isinstance(sampler, NeedsTrainingData):
+        if hasattr(sampler, "inform"):
             sampler.inform(copy_tensors(self.train))
         return sampler
 

@@ -5,7 +5,7 @@ Legend: B chains, N slots, C channels, H height, W width.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -59,21 +59,8 @@ class WanderingChains(PersistentChains):
         super().__init__(data, langevin, buffer_size=buffer_size, reinit=reinit)
         self.labels = torch.full((buffer_size,), NO_CLASS)
 
-    def share(self, rank: int, size: int) -> None:
-        """Keep one of ``size`` equal parts of the buffer.
-
-        Raises:
-            SpecError: if the parts cannot be equal.
-        """
-        super().share(rank, size)
-        self.labels = self.labels[: self.buffer.size]
-
-    def whole(self, parts: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
-        """The state of the whole buffer, from those of its parts in the order of their ranks."""
-        return super().whole(parts) | {"labels": torch.cat([part["labels"] for part in parts])}
-
     def check_batch(self, n: int, *, conditional: bool) -> None:
-        """Whether n chains can be drawn at once, whatever their classes."""
+        """Check that n chains can be drawn at once, whatever their classes."""
         super().check_batch(n, conditional=False)
 
     def init(self, n: int, y: Tensor | None = None, *, generator: Generator) -> ChainState:
@@ -97,14 +84,14 @@ class WanderingChains(PersistentChains):
         return kept._replace(y=self.labels.to(kept.x.device, copy=True))
 
     def state_dict(self) -> dict[str, Tensor]:
-        """The buffer's, and the class of each slot."""
+        """Return the buffer's, and the class of each slot."""
         return super().state_dict() | {"labels": self.labels}
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Take over a whole buffer, or of a whole one the part that is kept.
+        """Take over a buffer.
 
         Raises:
             CheckpointError: if it is not the state of such a sampler, or of another size or shape than this one's.
         """
         super().load_state_dict(state)
-        self.labels = state["labels"].chunk(self.buffer.shares)[self.rank].clone()
+        self.labels = state["labels"].clone()

@@ -5,7 +5,7 @@ import torch
 
 from jembench.catalog import registry
 from jembench.errors import SpecError
-from jembench.interfaces import ChainState, DataSpec, Sampler, Shardable
+from jembench.interfaces import ChainState, DataSpec, Sampler
 
 DATA = DataSpec(name="toy", shape=(1, 2, 3), num_classes=4)
 OTHER = DataSpec(name="toy", shape=(1, 2, 3), num_classes=4, bounds=(0.0, 255.0))
@@ -51,7 +51,6 @@ def test_a_step_by_hand_in_units_of_0_to_1(data):
 def test_the_published_constants():
     sampler = make()
     assert isinstance(sampler, Sampler)
-    assert isinstance(sampler, Shardable)
     langevin = sampler.langevin
     assert (langevin.steps, langevin.step_size, langevin.noise, langevin.clip) == (60, 40, 0.01, 0.005)
     assert langevin.bounds == DATA.bounds
@@ -93,23 +92,6 @@ def test_a_loaded_sampler_goes_on_as_the_first_would_have():
     second.load_state_dict({name: tensor.clone() for name, tensor in first.state_dict().items()})
     for mine, its in zip(go(first, 1), go(second, 1), strict=True):
         assert mine == its if isinstance(mine, int) else torch.equal(mine, its)
-
-
-def test_parts_of_several_processes_make_one_whole():
-    parts = [make("buffer=8") for _ in range(2)]
-    for rank, part in enumerate(parts):
-        part.share(rank, 2)
-        state = part.init(4, torch.full((4,), rank), generator=generator(rank))
-        part.finish(state)
-    whole = parts[0].whole([part.state_dict() for part in parts])
-    one = make("buffer=8")
-    one.load_state_dict(whole)
-    assert one.kept().y.tolist() == [0] * 4 + [1] * 4
-    again = make("buffer=8")
-    again.share(1, 2)
-    again.load_state_dict(whole)
-    assert torch.equal(again.kept().x, parts[1].kept().x)
-    assert again.kept().y.tolist() == [1] * 4
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,7 @@ import torch
 
 from jembench.errors import CheckpointError, Fallback, StoreError
 from jembench.store import checkpoint
-from jembench.store.checkpoint import Writer
-from jembench.training.generations import Generations
+from jembench.training.checkpoints import Checkpoints
 
 TURNS = "checkpoint-0.safetensors", "checkpoint-1.safetensors"
 START = "checkpoint-start.safetensors"
@@ -19,18 +18,14 @@ def state(number):
     return {"number": number, "weights": torch.full((100,), float(number))}
 
 
-@pytest.fixture(params=["at once", "by a thread"])
-def generations(tmp_path, request, monkeypatch):
-    """After the start and the iterations 10, 20, 30, which were written as small or as large states."""
-    if request.param == "by a thread":
-        monkeypatch.setattr(checkpoint, "LARGE", 0)
-    writer = Writer()
-    generations = Generations(tmp_path, writer)
-    generations.write_start(state(0))
+@pytest.fixture
+def checkpoints(tmp_path):
+    """After the start and the iterations 10, 20, 30."""
+    checkpoints = Checkpoints(tmp_path)
+    checkpoints.write_start(state(0))
     for number in (10, 20, 30):
-        generations.write(state(number), number)
-    writer.wait()
-    return generations
+        checkpoints.write(state(number), number)
+    return checkpoints
 
 
 def files(folder):
@@ -48,27 +43,27 @@ def holder(folder, number):
 
 
 def test_nothing_was_ever_written(tmp_path):
-    assert Generations(tmp_path).newest() is None
+    assert Checkpoints(tmp_path).newest() is None
 
 
 def test_a_start_alone(tmp_path):
-    generations = Generations(tmp_path)
-    generations.write_start(state(0))
-    assert generations.newest()["number"] == 0
+    checkpoints = Checkpoints(tmp_path)
+    checkpoints.write_start(state(0))
+    assert checkpoints.newest()["number"] == 0
 
 
-def test_the_last_two_and_the_start_are_kept(generations, tmp_path):
+def test_the_last_two_and_the_start_are_kept(checkpoints, tmp_path):
     assert files(tmp_path) == [*TURNS, START]
     found = []
     for _ in range(4):
-        found.append(generations.newest()["number"])
-        generations.drop_newest()
+        found.append(checkpoints.newest()["number"])
+        checkpoints.drop_newest()
     assert found == [30, 20, 0, 0]  # the start is never dropped
     assert files(tmp_path) == [START]
 
 
-def test_another_process_finds_the_same(generations, tmp_path):
-    again = Generations(tmp_path)
+def test_another_process_finds_the_same(checkpoints, tmp_path):
+    again = Checkpoints(tmp_path)
     newest = again.newest()
     assert newest["number"] == 30
     assert torch.equal(newest["weights"], torch.full((100,), 30.0))
@@ -77,19 +72,19 @@ def test_another_process_finds_the_same(generations, tmp_path):
     assert again.newest()["number"] == 30
 
 
-def test_a_state_that_takes_the_newest_one_s_place_leaves_the_other(generations):
-    generations.write(state(40), 40, over_newest=True)
-    assert generations.newest()["number"] == 40
-    generations.drop_newest()
-    assert generations.newest()["number"] == 20
+def test_a_state_that_takes_the_newest_one_s_place_leaves_the_other(checkpoints):
+    checkpoints.write(state(40), 40, over_newest=True)
+    assert checkpoints.newest()["number"] == 40
+    checkpoints.drop_newest()
+    assert checkpoints.newest()["number"] == 20
 
 
-def test_what_was_dropped_gives_its_place_to_the_next(generations):
-    generations.drop_newest()
-    generations.write(state(25), 25)
-    assert generations.newest()["number"] == 25
-    generations.drop_newest()
-    assert generations.newest()["number"] == 20
+def test_what_was_dropped_gives_its_place_to_the_next(checkpoints):
+    checkpoints.drop_newest()
+    checkpoints.write(state(25), 25)
+    assert checkpoints.newest()["number"] == 25
+    checkpoints.drop_newest()
+    assert checkpoints.newest()["number"] == 20
 
 
 def flip(path):
@@ -101,69 +96,69 @@ def flip(path):
 @pytest.mark.parametrize(
     "damage", [flip, tear, lambda path: path.write_bytes(b""), lambda path: path.write_bytes(b"torn" * 9)]
 )
-def test_a_damaged_newest_state_falls_back_to_the_one_before_and_says_so(generations, tmp_path, damage):
+def test_a_damaged_newest_state_falls_back_to_the_one_before_and_says_so(checkpoints, tmp_path, damage):
     path = holder(tmp_path, 30)
     damage(path)
     before = holder(tmp_path, 20)
     with pytest.warns(Fallback, match=rf"{path} is damaged .* The training goes on from {before.name}\."):
-        assert generations.newest()["number"] == 20
-    generations.write(state(30), 30)  # takes the torn one's place
-    assert generations.newest()["number"] == 30
-    generations.drop_newest()
-    assert generations.newest()["number"] == 20
+        assert checkpoints.newest()["number"] == 20
+    checkpoints.write(state(30), 30)  # takes the torn one's place
+    assert checkpoints.newest()["number"] == 30
+    checkpoints.drop_newest()
+    assert checkpoints.newest()["number"] == 20
 
 
-def test_both_torn_falls_back_to_the_start(generations, tmp_path):
+def test_both_torn_falls_back_to_the_start(checkpoints, tmp_path):
     for name in TURNS:
         tear(tmp_path / name)
     with pytest.warns(Fallback, match="goes on from checkpoint-start"):
-        assert generations.newest()["number"] == 0
+        assert checkpoints.newest()["number"] == 0
 
 
-def test_all_torn_is_an_error_that_says_what_to_do(generations, tmp_path):
+def test_all_torn_is_an_error_that_says_what_to_do(checkpoints, tmp_path):
     for name in (*TURNS, START):
         tear(tmp_path / name)
     with pytest.raises(CheckpointError, match=rf"is damaged .*Remove the folder {tmp_path} to train"):
-        generations.newest()
+        checkpoints.newest()
     assert files(tmp_path) == [*TURNS, START]
 
 
-def test_the_end_keeps_the_newest_alone(generations, tmp_path):
+def test_the_end_keeps_the_newest_alone(checkpoints, tmp_path):
     kept = holder(tmp_path, 30).name
-    generations.tidy()
+    checkpoints.tidy()
     assert files(tmp_path) == [kept]
-    assert generations.newest()["number"] == 30
-    generations.tidy()
-    assert generations.newest()["number"] == 30
+    assert checkpoints.newest()["number"] == 30
+    checkpoints.tidy()
+    assert checkpoints.newest()["number"] == 30
 
 
-def test_a_new_beginning_forgets_everything_of_its_own(generations, tmp_path):
+def test_a_new_beginning_forgets_everything_of_its_own(checkpoints, tmp_path):
     (tmp_path / "history.csv").write_text("loss")
-    generations.clear()
+    checkpoints.clear()
     assert files(tmp_path) == ["history.csv"]
-    assert generations.newest() is None
-    generations.clear()
+    assert checkpoints.newest() is None
+    checkpoints.clear()
 
 
-def test_a_full_disk_keeps_what_was_there(generations, tmp_path, monkeypatch):
+def test_a_full_disk_keeps_what_was_there(checkpoints, tmp_path, monkeypatch):
     def full(source, target):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     def write_and_read():
-        generations.write(state(40), 40)
-        generations.newest()
+        checkpoints.write(state(40), 40)
+        checkpoints.newest()
 
     before = {name: (tmp_path / name).read_bytes() for name in files(tmp_path)}
     monkeypatch.setattr(os, "replace", full)
     with pytest.raises(StoreError, match=r"No space left on device.*free some space"):
         write_and_read()
     assert {name: (tmp_path / name).read_bytes() for name in files(tmp_path)} == before
-    assert generations.newest()["number"] == 30
+    assert checkpoints.newest()["number"] == 30
 
 
 def test_a_state_may_have_more_tensors_than_a_network(tmp_path, monkeypatch):
     monkeypatch.setenv("JEMBENCH_MAX_TENSORS", "2")  # the state of an optimiser has several for each weight
-    written = Generations(tmp_path)
+    written = Checkpoints(tmp_path)
     for number in (1, 2, 3):
         written.write({"number": number, "moments": [torch.zeros(1) for _ in range(4)]}, number)
-    assert Generations(tmp_path).newest()["number"] == 3
+    assert Checkpoints(tmp_path).newest()["number"] == 3

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jembench.data.augment import Augmentation
-from jembench.data.batches import ImageSource, IndexStream
 from jembench.errors import CheckpointError, JembenchError
 from jembench.interfaces import Split
+from jembench.training.batches import ImageSource, IndexStream
 
 CPU = torch.device("cpu")
 
@@ -82,29 +82,29 @@ def source(bounds: tuple[float, float] = (-1.0, 1.0)) -> ImageSource:
 
 def test_labels_stay_with_their_images() -> None:
     levels = torch.arange(50, dtype=torch.uint8)[:, None, None, None].expand(-1, 3, 8, 8)
-    drawn = ImageSource(Split(levels, torch.arange(50)), (0.0, 255.0), CPU).draw(
+    x, y = ImageSource(Split(levels, torch.arange(50)), (0.0, 255.0), CPU).draw(
         torch.tensor([7, 3, 3, 49]), Augmentation(pad=2, flip=True), 0.0, generator()
     )
-    assert drawn.y.tolist() == [7, 3, 3, 49]
-    assert drawn.x.dtype == torch.float32
-    assert torch.equal(drawn.x, drawn.y[:, None, None, None].expand(-1, 3, 8, 8).float())
+    assert y.tolist() == [7, 3, 3, 49]
+    assert x.dtype == torch.float32
+    assert torch.equal(x, y[:, None, None, None].expand(-1, 3, 8, 8).float())
 
 
 def test_unlabelled_images_have_no_labels() -> None:
     images = torch.zeros(5, 1, 4, 4, dtype=torch.uint8)
-    drawn = ImageSource(Split(images, None), (-1.0, 1.0), CPU).draw(torch.arange(2), Augmentation(), 0.0, generator())
-    assert drawn.y is None
-    assert (drawn.x == -1).all()
+    x, y = ImageSource(Split(images, None), (-1.0, 1.0), CPU).draw(torch.arange(2), Augmentation(), 0.0, generator())
+    assert y is None
+    assert (x == -1).all()
 
 
 def test_a_draw_is_repeated_by_its_generator_and_leaves_the_images_alone() -> None:
     images, plain = source(), Augmentation()
     everything = torch.arange(len(images))
-    untouched = images.draw(everything, plain, 0.0, generator()).x
+    untouched = images.draw(everything, plain, 0.0, generator())[0]
     both = Augmentation(pad=2, flip=True)
-    first, again = (images.draw(everything, both, 0.03, generator(3)).x for _ in range(2))
+    first, again = (images.draw(everything, both, 0.03, generator(3))[0] for _ in range(2))
     assert torch.equal(first, again)
-    assert torch.equal(images.draw(everything, plain, 0.0, generator()).x, untouched)
+    assert torch.equal(images.draw(everything, plain, 0.0, generator())[0], untouched)
 
 
 @pytest.mark.parametrize("bounds", [(-1.0, 1.0), (0.0, 1.0)])
@@ -112,7 +112,7 @@ def test_noise_is_as_large_beside_the_image_in_any_bounds(bounds: tuple[float, f
     low, high = bounds
     images = source(bounds)
     everything = torch.arange(len(images))
-    clean, noisy = (images.draw(everything, Augmentation(), std, generator()).x for std in (0.0, 0.03))
+    clean, noisy = (images.draw(everything, Augmentation(), std, generator())[0] for std in (0.0, 0.03))
     on_minus_one_to_one = (noisy - clean) * 2 / (high - low)
     assert abs(on_minus_one_to_one.std() - 0.03) < 4 * 0.03 / (2 * clean.numel()) ** 0.5
     assert noisy.max() > high  # noise is not clamped

@@ -1,14 +1,12 @@
-"""The picture of a training run: energies of data and samples over time, and where the guard stepped in."""
+"""The energies of data and samples over a training, and where the guard stepped in."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jembench import drawing
-from jembench.files import write_bytes
 from jembench.training.guard import HIGHEST, HIGHEST_START
 
 if TYPE_CHECKING:
@@ -32,15 +30,8 @@ LINEAR = 10.0
 """nats"""
 
 
-def draw_energies(history: History, title: str, path: Path) -> None:
-    """Write a PNG of a fit's history, abandoned attempts included; nothing if there are no energies."""
-    if curves_in(history):
-        with drawing.styled():
-            write_bytes(path, drawing.encoded(energies(title, history), "png"))
-
-
 def energies(title: str, history: History) -> Figure:
-    """The energies of a history that has some, abandoned attempts included."""
+    """Draw the energies of a history that has some, abandoned attempts included."""
     figure, (axes,) = drawing.panels(drawing.page(), 3.2, title)
     plot_energies(axes, history)
     drawing.legend_below(figure, axes, columns=2)
@@ -48,7 +39,7 @@ def energies(title: str, history: History) -> Figure:
 
 
 def curves_in(history: History) -> list[str]:
-    """The energies that a history holds."""
+    """Return the names of the energies that a history holds."""
     return [name for name in _CURVES if any(name in row for row in history)]
 
 

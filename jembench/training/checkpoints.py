@@ -8,29 +8,23 @@ from typing import Any
 
 from jembench.errors import CheckpointError, Fallback
 from jembench.store import checkpoint
-from jembench.store.checkpoint import Packed, Writer
 
 
-class Generations:
+class Checkpoints:
     """The states of a fit, in its folder.
 
     Two files take turns, so that the one before the newest is there too: the state of a run that is about to diverge
     can look healthy, and going back to it would lead to the same end. Doubtful states take one of the two at most.
-
-    Args:
-        folder: the fit's.
-        writer: writes the states; whatever reads them waits for it first.
     """
 
-    def __init__(self, folder: Path, writer: Writer | None = None) -> None:
-        self._writer = writer or Writer()
+    def __init__(self, folder: Path) -> None:
         self._turns = [folder / f"checkpoint-{turn}.safetensors" for turn in (0, 1)]
         self._start = folder / "checkpoint-start.safetensors"
         self._damaged: set[Path] = set()
 
     def write_start(self, state: Any) -> None:
         """Keep the state before the first iteration, until :meth:`tidy`."""
-        self._writer.write(state, lambda packed: packed.write(self._start))
+        checkpoint.write(self._start, state)
 
     def write(self, state: Any, iteration: int, *, over_newest: bool = False) -> None:
         """Keep a state in place of the older of the two, or of the newest.
@@ -38,27 +32,20 @@ class Generations:
         Raises:
             StoreError: if it cannot be written. Those that were there still are.
         """
-
-        def keep(packed: Packed) -> None:
-            choose = max if over_newest else min
-            path = choose(self._turns, key=lambda path: self._age(path) if path.exists() else -2)
-            packed.write(path, age=iteration)
-            self._damaged.discard(path)
-
-        self._writer.write(state, keep)
+        choose = max if over_newest else min
+        path = choose(self._turns, key=lambda path: self._age(path) if path.exists() else -2)
+        checkpoint.write(path, state, age=iteration)
+        self._damaged.discard(path)
 
     def newest(self) -> Any | None:
-        """The newest state that can be read; None if there never was one. A damaged one is skipped with a warning.
+        """Read the newest state that can be read; None if there never was one. A damaged one is skipped with a warning.
 
         Raises:
             CheckpointError: if there are files and none can be read.
-            StoreError: if one could not be written.
         """
-        self._writer.wait()
         failures: list[CheckpointError] = []
-        for path in sorted(
-            self._newest_first(), key=lambda path: self._age(path) >= 0
-        ):  # damaged ones first, for the warning
+        # damaged ones first, for the warning
+        for path in sorted(self._newest_first(), key=lambda path: self._age(path) >= 0):
             try:
                 state = checkpoint.read(path, f"Remove the folder {path.parent} to train the model again.")
             except CheckpointError as error:
@@ -75,20 +62,17 @@ class Generations:
 
     def drop_newest(self) -> None:
         """Forget the newest state, if there is another one."""
-        self._writer.wait()
         newest, *others = self._newest_first()
         if others:
             newest.unlink()
 
     def tidy(self) -> None:
         """Keep the newest state alone: the fit has come to its end."""
-        self._writer.wait()
         for path in self._newest_first()[1:]:
             path.unlink()
 
     def clear(self) -> None:
         """Forget everything."""
-        self._writer.wait()
         for path in self._newest_first():
             path.unlink()
 

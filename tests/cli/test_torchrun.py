@@ -1,0 +1,109 @@
+"""One fit by several processes, which torchrun starts."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from jembench.errors import SpecError
+from jembench.experiment.plan import plan_fit
+from jembench.store import checkpoint
+from jembench.training.processes import Launched, launched
+
+TORCHRUN = {"TORCHELASTIC_RUN_ID": "none", "RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "1"}
+
+
+@pytest.mark.parametrize(
+    ("environment", "expected"),
+    [({}, Launched()), (TORCHRUN, Launched(3, 4, 1)), ({"RANK": "3", "WORLD_SIZE": "4"}, Launched())],
+)
+def test_a_process_knows_its_rank_from_torchrun_alone(environment, expected):
+    assert launched(environment) == expected
+
+
+@pytest.mark.parametrize("wrong", [{"WORLD_SIZE": "abc"}, {"RANK": "9" * 5000}, {"RANK": "4"}, {"LOCAL_RANK": ""}])
+def test_odd_variables_are_told(wrong):
+    with pytest.raises(SpecError, match=r"RANK, WORLD_SIZE and LOCAL_RANK are '.*unset TORCHELASTIC_RUN_ID"):
+        launched(TORCHRUN | wrong)
+
+
+def test_what_does_not_fit_is_told_before_anything_is_done(jembench, tiny, run, monkeypatch):
+    for name, value in (TORCHRUN | {"RANK": "0", "WORLD_SIZE": "2"}).items():
+        monkeypatch.setenv(name, value)
+    done = jembench("train", "zoo_of_tests:jem", *tiny)
+    assert "batch_size of recipe tiny is 9, which cannot be shared out evenly among 2 processes" in done.err
+    elsewhere = run("--executor", "processes", "--set", "batch_size=8")
+    assert "torchrun trains here, and the executor processes elsewhere" in elsewhere.err
+    assert (done.code, done.out) == (elsewhere.code, elsewhere.out) == (2, "")
+    assert list(Path.cwd().iterdir()) == []
+
+
+def test_the_number_of_processes_is_part_of_the_identity_and_of_no_name():
+    one, two = (plan_fit("jem", "digits", settings=[f"processes={number}"]).key for number in (1, 2))
+    assert one == plan_fit("jem", "digits").key
+    assert one.id != two.id
+    assert one.names == two.names
+
+
+def test_a_model_of_several_processes_is_not_trained_by_one(jembench, tiny, run):
+    text = "is trained by 3 processes together, and here there are 1"
+    for done in (jembench("train", "zoo_of_tests:jem", *tiny, "--set", "processes=3"), run("--set", "processes=3")):
+        assert (done.code, done.out) == (2, "")
+        assert text in done.err
+    assert not list(Path("runs").glob("cells/*"))
+
+
+SETTINGS = ["epochs=0.6", "log_every=2", "checkpoint_every=4", "chains.sampler=pcd:steps=2,buffer=100"]
+SETTINGS += ["optimizer.name=sgd", "optimizer.learning_rate=0.01"]
+FEW = ["--device", "cpu", *(word for setting in SETTINGS for word in ("--set", setting))]
+
+
+def torchrun(*arguments):
+    """Start two processes of a command."""
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m"]
+    return subprocess.Popen(
+        [*launcher, "jembench", *arguments, *FEW],
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def state(folder, name):
+    return checkpoint.read(Path(folder.strip()) / f"{name}.safetensors")
+
+
+def test_two_processes_train_stop_and_go_on_as_if_they_had_not(jembench):
+    """Their JEM is the same bit for bit, and their classifier that of one process, but for rounding."""
+    stopped = torchrun("train", "jem:net=small-2")
+    while not list(Path("runs").glob("fits/*/checkpoint-0.safetensors")):
+        assert stopped.poll() is None, stopped.communicate()
+        time.sleep(0.05)
+    stopped.send_signal(signal.SIGTERM)
+    assert "Received SIGTERM after" in stopped.communicate()[1]
+    assert list(Path("runs/leases").iterdir()) == []
+    resumed = torchrun("train", "jem:net=small-2")
+    folder, err = resumed.communicate()
+    assert resumed.returncode == 0, err
+    assert err.count("seed 0: training") == 1
+
+    models = ["--models", "jem:net=small-2,baseline:net=small-2"]
+    straight = torchrun("run", "hybrid", *models, "--metrics", "accuracy", "--store", "straight")
+    out, err = straight.communicate()
+    assert straight.returncode == 0, err
+    assert out.count("Protocols differ") <= 1
+    jem, baseline = (next(Path("straight/fits").glob(f"{model}-*")) for model in ("jem", "baseline"))
+    for name in ("model", "sampler"):
+        one, other = state(folder, name), state(str(jem), name)
+        assert all(torch.equal(value, other[key]) for key, value in one.items())
+    alone = jembench("train", "baseline:net=small-2", *FEW)
+    assert alone.code == 0, alone.err
+    one, other = state(alone.out, "model"), state(str(baseline), "model")
+    for key, value in one.items():
+        torch.testing.assert_close(value, other[key], rtol=1e-4, atol=1e-6)
