@@ -26,14 +26,12 @@ from scipy.integrate import quad
 from jembench.interfaces import Features, Resampling, Value
 from jembench.metrics.classification import ECE, AdaptiveECE, Classification, ClasswiseECE, DebiasedECE
 from jembench.metrics.densities import EnergyGap, LogDensity
-from jembench.metrics.energies import energy_gap_estimates, log_density_estimates
 from jembench.metrics.estimates import Estimate, among_highest, effective_classes, mean, median, share, value_of
-from jembench.metrics.feature_scores import score
-from jembench.metrics.generation import Generated
-from jembench.metrics.generative import FID, IS, KID, PRC, FeatureMetric, FIDInfinity, Neighbours
+from jembench.metrics.generation import FID, IS, KID, PRC, FeatureMetric, FIDInfinity
 from jembench.metrics.gradient_checks import BY_STEPS, _largest_rise
-from jembench.metrics.neighbours import neighbours_estimates
+from jembench.metrics.neighbours import Neighbours
 from jembench.metrics.ood import OutOfDistribution
+from jembench.metrics.sample_protocol import Generated
 from jembench.metrics.samples import epsilon_squared
 from jembench.stats import ranking
 from jembench.stats.paired import Difference, from_intervals, paired_bootstrap, seed_difference, unpaired_bootstrap
@@ -78,9 +76,9 @@ def simple() -> Iterator[Case]:
         "N = 397, M = 1,000, normal",
         1.0,
         lambda rng: measured(
-            energy_gap_estimates(
-                EnergyGap(), {"energy-data": rng.normal(1, 2, 397), "energy-samples": rng.normal(0, 5, 1000)}
-            )["energy-gap"],
+            EnergyGap().estimates({"energy-data": rng.normal(1, 2, 397), "energy-samples": rng.normal(0, 5, 1000)})[
+                "energy-gap"
+            ],
             rng,
         ),
     )
@@ -88,9 +86,7 @@ def simple() -> Iterator[Case]:
         "log-px-spread",
         "N = 397, normal",
         1.0,
-        lambda rng: measured(
-            log_density_estimates(LogDensity(), {"log-px": rng.normal(size=397)})["log-px-spread"], rng
-        ),
+        lambda rng: measured(LogDensity().estimates({"log-px": rng.normal(size=397)})["log-px-spread"], rng),
     )
     yield Case("accuracy-top", "100 highest of N = 400, p = rank", 87.5, lambda rng: measured(top_share(rng), rng))
     yield Case("confidence-64", "64 highest of N = 1,000, uniform", 96.8, lambda rng: measured(top_mean(rng), rng), 500)
@@ -193,7 +189,7 @@ def detection_truth(shift: float, n: int, m: int) -> dict[str, float]:
 
 def ranked(label: str, rng: Generator, inside: np.ndarray[Any, Any], outside: np.ndarray[Any, Any]) -> Value:
     """Return a value of scores with its interval."""
-    scores = {"inside": np.sort(inside), "outside": np.sort(outside)}
+    scores = {"inside": inside, "outside": outside}
     return measured(OutOfDistribution(set="uniform").estimates(scores)[label], rng)
 
 
@@ -226,9 +222,9 @@ def detection() -> Iterator[Case]:
 def scored(metric: FeatureMetric, rng: Generator, images: np.ndarray[Any, Any], real: np.ndarray[Any, Any]) -> Value:
     """Return the first value of a metric of features."""
     given, reference = torch.from_numpy(images), torch.from_numpy(real)
-    sample = Generated.of(given, Features(given, given), torch.arange(len(given)), "", {"features": "given"})
-    metric, found = score(metric, sample, reference)
-    return measured(next(iter(found.estimates.values())), rng, getattr(metric, "resamples", 200))
+    sample = Generated(given, Features(given, given), torch.arange(len(given)), "", {"features": "given"})
+    estimate = next(iter(metric.score(sample, reference).estimates.values()))
+    return measured(estimate, rng, 200 if metric.resamples is None else metric.resamples)
 
 
 def mmd(d: int, shift: float) -> float:
@@ -291,9 +287,9 @@ def generation() -> Iterator[Case]:
             "N = 1,000, M = 397, equal distances",
             truth,
             lambda rng, label=label: measured(
-                neighbours_estimates(
-                    Neighbours(), {"distance": rng.gamma(9, 1, 1000), "test-distance": rng.gamma(9, 1, 397)}
-                )[label],
+                Neighbours().estimates({"distance": rng.gamma(9, 1, 1000), "test-distance": rng.gamma(9, 1, 397)})[
+                    label
+                ],
                 rng,
                 200,
             ),

@@ -193,16 +193,16 @@ class Metric:
             evaluation: the model.
             arrays: what is kept of each example.
             estimates: the values, by label; by default, those of the arrays.
-            parts: of the protocol, beside the options; by default, those of the test images.
+            parts: of the protocol, beside the options, over which they win; by default, those of the test images.
             details: further information, in JSON types.
         """
         if estimates is None:
             estimates = self.estimates(arrays)
         if parts is None:
-            parts = describe_test_images(len(evaluation.data.part("test").images))
+            parts = describe_test_images(len(evaluation.data.part("test").images)) | self.protocol_options
         rng = bootstrap_rng(evaluation.services.generator(f"bootstrap {self.name}"))
         return Measurement(
-            protocol=protocol_id(self.name, evaluation, **{**parts, **self.protocol_options}),
+            protocol=protocol_id(self.name, evaluation, **{**self.protocol_options, **parts}),
             values={label: value_of(estimate, rng, self.resamples or 0) for label, estimate in estimates.items()},
             arrays=arrays,
             details=details or {},
@@ -224,9 +224,9 @@ def _ranges(metric: type[Metric]) -> Mapping[str, Range]:
     }
 
 
-def describe_test_images(n: int) -> dict[str, Scalar]:
-    """Return the parts of a protocol that describe n test images, shown to the model without noise."""
-    return {"split": "test", "images": n, "data_noise": 0}
+def describe_test_images(n: int, data_noise: float = 0.0) -> dict[str, Scalar]:
+    """Return the parts of a protocol that describe n test images, shown to the model with that noise."""
+    return {"split": "test", "images": n, "data_noise": data_noise}
 
 
 def protocol_id(metric: str, evaluation: Evaluation, **parts: Scalar) -> str:

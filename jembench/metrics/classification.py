@@ -109,7 +109,7 @@ class Scaled(Classification):
         logits, labels = labelled_logits(evaluation, "test", self.data_noise)
         held = labelled_logits(evaluation, "validation", self.data_noise)
         temperature, n = fit_temperature(*held), len(held.labels)
-        parts = {**describe_test_images(len(labels)), "validation_images": n}
+        parts = {**describe_test_images(len(labels), self.data_noise), "validation_images": n}
         details = {"temperature": temperature, "validation_images": n}
         return self.measurement(evaluation, self.scores(logits / temperature, labels), parts=parts, details=details)
 

@@ -1,16 +1,32 @@
-"""Metrics of energies and densities, and of the logits that energies follow from."""
+"""Energies and densities of test images and samples: bits per dimension, the energy gap, and log p(x) at its two ends.
+
+Legend: N test images, K classes.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from jembench.interfaces import Capability, Quantity
-from jembench.metrics.base import Bootstrapped, Comparable
+from jembench.catalog.spec import Scalar
+from jembench.interfaces import Classifier, Measurement, Need, Quantity, Resampling
+from jembench.metrics.base import Estimate, Metric, describe_test_images, mean, share
+from jembench.metrics.classification import classified, require_finite
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+    from torch import Tensor
+
+    from jembench.interfaces import Evaluation, Split
+    from jembench.metrics.base import Arrays
+
+END = 100
+"""Images at either end, but never more than a quarter of all."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class BitsPerDim(Bootstrapped, Comparable):
+class BitsPerDim(Metric):
     """Bits per dimension of the test images under a normalised density; uniform noise costs 8.
 
     The density is taken at the middle of each 8-bit cell. Papers take its mean over the cell, of images that uniform
@@ -19,13 +35,29 @@ class BitsPerDim(Bootstrapped, Comparable):
     """
 
     name: ClassVar[str] = "bits-per-dim"
-    computed_by: ClassVar[str] = "jembench.metrics.energies:bits_per_dim"
-    requires: ClassVar[frozenset[Capability]] = frozenset({"log_prob"})
+    requires: ClassVar[frozenset[Need]] = frozenset({"log_prob"})
     reads: ClassVar[frozenset[Quantity]] = frozenset({"energy"})
+
+    @property
+    def protocol_options(self) -> dict[str, Scalar]:
+        """Where in the cell of a pixel the density is taken."""
+        return {"at": "cell-middle"}
+
+    def arrays(self, evaluation: Evaluation) -> Arrays:
+        """Return the bits per dimension of each test image (N,)."""
+        from jembench.data import dequantisation
+
+        energy = evaluation.predictions.read("energy").double()
+        require_finite(energy, "log densities", "test images")
+        return {self.name: dequantisation.bits_per_dim(-energy, evaluation.data.spec).cpu().numpy()}
+
+    def estimates(self, arrays: Arrays) -> dict[str, Estimate]:
+        """Return the mean over test images."""
+        return {self.name: mean(arrays[self.name].astype("float64"), "bits", "lower")}
 
 
 @dataclass(frozen=True, kw_only=True)
-class EnergyGap(Bootstrapped, Comparable):
+class EnergyGap(Metric):
     """Mean energy of the test images minus that of the model's samples, in nats; near 0 is good.
 
     Below 0 the samples are less likely than the data. The unknown constant of E cancels in the gap; in the two means,
@@ -33,12 +65,26 @@ class EnergyGap(Bootstrapped, Comparable):
     """
 
     name: ClassVar[str] = "energy-gap"
-    computed_by: ClassVar[str] = "jembench.metrics.energies:energy_gap"
-    requires: ClassVar[frozenset[Capability]] = frozenset({"energy", "samples"})
+    requires: ClassVar[frozenset[Need]] = frozenset({"energy", "samples"})
+
+    def compute(self, evaluation: Evaluation) -> Measurement:
+        """Measure the test images and the kept samples."""
+        samples = evaluation.samples()
+        arrays = {"energy-data": energies(evaluation), "energy-samples": energies(evaluation, samples.images)}
+        parts = describe_test_images(len(arrays["energy-data"]))
+        parts |= {"samples": len(samples.images), "source": samples.source}
+        means = {name: float(array.mean(dtype="float64")) for name, array in arrays.items()}
+        return self.measurement(evaluation, arrays, parts=parts, details=means)
+
+    def estimates(self, arrays: Arrays) -> dict[str, Estimate]:
+        """Return the gap, of test images and samples."""
+        data, drawn = (arrays[name].astype("float64") for name in ("energy-data", "energy-samples"))
+        gap = Resampling(lambda i, j: data[i].mean(axis=1) - drawn[j].mean(axis=1), (len(data), len(drawn)))
+        return {self.name: Estimate(gap, "nats")}
 
 
 @dataclass(frozen=True, kw_only=True)
-class LogDensity(Bootstrapped, Comparable):
+class LogDensity(Metric):
     """Log p(x) of the test images, in nats: its spread, and how its highest differ from its lowest.
 
     The two ends are the 100 images of the highest and of the lowest log p(x), or a quarter of the images each if that
@@ -49,6 +95,120 @@ class LogDensity(Bootstrapped, Comparable):
     """
 
     name: ClassVar[str] = "log-density"
-    computed_by: ClassVar[str] = "jembench.metrics.energies:log_density"
-    requires: ClassVar[frozenset[Capability]] = frozenset({"energy"})
+    requires: ClassVar[frozenset[Need]] = frozenset({"energy"})
     reads: ClassVar[frozenset[Quantity]] = frozenset({"energy", "logits"})
+
+    def compute(self, evaluation: Evaluation) -> Measurement:
+        """Measure the test images; the arrays hold the images at the ends as well."""
+        test, num_classes = evaluation.data.part("test"), evaluation.data.spec.num_classes
+        arrays: dict[str, NDArray[Any]] = {"log-px": log_px(evaluation)}
+        if test.labels is not None:
+            arrays["labels"] = test.labels.cpu().numpy()
+        if isinstance(evaluation.model, Classifier):
+            arrays |= classified(evaluation).arrays()
+        arrays |= _images_at_ends(arrays, test, num_classes, evaluation)
+        n = len(arrays["log-px"])
+        estimates = self.estimates(arrays) | _detection(arrays)
+        parts = {**describe_test_images(n), "top": size_of_end(n)}
+        details = _class_counts(arrays, num_classes)
+        if "accuracy-top" in estimates and "auroc-correct" not in estimates:
+            details["auroc-correct"] = "not defined: all images are classified rightly, or none is"
+        return self.measurement(evaluation, arrays, estimates=estimates, parts=parts, details=details)
+
+    def estimates(self, arrays: Arrays) -> dict[str, Estimate]:
+        """Return the values of test images; each resample has two ends of its own.
+
+        Not ``auroc-correct``: which images are classified rightly differs from model to model, and so would the samples
+        to draw from.
+        """
+        from jembench.metrics.estimates import among_highest, effective_classes
+
+        log_px = arrays["log-px"]
+        n = len(log_px)
+        spread = Resampling(lambda drawn: log_px[drawn].std(axis=1), (n,), (0.0, float("inf")))
+        estimates = {"log-px-spread": Estimate(spread, "nats")}
+        if "labels" not in arrays:
+            return estimates
+        order, end = highest_first(log_px), size_of_end(n)
+        classes = effective_classes(arrays["labels"], len(arrays["highest"]))
+        estimates["classes-top"] = among_highest(classes, order, end)
+        if "predicted" in arrays:
+            right = share(arrays["predicted"] == arrays["labels"], "higher")
+            estimates["accuracy-top"] = among_highest(right, order, end)
+            estimates["accuracy-bottom"] = among_highest(right, order[::-1], end)
+        return estimates
+
+
+def energies(evaluation: Evaluation, images: str | Tensor = "test") -> NDArray[Any]:
+    """Return E(x), or -log p(x) of a normalised density, of the test images or of samples: (N,), nats.
+
+    Raises:
+        Diverged: if one is not finite.
+    """
+    energy = evaluation.predictions.read("energy", images).cpu()
+    require_finite(energy, "energies", "test images" if images == "test" else "samples")
+    array: NDArray[Any] = energy.numpy()
+    return array
+
+
+def log_px(evaluation: Evaluation, images: str | Tensor = "test") -> NDArray[np.float64]:
+    """Return log p(x) = -E(x) up to an unknown constant, in nats; errors as for :func:`energies`."""
+    return -energies(evaluation, images).astype("float64")
+
+
+def size_of_end(n: int) -> int:
+    """Return the number of images at either end of n test images."""
+    return max(1, min(END, n // 4))
+
+
+def highest_first(values: NDArray[Any]) -> NDArray[np.int64]:
+    """Return the order from the highest value to the lowest; of equals the first comes first."""
+    return (-values).argsort(kind="stable")
+
+
+def _detection(arrays: Arrays) -> dict[str, Estimate]:
+    """Return the AUROC of log p(x) for images that are classified rightly, where some are and some are not."""
+    if not {"predicted", "labels"} <= arrays.keys():
+        return {}
+    right = arrays["predicted"] == arrays["labels"]
+    if right.all() or not right.any():
+        return {}
+    from sklearn.metrics import roc_auc_score  # scikit-learn takes a second to import
+
+    from jembench.stats import ranking
+
+    log_px = arrays["log-px"]
+    resampling = ranking.auroc_resampling(log_px[right], log_px[~right])
+    return {"auroc-correct": Estimate(resampling, "", "higher", value=float(roc_auc_score(right, log_px)))}
+
+
+def _images_at_ends(arrays: Arrays, test: Split, num_classes: int, evaluation: Evaluation) -> Arrays:
+    """Return the images at either end, of all and of each class, and random ones of each class."""
+    from jembench.metrics.pictures import first_of_classes, in_rows, pictures, random_of_classes
+
+    order, n = highest_first(arrays["log-px"]), size_of_end(len(arrays["log-px"]))
+    grids = {"top": in_rows(order[:n]), "bottom": in_rows(order[::-1][:n])}
+    if "log-odds" in arrays:
+        surest = highest_first(arrays["log-odds"])
+        grids |= {"top-confidence": in_rows(surest[:n]), "bottom-confidence": in_rows(surest[::-1][:n])}
+    if "labels" in arrays:
+        labels, generator = arrays["labels"], evaluation.services.generator("log-density images")
+        grids |= {
+            "highest": first_of_classes(order, labels, num_classes),
+            "random": random_of_classes(labels, num_classes, generator),
+            "lowest": first_of_classes(order[::-1], labels, num_classes),
+        }
+    return pictures(test.images, grids)
+
+
+def _class_counts(arrays: Arrays, num_classes: int) -> dict[str, Any]:
+    """Return the size of an end, and how many of its images are of each class."""
+    import numpy as np
+
+    n = size_of_end(len(arrays["log-px"]))
+    if "labels" not in arrays:
+        return {"top": n}
+    labels = arrays["labels"][highest_first(arrays["log-px"])]
+    ends = {"top": labels[:n], "bottom": labels[-n:]}
+    counts = {f"counts-{end}": np.bincount(members, minlength=num_classes).tolist() for end, members in ends.items()}
+    return {"top": n, **counts}

@@ -23,7 +23,7 @@ from jembench.errors import NotApplicable, SpecError
 from jembench.interfaces import DataSpec, Density, Energy, Evaluation, Measurement, Resampling
 from jembench.metrics.attacked import Attacked, Chosen, Shard, in_shards
 from jembench.metrics.attacks import ALL, Distal
-from jembench.metrics.energies import log_px
+from jembench.metrics.densities import log_px
 from jembench.metrics.estimates import Arrays, Estimate, measurement, median, share
 
 _RANGE = (0.0, 1.0)

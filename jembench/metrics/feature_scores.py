@@ -1,4 +1,4 @@
-"""Scores of features of generated images: IS, FID, KID, precision and recall, computed by torch-fidelity.
+"""Statistics of features of generated images: IS, FID, KID, precision and recall, computed by torch-fidelity.
 
 The statistics of resamples are ours: they are many times faster, and agree with torch-fidelity's values.
 
@@ -7,8 +7,6 @@ Legend: N generated images, M reference images, D features, K logits, S splits, 
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from typing import Any, NamedTuple
 
@@ -19,11 +17,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from jembench import progress
-from jembench.catalog.spec import Scalar
-from jembench.interfaces import Evaluation, Measurement, Resampling
-from jembench.metrics.estimates import Estimate, measurement
-from jembench.metrics.generation import Generated, generated, pool_of
-from jembench.metrics.generative import FID, IS, KID, PRC, FeatureMetric, FIDInfinity, ReferenceMetric
 from jembench.models.devices import one_thread
 from jembench.stats import Indices, Statistic, multiplicities
 
@@ -39,46 +32,11 @@ class Spread(NamedTuple):
     std: float
 
 
-class Scored(NamedTuple):
-    """What a metric finds by comparing generated images with real ones."""
-
-    estimates: Mapping[str, Estimate]  # by label
-    parts: Mapping[str, Scalar] = {}  # of the protocol
-    details: Mapping[str, Any] = {}
-
-
-def feature_score(metric: FeatureMetric, evaluation: Evaluation) -> Measurement:
-    """Measure generated images."""
-    sample = generated(evaluation, metric.features, metric)
-    parts: dict[str, Scalar] = {"implementation": getattr(metric, "implementation", "torch-fidelity")}
-    real = None
-    if isinstance(metric, ReferenceMetric):
-        real = pool_of(evaluation, metric.features, metric.reference, f"{metric.reference} images")
-        parts |= {"reference": metric.reference, "reference_images": len(real)}
-    metric, scored = score(metric, sample, real)
-    named = {sample.label(label): estimate for label, estimate in scored.estimates.items()}
-    parts |= {**sample.identity, **scored.parts}
-    return measurement(metric, evaluation, parts, named, details=scored.details)
-
-
-def score(metric: FeatureMetric, sample: Generated, real: Tensor | None) -> tuple[FeatureMetric, Scored]:
-    """The scores of images, beside the pooled features of real ones (M, D); and the metric with its resamples.
-
-    Raises:
-        NotApplicable: if there are too few images.
-    """
-    pool = sample.features.pool
-    metric.require(sample.n, None if real is None else len(real), str(sample.identity["features"]), pool.shape[1])
-    if isinstance(metric, FID) and metric.resamples is None:
-        metric = dataclasses.replace(metric, resamples=_RESAMPLES if pool.shape[1] <= _SMALL else 0)
-    return metric, _SCORES[metric.name](metric, sample, real)
-
-
 # --- Inception score --------------------------------------------------------------------------------------------------
 
 
 def inception_score(logits: Float[Tensor, "N K"], splits: int) -> Spread:
-    """IS = exp(mean over images of KL(p(y|x) || p(y))) of each of S splits of the shuffled images; their mean."""
+    """Return the mean over S splits of the shuffled images of IS = exp(mean over images of KL(p(y|x) || p(y)))."""
     from torch_fidelity.metric_isc import KEY_METRIC_ISC_MEAN, KEY_METRIC_ISC_STD, isc_features_to_metric
 
     found = isc_features_to_metric(logits.double(), splits=splits)
@@ -86,7 +44,7 @@ def inception_score(logits: Float[Tensor, "N K"], splits: int) -> Spread:
 
 
 def in_order(logits: Float[Tensor, "N K"], splits: int) -> Spread:
-    """The same of the images as they come: N // S in each split, and what is left over is left out.
+    """Return the same of the images as they come: N // S in each split, and what is left over is left out.
 
     So does the code of Barratt & Sharma (2018), arXiv:1801.01973, which the reproducibility report uses. Images that
     stand next to each other and are alike, in a replay buffer for instance, make the score lower.
@@ -97,7 +55,7 @@ def in_order(logits: Float[Tensor, "N K"], splits: int) -> Spread:
 
 
 def resampled_score(logits: Float[Tensor, "N K"], splits: int, *, even: bool = False) -> Statistic:
-    """The mean score of index matrices (R, N), whose columns are cut into the S splits.
+    """Return the mean score of index matrices (R, N), whose columns are cut into the S splits.
 
     ``even``: as many in each, the rest left out.
 
@@ -119,31 +77,19 @@ def resampled_score(logits: Float[Tensor, "N K"], splits: int, *, even: bool = F
 
 
 def _score(means: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Exp of the mean KL from the means of p and, in the last column, of sum_k p log p."""
+    """Return exp of the mean KL from the means of p and, in the last column, of sum_k p log p."""
     q, mean_negentropy = means[:, :-1], means[:, -1]
     log_q = np.log(q, out=np.zeros_like(q), where=q > 0)  # 0 log 0 = 0
     scores: NDArray[np.float64] = np.exp(mean_negentropy - (q * log_q).sum(axis=1))
     return scores
 
 
-def _inception(metric: IS, sample: Generated, _: None) -> Scored:
-    logits, splits = sample.features.logits, metric.splits
-    even = metric.implementation == "barratt-sharma"
-    found = in_order(logits[sample.places.argsort()], splits) if even else inception_score(logits, splits)
-    within = (1.0, float(logits.shape[1]))
-    resampling = Resampling(resampled_score(logits, splits, even=even), (sample.n,), within)
-    estimates = {"is": Estimate(resampling, "", "higher", value=found.mean)}
-    return Scored(estimates, {"splits": splits}, {"std_over_splits": found.std})
-
-
 # --- Fréchet distance -------------------------------------------------------------------------------------------------
 
 
-_RESAMPLES = 200
-"""With Inception's 2,048 features a resample takes about half a minute on two busy cores: by default there is none."""
-
-_SMALL = 512
-"""Up to this number of features, threads cost more than they save, and much more on a busy machine."""
+SMALL = 512
+"""Up to this number of features, threads cost more than they save, and much more on a busy machine; of more, such as
+Inception's 2,048, a resample of FID takes about half a minute on two busy cores."""
 
 
 class Moments(NamedTuple):
@@ -154,7 +100,7 @@ class Moments(NamedTuple):
 
 
 def fid(generated: Float[Tensor, "N D"], reference: Float[Tensor, "M D"]) -> float:
-    """|mean_1 - mean_2|^2 + tr(S_1 + S_2 - 2 (S_1 S_2)^(1/2)), torch-fidelity's value in float64."""
+    """Return |mean_1 - mean_2|^2 + tr(S_1 + S_2 - 2 (S_1 S_2)^(1/2)), torch-fidelity's value in float64."""
     from torch_fidelity.metric_fid import KEY_METRIC_FID, fid_features_to_statistics, fid_statistics_to_metric
 
     statistics = (fid_features_to_statistics(features.double()) for features in (generated, reference))
@@ -162,7 +108,7 @@ def fid(generated: Float[Tensor, "N D"], reference: Float[Tensor, "M D"]) -> flo
 
 
 def frechet_distance(first: Moments, second: Moments) -> float:
-    """The same distance through symmetric eigenvalue problems, faster than those of the product S_1 S_2.
+    """Return the same distance through symmetric eigenvalue problems, faster than those of the product S_1 S_2.
 
     tr (S_1 S_2)^(1/2) is the sum of the square roots of the eigenvalues of S_1^(1/2) S_2 S_1^(1/2), which is symmetric.
     """
@@ -174,7 +120,7 @@ def frechet_distance(first: Moments, second: Moments) -> float:
 
 
 def weighted_moments(features: Float[Tensor, "N D"], weights: Float[Tensor, " N"]) -> Moments:
-    """The mean and the unbiased covariance of features, each counted as often as its weight says."""
+    """Return the mean and the unbiased covariance of features, each counted as often as its weight says."""
     n = weights.sum()
     mean = weights @ features / n
     centred = features - mean
@@ -182,13 +128,13 @@ def weighted_moments(features: Float[Tensor, "N D"], weights: Float[Tensor, " N"
 
 
 def resampled_fid(generated: Float[Tensor, "N D"], reference: Float[Tensor, "M D"]) -> Statistic:
-    """FID of index matrices (R, N) and (R, M)."""
+    """Return FID of index matrices (R, N) and (R, M)."""
     samples, real = generated.double(), reference.double()
 
     def distances(drawn_samples: Indices, drawn_real: Indices) -> NDArray[np.float64]:
         of_samples = torch.from_numpy(multiplicities(drawn_samples, len(samples))).double()
         of_real = torch.from_numpy(multiplicities(drawn_real, len(real))).double()
-        with one_thread() if samples.shape[1] <= _SMALL else nullcontext():
+        with one_thread() if samples.shape[1] <= SMALL else nullcontext():
             return np.array(
                 [
                     frechet_distance(weighted_moments(samples, a), weighted_moments(real, b))
@@ -197,12 +143,6 @@ def resampled_fid(generated: Float[Tensor, "N D"], reference: Float[Tensor, "M D
             )
 
     return distances
-
-
-def _frechet(metric: FID, sample: Generated, real: Tensor) -> Scored:
-    pool, n = sample.features.pool, sample.n
-    resampling = Resampling(resampled_fid(pool, real), (n, len(real)), (0.0, np.inf))
-    return Scored({"fid": Estimate(resampling, "", "lower", n, fid(pool, real))})
 
 
 PARTS = (1, 2, 3)
@@ -227,19 +167,11 @@ def extrapolated_fid(generated: Float[Tensor, "N D"], reference: Float[Tensor, "
     return distances
 
 
-def _frechet_at_infinity(metric: FIDInfinity, sample: Generated, real: Tensor) -> Scored:
-    sizes, rng = (sample.n, len(real)), np.random.default_rng(0)
-    statistic = extrapolated_fid(sample.features.pool, real)
-    (value,) = statistic(*(rng.permutation(size)[None] for size in sizes))  # the images come in an order
-    estimate = Estimate(Resampling(statistic, sizes), "", "lower", sample.n, float(value))
-    return Scored({metric.name: estimate}, {"parts": len(PARTS)})
-
-
 # --- kernel distance --------------------------------------------------------------------------------------------------
 
 
 def kid(generated: Float[Tensor, "N D"], reference: Float[Tensor, "M D"], subsets: int, subset_size: int) -> Spread:
-    """The mean over subsets of the unbiased squared MMD; slightly below 0 for equal distributions."""
+    """Return the mean over subsets of the unbiased squared MMD; slightly below 0 for equal distributions."""
     from torch_fidelity.metric_kid import kernel_mmd
 
     rng = np.random.RandomState(2020)  # what torch-fidelity's own loop draws by
@@ -252,7 +184,7 @@ def kid(generated: Float[Tensor, "N D"], reference: Float[Tensor, "M D"], subset
 
 
 def resampled_kid(generated: Float[Tensor, "N D"], reference: Float[Tensor, "M D"]) -> Statistic:
-    """The unbiased squared MMD of all images, of index matrices (R, N) and (R, M).
+    """Return the unbiased squared MMD of all images, of index matrices (R, N) and (R, M).
 
     It is what the mean over subsets of :func:`kid` estimates. An image is not paired with itself, but is with its
     copies in the resample; the bias of that cancels in the interval, which keeps only deviations.
@@ -284,7 +216,7 @@ def _cube(base: Matrix) -> Matrix:
 
 
 def _pair_sums(x: Matrix, y: Matrix, a: Matrix, b: Matrix) -> Matrix:
-    """Sums of a_i k(x_i, y_j) b_j over all i and j, for each row of a (R, N) and b (R, M), without the N x M matrix."""
+    """Return the sum of a_i k(x_i, y_j) b_j for each row of a (R, N) and b (R, M), without the N x M matrix."""
     total = np.zeros(len(a))
     for start in progress.track(range(0, len(x), _BLOCK), "", "blocks"):
         rows = slice(start, start + _BLOCK)
@@ -301,20 +233,6 @@ def standardised(
     return (generated - mean) / deviation, (reference - mean) / deviation
 
 
-def _kernel_distance(metric: KID, sample: Generated, real: Tensor) -> Scored:
-    images, n, m = sample.features.pool, sample.n, len(real)
-    standardise = sample.network != ""
-    if standardise:
-        images, real = standardised(images, real)
-    subset_size = min(metric.subset_size, n, m)
-    found = kid(images, real, metric.subsets, subset_size)
-    return Scored(
-        {"kid": Estimate(Resampling(resampled_kid(images, real), (n, m)), "", "lower", n, found.mean)},
-        {"subsets": metric.subsets, "subset_size": subset_size, "standardised": standardise},
-        {"std_over_subsets": found.std},
-    )
-
-
 # --- precision and recall ---------------------------------------------------------------------------------------------
 
 
@@ -325,7 +243,7 @@ _KEPT_PER_NEIGHBOUR = 12
 def precision_recall(
     generated: Float[Tensor, "N D"], reference: Float[Tensor, "M D"], neighbours: int
 ) -> tuple[float, float]:
-    """Precision: generated images no further from some real image than its k-th neighbour is; recall: vice versa."""
+    """Return precision and recall: the share of images no further from one of the others than its k-th neighbour is."""
     from torch_fidelity.metric_prc import KEY_METRIC_PRECISION, KEY_METRIC_RECALL, prc_features_to_metric
 
     found = prc_features_to_metric(generated, reference, prc_neighborhood=neighbours, save_cpu_ram=True, verbose=False)
@@ -333,7 +251,7 @@ def precision_recall(
 
 
 def resampled_coverage(judged: Float[Tensor, "N D"], manifold: Float[Tensor, "M D"], neighbours: int) -> Statistic:
-    """The share of judged images within the manifold, of index matrices (R, N) and (R, M).
+    """Return the share of judged images within the manifold, of index matrices (R, N) and (R, M).
 
     A resample holds copies, at distance 0, which would shrink the balls around their neighbours. So the k-th neighbour
     is the k-th nearest *other image* that was drawn; the spread of the resamples is then that of independent sets of
@@ -374,30 +292,7 @@ def _nearest_others(features: Tensor, count: int) -> _Nearest:
 
 
 def _radii(nearest: _Nearest, drawn: NDArray[np.bool_], neighbours: int) -> Matrix:
-    """The distance of each image to the k-th nearest other one drawn, or to the last one kept if fewer were."""
+    """Return the distance of each image to the k-th nearest other one drawn, or to the last one kept if fewer were."""
     reached = drawn[nearest.indices].cumsum(axis=1) >= neighbours
     position = np.where(reached[:, -1], reached.argmax(axis=1), -1)
     return nearest.distance[np.arange(len(position)), position]
-
-
-def _precision_and_recall(metric: PRC, sample: Generated, real: Tensor) -> Scored:
-    def coverage(value: float, judged: Tensor, manifold: Tensor) -> Estimate:
-        inside = resampled_coverage(judged, manifold, metric.neighbours)
-        sizes = (len(judged), len(manifold))
-        resampling = Resampling(lambda *drawn: 100 * inside(*drawn), sizes, (0.0, 100.0), len(judged))
-        return Estimate(resampling, "%", "higher", len(judged), 100 * value)
-
-    images = sample.features.pool
-    precision, recall = precision_recall(images, real, metric.neighbours)
-    estimates = {"precision": coverage(precision, images, real), "recall": coverage(recall, real, images)}
-    return Scored(estimates, {"neighbours": metric.neighbours})
-
-
-_SCORES: Mapping[str, Callable[[Any, Generated, Any], Scored]] = {
-    "is": _inception,
-    "fid": _frechet,
-    "fid-infinity": _frechet_at_infinity,
-    "kid": _kernel_distance,
-    "prc": _precision_and_recall,
-}
-"""By the name of the metric."""

@@ -1,145 +1,257 @@
-"""What every metric of generated images needs: the samples that a protocol asks for, features of
-them and of the dataset, and an order of their own.
+"""Metrics of features of generated images: IS, FID, KID, precision and recall.
 
-Legend: N generated images, n of them kept, M reference images, D features, K logits, C channels, H height, W width.
+The values are torch-fidelity's; the statistics of resamples are ours, in :mod:`jembench.metrics.feature_scores`.
+
+Legend: N generated images, M reference images, D features, K logits.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
-from typing import Any, NamedTuple
-
-import numpy as np
-import torch
-from jaxtyping import Float, Int, UInt8
-from numpy.typing import NDArray
-from torch import Tensor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple
 
 from jembench.catalog.spec import Scalar
-from jembench.errors import Diverged, NotApplicable
-from jembench.interfaces import Evaluation, Features, Quantity
-from jembench.metrics.classification import log_odds, require_finite
-from jembench.metrics.generative import Reference, features_spec
-from jembench.metrics.sample_protocol import SampleProtocol
+from jembench.catalog.validation import Range
+from jembench.interfaces import Measurement, Resampling
+from jembench.metrics.base import MOST, Count, Estimate, Metric, Resamples
+from jembench.metrics.sample_protocol import SampleProtocol, foresee, generated, pool_of, require_images
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from jembench.interfaces import Evaluation, Planned
+    from jembench.metrics.sample_protocol import Generated
 
 
-class Generated(NamedTuple):
-    """Images of a model that are scored, with their features, float64 on the CPU, in canonical order."""
+class Scored(NamedTuple):
+    """The scores of generated images."""
 
-    images: Tensor  # uint8 (N, C, H, W)
-    features: Features
-    places: Tensor  # int64 (N,): where each stood among all of the model's images
-    network: str  # the name of the feature network; "": Inception
-    identity: Mapping[str, Scalar]  # what a protocol must say of which images and features these are
+    estimates: Mapping[str, Estimate]  # by label
+    parts: Mapping[str, Scalar] = {}  # of the protocol
+    details: Mapping[str, Any] = {}
 
-    @classmethod
-    def of(
-        cls, images: Tensor, features: Features, kept: Tensor, network: str, identity: Mapping[str, Scalar]
-    ) -> Generated:
-        """The images of ``kept``, int64 (N,), with their features, which must be finite."""
-        pool, logits = (finite(part, "samples")[kept] for part in features)
-        return cls(images[kept], Features(pool, logits), kept, network, identity)
+
+@dataclass(frozen=True, kw_only=True)
+class FeatureMetric(SampleProtocol, Metric):
+    """A metric of features of generated images."""
+
+    features: str = "auto"
+
+    def __post_init__(self) -> None:
+        SampleProtocol.__post_init__(self)
+        Metric.__post_init__(self)
 
     @property
-    def n(self) -> int:
-        """The number of images."""
-        return len(self.images)
+    def protocol_options(self) -> dict[str, Scalar]:
+        """The implementation; which images are scored follows from the samples."""
+        return {"implementation": getattr(self, "implementation", "torch-fidelity")}
 
-    def label(self, metric: str) -> str:
-        """``fid`` under Inception, ``fid-digits-cnn`` under a network of another name."""
-        return f"{metric}-{self.network}" if self.network else metric
+    def least(self, network: str, dimensions: int) -> tuple[int, str]:
+        """Return how many images are needed of each kind, and why.
+
+        Args:
+            network: the identity of the feature network.
+            dimensions: the number of its pooled features; 0: not known.
+        """
+        raise NotImplementedError
+
+    def require(self, n: int | None, real: int | None, network: str, dimensions: int) -> None:
+        """Refuse too few generated images, or too few of the dataset; None: it is not known how many."""
+        least, because = self.least(network, dimensions)
+        require_images(n, least, "generated images", self.name, because)
+        require_images(real, least, f"{getattr(self, 'reference', '')} images", self.name, because)
+
+    def check(self, planned: Planned) -> None:
+        """Check that there will be a feature network, and enough images."""
+        n, network = foresee(planned, self.features, self)
+        real = planned.count(self.reference) if isinstance(self, ReferenceMetric) else None
+        self.require(n, real, network.identity, getattr(network, "dimensions", 0))
+
+    def compute(self, evaluation: Evaluation) -> Measurement:
+        """Measure generated images.
+
+        Raises:
+            NotApplicable: if there are too few images.
+        """
+        from jembench.metrics import feature_scores
+
+        sample, real, parts = generated(evaluation, self.features, self), None, dict[str, Scalar]()
+        if isinstance(self, ReferenceMetric):
+            real = pool_of(evaluation, self.features, self.reference, f"{self.reference} images")
+            parts = {"reference": self.reference, "reference_images": len(real)}
+        scored = self.score(sample, real)
+        estimates = {sample.label(label): estimate for label, estimate in scored.estimates.items()}
+        parts |= {**sample.identity, **scored.parts}
+        metric = self
+        if self.resamples is None:
+            is_small = sample.features.pool.shape[1] <= feature_scores.SMALL
+            metric = dataclasses.replace(self, resamples=200 if is_small else 0)
+        return metric.measurement(evaluation, {}, estimates=estimates, parts=parts, details=scored.details)
+
+    def score(self, sample: Generated, real: Tensor | None) -> Scored:
+        """Score images, beside the pooled features of real ones (M, D).
+
+        Raises:
+            NotApplicable: if there are too few images.
+        """
+        network, dimensions = str(sample.identity["features"]), sample.features.pool.shape[1]
+        self.require(sample.n, None if real is None else len(real), network, dimensions)
+        return self.scores(sample, real)
+
+    def scores(self, sample: Generated, real: Any) -> Scored:
+        """Score images of which there are enough."""
+        raise NotImplementedError
 
 
-def generated(evaluation: Evaluation, features: str, asked: SampleProtocol) -> Generated:
-    """The images that a protocol asks for, with their features, sorted by the content of the images.
+@dataclass(frozen=True, kw_only=True)
+class IS(FeatureMetric):
+    """Inception score of the model's samples, by torch-fidelity.
 
-    Sorting first makes every value exactly independent of the order of the samples: which of equally confident ones
-    are kept does not depend on it, nor how IS and KID shuffle. Images that come sorted by class are shuffled as well.
-
-    Raises:
-        Diverged: if a feature or a logit is not finite.
-        Unavailable: if the model has no such images, or too few.
+    ``features`` is a feature network, for example ``inception:weights=/a/file.pth``; ``auto`` is Inception for images
+    of 32 pixels and more, and ``cnn``, trained on the dataset itself, for smaller ones.
+    ``implementation=barratt-sharma`` cuts the images into splits in their own order, where torch-fidelity shuffles them
+    first. The options from ``source`` to ``top`` say which images are scored; all metrics of samples have them.
     """
-    spec = features_spec(features, evaluation.data.spec)
-    samples = evaluation.samples(asked.wanted)
-    found = evaluation.services.features_of(spec, samples.images)
-    network = evaluation.services.features(spec)
-    kept = torch.from_numpy(canonical_order(samples.images))
-    if asked.selection == "features":
-        kept = kept[selected(asked, finite(found.logits, "samples")[kept])]
-    elif asked.selection != "none":
-        density = _read(evaluation, "energy", samples.images)[kept].neg() if asked.selection == "density" else None
-        kept = kept[selected(asked, _read(evaluation, "logits", samples.images)[kept], density)]
-    identity = {"features": network.identity, **asked.parts(len(kept), len(samples.images), samples.source)}
-    return Generated.of(samples.images, found, kept, network.name, identity)
+
+    splits: Count = 10
+    resamples: Resamples = 200
+    implementation: Literal["torch-fidelity", "barratt-sharma"] = "torch-fidelity"
+    name: ClassVar[str] = "is"
+
+    def least(self, network: str, dimensions: int) -> tuple[int, str]:
+        """Return an image for each split."""
+        return self.splits, "one in each split"
+
+    def scores(self, sample: Generated, real: None) -> Scored:
+        """Return the mean score over splits."""
+        from jembench.metrics.feature_scores import in_order, inception_score, resampled_score
+
+        logits, even = sample.features.logits, self.implementation == "barratt-sharma"
+        score = in_order(logits[sample.places.argsort()], self.splits) if even else inception_score(logits, self.splits)
+        statistic, within = resampled_score(logits, self.splits, even=even), (1.0, float(logits.shape[1]))
+        estimate = Estimate(Resampling(statistic, (sample.n,), within), "", "higher", value=score.mean)
+        return Scored({"is": estimate}, {"splits": self.splits}, {"std_over_splits": score.std})
 
 
-def _read(evaluation: Evaluation, quantity: Quantity, samples: Tensor) -> Tensor:
-    values = evaluation.predictions.read(quantity, samples).cpu().double()
-    require_finite(values, "energies" if quantity == "energy" else quantity, "samples")
-    return values
+@dataclass(frozen=True, kw_only=True)
+class ReferenceMetric(FeatureMetric):
+    """A metric that compares generated images with a part of the dataset."""
+
+    reference: Literal["train", "test"] = "train"
 
 
-def selected(
-    asked: SampleProtocol, logits: Float[Tensor, "N K"], scores: Float[Tensor, " N"] | None = None
-) -> Int[Tensor, " n"]:
-    """Which images are kept, in ascending order; of equals the first.
+@dataclass(frozen=True, kw_only=True)
+class FID(ReferenceMetric):
+    """Fréchet distance between features of the model's samples and of the dataset, by torch-fidelity.
 
-    Args:
-        asked: how many, and whether as many of each class.
-        logits: those of the selecting network.
-        scores: the highest are kept; None: the highest confidence.
-
-    Raises:
-        NotApplicable: if there are too few, in total or of some class.
+    ``features``: as for ``is``. ``resamples`` is 200 by default, and 0 for Inception: each takes half a minute. FID of
+    equal distributions is above 0, the more the fewer images; the interval is of its mean over as many images.
     """
-    count = asked.count(len(logits))
-    ranking = (log_odds(logits) if scores is None else scores).argsort(descending=True, stable=True)
-    if asked.per_class:
-        classes = logits.argmax(dim=1)[ranking]
-        return _as_many_of_each(ranking, classes, logits.shape[1], count).sort().values
-    return ranking[:count].sort().values
+
+    resamples: Annotated[int | None, Range(least=0, most=MOST)] = None
+    name: ClassVar[str] = "fid"
+
+    def least(self, network: str, dimensions: int) -> tuple[int, str]:
+        """Return as many images as the network has features."""
+        return dimensions, f"as many as {network} has features, or the fitted Gaussian is degenerate"
+
+    def scores(self, sample: Generated, real: Tensor) -> Scored:
+        """Return the distance."""
+        from jembench.metrics.feature_scores import fid, resampled_fid
+
+        pool, n = sample.features.pool, sample.n
+        resampling = Resampling(resampled_fid(pool, real), (n, len(real)), (0.0, float("inf")))
+        return Scored({"fid": Estimate(resampling, "", "lower", n, fid(pool, real))})
 
 
-def _as_many_of_each(
-    ranking: Int[Tensor, " N"], classes: Int[Tensor, " N"], num_classes: int, count: int
-) -> Int[Tensor, " n"]:
-    each = count // num_classes
-    sizes = classes.bincount(minlength=num_classes)
-    if each == 0 or int(sizes.min()) < each:
-        rarest = int(sizes.argmin())
-        raise NotApplicable(
-            f"The {count} most confident images, as many of each of {num_classes} classes, are {each} a class, and the "
-            f"network that selects sees {int(sizes[rarest])} of class {rarest}. Choose another top, or "
-            "per_class=false."
+@dataclass(frozen=True, kw_only=True)
+class FIDInfinity(FID):
+    """Fréchet distance extrapolated to infinitely many images, by a line through FID against 1 / n.
+
+    The line goes through the FID of all images and the mean FIDs of halves and of thirds of both sets. Chong & Forsyth
+    (2020), arXiv:1911.07023, reduce the generated images alone. ``features`` and ``resamples``: as for ``fid``.
+    """
+
+    name: ClassVar[str] = "fid-infinity"
+
+    def least(self, network: str, dimensions: int) -> tuple[int, str]:
+        """Return six times as many images as the network has features."""
+        return 6 * dimensions, f"six times as many as {network} has features, or FID is not linear in 1 / n"
+
+    def scores(self, sample: Generated, real: Tensor) -> Scored:
+        """Return the distance at infinitely many images, of sets in a random order: they come in one of their own."""
+        import numpy as np
+
+        from jembench.metrics.feature_scores import PARTS, extrapolated_fid
+
+        sizes, rng = (sample.n, len(real)), np.random.default_rng(0)
+        statistic = extrapolated_fid(sample.features.pool, real)
+        (value,) = statistic(*(rng.permutation(size)[None] for size in sizes))
+        estimate = Estimate(Resampling(statistic, sizes), "", "lower", sample.n, float(value))
+        return Scored({self.name: estimate}, {"parts": len(PARTS)})
+
+
+@dataclass(frozen=True, kw_only=True)
+class KID(ReferenceMetric):
+    """Kernel distance between features of the model's samples and of the dataset, by torch-fidelity.
+
+    ``features``: as for ``is``. Inception's features are taken as they are; those of other networks, whose scale is
+    arbitrary and would rule the cubic kernel, are standardised, and the protocol says so.
+    """
+
+    subsets: Count = 100
+    subset_size: Annotated[int, Range(least=2, most=MOST)] = 1000
+    resamples: Resamples = 200
+    name: ClassVar[str] = "kid"
+
+    def least(self, network: str, dimensions: int) -> tuple[int, str]:
+        """Return a pair."""
+        return 2, "to compare them with one another"
+
+    def scores(self, sample: Generated, real: Tensor) -> Scored:
+        """Return the mean distance over subsets."""
+        from jembench.metrics.feature_scores import kid, resampled_kid, standardised
+
+        images, n, m = sample.features.pool, sample.n, len(real)
+        standardise = sample.network != ""
+        if standardise:
+            images, real = standardised(images, real)
+        size = min(self.subset_size, n, m)
+        distance = kid(images, real, self.subsets, size)
+        return Scored(
+            {"kid": Estimate(Resampling(resampled_kid(images, real), (n, m)), "", "lower", n, distance.mean)},
+            {"subsets": self.subsets, "subset_size": size, "standardised": standardise},
+            {"std_over_subsets": distance.std},
         )
-    return torch.cat([ranking[classes == number][:each] for number in range(num_classes)])
 
 
-def pool_of(evaluation: Evaluation, features: str, images: Reference | Tensor, what: str) -> Tensor:
-    """The pooled features of images, float64 (M, D) on the CPU; ``what`` they are, for errors.
+@dataclass(frozen=True, kw_only=True)
+class PRC(ReferenceMetric):
+    """Precision and recall of the model's samples among features of the dataset, by torch-fidelity, in %.
 
-    Raises:
-        Diverged: if one is not finite.
+    ``features``: as for ``is``.
     """
-    return finite(evaluation.services.features_of(features_spec(features, evaluation.data.spec), images).pool, what)
 
+    neighbours: Count = 3
+    resamples: Resamples = 200
+    name: ClassVar[str] = "prc"
 
-def canonical_order(images: UInt8[Tensor, "N C H W"]) -> NDArray[np.int64]:
-    """The order in which images stand when sorted by their bytes."""
-    rows = np.ascontiguousarray(images.cpu().numpy().reshape(len(images), -1))
-    content: NDArray[Any] = rows.view(np.dtype((np.void, rows.shape[1]))).ravel()
-    return np.argsort(content, kind="stable")
+    def least(self, network: str, dimensions: int) -> tuple[int, str]:
+        """Return an image and its neighbours."""
+        return self.neighbours + 1, f"each with {self.neighbours} neighbours"
 
+    def scores(self, sample: Generated, real: Tensor) -> Scored:
+        """Return precision, of generated images, and recall, of real ones."""
+        from jembench.metrics.feature_scores import precision_recall, resampled_coverage
 
-def finite(features: Tensor, what: str) -> Tensor:
-    """Features in float64 on the CPU.
+        def coverage(value: float, judged: Tensor, manifold: Tensor) -> Estimate:
+            inside, n = resampled_coverage(judged, manifold, self.neighbours), len(judged)
+            resampling = Resampling(lambda *drawn: 100 * inside(*drawn), (n, len(manifold)), (0.0, 100.0), n)
+            return Estimate(resampling, "%", "higher", n, 100 * value)
 
-    Raises:
-        Diverged: if one is not finite; ``what`` they are of.
-    """
-    features = features.cpu().double()
-    bad = int((~features.isfinite()).any(dim=1).sum())
-    if bad:
-        raise Diverged(f"The features of {bad} of {len(features)} {what} are not finite, so nothing can be compared.")
-    return features
+        images = sample.features.pool
+        precision, recall = precision_recall(images, real, self.neighbours)
+        estimates = {"precision": coverage(precision, images, real), "recall": coverage(recall, real, images)}
+        return Scored(estimates, {"neighbours": self.neighbours})

@@ -9,26 +9,107 @@ Legend: N generated images, M test images, T training images, D features or pixe
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-import numpy as np
-import torch
-from jaxtyping import Float, UInt8
-from numpy.typing import NDArray
-from torch import Tensor
-
-from jembench import progress
 from jembench.errors import NotApplicable
-from jembench.interfaces import Evaluation, Measurement, Resampling
-from jembench.metrics.estimates import Arrays, Estimate, measurement
-from jembench.metrics.generation import Generated, generated, pool_of
-from jembench.metrics.generative import PERCENTILE, Neighbours
-from jembench.stats import Indices, Statistic
+from jembench.interfaces import Measurement, Resampling
+from jembench.metrics.base import Estimate, Resamples
+from jembench.metrics.generation import FeatureMetric
+from jembench.metrics.sample_protocol import foresee, generated, pool_of, require_images
+
+if TYPE_CHECKING:
+    import numpy as np
+    import torch
+    from jaxtyping import Float, UInt8
+    from numpy.typing import NDArray
+    from torch import Tensor
+
+    from jembench.interfaces import Evaluation, Planned
+    from jembench.metrics.base import Arrays
+    from jembench.metrics.sample_protocol import Generated
+    from jembench.stats import Indices, Statistic
+
+PERCENTILE = 1
+"""Of the test images' distances to training images: as many of them count as memorised, and as many fresh samples."""
 
 SHOWN = 32
 """Pairs that are kept for a figure."""
 
 _BLOCK = 1024
+
+
+@dataclass(frozen=True, kw_only=True)
+class Neighbours(FeatureMetric):
+    """Memorisation: how near the model's samples are to training images, compared with test images.
+
+    ``memorised`` is the share of samples, in %, that are as near to a training image as the nearest 1 % of test images:
+    1 is expected of samples as fresh as test images, 100 of copies. ``nearest-ratio`` is the ratio of the median
+    distances: near 0 for copies, above 1 for images that are unlike the dataset. ``features``: as for ``is``;
+    distances between pixels are beside those between features.
+    """
+
+    resamples: Resamples = 200
+    implementation: ClassVar[str] = "jembench"
+    name: ClassVar[str] = "neighbours"
+
+    def check(self, planned: Planned) -> None:
+        """Check that there will be a feature network, and enough images."""
+        foresee(planned, self.features, self)
+        self.require_test_images(planned.count("test"))
+
+    def require_test_images(self, n: int) -> None:
+        """Refuse fewer than 100 test images."""
+        require_images(n, 100 // PERCENTILE, "test images", self.name, "whose nearest 1 % set its threshold")
+
+    def compute(self, evaluation: Evaluation) -> Measurement:
+        """Measure generated images; the arrays hold the nearest pairs as well."""
+        import torch
+
+        sample = generated(evaluation, self.features, self)
+        train, test = evaluation.data.images("train"), evaluation.data.part("test").images
+        self.require_test_images(len(test))
+        arrays = self._distances(evaluation, sample, train, test)
+        closest = arrays[sample.label("distance")].argsort(kind="stable")[:SHOWN]
+        shown = train[torch.from_numpy(arrays[sample.label("nearest")][closest])]
+        sizes = {"percentile": PERCENTILE, "test_images": len(test), "train_images": len(train)}
+        pairs = {"images": sample.images[torch.from_numpy(closest)].numpy(), "neighbours": shown.numpy()}
+        return self.measurement(evaluation, {**arrays, **pairs}, parts={**sample.identity, **sizes})
+
+    def estimates(self, arrays: Arrays) -> dict[str, Estimate]:
+        """Return the values of samples and of test images, in each space."""
+        estimates: dict[str, Estimate] = {}
+        for space in [name.removeprefix("test-distance") for name in arrays if name.startswith("test-distance")]:
+            distance, of_test = arrays[f"distance{space}"], arrays[f"test-distance{space}"]
+            n, sizes = len(distance), (len(distance), len(of_test))
+            shares = Resampling(memorised(distance, of_test), sizes, (0.0, 100.0), n)
+            ratios = Resampling(median_ratio(distance, of_test), sizes, (0.0, float("inf")))
+            estimates[f"memorised{space}"] = Estimate(shares, "%", "lower", n)
+            estimates[f"nearest-ratio{space}"] = Estimate(ratios, n=n)
+        return estimates
+
+    def _distances(self, evaluation: Evaluation, sample: Generated, train: Tensor, test: Tensor) -> Arrays:
+        """Return distances of samples and test images, and which training image is nearest, by features and pixels."""
+        import numpy as np
+        import torch
+
+        device = evaluation.device if evaluation.device.type == "cuda" else torch.device("cpu")
+        pools = (pool_of(evaluation, self.features, images, "images") for images in (train, test))
+        spaces = {
+            sample.label(""): (sample.features.pool, *pools),
+            "-pixels": (sample.images.flatten(1), train.flatten(1), test.flatten(1)),
+        }
+        arrays: dict[str, NDArray[Any]] = {}
+        for space, (images, of_train, of_test) in spaces.items():
+            distance, which = nearest(images, of_train, device)
+            arrays[f"distance{space}"], arrays[f"nearest{space}"] = distance.numpy(), which.numpy()
+            arrays[f"test-distance{space}"] = nearest(of_test, of_train, device).distance.numpy()
+            if np.median(arrays[f"test-distance{space}"]) == 0:
+                raise NotApplicable(
+                    "More than half of the test images are copies of training images, so they say nothing of how near "
+                    "an image is that was not seen. Choose a dataset whose test images are others."
+                )
+        return arrays
 
 
 class Nearest(NamedTuple):
@@ -44,6 +125,10 @@ def nearest(
     device: torch.device,
 ) -> Nearest:
     """Find the nearest training image of each image in L2, in float64, in which sums of squares of pixels are exact."""
+    import torch
+
+    from jembench import progress
+
     x = images.to(device).double()
     lowest = torch.full((len(x),), torch.inf, dtype=torch.float64, device=device)
     which = torch.zeros(len(x), dtype=torch.int64, device=device)
@@ -65,78 +150,32 @@ def nearest(
 
 
 def memorised(distance: NDArray[np.float64], of_test: NDArray[np.float64]) -> Statistic:
-    """The share of images, in %, as near to a training image as the nearest 1 % of test images, of (R, N) and (R, M).
+    """Return the share of images, in %, as near to a training image as the nearest 1 % of test images.
 
-    The threshold is the smallest distance that at least 1 % of the test images do not exceed.
+    Of index matrices (R, N) and (R, M). The threshold is the smallest distance that at least 1 % of the test images do
+    not exceed.
     """
+    import numpy as np
+
     place = -(-PERCENTILE * len(of_test) // 100) - 1
 
     def shares(drawn: Indices, drawn_test: Indices) -> NDArray[np.float64]:
         threshold = np.partition(of_test[drawn_test], place, axis=1)[:, place]
-        found: NDArray[np.float64] = 100 * (distance[drawn] <= threshold[:, None]).mean(axis=1)
-        return found
+        percent: NDArray[np.float64] = 100 * (distance[drawn] <= threshold[:, None]).mean(axis=1)
+        return percent
 
     return shares
 
 
 def median_ratio(distance: NDArray[np.float64], of_test: NDArray[np.float64]) -> Statistic:
-    """The median distance to a training image over that of the test images, of (R, N) and (R, M): 1 for fresh ones."""
+    """Return the median distance to a training image over that of the test images: 1 for fresh images.
+
+    Of index matrices (R, N) and (R, M).
+    """
+    import numpy as np
 
     def ratios(drawn: Indices, drawn_test: Indices) -> NDArray[np.float64]:
-        found: NDArray[np.float64] = np.median(distance[drawn], axis=1) / np.median(of_test[drawn_test], axis=1)
-        return found
+        ratio: NDArray[np.float64] = np.median(distance[drawn], axis=1) / np.median(of_test[drawn_test], axis=1)
+        return ratio
 
     return ratios
-
-
-def neighbours(metric: Neighbours, evaluation: Evaluation) -> Measurement:
-    """Measure generated images."""
-    sample = generated(evaluation, metric.features, metric)
-    train, test = evaluation.data.images("train"), evaluation.data.part("test").images
-    metric.require_test_images(len(test))
-    arrays = _distances(metric, evaluation, sample, train, test)
-    closest = np.argsort(arrays[sample.label("distance")], kind="stable")[:SHOWN]
-    shown = train[torch.from_numpy(arrays[sample.label("nearest")][closest])]
-    parts = {
-        **sample.identity,
-        "implementation": "jembench",
-        "percentile": PERCENTILE,
-        "test_images": len(test),
-        "train_images": len(train),
-    }
-    pairs = {"images": sample.images[torch.from_numpy(closest)].numpy(), "neighbours": shown.numpy()}
-    return measurement(metric, evaluation, parts, metric.estimates(arrays), {**arrays, **pairs})
-
-
-def neighbours_estimates(metric: Neighbours, arrays: Arrays) -> dict[str, Estimate]:
-    """The values, of samples and of test images, in each space."""
-    found: dict[str, Estimate] = {}
-    for space in [name.removeprefix("test-distance") for name in arrays if name.startswith("test-distance")]:
-        distance, of_test = arrays[f"distance{space}"], arrays[f"test-distance{space}"]
-        sizes = (len(distance), len(of_test))
-        share, ratio = memorised(distance, of_test), median_ratio(distance, of_test)
-        shares = Resampling(share, sizes, (0.0, 100.0), len(distance))
-        found[f"memorised{space}"] = Estimate(shares, "%", "lower", len(distance))
-        found[f"nearest-ratio{space}"] = Estimate(Resampling(ratio, sizes, (0.0, np.inf)), n=len(distance))
-    return found
-
-
-def _distances(metric: Neighbours, evaluation: Evaluation, sample: Generated, train: Tensor, test: Tensor) -> Arrays:
-    """Of features and of pixels: distances of samples and test images, and which training image is nearest."""
-    device = evaluation.device if evaluation.device.type == "cuda" else torch.device("cpu")
-    pools = (pool_of(evaluation, metric.features, images, "images") for images in (train, test))
-    spaces = {
-        sample.label(""): (sample.features.pool, *pools),
-        "-pixels": (sample.images.flatten(1), train.flatten(1), test.flatten(1)),
-    }
-    arrays: dict[str, NDArray[Any]] = {}
-    for space, (images, of_train, of_test) in spaces.items():
-        found = nearest(images, of_train, device)
-        arrays[f"distance{space}"], arrays[f"nearest{space}"] = found.distance.numpy(), found.which.numpy()
-        arrays[f"test-distance{space}"] = nearest(of_test, of_train, device).distance.numpy()
-        if np.median(arrays[f"test-distance{space}"]) == 0:
-            raise NotApplicable(
-                "More than half of the test images are copies of training images, so they say nothing of how near "
-                "an image is that was not seen. Choose a dataset whose test images are others."
-            )
-    return arrays

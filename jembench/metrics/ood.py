@@ -1,4 +1,7 @@
-"""Out-of-distribution detection: the metric's options, and the score that they name."""
+"""Out-of-distribution detection: how well a model's scores tell test images from images of another kind.
+
+Legend: N test images, M outliers.
+"""
 
 from __future__ import annotations
 
@@ -7,27 +10,27 @@ from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar, cast
 
 from jembench.catalog import registry
-from jembench.catalog.options import added_later
 from jembench.catalog.registry import Resolved
-from jembench.catalog.spec import Scalar
-from jembench.interfaces import Checked, Need, OODScore, Quantity
-from jembench.metrics.base import Bootstrapped, Comparable, Count, NotNegative
+from jembench.catalog.spec import Scalar, Spec, format_value
+from jembench.errors import Diverged
+from jembench.interfaces import Measurement, Need, OODScore, Quantity
+from jembench.metrics.base import Estimate, Metric, NotNegative, describe_test_images
 
 if TYPE_CHECKING:
-    from jembench.interfaces import Planned
+    import numpy as np
+    from numpy.typing import NDArray
 
-STEPS = 10
-"""The value of ``steps`` that leaves a score's own as it is."""
+    from jembench.interfaces import Evaluation, Planned
+    from jembench.metrics.base import Arrays
 
 
-@added_later(data_noise=0.0)
 @dataclass(frozen=True, kw_only=True)
-class OutOfDistribution(Bootstrapped, Comparable):
+class OutOfDistribution(Metric):
     """Out-of-distribution detection: AUROC, FPR at 95 % TPR and average precision of a score against other images.
 
     ``set`` is an OOD set (`jembench list ood_sets`) or a dataset: interp, svhn, celeba:root=/data. ``score`` is
-    a name of `jembench list scores` or an import path; ``steps`` changes that option of a score that has it.
-    ``data_noise`` is on both kinds of images, on ``interp`` sqrt(1.5) times, as in the code of JEM.
+    a name of `jembench list scores` with its options, refinement:steps=5, or an import path. ``data_noise`` is on both
+    kinds of images, on ``interp`` sqrt(1.5) times, as in the code of JEM.
 
     All values are by scikit-learn, in float64, in 0..1. ``-in``: test images are the positive class; ``fpr95-in`` is
     the share of outliers that score above the threshold which 95 % of the test images pass. ``-out``: outliers are;
@@ -38,10 +41,8 @@ class OutOfDistribution(Bootstrapped, Comparable):
 
     set: str
     score: str = "log-px"
-    steps: Count = STEPS
     data_noise: NotNegative = 0.0
     name: ClassVar[str] = "ood"
-    computed_by: ClassVar[str] = "jembench.metrics.detection:detection"
 
     @property
     def requires(self) -> frozenset[Need]:
@@ -54,17 +55,8 @@ class OutOfDistribution(Bootstrapped, Comparable):
         return self.scorer.reads
 
     @cached_property
-    def _score(self) -> Resolved:
+    def _resolved(self) -> Resolved:
         return registry.resolve("scores", self.score)
-
-    @property
-    def _options(self) -> dict[str, Scalar]:
-        """``steps``, if the score has such an option that its spec leaves as it is."""
-        bound = self._score.bound
-        default = bound.defaults.get("steps")
-        if "steps" not in bound.arguments or bound.arguments["steps"] != default:
-            return {}
-        return {"steps": default if self.steps == STEPS else self.steps}
 
     @cached_property
     def scorer(self) -> OODScore:
@@ -73,15 +65,57 @@ class OutOfDistribution(Bootstrapped, Comparable):
         Raises:
             SpecError: if there is none of that name.
         """
-        return cast(OODScore, self._score.factory(**{**self._score.bound.arguments, **self._options}))
+        return cast(OODScore, self._resolved.make())
 
     @property
-    def protocol_parts(self) -> dict[str, Scalar]:
-        """What a protocol says of the score."""
-        return {"score": str(self._score), **self._options}
+    def protocol_options(self) -> dict[str, Scalar]:
+        """The score with all of its options."""
+        bound = self._resolved.bound
+        options = ((option, format_value(value)) for option, value in sorted(bound.arguments.items()))
+        return {"score": str(Spec(bound.name, tuple(options)))}
 
     def check(self, planned: Planned) -> None:
-        """Whether the other images can be had, and what the score needs."""
+        """Check that the other images are available."""
         planned.check_ood_set(self.set)
-        if isinstance(self.scorer, Checked):
-            self.scorer.check(planned)
+
+    def compute(self, evaluation: Evaluation) -> Measurement:
+        """Score the test images and the outliers.
+
+        Raises:
+            Unavailable: if the outliers are missing.
+            Diverged: if a score is not finite.
+        """
+        from jembench.data.ood_sets.resolve import resolve
+        from jembench.data.pixels import content_hash
+
+        outliers = evaluation.data.images(self.set)  # first: where they are missing, nothing need be scored
+        arrays = {"inside": self._scores(evaluation, "test"), "outside": self._scores(evaluation, self.set)}
+        parts = describe_test_images(len(arrays["inside"]), self.data_noise)
+        parts |= {"set": str(resolve(self.set)), "outliers": len(outliers), "content": content_hash(outliers)[:10]}
+        details = {f"mean-{side}": float(scores.mean()) for side, scores in arrays.items()}
+        return self.measurement(evaluation, arrays, parts=parts, details=details)
+
+    def estimates(self, arrays: Arrays) -> dict[str, Estimate]:
+        """Return AUROC, FPR at 95 % TPR and average precision, of test images and outliers."""
+        from jembench.stats import ranking
+
+        exact = ranking.detection(arrays["inside"], arrays["outside"])
+        return {
+            label: Estimate(resampling, "", "lower" if label.startswith("fpr95") else "higher", value=exact[label])
+            for label, resampling in ranking.resamplings(arrays["inside"], arrays["outside"]).items()
+        }
+
+    def _scores(self, evaluation: Evaluation, images: str) -> NDArray[np.float64]:
+        from jembench.data.ood_sets.resolve import resolve
+
+        noise = self.data_noise * (1.0 if images == "test" else getattr(resolve(images).make(), "noise", 1.0))
+        scores = self.scorer.scores(evaluation, images, noise).cpu().double()
+        bad = int((~scores.isfinite()).sum())
+        if bad:
+            raise Diverged(
+                f"The score {self.score} of {bad} of {len(scores)} images of {images} is not finite (NaN or infinite), "
+                "and ranks nothing. A model that diverged is to be trained again; a density whose gradient overflows "
+                "in float32 has no such score."
+            )
+        array: NDArray[np.float64] = scores.numpy()
+        return array

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
-from jembench.interfaces import Capability, Quantity
+from jembench.interfaces import Capability, Need, Quantity
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from jembench.interfaces import Evaluation, Planned
+    from jembench.interfaces import Evaluation
 
 
 class OfPrediction(NamedTuple):
@@ -24,7 +24,7 @@ class OfPrediction(NamedTuple):
     function: Callable[[Tensor], Tensor]  # float64 (N,) or (N, K) -> (N,)
 
     @property
-    def requires(self) -> frozenset[Capability]:
+    def requires(self) -> frozenset[Need]:
         """What a model must give."""
         return frozenset({self.capability})
 
@@ -34,7 +34,7 @@ class OfPrediction(NamedTuple):
         return frozenset({self.quantity})
 
     def scores(self, evaluation: Evaluation, images: str, noise: float) -> Tensor:
-        """The score of each image, float64 (N,)."""
+        """Return the score of each image, float64 (N,)."""
         return self.function(evaluation.predictions.read(self.quantity, images, noise).double())
 
 
@@ -42,17 +42,11 @@ class Refinement(NamedTuple):
     """How little energy the model's own chain takes off an image: what is likely already stays as it is."""
 
     steps: int
-    requires: frozenset[Capability] = frozenset({"energy", "samples"})
+    requires: frozenset[Need] = frozenset({"energy", "samples", "chains"})
     reads: frozenset[Quantity] = frozenset({"energy"})
 
-    def check(self, planned: Planned) -> None:
-        """Whether there will be chains."""
-        from jembench.sampling.chain import require_chains
-
-        require_chains(planned.sampler)
-
     def scores(self, evaluation: Evaluation, images: str, noise: float) -> Tensor:
-        """The score of each image, float64 (N,)."""
+        """Return the score of each image, float64 (N,)."""
         refined = evaluation.predictions.refined(images, self.steps, noise).double()
         return refined - evaluation.predictions.read("energy", images, noise).double()
 

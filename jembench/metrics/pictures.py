@@ -1,4 +1,4 @@
-"""Which images a figure shows, kept beside the numbers: each image once, in grids of indices.
+"""The images that a figure shows, kept beside the numbers: each image once, in grids of indices.
 
 Legend: N images, M of them shown, C channels, H height, W width, K classes.
 """
@@ -15,17 +15,16 @@ from numpy.typing import NDArray
 from torch import Generator, Tensor
 
 from jembench.data import grid
-from jembench.metrics.generation import canonical_order
 
 COLUMNS = 10
 """Images in a row."""
 
 
 def pictures(images: UInt8[Tensor, "N C H W"], grids: Mapping[str, NDArray[np.int64]]) -> dict[str, NDArray[Any]]:
-    """The images of some grids, and the grids; -1 is an empty place.
+    """Return the images of some grids, and the grids; -1 is an empty place.
 
-    Gives ``images`` (M, C, H, W), each once; ``shown`` (M,), which of the N each is; and the grids, whose indices are
-    now into ``images``.
+    They are ``images`` (M, C, H, W), each once; ``shown`` (M,), which of the N each is; and the grids, whose indices
+    are now into ``images``.
     """
     used = np.unique(np.concatenate([chosen.ravel() for chosen in grids.values()]))
     shown = used[used >= 0]
@@ -33,27 +32,18 @@ def pictures(images: UInt8[Tensor, "N C H W"], grids: Mapping[str, NDArray[np.in
     return {"images": images[torch.from_numpy(shown)].numpy(), "shown": shown, **compact}
 
 
-def places(images: UInt8[Tensor, "N C H W"]) -> NDArray[np.int64]:
-    """Where each image stands when they are sorted by content: a tie-breaker of no order of the images."""
-    return np.argsort(canonical_order(images))
-
-
 def in_rows(chosen: NDArray[np.int64], rows: int = COLUMNS) -> NDArray[np.int64]:
-    """Images one row after the other, (rows, COLUMNS): the first that fit; -1 where there are too few."""
+    """Return images one row after the other, (rows, COLUMNS): the first that fit; -1 where there are too few."""
     cells = np.full(rows * COLUMNS, -1)
     cells[: len(chosen)] = chosen[: len(cells)]
     return cells.reshape(rows, COLUMNS)
 
 
 def first_of_classes(order: NDArray[np.int64], classes: NDArray[np.int64], num_classes: int) -> NDArray[np.int64]:
-    """The first images of each class (K, COLUMNS), by an order of all of them."""
+    """Return the first images of each class (K, COLUMNS), by an order of all of them."""
     return np.concatenate([in_rows(order[classes[order] == number], 1) for number in range(num_classes)])
 
 
-def random_of_classes(
-    images: UInt8[Tensor, "N C H W"], classes: NDArray[np.int64], num_classes: int, generator: Generator
-) -> NDArray[np.int64]:
-    """Random images of each class (K, COLUMNS), the same whatever the order of the images."""
-    content = canonical_order(images)
-    chosen = grid.by_class(torch.from_numpy(classes[content]), num_classes, COLUMNS, generator).numpy()
-    return np.where(chosen < 0, -1, content[chosen])
+def random_of_classes(classes: NDArray[np.int64], num_classes: int, generator: Generator) -> NDArray[np.int64]:
+    """Return random images of each class (K, COLUMNS)."""
+    return grid.by_class(torch.from_numpy(classes), num_classes, COLUMNS, generator).numpy()

@@ -1,20 +1,34 @@
-"""Which of a model's images are scored: the options that all metrics of generated images share."""
+"""The images of a model that are scored: options that all metrics of generated images share, selection, features.
+
+Legend: N generated images, n of them kept, M reference images, D features, K logits, C channels, H height, W width.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from jembench.catalog.spec import Scalar, format_value
-from jembench.errors import NotApplicable, SpecError
-from jembench.interfaces import Capability, Source
+from jembench.errors import Diverged, NotApplicable, SpecError
+from jembench.interfaces import Features, Need, Source
+from jembench.metrics.classification import log_odds, require_finite
 
+if TYPE_CHECKING:
+    import numpy as np
+    from jaxtyping import Float, Int, UInt8
+    from numpy.typing import NDArray
+    from torch import Tensor
+
+    from jembench.interfaces import DataSpec, Evaluation, FeatureNetwork, Planned, Quantity
+
+_INCEPTION_FROM_HEIGHT = 32
 _POOLING = {"one": "one-buffer", "five": "five-buffers", "mean": "mean-of-five-buffers"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class SampleProtocol:
-    """Where the images come from, and which of them are kept.
+    """Options that say where the images come from, and which of them are kept.
 
     The Inception score of one model ranges from 5 to 22 by how many are kept alone (the reproducibility report on JEM,
     Table 4). The 10 % of the highest p(y|x), and buffers of five epochs lumped together, are those of Grathwohl et al.
@@ -40,7 +54,7 @@ class SampleProtocol:
 
     @property
     def wanted(self) -> Source:
-        """What to ask an evaluation for."""
+        """The source that an evaluation is asked for."""
         return Source(
             chains=self.source,
             steps=self.steps,
@@ -50,13 +64,13 @@ class SampleProtocol:
         )
 
     @property
-    def requires(self) -> frozenset[Capability]:
-        """What a model must be able to do."""
-        of_selection: dict[str, tuple[Capability, ...]] = {"model": ("logits",), "density": ("logits", "energy")}
-        return frozenset(("samples", *of_selection.get(self.selection, ())))
+    def requires(self) -> frozenset[Need]:
+        """What a fit must give."""
+        by_selection: dict[str, tuple[Need, ...]] = {"model": ("logits",), "density": ("logits", "energy")}
+        return frozenset(("samples", *by_selection.get(self.selection, ())))
 
     def count(self, n: int) -> int:
-        """How many of n images are kept.
+        """Return how many of n images are kept.
 
         Raises:
             NotApplicable: if there are fewer.
@@ -67,12 +81,12 @@ class SampleProtocol:
         return count
 
     def parts(self, kept: int, drawn: int, source: str) -> dict[str, Scalar]:
-        """What an id must say of ``kept`` images that were chosen among ``drawn``, which came from ``source``."""
-        said: dict[str, Scalar] = {"images": kept, "source": source}
-        said |= {"pooling": _POOLING[self.pooling], "selection": self.selection}
+        """Return the parts of a protocol of ``kept`` images, chosen among ``drawn`` that came from ``source``."""
+        parts: dict[str, Scalar] = {"images": kept, "source": source}
+        parts |= {"pooling": _POOLING[self.pooling], "selection": self.selection}
         if self.selection != "none":
-            said |= {"per_class": self.per_class, "top": f"{kept}/{drawn}"}
-        return said
+            parts |= {"per_class": self.per_class, "top": f"{kept}/{drawn}"}
+        return parts
 
 
 def _check_chains(asked: SampleProtocol) -> None:
@@ -128,3 +142,148 @@ def require_images(n: int | None, needed: int, what: str, metric: str, because: 
             f"{metric} needs at least {needed} {what}, {because}; there are {n}. Generate more images, or lift the "
             "limit on the dataset."
         )
+
+
+def features_spec(option: str, data: DataSpec) -> str:
+    """Return the feature network that the option ``features`` means; ``auto`` goes by the size of the images."""
+    if option != "auto":
+        return option
+    return "inception" if data.shape[1] >= _INCEPTION_FROM_HEIGHT else "cnn"
+
+
+def foresee(planned: Planned, features: str, asked: SampleProtocol) -> tuple[int | None, FeatureNetwork]:
+    """Return the number of images that a protocol will have, None if it is not known, and the feature network.
+
+    Raises:
+        Unavailable: if the feature network cannot be had, or the model will have no such images, or too few.
+    """
+    network = planned.features(features_spec(features, planned.spec))
+    drawn = planned.samples(asked.wanted)
+    n = None if drawn is None else asked.count(drawn)
+    if asked.per_class and asked.selection != "features":
+        classes = planned.spec.num_classes
+        require_images(n, classes, "selected images", "per_class=true", f"one of each of {classes} classes")
+    return n, network
+
+
+# --- images and their features ----------------------------------------------------------------------------------------
+
+
+class Generated(NamedTuple):
+    """Images of a model that are scored, with their features, float64 on the CPU."""
+
+    images: Tensor  # uint8 (n, C, H, W)
+    features: Features
+    places: Tensor  # int64 (n,): where each stood among all of the model's images
+    network: str  # the name of the feature network; "": Inception
+    identity: Mapping[str, Scalar]  # what a protocol must say of which images and features these are
+
+    @property
+    def n(self) -> int:
+        """The number of images."""
+        return len(self.images)
+
+    def label(self, metric: str) -> str:
+        """Return ``fid`` under Inception, ``fid-digits-cnn`` under a network of another name."""
+        return f"{metric}-{self.network}" if self.network else metric
+
+
+def generated(evaluation: Evaluation, features: str, asked: SampleProtocol) -> Generated:
+    """Return the images that a protocol asks for, with their features, sorted by the content of the images.
+
+    Images that come sorted by class, and are then cut into splits or drawn in subsets, are in no order of classes.
+
+    Raises:
+        Diverged: if a feature or a logit is not finite.
+        Unavailable: if the model has no such images, or too few.
+    """
+    import torch
+
+    spec = features_spec(features, evaluation.data.spec)
+    samples = evaluation.samples(asked.wanted)
+    network = evaluation.services.features(spec)
+    pool, logits = (finite(part, "samples") for part in evaluation.services.features_of(spec, samples.images))
+    kept = torch.from_numpy(canonical_order(samples.images))
+    if asked.selection == "features":
+        kept = kept[selected(asked, logits[kept])]
+    elif asked.selection != "none":
+        density = _read(evaluation, "energy", samples.images)[kept].neg() if asked.selection == "density" else None
+        kept = kept[selected(asked, _read(evaluation, "logits", samples.images)[kept], density)]
+    identity = {"features": network.identity, **asked.parts(len(kept), len(samples.images), samples.source)}
+    return Generated(samples.images[kept], Features(pool[kept], logits[kept]), kept, network.name, identity)
+
+
+def _read(evaluation: Evaluation, quantity: Quantity, samples: Tensor) -> Tensor:
+    values = evaluation.predictions.read(quantity, samples).cpu().double()
+    require_finite(values, "energies" if quantity == "energy" else quantity, "samples")
+    return values
+
+
+def selected(
+    asked: SampleProtocol, logits: Float[Tensor, "N K"], scores: Float[Tensor, " N"] | None = None
+) -> Int[Tensor, " n"]:
+    """Return which images are kept, in ascending order; of equals the first.
+
+    Args:
+        asked: how many, and whether as many of each class.
+        logits: those of the selecting network.
+        scores: the highest are kept; None: the highest confidence.
+
+    Raises:
+        NotApplicable: if there are too few, in total or of some class.
+    """
+    count = asked.count(len(logits))
+    ranking = (log_odds(logits) if scores is None else scores).argsort(descending=True, stable=True)
+    if asked.per_class:
+        classes = logits.argmax(dim=1)[ranking]
+        return _as_many_of_each(ranking, classes, logits.shape[1], count).sort().values
+    return ranking[:count].sort().values
+
+
+def _as_many_of_each(
+    ranking: Int[Tensor, " N"], classes: Int[Tensor, " N"], num_classes: int, count: int
+) -> Int[Tensor, " n"]:
+    import torch
+
+    each = count // num_classes
+    sizes = classes.bincount(minlength=num_classes)
+    if each == 0 or int(sizes.min()) < each:
+        rarest = int(sizes.argmin())
+        raise NotApplicable(
+            f"The {count} most confident images, as many of each of {num_classes} classes, are {each} a class, and the "
+            f"network that selects sees {int(sizes[rarest])} of class {rarest}. Choose another top, or "
+            "per_class=false."
+        )
+    return torch.cat([ranking[classes == number][:each] for number in range(num_classes)])
+
+
+def pool_of(evaluation: Evaluation, features: str, images: Literal["train", "test"] | Tensor, what: str) -> Tensor:
+    """Return the pooled features of images, float64 (M, D) on the CPU; ``what`` they are, for errors.
+
+    Raises:
+        Diverged: if one is not finite.
+    """
+    return finite(evaluation.services.features_of(features_spec(features, evaluation.data.spec), images).pool, what)
+
+
+def canonical_order(images: UInt8[Tensor, "N C H W"]) -> NDArray[np.int64]:
+    """Return the order in which images stand when sorted by their bytes."""
+    import numpy as np
+
+    rows = np.ascontiguousarray(images.cpu().numpy().reshape(len(images), -1))
+    content = rows.view(np.dtype((np.void, rows.shape[1]))).ravel()
+    order: NDArray[np.int64] = np.argsort(content, kind="stable")
+    return order
+
+
+def finite(features: Tensor, what: str) -> Tensor:
+    """Return features in float64 on the CPU.
+
+    Raises:
+        Diverged: if one is not finite; ``what`` they are of.
+    """
+    features = features.cpu().double()
+    bad = int((~features.isfinite()).any(dim=1).sum())
+    if bad:
+        raise Diverged(f"The features of {bad} of {len(features)} {what} are not finite, so nothing can be compared.")
+    return features

@@ -5,113 +5,206 @@ Legend: N generated images or chains, K classes, R resamples, U different ages.
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-import numpy as np
-import torch
-from numpy.typing import NDArray
-from scipy.stats import kruskal
-
-from jembench.interfaces import Density, Energy, Evaluation, Measurement, Resampling
+from jembench.catalog.spec import Scalar
+from jembench.errors import NotApplicable
+from jembench.interfaces import Density, Energy, Measurement, Need, Resampling
+from jembench.metrics.base import Estimate, Metric, mean, median, share
 from jembench.metrics.classification import classified
-from jembench.metrics.energies import log_px, size_of_end
-from jembench.metrics.estimates import (
-    Arrays,
-    Estimate,
-    among_highest,
-    effective_classes,
-    mean,
-    measurement,
-    median,
-    share,
-)
-from jembench.metrics.generative import SHOWN, ChainAge, ClassSamples, ConfidentSamples, no_ages
-from jembench.metrics.pictures import pictures, places, random_of_classes
-from jembench.metrics.sample_protocol import ALL_KEPT
-from jembench.stats import Indices, Statistic, multiplicities
+from jembench.metrics.densities import highest_first, log_px, size_of_end
+from jembench.metrics.sample_protocol import ALL_KEPT, SampleProtocol, require_images
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from jembench.interfaces import Evaluation, Planned
+    from jembench.metrics.base import Arrays
+    from jembench.stats import Indices, Statistic
 
 CONFIDENT = 0.9
 """The model is sure of an image whose max p(y|x) is above this."""
 
-_PER_IMAGE = ("predicted", "confidence", "labels", "log-px")
+SHOWN = 64
+"""Confident samples that are shown: a sheet of eight by eight."""
 
 
-def class_samples(metric: ClassSamples, evaluation: Evaluation) -> Measurement:
-    """Measure samples; ``grid`` (K, 10) has random ones of each class.
+@dataclass(frozen=True, kw_only=True)
+class ClassSamples(Metric):
+    """Random samples of each class, and what the model itself takes its samples for.
 
-    Of the class that they were drawn for, or else of the one that the model takes them for.
+    Of chains on E(x, y), ``agreement`` is the share of samples that the model classifies as the class they were drawn
+    for. Of chains on E(x), ``classes`` is the effective number of classes among them, and ``confident`` the share of
+    samples whose max p(y|x) is above .9; ``classes-densest``, of a model with an energy, is the effective number of
+    classes among the 100 samples of the highest log p(x), or a quarter of them if that is fewer. The labels end with
+    where the samples come from: ``classes-fresh``.
+
+    ``source=fresh`` runs new chains: ``images`` of them, of ``steps`` steps, on E(x, y) if ``conditional``.
     """
-    images, labels, source, _ = evaluation.samples(metric.samples.wanted)
-    seen = classified(evaluation, images)
-    num_classes = evaluation.data.spec.num_classes
-    arrays: dict[str, NDArray[Any]] = {"predicted": seen.predicted, "confidence": seen.confidence}
-    if labels is not None:
-        arrays["labels"] = labels.cpu().numpy()
-    elif isinstance(evaluation.model, (Energy, Density)):
-        arrays["log-px"] = log_px(evaluation, images)
-    generator = evaluation.services.generator(f"{metric.name} images")
-    rows = random_of_classes(images, arrays.get("labels", seen.predicted), num_classes, generator)
-    arrays |= pictures(images, {"grid": rows})
-    order = np.lexsort([arrays[name] for name in ("predicted", "log-px") if name in arrays])
-    in_order = arrays | {name: arrays[name][order] for name in _PER_IMAGE if name in arrays}  # then no resample depends
-    # on the order of the samples
-    parts = metric.samples.parts(len(images), len(images), source) | {"confident": CONFIDENT, "data_noise": 0}
-    details = {"source": source, "counts": np.bincount(seen.predicted, minlength=num_classes).tolist()}
-    purpose = f"{metric.name}-{metric.source}"
-    return measurement(metric, evaluation, parts, metric.estimates(in_order), arrays, details, purpose)
+
+    source: Literal["kept", "fresh"] = "kept"
+    steps: int | None = None
+    images: int | None = None
+    conditional: bool | None = None
+    name: ClassVar[str] = "class-samples"
+    requires: ClassVar[frozenset[Need]] = frozenset({"logits", "samples"})
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _ = self.samples  # which checks them
+
+    @property
+    def protocol_options(self) -> dict[str, Scalar]:
+        """None: the options are in the description of the samples."""
+        return {}
+
+    @property
+    def samples(self) -> SampleProtocol:
+        """The images that are classified."""
+        return SampleProtocol(source=self.source, steps=self.steps, images=self.images, conditional=self.conditional)
+
+    def check(self, planned: Planned) -> None:
+        """Check that there will be such samples."""
+        planned.samples(self.samples.wanted)
+
+    def compute(self, evaluation: Evaluation) -> Measurement:
+        """Measure samples; ``grid`` (K, 10) has random ones of each class.
+
+        Of the class that they were drawn for, or else of the one that the model takes them for.
+        """
+        import numpy as np
+
+        from jembench.metrics.pictures import pictures, random_of_classes
+
+        images, labels, source, _ = evaluation.samples(self.samples.wanted)
+        seen, num_classes = classified(evaluation, images), evaluation.data.spec.num_classes
+        arrays: dict[str, NDArray[Any]] = {"predicted": seen.predicted, "confidence": seen.confidence}
+        if labels is not None:
+            arrays["labels"] = labels.cpu().numpy()
+        elif isinstance(evaluation.model, (Energy, Density)):
+            arrays["log-px"] = log_px(evaluation, images)
+        generator = evaluation.services.generator(f"{self.name} images")
+        rows = random_of_classes(arrays.get("labels", seen.predicted), num_classes, generator)
+        arrays |= pictures(images, {"grid": rows})
+        parts = self.samples.parts(len(images), len(images), source) | {"confident": CONFIDENT, "data_noise": 0}
+        details = {"source": source, "counts": np.bincount(seen.predicted, minlength=num_classes).tolist()}
+        return self.measurement(evaluation, arrays, parts=parts, details=details)
+
+    def estimates(self, arrays: Arrays) -> dict[str, Estimate]:
+        """Return the values of samples; their labels say where these come from."""
+        from jembench.metrics.estimates import among_highest, effective_classes
+
+        predicted = arrays["predicted"]
+        if "labels" in arrays:
+            return {f"agreement-{self.source}": share(predicted == arrays["labels"], "higher")}
+        classes = effective_classes(predicted, len(arrays["grid"]))
+        estimates = {"confident": share(arrays["confidence"] > CONFIDENT), "classes": classes}
+        if "log-px" in arrays:
+            order = highest_first(arrays["log-px"])
+            estimates["classes-densest"] = among_highest(classes, order, size_of_end(len(order)))._replace(n=None)
+        return {f"{label}-{self.source}": estimate for label, estimate in estimates.items()}
 
 
-def class_samples_estimates(metric: ClassSamples, arrays: Arrays) -> dict[str, Estimate]:
-    """The values, of samples; their labels say where these come from."""
-    predicted = arrays["predicted"]
-    if "labels" in arrays:
-        return {f"agreement-{metric.source}": share(predicted == arrays["labels"], "higher")}
-    classes = effective_classes(predicted, len(arrays["grid"]))
-    found = {"confident": share(arrays["confidence"] > CONFIDENT), "classes": classes}
-    if "log-px" in arrays:
-        order = np.lexsort((predicted, -arrays["log-px"]))
-        densest = among_highest(classes, order, size_of_end(len(order)))
-        found["classes-densest"] = densest._replace(n=None)
-    return {f"{label}-{metric.source}": estimate for label, estimate in found.items()}
+@dataclass(frozen=True, kw_only=True)
+class ConfidentSamples(Metric):
+    """The 64 samples that the model is surest of: their mean confidence and how many classes they are of.
+
+    The intervals are over the samples: each resample has 64 most confident ones of its own.
+    """
+
+    name: ClassVar[str] = "confident-samples"
+    requires: ClassVar[frozenset[Need]] = frozenset({"logits", "samples"})
+
+    def check(self, planned: Planned) -> None:
+        """Check that there will be enough samples."""
+        self.require(planned.samples(ALL_KEPT.wanted))
+
+    def require(self, n: int | None) -> None:
+        """Refuse fewer than 64 samples; None: it is not known how many there will be."""
+        require_images(n, SHOWN, "samples", self.name, "the most confident of which it shows")
+
+    def compute(self, evaluation: Evaluation) -> Measurement:
+        """Measure the kept samples."""
+        import numpy as np
+        import torch
+
+        samples = evaluation.samples(ALL_KEPT.wanted)
+        n = len(samples.images)
+        self.require(n)
+        seen = classified(evaluation, samples.images)
+        shown = highest_first(seen.log_odds)[:SHOWN]
+        arrays: dict[str, NDArray[Any]] = {
+            **seen.arrays(),
+            "counts": np.bincount(seen.predicted[shown], minlength=evaluation.data.spec.num_classes),
+            "images": samples.images[torch.from_numpy(shown)].numpy(),
+            "shown": shown,
+        }
+        parts = ALL_KEPT.parts(n, n, samples.source) | {"data_noise": 0, "shown": SHOWN}
+        return self.measurement(evaluation, arrays, parts=parts)
+
+    def estimates(self, arrays: Arrays) -> dict[str, Estimate]:
+        """Return the values of samples."""
+        from jembench.metrics.estimates import among_highest, effective_classes
+
+        order = highest_first(arrays["log-odds"])
+        confidence = mean(100 * arrays["confidence"], "%", within=(0.0, 100.0))
+        classes = effective_classes(arrays["predicted"], len(arrays["counts"]))
+        values = {"confidence-64": confidence, "classes-64": classes}
+        return {label: among_highest(estimate, order, SHOWN) for label, estimate in values.items()}
 
 
-def confident_samples(metric: ConfidentSamples, evaluation: Evaluation) -> Measurement:
-    """Measure the kept samples."""
-    samples = evaluation.samples(ALL_KEPT.wanted)
-    n = len(samples.images)
-    metric.require(n)
-    seen = classified(evaluation, samples.images)
-    order = np.lexsort((places(samples.images), seen.predicted, -seen.log_odds))
-    shown = order[:SHOWN]
-    arrays: dict[str, NDArray[Any]] = {
-        **seen.arrays(),
-        "counts": np.bincount(seen.predicted[shown], minlength=evaluation.data.spec.num_classes),
-        "images": samples.images[torch.from_numpy(shown)].numpy(),
-        "shown": shown,
-    }
-    in_order = arrays | {name: array[order] for name, array in seen.arrays().items()}
-    parts = ALL_KEPT.parts(n, n, samples.source) | {"data_noise": 0, "shown": SHOWN}
-    return measurement(metric, evaluation, parts, metric.estimates(in_order), arrays)
+@dataclass(frozen=True, kw_only=True)
+class ChainAge(Metric):
+    """Median age of the chains in the replay buffer, in steps, and how much of it their classes explain.
+
+    ``age-dependence`` is epsilon squared, 0 to 1. The details give, class by class, the number of chains, their median
+    age, and how many of the youngest and of the oldest tenth are of it (with all that are as old as the last of them);
+    and the p-value of Kruskal and Wallis's test that the class does not depend on the age.
+    """
+
+    name: ClassVar[str] = "chain-age"
+    requires: ClassVar[frozenset[Need]] = frozenset({"logits", "samples"})
+
+    def check(self, planned: Planned) -> None:
+        """Check that chains will be kept."""
+        if planned.kept == 0:
+            raise no_ages()
+
+    def compute(self, evaluation: Evaluation) -> Measurement:
+        """Measure the kept chains."""
+        samples = evaluation.samples(ALL_KEPT.wanted)
+        if samples.ages is None:
+            raise no_ages()
+        seen, n = classified(evaluation, samples.images), len(samples.images)
+        arrays = {"ages": samples.ages.cpu().numpy(), "predicted": seen.predicted, "confidence": seen.confidence}
+        details = _by_class(arrays["ages"], arrays["predicted"], evaluation.data.spec.num_classes)
+        parts = ALL_KEPT.parts(n, n, samples.source) | {"data_noise": 0}
+        return self.measurement(evaluation, arrays, parts=parts, details=details)
+
+    def estimates(self, arrays: Arrays) -> dict[str, Estimate]:
+        """Return the values of chains."""
+        ages = arrays["ages"]
+        dependence = Resampling(epsilon_squared(ages, arrays["predicted"]), (len(ages),), (0.0, 1.0))
+        return {self.name: median(ages, "steps"), "age-dependence": Estimate(dependence)}
 
 
-def confident_samples_estimates(metric: ConfidentSamples, arrays: Arrays) -> dict[str, Estimate]:
-    """The values, of samples."""
-    predicted = arrays["predicted"]
-    order = np.lexsort((predicted, -arrays["log-odds"]))
-    confidence = mean(100 * arrays["confidence"], "%", within=(0.0, 100.0))
-    classes = effective_classes(predicted, len(arrays["counts"]))
-    return {
-        "confidence-64": among_highest(confidence, order, SHOWN),
-        "classes-64": among_highest(classes, order, SHOWN),
-    }
+def no_ages() -> NotApplicable:
+    """Return the error for a model without ages of chains."""
+    return NotApplicable("The model keeps no chains, or not their ages: only a replay buffer does.")
 
 
 def epsilon_squared(ages: NDArray[np.int64], classes: NDArray[np.int64]) -> Statistic:
-    """The share of the variance of ages' ranks that is between classes: 0 (none) to 1; of (R, N).
+    """Return the share of the variance of ages' ranks that is between classes: 0 (none) to 1; of (R, N).
 
     That is H / (N - 1) with the H of Kruskal and Wallis, corrected for ties. 0 where all ages are equal. Tomczak &
     Tomczak (2014), Trends in Sport Sciences 1(21), 19-25.
     """
+    import numpy as np
+
+    from jembench.stats import multiplicities
+
     different, place = np.unique(ages, return_inverse=True)
     num_classes = int(classes.max()) + 1
 
@@ -131,28 +224,11 @@ def epsilon_squared(ages: NDArray[np.int64], classes: NDArray[np.int64]) -> Stat
     return statistic
 
 
-def chain_age(metric: ChainAge, evaluation: Evaluation) -> Measurement:
-    """Measure the kept chains."""
-    samples = evaluation.samples(ALL_KEPT.wanted)
-    if samples.ages is None:
-        raise no_ages()
-    seen = classified(evaluation, samples.images)
-    arrays = {"ages": samples.ages.cpu().numpy(), "predicted": seen.predicted, "confidence": seen.confidence}
-    order = np.lexsort((arrays["predicted"], arrays["ages"]))  # then no resample depends on the order of the chains
-    in_order = {name: array[order] for name, array in arrays.items()}
-    details = _by_class(arrays["ages"], arrays["predicted"], evaluation.data.spec.num_classes)
-    parts = ALL_KEPT.parts(len(order), len(order), samples.source) | {"data_noise": 0}
-    return measurement(metric, evaluation, parts, metric.estimates(in_order), arrays, details)
-
-
-def chain_age_estimates(metric: ChainAge, arrays: Arrays) -> dict[str, Estimate]:
-    """The values, of chains."""
-    ages = arrays["ages"]
-    dependence = Resampling(epsilon_squared(ages, arrays["predicted"]), (len(ages),), (0.0, 1.0))
-    return {metric.name: median(ages, "steps"), "age-dependence": Estimate(dependence)}
-
-
 def _by_class(ages: NDArray[np.int64], classes: NDArray[np.int64], num_classes: int) -> dict[str, Any]:
+    """Return the ages of chains class by class, and the p-value of a test that the class does not depend on them."""
+    import numpy as np
+    from scipy.stats import kruskal
+
     by_class = [ages[classes == number] for number in range(num_classes)]
     groups = [members for members in by_class if len(members)]
     in_order, tenth = np.sort(ages), -(-len(ages) // 10)

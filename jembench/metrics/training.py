@@ -8,20 +8,19 @@ from typing import TYPE_CHECKING, ClassVar
 
 from jembench.catalog.spec import Scalar
 from jembench.errors import NotApplicable
-from jembench.interfaces import Capability, Measurement, Value
-from jembench.metrics.base import Bootstrapped, Metric, protocol_id
+from jembench.interfaces import Measurement, Need, Value
+from jembench.metrics.base import Estimate, Metric, median, protocol_id
 
 if TYPE_CHECKING:
-    from jembench.interfaces import Evaluation, Planned
+    from jembench.interfaces import Evaluation
+    from jembench.metrics.base import Arrays
 
 BUSY = 0.5
 """More processes than this without a processor of their own slow training down."""
 
-NO_TIMINGS = "The model was trained elsewhere, or fitted at once: no timings of iterations are known."
-
 
 @dataclass(frozen=True, kw_only=True)
-class IterationTime(Bootstrapped):
+class IterationTime(Metric):
     """Median seconds of a training iteration.
 
     The median of the logged windows' means, because a window in which the machine was busy with something else is an
@@ -29,33 +28,31 @@ class IterationTime(Bootstrapped):
     """
 
     name: ClassVar[str] = "iteration-time"
-    requires: ClassVar[frozenset[Capability]] = frozenset()
-
-    def check(self, planned: Planned) -> None:
-        """Whether there will be timings."""
-        if planned.pretrained:
-            raise NotApplicable(NO_TIMINGS)
+    requires: ClassVar[frozenset[Need]] = frozenset({"training"})
 
     def compute(self, evaluation: Evaluation) -> Measurement:
         """Measure the training."""
         import numpy as np
         import torch
 
-        from jembench.metrics.estimates import measurement, median
         from jembench.models import devices
 
         seconds, other_load, _ = evaluation.training
         if not seconds:
-            raise NotApplicable(NO_TIMINGS)
-        windows = np.sort(np.asarray(seconds, dtype=np.float64))
+            raise NotApplicable("The model was fitted at once: no timings of iterations are known.")
+        windows = {"seconds": np.asarray(seconds, dtype=np.float64)}
         parts: dict[str, Scalar] = {
             "statistic": "median",
             "when": "training",
             "hardware": devices.name(evaluation.device),
             "threads": torch.get_num_threads(),
         }
-        estimates = {self.name: median(windows, "s", "lower")}
-        return measurement(self, evaluation, parts, estimates, details={"suspicious": _load(other_load)})
+        details = {"suspicious": _load(other_load)}
+        return self.measurement(evaluation, {}, estimates=self.estimates(windows), parts=parts, details=details)
+
+    def estimates(self, arrays: Arrays) -> dict[str, Estimate]:
+        """Return the median of the windows."""
+        return {self.name: median(arrays["seconds"], "s", "lower")}
 
 
 def _load(others: float | None) -> list[str]:
@@ -76,32 +73,27 @@ class StabilityOfTraining(Metric):
     """
 
     name: ClassVar[str] = "stability"
-    requires: ClassVar[frozenset[Capability]] = frozenset()
-
-    def check(self, planned: Planned) -> None:
-        """Whether the training will be known."""
-        if planned.pretrained:
-            raise NotApplicable("The model was trained elsewhere: its training was not watched.")
+    requires: ClassVar[frozenset[Need]] = frozenset({"training"})
 
     def compute(self, evaluation: Evaluation) -> Measurement:
         """Read the record of the training."""
-        found = evaluation.training.stability
-        if found is None:
+        record = evaluation.training.stability
+        if record is None:
             raise NotApplicable(
-                "The record of the training does not say whether it diverged: it was fitted at once, ran with "
-                "guard.mode=off, or an earlier version wrote it. Train again with guard.mode=watch, in another --store."
+                "The record of the training does not say whether it diverged: it was fitted at once, or ran with "
+                "guard.mode=off. Train again with guard.mode=watch, in another --store."
             )
-        stable = found.iterations if found.diverged_at is None else found.diverged_at
+        stable = record.iterations if record.diverged_at is None else record.diverged_at
         return Measurement(
-            protocol=protocol_id(self.name, evaluation, criterion=found.criterion),
+            protocol=protocol_id(self.name, evaluation, criterion=record.criterion),
             values={
-                "stable-iterations": Value(float(stable), None, None, found.iterations, "", "higher"),
-                "interventions": Value(float(len(found.remedies)), None, None, found.iterations, "", "lower"),
+                "stable-iterations": Value(float(stable), None, None, record.iterations, "", "higher"),
+                "interventions": Value(float(len(record.remedies)), None, None, record.iterations, "", "lower"),
             },
             details={
-                "diverged-at": found.diverged_at,
-                "reason": found.reason,
-                "remedies": dict(Counter(found.remedies)),
-                "ended-with": found.ended_with,
+                "diverged-at": record.diverged_at,
+                "reason": record.reason,
+                "remedies": dict(Counter(record.remedies)),
+                "ended-with": record.ended_with,
             },
         )

@@ -127,7 +127,7 @@ def test_every_cell_of_a_suite_is_a_value_or_a_reason_and_a_second_run_does_noth
         ("zoo_of_tests:plain", "iteration-time"),
     }
     assert found[GENERATOR, "iteration-time"]["reason"] == (
-        "The model was trained elsewhere, or fitted at once: no timings of iterations are known."
+        "The model was trained elsewhere: nothing is known of its training."
     )
     again = run("--format", "json", models=models, metrics=metrics)
     assert (again.out, again.err) == (done.out, "")

@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from jembench.data.dequantisation import bits_per_dim
-from jembench.errors import Diverged
 from jembench.interfaces import DataSpec
 from jembench.metrics.densities import BitsPerDim
 
@@ -31,8 +30,3 @@ def test_the_mean_over_the_test_images_with_an_interval(fake):
     assert (value.unit, value.better, value.n) == ("bits", "lower", 100)
     np.testing.assert_allclose(measured.arrays["bits-per-dim"], expected)
     assert "at=cell-middle" in measured.protocol
-
-
-def test_a_density_that_is_not_finite_is_no_number(fake):
-    with pytest.raises(Diverged, match="log densities of 1 of 3 test images are not finite"):
-        BitsPerDim().compute(fake.Evaluation(test_energies=torch.tensor([1.0, math.inf, 2.0])))

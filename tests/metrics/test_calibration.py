@@ -152,18 +152,6 @@ def test_the_interval_holds_the_estimate_even_for_a_well_calibrated_model(name, 
     assert 0 <= found.low < found.value < found.high <= 100
 
 
-@pytest.mark.parametrize("scaling", ["none", "temperature"])
-@pytest.mark.parametrize("name", SCALED)
-def test_the_measurement_can_be_scored_again_from_its_arrays(name, scaling, evaluation):
-    metric = SCALED[name](scaling=scaling)
-    measurement = metric.compute(evaluation)
-    ((label, value),) = measurement.values.items()
-    assert label == (name if scaling == "none" else f"{name}-scaled")
-    ((again_label, again),) = metric.resamplings(measurement.arrays).items()
-    assert again_label == label
-    assert whole(again.statistic, 300) == pytest.approx(value.value, abs=1e-12)
-
-
 @pytest.mark.parametrize("name", ERRORS)
 def test_the_protocol_names_the_bins(name, evaluation):
     protocol = ERRORS[name](bins=15).compute(evaluation).protocol

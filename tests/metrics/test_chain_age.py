@@ -7,10 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import kruskal
 
-from jembench.errors import Diverged, NotApplicable, SpecError
+from jembench.errors import NotApplicable
 from jembench.interfaces import KEPT, Samples
-from jembench.metrics.generative import ChainAge
-from jembench.metrics.samples import epsilon_squared
+from jembench.metrics.samples import ChainAge, epsilon_squared
 
 
 class Model:
@@ -111,40 +110,7 @@ def test_where_nothing_can_be_tested_there_is_no_p_value(fake, ages, classes):
         assert found.details["median-age"] == [None, 3.5, None]
 
 
-def test_no_value_depends_on_the_order_of_the_chains(evaluation):
-    expected = ChainAge(resamples=50).compute(evaluation)
-    images, _, source, ages = evaluation.by_source[KEPT]
-    order = torch.randperm(120, generator=torch.Generator().manual_seed(1))
-    evaluation.by_source[KEPT] = Samples(images[order], None, source, ages[order])
-    found = ChainAge(resamples=50).compute(evaluation)
-    assert found.details == expected.details
-    for label, value in found.values.items():
-        assert value[:4] == pytest.approx(expected.values[label][:4], abs=1e-12)
-
-
-def test_the_resampled_statistics_of_all_chains_are_the_values(evaluation):
-    metric = ChainAge()
-    found = metric.compute(evaluation)
-    for label, resampling in metric.resamplings(found.arrays).items():
-        assert resampling.statistic(np.arange(120)[None])[0] == pytest.approx(found.values[label].value)
-
-
 def test_a_model_without_kept_chains_has_no_ages(evaluation):
     evaluation.by_source[KEPT] = evaluation.by_source[KEPT]._replace(ages=None)
     with pytest.raises(NotApplicable, match="keeps no chains"):
         ChainAge().compute(evaluation)
-
-
-def test_logits_that_are_not_finite_are_never_classified(evaluation):
-    class Broken:
-        def logits(self, x):
-            return x.flatten(1)[:, :3] / 0
-
-    evaluation.model = Broken()
-    with pytest.raises(Diverged, match="of 120 samples are not finite"):
-        ChainAge().compute(evaluation)
-
-
-def test_impossible_options():
-    with pytest.raises(SpecError, match="resamples of chain-age"):
-        ChainAge(resamples=-1)

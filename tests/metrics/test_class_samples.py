@@ -5,9 +5,9 @@ import pytest
 import torch
 from scipy.stats import entropy
 
-from jembench.errors import Diverged, SpecError, Unavailable
+from jembench.errors import SpecError, Unavailable
 from jembench.interfaces import KEPT, Samples, Source
-from jembench.metrics.generative import ClassSamples
+from jembench.metrics.samples import ClassSamples
 from jembench.stats import wilson
 
 FRESH = Source(chains="fresh", steps=5, images=60, conditional=True)
@@ -124,26 +124,6 @@ def test_which_are_shown_is_a_matter_of_chance_not_of_confidence(evaluation):
         )
 
 
-def test_no_value_depends_on_the_order_of_the_samples(evaluation):
-    expected = ClassSamples(resamples=50).compute(evaluation)
-    order = torch.randperm(60, generator=torch.Generator().manual_seed(0))
-    evaluation.by_source[KEPT] = Samples(evaluation.by_source[KEPT].images[order], None, "buffer")
-    found = ClassSamples(resamples=50).compute(evaluation)
-    assert found.values == expected.values
-    shown = [measured.arrays["images"][measured.arrays["grid"][:, 0]] for measured in (found, expected)]
-    assert np.array_equal(*shown)
-
-
-@pytest.mark.parametrize("options", [{}, {"source": "fresh", "steps": 5, "images": 60, "conditional": True}])
-def test_the_resampled_statistics_of_all_samples_are_the_values(evaluation, options):
-    metric = ClassSamples(**options)
-    found = metric.compute(evaluation)
-    resamplings = metric.resamplings(found.arrays)
-    assert resamplings.keys() == found.values.keys()
-    for label, resampling in resamplings.items():
-        assert resampling.statistic(np.arange(60)[None])[0] == pytest.approx(found.values[label].value)
-
-
 def test_the_protocol_says_where_the_samples_come_from(evaluation):
     kept = ClassSamples().compute(evaluation).protocol
     fresh = ClassSamples(source="fresh", steps=5, images=60, conditional=True).compute(evaluation).protocol
@@ -156,22 +136,8 @@ def test_the_protocol_says_where_the_samples_come_from(evaluation):
 def test_options_that_contradict_one_another_are_refused():
     with pytest.raises(SpecError, match="Add source=fresh"):
         ClassSamples(conditional=True)
-    with pytest.raises(SpecError, match="resamples of class-samples is -1"):
-        ClassSamples(resamples=-1)
 
 
 def test_samples_that_cannot_be_had_are_told(evaluation):
     with pytest.raises(Unavailable, match="no samples from"):
         ClassSamples(source="fresh").compute(evaluation)
-
-
-def test_logits_that_are_not_finite_are_never_counted(evaluation):
-    class Broken(Model):
-        def logits(self, x):
-            logits = super().logits(x)
-            logits[2, 1] = float("nan")
-            return logits
-
-    evaluation.model = Broken()
-    with pytest.raises(Diverged, match="The logits of 1 of 60 samples are not finite"):
-        ClassSamples().compute(evaluation)

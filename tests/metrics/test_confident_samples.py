@@ -5,8 +5,8 @@ import pytest
 import torch
 from scipy.stats import entropy
 
-from jembench.errors import Diverged, SpecError, Unavailable
-from jembench.metrics.generative import ConfidentSamples
+from jembench.errors import Unavailable
+from jembench.metrics.samples import ConfidentSamples
 
 
 class Model:
@@ -57,24 +57,6 @@ def test_confidences_that_round_to_one_are_told_apart(evaluation):
     assert sorted(margin[found["shown"]]) == sorted(margin)[-64:]
 
 
-def test_nothing_depends_on_the_order_of_the_samples_even_where_all_are_equally_sure(evaluation):
-    evaluation.sampled[:, :, 0] = 0
-    evaluation.sampled[:, :, 0, 1] = 255 * (torch.arange(200) % 2)[:, None]
-    order = torch.randperm(200, generator=torch.Generator().manual_seed(0))
-    shuffled = evaluation.but(sampled=evaluation.sampled[order])
-    expected, found = (ConfidentSamples(resamples=50).compute(each) for each in (evaluation, shuffled))
-    assert len(np.unique(expected.arrays["log-odds"])) == 2
-    assert found.values == expected.values
-    assert np.array_equal(found.arrays["images"], expected.arrays["images"])
-
-
-def test_the_resampled_statistics_of_all_samples_are_the_values(evaluation):
-    metric = ConfidentSamples()
-    found = metric.compute(evaluation)
-    for label, resampling in metric.resamplings(found.arrays).items():
-        assert resampling.statistic(np.arange(200)[None])[0] == pytest.approx(found.values[label].value)
-
-
 def test_a_resample_has_64_surest_samples_of_its_own(evaluation):
     metric = ConfidentSamples()
     arrays = metric.compute(evaluation).arrays
@@ -88,14 +70,3 @@ def test_too_few_samples_are_refused(evaluation):
     evaluation.sampled = evaluation.sampled[:63]
     with pytest.raises(Unavailable, match=r"needs at least 64 samples.*there are 63"):
         ConfidentSamples().compute(evaluation)
-
-
-def test_logits_that_are_not_finite_are_never_ranked(evaluation):
-    evaluation.model = Model(scale=float("inf"))
-    with pytest.raises(Diverged, match="of 200 samples are not finite"):
-        ConfidentSamples().compute(evaluation)
-
-
-def test_impossible_options():
-    with pytest.raises(SpecError, match="resamples of confident-samples"):
-        ConfidentSamples(resamples=-1)

@@ -4,10 +4,8 @@ import math
 
 import numpy as np
 import pytest
-import torch
 
 from jembench.data.pixels import to_float
-from jembench.errors import Diverged
 from jembench.metrics.densities import EnergyGap
 
 
@@ -51,19 +49,6 @@ def test_the_unknown_constant_of_the_energy_cancels(evaluation, monkeypatch):
     shifted = evaluation.but(test_energies=evaluation.test_energies + 64)
     after = EnergyGap().compute(shifted).values["energy-gap"]
     assert after[:3] == pytest.approx(before[:3], abs=1e-4)
-
-
-def test_values_do_not_depend_on_the_order(evaluation):
-    before = EnergyGap().compute(evaluation)
-    permuted = evaluation.but(sampled=evaluation.sampled.flip(0))
-    after = EnergyGap().compute(permuted)
-    assert (after.values, after.protocol) == (before.values, before.protocol)
-
-
-def test_energies_that_are_not_finite_are_refused_and_counted(evaluation):
-    evaluation.test_energies[:3] = torch.nan
-    with pytest.raises(Diverged, match="energies of 3 of 70 test images are not finite"):
-        EnergyGap().compute(evaluation)
 
 
 def test_the_protocol_names_where_the_samples_came_from(evaluation):

@@ -1,4 +1,7 @@
-"""Every metric, on a GPU that is not there, where no device may be mixed up, and of a model that diverged."""
+"""Every metric, on a GPU that is not there, where no device may be mixed up, and of a model that diverged.
+
+The conformance kit checks first-party metrics beside: reproducible, rescored from their arrays, one protocol a number.
+"""
 
 import dataclasses
 
@@ -7,6 +10,7 @@ import torch
 from fake_gpu import GPU, fake_gpu
 
 from jembench.catalog import discovery, registry
+from jembench.errors import SpecError
 from jembench.metrics import cnn_features
 from jembench.running.caches import FeatureBank
 from jembench.running.measure import measure
@@ -47,14 +51,22 @@ def evaluation(monkeypatch, tmp_path):
         yield dataclasses.replace(found, limit=100, device=GPU, bank=bank).evaluation()
 
 
-def compute(spec, evaluation):
-    outcome = measure(registry.resolve("metrics", spec).make(), evaluation).outcome
-    assert outcome.status == "ok", outcome.traceback or outcome.reason
-
-
 @pytest.mark.parametrize("spec", [*ATTACKS, *OTHERS])
-def test_a_metric_mixes_up_no_device(evaluation, spec):
-    compute(spec, evaluation)
+def test_a_metric_mixes_up_no_device_and_its_values_lie_in_their_intervals(evaluation, spec):
+    outcome, _ = measure(registry.resolve("metrics", spec).make(), evaluation)
+    assert outcome.status == "ok", outcome.traceback or outcome.reason
+    assert outcome.protocol.startswith(f"{spec.partition(':')[0]}:")
+    assert ",data=" in outcome.protocol.replace(":data=", ",data=")
+    for value in outcome.values.values():
+        assert value.low is None or value.low <= value.value <= value.high
+        assert value.n > 0
+
+
+@pytest.mark.parametrize("name", sorted({spec.partition(":")[0] for spec in (*ATTACKS, *OTHERS)}))
+def test_fewer_than_no_resamples_are_refused(name):
+    needed = {"ood": "set=interp,", "ensemble": "eps=8/255,"}.get(name, "")
+    with pytest.raises(SpecError, match=f"resamples of {name} is -1; it must be at least 0"):
+        registry.resolve("metrics", f"{name}:{needed}resamples=-1").make()
 
 
 def test_every_metric_is_there():

@@ -14,11 +14,10 @@ from jembench.metrics.feature_scores import (
     fid,
     frechet_distance,
     resampled_fid,
-    score,
     weighted_moments,
 )
-from jembench.metrics.generation import Generated
-from jembench.metrics.generative import FID, FIDInfinity
+from jembench.metrics.generation import FID, FIDInfinity
+from jembench.metrics.sample_protocol import Generated
 
 
 def features(n, seed, dimensions=12, scale=1.0, shift=0.0):
@@ -97,7 +96,7 @@ def test_a_set_has_no_distance_from_itself():
 
 @pytest.mark.parametrize(("dimensions", "has_interval"), [(4, True), (5, False)])
 def test_resampling_large_matrices_must_be_asked_for(dimensions, has_interval, generation, fake, monkeypatch):
-    monkeypatch.setattr(feature_scores, "_SMALL", 4)
+    monkeypatch.setattr(feature_scores, "SMALL", 4)
     generation.network = fake.Features(dimensions=dimensions)
     by_default = FID().compute(generation).values["fid-pixels"]
     assert (by_default.low is not None) == has_interval
@@ -132,8 +131,8 @@ def test_the_extrapolated_distance_of_normal_features_is_the_closed_form(shift):
 
 def scored(images, real):
     given = Features(images, images)
-    sample = Generated.of(images, given, torch.arange(len(images)), "", {"features": "given"})
-    return score(FIDInfinity(), sample, real)[1].estimates["fid-infinity"].value
+    sample = Generated(images, given, torch.arange(len(images)), "", {"features": "given"})
+    return FIDInfinity().score(sample, real).estimates["fid-infinity"].value
 
 
 def test_the_order_in_which_images_come_does_not_decide_their_parts():

@@ -7,7 +7,7 @@ from scipy.stats import entropy
 from torch_fidelity.metric_isc import isc_features_to_metric
 
 from jembench.metrics.feature_scores import in_order, inception_score, resampled_score
-from jembench.metrics.generative import IS
+from jembench.metrics.generation import IS
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import torch
 
 from jembench.metrics import feature_scores
 from jembench.metrics.feature_scores import kid, resampled_kid, standardised
-from jembench.metrics.generative import KID
+from jembench.metrics.generation import KID
 
 
 def features(n, seed, shift=0.0):

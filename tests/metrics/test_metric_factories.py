@@ -28,7 +28,7 @@ REQUIRED = {
     "fid-infinity": {"samples"},
     "gradient-checks": {"logits"},
     "is": {"samples"},
-    "iteration-time": set(),
+    "iteration-time": {"training"},
     "kid": {"samples"},
     "log-density": {"energy"},
     "neighbours": {"samples"},
@@ -37,7 +37,7 @@ REQUIRED = {
     "pgd": {"logits"},
     "pointwise": {"logits"},
     "prc": {"samples"},
-    "stability": set(),
+    "stability": {"training"},
     "transfer": {"energy", "logits", "samples"},
 }
 NEEDED = {"ood": "set=interp", "ensemble": "eps=8/255"}  # options without a default

@@ -6,11 +6,10 @@ import torch
 from sklearn.neighbors import NearestNeighbors
 
 from jembench import stats
-from jembench.errors import Diverged, SpecError, Unavailable
-from jembench.interfaces import Resampled, Samples, Source
+from jembench.errors import Unavailable
+from jembench.interfaces import Samples, Source
 from jembench.metrics import neighbours as module
-from jembench.metrics.generative import Neighbours
-from jembench.metrics.neighbours import memorised, nearest
+from jembench.metrics.neighbours import Neighbours, memorised, nearest
 
 CPU = torch.device("cpu")
 METRIC = Neighbours(resamples=50)
@@ -113,24 +112,6 @@ def test_the_pairs_that_are_shown_are_the_nearest_by_features(evaluation):
     np.testing.assert_allclose(of_pairs, np.sort(found.arrays["distance-net"])[:32], atol=1e-6)
 
 
-def test_nothing_depends_on_the_order_of_the_samples(evaluation):
-    order = torch.randperm(150, generator=torch.Generator().manual_seed(0))
-    first, second = (METRIC.compute(evaluation.but(sampled=evaluation.sampled[part])) for part in (slice(None), order))
-    assert first.values == second.values
-    for name, array in first.arrays.items():
-        np.testing.assert_array_equal(array, second.arrays[name])
-
-
-def test_the_values_follow_from_the_arrays(evaluation):
-    assert isinstance(METRIC, Resampled)
-    found = METRIC.compute(evaluation)
-    for label, (statistic, sizes, (lowest, highest), _) in METRIC.resamplings(found.arrays).items():
-        value = statistic(*(np.arange(size)[None] for size in sizes))
-        assert value == pytest.approx([found.values[label].value])
-        assert lowest <= value <= highest
-        assert sizes == (150, 200)
-
-
 def test_only_inception_gives_the_plain_label(evaluation, fake):
     evaluation.network = fake.Features("", 8)
     assert list(METRIC.compute(evaluation).values)[:2] == ["memorised", "nearest-ratio"]
@@ -176,21 +157,3 @@ def test_few_test_images_or_copies_of_training_images_are_refused(evaluation):
     evaluation.sets["test"] = evaluation.sets["train"][:200]
     with pytest.raises(Unavailable, match="More than half of the test images are copies of training images"):
         METRIC.compute(evaluation)
-
-
-def test_features_that_are_not_finite_are_refused(evaluation, monkeypatch):
-    pure = evaluation.network.features
-
-    def broken(images):
-        found = pure(images)
-        found.pool[0] = torch.nan if len(images) == 300 else found.pool[0]
-        return found
-
-    monkeypatch.setattr(evaluation.network, "features", broken)
-    with pytest.raises(Diverged, match="features of 1 of 300 images are not finite"):
-        METRIC.compute(evaluation)
-
-
-def test_options_without_meaning_are_refused():
-    with pytest.raises(SpecError, match="resamples of neighbours is -1"):
-        Neighbours(resamples=-1)

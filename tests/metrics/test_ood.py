@@ -115,29 +115,6 @@ def test_a_score_that_is_not_finite_is_never_ranked(evaluation, wrong, name):
         OutOfDistribution(set="patches").compute(evaluation)
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_no_value_depends_on_the_order_of_images(evaluation_values, seed):
-    """Up to rounding, for sums are taken in another order."""
-    expected, shuffled = evaluation_values(None), evaluation_values(seed)
-    for label, value in expected.items():
-        assert np.allclose(value[:3], shuffled[label][:3], atol=1e-12)
-
-
-@pytest.fixture
-def evaluation_values(evaluation):
-    original = dict(evaluation.readings)
-
-    def values(seed):
-        evaluation.readings = dict(original)
-        if seed is not None:
-            for name, n in (("test", 40), ("patches", 30)):
-                order = torch.randperm(n, generator=torch.Generator().manual_seed(seed))
-                evaluation.readings["energy", name] = original["energy", name][order]
-        return OutOfDistribution(set="patches", resamples=50).compute(evaluation).values
-
-    return values
-
-
 def test_what_a_score_needs_and_reads():
     def needs(score):
         metric = OutOfDistribution(set="patches", score=score)
@@ -146,35 +123,28 @@ def test_what_a_score_needs_and_reads():
     assert needs("log-px") == ({"energy"}, {"energy"})
     assert needs("max-py") == needs("max-logit") == ({"logits"}, {"logits"})
     assert needs("grad-norm") == ({"energy"}, {"grad-norm"})
-    assert needs("refinement") == ({"energy", "samples"}, {"energy"})
+    assert needs("refinement") == ({"energy", "samples", "chains"}, {"energy"})
 
 
 def test_the_protocol_says_which_images_they_were(evaluation):
     first = OutOfDistribution(set="patches").compute(evaluation).protocol
     for part in ("score=log-px", "set=patches", "images=40", "outliers=30", "content="):
         assert part in first
-    assert "steps" not in first
-    assert "steps=7" in OutOfDistribution(set="patches", score="refinement", steps=7).compute(evaluation).protocol
+    assert (
+        "score=refinement:steps=10" in OutOfDistribution(set="patches", score="refinement").compute(evaluation).protocol
+    )
     evaluation.sets["patches"] = pictures(30, 3)
     assert OutOfDistribution(set="patches").compute(evaluation).protocol != first
 
 
 def test_a_score_may_be_of_a_user_with_options_of_its_own(evaluation):
-    """The steps of its spec count, those of the metric only where it has an option of that name and sets none."""
     path = "outlier_metrics:shifted_energy"
     found = OutOfDistribution(set="patches", score=f"{path}:by=2.0").compute(evaluation)
     assert np.allclose(found.arrays["inside"], 2 - evaluation.readings["energy", "test"].double().numpy())
     assert f'score="{path}:by=2.0"' in found.protocol or f"score={path}:by=2.0" in found.protocol
-    metric = OutOfDistribution(set="patches", score="refinement:steps=3", steps=7)
-    assert metric.protocol_parts == {"score": "refinement:steps=3"}
+    metric = OutOfDistribution(set="patches", score="refinement:steps=3")
+    assert metric.protocol_options == {"score": "refinement:steps=3"}
     assert metric.scorer.steps == 3
-
-
-@pytest.mark.parametrize(("options", "steps"), [({}, 3), ({"steps": 7}, 7)])
-@pytest.mark.parametrize("spec", ["", ":steps=3"])
-def test_a_score_s_own_default_counts_unless_the_metric_s_steps_are_changed(options, steps, spec):
-    metric = OutOfDistribution(set="patches", score=f"outlier_metrics:in_steps{spec}", **options)
-    assert metric.scorer.steps == metric.protocol_parts["steps"] == steps
 
 
 def test_a_score_that_does_not_exist_is_told_with_its_neighbours():
@@ -186,21 +156,6 @@ def test_a_set_that_is_missing_is_told_before_anything_is_scored(evaluation):
     evaluation.readings = {}
     with pytest.raises(Unavailable, match="no images named svhn"):
         OutOfDistribution(set="svhn").compute(evaluation)
-
-
-@pytest.mark.parametrize(("options", "text"), [({"resamples": -1}, "resamples of ood"), ({"steps": 0}, "steps of ood")])
-def test_impossible_options(options, text):
-    with pytest.raises(SpecError, match=text):
-        OutOfDistribution(set="patches", **options)
-
-
-def test_the_resampled_statistics_of_all_images_are_the_values(evaluation):
-    metric = OutOfDistribution(set="patches", score="max-py")
-    found = metric.compute(evaluation)
-    whole = [np.arange(40)[None], np.arange(30)[None]]
-    for label, resampling in metric.resamplings(found.arrays).items():
-        assert resampling.sizes == (40, 30)
-        assert resampling.statistic(*whole)[0] == pytest.approx(found.values[label].value, abs=1e-9)
 
 
 @pytest.mark.parametrize(("name", "times"), [("patches", 1), ("interp", (1 / 4 + 1 / 4 + 1) ** 0.5)])

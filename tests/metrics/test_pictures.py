@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from jembench.metrics.pictures import first_of_classes, in_rows, pictures, places, random_of_classes
+from jembench.metrics.pictures import first_of_classes, in_rows, pictures, random_of_classes
 
 
 def numbered(n):
@@ -41,29 +41,19 @@ def test_the_first_of_each_class_come_in_the_order_given():
     assert [row[row >= 0].tolist() for row in found] == [[3, 2, 0], [], [4, 1]]
 
 
-def test_the_place_of_an_image_is_that_of_its_content():
-    images = torch.tensor([[1, 200], [2, 0], [1, 9], [0, 255]], dtype=torch.uint8).reshape(4, 1, 1, 2)
-    assert places(images).tolist() == [2, 3, 1, 0]
-
-
 @pytest.mark.parametrize("seed", range(5))
-def test_random_images_are_of_their_class_and_do_not_depend_on_the_order(seed):
+def test_random_images_are_of_their_class(seed):
     classes = np.arange(60) % 3
-    found = random_of_classes(numbered(60), classes, 4, torch.Generator().manual_seed(seed))
+    found = random_of_classes(classes, 4, torch.Generator().manual_seed(seed))
     assert found.shape == (4, 10)
     assert all((classes[row] == number).all() for number, row in enumerate(found[:3]))
     assert len(np.unique(found[:3])) == 30
     assert (found[3] == -1).all()
-    order = np.random.default_rng(seed).permutation(60)
-    shuffled = random_of_classes(numbered(60)[order], classes[order], 4, torch.Generator().manual_seed(seed))
-    assert np.array_equal(order[shuffled[:3]], found[:3])
 
 
 def test_every_image_of_a_class_is_chosen_equally_often():
-    chosen = [
-        random_of_classes(numbered(40), np.zeros(40, int), 1, torch.Generator().manual_seed(seed))
-        for seed in range(400)
-    ]
+    classes = np.zeros(40, int)
+    chosen = [random_of_classes(classes, 1, torch.Generator().manual_seed(seed)) for seed in range(400)]
     counts = np.bincount(np.concatenate(chosen).ravel(), minlength=40)
     assert counts.sum() == 4000
     assert abs(counts - 100).max() < 5 * (100 * 0.75) ** 0.5

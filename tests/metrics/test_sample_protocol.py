@@ -13,8 +13,7 @@ from jembench.catalog import registry
 from jembench.errors import NotApplicable, SpecError
 from jembench.interfaces import KEPT, Samples, Source
 from jembench.metrics.base import protocol_id
-from jembench.metrics.generation import generated
-from jembench.metrics.sample_protocol import SampleProtocol
+from jembench.metrics.sample_protocol import SampleProtocol, generated
 
 METRICS = ["is", "fid", "kid", "prc"]
 

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from jembench.errors import Unavailable
 from jembench.metrics.classification import log_odds
-from jembench.metrics.generation import selected
-from jembench.metrics.sample_protocol import SampleProtocol
+from jembench.metrics.sample_protocol import SampleProtocol, selected
 
 
 def random_logits(n=200, classes=5, seed=0):

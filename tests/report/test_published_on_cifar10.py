@@ -7,7 +7,7 @@ from jembench.catalog.spec import Spec, format_value, parse, stable_hash
 from jembench.experiment import planning, suite_files
 from jembench.interfaces import Value
 from jembench.metrics.base import describe_test_images
-from jembench.metrics.generative import FID, IS
+from jembench.metrics.generation import FID, IS
 from jembench.store.outcome import Cell, FitKey, Outcome
 from jembench.store.store import Store
 

@@ -28,7 +28,7 @@ METRICS = (
     "classwise-ece:resamples=100",
     "ood:resamples=100,set=interp",
     "ood:resamples=100,score=grad-norm,set=uniform",
-    "ood:resamples=100,score=refinement,set=inverted,steps=2",
+    "ood:resamples=100,score=refinement:steps=2,set=inverted",
     "ood:resamples=100,score=max-py,set=flipped",
     "log-density:resamples=100",
     "bits-per-dim:resamples=100",
