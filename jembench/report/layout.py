@@ -51,9 +51,17 @@ def tables(report: Report, judge: Judge | None = None) -> list[Table]:
     return [*ours, *published]
 
 
-def tables_of(report: Report, judge: Judge | None = None) -> tuple[list[Table], list[Table]]:
-    """Our results, and what is left of the published tables, as :func:`tables` has them."""
-    notes, found = Footnotes(), views(report)
+def tables_of(
+    report: Report, judge: Judge | None = None, shown: Sequence[View] | None = None
+) -> tuple[list[Table], list[Table]]:
+    """Return our results, and what is left of the published tables, as :func:`tables` has them.
+
+    Args:
+        report: ours, and the published tables.
+        judge: finds the best values; None: none are marked.
+        shown: views of ours in place of those of the report's parts.
+    """
+    notes, found = Footnotes(), views(report) if shown is None else shown
     beside, left = place(report, {column for view in found for line in view.lines for column in line.columns})
     layout = _Layout(report, beside, notes, judge)
     ours = [layout.table(view) for view in found]

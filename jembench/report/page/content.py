@@ -1,4 +1,4 @@
-"""What stands in the page of a report."""
+"""The content of a report's page."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from jembench.experiment import claims
 from jembench.experiment.claims import Claim
 from jembench.report.layout import tables_of
 from jembench.report.names import NO_NAMES, Names
-from jembench.report.page.joint import Joint, joint
-from jembench.report.page.origin import Commands, commands_of, origin
 from jembench.report.page.pictures import Picture, Pictures
+from jembench.report.page.tables import origin, overview
 from jembench.report.sections import Report
 from jembench.report.text import Table
 from jembench.store.fits import FitRecord
@@ -28,14 +27,13 @@ class Page:
 
     title: str
     tables: Sequence[Table]
-    joint: Sequence[Joint] = ()
-    published: Sequence[Table] = ()  # what of the published numbers has no place beside ours
+    overview: Sequence[Table] = ()
+    published: Sequence[Table] = ()  # published numbers that have no place beside ours
     figures: Mapping[str, Sequence[Picture]] = field(default_factory=dict)  # by metric
     samples: Sequence[Picture] = ()
     trainings: Sequence[Picture] = ()
     claims: Sequence[Table] = ()
-    origin: Sequence[Table] = ()  # commands, software and hardware, trained models, protocols
-    commands: Commands = field(default_factory=dict)
+    origin: Sequence[Table] = ()  # trained models, commands, software and hardware
     recipes: Mapping[str, str] = field(default_factory=dict)  # every field of each, by its label
     left_out: Sequence[str] = ()  # what could not be read or drawn
 
@@ -48,7 +46,7 @@ def collect(
     names: Names = NO_NAMES,
     own_claims: Sequence[Claim] = (),
 ) -> Page:
-    """The page of some results.
+    """Return the page of some results.
 
     Args:
         title: of the page.
@@ -58,18 +56,23 @@ def collect(
         names: display names by canonical specs and recipes.
         own_claims: of the experiment, to be judged beside those of papers.
     """
+    views = list(overview(report))
     ours, published = tables_of(report)
+    above, _ = tables_of(replace(report, published=()), shown=views)
     fits = {cell.fit.id: cell.fit for cell in cells}.values()
     trained = {fit: pictures.store.read_fit(fit) if pictures else None for fit in fits}
     page = Page(
         title=title,
         tables=ours,
-        joint=list(joint(report)),
+        overview=above if views else (),
         published=published,
-        origin=[table for table in origin(report, cells, trained) if table.rows],
-        commands=commands_of(cells),
+        origin=[origin(cells, trained)] if cells else (),
     )
-    return _with_store(page, cells, trained, pictures, names, own_claims) if pictures else page
+    if pictures is None:
+        return page
+    metrics = {record.metric for view in views for row in view.rows for record in row.records.values()}
+    seeds = pictures.of_seeds([cell for cell in cells if cell.metric in metrics], names)
+    return _with_store(page, cells, trained, pictures, names, own_claims, seeds)
 
 
 def _with_store(
@@ -79,11 +82,10 @@ def _with_store(
     pictures: Pictures,
     names: Names,
     own_claims: Sequence[Claim],
+    seeds: Sequence[Picture],
 ) -> Page:
-    """The page with what a store holds beside the numbers."""
-    figures = pictures.of_metrics(cells, names)
-    if seeds := pictures.of_seeds([cell for cell in cells if _is_shown(cell, page.joint)], names):
-        figures["seeds"] = seeds
+    """Return the page with what a store holds beside the numbers."""
+    figures = pictures.of_metrics(cells, names) | ({"seeds": seeds} if seeds else {})
     images = [picture for name in _SAMPLES for picture in figures.pop(name, ())]
     interventions = {fit: record.interventions if record else () for fit, record in trained.items()}
     return replace(
@@ -101,14 +103,8 @@ def _with_store(
     )
 
 
-def _is_shown(cell: Cell, views: Sequence[Joint]) -> bool:
-    """Whether a cell's values are in the joint view."""
-    texts = (text for view in views for row in view.table.rows for text in row)
-    return cell.metric in {text.record.metric for text in texts if text.record}
-
-
 def _claims(own: Sequence[Claim], cells: Sequence[Cell], pictures: Pictures) -> list[Table]:
-    """All claims of the experiment, and those of papers that were measured; their p values are adjusted apart."""
+    """Judge the claims of the experiment, and those of papers that were measured; p values are adjusted apart."""
     from jembench.report import judging, verdicts
 
     read, root = pictures.store.read_arrays, pictures.store.root

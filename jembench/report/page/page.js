@@ -5,8 +5,6 @@
   const parts = () => all(".part");
   const tabs = () => all(".tabs a");
   const search = document.querySelector(".filter");
-  const about = document.getElementById("about");
-  let known = { texts: [], records: [] };
 
   // A table that goes on to the right fades out there.
   const fade = (box) => box.classList.toggle("more", box.scrollLeft + box.clientWidth < box.scrollWidth - 1);
@@ -59,27 +57,6 @@
       return sign * (value(a) - value(b));
     };
     body.append(...[...body.rows].sort(compare));
-    rove(table);
-  };
-
-  // In a table, one number takes part in the order of the tab key; arrows lead to the others.
-  const numbers = (row) => all("button.number", row);
-  const rove = (table) => all("tbody button.number", table).forEach((button, place) => (button.tabIndex = place ? -1 : 0));
-  const alongNumbers = (event) => {
-    const button = event.target.closest("button.number");
-    const step = { ArrowRight: [0, 1], ArrowLeft: [0, -1], ArrowDown: [1, 0], ArrowUp: [-1, 0] }[event.key];
-    if (!button || !step) return;
-    event.preventDefault();
-    const cell = button.closest("td, th");
-    const rows = [...button.closest("tbody").rows].filter((row) => !row.hidden && numbers(row).length);
-    const row = rows[rows.indexOf(cell.parentNode) + step[0]];
-    const cells = row ? [...row.cells].filter((one) => numbers(one).length) : [];
-    const beside = step[0] ? row?.cells[cell.cellIndex] : cells[cells.indexOf(cell) + step[1]];
-    const next = beside?.querySelector("button.number");
-    if (!next) return;
-    button.tabIndex = -1;
-    next.tabIndex = 0;
-    next.focus();
   };
 
   const filter = () => {
@@ -87,56 +64,14 @@
     const rows = all(".scroll tbody tr");
     rows.forEach((row) => {
       row.hidden = !words.every((word) => row.textContent.toLowerCase().includes(word));
-      all(".pieces tbody", row.closest("section")).forEach((body) => (body.rows[row.dataset.place].hidden = row.hidden));
     });
     const left = rows.filter((row) => !row.hidden).length;
     document.querySelector(".count").textContent = words.length ? `${left} of ${rows.length} rows` : "";
   };
 
-  // What a number is.
-  const explain = (button) => {
-    const [model, dataset, recipe, metric, label, unit, reason, protocol, value, low, high, sd, n, seeds, comparable, inner, commands] =
-      known.records[button.dataset.record];
-    const text = (index) => known.texts[index];
-    const short = (number) => (typeof number === "number" ? Number(number.toPrecision(8)) : number);
-    const lines = [["model", text(model)], ["dataset", text(dataset)], ["recipe", text(recipe)]];
-    if (value === null) lines.push(["status", button.textContent]);
-    else lines.push(["value", `${short(value)} ${text(unit)}`]);
-    if (low !== null && high !== null) lines.push(["95 % interval", `${short(low)} to ${short(high)}`]);
-    if (sd !== null) lines.push(["sd over seeds", short(sd)]);
-    if (seeds.length) lines.push([seeds.length > 1 ? "seeds" : "seed", seeds.join(", ")]);
-    if (n !== null) lines.push(["n", n]);
-    if (text(reason)) lines.push(["remark", text(reason)]);
-    if (!comparable) lines.push(["remark", "not comparable with the other models: its protocol is another"]);
-    lines.push(["metric", text(metric)]);
-    if (text(protocol)) lines.push(["protocol", inner.length ? "" : text(protocol)]);
-    const list = about.querySelector("dl");
-    list.replaceChildren();
-    const add = (name, content, of) => {
-      const [term, description] = [document.createElement("dt"), document.createElement("dd")];
-      term.textContent = name;
-      description.textContent = content;
-      if (of) term.className = description.className = "of";
-      list.append(term, description);
-    };
-    lines.forEach(([name, content]) => add(name, content));
-    inner.forEach(([name, content]) => add(text(name), text(content), true));
-    commands.forEach((command) => add("command", text(command)));
-    about.querySelector("h3").textContent = text(label);
-    about.showPopover();
-    const place = button.getBoundingClientRect();
-    const within = (at, size, room) => `${Math.max(16, Math.min(at, room - size - 16))}px`;
-    about.style.left = within(place.left, about.offsetWidth, root.clientWidth);
-    about.style.top = within(place.bottom + 6, about.offsetHeight, innerHeight);
-    about.querySelector(".close").focus();
-    about.ontoggle = (event) => event.newState === "closed" && button.focus({ preventScroll: true });
-  };
-
   const setUp = () => {
     document.querySelector(".tabs").setAttribute("role", "tablist");
-    known = JSON.parse(document.getElementById("known").textContent);
     all("tbody").forEach((body) => [...body.rows].forEach((row, place) => (row.dataset.place = place)));
-    all("table").forEach(rove);
     show(false);
     filter();
   };
@@ -145,7 +80,7 @@
   addEventListener("popstate", () => show(true));
   addEventListener("resize", fadeAll);
   document.addEventListener("scroll", (event) => { if (event.target.matches?.(".scroll")) fade(event.target); }, true);
-  document.addEventListener("keydown", (event) => { alongTabs(event); alongNumbers(event); });
+  document.addEventListener("keydown", alongTabs);
   document.addEventListener("click", (event) => {
     const tab = event.target.closest(".tabs a");
     if (tab) {
@@ -155,7 +90,6 @@
     }
     const button = event.target.closest("button");
     if (button?.matches(".sort")) sort(button.closest("th"), order[button.closest("th").getAttribute("aria-sort")]);
-    if (button?.matches(".number")) explain(button);
   });
   search.addEventListener("input", filter);
   setUp();

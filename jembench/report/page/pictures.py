@@ -1,9 +1,8 @@
-"""The pictures of a page: figures as SVG, sample grids and energies of trainings."""
+"""The pictures of a page, as data URIs: figures, sample grids and energies of trainings."""
 
 from __future__ import annotations
 
 import base64
-import io
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -11,7 +10,6 @@ from jembench.errors import error_text, printable
 from jembench.experiment.sweep import bare_name
 from jembench.files import read_bytes
 from jembench.report.names import NO_NAMES, Names
-from jembench.report.page.svg import inline
 from jembench.report.record import grouped
 from jembench.store.outcome import Cell, FitKey
 from jembench.store.store import Store
@@ -24,18 +22,17 @@ LARGEST = 2**20
 
 
 class Picture(NamedTuple):
-    """A picture with its title. Exactly one of ``svg`` and ``png`` is not empty."""
+    """A picture with its title."""
 
     title: str
-    svg: str = ""  # safe markup
-    png: str = ""  # a data URI
+    image: str  # a data URI, which a browser shows without scripts and requests
+    width: int  # pixels
     notes: tuple[str, ...] = ()  # numbered as in the picture
-    width: int = 0  # pixels
     name: str = ""  # of a figure, as of its files
 
 
 class Pictures:
-    """The pictures of a store's results.
+    """Draws and reads the pictures of a store's results.
 
     Attributes:
         left_out: a sentence for each that cannot be drawn.
@@ -46,7 +43,7 @@ class Pictures:
         self.left_out: dict[str, None] = {}
 
     def of_metrics(self, cells: Sequence[Cell], names: Names = NO_NAMES) -> dict[str, list[Picture]]:
-        """The figures of each metric that has some."""
+        """Return the figures of each metric that has some."""
         from jembench.report.figures import catalogue
 
         found = {}
@@ -56,7 +53,7 @@ class Pictures:
         return {metric: pictures for metric, pictures in found.items() if pictures}
 
     def of_seeds(self, cells: Sequence[Cell], names: Names = NO_NAMES) -> list[Picture]:
-        """The values of several seeds."""
+        """Return the figures of the values of several seeds."""
         from jembench.report.figures import training
 
         return self._figures(training.seeds_of(cells, names))
@@ -70,14 +67,15 @@ class Pictures:
         return [picture._replace(notes=notes) for picture in self._figures(planned)]
 
     def of_samples(self, cells: Sequence[Cell], names: Names = NO_NAMES) -> list[Picture]:
-        """The sample grid of each model, of its first seed that has one."""
+        """Return the sample grid of each model, of its first seed that has one."""
         from jembench.report.figures.results import title_of
 
         found = []
         for group in grouped(cells, lambda cell: cell.fit.names):
-            fits = {cell.fit.id: cell.fit for cell in sorted(group, key=lambda cell: cell.fit.seed)}
-            grids = ((title_of(fit, names), grid) for fit in fits.values() if (grid := self._samples(fit)))
-            found += [Picture(title, png=_data_uri(grid), width=_width(grid)) for title, grid in [*grids][:1]]
+            for fit in {cell.fit.id: cell.fit for cell in sorted(group, key=lambda cell: cell.fit.seed)}.values():
+                if grid := self._samples(fit):
+                    found.append(Picture(title_of(fit, names), _data_uri("png", grid), int.from_bytes(grid[16:20])))
+                    break
         return found
 
     def _samples(self, fit: FitKey) -> bytes:
@@ -92,46 +90,32 @@ class Pictures:
         return content if content.startswith(b"\x89PNG\r\n\x1a\n") else b""
 
     def note(self, problem: str) -> None:
-        """Take a sentence in about something that cannot be read or drawn."""
+        """Add a sentence about something that cannot be read or drawn."""
         self.left_out[printable(problem)] = None
 
     def _figures(self, planned: Iterable[Planned]) -> list[Picture]:
         """Draw planned figures."""
-        return [picture for one in planned for picture in self._draw(one)]
-
-    def _draw(self, planned: Planned) -> list[Picture]:
-        try:
-            return [draw(planned)]
-        except Exception as error:  # of a plugin
-            self.note(f"The figure {planned.stem} cannot be drawn: {error_text(error)}")
-            return []
-
-
-def _data_uri(png: bytes) -> str:
-    return "data:image/png;base64," + base64.b64encode(png).decode()
+        found = []
+        for one in planned:
+            try:
+                found.append(draw(one))
+            except Exception as error:  # of a plugin
+                self.note(f"The figure {one.stem} cannot be drawn: {error_text(error)}")
+        return found
 
 
-def _width(png: bytes) -> int:
-    return int.from_bytes(png[16:20])
+def _data_uri(kind: str, content: bytes) -> str:
+    return f"data:image/{kind};base64,{base64.b64encode(content).decode()}"
 
 
 _PIXELS = 110  # of a page, for an inch of a figure
 
 
 def draw(planned: Planned) -> Picture:
-    """A planned figure; its title is apart from it, and its text is text."""
-    import matplotlib
-
+    """Draw a planned figure as SVG, with its title apart from it."""
     from jembench import drawing
 
     with drawing.styled(drawing.Style(titles=False)):
-        matplotlib.rcParams["svg.fonttype"] = "none"
         figure, _ = planned.draw()
-        title = str(figure.get_label() or figure.get_suptitle() or planned.stem)
-        figure.suptitle("")
-        for image in (image for axes in figure.axes for image in axes.get_images()):
-            image.set_interpolation("none")  # it is embedded pixel by pixel
-        stream = io.BytesIO()
-        figure.savefig(stream, format="svg", metadata={"Date": None})
-    svg, width = inline(stream.getvalue().decode(), title), round(figure.get_figwidth() * _PIXELS)
-    return Picture(title, svg=svg, width=width, name=planned.stem)
+        image = _data_uri("svg+xml", drawing.encoded(figure, "svg"))
+    return Picture(figure.get_label() or planned.stem, image, round(figure.get_figwidth() * _PIXELS), name=planned.stem)
