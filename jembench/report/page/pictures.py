@@ -118,4 +118,6 @@ def draw(planned: Planned) -> Picture:
     with drawing.styled(drawing.Style(titles=False)):
         figure, _ = planned.draw()
         image = _data_uri("svg+xml", drawing.encoded(figure, "svg"))
-    return Picture(figure.get_label() or planned.stem, image, round(figure.get_figwidth() * _PIXELS), name=planned.stem)
+    return Picture(
+        str(figure.get_label()) or planned.stem, image, round(figure.get_figwidth() * _PIXELS), name=planned.stem
+    )
