@@ -204,7 +204,7 @@ def test_other_seeds_are_students_t(results):
     assert found.training_p == pytest.approx(expected.pvalue)
     assert (found.training_low, found.training_high) == pytest.approx(tuple(expected.confidence_interval()))
     assert found.images_p is None
-    assert found.reason == "no per-example values"
+    assert found.reason == "the store has no per-example values of it"
     assert found.larger_p == found.training_p
 
 
@@ -322,7 +322,7 @@ def test_what_cannot_be_tested_says_why(results):
     ]
     rows = {row.label: row for row in compared(results, *cells).rows}
     assert {row.verdict for row in rows.values()} == {"not testable"}
-    assert rows["fid"].reason == "no per-example values"
+    assert rows["fid"].reason == "the store has no per-example values of it"
     assert rows["nll"].reason == "no seed in common: 0 and 1"
     assert rows["brier"].reason == "the store has no per-example values of it"
     assert rows["ece"].reason == "a value is not finite"

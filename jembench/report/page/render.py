@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from jembench import __version__
 from jembench.report.formats import Document
 from jembench.report.page.content import Page
-from jembench.report.protocols import named, parsed
+from jembench.report.protocols import parsed
 from jembench.report.record import Record
 from jembench.report.text import Text
 
@@ -90,7 +90,7 @@ def details(record: Record) -> list[tuple[str, str]]:
         "protocol": record.protocol if protocol is None else "",
     }
     parts = protocol.arguments if protocol else ()
-    return [pair for pair in (*pairs.items(), *((named(name), value) for name, value in parts)) if pair[1]]
+    return [pair for pair in (*pairs.items(), *parts) if pair[1]]
 
 
 def key(text: Text) -> str:

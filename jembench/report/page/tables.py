@@ -10,7 +10,7 @@ from jembench.experiment.sweep import bare_name
 from jembench.report.attacks import main_view
 from jembench.report.record import Column, grouped
 from jembench.report.sections import Report
-from jembench.report.text import Heading, Table, Text, View, fixed
+from jembench.report.text import Footnotes, Heading, Table, Text, View, fixed
 from jembench.store.fits import FitRecord
 from jembench.store.outcome import Cell, FitKey
 
@@ -40,28 +40,36 @@ def _options(column: Column) -> int:
 
 # --- origin -----------------------------------------------------------------------------------------------------------
 
-_ORIGIN = ("model", "dataset", "recipe", "seed", "iterations", "seconds", "measured", "with", "by")
+_ORIGIN = ("model", "dataset", "recipe", "seed", "iterations", "seconds", "measured", "by")
 
 
 def origin(cells: Sequence[Cell], trained: Mapping[FitKey, FitRecord | None]) -> Table:
-    """Return a row for each trained model: its training, and when, with what and by which commands it was measured."""
+    """Return a row for each trained model: its training, and when and by which commands it was measured.
+
+    Footnotes say with which hardware and versions.
+    """
+    notes = Footnotes()
     groups = grouped(cells, lambda cell: cell.fit)
+    rows = tuple(_row(group, trained.get(group[0].fit), notes) for group in groups)
     return Table(
         title="Trained models",
         headings=tuple(Heading(name, identifies=name not in ("seed", "iterations", "seconds")) for name in _ORIGIN),
-        rows=tuple(tuple(map(Text, _row(group, trained.get(group[0].fit)))) for group in groups),
-        footnotes=(),
+        rows=rows,
+        footnotes=notes.take(),
     )
 
 
-def _row(cells: Sequence[Cell], record: FitRecord | None) -> tuple[str, ...]:
+def _row(cells: Sequence[Cell], record: FitRecord | None, notes: Footnotes) -> tuple[Text, ...]:
     fit = cells[0].fit
     training = (str(record.iteration), fixed(record.seconds, 0)) if record else ("", "")
     times = sorted(str(cell.provenance.get("time", ""))[:16].replace("T", " ") for cell in cells)
     measured = " to ".join(filter(None, dict.fromkeys((times[0], times[-1]))))
-    environments = "; ".join(dict.fromkeys(map(_environment, cells)))
     commands = "; ".join(dict.fromkeys(str(cell.provenance.get("command", "")) for cell in cells))
-    return fit.model, fit.dataset, fit.recipe, str(fit.seed), *training, measured, environments, commands
+    return (
+        *map(Text, (fit.model, fit.dataset, fit.recipe, str(fit.seed), *training)),
+        Text(measured, marks=notes.marks(*dict.fromkeys(map(_environment, cells)))),
+        Text(commands),
+    )
 
 
 def _environment(cell: Cell) -> str:

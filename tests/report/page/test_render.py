@@ -70,7 +70,7 @@ def test_every_number_opens_to_its_record(full_cells):
     results = Results(full_cells)
     assert len([of for of in Read(results.table("html")).all("details") if of.get("class") == "number"]) >= len(results)
     record = next(record for record in results if record.protocol == "ece:data=digits,images=397")
-    assert {("dataset", "digits"), ("images", "397"), ("metric", "ece")} <= set(details(record))
+    assert {("data", "digits"), ("images", "397"), ("metric", "ece")} <= set(details(record))
 
 
 def test_a_protocol_that_is_no_spec_stands_as_it_is(cell):
