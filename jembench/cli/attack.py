@@ -2,31 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import click
 
 from jembench.cli import options
-from jembench.cli.figures import LeftOut, draw
 from jembench.cli.options import RunCommand
 from jembench.cli.output import plugins_aside
 from jembench.cli.parameters import ATTACK, COUNT, DATASETS, LIST, MODELS, SEEDS
 from jembench.cli.run import carry_out
-from jembench.errors import OutOfTime, WorkFailed
-from jembench.experiment import claims
-from jembench.experiment.plan import Plan
 from jembench.experiment.planning import make_plan
 from jembench.experiment.suite import of_attack
-from jembench.experiment.sweep import bare_name
 from jembench.metrics.budgets import BUDGETS
-from jembench.report import formats, judging, verdicts
-from jembench.report.formats import TERMINAL
-from jembench.running.session import outcomes
-from jembench.stopping import Stopped
-from jembench.store.outcome import Cell
-from jembench.store.store import Store
 
 EXAMPLES = options.examples(
     "jembench attack pgd --norm l2 --refine 10",
@@ -96,45 +83,13 @@ def attack(
     command: RunCommand,
     **given: Any,
 ) -> int:
-    """Attack trained models, and print and draw how robust they are.
+    """Attack trained models, and print how robust they are.
 
     ATTACK is pgd, boundary, pointwise, transfer, distal, ensemble or gradient-checks. Models that the store does not
-    have are trained first. Results are saved shard by shard: the same command resumes a stopped attack.
+    have are trained first. Results are saved shard by shard: the same command resumes a stopped attack. `jembench
+    figures` draws the curves.
     """
     with plugins_aside():
         suite = of_attack(attack, given, models=models, datasets=dataset, seeds=seeds)
         plan = make_plan(suite, recipe=recipe, settings=(*settings, *command.how.settings), limit=limit)
-    try:
-        code = carry_out(ctx, plan, (), command)
-    except (OutOfTime, Stopped, WorkFailed):
-        _show_more(plan, command.store, command.format)
-        raise
-    if not command.dry_run and not command.detach:
-        _show_more(plan, command.store, command.format)
-    return code
-
-
-def _show_more(plan: Plan, root: Path, format: str) -> None:
-    """Draw the curves, and say which claims of the papers hold, for what this plan has measured."""
-    if format != TERMINAL:
-        return
-    store = Store(root)
-    cells = outcomes(plan, store)
-    folder = root / "figures"
-    pictures = [
-        path for path in draw(cells, store, folder, ["png", "svg"], LeftOut(debug=False)) if path.suffix == ".png"
-    ]
-    for path in (path for path in pictures if "-curves-" in path.name):
-        click.echo(f"{'curves':>8}  {path}")
-    if pictures:
-        click.echo(f"{'figures':>8}  {folder}: {len(pictures)} as PNG and SVG, each with its numbers as CSV")
-    of_these = [claim for claim in claims.load() if claim.metric and bare_name(claim.metric) in _names(cells)]
-    findings = judging.judge(of_these, cells, store.read_arrays)
-    measured = [finding for finding in findings if finding.row.verdict != "not measured"]
-    if measured:
-        click.echo()
-        click.echo(formats.render(verdicts.of_claims(measured), format), nl=False)
-
-
-def _names(cells: Sequence[Cell]) -> set[str]:
-    return {bare_name(cell.metric) for cell in cells}
+    return carry_out(ctx, plan, (), command)

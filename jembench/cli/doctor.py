@@ -1,4 +1,4 @@
-"""``jembench doctor``: what works on this machine."""
+"""``jembench doctor``: the versions, the devices and the store of this machine."""
 
 from __future__ import annotations
 
@@ -15,11 +15,9 @@ from typing import Literal, NamedTuple
 import click
 
 from jembench import __version__
-from jembench.api.listing import describe
-from jembench.catalog import discovery
 from jembench.cli import options
 from jembench.cli.output import print_json, print_table
-from jembench.errors import JembenchError, Unavailable, error_text
+from jembench.errors import error_text
 
 LIBRARIES = {
     "torch": "torch",
@@ -45,11 +43,11 @@ class Finding(NamedTuple):
 @options.store
 @options.listing_format
 def doctor(store: Path, format: str) -> int:
-    """Report what works on this machine, and how to fix the rest.
+    """Report the versions, the devices and the store of a machine.
 
-    The exit code is 1 if something is broken. Missing optional parts are no failure.
+    What is broken is named with its remedy. The exit code is then 1. `jembench list` says which components work.
     """
-    findings = [*_versions(), *_devices(), *_datasets(), *_weights(), *_plugins(), *check_store(store)]
+    findings = [*_versions(), *_devices(), *check_store(store)]
     if format == "json":
         print_json([finding._asdict() for finding in findings])
     else:
@@ -88,62 +86,6 @@ def _devices() -> Iterator[Finding]:
         gpu = torch.cuda.get_device_properties(index)
         bfloat16 = "bfloat16" if gpu.major >= 8 else "no bfloat16"
         yield Finding("devices", "ok", f"cuda:{index}: {gpu.name}, {gpu.total_memory / 2**30:.0f} GiB, {bfloat16}")
-
-
-def _datasets() -> Iterator[Finding]:
-    for component in discovery.components("datasets"):
-        described = describe(component)
-        required = [str(option) for option in described.options if option.required]
-        if required:
-            yield Finding("data", "ok", f"{component.name}: to be given {', '.join(required)}")
-        elif not described.problem:  # otherwise reported among the plugins
-            yield check_dataset(component)
-
-
-def check_dataset(component: discovery.Component) -> Finding:
-    """Read a dataset's test images."""
-    try:
-        images = discovery.load(component)().split("test").images
-    except Unavailable as error:
-        return Finding("data", "missing", component.name, str(error))
-    except JembenchError as error:
-        return Finding("data", "broken", component.name, str(error))
-    except Exception as error:  # a plugin's
-        remedy = f"Update or uninstall {component.distribution}."
-        return Finding("data", "broken", f"{component.name}: {error_text(error)}", remedy)
-    shape = "x".join(map(str, images.shape[1:]))
-    return Finding("data", "ok", f"{component.name}: {len(images):,} test images of {shape}")
-
-
-def _weights() -> Iterator[Finding]:
-    try:
-        from jembench.metrics.inception_features import cached_path
-    except ImportError:  # reported among the versions
-        return
-    path = cached_path()
-    if path.is_file():
-        yield Finding("weights", "ok", f"Inception: {path}")
-    else:
-        remedy = (
-            "Needed for IS, FID, KID and PRC of images of 32 pixels and more: "
-            "--set fid.features=inception:download=true fetches them (96 MB)."
-        )
-        yield Finding("weights", "missing", f"Inception: there is no {path}", remedy)
-
-
-def _plugins() -> Iterator[Finding]:
-    found = discovery.catalogue()
-    broken = [described for described in map(describe, found.components) if described.problem]
-    for described in broken:
-        component = described.component
-        what = f"{component}: {described.problem}"
-        yield Finding("plugins", "broken", what, f"Update or uninstall {component.distribution}.")
-    for unreadable in found.unreadable:
-        what = f"{unreadable.distribution}: its entry points cannot be read ({unreadable.problem})"
-        yield Finding("plugins", "missing", what, "Nothing, unless it is a plugin: then update or uninstall it.")
-    distributions = {f"{component.distribution} {component.version}" for component in found.components}
-    works = len(found.components) - len(broken)
-    yield Finding("plugins", "ok", f"{works} components work, of {', '.join(sorted(distributions))}")
 
 
 def check_store(root: Path) -> Iterator[Finding]:

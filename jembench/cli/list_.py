@@ -1,4 +1,4 @@
-"""``jembench list``: what is installed, and what each thing is."""
+"""``jembench list``: the installed components and files, and whether they work."""
 
 from __future__ import annotations
 
@@ -47,10 +47,10 @@ LISTS = (*KINDS, "recipes", "references")
 @click.argument("name", metavar="[NAME]", type=RECIPE, required=False)
 @options.listing_format
 def list_(kind: str | None, name: str | None, format: str) -> None:
-    """List what is installed: models, datasets, suites and more.
+    """List what is installed, and whether it works.
 
-    With KIND, say what each one is and which options it has. Without it, the last line names the kinds. `jembench list
-    recipe NAME` prints a whole recipe as a TOML file, with what its fields mean.
+    Every component is imported. With KIND, say what each one is and which options it has; the last line names the
+    kinds. `jembench list recipe NAME` prints a whole recipe as a TOML file, with what its fields mean.
     """
     if (kind == "recipe") != (name is not None):
         raise SpecError("`jembench list recipe NAME` shows one recipe; `jembench list recipes` lists the names.")
@@ -65,13 +65,29 @@ def list_(kind: str | None, name: str | None, format: str) -> None:
 
 
 def _everything(format: str) -> None:
-    found = discovery.catalogue().components
+    columns = ("kind", "name", "distribution", "version", "target", "status")
+    found = discovery.catalogue()
+    rows: list[tuple[str, ...]] = [
+        (
+            component.kind,
+            component.name,
+            component.distribution,
+            component.version,
+            component.target,
+            _status(component),
+        )
+        for component in found.components
+    ]
+    rows += [("", "", other.distribution, "", "", f"broken: {other.problem}") for other in found.unreadable]
     if format == "json":
-        print_json([{**component._asdict(), "target": component.target} for component in found])
+        print_json([dict(zip(columns, row, strict=True)) for row in rows])
     else:
-        rows = [(c.kind, c.name, c.distribution, c.version, c.target) for c in found]
-        print_table(("kind", "name", "distribution", "version", "target"), rows)
+        print_table(columns, rows)
         click.echo(f"`jembench list KIND` says what each one is and takes: {', '.join(LISTS)}.")
+
+
+def _status(component: discovery.Component) -> str:
+    return _or_problem("ok", listing.describe(component).problem)
 
 
 def _files(files: Files, format: str) -> None:

@@ -102,7 +102,7 @@ COMMANDS: dict[str, LazyCommand | LazyGroup] = {
     "run": _command("run:run", "Train and evaluate models of a suite or file; print the table."),
     "init": _command("init:init", "Write an experiment's file on the basis of SUITE."),
     "reproduce": _command("reproduce:reproduce", "Measure the results of a store again and compare them."),
-    "attack": _command("attack:attack", "Attack trained models, and print and draw how robust they are."),
+    "attack": _command("attack:attack", "Attack trained models, and print how robust they are."),
     "status": _command("status:status", "Show which work runs where, since when and how far it is."),
     "work": _command("work:work", "Carry out units of work of a run."),
     "train": _command("train:train", "Train one model and print its folder."),
@@ -113,30 +113,31 @@ COMMANDS: dict[str, LazyCommand | LazyGroup] = {
     "view": _command("view:view", "Show a store in a browser, while a run goes on too."),
     "compare": _command("report:compare", "Compare two models of a store, image by image and seed by seed."),
     "figures": _command("figures:figures", "Draw the results of a store, each figure with its numbers as CSV."),
-    "list": _command("list_:list_", "List what is installed: models, datasets, suites and more."),
+    "list": _command("list_:list_", "List what is installed, and whether it works."),
     "plugin": LazyGroup(
         "plugin",
-        help="List, check and create plugins.",
+        help="Check and create plugins.",
         late={
-            "list": _command("plugin:list_", "Import every component and report which ones work."),
             "check": _command("plugin:check", "Run the conformance checks of components."),
             "new": _command("plugin:new", "Write a new plugin distribution: model, sampler, metric, dataset ..."),
         },
     ),
     "store": LazyGroup(
         "store",
-        help="List, check, merge, clean and export stores.",
+        help="List, check, merge and clean stores.",
         late={
             "list": _command("store:list_", "List the trained models of a store and their sizes."),
             "verify": _command("store:verify", "Read every file of a store and check its digest."),
             "merge": _command("store:merge", "Copy what a store lacks from other stores."),
             "gc": _command("store:gc", "List or remove the files that nothing needs any more."),
-            "export": _command("store:export", "Write every value into one CSV or Parquet table."),
         },
     ),
     "push": _command("share:push", "Share a trained model as a repository, a zip archive or a folder."),
     "fetch": _command("share:fetch", "Copy a shared model into a store."),
-    "doctor": _command("doctor:doctor", "Report what works on this machine, and how to fix the rest."),
+    "doctor": _command(
+        "doctor:doctor",
+        "Report the versions, the devices and the store of a machine.",
+    ),
 }
 
 

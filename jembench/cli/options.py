@@ -109,17 +109,13 @@ jobs = click.option(
     help="Number of worker processes on this machine; auto: one for each GPU, or for each core of the CPU.",
 )
 
-jobs_per_gpu = click.option(
-    "--jobs-per-gpu", type=parameters.COUNT, help="Number of worker processes that share a GPU."
-)
-
 executor = click.option(
     "--executor",
     type=parameters.EXECUTOR,
     default="auto",
     help="Where the work runs: local (in this process), processes:jobs=4, or an executor of a plugin, such as "
-    "slurm:partition=gpu,time=8h. auto: processes for several GPUs, or for several trainings on small images by the "
-    "CPU, else local.",
+    "slurm:partition=gpu,time=8h. auto: processes for several GPUs, or for several trainings on the CPU, "
+    "else local.",
 )
 
 detach = click.option(
@@ -165,24 +161,21 @@ def collected(name: str, make: Callable[..., Any], *options: Callable[[Any], Any
     return decorate
 
 
-def executor_of(executor: str, jobs: str | None, jobs_per_gpu: int | None) -> str:
-    """The executor, which ``--jobs`` names too."""
-    if jobs is None and jobs_per_gpu is None:
+def executor_of(executor: str, jobs: str | None) -> str:
+    """Return the executor, which ``--jobs`` names too."""
+    if jobs is None:
         return executor
     ctx = click.get_current_context()
     if executor != "auto" and ctx.get_parameter_source("executor") is not ParameterSource.DEFAULT_MAP:
         raise click.UsageError("--jobs starts workers on this machine, --executor may name others. Leave one out", ctx)
-    given = {"jobs": None if jobs == "auto" else jobs, "per_gpu": jobs_per_gpu}
-    chosen = ",".join(f"{name}={number}" for name, number in given.items() if number is not None)
-    return f"processes:{chosen}" if chosen else "processes"
+    return "processes" if jobs == "auto" else f"processes:jobs={jobs}"
 
 
 def _run_options(**given: Any) -> RunOptions:
     from jembench.running.session import RunOptions
 
     if "executor" in given:
-        workers = {name: given.pop(name) for name in ("executor", "jobs", "jobs_per_gpu")}
-        given["executor"] = executor_of(**workers)
+        given["executor"] = executor_of(given.pop("executor"), given.pop("jobs"))
     return RunOptions(together=True, **given)
 
 
@@ -205,7 +198,7 @@ def _run_command(**given: Any) -> RunCommand:
     return RunCommand(_run_options(**given), **own)
 
 
-_workers = (device, jobs, jobs_per_gpu, executor)
+_workers = (device, jobs, executor)
 _results = (dry_run, report_format)
 _new_store = click.option(
     "--store", type=parameters.PATH, metavar="NEW", default="reproduced", help="Folder of the new results."

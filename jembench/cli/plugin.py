@@ -1,4 +1,4 @@
-"""``jembench plugin``: the plugins that are installed, whether they keep their promises, and new ones."""
+"""``jembench plugin``: the conformance checks of plugins, and new plugins."""
 
 from __future__ import annotations
 
@@ -8,45 +8,12 @@ from pathlib import Path
 
 import click
 
-from jembench.api.listing import Described, describe
 from jembench.catalog import discovery
 from jembench.cli import options
 from jembench.cli.output import plugins_aside, print_json, print_table
 from jembench.cli.parameters import PATH, SUBJECT
 from jembench.testing import perform, scaffold
 from jembench.testing.distributions import CHECKS, check_component, check_distribution
-
-
-@click.command("list")
-@options.listing_format
-def list_(format: str) -> None:
-    """Import every component and report which ones work."""
-    found = discovery.catalogue()
-    described = [describe(component) for component in found.components]
-    if format == "json":
-        unreadable = [{"distribution": u.distribution, "reason": u.problem} for u in found.unreadable]
-        print_json({"components": [_as_json(d) for d in described], "unreadable": unreadable})
-        return
-    rows: list[tuple[str, ...]] = [
-        (c.distribution, c.version, c.kind, f"{c.name} = {c.target}", _status(d), d.problem)
-        for d in described
-        for c in [d.component]
-    ]
-    rows += [(u.distribution, "", "", "", "broken", u.problem) for u in found.unreadable]
-    print_table(("distribution", "version", "kind", "entry point", "status", "reason"), rows)
-
-
-def _status(described: Described) -> str:
-    if not described.component.is_compatible:
-        return "incompatible"
-    return "broken" if described.problem else "ok"
-
-
-def _as_json(described: Described) -> dict[str, str]:
-    keys = ("distribution", "version", "kind", "name", "target")
-    of_component = {key: getattr(described.component, key) for key in keys}
-    return {**of_component, "status": _status(described), "reason": described.problem}
-
 
 CHECK_EXAMPLES = options.examples(
     "jembench plugin check jembench-jem",

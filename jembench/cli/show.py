@@ -1,10 +1,10 @@
-"""Showing results: what ``run`` and ``report`` print."""
+"""The output of a run: its tables, where everything lies, and the commands that may come next."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import click
 from click.core import ParameterSource
@@ -22,12 +22,6 @@ from jembench.store.store import Store
 if TYPE_CHECKING:
     from jembench.running.session import Finished, RunOptions
 
-PICTURES = 3
-"""Up to this number, pictures are listed one by one."""
-
-
-# --- results ----------------------------------------------------------------------------------------------------------
-
 
 def results(
     ctx: click.Context,
@@ -44,9 +38,14 @@ def results(
     """
     click.echo(Results.of_plan(plan, done.cells, published, store).table(format), nl=False)
     if format == TERMINAL:
+        sampled = [fit for fit in plan.fits if (store.fit_folder(fit.key) / "samples.png").exists()]
         click.echo()
-        for name, text in _whereabouts(ctx, plan, store, done):
-            click.echo(f"{name:>8}  {text}")
+        if sampled:
+            more = f" and {len(sampled) - 1} more" if len(sampled) > 1 else ""
+            click.echo(f" samples  {store.fit_folder(sampled[0].key) / 'samples.png'}{more}")
+        click.echo(f" results  {store.root / 'cells'}: {outcomes(len(done.cells))} with provenance")
+        for name, command in _following(ctx, plan, sampled, done):
+            click.echo(f"{name:>8}  {shlex.join(['jembench', *command])}")
     return exit_code(ctx, done.cells)
 
 
@@ -59,29 +58,6 @@ def exit_code(ctx: click.Context, cells: Iterable[Cell]) -> int:
     return int(bool(failed))
 
 
-def _whereabouts(ctx: click.Context, plan: Plan, store: Store, done: Finished) -> list[tuple[str, str]]:
-    drawn = [fit for fit in plan.fits if (store.fit_folder(fit.key) / "samples.png").exists()]
-    pictures = [str(store.fit_folder(fit.key) / "samples.png") for fit in drawn]
-    if len(pictures) > PICTURES:
-        pictures = [f"{store.root / 'fits'}: samples.png of {len(pictures)} trained models"]
-    lines = [("samples", picture) for picture in pictures]
-    lines.append(("results", f"{store.root / 'cells'}: {outcomes(len(done.cells))} with provenance"))
-    if failures := [cell for cell in done.cells if cell.outcome.status == "failed"]:
-        count = f"{len(failures)} of {outcomes(len(done.cells))}"
-        lines.append(("failed", f"{count}; this tries them again and shows tracebacks:"))
-        lines.append(("", again(ctx, debug=True)))
-    elif done.stopped:  # the next command is the same
-        lines.append(("next", again(ctx)))
-    else:
-        seeds = {fit.seed for fit in plan.fits}
-        three = ",".join(str(min(seeds) + number) for number in range(3))
-        following = [again(ctx, seeds=three)] if len(seeds) == 1 else []
-        following += [_sample(ctx, fit) for fit in drawn[:1]]
-        following.append(_report(ctx, plan))
-        lines += [("next", command) for command in following]
-    return lines
-
-
 def twins(fits: Sequence[FitPlan], store: Store, how: RunOptions) -> None:
     """Say before training which models of the store have the same names as the fits, and how they differ."""
     from jembench.running import session
@@ -92,62 +68,46 @@ def twins(fits: Sequence[FitPlan], store: Store, how: RunOptions) -> None:
             click.echo(line, err=True)
 
 
-# --- the next commands, complete enough to be pasted ------------------------------------------------------------------
+def _following(
+    ctx: click.Context, plan: Plan, sampled: Sequence[FitPlan], done: Finished
+) -> Iterator[tuple[str, Sequence[str]]]:
+    """Yield the commands that may come next, complete enough to be pasted."""
+    again, seeds = ctx.obj.arguments, sorted({fit.seed for fit in plan.fits})
+    if failed := sum(cell.outcome.status == "failed" for cell in done.cells):
+        click.echo(f"  failed  {failed} of {outcomes(len(done.cells))}; this tries them again and shows tracebacks:")
+        yield "", ["--debug", *again]
+        return
+    if done.stopped:
+        yield "next", again
+        return
+    if len(seeds) == 1 and not _given(ctx, "seeds"):
+        yield "next", [*again, "--seeds", ",".join(str(seeds[0] + number) for number in range(3))]
+    for fit in sampled[:1]:
+        data = ["--dataset", fit.dataset.bound.in_full, "--seed", str(fit.seed), *_sets(fit.recipe.overrides)]
+        shared = [*_given(ctx, "recipe", "device", "store", of_file=True), *plugins(ctx)]
+        yield "next", ["sample", fit.key.model, *data, *shared]
+    suite = [] if ctx.params.get("metrics") else [ctx.params.get("suite", plan.suite.name)]
+    everywhere = set.intersection(*(set(fit.recipe.overrides) for fit in plan.fits))
+    changes = _sets(sorted(everywhere)) if ctx.params.get("settings") else []
+    shared = [*_given(ctx, "limit", "store"), *plugins(ctx)]
+    yield "next", ["report", *suite, *changes, *shared, "--format", "markdown"]
 
 
-def again(ctx: click.Context, *, debug: bool = False, **changes: Any) -> str:
-    """The command of ``ctx`` as it was given, with some options changed."""
-    arguments = [ctx.params[p.name or ""] for p in ctx.command.params if isinstance(p, click.Argument)]
-    kept = [name for name in ctx.params if name not in ("format", "dry_run")]
-    words = [ctx.info_name, *(str(value) for value in arguments if value is not None), *_given(ctx, kept, changes)]
-    return _line("--debug" if debug else "", *words, *plugins(ctx))
+def _sets(changes: Iterable[str]) -> list[str]:
+    return [word for change in changes for word in ("--set", change)]
 
 
-def _sample(ctx: click.Context, fit: FitPlan) -> str:
-    """Samples of one of the fits that a run has trained: fresh ones, if it has chains."""
-    key = fit.key
-    dataset = [] if key.dataset == "digits" else ["--dataset", fit.dataset.bound.in_full]
-    seed = ["--seed", str(key.seed)] if key.seed else []
-    settings = [*fit.recipe.overrides, *([f"processes={fit.recipe.processes}"] if fit.recipe.processes > 1 else [])]
-    overrides = [word for setting in settings for word in ("--set", setting)]
-    shared = _given(ctx, ["recipe", "device", "store"], of_file=True)
-    steps = ["--steps", "100"] if fit.sampler and not fit.model.is_pretrained else []
-    return _line("", "sample", key.model, *dataset, *seed, *overrides, *shared, *steps, *plugins(ctx))
+def _given(ctx: click.Context, *names: str, of_file: bool = False) -> list[str]:
+    """Return options that stood on the command line, or in the file of the experiment, as words.
 
-
-def _report(ctx: click.Context, plan: Plan) -> str:
-    """The results of a run, for a page of text."""
-    # metrics that are not the suite's are shown only where the whole store is
-    chosen = [] if ctx.params.get("metrics") else [ctx.params.get("suite", plan.suite.name)]
-    asked = ctx.params.get("settings") and set.intersection(*(set(fit.recipe.overrides) for fit in plan.fits))
-    changes = [word for change in sorted(asked or ()) for word in ("--set", change)]
-    shared = _given(ctx, ["limit", "store"])
-    return _line("", "report", *chosen, *changes, *shared, "--format", "markdown", *plugins(ctx))
+    The environment goes on saying what it says.
+    """
+    sources = (ParameterSource.COMMANDLINE, *([ParameterSource.DEFAULT_MAP] if of_file else []))
+    stood = [option for option in ctx.command.params if option.name in names]
+    stood = [option for option in stood if ctx.get_parameter_source(option.name or "") in sources]
+    return [word for option in stood for word in (option.opts[0], str(ctx.params[option.name or ""]))]
 
 
 def plugins(ctx: click.Context) -> list[str]:
-    """The options ``--plugin`` of a command."""
+    """Return the options ``--plugin`` of a command."""
     return [word for path in ctx.meta.get(options.PLUGINS, ()) for word in ("--plugin", str(path))]
-
-
-def _line(root_option: str, *words: str | None) -> str:
-    return shlex.join(filter(None, ["jembench", root_option, *words]))
-
-
-def _given(
-    ctx: click.Context, names: list[str], changes: dict[str, Any] | None = None, *, of_file: bool = False
-) -> list[str]:
-    """The options of those names that stood on the command line (what the environment says, it goes on saying).
-
-    Those ``of_file`` are for a command that does not name the file of the experiment.
-    """
-    sources = (ParameterSource.COMMANDLINE, *([ParameterSource.DEFAULT_MAP] if of_file else []))
-    given = [name for name in names if ctx.get_parameter_source(name) in sources]
-    values = {name: ctx.params[name] for name in given} | (changes or {})
-    words: list[str] = []
-    for parameter in ctx.command.params:
-        if isinstance(parameter, click.Option) and parameter.name in values:
-            value = values[parameter.name]
-            for item in value if parameter.multiple else [value]:
-                words += [parameter.opts[0], ",".join(map(str, item)) if isinstance(item, list | tuple) else str(item)]
-    return words

@@ -1,4 +1,4 @@
-"""``jembench store``: what a store has, whether it is intact, and how it is merged, cleaned and exported."""
+"""``jembench store``: the contents of stores, their integrity, merges and garbage."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from jembench.cli import options
-from jembench.cli.output import print_json, print_table, write_file
+from jembench.cli.output import print_json, print_table
 from jembench.cli.parameters import PATH
 from jembench.errors import SpecError
 from jembench.store import inventory
@@ -127,7 +127,7 @@ def print_findings(store: Path, found: Sequence[Finding], what: str, format: str
     click.echo(f"{store}: {len(found)} {what}{': ' if numbers else ''}{numbers}.")
 
 
-# --- gc and export ----------------------------------------------------------------------------------------------------
+# --- gc --------------------------------------------------------------------------------------------------------------
 
 
 @click.command("gc", epilog=options.examples("jembench store gc", "jembench store gc --yes"))
@@ -152,43 +152,3 @@ def gc(yes: bool, store: Path, format: str) -> None:
         click.echo()
     done = "removed" if yes else "that can be removed with --yes" if found else "to remove"
     click.echo(f"{store}: {len(found)} files, {size(sum(each.size for each in found))}, {done}.")
-
-
-_EXPORTS = (
-    "jembench store export a.csv",
-    "jembench store export a.parquet",
-    "jembench store export 109dd351f5 model.zip",
-)
-
-
-@click.command("export", epilog=options.examples(*_EXPORTS))
-@click.argument("names", metavar="[FIT] FILE", nargs=-1, required=True)
-@options.store
-@options.force
-@click.pass_context
-def export(ctx: click.Context, names: Sequence[str], store: Path, force: bool) -> None:
-    """Write every value of a store into one table, or one trained model into one file.
-
-    Without FIT, FILE ends in .csv or .parquet; a second table beside it, FILE with -arrays in its name, lists the
-    arrays of per-example values. Parquet needs pyarrow: pip install "jembench[parquet]". With FIT, FILE ends in .zip:
-    see `jembench push`, which has more options.
-    """
-    if len(names) > 2:
-        raise SpecError(f"Give [FIT] FILE, not {len(names)} names.")
-    file = Path(names[-1])
-    endings = (".csv", ".parquet") if len(names) == 1 else (".zip",)
-    if file.suffix not in endings:
-        raise SpecError(f"FILE is {file}; its name must end in {' or '.join(endings)}.")
-    if len(names) == 2:
-        from jembench.cli.share import push
-
-        ctx.invoke(push, fit=names[0], to=str(file), store=store, force=force)
-        return
-    from jembench.report.export import export as exported
-    from jembench.report.formats import csv_text, parquet
-
-    values, arrays = exported(Store(store))
-    for path, table in ((file, values), (file.with_stem(f"{file.stem}-arrays"), arrays)):
-        content = csv_text(*table).encode() if file.suffix == ".csv" else parquet(*table)
-        write_file(path, content, force=force, option="FILE")
-        click.echo(f"{path}: {len(table.rows)} rows")

@@ -9,12 +9,12 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, NamedTuple
 
 from jembench import progress
 from jembench.catalog import registry
-from jembench.errors import OutOfTime, SpecError, Unavailable, WorkFailed
+from jembench.errors import OutOfTime, SpecError, WorkFailed
 from jembench.experiment.plan import CellPlan, FitPlan, Plan
 from jembench.experiment.recipe import check_shares
 from jembench.interfaces import Event
@@ -53,7 +53,7 @@ class RunOptions(NamedTuple):
 
     device: str = "auto"
     max_hours: float | None = None
-    executor: str = "auto"  # auto: this process, or several for several GPUs or small trainings on the CPU
+    executor: str = "auto"  # auto: this process, or several for several GPUs or trainings on the CPU
     skip_missing: bool = False
     trackers: Sequence[str] | None = None  # specs; None: those of the environment
     together: bool = False  # whether the processes that torchrun has started train each model together
@@ -213,13 +213,11 @@ def _executor(pending: Plan, store: Store, how: RunOptions) -> Executor:
 
 
 def _fastest(pending: Plan, store: Store, device: str) -> str:
-    """A process for each of several GPUs; without any, several processes for several trainings of one thread each.
+    """Return the executor with a process for each of several GPUs, or without any for each of several trainings.
 
     What other processes may not find, as objects of this program and code on this one's path, is trained in this one.
     """
     import torch
-
-    from jembench.models import devices
 
     parts = [part for fit in pending.fits for part in fit.components(sampled=True)]
     own = {part.distribution for part in (*parts, *(use for cell in pending.cells for use in cell.metric.uses))}
@@ -228,12 +226,7 @@ def _fastest(pending: Plan, store: Store, device: str) -> str:
         return "processes" if gpus > 1 and "live" not in own else "local"
     fits = [fit for fit in pending.fits if not fit.model.is_pretrained and not store.is_trained(fit.key)]
     jobs = min(len(fits), torch.get_num_threads(), MOST_JOBS)
-    if jobs < 2 or own & {"", "live"}:
-        return "local"
-    with suppress(Unavailable):  # the look at the plan says so
-        if all(fit.dataset.make().spec.dimensions <= devices.SMALL for fit in fits):
-            return f"processes:jobs={jobs}"
-    return "local"
+    return "local" if jobs < 2 or own & {"", "live"} else f"processes:jobs={jobs}"
 
 
 def train(fit: FitPlan, store: Store, how: RunOptions, display: Display) -> bool:

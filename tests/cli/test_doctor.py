@@ -5,16 +5,12 @@ import shutil
 
 import pytest
 
-from jembench.catalog import discovery
 from jembench.cli import doctor
-from jembench.errors import JembenchError, Unavailable
 
 
 @pytest.fixture
-def findings(jembench, monkeypatch, tmp_path):
-    """Run the doctor with nothing downloaded: what it says, by area, and its exit code."""
-    monkeypatch.setenv("JEMBENCH_DATA", str(tmp_path / "data"))
-    monkeypatch.setenv("TORCH_HOME", str(tmp_path / "torch"))
+def findings(jembench, tmp_path):
+    """Run the doctor: what it says, by area, and its exit code."""
 
     def call(*arguments):
         done = jembench("doctor", "--store", tmp_path / "runs", "--format", "json", *arguments)
@@ -26,54 +22,18 @@ def findings(jembench, monkeypatch, tmp_path):
     return call
 
 
-def marks(findings):
-    return {finding["what"].partition(":")[0]: finding["mark"] for finding in findings}
-
-
 def test_a_bare_machine_is_healthy_and_says_what_is_missing(findings):
     areas, code = findings()
     assert code == 0
-    assert list(areas) == ["versions", "devices", "data", "weights", "plugins", "store"]
+    assert list(areas) == ["versions", "devices", "store"]
     assert {finding["mark"] for finding in areas["versions"]} == {"ok"}
-    assert marks(areas["data"])["digits"] == "ok"
-    assert marks(areas["data"])["cifar10"] == "missing"
-    (weights,) = areas["weights"]
-    assert weights["mark"] == "missing"
-    assert "--set fid.features=inception:download=true fetches them" in weights["remedy"]
     everything = [finding for area in areas.values() for finding in area]
     assert all(finding["remedy"] for finding in everything if finding["mark"] != "ok")
 
 
-def test_a_broken_plugin_is_broken_and_an_unreadable_distribution_is_not_ours(findings, unreadable):
-    areas, code = findings()
-    assert code == 1
-    broken, missing, ok = areas["plugins"]
-    assert broken == {
-        "area": "plugins",
-        "mark": "broken",
-        "what": "zoo-park 1.0 [raises = zoo_cli_raises:build]: RuntimeError: no food",
-        "remedy": "Update or uninstall zoo-park.",
-    }
-    assert (missing["mark"], missing["what"].partition(":")[0]) == ("missing", "cage")
-    assert "zoo-park 1.0" in ok["what"]
-
-
-def test_the_table(jembench, tmp_path, monkeypatch):
-    monkeypatch.setenv("TORCH_HOME", str(tmp_path))
-    lines = jembench("doctor", "--store", tmp_path).out.splitlines()
-    (weights,) = [number for number, line in enumerate(lines) if "Inception: there is no" in line]
-    assert lines[weights].split()[:2] == ["missing", "weights"]
-    assert lines[weights + 1].split()[:2] == ["Needed", "for"]
-
-
-def test_weights_in_the_cache(findings, tmp_path):
-    from jembench.metrics.inception_features import WEIGHTS_FILE
-
-    path = tmp_path / "torch" / "hub" / "checkpoints" / WEIGHTS_FILE
-    path.parent.mkdir(parents=True)
-    path.touch()
-    areas, _ = findings()
-    assert areas["weights"] == [{"area": "weights", "mark": "ok", "what": f"Inception: {path}", "remedy": ""}]
+def test_the_table(jembench, tmp_path):
+    done = jembench("doctor", "--store", tmp_path / "runs")
+    assert any(line.split()[:2] == ["ok", "store"] for line in done.out.splitlines())
 
 
 def test_a_library_that_cannot_be_imported():
@@ -83,23 +43,6 @@ def test_a_library_that_cannot_be_imported():
         "torchvision cannot be imported: ModuleNotFoundError: No module named 'torchvision_of_another_torch'"
     )
     assert finding.remedy == "pip install --force-reinstall torchvision"
-
-
-@pytest.mark.parametrize(
-    ("error", "expected"),
-    [
-        (Unavailable("Fetch it."), ("missing", "lions", "Fetch it.")),
-        (JembenchError("It is torn."), ("broken", "lions", "It is torn.")),
-        (KeyError("x"), ("broken", "lions: KeyError: 'x'", "Update or uninstall zoo-park.")),
-    ],
-)
-def test_a_dataset_that_cannot_be_read(monkeypatch, error, expected):
-    def raising():
-        raise error
-
-    monkeypatch.setattr(discovery, "load", lambda component: raising)
-    component = discovery.Component("datasets", "lions", "zoo-park", "1.0", "zoo", "lions")
-    assert doctor.check_dataset(component) == ("data", *expected)
 
 
 def test_a_store_that_is_not_there_yet(tmp_path):

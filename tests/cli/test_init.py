@@ -13,7 +13,7 @@ from jembench.experiment.planning import make_plan
 KEYS = {"dataset": "datasets", "suite": "include"}
 """Options of ``run`` whose key in a file has another name."""
 
-ABSENT = {"detach", "dry_run", "jobs", "jobs_per_gpu", "plugin"}
+ABSENT = {"detach", "dry_run", "jobs", "plugin"}
 """Options that concern one command alone, say what ``executor`` says, or choose code."""
 
 

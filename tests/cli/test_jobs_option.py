@@ -30,8 +30,7 @@ def chosen(run, monkeypatch):
         ([], "auto"),
         (["-j", "2"], "processes:jobs=2"),
         (["--jobs", "auto"], "processes"),
-        (["--jobs-per-gpu", "3"], "processes:per_gpu=3"),
-        (["-j", "4", "--jobs-per-gpu", "2", "--executor", "auto"], "processes:jobs=4,per_gpu=2"),
+        (["-j", "4", "--executor", "auto"], "processes:jobs=4"),
         (["--executor", "local"], "local"),
     ],
 )
@@ -53,7 +52,6 @@ def test_the_environment_chooses_too(chosen, monkeypatch):
             for text in ("0", "x", "1.5", "-1", "")
         ),
         (["-j", "100000000000000000000"], "is neither a whole number above 0 nor auto"),
-        (["--jobs-per-gpu", "0"], "0 is not in the range x>=1"),
         (["-j", "2", "--executor", "local"], "--jobs starts workers on this machine, --executor may name others"),
         (["-j", "2", "--device", "cuda:1"], "--device is cuda:1, and the executor processes:jobs=2 gives each worker"),
         (["--executor", "nowhere"], "There is no executor named 'nowhere'"),

@@ -1,6 +1,7 @@
 """``jembench list``."""
 
 import json
+import subprocess
 import sys
 
 import pytest
@@ -8,35 +9,52 @@ import pytest
 from jembench.api import listing
 from jembench.experiment import recipe_files as recipe
 from jembench.experiment.recipe import meanings
-from jembench.interfaces import API
 
 
-def test_everything_is_listed_without_importing_it(jembench, zoo):
+@pytest.fixture
+def rows(jembench, unreadable):
+    """What ``jembench list`` says of each component, by distribution and name."""
     done = jembench("list", "--format", "json")
-    assert (done.code, done.err) == (0, "")
-    rows = {(row["kind"], row["name"]): row for row in json.loads(done.out)}
-    assert rows["models", "raises"] == {
+    assert done.code == 0
+    return {(row["distribution"], row["name"]): row for row in json.loads(done.out)}
+
+
+def test_every_component_has_a_row_with_its_status(rows):
+    assert rows["zoo-park", "lion"] == {
         "kind": "models",
-        "name": "raises",
+        "name": "lion",
         "distribution": "zoo-park",
         "version": "1.0",
-        "module": "zoo_cli_raises",
-        "attribute": "build",
-        "api": API,
-        "target": "zoo_cli_raises:build",
+        "target": "zoo_cli_park:lion",
+        "status": "ok",
     }
-    assert rows["datasets", "digits"]["distribution"] == "jembench"
-    assert "zoo_cli_park" not in sys.modules
+    assert rows["zoo-park", "raises"]["status"] == "broken: RuntimeError: no food"
+    assert {row["status"] for (distribution, _), row in rows.items() if distribution == "jembench"} == {"ok"}
 
 
-def test_the_table_has_a_row_each_and_says_how_to_go_on(jembench, zoo):
-    lines = [line.split() for line in jembench("list").out.splitlines()]
-    assert ["models", "lion", "zoo-park", "1.0", "zoo_cli_park:lion"] in lines
-    assert "`jembench list KIND` says what each one is and takes: models, samplers," in jembench("list").out
+def test_distributions_that_cannot_be_read_are_named(rows):
+    assert "no section headers" in rows["cage", ""]["status"]
 
 
-def test_an_unreadable_distribution_does_not_stop_the_list(jembench, unreadable):
-    assert "zoo_cli_park:lion" in jembench("list").out
+def test_the_table_has_a_row_each_and_says_how_to_go_on(jembench, unreadable):
+    done = jembench("list")
+    lines = [line.split() for line in done.out.splitlines()]
+    assert ["models", "lion", "zoo-park", "1.0", "zoo_cli_park:lion", "ok"] in lines
+    assert any(line[:2] == ["cage", "broken:"] for line in lines)
+    assert "`jembench list KIND` says what each one is and takes: models, samplers," in done.out
+
+
+def test_an_option_whose_type_cannot_be_read_is_the_plugins_fault(jembench, zoo):
+    (zoo / "zoo_cli_park.py").write_text("def lion(data_spec, *, net: 'Nowhere'): ...\n")
+    (row,) = [row for row in json.loads(jembench("list", "--format", "json").out) if row["name"] == "lion"]
+    assert row["status"].startswith("broken: ")
+    assert "Nowhere" in row["status"]
+
+
+def test_our_components_import_no_torch():
+    code = "import sys; from jembench.cli.main import main; main(['list']); print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "False"
 
 
 def test_one_kind_with_options(jembench, zoo):

@@ -77,13 +77,12 @@ def call(jembench, zoo_of_tests, monkeypatch):
         raise OutOfTime("The time is up.")
 
     monkeypatch.setattr(fits, "train", train)
-    monkeypatch.setattr(estimate, "estimates", lambda *_, **__: [estimate.Estimate("", "", 1, 1, 1, 1, "")])
-    monkeypatch.setattr(estimate, "_operations", lambda *_: 0)
+    monkeypatch.setattr(estimate, "estimate", lambda *_, **__: estimate.Estimate("", "", 1, 1, 1, 1, 1))
     monkeypatch.setattr(PageServer, "serve_forever", lambda self: None)  # else it serves until it is stopped
     monkeypatch.setenv("JEMBENCH_DATASET", "zoo_of_tests:data")
     monkeypatch.setenv("JEMBENCH_RECIPE", str(zoo_of_tests / "tiny.toml"))
 
-    for slow in ("_versions", "_devices", "_datasets", "_weights", "_plugins"):
+    for slow in ("_versions", "_devices"):
         monkeypatch.setattr(doctor, slow, list)
     os.mkfifo("fifo")
     Path("loop").symlink_to("loop")

@@ -8,9 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from jembench.cli import show
 from jembench.cli.parameters import MODELS, RECIPE
-from jembench.cli.run import run
 from jembench.experiment import recipe_files as recipe
 
 SCRIPT = """
@@ -53,11 +51,3 @@ def test_what_is_no_name_may_be_a_file():
 def test_it_needs_no_torch():
     code = "import sys, jembench.cli.run, jembench.cli.parameters; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-
-
-def test_the_next_command_says_lists_as_they_were_given():
-    given = "hybrid --models jem:net=small-4,baseline --seeds 0,1 --jobs 2 --trackers mlflow,wandb"
-    with run.make_context("run", given.split()) as ctx:
-        assert ctx.params["models"] == ["jem:net=small-4", "baseline"]
-        assert (ctx.params["seeds"], ctx.params["trackers"]) == ((0, 1), ["mlflow", "wandb"])
-        assert sorted(show.again(ctx).split()) == sorted(["jembench", "run", *given.split()])

@@ -89,7 +89,7 @@ def test_the_commands_that_it_suggests_can_be_pasted(run, jembench):
     again, sample, report = [jembench(*shlex.split(line)[1:]) for line in suggested]
     assert again.code == 0
     assert "seeds 0, 1, 2" in again.out
-    assert "[1/4]" in again.err  # of the three seeds of two models, two are there
+    assert again.err.count("trained in ") == 4  # of the three seeds of two models, two are there
     assert sample.code == 0
     assert sample.err == ""  # it found the model that the run has trained
     assert Path("samples.png").exists()
@@ -159,7 +159,7 @@ def test_several_datasets(run, tmp_path):
     done = run(*data, models="zoo_of_tests:classifier", metrics="accuracy")
     assert done.code == 0
     assert [row["dataset"].split(":")[0] for row in json.loads(done.out)["rows"]] == ["zoo_of_tests", "imagefolder"]
-    assert "[2/2] zoo_of_tests:classifier imagefolder:" in done.err
+    assert "zoo_of_tests:classifier on imagefolder:" in done.err
 
 
 def test_the_models_of_the_first_party_plugins(jembench):
@@ -179,17 +179,16 @@ def test_the_models_of_the_first_party_plugins(jembench):
 # --- plans ------------------------------------------------------------------------------------------------------------
 
 
-def test_a_dry_run_tells_the_cost_and_does_nothing(run, table):
+def test_a_dry_run_tells_what_is_to_be_done_and_does_nothing(run, table):
     done = run("--dry-run")
     assert (done.code, done.err) == (0, "")
     assert [" ".join(row) for row in table(done.out)] == [
         "zoo_of_tests:jem 36 iterations to do: accuracy, ece, zoo_of_tests:brightness",
-        "216 passes",  # three chain steps, and data and samples forward and backward
         "zoo_of_tests:classifier 36 iterations to do: accuracy, ece",
-        "36 passes N/A: zoo_of_tests:brightness (needs samples: zoo_of_tests:classifier gives logits and energy only)",
+        "N/A: zoo_of_tests:brightness (needs samples: zoo_of_tests:classifier gives logits and energy only)",
     ]
     assert "Throughout: dataset zoo_of_tests:data, recipe tiny, seed 0." in done.out
-    assert "2 of 2 models are still to be trained, in 252 passes in all, and 5 metrics to be computed." in done.out
+    assert "2 of 2 models are still to be trained, and 5 metrics to be computed." in done.out
     assert list(Path.cwd().iterdir()) == []
 
 
@@ -203,12 +202,10 @@ def test_a_dry_run_as_json(run):
         "seed": 0,
         "trained": True,
         "iterations": 0,  # that are still to be done
-        "passes": 0,
         "to_do": ["ece", "zoo_of_tests:brightness"],
         "done": ["accuracy"],
         "not_applicable": {},
         "missing": {},
-        "attacks": {},
     }
     assert classifier["trained"] is False
     assert classifier["not_applicable"] == {

@@ -223,7 +223,7 @@ def test_a_model_that_fails_stops_no_other_and_the_table_says_why(run, failing, 
     assert "failed" not in " ".join(rows["zoo_of_tests:classifier"])
     assert "¹ RuntimeError: out of luck" in done.out
     assert "Traceback" not in done.out + done.err
-    assert f"[1/2] {failing}: failed after" in done.err
+    assert f"{failing} on zoo_of_tests:data, seed 0: failed after" in done.err
     assert "2 of 4 outcomes" in done.out
 
 

@@ -42,10 +42,10 @@ def contents(root):
     return {str(path.relative_to(root)): path.read_bytes() for path in Path(root).rglob("*") if path.is_file()}
 
 
-@pytest.mark.parametrize("carrier", ["zip", "folder", "store export"])
+@pytest.mark.parametrize("carrier", ["zip", "folder"])
 def test_what_is_fetched_is_used_and_not_trained_again(jembench, trained, monkeypatch, carrier):
     to = "shared" if carrier == "folder" else "shared.zip"
-    done = jembench(*(["store", "export"] if carrier == "store export" else ["push"]), "jem", to, "--store", trained)
+    done = jembench("push", "jem", to, "--store", trained)
     assert done.code == 0
     assert done.out.splitlines()[-1] == f"   next  jembench fetch {to}"
     done = jembench("fetch", to)
@@ -137,12 +137,6 @@ def test_files_of_others_are_kept(jembench, trained):
         assert (done.code, remedy in done.err) == (2, True), to
     assert Path("mine.zip").read_text() == "mine"
     assert jembench("push", "jem", "mine.zip", "--store", trained, "--force").code == 0
-
-
-@pytest.mark.parametrize("names", [["a", "b", "c.zip"], ["jem", "model.tar"], ["model.zip"]])
-def test_export_of_something_else(jembench, trained, names):
-    done = jembench("store", "export", *names, "--store", trained)
-    assert (done.code, done.err.count("Error: ")) == (2, 1)
 
 
 def test_a_damaged_file_leaves_nothing_in_the_store(jembench, archive):

@@ -7,7 +7,6 @@ import pytest
 
 from jembench.api.runs import plan_run
 from jembench.errors import WorkFailed
-from jembench.models import devices
 from jembench.running import session
 from jembench.running.executor import LocalExecutor
 from jembench.running.session import RunOptions, _fastest, silent
@@ -27,7 +26,7 @@ def fastest(monkeypatch, tmp_path):
     return fastest
 
 
-def test_trainings_of_one_thread_run_at_once(fastest):
+def test_several_trainings_run_at_once(fastest):
     assert fastest() == fastest(device="cpu") == "processes:jobs=2"
     assert fastest(["jem"], seeds=range(20)) == "processes:jobs=4"
 
@@ -41,11 +40,6 @@ def test_as_many_as_pytorch_would_use_threads(fastest, monkeypatch):
 def test_one_training_stays_in_this_process(fastest, monkeypatch):
     assert fastest(["jem"]) == "local"
     monkeypatch.setattr(Store, "is_trained", lambda store, key: key.model == "jem")
-    assert fastest() == "local"
-
-
-def test_large_images_have_all_cores_for_each_training(fastest, monkeypatch):
-    monkeypatch.setattr(devices, "SMALL", 63)
     assert fastest() == "local"
 
 
