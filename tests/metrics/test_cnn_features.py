@@ -8,8 +8,9 @@ import torch
 from jembench.data.factories import digits
 from jembench.errors import StoreError, Unavailable
 from jembench.interfaces import DataSpec, Split
-from jembench.metrics import cnn_features, factories
-from jembench.store import records
+from jembench.metrics import features
+from jembench.metrics.features import CnnFeatures
+from jembench.store import tensors
 
 CPU = torch.device("cpu")
 
@@ -17,7 +18,7 @@ CPU = torch.device("cpu")
 @pytest.fixture
 def short(monkeypatch):
     """Training that is over at once."""
-    monkeypatch.setattr(cnn_features, "_RECIPE", {**cnn_features._RECIPE, "iterations": 3})
+    monkeypatch.setitem(features.RECIPE, "iterations", 3)
 
 
 @pytest.fixture
@@ -33,7 +34,7 @@ def toy(fake):
 
 
 def prepared(dataset, cache):
-    network = factories.cnn_features()
+    network = CnnFeatures()
     network.prepare(dataset, cache, CPU)
     return network
 
@@ -49,9 +50,9 @@ def test_the_network_learns_digits_and_records_how_well(tmp_path):
     found = network.features(images)
     accuracy = 100 * (found.logits.argmax(1) == labels).double().mean().item()
     assert accuracy >= 98
-    record = records.read(tmp_path / "digits-cnn" / "record.json").data
+    record = tensors.read(tmp_path / "digits-cnn" / "weights.safetensors", "").seal.record
     assert record["test_accuracy_percent"] == round(accuracy, 2)
-    assert record["sha256"].startswith(network.identity.removeprefix("digits-cnn@"))
+    assert record["recipe"] == features.RECIPE
     assert network.name == "digits-cnn"
 
 
@@ -64,7 +65,7 @@ def test_features_have_the_promised_shapes_and_types(toy, tmp_path, short):
 def test_features_do_not_depend_on_the_batch_size(toy, tmp_path, short, monkeypatch):
     network, images = prepared(toy, tmp_path), toy.split("test").images
     whole = network.features(images)
-    monkeypatch.setattr(cnn_features, "_BATCH", 3)
+    monkeypatch.setattr(features, "_CNN_BATCH", 3)
     torch.testing.assert_close(network.features(images), whole, rtol=1e-5, atol=1e-6)
 
 
@@ -92,18 +93,17 @@ def test_training_leaves_the_global_generator_and_the_threads_alone(toy, tmp_pat
 
 def test_the_network_is_made_once(toy, tmp_path, short, monkeypatch):
     first = prepared(toy, tmp_path)
-    monkeypatch.setattr(cnn_features, "_train", never)
+    monkeypatch.setattr(features, "_train", never)
     again = prepared(toy, tmp_path)
     assert again.identity == first.identity
     images = toy.split("test").images
     assert torch.equal(again.features(images).pool, first.features(images).pool)
 
 
-@pytest.mark.parametrize("name", ["weights.safetensors", "record.json"])
 @pytest.mark.parametrize("damage", ["cut short", "changed", "removed"])
-def test_a_damaged_file_is_made_again_and_is_the_same(name, damage, toy, tmp_path, short):
+def test_a_damaged_file_is_made_again_and_is_the_same(damage, toy, tmp_path, short):
     identity = prepared(toy, tmp_path).identity
-    path = tmp_path / "toy-cnn" / name
+    path = tmp_path / "toy-cnn" / "weights.safetensors"
     whole = path.read_bytes()
     if damage == "removed":
         path.unlink()

@@ -11,7 +11,7 @@ from fake_gpu import GPU, fake_gpu
 
 from jembench.catalog import discovery, registry
 from jembench.errors import SpecError
-from jembench.metrics import cnn_features
+from jembench.metrics import features
 from jembench.running.caches import FeatureBank
 from jembench.running.measure import measure
 from jembench.store.store import Store
@@ -44,7 +44,7 @@ OTHERS = [
 def evaluation(monkeypatch, tmp_path):
     """Of the model known exactly, with its chains and a feature network that learns little."""
     found = stage.trained()
-    monkeypatch.setitem(cnn_features._RECIPE, "iterations", 2)
+    monkeypatch.setitem(features.RECIPE, "iterations", 2)
     with fake_gpu():
         found.model.to(GPU)
         bank = FeatureBank(found.dataset, Store(tmp_path), GPU)
@@ -94,7 +94,7 @@ def diverged(tmp_path_factory):
     wild = {key: torch.full_like(kept, torch.nan) for key, kept in state.items() if kept.is_floating_point()}
     found.sampler.load_state_dict(state | wild)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(cnn_features._RECIPE, "iterations", 2)
+        patch.setitem(features.RECIPE, "iterations", 2)
         bank = FeatureBank(found.dataset, Store(tmp_path_factory.mktemp("features")), found.device)
         yield dataclasses.replace(found, limit=100, bank=bank).evaluation()
 

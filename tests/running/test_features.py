@@ -10,7 +10,7 @@ import torch
 from jembench.catalog import registry
 from jembench.errors import Fallback
 from jembench.interfaces import Features
-from jembench.metrics import cnn_features
+from jembench.metrics import features
 from jembench.running import caches
 from jembench.running.caches import FeatureBank
 from jembench.store.store import Store
@@ -112,9 +112,9 @@ def test_several_processes_train_a_network_once(zoo_of_tests, tmp_path, monkeypa
         with log.open("a") as file:
             file.write("trained\n")
         time.sleep(0.1)  # the others come meanwhile
-        return cnn_features._initialise(cnn_features._uninitialised(spec), torch.Generator()).eval()
+        return features._make_net(spec).eval()
 
-    monkeypatch.setattr(cnn_features, "_train", train)
+    monkeypatch.setattr(features, "_train", train)
     monkeypatch.setattr(caches, "WAIT", 0.01)
     fork = multiprocessing.get_context("fork")
     crowd = [fork.Process(target=_prepare, args=(log, tmp_path / "runs", zoo.data())) for _ in range(3)]

@@ -12,7 +12,7 @@ from jembench.errors import StoreError
 from jembench.experiment.planning import make_plan
 from jembench.experiment.suite import Suite
 from jembench.experiment.works import code_of, works
-from jembench.metrics import cnn_features
+from jembench.metrics import features
 from jembench.models import predictions
 from jembench.running.dispatch import is_done
 from jembench.running.events import Events
@@ -196,9 +196,9 @@ def test_statistics_on_the_cpu_find_the_predictions_of_the_training(make, worker
 @pytest.fixture
 def trainings(monkeypatch):
     """The names of the datasets that feature networks were trained on, in few iterations."""
-    trained, train = [], cnn_features._train
-    monkeypatch.setattr(cnn_features, "_RECIPE", {**cnn_features._RECIPE, "iterations": 1})
-    monkeypatch.setattr(cnn_features, "_train", lambda spec, *images: trained.append(spec.name) or train(spec, *images))
+    trained, train = [], features._train
+    monkeypatch.setitem(features.RECIPE, "iterations", 1)
+    monkeypatch.setattr(features, "_train", lambda spec, *images: trained.append(spec.name) or train(spec, *images))
     return trained
 
 
@@ -226,7 +226,7 @@ def test_what_goes_wrong_in_a_feature_network_is_the_outcome_of_the_cell(make, w
     def fails(*_):
         raise ZeroDivisionError("a bug of the network")
 
-    monkeypatch.setattr(cnn_features, "_train", fails)
+    monkeypatch.setattr(features, "_train", fails)
     plan = make("is:resamples=0")
     units = works(plan, store.is_trained, slots=2, prepared=plan.cells)
     for unit in reversed(units):

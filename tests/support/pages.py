@@ -145,7 +145,7 @@ def serve(address):
     """Run the commands of clients, one after the other, each in a fork."""
     for name in IMPORTED:
         importlib.import_module(name)
-    importlib.import_module("jembench.metrics.cnn_features")._RECIPE["iterations"] = 20
+    importlib.import_module("jembench.metrics.features").RECIPE["iterations"] = 20
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(f"\0{address}")
     listener.listen()

@@ -1,0 +1,324 @@
+"""Feature networks, by which generated images are compared with those of a dataset: Inception, and a small CNN.
+
+The module imports torch inside functions, since its classes are factories.
+
+Legend: N images, C channels, H height, W width, K classes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import http.client
+import io
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from jembench.catalog.options import content_of, incidental
+from jembench.catalog.spec import slug
+from jembench.errors import CheckpointError, NotApplicable, StoreError, Unavailable
+from jembench.files import socket_timeout
+from jembench.interfaces import Features
+
+if TYPE_CHECKING:
+    import torch
+    from jaxtyping import UInt8
+    from torch import Tensor
+
+    from jembench.interfaces import Dataset, DataSpec, Planned, Split
+
+# --- the network of the published IS and FID --------------------------------------------------------------------------
+
+DIGEST = "6726825d"
+"""The beginning of the SHA-256 of Inception's weights, those of 2015-12-05 that FID was first computed with."""
+
+WEIGHTS_FILE = "weights-inception-2015-12-05-6726825d.pth"
+_INCEPTION_BATCH = 32
+_TIMEOUT_SECONDS = 20.0
+
+
+@incidental("download")
+@content_of("weights")
+@dataclass(kw_only=True)
+class InceptionFeatures:
+    """The Inception network of the published IS and FID; needs 96 MB of weights.
+
+    It is torch-fidelity's: pooled 2,048 features and 1,008 logits without bias, which its IS uses. ``weights`` is a
+    file that holds its weights (torch hub's cache by default); ``download=true`` fetches them there.
+    """
+
+    weights: str = ""
+    download: bool = False
+    name: ClassVar[str] = ""
+    identity: str = field(default="inception-2015-12-05", init=False)
+    dimensions: ClassVar[int] = 2048
+    _net: Any = field(default=None, init=False)
+
+    def check(self, planned: Planned) -> None:
+        """Check that images can be shown to it, and that the weights are there.
+
+        Raises:
+            NotApplicable: if the images are neither grey nor RGB.
+            Unavailable: if the weights are missing.
+            CheckpointError: if the file holds something else.
+        """
+        _check_channels(planned.spec)
+        if planned.fetching or not self.download or cached_path().is_file():
+            self._read()
+
+    def prepare(self, dataset: Dataset, cache: Path, device: torch.device) -> None:
+        """Load the weights; errors as for :meth:`check`. Neither ``cache`` nor images of ``dataset`` are used."""
+        import torch
+        from torch_fidelity.feature_extractor_inceptionv3 import FeatureExtractorInceptionV3
+
+        _check_channels(dataset.spec)
+        content = self._read()
+        # The constructor unpickles what it is given: it gets the tensors alone, read without running code.
+        copy = io.BytesIO()
+        torch.save(torch.load(io.BytesIO(content), map_location="cpu", weights_only=True), copy)
+        copy.seek(0)
+        with torch.random.fork_rng(devices=[]):  # the constructor initialises what the weights then replace
+            net = FeatureExtractorInceptionV3(
+                "inception-v3-compat", ["2048", "logits_unbiased"], feature_extractor_weights_path=copy
+            )
+        self._net = net.to(device)
+        self.identity = f"inception-2015-12-05@{hashlib.sha256(content).hexdigest()[:8]}"
+
+    def features(self, images: UInt8[Tensor, "N C H W"]) -> Features:
+        """Return features of images of any size, float32 on the CPU; grey ones are repeated to RGB."""
+        assert self._net is not None, "prepare() comes first"
+        device = next(self._net.parameters()).device
+        return _in_batches(lambda batch: self._net(batch.to(device).expand(-1, 3, -1, -1)), images, _INCEPTION_BATCH)
+
+    def _read(self) -> bytes:
+        """Read the weights, downloaded first if asked for."""
+        path = Path(self.weights).expanduser() if self.weights else cached_path()
+        if not path.is_file() and self.download and not self.weights:
+            _fetch(path)
+        if not path.is_file():
+            missing = (
+                f"There is no file {path}, given as the weights of inception."
+                if self.weights
+                else f"Inception's weights are not available: there is no {path}."
+            )
+            raise Unavailable(f"{missing} {_how_to_get()}")
+        content = path.read_bytes()
+        digest = hashlib.sha256(content).hexdigest()
+        if not digest.startswith(DIGEST):
+            raise CheckpointError(
+                f"{path} does not hold Inception's weights: its SHA-256 begins with {digest[:8]}. What is wanted is "
+                f"torch-fidelity's own {WEIGHTS_FILE}; torchvision's Inception is another network. {_how_to_get()}"
+            )
+        return content
+
+
+def _check_channels(data: DataSpec) -> None:
+    if data.shape[0] not in (1, 3):
+        raise NotApplicable(
+            f"Inception sees grey or RGB images; those of {data.name} have {data.shape[0]} channels. "
+            "Use another feature network, for example --set fid.features=cnn."
+        )
+
+
+def cached_path() -> Path:
+    """Return the path at which torch hub, and so torch-fidelity itself, keeps Inception's weights."""
+    import torch
+
+    return Path(torch.hub.get_dir()) / "checkpoints" / WEIGHTS_FILE
+
+
+def _url() -> str:
+    from torch_fidelity.feature_extractor_inceptionv3 import URL_INCEPTION_V3
+
+    return str(URL_INCEPTION_V3)
+
+
+def _how_to_get() -> str:
+    return (
+        "Let jembench fetch them (96 MB) with --set fid.features=inception:download=true, or download "
+        f"{_url()} elsewhere and give --set fid.features=inception:weights=PATH. Without a download, --set "
+        "fid.features=cnn trains a small network on the dataset. Each of fid, is, kid and prc has this option: "
+        "--set is.features=cnn --set fid.features=cnn."
+    )
+
+
+def _fetch(path: Path) -> None:
+    import torch
+
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with socket_timeout(_TIMEOUT_SECONDS):
+            torch.hub.download_url_to_file(_url(), str(path), hash_prefix=DIGEST, progress=False)
+    except (OSError, RuntimeError, http.client.HTTPException) as error:
+        raise Unavailable(f"Inception's weights could not be fetched to {path}: {error}. {_how_to_get()}") from error
+
+
+# --- a small network, trained on the dataset itself -------------------------------------------------------------------
+
+RECIPE: dict[str, Any] = {
+    "net": "conv3x3 32, 64 with stride 2, 64; LeakyReLU 0.1; mean pool; linear",
+    "iterations": 800,
+    "batch": 64,
+    "rate": 3e-3,  # of Adam; falls to 0 along a cosine
+    "shift": 1,  # the largest shift of a batch, in pixels
+    "data_noise": 0.1,  # standard deviation on [-1, 1]
+}
+_CNN_BATCH = 500
+
+
+@dataclass(kw_only=True)
+class CnnFeatures:
+    """A small convolutional network trained on the dataset itself; its numbers are named after it.
+
+    It is for images to which Inception does not fit (8x8 digits), or where Inception's weights are not available. The
+    network ``{dataset}-cnn`` is made once and kept in the cache. Training is deterministic on one machine; between
+    machines the rounding of float32 sums may differ, so the identity carries a checksum of the weights.
+    """
+
+    name: str = field(default="cnn", init=False)
+    identity: str = field(default="cnn", init=False)
+    dimensions: ClassVar[int] = 64
+    trained_here: ClassVar[bool] = True
+    _net: Any = field(default=None, init=False)
+    _data: Any = field(default=None, init=False)
+
+    def check(self, planned: Planned) -> None:
+        """Check that there are labels to train on.
+
+        Raises:
+            NotApplicable: if there are none.
+        """
+        _check_classes(planned.spec)
+
+    def prepare(self, dataset: Dataset, cache: Path, device: torch.device) -> None:
+        """Load the network from ``cache``, or train it on the train split (seconds for digits) and keep it there.
+
+        Raises:
+            NotApplicable: if the dataset has no labels.
+            StoreError: if the cache cannot be written.
+        """
+        from jembench.store import tensors
+
+        spec, train = dataset.spec, dataset.split("train")
+        _check_classes(spec)
+        assert train.labels is not None, "there are classes"
+        self.name, self._data = f"{spec.name}-cnn", spec
+        path = cache / slug(self.name) / "weights.safetensors"
+        recipe = {"recipe": RECIPE, "train_split": _checksum({"images": train.images, "labels": train.labels})}
+        state = _kept(path, recipe)
+        if state is None:
+            self._net = _train(spec, train.images.cpu(), train.labels.cpu())
+            state = self._net.state_dict()
+            tensors.write(path, state, {**recipe, **self._test_accuracy(dataset.split("test"))})
+        self._net = _make_net(spec)
+        self._net.load_state_dict(state)
+        self._net.to(device).eval()
+        self.identity = f"{self.name}@{_checksum(state)[:8]}"
+
+    def features(self, images: UInt8[Tensor, "N C H W"]) -> Features:
+        """Return 64 pooled features and K logits of each image, float32 on the CPU."""
+        from jembench.data.pixels import to_float
+
+        assert self._net is not None, "prepare() comes first"
+        device = next(self._net.parameters()).device
+
+        def evaluate(batch: Tensor) -> tuple[Tensor, Tensor]:
+            pool = self._net[:-1](to_float(batch.to(device), self._data.bounds))
+            return pool, self._net[-1](pool)
+
+        return _in_batches(evaluate, images, _CNN_BATCH)
+
+    def _test_accuracy(self, test: Split) -> dict[str, float]:
+        """Return the accuracy in %, for the record only: nothing was chosen by it."""
+        if test.labels is None:
+            return {}
+        predicted = self.features(test.images).logits.argmax(dim=1)
+        accuracy = 100 * (predicted == test.labels.cpu()).double().mean().item()
+        return {"test_accuracy_percent": round(accuracy, 2)}
+
+
+def _check_classes(data: DataSpec) -> None:
+    if not data.num_classes:
+        raise NotApplicable(
+            f"The feature network cnn is trained on labels, and the dataset {data.name} has none. "
+            "Use another feature network, for example --set fid.features=inception."
+        )
+
+
+def _kept(path: Path, recipe: Mapping[str, Any]) -> dict[str, Tensor] | None:
+    """Return the weights of a file that is whole and made from the same data by the same recipe."""
+    from jembench.store import tensors
+
+    try:
+        contents = tensors.read(path, "")
+    except (OSError, StoreError, CheckpointError):
+        return None  # absent or damaged: training again gives the same network
+    return contents.tensors if recipe.items() <= contents.seal.record.items() else None
+
+
+def _make_net(spec: DataSpec) -> Any:
+    from torch import nn
+
+    from jembench import seeds
+
+    def convolution(into: int, out: int, stride: int = 1) -> list[nn.Module]:
+        return [nn.Conv2d(into, out, 3, stride=stride, padding=1), nn.LeakyReLU(0.1)]
+
+    with seeds.initialising(0):
+        layers = [*convolution(spec.shape[0], 32), *convolution(32, 64, stride=2), *convolution(64, 64)]
+        net = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, spec.num_classes))
+        for weights in net.parameters():
+            if weights.ndim > 1:
+                nn.init.kaiming_normal_(weights, a=0.1)
+            else:
+                nn.init.zeros_(weights)
+    return net
+
+
+def _train(spec: DataSpec, images: Tensor, labels: Tensor) -> Any:
+    """Train on the CPU in one thread: with more, the order of sums and so the weights would depend on their number."""
+    import torch
+    from torch.nn import functional as F
+
+    from jembench import progress, seeds
+    from jembench.data.pixels import noise_to_model, to_float
+    from jembench.models.devices import one_thread
+
+    (_, height, width), reach = spec.shape, RECIPE["shift"]
+    noise = noise_to_model(RECIPE["data_noise"], spec.bounds)
+    with one_thread(), seeds.drawing(0, "feature network cnn"), torch.enable_grad():
+        net = _make_net(spec)
+        optimiser = torch.optim.Adam(net.parameters(), lr=RECIPE["rate"])
+        schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, T_max=RECIPE["iterations"])
+        for _ in progress.track(range(RECIPE["iterations"]), "training", "iterations"):
+            drawn = torch.randint(len(images), (RECIPE["batch"],))
+            down, right = torch.randint(2 * reach + 1, (2,)).tolist()
+            padded = F.pad(to_float(images[drawn], spec.bounds), (reach,) * 4, mode="replicate")
+            x = padded[..., down : down + height, right : right + width]
+            optimiser.zero_grad()
+            F.cross_entropy(net(x + noise * torch.randn_like(x)), labels[drawn]).backward()  # type: ignore[no-untyped-call]
+            optimiser.step()
+            schedule.step()
+    return net.eval()
+
+
+def _checksum(state: Mapping[str, Tensor]) -> str:
+    """Return the SHA-256 of the names and values of tensors."""
+    digest = hashlib.sha256()
+    for name, tensor in sorted(state.items()):
+        digest.update(name.encode())
+        digest.update(tensor.cpu().contiguous().numpy().tobytes())
+    return digest.hexdigest()
+
+
+def _in_batches(evaluate: Callable[[Tensor], Any], images: Tensor, size: int) -> Features:
+    """Evaluate pooled features and logits of a few images at a time, float32 on the CPU."""
+    import torch
+
+    from jembench import progress
+
+    with torch.no_grad():
+        batches = progress.track(torch.split(images, size), "features", f"batches of {size}")
+        parts = [evaluate(batch) for batch in batches]
+    return Features(*(torch.cat(part).cpu() for part in zip(*parts, strict=True)))
