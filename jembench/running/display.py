@@ -1,4 +1,4 @@
-"""The display of a run's progress on stderr: a bar for each unit of work on a terminal, lines in a log."""
+"""The display of a run's progress on stderr: a bar for each running unit of work on a terminal, lines in a log."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import textwrap
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from types import TracebackType
 from typing import Any
 
 import click
-from rich.console import Console, RenderableType
+from rich.console import Console
 from rich.progress import BarColumn, Progress, Task, TextColumn, TimeRemainingColumn
 from rich.table import Column
 
@@ -34,13 +34,13 @@ MOST = 3
 LONGEST = 200
 """Characters of the reason why a training failed."""
 
-WORDS: Mapping[str, tuple[str, str]] = {
-    "train": ("training", "trained"),
-    "measure": ("measuring", "measured"),
-    "attack-shard": ("attacking", "attacked"),
-    "prepare": ("training a feature network", "feature network trained"),
+DONE: Mapping[str, str] = {
+    "train": "trained",
+    "measure": "measured",
+    "attack-shard": "attacked",
+    "prepare": "feature network trained",
 }
-"""Present and past of each kind of unit."""
+"""Past participle of each kind of unit."""
 
 FAILURES = ("failed", "refused", "lost")
 
@@ -48,14 +48,6 @@ FAILURES = ("failed", "refused", "lost")
 def display() -> Display:
     """Return the display that suits stderr."""
     return Bars() if sys.stderr.isatty() else Lines()
-
-
-class _Tasks(Progress):
-    """As many tasks as the terminal has lines."""
-
-    def get_renderables(self) -> Iterable[RenderableType]:
-        """Return the table of the first tasks."""
-        yield self.make_tasks_table(self.tasks[: max(Console(stderr=True).height - 1, 2)])
 
 
 class Display:
@@ -66,13 +58,13 @@ class Display:
     """
 
     def __init__(self) -> None:
-        text, left = functools.partial(TextColumn, markup=False), Column(no_wrap=True, overflow="ellipsis", ratio=1)
-        self.tasks = _Tasks(
-            text("{task.description}", table_column=left),
+        text, cut = functools.partial(TextColumn, markup=False), Column(no_wrap=True, overflow="ellipsis", ratio=1)
+        self.tasks = Progress(
+            text("{task.description}", table_column=cut),
             BarColumn(bar_width=16),
             text("{task.fields[counted]}"),
             TimeRemainingColumn(compact=True),
-            text("{task.fields[note]} {task.fields[detail]}", table_column=left),
+            text("{task.fields[note]} {task.fields[detail]}", table_column=cut),
             console=Console(stderr=True),
             refresh_per_second=4,
             speed_estimate_period=SPEED_WINDOW,
@@ -82,11 +74,10 @@ class Display:
         self._lock = threading.RLock()
         self._run = self._add("run")
         self._running: dict[str, Task] = {}  # by the ids of units
-        self._units: dict[str, None] = {}  # that are queued or run
+        self._units: set[str] = set()  # that are queued or run
         self._count = 0  # of the units that were queued
         self._ended: Counter[str] = Counter()
         self._reasons: dict[str, str] = {}  # why units have not started
-        self._waited_for: set[str] = set()  # fits that another process works on
         self._doing = ""  # what this process does beside
 
     def __enter__(self) -> Display:
@@ -98,6 +89,10 @@ class Display:
     def print(self, text: str) -> None:
         """Print a line that stays."""
         raise NotImplementedError
+
+    def whole(self) -> str:
+        """Return the state of the run in a line."""
+        return ", ".join(filter(None, [self._run.fields["counted"], self._run.fields["note"]]))
 
     def event(self, event: Event) -> None:
         """Show one event."""
@@ -112,30 +107,13 @@ class Display:
                     self._end(key, event)
             else:
                 self._follow(self._task(key, event), event)
-            self._count_units()
-
-    def whole(self) -> str:
-        """Return the state of the run in a line."""
-        return ", ".join(filter(None, [self._run.fields["counted"], self._run.fields["note"]]))
-
-    def _add(self, name: str, **fields: Any) -> Task:
-        self.tasks.add_task(name, total=None, **{"unit": "", "counted": "", "note": "", "detail": "", **fields})
-        return self.tasks.tasks[-1]
-
-    def _task(self, key: str, event: Event) -> Task:
-        """Return the task of a unit that runs."""
-        self._reasons.pop(key, None)
-        self._units[key] = None
-        if key not in self._running:
-            self._running[key] = self._add(_name(event.fit), began=event.time, is_told=False)
-        task = self._running[key]
-        if event.kind in ("training", "sampling", "measuring") and not task.fields["is_told"]:
-            task.fields["is_told"] = True
-            self.started(task, event)
-        return task
-
-    def started(self, task: Task, event: Event) -> None:
-        """Take note of the first event that says what a unit does."""
+            failed = sum(self._ended[how] for how in FAILURES)
+            notes = [f"{failed} failed" * bool(failed)]
+            notes += [f"{count} waiting ({reason})" for reason, count in Counter(self._reasons.values()).items()]
+            notes += [] if self._running else [self._doing or "waiting for workers" * bool(self._units)]
+            self._count_to(
+                self._run, self._ended["done"], self._count, "units done", note=", ".join(filter(None, notes))
+            )
 
     def _queue(self, key: str, event: Event) -> None:
         """Take note that a unit waits, and of the reason if it was queued before."""
@@ -144,75 +122,64 @@ class Display:
             self._stop(key)
         elif event.work:
             self._count += key not in self._units
-            self._units[key] = None
+            self._units.add(key)
 
     def _follow(self, task: Task, event: Event) -> None:
         """Show what a unit does, and how far it is."""
-        match event.kind:
-            case "training":
-                self._restart(task, event.done, event.total, "iterations", note="training")
-            case "window":
-                self._move(task, event.done, event.total, "iterations", note=_losses(event.values))
-            case "measuring":
-                number = f" ({event.done} of {event.total})" * (event.total > 1)
-                self._restart(task, note=f"measuring {event.metric}{number}")
-            case "sampling":
-                self._restart(task, note="drawing samples")
-            case "waiting":
-                self._restart(task, note="waiting for another process")
-                if event.fit["id"] not in self._waited_for:
-                    self._waited_for.add(event.fit["id"])
-                    self.print(f"{task.description}: another process works on it; its results will be taken over")
-            case "progress":
-                if event.total:
-                    self._move(task, event.done, event.total, str(event.values["unit"]))
-                self.tasks.update(task.id, detail=event.text)
-            case "diverged":
-                self.print(f"{task.description}: training {guard.describe_event(event.values)}")
-                if "returned_to" in event.values:
-                    self._restart(task, int(event.values["returned_to"]), int(task.total or 0), "iterations")
-            case "warning":
-                self.print(f"{task.description}: {event.text}")
-            case _:
-                pass
-
-    def _move(self, task: Task, done: int, total: int, unit: str, **fields: Any) -> None:
-        """Show that more is done of what is counted."""
-        if (total, unit) != (task.total, task.fields["unit"]):
-            self._restart(task, done, total, unit, **fields)
-        else:
-            counted = f"{done:,}/{total:,} {unit}"
-            self.tasks.update(task.id, completed=done, counted=counted, **fields)
-
-    def _restart(self, task: Task, done: int = 0, total: int = 0, unit: str = "", **fields: Any) -> None:
-        """Count something else, or from somewhere else: rich's speed begins anew."""
-        task.total = total or None
-        counted = f"{done:,}/{total:,} {unit}" if total else ""
-        self.tasks.reset(
-            task.id, completed=done, **{**task.fields, "detail": "", **fields, "unit": unit, "counted": counted}
-        )
+        name, values = task.description, event.values
+        if event.kind == "training":
+            resumed = f", after {event.done} of {event.total} iterations" * bool(event.done)
+            self.print(f"{name}: training{resumed}")
+            self._count_to(task, event.done, event.total, "iterations", anew=True, note="training")
+        elif event.kind == "window":
+            self._count_to(task, event.done, event.total, "iterations", note=_losses(values))
+        elif event.kind == "measuring":
+            number = f" ({event.done} of {event.total})" * (event.total > 1)
+            self._count_to(task, 0, 0, "", note=f"measuring {event.metric}{number}")
+        elif event.kind in ("sampling", "waiting"):
+            words = {"sampling": "drawing samples", "waiting": "waiting for another process"}
+            self._count_to(task, 0, 0, "", note=words[event.kind])
+        elif event.kind == "progress":
+            if event.total:
+                self._count_to(task, event.done, event.total, str(values["unit"]))
+            self.tasks.update(task.id, detail=event.text)
+        elif event.kind == "diverged":
+            self.print(f"{name}: training {guard.describe_event(values)}")
+        elif event.kind == "warning":
+            self.print(f"{name}: {event.text}")
 
     def _end(self, key: str, event: Event) -> None:
         """Print how a unit ended; one that was stopped will start again."""
         how, text = str(event.values.get("how", "done")), event.text
         if how == "done" and text:  # training failed; the outcomes of its cells say more
             how, text = "failed", textwrap.shorten(text, LONGEST, placeholder=" ...")
-        task = self._stop(key)
-        began = task.fields["began"] if task else event.time
-        elapsed = datetime.timedelta(seconds=round(max(event.time - began, 0)))
-        name = _name(event.fit)
+        task, host = self._stop(key), event.worker.rpartition(":")[0] or event.worker
+        elapsed = datetime.timedelta(seconds=round(max(event.time - task.fields["began"], 0) if task else 0))
+        name, place = _name(event.fit), f" on {host}" if host not in ("", platform.node()) else ""
         if how in ("busy", "stopped", "gone"):
             if task and how != "busy":
                 self.print(f"{name}: stopped after {elapsed}{f': {text}' * bool(text)}")
             return
-        del self._units[key]
+        self._units.remove(key)
         self._ended[how] += 1
-        host = event.worker.rpartition(":")[0] or event.worker
-        place = f" on {host}" if host not in ("", platform.node()) else ""
         if how in FAILURES:
             self.print(f"{name}: {how}{place} after {elapsed}: {text}")
         elif how == "done" and task:
-            self.print(f"{name}: {WORDS[event.unit][1]}{place} in {elapsed}")
+            self.print(f"{name}: {DONE[event.unit]}{place} in {elapsed}")
+
+    # --- tasks --------------------------------------------------------------------------------------------------------
+
+    def _add(self, name: str, **fields: Any) -> Task:
+        self.tasks.add_task(name, total=None, **{"unit": "", "counted": "", "note": "", "detail": "", **fields})
+        return self.tasks.tasks[-1]
+
+    def _task(self, key: str, event: Event) -> Task:
+        """Return the task of a unit that runs."""
+        self._reasons.pop(key, None)
+        self._units.add(key)
+        if key not in self._running:
+            self._running[key] = self._add(_name(event.fit), began=event.time)
+        return self._running[key]
 
     def _stop(self, key: str) -> Task | None:
         """Return the task of a unit that runs no longer, after removing its bar."""
@@ -221,15 +188,14 @@ class Display:
             self.tasks.remove_task(task.id)
         return task
 
-    def _count_units(self) -> None:
-        """Show the state of the whole run."""
-        failed = sum(self._ended[how] for how in FAILURES)
-        note = [
-            f"{failed} failed" * bool(failed),
-            *(f"{count} waiting ({reason})" for reason, count in Counter(self._reasons.values()).most_common(2)),
-            "" if self._running else self._doing or "waiting for workers" * bool(self._units and not self._reasons),
-        ]
-        self._move(self._run, self._ended["done"], self._count, "units done", note=", ".join(filter(None, note)))
+    def _count_to(self, task: Task, done: int, total: int, unit: str, *, anew: bool = False, **fields: Any) -> None:
+        """Show how much is done. Where something else is counted than before, rich's speed begins anew."""
+        fields["counted"] = f"{done:,}/{total:,} {unit}" if total else ""
+        if anew or (total or None, unit) != (task.total, task.fields["unit"]):
+            task.total = total or None
+            self.tasks.reset(task.id, completed=done, **{**task.fields, "unit": unit, "detail": "", **fields})
+        else:
+            self.tasks.update(task.id, completed=done, **fields)
 
 
 class Bars(Display):
@@ -248,7 +214,7 @@ class Bars(Display):
 
 
 class Lines(Display):
-    """A line at the start and the end of each unit, and one a minute of the whole run and of what runs: for logs."""
+    """Lines of what begins and ends, and one a minute of the whole run and of what runs: for logs."""
 
     def __init__(self, seconds: float = MINUTE) -> None:
         super().__init__()
@@ -273,11 +239,6 @@ class Lines(Display):
                 running = list(self._running.values())
                 more = [f"and {len(running) - MOST} more"] * (len(running) > MOST)
                 self.print("; ".join(filter(None, [self.whole(), *map(_state, running[:MOST]), *more])))
-
-    def started(self, task: Task, event: Event) -> None:
-        """Print it."""
-        resumed = f", after {event.done} of {event.total} iterations" * bool(event.kind == "training" and event.done)
-        self.print(f"{task.description}: {WORDS[event.unit or 'train'][0]}{resumed}")
 
     def print(self, text: str) -> None:
         """Print a line with the time."""

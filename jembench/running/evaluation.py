@@ -112,16 +112,16 @@ class TrainedFit:
             share: which share of a long metric is to be computed, of how many.
         """
         used = set() if used is None else used
-        data = FitData(self, used)
+        access = FitAccess(self, used, code, shown or Phase(""), share)
         return Evaluation(
             model=self.model,
             sampler=self.sampler,
             device=self.device,
             training=self.training,
-            data=data,
-            predictions=FitPredictions(self, data),
+            data=access,
+            predictions=access,
             samples=self.samples,
-            services=FitServices(self, used, code, shown or Phase(""), share),
+            services=access,
         )
 
     def samples(self, source: Source = KEPT) -> Samples:
@@ -182,11 +182,14 @@ class TrainedFit:
 
 
 @dataclass(frozen=True)
-class FitData:
-    """The :class:`~jembench.interfaces.Data` of a fit."""
+class FitAccess:
+    """The :class:`~jembench.interfaces.Data`, ``Predictions`` and ``Services`` of a trained model for one metric."""
 
     fit: TrainedFit
     used: set[Component]
+    code: str
+    shown: Phase
+    share: tuple[int, int]
 
     @property
     def spec(self) -> DataSpec:
@@ -223,14 +226,6 @@ class FitData:
             self.fit.ood_images[name] = ood_set.make().draw(self.fit.test, self.spec)
         return self.fit.ood_images[name]
 
-
-@dataclass(frozen=True)
-class FitPredictions:
-    """The :class:`~jembench.interfaces.Predictions` of a trained model."""
-
-    fit: TrainedFit
-    data: FitData
-
     def read(self, quantity: Quantity, images: str | Tensor = "test", noise: float = 0.0) -> Tensor:
         """A quantity of images.
 
@@ -244,8 +239,8 @@ class FitPredictions:
         if quantity not in known:
             together = isinstance(images, str) and images not in ("validation", "train")
             wanted = {quantity} | (self._readable if together else set())
-            shown = predictions.noisy(pixels, noise, self.data.spec.bounds) if noise else pixels
-            known.update(predictions.read(fit.model, shown, self.data.spec, fit.device, wanted - known.keys()))
+            shown = predictions.noisy(pixels, noise, self.spec.bounds) if noise else pixels
+            known.update(predictions.read(fit.model, shown, self.spec, fit.device, wanted - known.keys()))
             fit.cache.keep(content, cast(dict[str, Tensor], known))
         return known[quantity]
 
@@ -255,7 +250,7 @@ class FitPredictions:
         return frozenset(quantity for quantity in self.fit.wanted - without if _NEEDS[quantity] in has)
 
     def _pixels(self, images: str | Tensor) -> Tensor:
-        return self.data.images(images) if isinstance(images, str) else images
+        return self.images(images) if isinstance(images, str) else images
 
     def refined(self, images: str | Tensor, steps: int, noise: float = 0.0) -> Tensor:
         """E(x) after steps of the model's own chain."""
@@ -264,28 +259,12 @@ class FitPredictions:
         return self.fit.cache.once(name, lambda: {"energy": self._refine(sampler, pixels, steps, noise)})["energy"]
 
     def _refine(self, sampler: Sampler, images: Tensor, steps: int, noise: float) -> Tensor:
-        fit, bounds = self.fit, self.data.spec.bounds
+        fit, bounds = self.fit, self.spec.bounds
         generator = fit.generator(f"refined:steps={steps}", fit.device)
         begin = predictions.noisy(images, noise, bounds) if noise else to_float(images, bounds)
         gradient = _in_batches(grad_energy(fit.model), fit.dataset.spec)
         end = chain.run(sampler, ChainState(begin.to(fit.device)), gradient, generator, steps)
         return gradient(end.x, None)[0].cpu()
-
-
-def _named(what: str, images: Tensor, noise: float) -> str:
-    """The name under which something of images is kept."""
-    return what + content_hash(images) + (f"-noise={noise:g}" if noise else "")
-
-
-@dataclass(frozen=True)
-class FitServices:
-    """The :class:`~jembench.interfaces.Services` of one metric."""
-
-    fit: TrainedFit
-    used: set[Component]
-    code: str
-    shown: Phase
-    share: tuple[int, int]
 
     def generator(self, purpose: str) -> Generator:
         """A CPU generator of its own for each purpose."""
@@ -314,6 +293,11 @@ class FitServices:
     def out_of_time(self) -> bool:
         """Whether the deadline has passed."""
         return self.fit.deadline is not None and time.time() >= self.fit.deadline
+
+
+def _named(what: str, images: Tensor, noise: float) -> str:
+    """The name under which something of images is kept."""
+    return what + content_hash(images) + (f"-noise={noise:g}" if noise else "")
 
 
 def limited(test: Split, limit: int | None) -> Split:

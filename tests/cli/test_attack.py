@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from jembench.running.evaluation import FitServices
+from jembench.running.evaluation import FitAccess
 
 MODELS = "zoo_of_tests:jem,zoo_of_tests:classifier"
 
@@ -81,7 +81,7 @@ def test_when_the_time_is_up_the_table_has_what_is_done(pgd, monkeypatch, table)
     monkeypatch.setattr("jembench.metrics.budgets.SHARD", 3)
     looks = iter([False, False, True])
     with monkeypatch.context() as patch:
-        patch.setattr(FitServices, "out_of_time", lambda _: next(looks))
+        patch.setattr(FitAccess, "out_of_time", lambda _: next(looks))
         some = pgd(models="zoo_of_tests:classifier")
     assert some.code == 3
     assert "6 of 8 images so far; the same command goes on" in some.out
@@ -94,7 +94,7 @@ def test_when_the_time_is_up_the_table_has_what_is_done(pgd, monkeypatch, table)
 
 def test_no_time_at_all(pgd, jembench, tiny, monkeypatch):
     assert jembench("train", "zoo_of_tests:classifier", *tiny).code == 0
-    monkeypatch.setattr(FitServices, "out_of_time", lambda _: True)
+    monkeypatch.setattr(FitAccess, "out_of_time", lambda _: True)
     done = pgd(models="zoo_of_tests:classifier")
     assert done.code == 3
     assert "The time is up before an image was attacked. The same command goes on from here." in done.err

@@ -91,7 +91,7 @@ def test_two_processes_train_stop_and_go_on_as_if_they_had_not(jembench):
     resumed = torchrun("train", "jem:net=small-2")
     folder, err = resumed.communicate()
     assert resumed.returncode == 0, err
-    assert err.count("seed 0: training") == 1
+    assert err.count("seed 0: training, after") == 1
 
     models = ["--models", "jem:net=small-2,baseline:net=small-2"]
     straight = torchrun("run", "hybrid", *models, "--metrics", "accuracy", "--store", "straight")

@@ -55,7 +55,7 @@ def test_weights_that_were_deleted_are_made_anew(train):
     (folder / "model.safetensors").unlink()
     done = train("zoo_of_tests:jem")
     assert done.code == 0
-    assert "training on" in done.err
+    assert "seed 0: training" in done.err
     assert (folder / "model.safetensors").exists()
 
 
