@@ -45,6 +45,8 @@ class Sampler(Protocol):
 
     - ``inform(train: Split)``: it is given the training images before its first chain, also when training is resumed,
       so that ``state_dict`` need not contain anything derived from them;
+    - ``capturable: bool``: True if ``step`` neither waits for the device nor changes what ``state_dict`` holds: on a
+      GPU the steps of a chain are then one CUDA graph, and what is no operation on tensors is done once;
     - ``capacity: int``: the number of chains that outlive an iteration, 0 or more;
     - ``check_batch(n: int, *, conditional: bool)``: raise a SpecError before training if n chains cannot be drawn at
       once, conditioned on any labels.
@@ -67,11 +69,7 @@ class Sampler(Protocol):
         ...
 
     def step(self, state: ChainState, grad_energy: GradEnergy, generator: Generator) -> tuple[ChainState, StepInfo]:
-        """Move every chain by one step.
-
-        On a GPU the steps of a chain are captured and replayed. What is no operation on tensors is then done once; what
-        it depends on is in the state, or in ``state_dict``.
-        """
+        """Move every chain by one step."""
         ...
 
     def finish(self, state: ChainState) -> None:

@@ -78,6 +78,8 @@ class LangevinChains:
         starts: where new chains begin; uniform noise if None.
     """
 
+    capturable = True
+
     def __init__(self, data: DataSpec, langevin: Langevin, starts: Start | None = None) -> None:
         self.langevin = langevin
         self.starts = UniformStart(data) if starts is None else starts

@@ -1,7 +1,6 @@
 """A chain as one CUDA graph, on a GPU that is not there: the same numbers as step by step, or a fallback."""
 
 import copy
-import warnings
 
 import pytest
 import torch
@@ -14,7 +13,7 @@ from jembench.interfaces import ChainState, DataSpec
 from jembench.models.energies import LogitModel, grad_energy
 from jembench.models.execution import forget_compiled
 from jembench.sampling import chain
-from jembench.sampling.graph import PATIENCE, WARM_UP, ChainGraph
+from jembench.sampling.graph import WARM_UP, ChainGraph
 from jembench.sampling.pcd import PersistentChains
 from jembench.sampling.sgld import Langevin
 
@@ -94,7 +93,7 @@ def test_a_captured_chain_is_a_handful_of_launches_however_long_it_is(gpu):
         gpu.launches.clear()
         pair.graph.run(pair.samplers[0], state, pair.gradients[0], pair.generators[0], steps)
         launches.append(gpu.launches[:])
-    assert launches[0] == launches[1] == ["copy_", "copy_", "graph", "clone"]  # images and slots; the ends
+    assert launches[0] == launches[1] == ["copy_", "copy_", "graph", "clone", "clone"]  # images and slots
 
 
 def test_statistics_of_batch_norm_move_with_every_replay(gpu):
@@ -163,55 +162,14 @@ def test_a_forgotten_graph_is_captured_again_when_chains_are_drawn(gpu):
     assert gpu.made[1].log == ["register", "capture", "replay"]
 
 
-class Waiting(PersistentChains):
-    """Looks at a number in every step."""
+class Foreign(PersistentChains):
+    """Does not say that it can be captured."""
 
-    def step(self, state, grad_energy, generator):
-        state.x.sum().item()
-        return super().step(state, grad_energy, generator)
-
-
-class Remembering(PersistentChains):
-    """Keeps what its steps change, by a new tensor each time."""
-
-    def __init__(self, *args, **options):
-        super().__init__(*args, **options)
-        self.scale = torch.ones((), device=GPU)
-
-    def step(self, state, grad_energy, generator):
-        self.scale = self.scale * 1.1
-        state, info = super().step(state, grad_energy, generator)
-        return state._replace(x=state.x * self.scale.clamp(max=1.5)), info
-
-    def state_dict(self):
-        return super().state_dict() | {"scale": self.scale}
-
-
-class InPlace(Remembering):
-    def step(self, state, grad_energy, generator):
-        self.scale.mul_(1.1)
-        return PersistentChains.step(self, state, grad_energy, generator)
-
-
-class Cooling(PersistentChains):
-    """Its steps shrink from chain to chain, by a number of the host's."""
-
-    scale = 1.0
-
-    def step(self, state, grad_energy, generator):
-        state, info = super().step(state, grad_energy, generator)
-        return state._replace(x=state.x * self.scale), info
-
-    def finish(self, state):
-        super().finish(state)
-        self.scale *= 0.9
-
-    def state_dict(self):
-        return super().state_dict() | {"scale": torch.tensor(self.scale)}
+    capturable = False
 
 
 class Refused(PersistentChains):
-    """Does what cannot be captured, and is no wait."""
+    """Does what cannot be captured."""
 
     def step(self, state, grad_energy, generator):
         if self.device.graph:
@@ -236,10 +194,7 @@ class OtherGenerator(PersistentChains):
 @pytest.mark.parametrize(
     ("sampler", "cause", "captures"),
     [
-        (Waiting, "a step waits for the device", 0),
-        (Remembering, "chain after chain is of another kind, or finds what the sampler keeps elsewhere", 0),
-        (Cooling, "chain after chain is of another kind, or finds what the sampler keeps elsewhere", 0),
-        (InPlace, "the steps change what the sampler keeps", 0),
+        (Foreign, "the sampler does not say that it is capturable", 0),
         (Refused, "RuntimeError: CUDA error: not while capturing", 2),
         (OtherGenerator, "RuntimeError: Attempt to increase offset for a CUDA generator not in capture mode.", 2),
     ],
@@ -249,22 +204,9 @@ def test_what_cannot_be_captured_goes_step_by_step_with_the_same_numbers(gpu, sa
     sampler.device = gpu
     pair = Pair(sampler=sampler)
     with pytest.warns(Fallback) as told:
-        assert {pair.draw().steps for _ in range(PATIENCE + 3)} == {3}
+        assert {pair.draw().steps for _ in range(WARM_UP + 3)} == {3}
     expected = f"Chains go step by step, which is slower but gives the same results ({cause})."
     assert [str(each.message) for each in told] == [expected]
     assert pair.graph.given_up == [cause]
     assert len(gpu.made) == captures
     assert gpu.graph is None
-    assert gpu.pools == (["kept", "ended", "released"] if sampler is Refused else [])
-
-
-def test_other_warnings_of_a_warm_up_are_given(gpu):
-    class Talking(PersistentChains):
-        def step(self, *given):
-            warnings.warn("mine", UserWarning, stacklevel=1)
-            return super().step(*given)
-
-    pair = Pair(sampler=Talking)
-    with pytest.warns(UserWarning, match="mine"):
-        pair.draw()
-    assert pair.graph.given_up == []

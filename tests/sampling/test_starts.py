@@ -6,20 +6,13 @@ import torch
 from jembench.data.pixels import to_float
 from jembench.errors import JembenchError, SpecError
 from jembench.interfaces import DataSpec, Split
-from jembench.sampling import chain, starts
+from jembench.sampling import chain
 from jembench.sampling.pcd import PersistentChains
 from jembench.sampling.sgld import Langevin, ShortRun
 from jembench.sampling.starts import AT_ONCE, ClassGaussianStart, UniformStart
 
 DATA = DataSpec(name="toy", shape=(1, 2, 2), num_classes=3)
 DRAWS = 20_000
-
-
-@pytest.fixture(params=["cpu", "gpu"], autouse=True)
-def on_either_device(request, monkeypatch):
-    """On a GPU chains begin by other code, which the host need not wait for. It gives the same on a CPU."""
-    if request.param == "gpu":
-        monkeypatch.setattr(starts, "_waits", lambda device: True)
 
 
 def seeded(seed=0):

@@ -47,7 +47,6 @@ class FakeGraph:
         for generator, state in zip((*self.generators, torch.default_generator), self.states, strict=True):
             generator.set_state(state)
         if self.is_broken:
-            self.device.pools.append("kept")
             raise RuntimeError("CUDA error: operation failed due to a previous error during capture")
         for generator in self.generators:
             generator.capturing = False
@@ -80,7 +79,7 @@ class FakeGraph:
 @contextmanager
 def fake_graphs(device):
     """The :class:`FakeGPU` has graphs meanwhile, and trainers use them; gives the list of those that are made."""
-    device.made, device.pools, streams = [], [], ["default"]
+    device.made, streams = [], ["default"]
 
     @contextmanager
     def on(stream):
@@ -90,8 +89,14 @@ def fake_graphs(device):
         finally:
             streams.pop()
 
-    def set_mode(mode):
-        device.warns = mode in ("warn", 1)
+    @contextmanager
+    def capture(graph, stream, capture_error_mode):
+        with on(stream):
+            graph.capture_begin(capture_error_mode=capture_error_mode)
+            try:
+                yield
+            finally:
+                graph.capture_end()
 
     stream = mock.Mock(spec=["wait_stream"])
     replaced = {
@@ -99,17 +104,8 @@ def fake_graphs(device):
         "Stream": lambda place: stream,
         "current_stream": lambda place: stream,
         "stream": on,
-        "graph_pool_handle": lambda: "pool",
-        "synchronize": lambda place: None,
-        "empty_cache": lambda: None,
-        "get_sync_debug_mode": lambda: int(device.warns),
-        "set_sync_debug_mode": set_mode,
+        "graph": capture,
     }
-
-    def end(index, pool):
-        if device.pools != ["kept"]:
-            raise RuntimeError("endAllocatePool: not currently recording to mempool_id")
-        device.pools.append("ended")
 
     choose = devices.execution
 
@@ -118,10 +114,6 @@ def fake_graphs(device):
 
     with ExitStack() as stack:
         stack.enter_context(mock.patch.object(devices, "execution", capturing))  # as on a CUDA device
-        stack.enter_context(mock.patch("gc.collect"))  # it takes most of a second
-        pools = {"_cuda_endAllocateToPool": end, "_cuda_releasePool": lambda *_: device.pools.append("released")}
-        for name, fake in pools.items():
-            stack.enter_context(mock.patch.object(torch._C, name, fake, create=True))
         for name, fake in replaced.items():
             stack.enter_context(mock.patch.object(torch.cuda, name, fake))
         yield device.made
