@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-import json
 import sys
+from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 from jembench.catalog import discovery, packages
 from jembench.catalog.discovery import Component
 from jembench.catalog.options import keyword_parameters
 from jembench.catalog.spec import Scalar, format_value
-from jembench.catalog.validation import parse
 from jembench.errors import JembenchError
-from jembench.experiment import recipe_files as recipe
-from jembench.experiment.recipe import meanings
+from jembench.experiment import recipe_files, suite_files
+from jembench.experiment.recipe import Recipe
 from jembench.report import references
+from jembench.report.record import grouped
 
 
 class Option(NamedTuple):
@@ -40,43 +41,11 @@ class Described(NamedTuple):
     problem: str  # "" if it works
 
 
-class Suite(NamedTuple):
-    """A suite of a package, or the reason why it, or the whole package, cannot be read."""
+class Listed(NamedTuple):
+    """What a file of a package holds, or the reason why it cannot be used."""
 
     name: str
-    title: str
-    distribution: str
-    problem: str  # "" if it works
-
-
-class Recipe(NamedTuple):
-    """A recipe of a package, or the reason why it cannot be used."""
-
-    name: str
-    title: str
-    default_for: tuple[str, ...]  # datasets
-    most_images: int  # training images up to which it is; 0: any number
-    models: tuple[str, ...]  # that it is made for
-    fields: dict[str, Any]  # by the keys of --set: "optimizer.name"
-    problem: str  # "" if it works
-
-    @property
-    def purpose(self) -> str:
-        """The models and the datasets whose default it is, in words; "" if there are none."""
-        purposes = {"of": self.models, "on": self.default_for}
-        words = [f"{word} {', '.join(names)}" for word, names in purposes.items() if names]
-        most = f" with up to {self.most_images:,} training images" if self.most_images else ""
-        return f"the default {' '.join(words)}{most}" if words else ""
-
-
-class Reference(NamedTuple):
-    """A table of published numbers, or the reason why its file cannot be read."""
-
-    name: str  # as --reference takes it: "jem-iclr2020/table1"
-    title: str  # the paper's
-    note: str
-    columns: tuple[str, ...]
-    rows: tuple[str, ...]  # the models, as the paper names them
+    found: Any  # None: it cannot be used
     problem: str  # "" if it works
 
 
@@ -101,77 +70,42 @@ def _options(factory: Any) -> tuple[Option, ...]:
     )
 
 
-def suites() -> list[Suite]:
-    """The suites of every package, by the stems of their TOML files."""
+def suites() -> list[Listed]:
+    """Return the suites of every package (:class:`jembench.experiment.suite.Suite`), by the stems of their files."""
     found = []
     for component in discovery.components("suites"):
         if problem := describe(component).problem:
-            found.append(Suite(component.name, "", component.distribution, problem))
-            continue
-        for name, file in packages.files_of(component).items():
-            title = problem = ""
-            try:
-                title = str(parse(file.read_bytes(), file.name).get("title", ""))
-            except JembenchError as error:
-                problem = str(error)
-            found.append(Suite(name, title, component.distribution, problem))
+            found.append(Listed(component.name, None, problem))
+        else:
+            found += [_listed(name, suite_files.load) for name in packages.files_of(component)]
     return found
 
 
-def recipes() -> list[Recipe]:
-    """The recipes of every package."""
-    return [_recipe(name) for name in recipe.names()]
+def recipes() -> list[Listed]:
+    """Return the recipes of every package (:class:`jembench.experiment.recipe.Recipe`)."""
+    return [_listed(name, recipe_files.load) for name in recipe_files.names()]
 
 
-def _recipe(name: str) -> Recipe:
-    try:
-        loaded = recipe.load(name)
-    except JembenchError as error:
-        return Recipe(name, "", (), 0, (), {}, str(error))
-    return Recipe(
-        name, loaded.title, loaded.default_for, loaded.most_images, loaded.models, _dotted(loaded.settings), ""
-    )
-
-
-def recipe_file(name: str) -> str:
-    """A recipe as the text of a TOML file with all of its fields, each with what it means.
-
-    Raises:
-        SpecError: if there is no such recipe, or it cannot be used.
-    """
-    loaded = recipe.load(name)
-    head = [f"# recipe {name}", *filter(None, [f"# {_recipe(name).purpose}".rstrip("# ")])]
-    known = meanings()
-    lines = [f"title = {json.dumps(loaded.title, ensure_ascii=False)}"]
-    tables = {key: value for key, value in loaded.settings.items() if isinstance(value, dict) and value}
-    flat = {"": {key: value for key, value in loaded.settings.items() if not isinstance(value, dict)}, **tables}
-    for table, fields in flat.items():
-        lines += ["", f"[{table}]"] if table else []
-        for key, value in fields.items():
-            meaning = known.get(f"{table}.{key}" if table else key, "")
-            line = f"{key} = {json.dumps(value, ensure_ascii=False)}"
-            lines.append(f"{line:<34}  # {meaning}" if meaning else line)
-    return "\n".join([*head, *lines, ""])
-
-
-def _dotted(fields: dict[str, Any], table: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for key, value in fields.items():
-        flat |= _dotted(value, f"{table}{key}.") if isinstance(value, dict) else {f"{table}{key}": value}
-    return flat
-
-
-def published() -> list[Reference]:
-    """The tables of published numbers of every package, by the stems of their TOML files."""
+def published() -> list[Listed]:
+    """Return the published tables of every package, each a list of :class:`jembench.report.references.Published`."""
     found = []
     for stem, file in sorted(packages.files("reference").items()):
-        try:
-            tables = references.read(stem, file)
-        except JembenchError as error:
-            found.append(Reference(stem, "", "", (), (), str(error)))
-            continue
-        for table in tables:
-            columns = tuple(column.label for column in table.columns)
-            rows = tuple(dict.fromkeys(row.label for row in table.rows))
-            found.append(Reference(table.id, table.title, table.note, columns, rows, ""))
+        numbers = _listed(stem, partial(references.read, file=file))
+        tables = grouped(numbers.found or (), lambda number: number.table)
+        found += [numbers] if numbers.problem else [Listed(table[0].table, table, "") for table in tables]
     return found
+
+
+def _listed(name: str, load: Callable[[str], Any]) -> Listed:
+    try:
+        return Listed(name, load(name), "")
+    except JembenchError as error:
+        return Listed(name, None, str(error))
+
+
+def purpose(recipe: Recipe) -> str:
+    """Return the models and the datasets whose default a recipe is, in words; "" if there are none."""
+    purposes = {"of": recipe.models, "on": recipe.default_for}
+    words = [f"{word} {', '.join(names)}" for word, names in purposes.items() if names]
+    most = f" with up to {recipe.most_images:,} training images" if recipe.most_images else ""
+    return f"the default {' '.join(words)}{most}" if words else ""

@@ -17,7 +17,7 @@ from jembench.report.names import NO_NAMES, Names, display_names
 from jembench.report.page.content import collect
 from jembench.report.page.pictures import Pictures
 from jembench.report.record import Record
-from jembench.report.references import PublishedTable
+from jembench.report.references import Published
 from jembench.report.selection import WHOLE, Selected, Selection
 from jembench.store.outcome import Cell
 from jembench.store.store import Store
@@ -66,7 +66,7 @@ class Results(Shown, Sequence[Record]):
         self,
         cells: Sequence[Cell],
         parts: Sequence[Part] = (),
-        published: Sequence[PublishedTable] = (),
+        published: Sequence[Published] = (),
         *,
         selection: Selection = WHOLE,
         names: Names = NO_NAMES,
@@ -83,7 +83,7 @@ class Results(Shown, Sequence[Record]):
         self.document = dataclasses.replace(layout.document(report, cells, read), page=page)
 
     @classmethod
-    def of_plan(cls, plan: Plan, cells: Sequence[Cell], published: Sequence[PublishedTable], store: Store) -> Results:
+    def of_plan(cls, plan: Plan, cells: Sequence[Cell], published: Sequence[Published], store: Store) -> Results:
         """The results of a run, under the display names of its suite."""
         names = display_names(plan.names, [cell.fit for cell in cells])
         suite = plan.suite
@@ -92,7 +92,7 @@ class Results(Shown, Sequence[Record]):
 
     @classmethod
     def selected(
-        cls, found: Selected, selection: Selection, published: Sequence[PublishedTable], pictures: Pictures
+        cls, found: Selected, selection: Selection, published: Sequence[Published], pictures: Pictures
     ) -> Results:
         """Selected results of a store, in the tables of a suite or, if none was selected, in one table a dataset."""
         suite = selection.suite

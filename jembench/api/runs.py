@@ -20,7 +20,7 @@ from jembench.experiment.plan import Plan, plan_fit
 from jembench.experiment.planning import make_plan
 from jembench.experiment.suite import Suite, of_attack
 from jembench.report import references
-from jembench.report.references import PublishedTable
+from jembench.report.references import Published
 from jembench.running import session
 from jembench.running.display import display
 from jembench.running.session import RunOptions
@@ -208,7 +208,7 @@ def _carried_out(
     store: Location | OpenStore,
     how: RunOptions,
     progress: bool,
-    published: Sequence[PublishedTable] = (),
+    published: Sequence[Published] = (),
 ) -> Results:
     place = opened(store).store
     done = session.carry_out(plan, place, how, _display(progress))

@@ -8,36 +8,42 @@ from typing import Any, NamedTuple
 import click
 
 from jembench.api import listing
-from jembench.catalog import discovery
+from jembench.api.listing import Listed
+from jembench.catalog import discovery, packages
 from jembench.catalog.discovery import KINDS
 from jembench.cli import options
 from jembench.cli.output import print_json, print_table
 from jembench.cli.parameters import RECIPE
 from jembench.errors import SpecError
+from jembench.experiment.recipe import Recipe
+from jembench.report.references import Published
 
 
 class Files(NamedTuple):
-    """A kind of TOML files: how they are found, and what the table shows of each."""
+    """A kind of TOML files: how they are found, and what is shown of each."""
 
-    find: Callable[[], Sequence[Any]]
-    columns: tuple[str, ...]
-    cells: Callable[[Any], tuple[str, ...]]  # the texts of the columns behind the name
-
-
-def _recipe(recipe: listing.Recipe) -> tuple[str]:
-    return ("\n".join(filter(None, (recipe.title, recipe.purpose))),)
+    find: Callable[[], Sequence[Listed]]
+    fields: Callable[[Any], dict[str, Any]]  # of JSON
+    columns: dict[str, str]  # of the table: their headings by the fields
 
 
-def _published(table: listing.Reference) -> tuple[str, str, str]:
-    return "\n".join(filter(None, (table.title, table.note))), ", ".join(table.columns), str(len(table.rows))
+def _recipe(recipe: Recipe) -> dict[str, Any]:
+    text = "\n".join(filter(None, (recipe.title, listing.purpose(recipe))))
+    return {"title": text, "settings": recipe.settings}
+
+
+def _published(table: Sequence[Published]) -> dict[str, Any]:
+    return {
+        "title": "\n".join(filter(None, (table[0].title, table[0].table_note))),
+        "columns": list(dict.fromkeys(number.label for number in table)),
+        "models": list(dict.fromkeys(number.printed_as for number in table)),
+    }
 
 
 FILES = {
-    "suites": Files(listing.suites, ("suite", "what it is", "distribution"), lambda each: each[1:3]),
-    "recipes": Files(listing.recipes, ("recipe", "what it is"), _recipe),
-    "references": Files(
-        listing.published, ("table, for --reference", "of which paper", "columns", "models"), _published
-    ),
+    "suites": Files(listing.suites, lambda suite: {"title": suite.title}, {"title": "what it is"}),
+    "recipes": Files(listing.recipes, _recipe, {"title": "what it is"}),
+    "references": Files(listing.published, _published, {"title": "of which paper", "columns": "columns"}),
 }
 LISTS = (*KINDS, "recipes", "references")
 
@@ -50,16 +56,16 @@ def list_(kind: str | None, name: str | None, format: str) -> None:
     """List what is installed, and whether it works.
 
     Every component is imported. With KIND, say what each one is and which options it has; the last line names the
-    kinds. `jembench list recipe NAME` prints a whole recipe as a TOML file, with what its fields mean.
+    kinds. `jembench list recipe NAME` prints the file of a recipe.
     """
     if (kind == "recipe") != (name is not None):
         raise SpecError("`jembench list recipe NAME` shows one recipe; `jembench list recipes` lists the names.")
     if name is not None:
-        click.echo(listing.recipe_file(name), nl=False)
+        click.echo(packages.source("recipe", name, "recipes").content.decode(), nl=False)
     elif kind is None:
         _everything(format)
     elif kind in FILES:
-        _files(FILES[kind], format)
+        _files(kind, format)
     else:
         _components(kind, format)
 
@@ -90,17 +96,18 @@ def _status(component: discovery.Component) -> str:
     return _or_problem("ok", listing.describe(component).problem)
 
 
-def _files(files: Files, format: str) -> None:
-    found = files.find()
+def _files(kind: str, format: str) -> None:
+    files = FILES[kind]
+    found = [(each, files.fields(each.found) if each.found else {}) for each in files.find()]
     if format == "json":
-        print_json([each._asdict() for each in found])
+        print_json([{"name": each.name, **fields, "problem": each.problem} for each, fields in found])
         return
     rows = []
-    for each in found:
-        text, *others = files.cells(each)
-        rows.append((each.name, _or_problem(text, each.problem), *others))
-    print_table(files.columns, rows)
-    if files is FILES["recipes"]:
+    for each, fields in found:
+        text, *others = (fields.get(column, "") for column in files.columns)
+        rows.append((each.name, _or_problem(text, each.problem), *map(", ".join, others)))
+    print_table((discovery.singular(kind), *files.columns.values()), rows)
+    if kind == "recipes":
         click.echo("`jembench list recipe NAME` shows one whole, as a TOML file for --recipe.")
 
 

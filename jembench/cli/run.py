@@ -20,7 +20,7 @@ from jembench.cli.show_plan import print_preview
 from jembench.errors import SpecError
 from jembench.experiment.plan import Plan
 from jembench.report import references
-from jembench.report.references import PublishedTable
+from jembench.report.references import Published
 from jembench.running import session
 from jembench.running.display import display
 from jembench.running.preview import preview
@@ -93,7 +93,7 @@ def run(
     return code if command.dry_run or command.detach else max(code, shown.show(ctx, plan, suite, command.store))
 
 
-def carry_out(ctx: click.Context, plan: Plan, published: Sequence[PublishedTable], command: RunCommand) -> int:
+def carry_out(ctx: click.Context, plan: Plan, published: Sequence[Published], command: RunCommand) -> int:
     """Carry out the unfinished part of a plan and print its results; with ``--dry-run``, print what would be done.
 
     Returns:

@@ -14,7 +14,7 @@ from jembench.cli import options
 from jembench.experiment.plan import FitPlan, Plan
 from jembench.experiment.twins import differences
 from jembench.report.formats import TERMINAL
-from jembench.report.references import PublishedTable
+from jembench.report.references import Published
 from jembench.report.selection import outcomes
 from jembench.store.outcome import Cell
 from jembench.store.store import Store
@@ -27,7 +27,7 @@ def results(
     ctx: click.Context,
     plan: Plan,
     store: Store,
-    published: Sequence[PublishedTable],
+    published: Sequence[Published],
     format: str,
     done: Finished,
 ) -> int:

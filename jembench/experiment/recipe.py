@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
-import inspect
 import math
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
@@ -216,17 +213,6 @@ def _without_neutral(table: Any, settings: dict[str, Any]) -> dict[str, Any]:
         inner = settings[one.name]
         kept[one.name] = _without_neutral(value, inner) if dataclasses.is_dataclass(value) else inner
     return kept
-
-
-@functools.cache
-def meanings() -> dict[str, str]:
-    """What the fields mean, by the keys of ``--set``: the comments beside them in this file."""
-    found = {}
-    tables = {"optimizer": Optimizer, "schedule": Schedule, "data": TrainingData, "chains": Chains, "": Recipe}
-    for table, source in tables.items():
-        for key, meaning in re.findall(r"^    (\w+): .*?  # (.+)$", inspect.getsource(source), re.MULTILINE):
-            found[f"{table}.{key}".lstrip(".")] = meaning
-    return found
 
 
 def check_shares(recipe: Recipe, processes: int) -> None:

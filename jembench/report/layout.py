@@ -14,8 +14,8 @@ from jembench.experiment.recipe_files import title_of
 from jembench.report.formats import Document
 from jembench.report.protocols import named, peculiarities
 from jembench.report.published import Beside, label_of, of_published, place, source_of
-from jembench.report.record import Column, Record, Subject
-from jembench.report.references import PublishedTable
+from jembench.report.record import Column, Record, Subject, grouped
+from jembench.report.references import Published
 from jembench.report.sections import Report, views
 from jembench.report.text import (
     ABSENT,
@@ -158,28 +158,28 @@ class _Layout:
     def _published(
         self, columns: Sequence[Column | None], rows: Sequence[Subject], differing: Sequence[str]
     ) -> list[tuple[Text, ...]]:
-        """The published rows that have a number of the same meaning in one of these columns."""
+        """Return the published rows that have a number of the same meaning in one of these columns."""
         datasets = {row.dataset for row in rows}
-        return [
-            (
-                self._published_model(one),
-                *(Text(one.row.dataset if name == "dataset" else ABSENT) for name in differing),
-                *(self._published_value(one, column) for column in columns),
+        mine = [one for one in self.beside if one.dataset in datasets and one.column in columns]
+        found = []
+        for row in grouped(mine, lambda one: (one.published.row, one.dataset)):
+            first, values = row[0].published, {one.column: one for one in row}
+            name = f"{label_of(first, self.report.rows)} · {first.status}"
+            found.append(
+                (
+                    Text(name, marks=self.notes.marks(first.note, source_of(first))),
+                    *(Text(first.dataset if name == "dataset" else ABSENT) for name in differing),
+                    *(self._published_value(values.get(column) if column else None) for column in columns),
+                )
             )
-            for one in self.beside
-            if one.dataset in datasets and any(column in one.values for column in columns)
-        ]
+        return found
 
-    def _published_model(self, one: Beside) -> Text:
-        marks = self.notes.marks(one.row.note, source_of(one.row, one.table))
-        return Text(f"{label_of(one.row, self.report.rows)} · {one.row.status}", marks=marks)
-
-    def _published_value(self, one: Beside, column: Column | None) -> Text:
-        if column is None or column not in one.values:
+    def _published_value(self, one: Beside | None) -> Text:
+        if one is None:
             return Text(ABSENT)
-        unstated = ", ".join(map(named, one.unstated[column]))
+        unstated = ", ".join(map(named, one.unstated))
         incomplete = f"same quantity, protocol incompletely stated there: {unstated}" if unstated else ""
-        return Text(plain(one.values[column]), marks=self.notes.marks(incomplete))
+        return Text(plain(one.published.value), marks=self.notes.marks(incomplete))
 
 
 _CONTEXT: Mapping[str, Callable[[Subject], str]] = {
@@ -296,21 +296,15 @@ def document(report: Report, cells: Sequence[Cell] = (), read: Read | None = Non
 
 def _records(report: Report) -> Iterator[dict[str, Any]]:
     ours = (record for row in report.rows for record in row.records.values())
-    published = (record for table in report.published for record in records_of(table))
-    for record in (*ours, *published):
+    for record in (*ours, *map(_record, report.published)):
         yield {**_fields(record, _FIELDS), "notes": "; ".join(record.notes)}
 
 
 def _content(report: Report) -> dict[str, Any]:
-    published = [
-        {**asdict(table), "columns": [_fields(column, _OF_COLUMN) for column in table.columns]}
-        for table in report.published
-    ]
-    return {"schema": SCHEMA, "rows": [_row(row) for row in report.rows], "published": published}
+    return {"schema": SCHEMA, "rows": [_row(row) for row in report.rows], "published": [*map(asdict, report.published)]}
 
 
 _FIELDS = tuple(field.name for field in fields(Record))
-_OF_COLUMN = ("label", "unit", "better", "value")
 _OF_MODEL = ("model", "printed_as", "dataset", "recipe", "seeds", "notes")
 _OF_VALUE = ("metric", "label", "unit", "better", "status", "value", "low", "high", "sd", "n", "protocol", "comparable")
 
@@ -324,22 +318,10 @@ def _row(row: Subject) -> dict[str, Any]:
     return {**_fields(row, _OF_MODEL), "values": values}
 
 
-def records_of(table: PublishedTable) -> Iterator[Record]:
-    """The numbers of a published table."""
-    columns = {column.label: column for column in table.columns}
-    for row in table.rows:
-        for label, value in row.values.items():
-            yield Record(
-                kind=row.status,
-                model=row.model,
-                printed_as=row.label,
-                dataset=row.dataset,
-                label=label,
-                unit=columns[label].unit,
-                better=columns[label].better,
-                status="ok",
-                value=value,
-                protocol=row.protocols.get(label, ""),
-                source=row.source,
-                notes=tuple(filter(None, (row.note, table.note))),
-            )
+def _record(number: Published) -> Record:
+    return Record(
+        kind=number.status,
+        **_fields(number, ("model", "printed_as", "dataset", "label", "unit", "better", "value", "protocol", "source")),
+        status="ok",
+        notes=tuple(filter(None, (number.note, number.table_note))),
+    )

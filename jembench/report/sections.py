@@ -14,7 +14,7 @@ from jembench.report.attacks import main_view
 from jembench.report.grids import Places, pivots
 from jembench.report.names import NO_NAMES, Names
 from jembench.report.record import BUFFER, DIRECT, Column, Subject, columns_of, mark_incomparable, record, subjects
-from jembench.report.references import PublishedTable
+from jembench.report.references import Published
 from jembench.report.selection import WHOLE, Selection
 from jembench.report.text import View
 from jembench.store.outcome import Cell
@@ -27,14 +27,14 @@ class Report:
     columns: tuple[Column, ...]
     rows: tuple[Subject, ...]
     parts: tuple[Part, ...]  # which columns and rows belong together
-    published: tuple[PublishedTable, ...]
+    published: tuple[Published, ...]
 
 
 def build(
     cells: Iterable[Cell],
     *,
     parts: Sequence[Part] = (),
-    published: Sequence[PublishedTable] = (),
+    published: Sequence[Published] = (),
     selection: Selection = WHOLE,
     names: Names = NO_NAMES,
 ) -> Report:
@@ -43,7 +43,7 @@ def build(
     Args:
         cells: in the order in which their models shall appear.
         parts: what belongs together, each with metrics of its own; none: all metrics of the cells, together.
-        published: the reference tables to show.
+        published: the numbers of papers to show.
         selection: which columns are shown.
         names: display names by canonical specs and recipes.
     """
@@ -58,8 +58,8 @@ def build(
     if selection.columns is not None:
         parts = [part._replace(grids=tuple(_showing(columns, grid) for grid in part.grids)) for part in parts]
     if selection.columns is not None or selection.metrics is not None:
-        found = (table.only({column.label for column in columns}) for table in published)
-        published = [table for table in found if table.rows]
+        labels = {column.label for column in columns}
+        published = [number for number in published if number.quantity in labels]
     return Report(
         columns=tuple(columns),
         rows=tuple(mark_incomparable(rows)),
