@@ -35,7 +35,7 @@ def _recipe(recipe: Recipe) -> dict[str, Any]:
 def _published(table: Sequence[Published]) -> dict[str, Any]:
     return {
         "title": "\n".join(filter(None, (table[0].title, table[0].table_note))),
-        "columns": list(dict.fromkeys(number.label for number in table)),
+        "columns": list(dict.fromkeys(number.label for number in sorted(table, key=lambda number: number.column))),
         "models": list(dict.fromkeys(number.printed_as for number in table)),
     }
 

@@ -65,7 +65,8 @@ def place(report: Report, shown: Collection[Column | None]) -> tuple[list[Beside
             beside += (Beside(number, one.dataset, one.column, match.unstated) for one, match in same)
             if not same:
                 is_whole = False
-                differs |= dict.fromkeys(min((match.differs for _, match in matches), key=len, default=()))
+                nearest: tuple[str, ...] = min((match.differs for _, match in matches), key=len, default=())
+                differs |= dict.fromkeys(nearest)
         if not is_whole:
             elsewhere.append(Elsewhere(table, in_order(differs)))
     return beside, elsewhere
@@ -90,7 +91,7 @@ def _ours(report: Report, shown: Collection[Column | None]) -> list[_Ours]:
 def of_published(elsewhere: Elsewhere, ours: Sequence[Subject], notes: Footnotes) -> Table:
     """Return a published table as a whole, to stand below ours."""
     rows = grouped(elsewhere.numbers, lambda number: number.row)
-    columns = {number.label: number for number in elsewhere.numbers}
+    columns = {number.label: number for number in sorted(elsewhere.numbers, key=lambda number: number.column)}
     datasets = list(dict.fromkeys(number.dataset for number in elsewhere.numbers))
     is_other = {_bare(row.dataset) for row in ours}.isdisjoint(map(_bare, datasets))
     legend = [note[0].upper() + note[1:] + "." for note in (elsewhere.numbers[0].table_note,) if note]

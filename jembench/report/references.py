@@ -34,6 +34,7 @@ class Published:
     printed_as: str  # the model as the paper names it
     dataset: str
     label: str  # of its column in the paper
+    column: int  # place of that column, from 0
     quantity: str  # the label of ours that it corresponds to, "auroc"; "": no metric of ours gives it
     value: float
     unit: str
@@ -139,7 +140,7 @@ def _row(stem: str, written: Mapping[str, Any], table: _Table, file: _File) -> I
     row = validation.read(_Row, {**usual, **fields, "values": values}, f"a row of {table.name}")
     if other := sorted(row.protocol.keys() - {*labels, _ALL}):
         raise unknown(f"label with a protocol in a row of {table.name}", other[0], labels, "")
-    for column in table.columns:
+    for place, column in enumerate(table.columns):
         if column.label in row.values:
             quantity, protocol = _protocol(column, row, table)
             yield Published(
@@ -152,6 +153,7 @@ def _row(stem: str, written: Mapping[str, Any], table: _Table, file: _File) -> I
                 printed_as=row.label,
                 dataset=row.dataset,
                 label=column.label,
+                column=place,
                 quantity=quantity,
                 value=row.values[column.label],
                 unit=column.unit,

@@ -11,15 +11,13 @@ from jembench.report import references
 
 
 def everything():
-    return {
-        table.id: table for stem, file in packages.files("reference").items() for table in references.read(stem, file)
-    }
+    return [number for stem, file in packages.files("reference").items() for number in references.read(stem, file)]
 
 
 def numbers(name, model, label=None):
-    rows = [row for row in references.load([name])[0].rows if row.model == model and label in (None, row.label)]
-    assert len(rows) == 1
-    return rows[0].values
+    found = [one for one in references.load([name]) if one.model == model and label in (None, one.printed_as)]
+    assert len({one.row for one in found}) == 1
+    return {one.label: one.value for one in found}
 
 
 @pytest.mark.parametrize(
@@ -72,33 +70,31 @@ def test_what_the_paper_could_not_compute_is_not_a_number():
     assert math.isnan(numbers("jem-iclr2020/table7-grad-norm", "glow")["constant"])
 
 
-def test_every_row_has_numbers_a_dataset_and_a_source():
-    for table in everything().values():
-        assert table.rows, table.id
-        for row in table.rows:
-            assert row.values, (table.id, row.label)
-            assert row.dataset
-            assert row.source
-            assert row.values.keys() <= {column.label for column in table.columns}
-    assert references.load(["jem-iclr2020/table1"])[0].rows[0].source == "Grathwohl et al., ICLR 2020, Table 1"
+def test_every_number_has_a_dataset_a_source_and_a_row_of_its_own():
+    for number in everything():
+        assert number.dataset
+        assert number.source
+    places = [(*number.row, number.label) for number in everything()]
+    assert len(set(places)) == len(places)
+    assert references.load(["jem-iclr2020/table1"])[0].source == "Grathwohl et al., ICLR 2020, Table 1"
 
 
 def test_a_row_overrides_its_table():
-    svhn = references.load(["jem-iclr2020/accuracies"])[0].rows[0]
-    assert (svhn.dataset, svhn.values) == ("SVHN", {"accuracy": 96.7})
-    conditional = next(row for row in references.load(["jem-iclr2020/accuracies"])[0].rows if "SGLD" in row.label)
+    numbers = references.load(["jem-iclr2020/accuracies"])
+    assert (numbers[0].dataset, numbers[0].value) == ("SVHN", 96.7)
+    conditional = next(number for number in numbers if "SGLD" in number.printed_as)
     assert conditional.source == "Grathwohl et al., ICLR 2020, Appendix A"
 
 
 def test_second_hand_numbers_are_marked():
-    standing = {id: {row.status for row in table.rows} for id, table in everything().items()}
-    assert standing["later-work/hybrid"] == {"as quoted"}
-    assert standing["jem-iclr2020/table1"] == {"published"}
+    standing = {number.table: number.status for number in everything()}
+    assert standing["later-work/hybrid"] == "as quoted"
+    assert standing["jem-iclr2020/table1"] == "published"
 
 
 def test_tables_come_in_the_order_asked_for():
     names = ["reproduction-wrn28-2/figure2", "jem-iclr2020/table1"]
-    assert [table.id for table in references.load(names)] == names
+    assert list(dict.fromkeys(number.table for number in references.load(names))) == names
 
 
 @pytest.mark.parametrize("name", ["jem-iclr2020/table99", "nowhere/table1", "jem-iclr2020", ""])
@@ -137,13 +133,19 @@ def test_an_unknown_name_is_answered_with_the_known(name):
     ],
 )
 def test_a_protocol_is_put_together_of_table_column_and_row(name, row, label, protocol):
-    assert references.load([name])[0].rows[row].protocols[label] == protocol
+    found = references.load([name])
+    of_row = list(dict.fromkeys(number.row for number in found))[row]
+    assert [number.protocol for number in found if (number.row, number.label) == (of_row, label)] == [protocol]
 
 
 def test_a_column_names_the_value_of_ours_that_it_is():
-    assert {column.value for column in references.load(["jem-iclr2020/table7-log-px"])[0].columns} == {"auroc"}
-    assert [column.value for column in references.load(["jem-iclr2020/table6"])[0].columns] == ["is"] * 3 + ["fid"] * 3
-    assert {column.value for column in references.load(["jem-iclr2020/table4"])[0].columns} == {""}
+    def quantities(name):
+        numbers = sorted(references.load([name]), key=lambda number: number.column)
+        return {number.label: number.quantity for number in numbers}
+
+    assert set(quantities("jem-iclr2020/table7-log-px").values()) == {"auroc"}
+    assert list(quantities("jem-iclr2020/table6").values()) == ["is"] * 3 + ["fid"] * 3
+    assert set(quantities("jem-iclr2020/table4").values()) == {""}
 
 
 def test_every_protocol_is_of_a_metric_that_there_is_and_of_parts_that_it_has():
@@ -155,11 +157,10 @@ def test_every_protocol_is_of_a_metric_that_there_is_and_of_parts_that_it_has():
         "fid": {"features", "implementation", "reference"},
         "is": {"features", "images", "implementation", "per_class", "pooling", "selection", "source", "top"},
     }
-    for table in everything().values():
-        for row in table.rows:
-            assert row.protocols.keys() <= row.values.keys()
-            for protocol in map(spec.parse, row.protocols.values()):
-                assert dict(protocol.arguments).keys() <= parts[protocol.name] | {"data"}, (table.id, row.label)
+    for number in everything():
+        if number.protocol:
+            protocol = spec.parse(number.protocol)
+            assert dict(protocol.arguments).keys() <= parts[protocol.name] | {"data"}, number.row
 
 
 GOOD = """
@@ -207,7 +208,7 @@ def test_a_file_that_cannot_be_used_says_why(tmp_path: Path, monkeypatch, old, n
     file = tmp_path / "mine.toml"
     monkeypatch.setattr(packages, "files", lambda folder: {"mine": file})
     file.write_text(GOOD)
-    assert references.load(["mine/one"])[0].rows[0].values == {"ece": 1.5}
+    assert [number.value for number in references.load(["mine/one"])] == [1.5]
     file.write_text(GOOD.replace(old, new))
     with pytest.raises(PluginError, match=r"mine\.toml cannot be used") as caught:
         references.load(["mine/one"])
