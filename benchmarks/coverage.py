@@ -24,17 +24,18 @@ import torch
 from scipy.integrate import quad
 
 from jembench.interfaces import Features, Resampling, Value
+from jembench.metrics.base import Estimate, mean, median, share, value_of
 from jembench.metrics.classification import ECE, AdaptiveECE, Classification, ClasswiseECE, DebiasedECE
 from jembench.metrics.densities import EnergyGap, LogDensity
-from jembench.metrics.estimates import Estimate, among_highest, effective_classes, mean, median, share, value_of
+from jembench.metrics.estimates import among_highest, effective_classes
 from jembench.metrics.generation import FID, IS, KID, PRC, FeatureMetric, FIDInfinity
-from jembench.metrics.gradient_checks import BY_STEPS, _largest_rise
 from jembench.metrics.neighbours import Neighbours
 from jembench.metrics.ood import OutOfDistribution
 from jembench.metrics.sample_protocol import Generated
 from jembench.metrics.samples import epsilon_squared
 from jembench.stats import ranking
 from jembench.stats.paired import Difference, from_intervals, paired_bootstrap, seed_difference, unpaired_bootstrap
+from jembench_robustness.gradient_checks import BY_STEPS, _largest_rise
 
 Generator = np.random.Generator
 PHI = NormalDist()

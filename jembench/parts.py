@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from jembench import seeds as seeds
 from jembench.attacks import threat as threat
+from jembench.attacks.target import Target as Target
 from jembench.data import dequantisation as dequantisation
 from jembench.data.pixels import Bounds as Bounds
 from jembench.drawing import new_figure as new_figure
@@ -32,3 +33,5 @@ from jembench.sampling import chain as chain
 from jembench.sampling.pcd import PersistentChains as PersistentChains
 from jembench.sampling.sgld import Langevin as Langevin
 from jembench.sampling.sgld import langevin_step as langevin_step
+from jembench.stats.paired import holm as holm
+from jembench.stats.paired import mcnemar as mcnemar

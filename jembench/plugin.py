@@ -8,6 +8,7 @@ losses and chains, and :mod:`jembench.interfaces` the protocols. A plugin import
 
 from __future__ import annotations
 
+from jembench.attacks import eps as eps
 from jembench.catalog.limits import Size as Size
 from jembench.catalog.options import added_later as added_later
 from jembench.catalog.options import content_of as content_of
@@ -17,16 +18,20 @@ from jembench.catalog.options import only_with as only_with
 from jembench.catalog.options import pretrained as pretrained
 from jembench.catalog.options import takes as takes
 from jembench.catalog.registry import resolve as resolve
+from jembench.catalog.validation import Range as Range
 from jembench.errors import CheckpointError as CheckpointError
 from jembench.errors import Diverged as Diverged
 from jembench.errors import NotApplicable as NotApplicable
 from jembench.errors import PartDone as PartDone
 from jembench.errors import SpecError as SpecError
 from jembench.errors import Unavailable as Unavailable
+from jembench.metrics import attacks as attacks
 from jembench.metrics.base import Estimate as Estimate
 from jembench.metrics.base import Metric as Metric
 from jembench.metrics.base import mean as mean
 from jembench.metrics.base import share as share
+from jembench.metrics.decisions import Boundary as Boundary
 from jembench.metrics.ood_scores import OfPrediction as OfPrediction
+from jembench.metrics.pgd import PGD as PGD
 from jembench.models.nets.names import least_net as least_net
 from jembench.sampling.factories import least_buffer as least_buffer

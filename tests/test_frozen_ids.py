@@ -21,7 +21,15 @@ from jembench.experiment.recipe import Recipe, Schedule, added_later
 
 FILE = Path(__file__).with_name("frozen_ids.json")
 CORE = "jembench"
-FIRST_PARTY = {CORE, "jembench-glow", "jembench-igebm", "jembench-jem", "jembench-residual-flow", "jembench-wrn"}
+FIRST_PARTY = {
+    CORE,
+    "jembench-glow",
+    "jembench-igebm",
+    "jembench-jem",
+    "jembench-residual-flow",
+    "jembench-robustness",
+    "jembench-wrn",
+}
 NEEDED = {
     "datasets": {"celeba": "root=celeba", "imagefolder": "root=folder"},
     "metrics": {"ensemble": "eps=8/255", "ood": "set=interp"},

@@ -121,7 +121,7 @@ def attack(
     """Attack trained models; those that the store does not have are trained first.
 
     Args:
-        name: pgd, boundary, pointwise, transfer, distal, ensemble, gradient-checks, or the name of a metric.
+        name: pgd, boundary, pointwise, transfer, distal, or the name of a metric of a plugin.
         models: as for :func:`run`; or fits of a store (:class:`Fit`), which bring dataset, recipe, seed and store.
         datasets: as for :func:`run`.
         seeds: of the models.

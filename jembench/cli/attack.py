@@ -13,7 +13,7 @@ from jembench.cli.parameters import ATTACK, COUNT, DATASETS, LIST, MODELS, SEEDS
 from jembench.cli.run import carry_out
 from jembench.experiment.planning import make_plan
 from jembench.experiment.suite import of_attack
-from jembench.metrics.budgets import BUDGETS
+from jembench.metrics.attacks import BUDGETS
 
 EXAMPLES = options.examples(
     "jembench attack pgd --norm l2 --refine 10",
@@ -21,7 +21,6 @@ EXAMPLES = options.examples(
     "jembench attack pgd --eps 2/255,8/255 --models jem,baseline --budget paper",
     "jembench attack boundary --query-limit 5000",
     "jembench attack transfer --refine 1,10 --models jem",
-    "jembench attack gradient-checks --refine 10 --grad bpda --models jem",
 )
 
 
@@ -85,8 +84,8 @@ def attack(
 ) -> int:
     """Attack trained models, and print how robust they are.
 
-    ATTACK is pgd, boundary, pointwise, transfer, distal, ensemble or gradient-checks. Models that the store does not
-    have are trained first. Results are saved shard by shard: the same command resumes a stopped attack. `jembench
+    ATTACK is pgd, boundary, pointwise, transfer, distal, or an attack of a plugin. Models that the store does not have
+    are trained first. Results are saved shard by shard: the same command resumes a stopped attack. `jembench
     figures` draws the curves.
     """
     with plugins_aside():

@@ -14,7 +14,7 @@ from jembench.catalog.validation import Option
 from jembench.errors import unknown
 from jembench.experiment.sweep import OnDatasets, bare_name
 
-ATTACKS = ("pgd", "boundary", "pointwise", "transfer", "distal", "ensemble", "gradient-checks")
+ATTACKS = ("pgd", "boundary", "pointwise", "transfer", "distal")
 """The attacks of core. A plugin's attack is a metric, and is named like one."""
 
 

@@ -1,320 +1,484 @@
-"""Attacks as metrics. What they share is in :mod:`jembench.metrics.budgets`."""
+"""Attacks as metrics: their budgets, the model under attack, shards, verification and curves.
+
+An attack is a class with a method ``find``; what is heavy is imported inside methods and functions.
+
+Legend: N attacked images, C channels, H height, W width.
+"""
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, TypeVar
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple
 
-from jembench.attacks.eps import Norm, check_eps, parse_eps
-from jembench.catalog.spec import Scalar
+from jembench.attacks.eps import Norm, largest_distance, parse_eps, rounding
+from jembench.catalog.spec import Scalar, stable_hash
 from jembench.catalog.validation import Range
-from jembench.errors import SpecError
-from jembench.interfaces import Capability
-from jembench.metrics.base import Bootstrapped, Count, OptionalCount, Resamples, check_labels
-from jembench.metrics.budgets import Attack, Budget, Budgeted, SearchAttack, SmoothedAttack
+from jembench.errors import NotApplicable, OutOfTime, PartDone, SpecError
+from jembench.interfaces import Need
+from jembench.metrics.base import MOST, Metric, NotNegative, OptionalCount, mean, median, share
 
 if TYPE_CHECKING:
-    from jembench.interfaces import Planned
+    import numpy as np
+    from numpy.typing import NDArray
+    from torch import Tensor
 
+    from jembench.attacks.target import Target
+    from jembench.interfaces import Evaluation, Measurement
+    from jembench.metrics.base import Arrays, Estimate
+
+SHARD, SHARD_REFINED = 50, 25
+"""Images of a shard on a CPU, without and with refinement: the most work that is lost by a kill."""
+
+GPU_SHARD, GPU_SHARD_REFINED = 300, 75
+"""The same on a GPU: all of the paper's budget at once, and in four parts. Most images end early, and the others alone
+would not fill it."""
+
+LEVELS = 255
+"""Distances are shown in levels of 8-bit images, as the paper's figures have them, in both norms."""
+
+CURVE: Mapping[Norm, tuple[str, ...]] = {
+    "linf": ("4/255", "8/255", "16/255"),
+    "l2": ("64/255", "128/255", "255/255"),
+}
+"""The eps at which tables show the curve of accuracy over eps; figures show all of it."""
+
+SECOND_ORDER = 4
+"""Network passes for the gradient through one step of a chain, in place of one."""
+
+_VERSION = 3  # of the attacks: a higher one makes what was remembered unknown
+_RANGE = (0.0, 1.0)
+
+# --- a budget ---------------------------------------------------------------------------------------------------------
+
+BudgetName = Literal["paper", "quick"]
 Gradient = Literal["through", "bpda"]
-Kind = TypeVar("Kind", bound="Attack")
-
-ALL = "all"
-
-CHECKED = 100
-"""Images of a budget on which the gradients are checked."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class PGD(SearchAttack, SmoothedAttack, Bootstrapped):
-    """Projected gradient descent: the median distance, in levels of 255, to the nearest image of another class.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Budget:
+    """The limits of an attack; each number can be set by itself."""
 
-    Beside it the accuracy within some eps; with ``eps`` (8/255, of a pixel's range) the accuracy within it alone.
-    Misclassified images count as broken at 0.
-    """
-
-    eps: str = ""  # as the user wrote it; "": the smallest of each image is searched
-    grad: Gradient = "through"
-    name: ClassVar[str] = "pgd"
-    computed_by: ClassVar[str] = "jembench.metrics.robustness:pgd"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.eps:
-            parse_eps(self.eps)
-
-    @property
-    def label(self) -> str:
-        """Of the value: ``pgd-linf``, ``pgd-linf@8/255``."""
-        return f"{self.name}-{self.norm}" + (f"@{self.eps}" if self.eps else "")
-
-    @property
-    def options(self) -> dict[str, Scalar]:
-        """Those of a search, and how far it goes."""
-        minimal: dict[str, Scalar] = {"search": "minimal", "tolerance": self.spent.tolerance}
-        return {**super().options, **({"eps": self.eps} if self.eps else minimal)}
-
-    def passes(self, images: int) -> int:
-        """About: how often an attack succeeds at once decides it."""
-        spent = self.spent
-        attempts = spent.restarts if self.eps else math.log2(2 / spent.tolerance) + 1.4 * spent.restarts
-        return round(min(images, spent.images) * attempts * (spent.steps + 1) * self.defence.passes)
-
-    def check(self, planned: Planned) -> None:
-        """Whether there will be classes, chains, and room for a change of that size."""
-        super().check(planned)
-        if self.eps:
-            check_eps(self.eps, self.norm, planned.spec.dimensions)
-
-
-@dataclass(frozen=True, kw_only=True)
-class DecisionAttack(SmoothedAttack, Bootstrapped):
-    """An attack that sees classes alone, and the median distances, in L2 and L-inf, of what it finds.
-
-    It begins at a correctly classified test image of the class ranked second. An image whose start fails counts with
-    the largest distance there is. Grathwohl et al. (2020), arXiv:1912.03263, section 5.4 and Appendix G.
-    """
-
-    queries: OptionalCount = None
-    decides: ClassVar[tuple[str, ...]] = ("queries",)
-    computed_by: ClassVar[str] = "jembench.metrics.robustness:decision_attack"
-
-    def passes(self, images: int) -> int:
-        """At most: pointwise comes to its end by itself."""
-        return min(images, self.spent.images) * self.spent.queries * self.defence.passes
-
-
-@dataclass(frozen=True, kw_only=True)
-class Boundary(DecisionAttack):
-    """The boundary attack, which sees classes alone: the median distances to the nearest image of another class.
-
-    It begins at a test image of the class ranked second; ``queries`` are the answers that it may ask for, an image.
-    """
-
-    name: ClassVar[str] = "boundary"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Pointwise(DecisionAttack):
-    """The pointwise attack, which sees classes alone: the median distances to the nearest image of another class.
-
-    It sets pixels back, one after the other, from a test image of the class ranked second.
-    """
-
-    name: ClassVar[str] = "pointwise"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Ensemble(SearchAttack, SmoothedAttack):
-    """Accuracy in % under the worst of automatic PGD, on two losses, and the boundary attack, all within ``eps``.
-
-    In the spirit of AutoAttack. Needs the Adversarial Robustness Toolbox: `pip install 'jembench[ensemble]'`.
-    Misclassified images count as broken. The details say how many each attack was the first to break.
-    """
-
-    eps: str
-    grad: Gradient = "through"
-    queries: OptionalCount = None
-    decides: ClassVar[tuple[str, ...]] = (*SearchAttack.decides, "eps", "queries")
-    resamples: Resamples = 0
-    name: ClassVar[str] = "ensemble"
-    computed_by: ClassVar[str] = "jembench.metrics.robustness:ensemble"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        parse_eps(self.eps)
-
-    @property
-    def label(self) -> str:
-        """Of the value: ``ensemble-linf@8/255``."""
-        return f"{self.name}-{self.norm}@{self.eps}"
-
-    @property
-    def options(self) -> dict[str, Scalar]:
-        """Those of a search, and the attacks."""
-        from jembench.attacks.ensemble import MEMBERS
-
-        return {**super().options, "members": "+".join(MEMBERS)}
-
-    def passes(self, images: int) -> int:
-        """At most: automatic PGD asks for the loss of every iterate beside its gradient."""
-        spent = self.spent
-        return min(images, spent.images) * (4 * spent.restarts * spent.steps + spent.queries) * self.defence.passes
-
-    def check(self, planned: Planned) -> None:
-        """Whether there will be classes and chains, room for a change of that size, and the toolbox."""
-        from jembench.attacks.ensemble import toolbox
-
-        super().check(planned)
-        check_eps(self.eps, self.norm, planned.spec.dimensions)
-        toolbox()
-
-
-@dataclass(frozen=True, kw_only=True)
-class Transfer(SearchAttack):
-    """Adversarial images of the model as it is, shown to it with refinement: the share in % that deceives it still.
-
-    The images are those that ``pgd`` finds without refinement. One that is refined back to its class is at distance
-    infinity. The share is of images that both models classify rightly as they are, since no other can be deceived; in
-    the accuracies an image that the refined model misclassifies as it is counts as broken at 0. The images are the
-    nearest that were found, so they lie just beyond where the class changes, and a small step takes many back: a low
-    share says less of robustness than an attack on the refined model itself.
-    """
-
-    refine: Count = 10
-    decides: ClassVar[tuple[str, ...]] = (*SearchAttack.decides, "tolerance")
-    resamples: Resamples = 0
-    name: ClassVar[str] = "transfer"
-    computed_by: ClassVar[str] = "jembench.metrics.robustness:transfer"
-
-    @property
-    def source(self) -> PGD:
-        """What makes the images; those of the same budget are remembered."""
-        return PGD(norm=self.norm, budget=self.budget, images=self.images, restarts=self.restarts, steps=self.steps)
-
-    def passes(self, images: int) -> int:
-        """About: making the images, and the answers to them and to what they were made of."""
-        from jembench.attacks.threat import VERIFICATIONS
-
-        return (
-            self.source.passes(images) + min(images, self.spent.images) * (2 * VERIFICATIONS + 1) * self.defence.passes
-        )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Distal(Attack, Bootstrapped):
-    """Noise made into images of a class: the share in % of which the model becomes sure, and in how many steps.
-
-    ``target`` is a class by its name, or ``all``, each as often. A budget says the number of chains alone. A share of
-    100 % is what gradient ascent should come to; the steps, and the images, tell models apart. So does
-    ``distal-log-px``: how far log p(x) has come on these ways from that of the noise (0 %) to that of the test images
-    (100 %). Ends that look like their class are likely, those that still look like noise are not; as a share of the
-    way it depends neither on the unknown constant of log p(x) nor on its scale, which both differ from model to model.
-    It says what the model takes its ends for, not what they are. A model without an energy, or to which noise is as
-    likely as the test images, leaves it out.
-    """
-
-    target: str = ALL
-    images: Count = 100
-    steps: Count = 200
-    threshold: Annotated[float, Range(above=0, below=1)] = 0.9
-    grad: Gradient = "through"
-    decides: ClassVar[tuple[str, ...]] = ("target", "steps", "threshold")
-    name: ClassVar[str] = "distal"
-    computed_by: ClassVar[str] = "jembench.metrics.distal:distal"
-
-    def passes(self, images: int) -> int:
-        """At most, as if no ascent ended; the number of test images does not matter."""
-        return self.images * (self.steps + 1) * self.defence.passes
-
-    def check(self, planned: Planned) -> None:
-        """Whether there will be the classes, and chains."""
-        from jembench.metrics.distal import classes_of
-
-        classes_of(planned.spec, self.target)
-        self.defence.check(planned)
-
-
-class Setting(NamedTuple):
-    """Of PGD."""
-
-    eps: float
+    images: int
+    restarts: int
     steps: int
+    tolerance: float  # of the smallest eps, relative to it
+    eot: int  # chains that a refined model's answer is the mean of
+    queries: int  # of a decision-based attack, for each image
+
+    def but(self, **numbers: int | None) -> Budget:
+        """Return the budget with other numbers; None: as it is."""
+        given: Any = {name: number for name, number in numbers.items() if number is not None}
+        return replace(self, **given)
+
+
+# The numbers behind a name never change, since the name is part of the identity of results: others get another name.
+BUDGETS: Mapping[BudgetName, Budget] = {
+    # Grathwohl et al. (2020), arXiv:1912.03263, Appendix G; it does not tell the tolerance. Its boundary attack has
+    # foolbox's default settings: 25,000 steps.
+    "paper": Budget(images=300, restarts=20, steps=40, tolerance=0.01, eot=5, queries=25_000),
+    # A look at all of it on a CPU in minutes: distances come out some percent larger, intervals wide.
+    "quick": Budget(images=25, restarts=2, steps=10, tolerance=0.05, eot=1, queries=1_000),
+}
+
+# --- images and results -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """The images that every model is attacked with."""
+
+    index: Tensor  # int64 (N,) in the test images
+    images: Tensor  # uint8 (N, C, H, W)
+    labels: Tensor  # int64 (N,)
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """Images that are attacked together, on the device."""
+
+    number: int
+    index: Tensor  # int64 (N,) in the test images; seeds the randomness of each image
+    x: Tensor  # float32 (N, C, H, W) in [0, 1]
+    y: Tensor  # int64 (N,)
+
+
+class Found(NamedTuple):
+    """The result of an attack on a shard."""
+
+    adversarial: Tensor  # (N, C, H, W)
+    claimed: Tensor  # bool (N,): the attack reports a success
+    others: Mapping[str, Tensor] = {}  # further arrays
+
+
+class Attacked(NamedTuple):
+    """The result of an attack so far."""
+
+    arrays: dict[str, NDArray[Any]]
+    wanted: int  # images
+
+    @property
+    def images(self) -> int:
+        """The number of images that were attacked before the time was over."""
+        return len(self.arrays["index"])
+
+    @property
+    def details(self) -> dict[str, Any]:
+        """``partial``, unless all images were attacked."""
+        return {"partial": f"{self.images} of {self.wanted} images"} if self.images < self.wanted else {}
+
+
+# --- the base ---------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
-class GradientChecks(SearchAttack, SmoothedAttack, Bootstrapped):
-    """Whether attacks by gradients can be believed: sanity checks in %, all of them 0 at best.
+class Attack(Metric):
+    """An attack on a model, which may refine images by its own chain before it classifies them.
 
-    A failed check is reported as suspicious, with the reason. The first 100 of the paper's 300 images are used.
-    Each is a share of the images in %, or a rise in points:
+    ``budget`` names the limits of an attack: ``paper`` (300 images, 20 restarts, 40 steps, 5 chains) or ``quick``, for
+    a look on a CPU. Options replace single numbers of it. ``refine`` is the number of steps of the model's own chain
+    from each image before it is classified (JEM-k), and ``eot`` the number of chains whose mean counts. ``data_noise``
+    is that of the reference code before each chain (standard deviation on [-1, 1]). Grathwohl et al. (2020),
+    arXiv:1912.03263, section 5.4 and Appendix G. ``smooth`` is the noise of randomised smoothing (on [0, 1]), with
+    ``eot`` noisy copies in place of chains. Salman et al. (2019), arXiv:1906.04584.
 
-    - ``unlimited``: images that PGD does not break though it may go any distance, where there are images of all
-      classes. It starts at the image alone: anywhere else in so large a ball is noise, of another class by itself.
-      Suspicious if that is surely (by Wilson's 95 % interval) above 1 %.
-    - ``steps`` and ``larger-eps``: the largest rise in accuracy when PGD makes more steps, or may go farther, from the
-      same starts; eps is about the median distance at which it succeeds. Suspicious if a rise is beyond chance.
-    - ``white-box``: images to which the boundary attack, which sees no gradient, comes more than 5 % nearer in L2 than
-      PGD. Suspicious if that is surely above 5 %, as neither search is perfect.
-    - ``zero-gradients``: images at which the gradient of the loss is 0, or not finite. Suspicious above 1 %.
+    A subclass defines :meth:`find`, :meth:`estimates`, :meth:`passes` and the parts of its protocol.
+
+    Raises:
+        SpecError: if an option is out of its range, or ``smooth`` does not stand alone.
     """
 
-    grad: Gradient = "through"
-    queries: OptionalCount = None
-    decides: ClassVar[tuple[str, ...]] = (*SearchAttack.decides, "tolerance", "queries")
-    name: ClassVar[str] = "gradient-checks"
-    computed_by: ClassVar[str] = "jembench.metrics.gradient_checks:gradient_checks"
+    budget: BudgetName = "paper"
+    images: OptionalCount = None
+    refine: Annotated[int, Range(least=0, most=MOST)] = 0
+    eot: OptionalCount = None
+    data_noise: NotNegative = 0.0
+    smooth: NotNegative = 0.0
+    searches: ClassVar[bool] = True
+    """Whether a success against random predictions is confirmed during the attack, and not by verification alone."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.spent.steps < 4:
-            raise SpecError(f"steps of {self.name} is {self.spent.steps}; it must be at least 4.")
+        if self.smooth and (self.refine or self.data_noise):
+            raise SpecError(
+                f"An attack has smooth={self.smooth:g}, refine={self.refine} and data_noise={self.data_noise:g}; smooth"
+                " stands alone."
+            )
 
     @property
     def spent(self) -> Budget:
-        """What may be spent, on fewer images than an attack's."""
-        spent = super().spent
-        return spent if self.images else spent.but(images=min(CHECKED, spent.images))
-
-    def settings(self, eps: float, largest: float) -> list[Setting]:
-        """The settings of PGD whose accuracies are compared; none goes farther than the largest distance."""
-        steps = self.spent.steps
-        by_steps = [steps // 4, steps // 2, steps, 2 * steps]
-        by_eps = [eps / 2, min(2 * eps, largest)]
-        return [Setting(eps, steps) for steps in by_steps] + [Setting(eps, steps) for eps in by_eps]
-
-    def passes(self, images: int) -> int:
-        """About: images that withstand an attack meet all its restarts, the others few."""
-        spent = self.spent
-        searches = sum(self.search(norm).passes(images) for norm in {self.norm, "l2"})
-        per_restart = sum(steps + 1 for _, steps in self.settings(1, 1))
-        steps = spent.restarts * per_restart // 2 + spent.steps + 2
-        return searches + min(images, spent.images) * steps * self.defence.passes + self.black_box.passes(images)
-
-    def search(self, norm: Norm) -> PGD:
-        """The attack that is checked."""
-        return self._with_these_options(PGD, norm=norm)
+        """The budget, with the numbers that options replace."""
+        return BUDGETS[self.budget].but(images=self.images, eot=self.eot)
 
     @property
-    def black_box(self) -> Boundary:
-        """The attack that sees no gradient."""
-        return self._with_these_options(Boundary)
+    def chain_gradient(self) -> Gradient | None:
+        """How gradients pass the refinement chain; None: the attack takes no gradients."""
+        return None
 
-    def _with_these_options(self, kind: type[Kind], **others: Any) -> Kind:
-        """An attack with the options of these checks that it has, on the same images."""
-        shared = {field.name: getattr(self, field.name) for field in fields(kind) if hasattr(self, field.name)}
-        return kind(**{**shared, "images": self.spent.images, **others})
+    @property
+    def is_random(self) -> bool:
+        """Whether the predictions for an image differ from one to the next."""
+        return bool(self.refine or self.data_noise or self.smooth)
+
+    @property
+    def requires(self) -> frozenset[Need]:
+        """What a fit must give."""
+        needs: set[Need] = {"logits", "labels"}
+        needs |= {"energy", "samples", "chains"} if self.refine else set()
+        return frozenset(needs | ({"gradients"} if self.chain_gradient else set()))
+
+    @property
+    def protocol_options(self) -> dict[str, Scalar]:
+        """The model under attack and, of random predictions, how many must be wrong for an image to count as broken.
+
+        An image that is wrong half of the time withstands, so the expected accuracy of one prediction stands beside.
+        """
+        from jembench.attacks.target import LOOKS
+        from jembench.attacks.threat import VERIFICATIONS
+
+        parts: dict[str, Scalar] = {"refine": self.refine}
+        if not self.is_random:
+            return parts
+        parts |= {"eot": self.spent.eot, "verified": f"{VERIFICATIONS // 2 + 1}/{VERIFICATIONS}"}
+        parts |= {"sure": f"{LOOKS}/{LOOKS}"} if self.searches else {}
+        parts |= {"grad": self.chain_gradient} if self.chain_gradient and self.refine else {}
+        parts |= {"data_noise": self.data_noise} if self.data_noise else {}
+        return parts | ({"smooth": self.smooth} if self.smooth else {})
+
+    @property
+    def label(self) -> str:
+        """The label of the value."""
+        return self.name
+
+    @property
+    def passes_an_answer(self) -> int:
+        """Network passes for one gradient, or for one prediction."""
+        if not self.is_random:
+            return 1
+        return self.spent.eot * (self.refine * (SECOND_ORDER if self.chain_gradient == "through" else 1) + 1)
+
+    def passes(self, images: int) -> int:
+        """See :class:`~jembench.interfaces.Costly`."""
+        raise NotImplementedError
+
+    def shard_size(self, device: str) -> int:
+        """Return the number of images that are attacked together on a kind of device.
+
+        Only the randomness of refinement depends on it.
+        """
+        plain, refined = (SHARD, SHARD_REFINED) if device == "cpu" else (GPU_SHARD, GPU_SHARD_REFINED)
+        return refined if self.refine else plain
+
+    @property
+    def parts(self) -> int:
+        """The number of shards on CPUs, each of which can be attacked by another machine; on GPUs there are fewer."""
+        return -(-self.spent.images // self.shard_size("cpu"))
+
+    def attacked_model(self, evaluation: Evaluation, purpose: str) -> Target:
+        """Return the model as an attack sees it, with random numbers of its own for each purpose.
+
+        Raises:
+            NotApplicable: if images are to be refined, and the model was trained without chains.
+        """
+        from jembench import seeds
+        from jembench.attacks.refinement import Refined
+        from jembench.attacks.target import Target
+        from jembench.data.pixels import noise_to_model
+        from jembench.sampling.chain import require_chains
+
+        data = evaluation.data.spec
+        if not self.is_random:
+            return Target(evaluation.model, data)
+        low, high = data.bounds
+        seed = evaluation.services.generator(f"refinement {purpose}").initial_seed()
+        refined = Refined(
+            evaluation.model,
+            require_chains(evaluation.sampler) if self.refine else None,
+            steps=self.refine,
+            chains=self.spent.eot,
+            grad=self.chain_gradient or "bpda",
+            generator=seeds.seeded(seed, evaluation.device),
+            noise=self.smooth * (high - low) or noise_to_model(self.data_noise, (low, high)),
+            smooth=bool(self.smooth),
+        )
+        return Target(refined, data)
+
+    def find(self, evaluation: Evaluation, shard: Shard, target: Target) -> Found:
+        """Attack the images of a shard."""
+        raise NotImplementedError
+
+    def attack(self, evaluation: Evaluation) -> Attacked:
+        """Attack the model, and verify the images with random numbers that the attack did not see."""
+
+        def work(shard: Shard) -> Mapping[str, Tensor]:
+            purpose = f"{self.label} {shard.number}"
+            found = self.find(evaluation, shard, self.attacked_model(evaluation, purpose))
+            fresh = self.attacked_model(evaluation, f"verify {purpose}")
+            return {**verified(fresh, shard, found.adversarial, found.claimed), **found.others}
+
+        return self.in_shards(evaluation, choose(evaluation, self.spent.images), work)
+
+    def in_shards(
+        self, evaluation: Evaluation, chosen: Chosen, work: Callable[[Shard], Mapping[str, Tensor]]
+    ) -> Attacked:
+        """Do the work of this attack shard by shard, see :func:`in_shards`."""
+        return in_shards(
+            evaluation,
+            chosen,
+            work,
+            name=self.name,
+            size=self.shard_size(evaluation.device.type),
+            passes=self.passes(len(chosen.images)),
+            made_of=self.protocol_options,
+        )
+
+    def details(self, arrays: Arrays) -> dict[str, Any]:
+        """Return further information on the result, in JSON types."""
+        at_0 = arrays["found"] & (arrays["distance-linf"] == 0)
+        return {
+            "misclassified": int(at_0.sum()),
+            "not-found": int((~arrays["found"]).sum()),
+            "unverified": int(arrays["unverified"].sum()),
+        }
+
+    def compute(self, evaluation: Evaluation) -> Measurement:
+        """Attack the model, and measure how it withstands."""
+        found = self.attack(evaluation)
+        details = {**self.details(found.arrays), **found.details}
+        return self.measurement(evaluation, found.arrays, parts={"images": found.images}, details=details)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Certified(Budgeted, Bootstrapped):
-    """Randomised smoothing: the accuracy in % that is certified within sizes of a change in L2, and the mean radius.
+class GradientAttack(Attack):
+    """An attack that follows gradients, from several starts."""
 
-    ``sigma`` is that of the noise, on [0, 1]; ``copies`` are the noisy images that certify one: 100,000, quick 1,000.
-    The class is the most frequent of 100 answers; its probability is at least p with confidence 1 - ``alpha``, by
-    Clopper and Pearson from ``copies`` further answers. The radius is sigma * Phi^-1(p) if p is above one half; else
-    the classifier abstains, which counts as wrong. Sizes are in units of a pixel's range. An image whose class is wrong
-    counts with the radius 0 in the mean. Cohen et al. (2019), arXiv:1902.02918, Theorem 1 and the procedure Certify.
+    norm: Norm = "linf"
+    restarts: OptionalCount = None
+    steps: OptionalCount = None
+    grad: Gradient = "through"
+
+    @property
+    def spent(self) -> Budget:
+        """The budget, with the numbers that options replace."""
+        return super().spent.but(restarts=self.restarts, steps=self.steps)
+
+    @property
+    def chain_gradient(self) -> Gradient:
+        """How gradients pass the refinement chain."""
+        return self.grad
+
+    @property
+    def protocol_options(self) -> dict[str, Scalar]:
+        """The parts of the protocol."""
+        spent = self.spent
+        return {**super().protocol_options, "norm": self.norm, "restarts": spent.restarts, "steps": spent.steps}
+
+
+# --- shards -----------------------------------------------------------------------------------------------------------
+
+
+def choose(evaluation: Evaluation, count: int) -> Chosen:
+    """Choose ``count`` of the test images: one seeded draw, the same for all models, of which fewer are the first ones.
+
+    Raises:
+        NotApplicable: if the dataset has no labels.
     """
+    import torch
 
-    sigma: Annotated[float, Range(above=0)] = 0.25
-    copies: OptionalCount = None
-    alpha: Annotated[float, Range(above=0, below=1)] = 0.001
-    decides: ClassVar[tuple[str, ...]] = ("sigma", "selection", "copies", "alpha")
-    name: ClassVar[str] = "certified"
-    computed_by: ClassVar[str] = "jembench.metrics.certified:certified"
-    requires: ClassVar[frozenset[Capability]] = frozenset({"logits"})
-    selection: ClassVar[int] = 100
+    from jembench import seeds
 
-    def shard(self, device: str) -> int:
-        """The same everywhere: one image fills a GPU."""
-        return super().shard("cpu")
+    images, labels = evaluation.data.part("test")
+    if labels is None:
+        name = evaluation.data.spec.name
+        raise NotApplicable(f"The dataset {name} has no labels, so there is nothing to classify.")
+    index = torch.randperm(len(images), generator=seeds.generator(0, "robustness/images"))[:count]
+    return Chosen(index, images[index], labels[index])
 
-    def passes(self, images: int) -> int:
-        """An answer is a pass."""
-        return min(images, self.spent.images) * (self.selection + self.spent.copies)
 
-    def check(self, planned: Planned) -> None:
-        """Whether there will be classes."""
-        check_labels(planned)
+def in_shards(
+    evaluation: Evaluation,
+    chosen: Chosen,
+    work: Callable[[Shard], Mapping[str, Tensor]],
+    *,
+    name: str,
+    size: int,
+    passes: int,
+    made_of: Mapping[str, Scalar],
+) -> Attacked:
+    """Work shard by shard. Each is remembered: after a kill, or when the time was up, the work goes on there.
+
+    Of ``services.share`` (number, count), every count-th shard is its own: machines share the images of one model.
+
+    Args:
+        evaluation: the model.
+        chosen: the images.
+        work: gives arrays with a row for each image of a shard.
+        name: of the work.
+        size: images of a shard.
+        passes: network passes of all shards, about.
+        made_of: what decides the result, beside the model and the images.
+
+    Raises:
+        OutOfTime: if the time was over before the first shard.
+        PartDone: if not all shards were asked for, and those that were are remembered.
+    """
+    import torch
+
+    from jembench import progress
+    from jembench.data.pixels import content_hash, to_float
+    from jembench.stopping import Stopped
+
+    own, of = evaluation.services.share
+    parts: list[dict[str, Tensor]] = []
+    done, total = 0, len(chosen.images)
+    starts = range(0, total, size)[own::of]
+    for start in progress.track(starts, "", "images", lambda start: min(size, total - start)):
+        if evaluation.services.out_of_time():
+            break
+        which = slice(start, start + size)
+        index, images, labels = chosen.index[which], chosen.images[which], chosen.labels[which]
+        number, device = start // size, evaluation.device
+        shard = Shard(number, index, to_float(images.to(device), _RANGE), labels.to(device))
+
+        def computed(shard: Shard = shard) -> dict[str, Tensor]:
+            with progress.phase("", passes * len(shard.x) // total, progress.PASSES):
+                return {key: value.cpu() for key, value in work(shard).items()}
+
+        key = {**made_of, "version": _VERSION, "shard": number, "content": content_hash(images)}
+        try:
+            parts.append(evaluation.services.remembered(f"{name}-{number}-{stable_hash(key, 16)}", computed))
+        except Stopped:
+            if of > 1 or not parts:
+                raise
+            break  # those before are an outcome
+        done = start + len(images)
+    if of > 1 and not evaluation.services.out_of_time():
+        raise PartDone
+    if of > 1 or not parts:
+        raise OutOfTime("The time is up before an image was attacked. The same command goes on from here.")
+    arrays = {key: torch.cat([part[key] for part in parts]).numpy() for key in parts[0]}
+    chosen_arrays = {"index": chosen.index, "label": chosen.labels, "image": chosen.images}
+    return Attacked(arrays | {key: value[:done].numpy() for key, value in chosen_arrays.items()}, total)
+
+
+def verified(target: Target, shard: Shard, adversarial: Tensor, claimed: Tensor) -> dict[str, Tensor]:
+    """Verify an attack's images, and return the arrays that are kept of them."""
+    from jembench.attacks.threat import VERIFICATIONS, verify
+
+    seen = verify(target, shard.x, shard.y, adversarial, claimed)
+    of_random = {"wrong-as-it-is": target.wrong_share(shard.x, shard.y, VERIFICATIONS)} if target.stochastic else {}
+    return {
+        "adversarial": adversarial,
+        "found": seen.found,
+        "distance-linf": seen.linf,
+        "distance-l2": seen.l2,
+        "predicted": seen.predicted,
+        "wrong": seen.wrong,
+        "unverified": claimed & ~seen.found,
+        **of_random,
+    }
+
+
+# --- numbers ----------------------------------------------------------------------------------------------------------
+
+
+def distance_estimates(name: str, arrays: Arrays, norms: Sequence[Norm]) -> Iterator[tuple[str, Estimate]]:
+    """Yield, by label, the median distance in levels and the accuracy in % at each eps of the curve.
+
+    An image of which nothing was found counts with the largest distance that there is.
+    """
+    import numpy as np
+
+    for norm in norms:
+        highest = LEVELS * largest_distance(norm, arrays["image"][0].size)
+        yield f"{name}-{norm}", median(LEVELS * arrays[f"distance-{norm}"], "1/255", "higher", (0.0, highest))
+        for eps in CURVE[norm]:
+            standing = withstands(arrays, norm, parse_eps(eps))
+            wrong = np.where(standing, arrays.get("wrong-as-it-is", 0.0), arrays["wrong"])
+            yield from accuracies(f"{name}-{norm}@{eps}", arrays, standing, wrong)
+
+
+def accuracies(
+    label: str, arrays: Arrays, standing: NDArray[np.bool_], wrong: NDArray[np.float64]
+) -> Iterator[tuple[str, Estimate]]:
+    """Yield the share of images that withstand an attack; for random predictions, the expected accuracy too.
+
+    Args:
+        label: of the share, which follows the rule for random predictions.
+        arrays: of each image.
+        standing: (N,) whether it withstands the attack.
+        wrong: (N,) the share of its predictions that are wrong, 0 to 1.
+    """
+    yield label, share(standing, "higher")
+    if "wrong-as-it-is" in arrays:
+        yield f"{label}-expected", mean(100 * (1 - wrong), "%", "higher", (0.0, 100.0))
+
+
+def withstands(arrays: Arrays, norm: Norm, eps: float) -> NDArray[np.bool_]:
+    """Return whether nothing was found within eps of each image.
+
+    Attacks of a size stay within it; a change by whole levels, as pointwise makes it, may measure 8.00001/255 for 8.
+    """
+    reach = eps + rounding(norm, arrays["image"][0].size)
+    standing: NDArray[np.bool_] = ~arrays["found"] | (arrays[f"distance-{norm}"] > reach)
+    return standing

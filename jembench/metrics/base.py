@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import pkgutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, get_type_hints
 
 from jembench.catalog.spec import Scalar, Spec, format_value
 from jembench.catalog.validation import Range
-from jembench.errors import NotApplicable, SpecError
+from jembench.errors import SpecError
 from jembench.interfaces import Measurement, Need, Quantity, Resampling, Value
 
 if TYPE_CHECKING:
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Generator
 
-    from jembench.interfaces import DataSpec, Evaluation, Planned
+    from jembench.interfaces import Evaluation
 
     Arrays = Mapping[str, NDArray[Any]]
 
@@ -240,43 +239,3 @@ def protocol_id(metric: str, evaluation: Evaluation, **parts: Scalar) -> str:
         named["data_content"] = evaluation.data.content
     texts = {key: f"{value:.12g}" if isinstance(value, float) else format_value(value) for key, value in named.items()}
     return str(Spec(metric, tuple(texts.items())))
-
-
-# --- metrics that name their computation ------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, kw_only=True)
-class Comparable(Metric):
-    """A metric whose functions of computation and of estimates are named by ``computed_by``."""
-
-    computed_by: ClassVar[str]
-
-    def compute(self, evaluation: Evaluation) -> Measurement:
-        """Measure one trained model."""
-        measurement: Measurement = pkgutil.resolve_name(self.computed_by)(self, evaluation)
-        return measurement
-
-    def estimates(self, arrays: Arrays) -> Mapping[str, Estimate]:
-        """Return the values by label, as statistics of the arrays."""
-        found: Mapping[str, Estimate] = pkgutil.resolve_name(f"{self.computed_by}_estimates")(self, arrays)
-        return found
-
-
-@dataclass(frozen=True, kw_only=True)
-class Bootstrapped(Metric):
-    """A metric with bootstrap intervals."""
-
-
-def check_labels(planned: Planned) -> None:
-    """Check that the test images have labels.
-
-    Raises:
-        NotApplicable: if not.
-    """
-    if not planned.labelled:
-        raise no_labels(planned.spec)
-
-
-def no_labels(data: DataSpec) -> NotApplicable:
-    """Return the error for a dataset without labels."""
-    return NotApplicable(f"The dataset {data.name} has no labels, so there is nothing to classify.")

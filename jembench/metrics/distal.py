@@ -1,4 +1,4 @@
-"""How easily noise is made into an image of which a model is sure, and what the model itself makes of such images.
+"""Distal adversarials: how easily noise is made into images of which a model is sure, and log p(x) of those images.
 
 Grathwohl et al. (2020), arXiv:1912.03263, section 5.4, Figure 6.
 
@@ -8,88 +8,149 @@ Legend: M ascents, N test images, C channels, H height, W width.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
-import numpy as np
-import torch
-from numpy.typing import NDArray
-from torch import Tensor
-
-from jembench import seeds
-from jembench.attacks.distal import ascend, confidence
-from jembench.attacks.threat import VERIFICATIONS
 from jembench.catalog.spec import Scalar
-from jembench.data.pixels import to_uint8
+from jembench.catalog.validation import Range
 from jembench.errors import NotApplicable, SpecError
-from jembench.interfaces import DataSpec, Density, Energy, Evaluation, Measurement, Resampling
-from jembench.metrics.attacked import Attacked, Chosen, Shard, in_shards
-from jembench.metrics.attacks import ALL, Distal
-from jembench.metrics.densities import log_px
-from jembench.metrics.estimates import Arrays, Estimate, measurement, median, share
+from jembench.interfaces import Measurement, Need, Resampling
+from jembench.metrics.attacks import Attack, Attacked, Chosen, Gradient, Shard
+from jembench.metrics.base import Count, Estimate, median, share
 
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+    from torch import Tensor
+
+    from jembench.interfaces import DataSpec, Evaluation, Planned
+    from jembench.metrics.base import Arrays
+
+ALL = "all"
 _RANGE = (0.0, 1.0)
 
 
-def distal(metric: Distal, evaluation: Evaluation) -> Measurement:
-    """Make noise into images of classes."""
-    found = _ascents(metric, evaluation)
-    arrays = found.arrays | _densities(evaluation, found.arrays)
-    parts: dict[str, Scalar] = {"images": found.images, "test_images": len(evaluation.data.part("test").images)}
-    parts |= {**metric.options, **metric.defence.identity}
-    details = {"unverified": int(arrays["unverified"].sum()), **found.details}
-    return measurement(metric, evaluation, parts, metric.estimates(arrays), arrays, details)
+@dataclass(frozen=True, kw_only=True)
+class Distal(Attack):
+    """Noise made into images of a class: the share in % of which the model becomes sure, and in how many steps.
 
+    ``target`` is a class by its name, or ``all``, each as often. A budget says the number of chains alone. A share of
+    100 % is what gradient ascent should come to; the steps, and the images, tell models apart. So does
+    ``distal-log-px``: how far log p(x) has come on these ways from that of the noise (0 %) to that of the test images
+    (100 %). Ends that look like their class are likely, those that still look like noise are not; as a share of the
+    way it depends neither on the unknown constant of log p(x) nor on its scale, which both differ from model to model.
+    It says what the model takes its ends for, not what they are. A model without an energy, or to which noise is as
+    likely as the test images, leaves it out.
+    """
 
-def _ascents(metric: Distal, evaluation: Evaluation) -> Attacked:
-    """The ends of the ascents, made now or remembered."""
-    begin = _noise(evaluation.data.spec, metric.images, metric.target)
+    target: str = ALL
+    images: Count = 100
+    steps: Count = 200
+    threshold: Annotated[float, Range(above=0, below=1)] = 0.9
+    grad: Gradient = "through"
+    name: ClassVar[str] = "distal"
 
-    def climb(shard: Shard) -> Mapping[str, Tensor]:
-        target, fresh = metric.defence.targets(evaluation, f"{metric.name} {metric.target} {shard.number}")
-        ends = ascend(target, shard.x, shard.y, steps=metric.steps, threshold=metric.threshold)
-        sure = confidence(fresh, ends.images, shard.y, VERIFICATIONS)
-        reached = ends.reached & (sure > metric.threshold)
-        return {
-            "images": to_uint8(ends.images, _RANGE),
-            "confidence": sure,
-            "reached": reached,
-            "steps": ends.steps,
-            "unverified": ends.reached & ~reached,
-        }
+    @property
+    def chain_gradient(self) -> Gradient:
+        """How gradients pass the refinement chain."""
+        return self.grad
 
-    found = in_shards(metric, evaluation, begin, climb)
-    noise, target = found.arrays.pop("image"), found.arrays.pop("label")
-    return found._replace(arrays={**found.arrays, "noise": noise, "target": target})
+    @property
+    def requires(self) -> frozenset[Need]:
+        """What a fit must give: the classes are those of the dataset, and no image needs a label."""
+        return super().requires - {"labels"}
 
+    @property
+    def protocol_options(self) -> dict[str, Scalar]:
+        """The parts of the protocol; no success is confirmed by a number of predictions."""
+        parts = {**super().protocol_options, "target": self.target, "steps": self.steps, "threshold": self.threshold}
+        return {name: value for name, value in parts.items() if name not in ("sure", "verified")}
 
-def distal_estimates(metric: Distal, arrays: Arrays) -> dict[str, Estimate]:
-    """The values, of ascents: of all, and of those that ended above the threshold."""
-    reached, count = arrays["reached"], int(arrays["reached"].sum())
-    found = {"distal": share(reached)}
-    if count:
-        found["distal-steps"] = median(arrays["steps"][reached], within=(0.0, float(metric.steps)))
-    if count and "log-px" in arrays and arrays["log-px-test"].mean() > arrays["log-px-noise"][reached].mean():
-        found["distal-log-px"] = Estimate(_way(arrays), "%")
-    return found
+    def check(self, planned: Planned) -> None:
+        """Check that the dataset has the classes."""
+        classes_of(planned.spec, self.target)
 
+    def passes(self, images: int) -> int:
+        """Return the largest number of network passes, as if no ascent ended; test images do not matter."""
+        return self.images * (self.steps + 1) * self.passes_an_answer
 
-def _noise(data: DataSpec, count: int, target: str) -> Chosen:
-    """Uniform noise, the same for all models, and the classes that it is to be made into, in turn."""
-    classes = classes_of(data, target)
-    index = torch.arange(count)
-    images = [
-        torch.randint(256, data.shape, dtype=torch.uint8, generator=seeds.generator(0, f"robustness/noise {number}"))
-        for number in range(count)
-    ]
-    return Chosen(index, torch.stack(images), classes[index % len(classes)])
+    def attack(self, evaluation: Evaluation) -> Attacked:
+        """Make ascents from noise, the same for all models."""
+        import torch
+
+        from jembench import seeds
+        from jembench.attacks.distal import ascend, confidence
+        from jembench.attacks.threat import VERIFICATIONS
+        from jembench.data.pixels import to_uint8
+
+        def work(shard: Shard) -> Mapping[str, Tensor]:
+            purpose = f"{self.name} {self.target} {shard.number}"
+            target = self.attacked_model(evaluation, purpose)
+            ends = ascend(target, shard.x, shard.y, steps=self.steps, threshold=self.threshold)
+            fresh = self.attacked_model(evaluation, f"verify {purpose}")
+            sure = confidence(fresh, ends.images, shard.y, VERIFICATIONS)
+            reached = ends.reached & (sure > self.threshold)
+            return {
+                "images": to_uint8(ends.images, _RANGE),
+                "confidence": sure,
+                "reached": reached,
+                "steps": ends.steps,
+                "unverified": ends.reached & ~reached,
+            }
+
+        data = evaluation.data.spec
+        classes, index = classes_of(data, self.target), torch.arange(self.images)
+        generators = [seeds.generator(0, f"robustness/noise {number}") for number in range(self.images)]
+        noise = [torch.randint(256, data.shape, dtype=torch.uint8, generator=each) for each in generators]
+        begin = Chosen(index, torch.stack(noise), classes[index % len(classes)])
+        found = self.in_shards(evaluation, begin, work)
+        starts, target = found.arrays.pop("image"), found.arrays.pop("label")
+        return found._replace(arrays={**found.arrays, "noise": starts, "target": target})
+
+    def compute(self, evaluation: Evaluation) -> Measurement:
+        """Make noise into images of classes.
+
+        Raises:
+            Diverged: if a log p(x) is not finite.
+        """
+        import torch
+
+        from jembench.interfaces import Density, Energy
+        from jembench.metrics.densities import log_px
+
+        found = self.attack(evaluation)
+        arrays = found.arrays
+        if isinstance(evaluation.model, Energy | Density):
+            arrays = {
+                **arrays,
+                "log-px": log_px(evaluation, torch.from_numpy(arrays["images"])),
+                "log-px-noise": log_px(evaluation, torch.from_numpy(arrays["noise"])),
+                "log-px-test": log_px(evaluation),
+            }
+        parts = {"images": found.images, "test_images": len(evaluation.data.part("test").images)}
+        details = {"unverified": int(arrays["unverified"].sum()), **found.details}
+        return self.measurement(evaluation, arrays, parts=parts, details=details)
+
+    def estimates(self, arrays: Arrays) -> dict[str, Estimate]:
+        """Return the share of ascents that end above the threshold, and of those the steps and the gain in log p(x)."""
+        reached, count = arrays["reached"], int(arrays["reached"].sum())
+        found = {"distal": share(reached)}
+        if count:
+            found["distal-steps"] = median(arrays["steps"][reached], within=(0.0, float(self.steps)))
+        if count and "log-px" in arrays and arrays["log-px-test"].mean() > arrays["log-px-noise"][reached].mean():
+            found["distal-log-px"] = Estimate(density_gain(arrays), "%")
+        return found
 
 
 def classes_of(data: DataSpec, target: str) -> Tensor:
-    """The classes that are meant, by their numbers.
+    """Return the numbers of the classes that ``target`` names.
 
     Raises:
         NotApplicable: if the dataset has no classes.
         SpecError: if there is no such class.
     """
+    import torch
+
     if not data.num_classes:
         raise NotApplicable(f"The dataset {data.name} has no classes, so there is none to be sure of.")
     names = data.class_names or tuple(map(str, range(data.num_classes)))
@@ -98,29 +159,14 @@ def classes_of(data: DataSpec, target: str) -> Tensor:
     return torch.arange(data.num_classes) if target == ALL else torch.tensor([names.index(target)])
 
 
-def _densities(evaluation: Evaluation, arrays: Arrays) -> dict[str, NDArray[np.float64]]:
-    """log p(x) of ends, of noise and of the test images; nothing for a model without an energy.
-
-    Raises:
-        Diverged: if one is not finite.
-    """
-    if not isinstance(evaluation.model, Energy | Density):
-        return {}
-    return {
-        "log-px": log_px(evaluation, torch.from_numpy(arrays["images"])),
-        "log-px-noise": log_px(evaluation, torch.from_numpy(arrays["noise"])),
-        "log-px-test": log_px(evaluation),
-    }
-
-
-def _way(arrays: Arrays) -> Resampling:
-    """How far log p(x) has come from that of the noise to that of the test images, of ascents and of test images."""
+def density_gain(arrays: Arrays) -> Resampling:
+    """Return the fraction of the noise-to-data gap in log p(x) that the ascents close, of ascents and test images."""
     ends, noise = (arrays[name][arrays["reached"]] for name in ("log-px", "log-px-noise"))
     test = arrays["log-px-test"]
 
-    def share_of_way(ascents: NDArray[np.int64], images: NDArray[np.int64]) -> NDArray[np.float64]:
+    def gain(ascents: NDArray[np.int64], images: NDArray[np.int64]) -> NDArray[np.float64]:
         begin = noise[ascents].mean(axis=1)
         part: NDArray[np.float64] = 100 * (ends[ascents].mean(axis=1) - begin) / (test[images].mean(axis=1) - begin)
         return part
 
-    return Resampling(share_of_way, (len(ends), len(test)))
+    return Resampling(gain, (len(ends), len(test)))

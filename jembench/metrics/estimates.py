@@ -12,13 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import entr
 
-from jembench.catalog.spec import Scalar
-from jembench.interfaces import Evaluation, Measurement, Resampling, Value
-from jembench.metrics.base import Estimate as Estimate
-from jembench.metrics.base import Metric, bootstrap_rng, protocol_id, value_of
-from jembench.metrics.base import mean as mean
-from jembench.metrics.base import median as median
-from jembench.metrics.base import share as share
+from jembench.interfaces import Resampling
+from jembench.metrics.base import Estimate
 from jembench.stats import Indices, multiplicities
 
 Arrays = Mapping[str, NDArray[Any]]
@@ -65,39 +60,3 @@ def highest_of(order: NDArray[np.int64], n: int) -> Callable[[Indices], Indices]
     rank = np.empty_like(order)
     rank[order] = np.arange(len(order))
     return lambda indices: order[np.partition(rank[indices], n - 1, axis=1)[:, :n]]
-
-
-def measurement(
-    metric: Metric,
-    evaluation: Evaluation,
-    parts: Mapping[str, Scalar],
-    estimates: Mapping[str, Estimate],
-    arrays: Arrays | None = None,
-    details: Mapping[str, Any] | None = None,
-    purpose: str = "",
-) -> Measurement:
-    """The measurement of a metric: its values with intervals, and what is kept of each image.
-
-    Args:
-        metric: its ``resamples``, if it has them, are those of the intervals.
-        evaluation: the model.
-        parts: of the protocol.
-        estimates: the values, by label.
-        arrays: what is kept of each image.
-        details: further information.
-        purpose: names the random numbers that the resamples are drawn with; by default the metric's name.
-    """
-    return Measurement(
-        protocol=protocol_id(metric.name, evaluation, **parts),
-        values=values_of(estimates, evaluation, purpose or metric.name, metric.resamples or 0),
-        arrays=arrays or {},
-        details=details or {},
-    )
-
-
-def values_of(
-    estimates: Mapping[str, Estimate], evaluation: Evaluation, purpose: str, resamples: int = 0
-) -> dict[str, Value]:
-    """Values with their intervals; ``purpose`` names the random numbers that the resamples are drawn with."""
-    rng = bootstrap_rng(evaluation.services.generator(f"bootstrap {purpose}"))
-    return {label: value_of(estimate, rng, resamples) for label, estimate in estimates.items()}

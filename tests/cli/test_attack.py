@@ -78,7 +78,7 @@ def test_an_attack_that_there_is_not(jembench):
 
 
 def test_when_the_time_is_up_the_table_has_what_is_done(pgd, monkeypatch, table):
-    monkeypatch.setattr("jembench.metrics.budgets.SHARD", 3)
+    monkeypatch.setattr("jembench.metrics.attacks.SHARD", 3)
     looks = iter([False, False, True])
     with monkeypatch.context() as patch:
         patch.setattr(FitAccess, "out_of_time", lambda _: next(looks))
@@ -103,23 +103,23 @@ def test_no_time_at_all(pgd, jembench, tiny, monkeypatch):
 KILLED = """
 import os, signal, sys
 from jembench.cli.main import main
-from jembench.metrics import attacked, budgets
+from jembench.metrics import attacks
 
-verify, left = attacked.verify, [1, 0]
+verified, left = attacks.verified, [1, 0]
 
 def killed(*arguments, **options):
     # The second shard has been attacked, and is not written.
     left.pop() if len(left) > 1 else os.kill(os.getpid(), signal.SIGKILL)
-    return verify(*arguments, **options)
+    return verified(*arguments, **options)
 
-attacked.verify, budgets.SHARD = killed, 3
+attacks.verified, attacks.SHARD = killed, 3
 main(sys.argv[1:])
 """
 
 
 def test_a_kill_loses_one_shard_at_most(pgd, jembench, tiny, zoo_of_tests, monkeypatch, values):
     """A process of its own, killed while it attacks: what it had is not computed again, and the end is the same."""
-    monkeypatch.setattr("jembench.metrics.budgets.SHARD", 3)
+    monkeypatch.setattr("jembench.metrics.attacks.SHARD", 3)
     assert jembench("train", "zoo_of_tests:classifier", *tiny).code == 0
     arguments = ["attack", "pgd", "--models", "zoo_of_tests:classifier", "--images", "8", "--restarts", "1"]
     process = subprocess.run(

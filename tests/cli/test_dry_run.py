@@ -111,7 +111,7 @@ def test_the_toolbox_of_the_ensemble(run, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "art.attacks.evasion", None)
     done = run(models="zoo_of_tests:classifier", metrics="ensemble:eps=8/255")
     assert done.code == 2
-    assert "`pip install 'jembench[ensemble]'` installs it" in done.err
+    assert "`pip install adversarial-robustness-toolbox` installs it" in done.err
 
 
 def test_a_plan_is_printed_without_its_dataset(jembench, nothing_downloaded, tmp_path):

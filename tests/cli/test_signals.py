@@ -111,7 +111,7 @@ def test_whatever_else_is_done_ends_where_it_is(run, values, monkeypatch, place,
 
 
 def test_an_attack_keeps_what_it_has(jembench, tiny, monkeypatch, outcomes):
-    monkeypatch.setattr("jembench.metrics.budgets.SHARD", 4)
+    monkeypatch.setattr("jembench.metrics.attacks.SHARD", 4)
     arguments = [
         "pgd",
         "--models",

@@ -3,9 +3,8 @@ import pytest
 from hyperplane import DATA, Linear, grey
 
 from jembench.errors import SpecError
-from jembench.metrics.attacked import choose
-from jembench.metrics.attacks import Boundary, Pointwise
-from jembench.metrics.budgets import BUDGETS
+from jembench.metrics.attacks import choose
+from jembench.metrics.decisions import Boundary, Pointwise
 
 FACTORIES = [Boundary, Pointwise]
 
@@ -48,17 +47,10 @@ def test_an_image_without_a_start_counts_with_the_largest_distance(evaluation, m
 
 def test_the_gradient_of_refinement_is_no_part_of_the_protocol():
     metric = Boundary(refine=2)
-    assert metric.defence.identity == {"refine": 2, "eot": BUDGETS["paper"].eot}
-    assert metric.requires == {"logits", "energy", "samples"}
+    expected = {"refine": 2, "eot": 5, "sure": "5/5", "verified": "6/10", "queries": 25_000}
+    assert metric.protocol_options == expected
+    assert metric.requires == {"logits", "labels", "energy", "samples", "chains"}
     assert metric.passes(10) == 10 * 25_000 * 5 * 3
-
-
-@pytest.mark.parametrize("make", FACTORIES)
-def test_resamplings_give_the_values(evaluation, make):
-    metric = make(images=20, queries=30)
-    found = metric.compute(evaluation)
-    for label, resampling in metric.resamplings(found.arrays).items():
-        assert resampling.statistic(np.arange(20)[None])[0] == pytest.approx(found.values[label].value)
 
 
 def test_what_it_cannot_be():
@@ -69,7 +61,7 @@ def test_what_it_cannot_be():
 def test_shards_do_not_matter_to_the_boundary_attack(evaluation, monkeypatch):
     metric = Boundary(images=20, queries=100)
     whole = metric.compute(evaluation).arrays
-    monkeypatch.setattr("jembench.metrics.budgets.SHARD", 7)
+    monkeypatch.setattr("jembench.metrics.attacks.SHARD", 7)
     evaluation.memory.clear()
     parts = metric.compute(evaluation).arrays
     assert len(evaluation.memory) == 3

@@ -10,7 +10,7 @@ from jembench.attacks.target import Target
 from jembench.data.pixels import to_float
 from jembench.errors import Diverged, NotApplicable, SpecError
 from jembench.interfaces import DataSpec
-from jembench.metrics.attacks import Distal
+from jembench.metrics.distal import Distal
 from jembench.models.energies import LogitModel
 from jembench.stats import wilson
 
@@ -133,32 +133,10 @@ def test_all_models_start_from_the_same_noise_and_fewer_images_are_the_first(eva
     assert len(np.unique(first.reshape(M, -1), axis=0)) == M
 
 
-def test_time_that_is_up_leaves_a_part(evaluation):
-    evaluation.shards_left = 1
-    found = measured(evaluation, images=80)
-    assert found.details["partial"] == "50 of 80 images"
-    assert "images=50" in found.protocol
-    assert found.values["distal"].n == 50
-    evaluation.shards_left = None
-    whole = measured(evaluation, images=80)
-    assert "partial" not in whole.details
-    assert np.array_equal(whole.arrays["images"][:50], found.arrays["images"])
-
-
-def test_resamplings_give_the_values(evaluation):
-    metric = Distal(images=M, steps=14, resamples=50)
-    found = metric.compute(evaluation)
-    resamplings = metric.resamplings(found.arrays)
-    assert resamplings.keys() == found.values.keys() == {"distal", "distal-steps", "distal-log-px"}
-    for label, resampling in resamplings.items():
-        everything = [np.arange(size)[None] for size in resampling.sizes]
-        assert resampling.statistic(*everything) == pytest.approx([found.values[label].value])
-
-
 def test_protocol_and_cost(evaluation):
     metric = Distal(images=M, steps=9, refine=2, eot=3)
-    assert metric.passes(10_000) == M * 10 * metric.defence.passes
-    assert metric.requires == {"logits", "energy", "samples"}
+    assert metric.passes(10_000) == M * 10 * metric.passes_an_answer
+    assert metric.requires == {"logits", "gradients", "energy", "samples", "chains"}
     assert measured(evaluation).protocol == (
         f"distal:data=toy,images={M},refine=0,steps=40,target=all,test_images=40,threshold=0.9"
     )

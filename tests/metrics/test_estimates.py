@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.stats import entropy
 
-from jembench.metrics.estimates import among_highest, effective_classes, highest_of, hill_number, mean, share, value_of
+from jembench.metrics.base import mean, share, value_of
+from jembench.metrics.estimates import among_highest, effective_classes, highest_of, hill_number
 from jembench.stats import wilson
 
 RNG = np.random.default_rng(0)

@@ -11,22 +11,19 @@ METRICS = [component.name for component in discovery.components("metrics") if co
 REQUIRED = {
     "accuracy": {"logits", "labels"},
     "adaptive-ece": {"logits", "labels"},
-    "boundary": {"logits"},
+    "boundary": {"logits", "labels"},
     "brier": {"logits", "labels"},
-    "certified": {"logits"},
     "chain-age": {"logits", "samples"},
     "classwise-ece": {"logits", "labels"},
     "class-samples": {"logits", "samples"},
     "confident-samples": {"logits", "samples"},
     "debiased-ece": {"logits", "labels"},
-    "distal": {"logits"},
+    "distal": {"logits", "gradients"},
     "ece": {"logits", "labels"},
     "bits-per-dim": {"log_prob"},
     "energy-gap": {"energy", "samples"},
-    "ensemble": {"logits"},
     "fid": {"samples"},
     "fid-infinity": {"samples"},
-    "gradient-checks": {"logits"},
     "is": {"samples"},
     "iteration-time": {"training"},
     "kid": {"samples"},
@@ -34,13 +31,13 @@ REQUIRED = {
     "neighbours": {"samples"},
     "nll": {"logits", "labels"},
     "ood": {"energy"},
-    "pgd": {"logits"},
-    "pointwise": {"logits"},
+    "pgd": {"logits", "labels", "gradients"},
+    "pointwise": {"logits", "labels"},
     "prc": {"samples"},
     "stability": {"training"},
-    "transfer": {"energy", "logits", "samples"},
+    "transfer": {"logits", "labels", "energy", "samples", "chains"},
 }
-NEEDED = {"ood": "set=interp", "ensemble": "eps=8/255"}  # options without a default
+NEEDED = {"ood": "set=interp"}  # options without a default
 
 
 def test_every_metric_is_registered():

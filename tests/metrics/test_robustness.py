@@ -8,9 +8,8 @@ from jembench.attacks.threat import distance
 from jembench.data.pixels import to_float
 from jembench.errors import NotApplicable, OutOfTime, SpecError
 from jembench.interfaces import Costly
-from jembench.metrics import attacked
-from jembench.metrics.attacked import choose
-from jembench.metrics.attacks import PGD, Certified
+from jembench.metrics.attacks import BUDGETS, CURVE, Budget, choose, withstands
+from jembench.metrics.pgd import PGD
 from jembench.stats import wilson
 
 
@@ -21,8 +20,8 @@ def test_a_change_by_whole_levels_is_of_that_size():
     far = distance(image, other, "linf").numpy()
     arrays = {"image": levels.numpy(), "found": np.ones(240, dtype=bool), "distance-linf": far}
     assert 0 < (far > 16 / 255).sum() < 240
-    assert not attacked.withstands(arrays, "linf", 16 / 255).any()
-    assert attacked.withstands(arrays, "linf", 15.999 / 255).all()
+    assert not withstands(arrays, "linf", 16 / 255).any()
+    assert withstands(arrays, "linf", 15.999 / 255).all()
 
 
 @pytest.fixture
@@ -42,7 +41,7 @@ def test_median_and_curve_are_those_of_the_exact_distances(evaluation, norm):
     assert median.value == pytest.approx(255 * np.median(distances), rel=0.011)
     assert (median.unit, median.n, median.better) == ("1/255", 120, "higher")
     assert median.low < median.value < median.high
-    for eps in attacked.CURVE[norm]:
+    for eps in CURVE[norm]:
         at = found.values[f"pgd-{norm}@{eps}"]
         level = float(eps.partition("/")[0]) / 255
         assert at.value * 120 / 100 == pytest.approx((distances > level).sum())
@@ -131,7 +130,7 @@ def test_fewer_images_are_the_first_of_more_and_the_same_for_every_model(evaluat
 def test_the_size_of_a_shard_changes_nothing(evaluation, monkeypatch):
     metric = PGD(images=20, restarts=3, steps=10)
     whole = metric.compute(evaluation)
-    monkeypatch.setattr("jembench.metrics.budgets.SHARD", 7)
+    monkeypatch.setattr("jembench.metrics.attacks.SHARD", 7)
     evaluation.memory.clear()
     parts = metric.compute(evaluation)
     np.testing.assert_allclose(parts.arrays["distance-linf"], whole.arrays["distance-linf"], atol=1e-6)
@@ -139,9 +138,8 @@ def test_the_size_of_a_shard_changes_nothing(evaluation, monkeypatch):
 
 
 def test_a_gpu_attacks_the_papers_images_together():
-    assert PGD().shard("cuda") == PGD().spent.images
-    assert PGD(refine=1).shard("cpu") < PGD(refine=1).shard("cuda") < PGD().shard("cuda")
-    assert Certified().shard("cuda") == Certified().shard("cpu")
+    assert PGD().shard_size("cuda") == PGD().spent.images
+    assert PGD(refine=1).shard_size("cpu") < PGD(refine=1).shard_size("cuda") < PGD().shard_size("cuda")
 
 
 def test_shards_are_remembered_and_told(evaluation):
@@ -190,8 +188,8 @@ def test_a_model_without_chains_cannot_be_refined(evaluation):
 
 def test_what_it_needs_and_what_it_costs():
     plain, refined = PGD(), PGD(refine=10, grad="bpda")
-    assert plain.requires == {"logits"}
-    assert refined.requires == {"logits", "energy", "samples"}
+    assert plain.requires == {"logits", "labels", "gradients"}
+    assert refined.requires == plain.requires | {"energy", "samples", "chains"}
     assert isinstance(plain, Costly)
     assert plain.passes(10_000) == plain.passes(300) == pytest.approx(30 * plain.passes(10), rel=1e-3)
     # n (k + 1) passes for a step of JEM-k with n chains
@@ -220,3 +218,17 @@ def test_protocols_tell_attacks_apart(evaluation):
     ]
     protocols = [metric.compute(evaluation).protocol for metric in metrics]
     assert len(set(protocols)) == len(protocols)
+
+
+def test_the_numbers_behind_a_name_never_change():
+    """Results in stores go by the name: a budget of other numbers needs another one."""
+    assert {
+        "paper": Budget(images=300, restarts=20, steps=40, tolerance=0.01, eot=5, queries=25_000),
+        "quick": Budget(images=25, restarts=2, steps=10, tolerance=0.05, eot=1, queries=1_000),
+    } == BUDGETS
+
+
+def test_each_number_can_be_set_by_itself():
+    changed = BUDGETS["quick"].but(images=7, steps=None)
+    assert (changed.images, changed.steps, changed.restarts) == (7, 10, 2)
+    assert BUDGETS["quick"].images == 25

@@ -10,9 +10,7 @@ from torch import Tensor, nn
 from jembench.data.pixels import to_float
 from jembench.errors import NotApplicable, OutOfTime, SpecError
 from jembench.interfaces import ChainState, StepInfo
-from jembench.metrics import robustness
-from jembench.metrics.attacked import withstands
-from jembench.metrics.attacks import PGD, Transfer
+from jembench.metrics.pgd import PGD, Transfer
 from jembench.models.energies import LogitModel
 from jembench.stats import wilson
 
@@ -75,7 +73,7 @@ def margins(evaluation, images) -> np.ndarray:
 @pytest.mark.parametrize("norm", ["linf", "l2"])
 def test_a_chain_towards_one_class_refines_its_images_back_and_no_others(evaluation, norm):
     """The images found are just behind the hyperplane: a small shift takes all those of one class back."""
-    source = robustness.descend(PGD(norm=norm, **BUDGET), evaluation).arrays
+    source = PGD(norm=norm, **BUDGET).attack(evaluation).arrays
     overshoot = np.abs(margins(evaluation, source["adversarial"])).max()
     clean = np.abs(margins(evaluation, source["image"] / 255)).min()
     assert 3 * overshoot < clean
@@ -178,13 +176,13 @@ def test_time_that_is_up_leaves_a_part_which_the_next_run_completes(evaluation):
 
 def test_part_of_the_source_stays_a_part(evaluation, monkeypatch):
     """Even if there should be time again for the rest."""
-    descend = robustness.descend
+    attack = PGD.attack
 
     def part(metric, evaluation):
-        found = descend(metric, evaluation)
+        found = attack(metric, evaluation)
         return found._replace(arrays={name: array[:20] for name, array in found.arrays.items()})
 
-    monkeypatch.setattr(robustness, "descend", part)
+    monkeypatch.setattr(PGD, "attack", part)
     measured = Transfer(refine=1, **BUDGET).compute(evaluation)
     assert measured.details["partial"] == f"20 of {N} images"
     assert len(measured.arrays["found"]) == 20
@@ -197,13 +195,7 @@ def test_protocol_and_cost_have_nothing_of_a_gradient_through_the_chain(evaluati
     )
     made = PGD(norm="l2", **BUDGET).passes(1000)
     assert metric.passes(1000) - made == N * 21 * 2 * 4
-    assert metric.requires == {"logits", "energy", "samples"}
-
-
-def test_standing_is_monotone_in_eps(evaluation):
-    arrays = Transfer(refine=1, **BUDGET).compute(evaluation).arrays
-    standing = [withstands(arrays, "linf", eps).sum() for eps in (0.01, 0.05, 0.2)]
-    assert standing == sorted(standing, reverse=True)
+    assert metric.requires == {"logits", "labels", "energy", "samples", "chains"}
 
 
 def test_a_model_without_chains_has_nothing_to_transfer_to(evaluation):

@@ -36,8 +36,8 @@ ATTACKS = (
 @pytest.fixture
 def make(zoo_of_tests, monkeypatch):
     """Make a plan of one model, whose metrics attack two images at a time."""
-    monkeypatch.setattr("jembench.metrics.budgets.SHARD", 2)
-    monkeypatch.setattr("jembench.metrics.budgets.SHARD_REFINED", 2)
+    monkeypatch.setattr("jembench.metrics.attacks.SHARD", 2)
+    monkeypatch.setattr("jembench.metrics.attacks.SHARD_REFINED", 2)
 
     def make(*metrics, model="jem", limit=None):
         chosen = Suite(

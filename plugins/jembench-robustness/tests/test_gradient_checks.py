@@ -5,16 +5,17 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
+from fake_evaluation import FakeEvaluation, random_images
 from scipy.stats import binomtest
 from torch import nn
 
 from jembench.attacks.target import Target
 from jembench.data.pixels import to_float
 from jembench.errors import OutOfTime, SpecError
-from jembench.metrics import robustness
-from jembench.metrics.attacked import Shard
-from jembench.metrics.attacks import PGD, Boundary, GradientChecks
-from jembench.metrics.gradient_checks import BY_EPS, BY_STEPS, flat, rises, suspicions
+from jembench.metrics.attacks import Shard
+from jembench.metrics.decisions import Boundary
+from jembench.metrics.pgd import PGD
+from jembench_robustness.gradient_checks import BY_EPS, BY_STEPS, GradientChecks, flat, rises
 
 N = 30
 SEARCH = {"images": N, "restarts": 2, "steps": 12}
@@ -81,15 +82,15 @@ class Overflowing(Linear):
 
 
 @pytest.fixture
-def checked(fake):
+def checked():
     """What the checks find of a model on images of both classes, all classified rightly."""
 
     def check(model, **options):
-        images = fake.images(2 * N, 1)
+        images = random_images(2 * N, 1)
         with torch.no_grad():
             margin = model.margin(2 * images.float() / 255 - 1)
         far = (Linear().margin(2 * images.float() / 255 - 1).abs() > 0.1).nonzero().flatten()[:N]
-        evaluation = fake.Evaluation(model=model, sets={"test": images[far]}, labels=(margin[far] > 0).long())
+        evaluation = FakeEvaluation(model=model, sets={"test": images[far]}, labels=(margin[far] > 0).long())
         return evaluation, GradientChecks(**{**BUDGET, **options})
 
     return check
@@ -196,8 +197,8 @@ def arrays_of(standing=None, nearer=0, flat=0, unbroken=0, n=100):
 @pytest.mark.parametrize(("failing", "tolerated", "too_many"), [("unbroken", 2, 3), ("nearer", 9, 10), ("flat", 1, 2)])
 def test_a_few_images_are_tolerated(failing, tolerated, too_many):
     metric = GradientChecks()
-    assert suspicions(metric, arrays_of(**{failing: tolerated})) == []
-    assert len(suspicions(metric, arrays_of(**{failing: too_many}))) == 1
+    assert metric.suspicions(arrays_of(**{failing: tolerated})) == []
+    assert len(metric.suspicions(arrays_of(**{failing: too_many}))) == 1
 
 
 def test_accuracy_that_rises_with_eps_is_suspicious_only_beyond_chance():
@@ -205,9 +206,9 @@ def test_accuracy_that_rises_with_eps_is_suspicious_only_beyond_chance():
     standing = np.zeros((100, 6), dtype=bool)
     standing[:60, BY_EPS[0]] = standing[:40, BY_EPS[1]] = standing[:43, BY_EPS[2]] = True
     standing[:40, BY_STEPS] = True
-    assert suspicions(metric, arrays_of(standing)) == []  # 3 of 100
+    assert metric.suspicions(arrays_of(standing)) == []  # 3 of 100
     standing[:50, BY_EPS[2]] = True
-    (sentence,) = suspicions(metric, arrays_of(standing))
+    (sentence,) = metric.suspicions(arrays_of(standing))
     assert sentence.startswith("Accuracy rises by 10.0 points from eps 0.1 to 0.2 (p = 0.00")
     assert metric.resamplings(arrays_of(standing))["larger-eps"].statistic(np.arange(100)[None]) == pytest.approx([10])
     assert metric.resamplings(arrays_of(standing))["steps"].statistic(np.arange(100)[None]) == pytest.approx([0])
@@ -223,7 +224,7 @@ def test_eps_is_the_median_of_what_had_to_be_looked_for(checked):
     evaluation, metric = checked(Linear())
     evaluation.labels[:8] = 1 - evaluation.labels[:8]
     found = metric.compute(evaluation)
-    distances = robustness.descend(PGD(**SEARCH), evaluation).arrays["distance-linf"]
+    distances = PGD(**SEARCH).attack(evaluation).arrays["distance-linf"]
     assert (distances == 0).sum() == 8
     assert found.arrays["eps"][0] == np.median(distances[distances > 0])
     nearer, at, farther = found.details["accuracy-by-eps"].values()
@@ -237,7 +238,8 @@ def test_what_the_attacks_have_made_is_not_made_again(checked):
     Boundary(images=N, queries=200).compute(evaluation)
     before = set(evaluation.memory)
     metric.compute(evaluation)
-    assert {name.rpartition("-")[0] for name in set(evaluation.memory) - before} == {"gradient-checks-0"}
+    made = sorted(name.rpartition("-")[0] for name in set(evaluation.memory) - before)
+    assert made == ["gradient-checks-0", *["pgd-0"] * 7]  # six settings and the unlimited one
 
 
 def test_resamplings_give_the_values(measured):
@@ -248,18 +250,17 @@ def test_resamplings_give_the_values(measured):
         assert resampling.statistic(np.arange(N)[None]) == pytest.approx([found.values[label].value])
 
 
-def test_time_that_is_up_leaves_a_part_which_the_next_run_completes(checked, monkeypatch):
-    monkeypatch.setattr("jembench.metrics.budgets.SHARD", 12)
+def test_time_that_is_up_leaves_parts_which_the_next_run_completes(checked, monkeypatch):
+    monkeypatch.setattr("jembench.metrics.attacks.SHARD", 12)
     evaluation, metric = checked(Linear())
-    evaluation.shards_left = 11  # of three attacks in three shards each, and of two of the checks'
-    found = metric.compute(evaluation)
-    assert found.details["partial"] == f"24 of {N} images"
-    assert {len(array) for name, array in found.arrays.items() if name != "eps"} == {24}
-    evaluation.shards_left = 5
+    evaluation.shards_left = 11
     with pytest.raises(OutOfTime, match="goes on from here"):
         metric.compute(evaluation)
+    done = set(evaluation.memory)
     evaluation.shards_left = None
     assert "partial" not in metric.compute(evaluation).details
+    assert len(done) == 11
+    assert done < set(evaluation.memory)
 
 
 def test_protocol_and_cost(measured):
@@ -270,7 +271,7 @@ def test_protocol_and_cost(measured):
     plain, refined = (GradientChecks(**BUDGET, refine=refine, eot=2) for refine in (0, 1))
     asked = N * 200
     assert refined.passes(1000) - asked * 4 == pytest.approx((plain.passes(1000) - asked) * 10, abs=10)
-    assert refined.requires == {"logits", "energy", "samples"}
+    assert refined.requires == plain.requires | {"energy", "samples", "chains"}
     one_search = dataclasses.replace(plain, norm="l2")
     assert plain.passes(1000) - one_search.passes(1000) == PGD(**SEARCH).passes(1000)
 

@@ -1,20 +1,20 @@
 import numpy as np
 import pytest
 import torch
+from fake_evaluation import FakeEvaluation
 from hyperplane import DATA, Linear, grey
 from scipy.special import bdtr
 from scipy.stats import norm as normal
 
 from jembench.errors import SpecError
-from jembench.metrics.attacked import choose
-from jembench.metrics.attacks import Certified
-from jembench.metrics.certified import radius as radius_of
+from jembench.metrics.attacks import choose
+from jembench_robustness.certified import Certified
 
 
 @pytest.fixture
-def evaluation(fake):
+def evaluation():
     images, labels = grey(40, 0, 256)
-    return fake.Evaluation(sets={"test": images}, labels=labels, model=Linear(), spec=DATA)
+    return FakeEvaluation(sets={"test": images}, labels=labels, model=Linear(), spec=DATA)
 
 
 def test_of_a_linear_classifier_the_radius_is_the_distance_to_its_hyperplane(evaluation):
@@ -40,17 +40,16 @@ def test_of_a_linear_classifier_the_radius_is_the_distance_to_its_hyperplane(eva
 def test_the_probability_is_the_exact_lower_bound_of_clopper_and_pearson():
     """At it, so many answers or more have the probability alpha; at half of all it abstains."""
     metric = Certified(sigma=2.0, copies=100, alpha=0.01)
-    some, half, every = radius_of(metric, torch.tensor([80, 50, 100])).tolist()
+    some, half, every = metric.radius(torch.tensor([80, 50, 100])).tolist()
     assert 1 - bdtr(79, 100, normal.cdf(some / 2)) == pytest.approx(0.01)
     assert half == 0
     assert normal.cdf(every / 2) == pytest.approx(0.01 ** (1 / 100))
 
 
 def test_other_images_and_shards_change_nothing(evaluation, monkeypatch):
-
     metric = Certified(sigma=0.1, images=12, copies=50)
     whole = metric.compute(evaluation).arrays["radius"]
-    monkeypatch.setattr("jembench.metrics.budgets.SHARD", 5)
+    monkeypatch.setattr("jembench.metrics.attacks.SHARD", 5)
     evaluation.memory.clear()
     np.testing.assert_array_equal(metric.compute(evaluation).arrays["radius"], whole)
 

@@ -1,0 +1,141 @@
+"""Certified robustness of a smoothed classifier, by randomised smoothing.
+
+It answers with the class that the model gives most often under Gaussian noise: Cohen et al. (2019), arXiv:1902.02918;
+of an adversarially trained classifier Salman et al. (2019), arXiv:1906.04584.
+
+Legend: N images, C channels, H height, W width, K classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+
+from jembench.interfaces import Need
+from jembench.plugin import Estimate, Metric, Range, attacks, eps, mean, share
+
+if TYPE_CHECKING:
+    from torch import Generator, Tensor
+
+    from jembench.interfaces import Evaluation, Measurement
+    from jembench.parts import Target
+
+COPIES = {"paper": 100_000, "quick": 1_000}
+"""Noisy images that certify one, by budget: Cohen et al. (2019), section 4, and a look at it on a CPU."""
+
+SELECTION = 100
+"""Answers that the class is chosen by."""
+
+_BLOCK = 1000  # noisy copies that are drawn together; results do not depend on it
+
+
+@dataclass(frozen=True, kw_only=True)
+class Certified(Metric):
+    """Randomised smoothing: the accuracy in % that is certified within sizes of a change in L2, and the mean radius.
+
+    ``sigma`` is that of the noise, on [0, 1]; ``copies`` are the noisy images that certify one: 100,000, quick 1,000.
+    The class is the most frequent of 100 answers; its probability is at least p with confidence 1 - ``alpha``, by
+    Clopper and Pearson from ``copies`` further answers. The radius is sigma * Phi^-1(p) if p is above one half; else
+    the classifier abstains, which counts as wrong. Sizes are in units of a pixel's range. An image whose class is wrong
+    counts with the radius 0 in the mean. Cohen et al. (2019), arXiv:1902.02918, Theorem 1 and the procedure Certify.
+    """
+
+    budget: Literal["paper", "quick"] = "paper"
+    images: attacks.OptionalCount = None
+    sigma: Annotated[float, Range(above=0)] = 0.25
+    copies: attacks.OptionalCount = None
+    alpha: Annotated[float, Range(above=0, below=1)] = 0.001
+    name: ClassVar[str] = "certified"
+    requires: ClassVar[frozenset[Need]] = frozenset({"logits", "labels"})
+
+    @property
+    def count(self) -> int:
+        """The number of images."""
+        return attacks.BUDGETS[self.budget].images if self.images is None else self.images
+
+    @property
+    def answers(self) -> int:
+        """The number of noisy copies that certify an image."""
+        return COPIES[self.budget] if self.copies is None else self.copies
+
+    @property
+    def protocol_options(self) -> dict[str, Any]:
+        """The parts of the protocol."""
+        return {"sigma": self.sigma, "selection": SELECTION, "copies": self.answers, "alpha": self.alpha, "norm": "l2"}
+
+    @property
+    def parts(self) -> int:
+        """The number of shards, each of which can be certified by another machine."""
+        return -(-self.count // attacks.SHARD)
+
+    def passes(self, images: int) -> int:
+        """Return the number of network passes: one for each answer."""
+        return min(images, self.count) * (SELECTION + self.answers)
+
+    def compute(self, evaluation: Evaluation) -> Measurement:
+        """Certify the images that every attack takes."""
+        import torch
+
+        from jembench.parts import Target
+
+        target = Target(evaluation.model, evaluation.data.spec)
+
+        def work(shard: attacks.Shard) -> Mapping[str, Tensor]:
+            counted = [self._count(target, *image) for image in zip(shard.x, shard.index.tolist(), strict=True)]
+            predicted, frequent = (torch.tensor(column) for column in zip(*counted, strict=True))
+            return {"predicted": predicted, "radius": self.radius(frequent)}
+
+        chosen = attacks.choose(evaluation, self.count)
+        found = attacks.in_shards(
+            evaluation,
+            chosen,
+            work,
+            name=self.name,
+            size=attacks.SHARD,  # the same on every device: one image fills a GPU
+            passes=self.passes(len(chosen.images)),
+            made_of=self.protocol_options,
+        )
+        return self.measurement(evaluation, found.arrays, parts={"images": found.images}, details=found.details)
+
+    def _count(self, target: Target, x: Tensor, index: int) -> tuple[int, int]:
+        """Return the class that is most frequent under noise, and how many of the further answers give it."""
+        from jembench.parts import seeds
+
+        generator = seeds.generator(0, f"robustness/certified {index}")
+        predicted = int(self._answers(target, x, SELECTION, generator).argmax())
+        return predicted, int(self._answers(target, x, self.answers, generator)[predicted])
+
+    def _answers(self, target: Target, x: Tensor, copies: int, generator: Generator) -> Tensor:
+        """Count the noisy copies of an image (C, H, W) that get each class: int64 (K,)."""
+        import torch
+
+        counts = torch.zeros(target.data.num_classes, dtype=torch.int64)
+        for begin in range(0, copies, _BLOCK):
+            noise = torch.randn(min(_BLOCK, copies - begin), *x.shape, generator=generator)
+            classes = target.classes(x + self.sigma * noise.to(x.device))
+            counts += torch.bincount(classes.cpu(), minlength=len(counts))
+        return counts
+
+    def radius(self, frequent: Tensor) -> Tensor:
+        """Return the radii of classes that ``frequent`` (N,) of the copies get, float64 (N,); 0: it abstains."""
+        import torch
+        from scipy.stats import beta
+
+        lower = beta.ppf(self.alpha, frequent.numpy(), self.answers - frequent.numpy() + 1)
+        normal = NormalDist()
+        return torch.tensor([self.sigma * normal.inv_cdf(p) if p > 0.5 else 0.0 for p in lower], dtype=torch.float64)
+
+    def estimates(self, arrays: Mapping[str, Any]) -> dict[str, Estimate]:
+        """Return the shares that are certain of their class within each size, mean radius and abstentions."""
+        right, certain = arrays["predicted"] == arrays["label"], arrays["radius"]
+        return {
+            "certified-l2@0/255": share(right & (certain > 0), "higher"),
+            **{
+                f"certified-l2@{size}": share(right & (certain > eps.parse_eps(size)), "higher")
+                for size in attacks.CURVE["l2"]
+            },
+            "certified-radius": mean(attacks.LEVELS * right * certain, "1/255", "higher", (0.0, float("inf"))),
+            "abstained": share(certain == 0, "lower"),
+        }

@@ -1,0 +1,197 @@
+"""Several strong attacks of one size, one after the other, each on the images that are not broken yet.
+
+In the spirit of AutoAttack (Croce & Hein, 2020, arXiv:2003.01690): automatic PGD on cross-entropy and on the difference
+of logits ratio, by the Adversarial Robustness Toolbox, then the boundary attack.
+
+Legend: N images, C channels, H height, W width.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+
+from jembench.plugin import Boundary, Estimate, Range, Unavailable, attacks, eps, share
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from jembench.interfaces import Evaluation, Planned
+    from jembench.parts import Target
+
+Member = Literal["apgd-ce", "apgd-dlr", "boundary"]
+MEMBERS: tuple[Member, ...] = ("apgd-ce", "apgd-dlr", "boundary")
+
+LOSSES: Mapping[Member, str] = {"apgd-ce": "cross_entropy", "apgd-dlr": "difference_logits_ratio"}
+
+MISCLASSIFIED, STANDING = -1, -2
+"""Values of the array ``by`` in place of an index of ``MEMBERS``."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ensemble(attacks.GradientAttack):
+    """Accuracy in % under the worst of automatic PGD, on two losses, and the boundary attack, all within ``eps``.
+
+    In the spirit of AutoAttack, by the Adversarial Robustness Toolbox. Misclassified images count as broken. The
+    details say how many each attack was the first to break.
+    """
+
+    eps: str
+    queries: attacks.OptionalCount = None
+    resamples: Annotated[int, Range(least=0)] = 0
+    name: ClassVar[str] = "ensemble"
+    searches: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        eps.parse_eps(self.eps)
+
+    @property
+    def label(self) -> str:
+        """The label of the value: ``ensemble-linf@8/255``."""
+        return f"{self.name}-{self.norm}@{self.eps}"
+
+    @property
+    def boundary(self) -> Boundary:
+        """The member that sees no gradient."""
+        return Boundary(budget=self.budget, queries=self.queries)
+
+    @property
+    def protocol_options(self) -> dict[str, Any]:
+        """The parts of the protocol."""
+        members = {"eps": self.eps, "queries": self.boundary.spent.queries, "members": "+".join(MEMBERS)}
+        return {**super().protocol_options, **members}
+
+    def check(self, planned: Planned) -> None:
+        """Check that images can be as far apart as eps, and that the toolbox is there.
+
+        Raises:
+            SpecError: if no two images are.
+            Unavailable: if the Adversarial Robustness Toolbox cannot be imported.
+        """
+        eps.check_eps(self.eps, self.norm, planned.spec.dimensions)
+        toolbox()
+
+    def passes(self, images: int) -> int:
+        """Return the largest number of passes: automatic PGD asks for the loss of every iterate beside its gradient."""
+        spent = self.spent
+        passes = 4 * spent.restarts * spent.steps + self.boundary.spent.queries
+        return min(images, spent.images) * passes * self.passes_an_answer
+
+    def find(self, evaluation: Evaluation, shard: attacks.Shard, target: Target) -> attacks.Found:
+        """Break every image that any of the attacks can break within eps.
+
+        Raises:
+            Unavailable: if the Adversarial Robustness Toolbox cannot be imported.
+        """
+        import torch
+
+        from jembench.parts import seeds, threat
+
+        size = eps.parse_eps(self.eps)
+        adversarial = shard.x.clone()
+        by = torch.where(target.deceived(shard.x, shard.y), MISCLASSIFIED, STANDING)
+        seed = seeds.derive(0, f"robustness/{self.name} {shard.number}") % 2**31
+        for place, member in enumerate(MEMBERS):
+            left = (by == STANDING).nonzero().flatten()
+            if not len(left) or (member == "apgd-dlr" and target.data.num_classes < 3):
+                continue  # the ratio's denominator is of the third largest logit
+            x, y = shard.x[left], shard.y[left]
+            if member == "boundary":
+                some = replace(shard, index=shard.index[left.cpu()], x=x, y=y)
+                made = self.boundary.find(evaluation, some, target).adversarial
+            else:
+                with _seeded(seed + place):
+                    made = self._automatic_pgd(target, x, y, LOSSES[member], size)
+            good = (threat.distance(x, made, self.norm) <= size) & target.deceived(made, y)
+            adversarial[left[good]], by[left[good]] = made[good], place
+        return attacks.Found(adversarial, by > STANDING, {"by": by})
+
+    def _automatic_pgd(self, target: Target, x: Tensor, y: Tensor, loss: str, size: float) -> Tensor:
+        import numpy as np
+        import torch
+
+        from jembench.parts import threat
+
+        attack, classifier = toolbox()
+        estimator = classifier(
+            model=_module(target, x.device),
+            loss=torch.nn.CrossEntropyLoss(),
+            input_shape=tuple(x.shape[1:]),
+            nb_classes=target.data.num_classes,
+            clip_values=(0.0, 1.0),
+            device_type="cpu",  # where its arrays are
+        )
+        automatic_pgd = attack(
+            estimator=estimator,
+            norm=np.inf if self.norm == "linf" else 2,
+            eps=size,
+            eps_step=2 * size,  # as in the paper's section 3
+            max_iter=self.spent.steps,
+            nb_random_init=self.spent.restarts,
+            batch_size=len(x),
+            loss_type=loss,
+            verbose=False,
+        )
+        with torch.enable_grad():
+            made = automatic_pgd.generate(x.cpu().numpy(), y.cpu().numpy())
+        # its own projection leaves the bounds, or the ball, by what float32 rounds off
+        return threat.project(torch.from_numpy(made).to(x), x, torch.full_like(y, size, dtype=x.dtype), self.norm)
+
+    def details(self, arrays: Mapping[str, Any]) -> dict[str, Any]:
+        """Return further information on the result, with how many images each attack was the first to break."""
+        by = arrays["by"][arrays["found"]]
+        first = {f"broken-by-{member}": int((by == place).sum()) for place, member in enumerate(MEMBERS)}
+        return {**super().details(arrays), **first}
+
+    def estimates(self, arrays: Mapping[str, Any]) -> dict[str, Estimate]:
+        """Return the share of images that withstand all attacks."""
+        return {self.label: share(~arrays["found"], "higher")}
+
+
+@contextmanager
+def _seeded(seed: int) -> Iterator[None]:
+    """Seed the global generators, which the toolbox draws from, and put them back afterwards."""
+    import numpy as np
+    import torch
+
+    state = np.random.get_state()  # noqa: NPY002
+    with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
+        torch.manual_seed(seed)
+        np.random.seed(seed)  # noqa: NPY002
+        try:
+            yield
+        finally:
+            np.random.set_state(state)  # noqa: NPY002
+
+
+def _module(target: Target, device: Any) -> Any:
+    """Return the model under attack on ``device`` as a module whose answers are where the images are."""
+    from torch import nn
+
+    class Module(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return target.logits(x.to(device)).to(x.device)
+
+    return Module().eval()
+
+
+def toolbox() -> tuple[Any, Any]:
+    """Return automatic PGD and the classifier that it attacks, from the Adversarial Robustness Toolbox.
+
+    Raises:
+        Unavailable: if it cannot be imported.
+    """
+    try:
+        from art.attacks.evasion import AutoProjectedGradientDescent
+        from art.estimators.classification import PyTorchClassifier
+    except ImportError as error:
+        raise Unavailable(
+            f"The Adversarial Robustness Toolbox cannot be imported ({error}). The ensemble needs it for automatic "
+            "PGD: `pip install adversarial-robustness-toolbox` installs it."
+        ) from error
+    logging.getLogger("art").setLevel(logging.ERROR)  # it warns about the loss of every model
+    return AutoProjectedGradientDescent, PyTorchClassifier

@@ -1,0 +1,268 @@
+"""Checks of attacks by gradients: what must hold unless a model hides its gradients.
+
+They are those of Athalye et al. (2018), arXiv:1802.00420, section 3.1, and Carlini et al. (2019), arXiv:1902.06705.
+
+Legend: N images, S settings of an attack, R resamples.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+from jembench.interfaces import Resampling
+from jembench.plugin import PGD, Boundary, Estimate, SpecError, attacks, eps, share
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+    from torch import Tensor
+
+    from jembench.interfaces import Evaluation
+    from jembench.parts import Target
+
+CHECKED = 100
+"""Images of a budget on which the gradients are checked."""
+
+UNBROKEN, FLAT = 0.01, 0.01
+"""The largest unsuspicious shares of images that no change breaks, and of images without a gradient."""
+
+LEVEL = 0.05
+"""The probability of a false alarm among all the pairs of settings whose accuracies are compared."""
+
+NEARER, OUTDONE = 0.95, 0.05
+"""The black box outdoes PGD where it comes nearer than ``NEARER`` times as far; for ``OUTDONE`` of images it may."""
+
+BY_STEPS, BY_EPS = (0, 1, 2, 3), (4, 2, 5)
+"""Which of the settings of :meth:`GradientChecks.settings` differ in steps alone, and in eps alone; ascending."""
+
+
+class Setting(NamedTuple):
+    """A setting of PGD."""
+
+    eps: float
+    steps: int
+
+
+class Rise(NamedTuple):
+    """A rise in accuracy from one setting to a stronger one."""
+
+    weaker: int
+    stronger: int
+    points: float  # of accuracy, in %
+    p: float  # McNemar's, after Holm's correction for the number of pairs
+
+
+@dataclass(frozen=True, kw_only=True)
+class GradientChecks(attacks.GradientAttack):
+    """Sanity checks of attacks by gradients in %, all of them 0 at best.
+
+    A failed check is reported as suspicious, with the reason. The first 100 of the paper's 300 images are used.
+    Each is a share of the images in %, or a rise in points:
+
+    - ``unlimited``: images that PGD does not break though it may go any distance, where there are images of all
+      classes. It starts at the image alone: anywhere else in so large a ball is noise, of another class by itself.
+      Suspicious if that is surely (by Wilson's 95 % interval) above 1 %.
+    - ``steps`` and ``larger-eps``: the largest rise in accuracy when PGD makes more steps, or may go farther, from the
+      same starts; eps is about the median distance at which it succeeds. Suspicious if a rise is beyond chance.
+    - ``white-box``: images to which the boundary attack, which sees no gradient, comes more than 5 % nearer in L2 than
+      PGD. Suspicious if that is surely above 5 %, as neither search is perfect.
+    - ``zero-gradients``: images at which the gradient of the loss is 0, or not finite. Suspicious above 1 %.
+    """
+
+    queries: attacks.OptionalCount = None
+    name: ClassVar[str] = "gradient-checks"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.spent.steps < 4:
+            raise SpecError(f"steps of {self.name} is {self.spent.steps}; it must be at least 4.")
+
+    @property
+    def spent(self) -> attacks.Budget:
+        """The budget, of fewer images than an attack's."""
+        spent = super().spent
+        return spent if self.images else spent.but(images=min(CHECKED, spent.images))
+
+    @property
+    def protocol_options(self) -> dict[str, Any]:
+        """The parts of the protocol."""
+        queries = self.black_box.spent.queries
+        return {**super().protocol_options, "tolerance": self.spent.tolerance, "queries": queries}
+
+    def pgd(self, norm: eps.Norm, setting: Setting | None = None, **others: Any) -> PGD:
+        """Return the attack that is checked: its search, or the attack of one setting."""
+        of_setting = {"eps": repr(setting.eps), "steps": setting.steps} if setting else {"steps": self.steps}
+        options = {**self._shared, "norm": norm, "restarts": self.restarts, "grad": self.grad, **of_setting}
+        return PGD(**{**options, **others})
+
+    @property
+    def black_box(self) -> Boundary:
+        """The attack that sees no gradient."""
+        return Boundary(**self._shared, queries=self.queries)
+
+    @property
+    def _shared(self) -> dict[str, Any]:
+        model = {"refine": self.refine, "eot": self.eot, "data_noise": self.data_noise, "smooth": self.smooth}
+        return {"budget": self.budget, "images": self.spent.images, "resamples": self.resamples, **model}
+
+    def settings(self, size: float, largest: float) -> list[Setting]:
+        """Return the settings of PGD whose accuracies are compared; none goes farther than the largest distance."""
+        steps = self.spent.steps
+        by_steps = [steps // 4, steps // 2, steps, 2 * steps]
+        by_eps = [size / 2, min(2 * size, largest)]
+        return [Setting(size, steps) for steps in by_steps] + [Setting(size, steps) for size in by_eps]
+
+    def passes(self, images: int) -> int:
+        """Estimate the network passes; images that withstand an attack meet all its restarts, the others few."""
+        spent = self.spent
+        searches = sum(self.pgd(norm).passes(images) for norm in {self.norm, "l2"})
+        per_restart = sum(steps + 1 for _, steps in self.settings(1, 1))
+        steps = spent.restarts * per_restart // 2 + spent.steps + 2
+        return searches + min(images, spent.images) * steps * self.passes_an_answer + self.black_box.passes(images)
+
+    def attack(self, evaluation: Evaluation) -> attacks.Attacked:
+        """Make the attacks of each check, now or remembered, and keep what they find of each image."""
+        import numpy as np
+
+        norm, largest = self.norm, eps.largest_distance(self.norm, evaluation.data.spec.dimensions)
+        searched = self.pgd(norm).attack(evaluation)
+        white = searched if norm == "l2" else self.pgd("l2").attack(evaluation)
+        black = self.black_box.attack(evaluation)
+        size = _median(searched.arrays, norm, largest)
+        fixed = [self.pgd(norm, setting).attack(evaluation) for setting in self.settings(size, largest)]
+        unlimited = self.pgd(norm, Setting(largest, self.spent.steps), restarts=1).attack(evaluation)
+
+        def work(shard: attacks.Shard) -> Mapping[str, Tensor]:
+            return {"flat": flat(self.attacked_model(evaluation, f"{self.name} {norm} {shard.number}"), shard, norm)}
+
+        done = min(found.images for found in (searched, white, black, *fixed, unlimited))
+        found = self.in_shards(evaluation, attacks.choose(evaluation, done), work)
+        rows = slice(found.images)
+        arrays = {
+            **found.arrays,
+            "standing": np.stack([~setting.arrays["found"][rows] for setting in fixed], axis=1),
+            "unbroken": ~unlimited.arrays["found"][rows],
+            "white-box": white.arrays["distance-l2"][rows],
+            "black-box": black.arrays["distance-l2"][rows],
+            "eps": np.array([size]),
+        }
+        return attacks.Attacked(arrays, searched.wanted)
+
+    def details(self, arrays: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a sentence for each check that fails, and the accuracies by steps and by eps."""
+        settings = self._settings_of(arrays)
+        accuracy = 100 * arrays["standing"].sum(axis=0) / len(arrays["standing"])
+        return {
+            "suspicious": self.suspicions(arrays),
+            "accuracy-by-steps": {str(settings[column].steps): float(accuracy[column]) for column in BY_STEPS},
+            "accuracy-by-eps": {f"{settings[column].eps:.6g}": float(accuracy[column]) for column in BY_EPS},
+        }
+
+    def estimates(self, arrays: Mapping[str, Any]) -> dict[str, Estimate]:
+        """Return the values, of images."""
+        n = len(arrays["standing"])
+        found = {label: share(which, "lower") for label, which in _failing(arrays).items()}
+        for label, columns in (("steps", BY_STEPS), ("larger-eps", BY_EPS)):
+            rise = Resampling(_largest_rise(arrays["standing"][:, columns]), (n,), (0.0, 100.0))
+            found[label] = Estimate(rise, "%", "lower")
+        return found
+
+    def suspicions(self, arrays: Mapping[str, Any]) -> list[str]:
+        """Return the reasons against believing the attack; none if all checks pass."""
+        n, settings = len(arrays["standing"]), self._settings_of(arrays)
+        hits = {label: int(which.sum()) for label, which in _failing(arrays).items()}
+        found = []
+        if _low(hits["unlimited"], n) > UNBROKEN:
+            found.append(
+                f"{hits['unlimited']} of {n} images withstand PGD at any distance, where there are all classes."
+            )
+        for columns, text in ((BY_STEPS, "{0.steps} to {1.steps} steps"), (BY_EPS, "eps {0.eps:.3g} to {1.eps:.3g}")):
+            rise = max(rises(arrays["standing"], columns), key=lambda rise: (rise.p < LEVEL, rise.points))
+            if rise.p < LEVEL and rise.points > 0:
+                change = text.format(settings[rise.weaker], settings[rise.stronger])
+                found.append(f"Accuracy rises by {rise.points:.1f} points from {change} (p = {rise.p:.2g}).")
+        if _low(hits["white-box"], n) > OUTDONE:
+            found.append(
+                f"To {hits['white-box']} of {n} images the boundary attack, which sees no gradient, comes more than "
+                f"{100 * (1 - NEARER):.0f} % nearer than PGD."
+            )
+        if hits["zero-gradients"] / n > FLAT:
+            found.append(f"The gradient at {hits['zero-gradients']} of {n} images is 0 or not finite.")
+        return found
+
+    def _settings_of(self, arrays: Mapping[str, Any]) -> list[Setting]:
+        return self.settings(float(arrays["eps"][0]), eps.largest_distance(self.norm, arrays["image"][0].size))
+
+
+def rises(standing: NDArray[np.bool_], columns: tuple[int, ...]) -> list[Rise]:
+    """Return the rises in accuracy from each setting to each that is stronger.
+
+    Args:
+        standing: whether each image withstands the attack, (N, S).
+        columns: the settings that are compared, from the weakest.
+    """
+    from jembench.parts import holm, mcnemar
+
+    pairs = list(itertools.combinations(columns, 2))
+    corrected = holm([mcnemar(standing[:, weaker], standing[:, stronger]).p for weaker, stronger in pairs])
+    accuracy = 100 * standing.mean(axis=0)
+    return [
+        Rise(weaker, stronger, float(accuracy[stronger] - accuracy[weaker]), p)
+        for (weaker, stronger), p in zip(pairs, corrected, strict=True)
+    ]
+
+
+def _low(hits: int, n: int) -> float:
+    """Return the lower end of Wilson's 95 % interval of a share."""
+    from scipy.stats import binomtest
+
+    return float(binomtest(hits, n).proportion_ci(method="wilson").low)
+
+
+def _largest_rise(standing: NDArray[np.bool_]) -> Any:
+    """Return the statistic of the largest rise from any setting to any later one, in points; 0 if there is none."""
+    import numpy as np
+
+    weaker, stronger = np.triu_indices(standing.shape[1], 1)
+
+    def largest(indices: NDArray[np.int64]) -> NDArray[np.float64]:
+        accuracy = 100 * standing[indices].mean(axis=1)
+        rise: NDArray[np.float64] = (accuracy[:, stronger] - accuracy[:, weaker]).max(axis=1, initial=0)
+        return rise
+
+    return largest
+
+
+def _failing(arrays: Mapping[str, Any]) -> dict[str, NDArray[np.bool_]]:
+    """Return, by label, the images that a check should find none of."""
+    return {
+        "unlimited": arrays["unbroken"],
+        "white-box": arrays["black-box"] < NEARER * arrays["white-box"],
+        "zero-gradients": arrays["flat"],
+    }
+
+
+def _median(arrays: Mapping[str, Any], norm: eps.Norm, largest: float) -> float:
+    """Return the median distance of what an attack found and had to look for; the largest, if it found nothing."""
+    import numpy as np
+
+    far = arrays[f"distance-{norm}"][arrays["found"]]
+    return float(np.median(far[far > 0])) if (far > 0).any() else largest
+
+
+def flat(target: Target, shard: attacks.Shard, norm: eps.Norm) -> Tensor:
+    """Return at which images a step along the gradient leads nowhere, bool (N,).
+
+    The gradient is 0, so small that float32 loses it, or infinite.
+    """
+    import torch
+
+    from jembench.parts import threat
+
+    gradient = target.slope(shard.x, shard.y).gradient
+    target.check()
+    step = threat.distance(torch.zeros_like(gradient), threat.steepest(gradient, norm), norm)
+    return ~gradient.flatten(1).isfinite().all(dim=1) | ((step - 1).abs() > 1e-3)

@@ -1,0 +1,1 @@
+"""The suite of the metrics of this plugin, as data."""
