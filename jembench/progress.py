@@ -30,7 +30,6 @@ class Phase:
     total: int = 0  # of what is counted; 0: it is not known
     unit: str = ""  # what is counted: "images"
     done: int = 0
-    step: int = 0  # of what is counted, that is done when the counted phase within this one is; 0: it is not known
     start: float = field(default_factory=time.monotonic)
 
     def __str__(self) -> str:
@@ -46,18 +45,15 @@ class Now(NamedTuple):
     done: int = 0  # of the outermost phase that counts, whose numbers are not in the text
     total: int = 0  # 0: none does
     unit: str = ""
-    begun: float = 0.0  # of the same unit: what has been done of the next ones
-    passes: int = 0  # images that have passed through a network since the process began
 
 
 _open: list[Phase] = []
-_passes = 0
 
 
 @contextmanager
-def phase(text: str = "", total: int = 0, unit: str = "", done: int = 0, step: int = 0) -> Iterator[Phase]:
+def phase(text: str = "", total: int = 0, unit: str = "", done: int = 0) -> Iterator[Phase]:
     """Note work that is under way; within the context its ``done`` and ``total`` may be set."""
-    opened = Phase(text, total, unit, done, step)
+    opened = Phase(text, total, unit, done)
     _open.append(opened)
     try:
         yield opened
@@ -71,15 +67,12 @@ def track(
     """The items, counted as the loop over them goes on; ``size`` says what an item counts for."""
     with phase(text, sum(map(size, items)), unit) as opened:
         for item in items:
-            opened.step = size(item)
             yield item
-            opened.done += opened.step
+            opened.done += size(item)
 
 
 def passed(images: int) -> None:
     """Note that images have passed through a network, once each."""
-    global _passes
-    _passes += images
     for each in _open:
         if each.unit == PASSES:
             each.done = min(each.done + images, each.total)
@@ -91,11 +84,7 @@ def now() -> Now:
     shown = [each for place, each in enumerate(opened) if not place or moment - each.start >= LONG]
     counted = next((each for each in shown if each.total), Phase(""))
     text = ", ".join(filter(None, (each.text if each is counted else str(each) for each in shown)))
-    begun = 0.0
-    if counted.step:
-        within = next((each for each in opened[opened.index(counted) + 1 :] if each.total), Phase("", 1))
-        begun = min(counted.step, counted.total - counted.done) * within.done / within.total
-    return Now(text, counted.done, counted.total, counted.unit, begun, _passes)
+    return Now(text, counted.done, counted.total, counted.unit)
 
 
 def duration(seconds: float) -> str:

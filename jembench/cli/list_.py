@@ -74,15 +74,8 @@ def _everything(format: str) -> None:
     columns = ("kind", "name", "distribution", "version", "target", "status")
     found = discovery.catalogue()
     rows: list[tuple[str, ...]] = [
-        (
-            component.kind,
-            component.name,
-            component.distribution,
-            component.version,
-            component.target,
-            _status(component),
-        )
-        for component in found.components
+        (c.kind, c.name, c.distribution, c.version, c.target, _or_problem("ok", listing.describe(c).problem))
+        for c in found.components
     ]
     rows += [("", "", other.distribution, "", "", f"broken: {other.problem}") for other in found.unreadable]
     if format == "json":
@@ -90,10 +83,6 @@ def _everything(format: str) -> None:
     else:
         print_table(columns, rows)
         click.echo(f"`jembench list KIND` says what each one is and takes: {', '.join(LISTS)}.")
-
-
-def _status(component: discovery.Component) -> str:
-    return _or_problem("ok", listing.describe(component).problem)
 
 
 def _files(kind: str, format: str) -> None:

@@ -149,9 +149,7 @@ class Event:
                   ends of its interval (``fid``, ``fid/low``, ``fid/high``); ``text`` is the reason if there are none;
                   ``done`` the iterations of the training. A tracker gets those too that it lacks of former runs
     ``progress``  once a second while work goes on: ``text`` says what is being done, ``metric`` for which metric,
-                  ``done`` and ``total`` how far it is; ``values`` has ``unit``, what is counted, ``begun``, how much
-                  of the next ones is done (0 to 50 images of 50 that are attacked together), and ``rate``, images
-                  through networks per second. Trackers do not get it
+                  ``done`` and ``total`` how far it is; ``values`` has ``unit``, what is counted. Trackers do not get it
     ``waiting``   another process works on the fit
     ``warning``   something failed that no outcome records, or a plugin left a setting of PyTorch changed: ``text``
     ``ended``     the unit has ended: ``values`` has ``how`` (see :class:`Ended`; or "dropped": what it needs could not

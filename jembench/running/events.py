@@ -139,15 +139,14 @@ def beating(report: Report, seconds: float = PERIOD) -> Iterator[None]:
     ended = threading.Event()
 
     def beat() -> None:
-        before, start = progress.now(), time.monotonic()
+        before = progress.now()
         while not ended.wait(seconds):
-            now, moment = progress.now(), time.monotonic()
+            now = progress.now()
             if now != before:
-                rate = (now.passes - before.passes) / (moment - start)
-                values: dict[str, float | str] = {"unit": now.unit, "begun": now.begun, "rate": rate}
                 with suppress(StoreError):  # of a full disk: the main thread will say so
+                    values = {"unit": now.unit}
                     report(Event(kind="progress", text=now.text, done=now.done, total=now.total, values=values))
-            before, start = now, moment
+            before = now
 
     thread = threading.Thread(target=beat, daemon=True)
     thread.start()

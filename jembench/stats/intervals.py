@@ -182,7 +182,7 @@ def resampled(
     streams = rng.spawn(len(sizes))
     rows = max(1, _CHUNK_ELEMENTS // sum(sizes))
     parts = []
-    with progress.phase("bootstrap", resamples if resamples > rows else 0, "resamples", step=rows) as at:
+    with progress.phase("bootstrap", resamples if resamples > rows else 0, "resamples") as at:
         for at.done in range(0, resamples, rows):
             count = min(rows, resamples - at.done)
             parts.append(statistic(*(s.integers(n, size=(count, n)) for s, n in zip(streams, sizes, strict=True))))

@@ -231,11 +231,8 @@ def test_what_is_new_is_sent_and_nothing_twice():
         at.done = 3
         event = events.get(timeout=10)
         assert (event.kind, event.text, event.done, event.total) == ("progress", "reading", 3, 10)
-        assert event.values == {"unit": "images", "begun": 0, "rate": 0}
+        assert event.values == {"unit": "images"}
         time.sleep(0.02)
         assert events.empty()
-        progress.passed(5)
-        assert events.get(timeout=10).values["rate"] > 0
-    progress.passed(5)
     time.sleep(0.02)
     assert events.empty()
