@@ -17,16 +17,15 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple,
 from jembench.catalog.spec import Scalar, Spec, format_value
 from jembench.catalog.validation import Range
 from jembench.errors import SpecError
-from jembench.interfaces import Measurement, Need, Quantity, Resampling, Value
+from jembench.interfaces import Evaluation, Measurement, Need, Quantity, Resampling, Value
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
     from torch import Generator
 
-    from jembench.interfaces import Evaluation
-
-    Arrays = Mapping[str, NDArray[Any]]
+Arrays = Mapping[str, Any]
+"""Arrays of numpy with a row for each example, by name."""
 
 MOST = 1_000_000
 """The largest count: more would not end, or not fit into memory."""

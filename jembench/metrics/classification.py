@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, NamedTuple
 from jembench.catalog.spec import Scalar
 from jembench.catalog.validation import Range
 from jembench.errors import Diverged, NotApplicable
-from jembench.interfaces import Measurement, Need, Quantity, Resampling
-from jembench.metrics.base import Estimate, Metric, NotNegative, describe_test_images, mean, share
+from jembench.interfaces import Evaluation, Measurement, Need, Quantity, Resampling
+from jembench.metrics.base import Arrays, Estimate, Metric, NotNegative, describe_test_images, mean, share
 
 if TYPE_CHECKING:
     import numpy as np
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
-    from jembench.interfaces import Evaluation
-    from jembench.metrics.base import Arrays
     from jembench.stats import Statistic
 
 LOWEST, HIGHEST = 0.01, 100.0
@@ -253,7 +251,7 @@ class Classified(NamedTuple):
     confidence: NDArray[np.float64]  # (N,) its p(y|x)
     log_odds: NDArray[np.float64]  # (N,) log(p / (1 - p)) of the same, distinct even where p rounds to 1
 
-    def arrays(self) -> dict[str, NDArray[np.int64] | NDArray[np.float64]]:
+    def arrays(self) -> Arrays:
         """Return the same, as a metric keeps it."""
         return {"predicted": self.predicted, "confidence": self.confidence, "log-odds": self.log_odds}
 

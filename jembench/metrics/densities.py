@@ -9,17 +9,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from jembench.catalog.spec import Scalar
-from jembench.interfaces import Classifier, Measurement, Need, Quantity, Resampling
-from jembench.metrics.base import Estimate, Metric, describe_test_images, mean, share
+from jembench.interfaces import Classifier, Evaluation, Measurement, Need, Quantity, Resampling, Split
+from jembench.metrics.base import Arrays, Estimate, Metric, describe_test_images, mean, share
 from jembench.metrics.classification import classified, require_finite
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
     from torch import Tensor
-
-    from jembench.interfaces import Evaluation, Split
-    from jembench.metrics.base import Arrays
 
 END = 100
 """Images at either end, but never more than a quarter of all."""
@@ -101,7 +98,7 @@ class LogDensity(Metric):
     def compute(self, evaluation: Evaluation) -> Measurement:
         """Measure the test images; the arrays hold the images at the ends as well."""
         test, num_classes = evaluation.data.part("test"), evaluation.data.spec.num_classes
-        arrays: dict[str, NDArray[Any]] = {"log-px": log_px(evaluation)}
+        arrays: dict[str, Any] = {"log-px": log_px(evaluation)}
         if test.labels is not None:
             arrays["labels"] = test.labels.cpu().numpy()
         if isinstance(evaluation.model, Classifier):

@@ -172,15 +172,11 @@ def extrapolated_fid(generated: Float[Tensor, "N D"], reference: Float[Tensor, "
 
 def kid(generated: Float[Tensor, "N D"], reference: Float[Tensor, "M D"], subsets: int, subset_size: int) -> Spread:
     """Return the mean over subsets of the unbiased squared MMD; slightly below 0 for equal distributions."""
-    from torch_fidelity.metric_kid import kernel_mmd
+    from torch_fidelity.metric_kid import KEY_METRIC_KID_MEAN, KEY_METRIC_KID_STD, kid_features_to_metric
 
-    rng = np.random.RandomState(2020)  # what torch-fidelity's own loop draws by
-    pools = [generated.double().numpy(), reference.double().numpy()]
-    found = [
-        kernel_mmd(*(pool[rng.choice(len(pool), subset_size, replace=False)] for pool in pools))
-        for _ in progress.track(range(subsets), "", "subsets")
-    ]
-    return Spread(float(np.mean(found)), float(np.std(found)))
+    pools = (features.double() for features in (generated, reference))
+    distance = kid_features_to_metric(*pools, kid_subsets=subsets, kid_subset_size=subset_size, verbose=False)
+    return Spread(float(distance[KEY_METRIC_KID_MEAN]), float(distance[KEY_METRIC_KID_STD]))
 
 
 def resampled_kid(generated: Float[Tensor, "N D"], reference: Float[Tensor, "M D"]) -> Statistic:

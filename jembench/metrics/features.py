@@ -19,14 +19,14 @@ from jembench.catalog.options import content_of, incidental
 from jembench.catalog.spec import slug
 from jembench.errors import CheckpointError, NotApplicable, StoreError, Unavailable
 from jembench.files import socket_timeout
-from jembench.interfaces import Features
+from jembench.interfaces import Dataset, DataSpec, Features, Planned
 
 if TYPE_CHECKING:
     import torch
     from jaxtyping import UInt8
     from torch import Tensor
 
-    from jembench.interfaces import Dataset, DataSpec, Planned, Split
+    from jembench.store.tensors import Contents
 
 # --- the network of the published IS and FID --------------------------------------------------------------------------
 
@@ -198,6 +198,7 @@ class CnnFeatures:
             NotApplicable: if the dataset has no labels.
             StoreError: if the cache cannot be written.
         """
+        from jembench.data.pixels import content_hash
         from jembench.store import tensors
 
         spec, train = dataset.spec, dataset.split("train")
@@ -205,16 +206,15 @@ class CnnFeatures:
         assert train.labels is not None, "there are classes"
         self.name, self._data = f"{spec.name}-cnn", spec
         path = cache / slug(self.name) / "weights.safetensors"
-        recipe = {"recipe": RECIPE, "train_split": _checksum({"images": train.images, "labels": train.labels})}
-        state = _kept(path, recipe)
-        if state is None:
-            self._net = _train(spec, train.images.cpu(), train.labels.cpu())
-            state = self._net.state_dict()
-            tensors.write(path, state, {**recipe, **self._test_accuracy(dataset.split("test"))})
+        record = {"recipe": RECIPE, "images": content_hash(train.images), "labels": content_hash(train.labels)}
+        contents = _kept(path, record)
+        if contents is None:
+            tensors.write(path, _train(spec, train.images.cpu(), train.labels.cpu()).state_dict(), record)
+            contents = tensors.read(path, "")
         self._net = _make_net(spec)
-        self._net.load_state_dict(state)
+        self._net.load_state_dict(contents.tensors)
         self._net.to(device).eval()
-        self.identity = f"{self.name}@{_checksum(state)[:8]}"
+        self.identity = f"{self.name}@{contents.seal.digest[:8]}"
 
     def features(self, images: UInt8[Tensor, "N C H W"]) -> Features:
         """Return 64 pooled features and K logits of each image, float32 on the CPU."""
@@ -229,14 +229,6 @@ class CnnFeatures:
 
         return _in_batches(evaluate, images, _CNN_BATCH)
 
-    def _test_accuracy(self, test: Split) -> dict[str, float]:
-        """Return the accuracy in %, for the record only: nothing was chosen by it."""
-        if test.labels is None:
-            return {}
-        predicted = self.features(test.images).logits.argmax(dim=1)
-        accuracy = 100 * (predicted == test.labels.cpu()).double().mean().item()
-        return {"test_accuracy_percent": round(accuracy, 2)}
-
 
 def _check_classes(data: DataSpec) -> None:
     if not data.num_classes:
@@ -246,15 +238,15 @@ def _check_classes(data: DataSpec) -> None:
         )
 
 
-def _kept(path: Path, recipe: Mapping[str, Any]) -> dict[str, Tensor] | None:
-    """Return the weights of a file that is whole and made from the same data by the same recipe."""
+def _kept(path: Path, record: Mapping[str, Any]) -> Contents | None:
+    """Read a file that is whole and made from the same data by the same recipe."""
     from jembench.store import tensors
 
     try:
         contents = tensors.read(path, "")
     except (OSError, StoreError, CheckpointError):
         return None  # absent or damaged: training again gives the same network
-    return contents.tensors if recipe.items() <= contents.seal.record.items() else None
+    return contents if contents.seal.record == record else None
 
 
 def _make_net(spec: DataSpec) -> Any:
@@ -301,15 +293,6 @@ def _train(spec: DataSpec, images: Tensor, labels: Tensor) -> Any:
             optimiser.step()
             schedule.step()
     return net.eval()
-
-
-def _checksum(state: Mapping[str, Tensor]) -> str:
-    """Return the SHA-256 of the names and values of tensors."""
-    digest = hashlib.sha256()
-    for name, tensor in sorted(state.items()):
-        digest.update(name.encode())
-        digest.update(tensor.cpu().contiguous().numpy().tobytes())
-    return digest.hexdigest()
 
 
 def _in_batches(evaluate: Callable[[Tensor], Any], images: Tensor, size: int) -> Features:

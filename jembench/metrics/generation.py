@@ -14,15 +14,12 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple
 
 from jembench.catalog.spec import Scalar
 from jembench.catalog.validation import Range
-from jembench.interfaces import Measurement, Resampling
+from jembench.interfaces import Evaluation, Measurement, Planned, Resampling
 from jembench.metrics.base import MOST, Count, Estimate, Metric, Resamples
-from jembench.metrics.sample_protocol import SampleProtocol, foresee, generated, pool_of, require_images
+from jembench.metrics.sample_protocol import Generated, SampleProtocol, foresee, generated, pool_of, require_images
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-    from jembench.interfaces import Evaluation, Planned
-    from jembench.metrics.sample_protocol import Generated
 
 
 class Scored(NamedTuple):

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from jembench.errors import NotApplicable
-from jembench.interfaces import Measurement, Resampling
-from jembench.metrics.base import Estimate, Resamples
+from jembench.interfaces import Evaluation, Measurement, Planned, Resampling
+from jembench.metrics.base import Arrays, Estimate, Resamples
 from jembench.metrics.generation import FeatureMetric
-from jembench.metrics.sample_protocol import foresee, generated, pool_of, require_images
+from jembench.metrics.sample_protocol import Generated, foresee, generated, pool_of, require_images
 
 if TYPE_CHECKING:
     import numpy as np
@@ -25,9 +25,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
-    from jembench.interfaces import Evaluation, Planned
-    from jembench.metrics.base import Arrays
-    from jembench.metrics.sample_protocol import Generated
     from jembench.stats import Indices, Statistic
 
 PERCENTILE = 1
@@ -99,7 +96,7 @@ class Neighbours(FeatureMetric):
             sample.label(""): (sample.features.pool, *pools),
             "-pixels": (sample.images.flatten(1), train.flatten(1), test.flatten(1)),
         }
-        arrays: dict[str, NDArray[Any]] = {}
+        arrays: dict[str, Any] = {}
         for space, (images, of_train, of_test) in spaces.items():
             distance, which = nearest(images, of_train, device)
             arrays[f"distance{space}"], arrays[f"nearest{space}"] = distance.numpy(), which.numpy()

@@ -13,15 +13,12 @@ from jembench.catalog import registry
 from jembench.catalog.registry import Resolved
 from jembench.catalog.spec import Scalar, Spec, format_value
 from jembench.errors import Diverged
-from jembench.interfaces import Measurement, Need, OODScore, Quantity
-from jembench.metrics.base import Estimate, Metric, NotNegative, describe_test_images
+from jembench.interfaces import Evaluation, Measurement, Need, OODScore, Planned, Quantity
+from jembench.metrics.base import Arrays, Estimate, Metric, NotNegative, describe_test_images
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
-
-    from jembench.interfaces import Evaluation, Planned
-    from jembench.metrics.base import Arrays
 
 
 @dataclass(frozen=True, kw_only=True)

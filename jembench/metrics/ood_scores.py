@@ -8,12 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
-from jembench.interfaces import Capability, Need, Quantity
+from jembench.interfaces import Capability, Evaluation, Need, Quantity
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-    from jembench.interfaces import Evaluation
 
 
 class OfPrediction(NamedTuple):

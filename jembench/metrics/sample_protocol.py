@@ -5,13 +5,14 @@ Legend: N generated images, n of them kept, M reference images, D features, K lo
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from jembench.catalog.spec import Scalar, format_value
 from jembench.errors import Diverged, NotApplicable, SpecError
-from jembench.interfaces import Features, Need, Source
+from jembench.interfaces import DataSpec, Evaluation, FeatureNetwork, Features, Need, Planned, Quantity, Source
+from jembench.metrics.base import OptionalCount
 from jembench.metrics.classification import log_odds, require_finite
 
 if TYPE_CHECKING:
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
     from jaxtyping import Float, Int, UInt8
     from numpy.typing import NDArray
     from torch import Tensor
-
-    from jembench.interfaces import DataSpec, Evaluation, FeatureNetwork, Planned, Quantity
 
 _INCEPTION_FROM_HEIGHT = 32
 _POOLING = {"one": "one-buffer", "five": "five-buffers", "mean": "mean-of-five-buffers"}
@@ -39,8 +38,8 @@ class SampleProtocol:
     """
 
     source: Literal["kept", "fresh"] = "kept"  # what the model keeps or draws without a chain; the ends of new chains
-    steps: int | None = None  # of new chains; None: as many as in training
-    images: int | None = None  # of new chains, before selection; None: 1,000
+    steps: OptionalCount = None  # of new chains; None: as many as in training
+    images: OptionalCount = None  # of new chains, before selection; None: 1,000
     conditional: bool | None = None  # new chains on E(x, y), each class as often; None: as the model was trained
     pooling: Literal["one", "five", "mean"] = "one"  # one buffer, those of five epochs, or their pixels' mean
     # whose confidence max_y p(y|x) decides which are kept; or, for ``density``, the model's log p(x)
@@ -49,8 +48,8 @@ class SampleProtocol:
     top: float = 1.0  # how many are kept: a share of all in (0, 1], or a whole number above 1
 
     def __post_init__(self) -> None:
-        _check_chains(self)
-        _check_selection(self)
+        for contradiction in _contradictions(self):
+            raise SpecError(contradiction)
 
     @property
     def wanted(self) -> Source:
@@ -89,39 +88,32 @@ class SampleProtocol:
         return parts
 
 
-def _check_chains(asked: SampleProtocol) -> None:
-    of_new = {name: getattr(asked, name) for name in ("steps", "images", "conditional")}
-    for name, value in of_new.items():
-        if value is None:
-            continue
-        if asked.source != "fresh":
-            raise SpecError(
+def _contradictions(asked: SampleProtocol) -> Iterator[str]:
+    """Yield why options have no meaning, or would have no effect."""
+    for name in ("steps", "images", "conditional"):
+        value = getattr(asked, name)
+        if value is not None and asked.source != "fresh":
+            yield (
                 f"{name}={format_value(value)} says how new chains are run, and source={asked.source} runs none. Add "
                 f"source=fresh, or leave {name} out."
             )
-        if name != "conditional" and value < 1:
-            raise SpecError(f"{name} of new chains is {value}; it must be at least 1.")
     if asked.source == "fresh" and asked.pooling != "one":
-        raise SpecError(
+        yield (
             f"pooling={asked.pooling} is of the chains that training kept, and source=fresh runs new ones. Leave one "
             "of the two out."
         )
-
-
-def _check_selection(asked: SampleProtocol) -> None:
-    top = format_value(asked.top)
+    top, selecting = format_value(asked.top), asked.selection != "none"
     if not (0 < asked.top <= 1 or (asked.top > 1 and asked.top % 1 == 0)):
-        raise SpecError(
+        yield (
             f"top is {top}; it must be a share of the images above 0 and up to 1, such as 0.1, or a whole number of "
             "them above 1, such as 1000."
         )
-    selecting = asked.selection != "none"
     if asked.per_class and not selecting:
-        raise SpecError("per_class=true keeps the most confident of each class: say whose confidence, selection=model.")
+        yield "per_class=true keeps the most confident of each class: say whose confidence, selection=model."
     if asked.top != 1 and not selecting:
-        raise SpecError(f"top={top} keeps the most confident images: say whose confidence, such as selection=model.")
+        yield f"top={top} keeps the most confident images: say whose confidence, such as selection=model."
     if asked.top == 1 and selecting:
-        raise SpecError(
+        yield (
             f"selection={asked.selection} keeps the most confident images: say how many, for example top=0.1 for a "
             "tenth of them."
         )

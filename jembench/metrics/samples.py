@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from jembench.catalog.spec import Scalar
 from jembench.errors import NotApplicable
-from jembench.interfaces import Density, Energy, Measurement, Need, Resampling
-from jembench.metrics.base import Estimate, Metric, mean, median, share
+from jembench.interfaces import Density, Energy, Evaluation, Measurement, Need, Planned, Resampling
+from jembench.metrics.base import Arrays, Estimate, Metric, OptionalCount, mean, median, share
 from jembench.metrics.classification import classified
 from jembench.metrics.densities import highest_first, log_px, size_of_end
 from jembench.metrics.sample_protocol import ALL_KEPT, SampleProtocol, require_images
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from jembench.interfaces import Evaluation, Planned
-    from jembench.metrics.base import Arrays
     from jembench.stats import Indices, Statistic
 
 CONFIDENT = 0.9
@@ -45,8 +43,8 @@ class ClassSamples(Metric):
     """
 
     source: Literal["kept", "fresh"] = "kept"
-    steps: int | None = None
-    images: int | None = None
+    steps: OptionalCount = None
+    images: OptionalCount = None
     conditional: bool | None = None
     name: ClassVar[str] = "class-samples"
     requires: ClassVar[frozenset[Need]] = frozenset({"logits", "samples"})
@@ -80,7 +78,7 @@ class ClassSamples(Metric):
 
         images, labels, source, _ = evaluation.samples(self.samples.wanted)
         seen, num_classes = classified(evaluation, images), evaluation.data.spec.num_classes
-        arrays: dict[str, NDArray[Any]] = {"predicted": seen.predicted, "confidence": seen.confidence}
+        arrays: dict[str, Any] = {"predicted": seen.predicted, "confidence": seen.confidence}
         if labels is not None:
             arrays["labels"] = labels.cpu().numpy()
         elif isinstance(evaluation.model, (Energy, Density)):
@@ -135,7 +133,7 @@ class ConfidentSamples(Metric):
         self.require(n)
         seen = classified(evaluation, samples.images)
         shown = highest_first(seen.log_odds)[:SHOWN]
-        arrays: dict[str, NDArray[Any]] = {
+        arrays: dict[str, Any] = {
             **seen.arrays(),
             "counts": np.bincount(seen.predicted[shown], minlength=evaluation.data.spec.num_classes),
             "images": samples.images[torch.from_numpy(shown)].numpy(),
@@ -165,18 +163,13 @@ class ChainAge(Metric):
     """
 
     name: ClassVar[str] = "chain-age"
-    requires: ClassVar[frozenset[Need]] = frozenset({"logits", "samples"})
-
-    def check(self, planned: Planned) -> None:
-        """Check that chains will be kept."""
-        if planned.kept == 0:
-            raise no_ages()
+    requires: ClassVar[frozenset[Need]] = frozenset({"logits", "samples", "chains"})
 
     def compute(self, evaluation: Evaluation) -> Measurement:
         """Measure the kept chains."""
         samples = evaluation.samples(ALL_KEPT.wanted)
         if samples.ages is None:
-            raise no_ages()
+            raise NotApplicable("The model keeps no chains, or not their ages: only a replay buffer does.")
         seen, n = classified(evaluation, samples.images), len(samples.images)
         arrays = {"ages": samples.ages.cpu().numpy(), "predicted": seen.predicted, "confidence": seen.confidence}
         details = _by_class(arrays["ages"], arrays["predicted"], evaluation.data.spec.num_classes)
@@ -188,11 +181,6 @@ class ChainAge(Metric):
         ages = arrays["ages"]
         dependence = Resampling(epsilon_squared(ages, arrays["predicted"]), (len(ages),), (0.0, 1.0))
         return {self.name: median(ages, "steps"), "age-dependence": Estimate(dependence)}
-
-
-def no_ages() -> NotApplicable:
-    """Return the error for a model without ages of chains."""
-    return NotApplicable("The model keeps no chains, or not their ages: only a replay buffer does.")
 
 
 def epsilon_squared(ages: NDArray[np.int64], classes: NDArray[np.int64]) -> Statistic:

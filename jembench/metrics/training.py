@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from jembench.catalog.spec import Scalar
 from jembench.errors import NotApplicable
-from jembench.interfaces import Measurement, Need, Value
-from jembench.metrics.base import Estimate, Metric, median, protocol_id
-
-if TYPE_CHECKING:
-    from jembench.interfaces import Evaluation
-    from jembench.metrics.base import Arrays
+from jembench.interfaces import Evaluation, Measurement, Need, Value
+from jembench.metrics.base import Arrays, Estimate, Metric, median, protocol_id
 
 BUSY = 0.5
 """More processes than this without a processor of their own slow training down."""

@@ -13,7 +13,7 @@ REQUIRED = {
     "adaptive-ece": {"logits", "labels"},
     "boundary": {"logits", "labels"},
     "brier": {"logits", "labels"},
-    "chain-age": {"logits", "samples"},
+    "chain-age": {"logits", "samples", "chains"},
     "classwise-ece": {"logits", "labels"},
     "class-samples": {"logits", "samples"},
     "confident-samples": {"logits", "samples"},
