@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Generator
 
-Arrays = Mapping[str, Any]
-"""Arrays of numpy with a row for each example, by name."""
+    Arrays = Mapping[str, NDArray[Any]]
+else:
+    Arrays = Mapping[str, Any]
 
 MOST = 1_000_000
 """The largest count: more would not end, or not fit into memory."""
