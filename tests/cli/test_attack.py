@@ -1,11 +1,8 @@
 """``jembench attack``: what it prints, and what a kill or the clock cannot take away."""
 
 import json
-import os
-import signal
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -98,50 +95,6 @@ def test_no_time_at_all(pgd, jembench, tiny, monkeypatch):
     done = pgd(models="zoo_of_tests:classifier")
     assert done.code == 3
     assert "The time is up before an image was attacked. The same command goes on from here." in done.err
-
-
-KILLED = """
-import os, signal, sys
-from jembench.cli.main import main
-from jembench.metrics import attacks
-
-verified, left = attacks.verified, [1, 0]
-
-def killed(*arguments, **options):
-    # The second shard has been attacked, and is not written.
-    left.pop() if len(left) > 1 else os.kill(os.getpid(), signal.SIGKILL)
-    return verified(*arguments, **options)
-
-attacks.verified, attacks.SHARD = killed, 3
-main(sys.argv[1:])
-"""
-
-
-def test_a_kill_loses_one_shard_at_most(pgd, jembench, tiny, zoo_of_tests, monkeypatch, values):
-    """A process of its own, killed while it attacks: what it had is not computed again, and the end is the same."""
-    monkeypatch.setattr("jembench.metrics.attacks.SHARD", 3)
-    assert jembench("train", "zoo_of_tests:classifier", *tiny).code == 0
-    arguments = ["attack", "pgd", "--models", "zoo_of_tests:classifier", "--images", "8", "--restarts", "1"]
-    process = subprocess.run(
-        [sys.executable, "-c", KILLED, *arguments, "--steps", "5", *tiny],
-        env=os.environ | {"PYTHONPATH": str(zoo_of_tests)},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        check=False,
-    )
-    assert process.returncode == -signal.SIGKILL
-    done = sorted(Path("runs/readings").glob("*/pgd-*"))
-    assert len(done) == 1
-    before = {path: path.stat().st_mtime_ns for path in done}
-    assert not list(Path("runs/cells").glob("*.json"))
-    assert pgd(models="zoo_of_tests:classifier").code == 0
-    assert {path: path.stat().st_mtime_ns for path in done} == before
-    assert len(list(Path("runs/readings").glob("*/pgd-*"))) == 3
-    interrupted = values("runs")
-    for path in [*Path("runs/readings").glob("*/*"), *Path("runs/cells").glob("*.json")]:
-        path.unlink()
-    assert pgd(models="zoo_of_tests:classifier").code == 0
-    assert values("runs") == interrupted
 
 
 def test_it_imports_nothing_heavy_before_it_knows_what_to_do():

@@ -1,7 +1,5 @@
 """``jembench compare``, and ``jembench report --claims``."""
 
-import csv
-import io
 import json
 import shutil
 from pathlib import Path
@@ -45,11 +43,6 @@ def test_two_models(trained, outcomes):
     assert rows["ece"]["training_p"] is None
 
 
-def test_repeated_runs_print_the_same(trained):
-    first, second = (trained(JEM, CLASSIFIER, "--resamples", "200") for _ in range(2))
-    assert first == second
-
-
 def test_the_table(trained):
     done = trained(JEM, CLASSIFIER, "--resamples", "200", "--metrics", "accuracy,ece")
     assert done.out.splitlines()[1] == (f"{JEM} and {CLASSIFIER} · dataset shades · recipe tiny · seeds 0, 1")
@@ -63,21 +56,6 @@ def test_one_seed_is_tested_exactly(trained):
     done = trained(JEM, CLASSIFIER, "--resamples", "200", "--seeds", "1", "--format", "json")
     (row,) = [row for row in json.loads(done.out)["rows"] if row["label"] == "accuracy"]
     assert (row["seeds"], row["images_test"]) == ([1], "McNemar")
-
-
-@pytest.mark.parametrize(("format", "start"), [("markdown", "### "), ("latex", "% Needs")])
-def test_for_papers(trained, format, start):
-    done = trained(JEM, CLASSIFIER, "--resamples", "100", "--format", format)
-    assert (done.code, done.out.startswith(start)) == (0, True)
-
-
-def test_csv_has_a_line_for_each_value(trained):
-    arguments = (JEM, CLASSIFIER, "--resamples", "100", "--format")
-    lines = list(csv.DictReader(io.StringIO(trained(*arguments, "csv").out)))
-    rows = json.loads(trained(*arguments, "json").out)["rows"]
-    assert [line["label"] for line in lines] == [row["label"] for row in rows]
-    assert [float(line["a"]) for line in lines] == [row["a"] for row in rows]
-    assert {line["seeds"] for line in lines} == {"0 1"}
 
 
 @pytest.mark.parametrize(

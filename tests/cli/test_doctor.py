@@ -52,12 +52,6 @@ def test_a_store_that_is_not_there_yet(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_store_that_is_there(tmp_path):
-    (finding,) = doctor.check_store(tmp_path)
-    assert finding.what.startswith(f"{tmp_path}: writable, ")
-    assert list(tmp_path.iterdir()) == []
-
-
 @pytest.mark.parametrize("below", ["", "runs"])
 def test_a_store_that_is_a_file(tmp_path, below):
     (tmp_path / "file").touch()

@@ -126,12 +126,6 @@ def test_a_file_is_trusted_no_more_because_the_command_line_names_it(experiment,
     assert jembench("run", path, *named, "--dry-run").code == 0
 
 
-@pytest.mark.parametrize("name", ["nowhere.toml", "./nowhere", "hybrid/"])
-def test_a_path_without_a_file(jembench, name):
-    done = jembench("run", name)
-    assert (done.code, done.err[:30]) == (2, f"Error: There is no suite file {name}"[:30])
-
-
 def test_the_name_of_a_suite_comes_before_that_of_a_file(experiment, jembench):
     experiment("[[", name="hybrid")
     assert jembench("run", "hybrid", "--models", "baseline", "--metrics", "accuracy", "--dry-run").code == 0

@@ -81,15 +81,6 @@ def test_a_bug_in_one_figure_is_one_line_and_its_traceback_is_shown_on_demand(me
     assert "Traceback (most recent call last):" in jembench("--debug", "figures").err
 
 
-@pytest.mark.parametrize("formats", ["gif", "png,,svg", ""])
-def test_a_format_that_there_is_not(jembench, formats):
-    done = jembench("figures", "--format", formats)
-    assert (done.code, done.out) == (2, "")
-    assert (
-        done.err == f"Error: --format is {formats!r}; it must be of png, svg, pdf, several with commas between them.\n"
-    )
-
-
 def test_some_figures_as_pdf_of_a_width_under_a_display_name(measured, jembench):
     name = files_of(jembench("figures", "--output", "all").out)[0].partition("-")[0]
     style = ("--format", "pdf", "--width", "4in", "--no-titles", "--name", "Ours=zoo_of_tests:classifier")
@@ -120,35 +111,3 @@ def files_of(out):
 def test_what_is_not_there_is_refused(measured, jembench, arguments, message):
     done = jembench("figures", *arguments)
     assert (done.code, done.err[: len(message) + 7]) == (2, f"Error: {message}")
-
-
-def test_a_folder_that_cannot_be_written(measured, jembench):
-    Path("file").write_text("mine")
-    done = jembench("figures", "--output", "file/figures")
-    assert done.code == 2
-    assert done.err.startswith("Error: Cannot write file/figures/")
-    assert done.err.endswith("Not a directory. A part of this path is a file: choose another folder with --output.\n")
-    assert Path("file").read_text() == "mine"
-
-
-def test_nothing_is_left_half_written(measured, jembench, monkeypatch):
-    from jembench import files as module
-
-    jembench("figures")
-    before = {path: path.read_bytes() for path in Path("runs/figures").iterdir()}
-
-    def full(descriptor):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(module.os, "fsync", full)
-    done = jembench("figures")
-    assert done.code == 2
-    assert "No space left on device" in done.err
-    assert {path: path.read_bytes() for path in Path("runs/figures").iterdir()} == before
-
-
-def test_an_unknown_suite(jembench):
-    Path("runs").mkdir()
-    done = jembench("figures", "hybird")
-    assert (done.code, done.out) == (2, "")
-    assert "Nearest: hybrid." in done.err

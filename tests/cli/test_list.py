@@ -69,26 +69,12 @@ def test_one_kind_with_options(jembench, zoo):
     assert done.err == "a plugin that talks\n"
 
 
-def test_the_table_of_one_kind(jembench, zoo):
-    out = jembench("list", "models").out
-    assert "Roars [loudly]." in out  # brackets are no markup
-    for option in ("net=<str>", "width=2", "lr=none"):
-        assert option in out
-    assert "broken: RuntimeError: no food" in out
-
-
 def test_suites(jembench, zoo):
     suites = {suite["name"]: suite for suite in json.loads(jembench("list", "suites", "--format", "json").out)}
     assert suites["hybrid"] == {"name": "hybrid", "title": suite_files.load("hybrid").title, "problem": ""}
     assert suites["feeding"]["problem"].startswith("suite feeding lacks models")
     assert "torn.toml is not valid TOML: " in suites["torn"]["problem"]
     assert "notes" not in suites
-
-
-def test_the_table_of_suites(jembench, zoo):
-    out = jembench("list", "suites").out
-    assert "Hybrid models" in out
-    assert "torn.toml is not valid TOML" in out
 
 
 def test_a_package_of_suites_that_cannot_be_imported(jembench, zoo):
@@ -131,12 +117,6 @@ def test_one_recipe_is_asked_for_by_name(jembench, arguments):
     done = jembench("list", *arguments)
     assert done.code == 2
     assert "`jembench list recipe NAME`" in done.err
-
-
-def test_an_unknown_recipe(jembench):
-    done = jembench("list", "recipe", "digit")
-    assert done.code == 2
-    assert "digits" in done.err
 
 
 def test_a_recipe_that_cannot_be_used(jembench, zoo):

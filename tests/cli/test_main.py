@@ -284,12 +284,6 @@ def test_debug_shows_the_traceback_and_keeps_the_exit_code(jembench, failing):
     assert done.err.endswith("Error: Write it otherwise.\n")
 
 
-def test_debug_has_an_environment_variable(jembench, failing, monkeypatch):
-    failing(SpecError("Write it otherwise."))
-    monkeypatch.setenv("JEMBENCH_DEBUG", "1")
-    assert "Traceback" in jembench("list").err
-
-
 def test_a_note_is_told_once_but_what_is_not_compiled_each_time(capsys):
     show = entry._note(warnings.showwarning)
     for text in ["A file is damaged.", "Not compiled (why).", "A file is damaged.", "Not compiled (why)."]:
@@ -312,12 +306,6 @@ def test_an_interrupt_says_that_finished_work_is_kept(jembench, failing):
     done = jembench("list")
     assert (done.code, done.out) == (130, "")
     assert done.err.strip() == "Interrupted. Finished work is kept: the same command goes on from there."
-
-
-def test_a_command_gives_its_exit_code(jembench, failing, monkeypatch):
-    failing(None)
-    monkeypatch.setattr(sys.modules["stand_in"].stand_in, "callback", lambda: 1)
-    assert jembench("list").code == 1
 
 
 def test_options_have_environment_variables(jembench, monkeypatch):

@@ -29,14 +29,6 @@ def command(jembench, tiny, weights):
 # --- train, sample, estimate, attack ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("model", [IMPORTED, GENERATOR, "zoo_of_tests:accompanied"])
-def test_train_keeps_it_as_it_is(command, model):
-    done = command("train", model)
-    assert (done.code, done.err) == (0, "")
-    record = json.loads((Path(done.out.strip()) / "fit.json").read_text())
-    assert (record["key"]["model"], record["key"]["recipe"], record["iteration"]) == (model, "pretrained", 0)
-
-
 @pytest.mark.parametrize(
     ("model", "told"),
     [
@@ -88,27 +80,12 @@ def test_another_dataset_is_refused(jembench, weights):
     assert "w.safetensors holds a model for shades, [1, 4, 4] with 3 classes, and digits has" in done.err
 
 
-def test_a_recipe_that_does_not_exist_is_told(jembench, weights):
-    done = jembench("train", IMPORTED, "--dataset", "zoo_of_tests:data", "--recipe", "nowhere")
-    assert (done.code, done.out) == (2, "")
-    assert "nowhere" in done.err
-
-
 def test_the_recipe_that_trains_nothing_trains_nothing(jembench):
     done = jembench("train", "jem", "--recipe", "pretrained")
     assert (done.code, done.out) == (2, "")
     assert done.err == (
         "Error: The recipe pretrained trains nothing, and jem is to be trained. Choose another recipe.\n"
     )
-
-
-def test_an_attack_on_what_has_no_logits_is_not_applicable(command, outcomes):
-    done = command("attack", "pgd", "--models", f"{GENERATOR},zoo_of_tests:energy_alone", "--images", "3")
-    assert done.code == 0, done.err
-    assert {outcome["reason"] for outcome in outcomes("runs").values()} == {
-        f"needs logits: {GENERATOR} gives samples only",
-        "needs logits: zoo_of_tests:energy_alone gives energy only",
-    }
 
 
 # --- run --------------------------------------------------------------------------------------------------------------
@@ -131,14 +108,6 @@ def test_every_cell_of_a_suite_is_a_value_or_a_reason_and_a_second_run_does_noth
     )
     again = run("--format", "json", models=models, metrics=metrics)
     assert (again.out, again.err) == (done.out, "")
-
-
-def test_a_plan_says_that_it_was_trained_elsewhere(run, table):
-    done = run("--dry-run", models=f"{GENERATOR},zoo_of_tests:plain", metrics="zoo_of_tests:brightness")
-    rows = {row[0]: row for row in table(done.out)}
-    assert "elsewhere" in rows[GENERATOR]
-    assert "0 of 2 models are still to be trained" in done.out  # of the other, brightness can measure nothing
-    assert not Path("runs").exists()
 
 
 def test_a_moved_file_is_the_same_model(run, weights, outcomes):
@@ -167,19 +136,8 @@ REASON = "future-zoo 1.0 was written for version 99 of jembench's plugin interfa
 
 
 def test_an_incompatible_plugin_is_listed_with_what_to_do(jembench, future):
-    done = jembench("plugin", "list", "--format", "json")
-    assert done.code == 0
-    (row,) = [row for row in json.loads(done.out)["components"] if row["distribution"] == "future-zoo"]
-    assert (row["status"], row["reason"]) == ("incompatible", f"{REASON} Update jembench, or uninstall future-zoo.")
-    (line,) = [line.split() for line in jembench("plugin", "list").out.splitlines() if "future-zoo" in line.split()]
-    assert line[:7] == ["future-zoo", "1.0", "models", "future", "=", "future_zoo:build", "incompatible"]
-
-
-def test_models_are_listed_beside_an_incompatible_one(jembench, future):
-    models = {row["name"]: row for row in json.loads(jembench("list", "models", "--format", "json").out)}
-    assert models["future"]["problem"].startswith(REASON)
-    assert models["baseline"]["problem"] == ""
-    assert f"broken: {REASON}" in jembench("list", "models").out
+    (row,) = [row for row in json.loads(jembench("list", "--format", "json").out) if row["name"] == "future"]
+    assert row["status"] == f"broken: {REASON} Update jembench, or uninstall future-zoo."
 
 
 def test_an_incompatible_plugin_is_not_used(jembench, future):

@@ -40,13 +40,6 @@ def test_an_empty_store_for_programs(jembench, format, read):
     assert done.err.startswith("runs holds no results yet")
 
 
-def test_a_store_that_is_a_file(jembench):
-    Path("runs").write_text("mine")
-    done = jembench("report")
-    assert (done.code, done.out) == (2, "")
-    assert done.err == "Error: The store runs is a file, not a folder. Choose another place with --store.\n"
-
-
 def test_all_that_the_store_holds(run, jembench):
     run()
     run(models="zoo_of_tests:factored", metrics="accuracy")
@@ -84,27 +77,10 @@ def test_a_report_as_a_page(run, jembench):
     assert text.count("<figure") >= 2
 
 
-def test_the_metrics_of_a_suite_with_the_published_numbers(run, jembench):
-    run()
-    done = jembench("report", "hybrid", "--format", "json")
-    assert done.code == 0
-    content = json.loads(done.out)
-    metrics = [value["metric"] for value in content["rows"][0]["values"]]
-    assert metrics[:2] == ["accuracy", "ece"]
-    assert "zoo_of_tests:brightness" not in metrics
-    assert {number["table"] for number in content["published"]} == {"jem-iclr2020/table1"}
-
-
 def test_the_numbers_are_those_of_the_run(run, jembench):
     before = json.loads(run("--format", "json", models="zoo_of_tests:jem").out)["rows"]
     after = json.loads(jembench("report", "--format", "json").out)["rows"]
     assert after == before
-
-
-@pytest.mark.parametrize(("format", "start"), [("markdown", "### Results"), ("latex", "% Needs")])
-def test_formats_for_papers(run, jembench, format, start):
-    run()
-    assert jembench("report", "--format", format).out.startswith(start)
 
 
 def test_results_on_part_of_the_images_are_kept_apart(run, jembench):
@@ -118,17 +94,6 @@ def test_results_on_part_of_the_images_are_kept_apart(run, jembench):
     (row,) = json.loads(jembench("report", "--limit", "10", "--format", "json").out)["rows"]
     assert [value["n"] for value in row["values"]] == [10, 10]
     assert "Left out: 1 outcome on all test images" in jembench("report", "--limit", "10").err
-
-
-def test_a_file_that_is_torn_is_reported_and_passed_over(run, jembench):
-    run(models="zoo_of_tests:classifier", metrics="accuracy,ece")
-    torn = next(Path("runs/cells").glob("ece-*"))
-    torn.write_text(torn.read_text()[:50])
-    done = jembench("report", "--format", "json")
-    assert done.code == 0
-    assert [value["label"] for value in json.loads(done.out)["rows"][0]["values"]] == ["accuracy"]
-    assert done.err.startswith(f"Note: Left out: {torn} is not valid JSON")
-    assert done.err.count("\n") == 1
 
 
 def test_of_two_outcomes_by_the_same_names_the_newer_one_is_shown(run, jembench):
@@ -155,9 +120,3 @@ def test_a_failure_is_the_exit_code_and_its_traceback_is_shown_on_demand(run, je
     assert (debugging.code, debugging.out) == (1, done.out)
     assert "Traceback (most recent call last):" in debugging.err
     assert "in _raises" in debugging.err
-
-
-def test_an_unknown_suite(jembench):
-    done = jembench("report", "hybird")
-    assert (done.code, done.out) == (2, "")
-    assert "Nearest: hybrid." in done.err

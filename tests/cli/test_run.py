@@ -1,7 +1,5 @@
 """``jembench run``: what it prints, and what it does not do twice."""
 
-import csv
-import io
 import itertools
 import json
 import os
@@ -105,33 +103,6 @@ def test_json(run, outcomes):
     assert accuracy["value"] == outcomes("runs")["zoo_of_tests:jem", 0, "accuracy"]["values"]["accuracy"]["value"]
 
 
-def test_csv(run):
-    rows = list(csv.DictReader(io.StringIO(run("--format", "csv").out)))
-    measured = [row for row in rows if row["kind"] == "measured"]
-    assert [(row["model"], row["status"]) for row in measured] == [
-        *[("zoo_of_tests:jem", "ok")] * 3,
-        *[("zoo_of_tests:classifier", "ok")] * 2,
-        ("zoo_of_tests:classifier", "na"),
-    ]
-    assert {row["kind"] for row in rows} == {"measured", "published"}
-
-
-def test_markdown(run):
-    lines = run("--format", "markdown").out.splitlines()
-    assert lines[0].startswith("### Results")
-    assert [line.split(" | ")[0] for line in lines if line.startswith("| zoo")] == [
-        r"| zoo\_of\_tests:jem",
-        r"| zoo\_of\_tests:classifier",
-    ]
-
-
-def test_latex(run):
-    out = run("--format", "latex").out
-    assert out.startswith("% ")
-    assert out.count(r"\begin{tabular}") == out.count(r"\end{tabular}") >= 2
-    assert r"zoo\_of\_tests:" in out
-
-
 @pytest.mark.parametrize("format", ["table", "json", "csv", "markdown", "latex"])
 def test_progress_goes_to_stderr(run, format):
     done = run("--format", format, models="zoo_of_tests:classifier", metrics="accuracy")
@@ -160,20 +131,6 @@ def test_several_datasets(run, tmp_path):
     assert done.code == 0
     assert [row["dataset"].split(":")[0] for row in json.loads(done.out)["rows"]] == ["zoo_of_tests", "imagefolder"]
     assert "zoo_of_tests:classifier on imagefolder:" in done.err
-
-
-def test_the_models_of_the_first_party_plugins(jembench):
-    arguments = ["--models", PLUGINS, *DIGITS, "--metrics", "accuracy,energy-gap", "--format", "json"]
-    done = jembench("run", "hybrid", *arguments)
-    assert done.code == 0
-    rows = json.loads(done.out)["rows"]
-    assert [(row["model"], row["recipe"].partition("+")[0]) for row in rows] == [
-        ("jem", "digits"),
-        ("jem-factored", "factored-digits"),
-        ("baseline", "digits"),
-    ]
-    assert [row["values"][-1]["status"] for row in rows] == ["ok", "ok", "na"]
-    assert len(list(Path("runs/fits").glob("jem*/samples.png"))) == 2
 
 
 # --- plans ------------------------------------------------------------------------------------------------------------
@@ -259,21 +216,6 @@ def test_a_run_that_was_killed_goes_on_and_ends_with_the_same_numbers(jembench, 
 
 
 # --- the environment --------------------------------------------------------------------------------------------------
-
-
-def test_the_environment_gives_options(jembench, tiny, monkeypatch, zoo_of_tests):
-    monkeypatch.setenv("JEMBENCH_RUN_MODELS", "zoo_of_tests:classifier")
-    monkeypatch.setenv("JEMBENCH_RUN_METRICS", "accuracy")
-    monkeypatch.setenv("JEMBENCH_RUN_SEEDS", "3")
-    monkeypatch.setenv("JEMBENCH_RUN_FORMAT", "json")
-    monkeypatch.setenv("JEMBENCH_DATASET", "zoo_of_tests:data")
-    monkeypatch.setenv("JEMBENCH_RECIPE", str(zoo_of_tests / "tiny.toml"))
-    monkeypatch.setenv("JEMBENCH_SET", "epochs=2 batch_size=27")
-    monkeypatch.setenv("JEMBENCH_STORE", "elsewhere")
-    (row,) = json.loads(jembench("run", "hybrid").out)["rows"]
-    assert (row["model"], row["dataset"], row["seeds"]) == ("zoo_of_tests:classifier", "zoo_of_tests:data", [3])
-    assert row["recipe"] == "tiny+epochs=2+batch_size=27"
-    assert [path.name for path in Path.cwd().iterdir()] == ["elsewhere"]
 
 
 def test_the_device_comes_from_the_environment_and_the_command_line_is_stronger(run, monkeypatch):

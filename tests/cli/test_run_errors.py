@@ -11,71 +11,6 @@ import pytest
 
 # --- what it refuses --------------------------------------------------------------------------------------------------
 
-REFUSED = {
-    "nothing": ([], ["Missing argument 'SUITE|FILE'", "`jembench run --help`"]),
-    "suite": (["hybird"], ["no suite named 'hybird'", "Nearest: hybrid.", "`jembench list suites`"]),
-    "model": (
-        ["hybrid", "--models", "jemm"],
-        ["no model named 'jemm'", "Nearest: jem, igebm, jem-factored.", "`jembench list models`"],
-    ),
-    "option of a model": (
-        ["hybrid", "--models", "jem:nett=small-8"],
-        ["no option of jem named 'nett'", "Nearest: net", "`jembench list models`"],
-    ),
-    "no spec": (["hybrid", "--models", "jem:=3"], ["'=3' is not key=value", "Write name:key=value"]),
-    "no models": (["hybrid", "--models", ","], ["nothing to run", "without models"]),
-    "empty models": (["hybrid", "--models", ""], ["nothing to run", "without models"]),
-    "import path": (["hybrid", "--models", "nothing_here:build"], ["No module named 'nothing_here'", "Check the path"]),
-    "metric": (["hybrid", "--metrics", "acuracy"], ["no metric named 'acuracy'", "`jembench list metrics`"]),
-    "option of a metric": (["hybrid", "--metrics", "ece:bin=3"], ["no option of ece named 'bin'", "Nearest: bins,"]),
-    "number of a metric": (["hybrid", "--set", "ece.bins=0"], ["bins of ece is 0; it must be at least 1"]),
-    "metric of no suite": (
-        ["hybrid", "--set", "kid.subsets=3"],
-        ["the metric kid, which is not measured", "--metrics"],
-    ),
-    "setting of a metric": (["hybrid", "--set", "ece.bins=x"], ["bins of ece is 'x'", "a whole number"]),
-    "dataset": (["hybrid", "--dataset", "digit"], ["no dataset named 'digit'", "`jembench list datasets`"]),
-    "recipe": (["hybrid", "--recipe", "papers"], ["no recipe named 'papers'", "Nearest: paper", "list recipes`"]),
-    "recipe file": (["hybrid", "--recipe", "mine.toml"], ["no recipe file mine.toml"]),
-    "field": (["hybrid", "--set", "epohcs=1"], ["no key in recipe digits named 'epohcs'", "Nearest: epochs"]),
-    "field of a table": (["hybrid", "--set", "optimizer.rate=1"], ["optimizer of recipe digits named 'rate'"]),
-    "value": (["hybrid", "--set", "epochs=abc"], ["In recipe digits, epochs is 'abc'", "must be a finite number"]),
-    "no value": (["hybrid", "--set", "epochs"], ["'epochs' does not say what to set", "--set epochs=5"]),
-    "padding": (["hybrid", "--set", "data.pad=100000"], ["Images of 8x8 cannot be padded", "--set data.pad=7"]),
-    "validation": (["hybrid", "--set", "data.validation=1400"], ["Cannot hold 1400 of 1400", "from 0 to 1399"]),
-    "batch": (["hybrid", "--set", "batch_size=1401"], ["A batch of 1401 cannot be drawn from 1400"]),
-    "buffer": (
-        ["hybrid", "--set", "chains.sampler=pcd:buffer=31"],
-        ["A batch of 32 chains does not fit a replay buffer"],
-    ),
-    "sampler": (["hybrid", "--set", "chains.sampler=pdc"], ["no sampler named 'pdc'", "`jembench list samplers`"]),
-    "seeds": (["hybrid", "--seeds", "a,b"], ["--seeds is 'a,b'", "0,1,2"]),
-    "no seeds": (["hybrid", "--seeds", ""], ["--seeds is ''", "0,1,2"]),
-    "limit": (["hybrid", "--limit", "0"], ["'--limit': 0 is not in the range x>=1", "`jembench run --help`"]),
-    "device": (["hybrid", "--device", "cuda:99"], ["no device cuda:99", "--device cpu"]),
-    "no device": (["hybrid", "--device", "gpu"], ["'gpu' is not a device", "cpu, cuda"]),
-    "two devices": (["hybrid", "--device", "cpu,cuda"], ["'cpu,cuda' is not a device", "cpu, cuda"]),
-    "no real device": (["hybrid", "--device", "meta"], ["device meta cannot be used", "--device cpu or auto"]),
-    "hours": (["hybrid", "--max-hours", "nan"], ["nan is not a number of hours"]),
-    "endless hours": (["hybrid", "--max-hours", "inf"], ["inf is not a number of hours"]),
-    "executor": (["hybrid", "--executor", "locale"], ["no executor named 'locale'", "Nearest: local, processes."]),
-    "format": (["hybrid", "--format", "xml"], ["There is no format named 'xml'"]),
-    "option": (["hybrid", "--model", "jem"], ["No such option", "--model", "--models"]),
-    "plan as CSV": (["hybrid", "--dry-run", "--format", "csv"], ["--format table or json"]),
-}
-
-
-@pytest.mark.parametrize("dry", [[], ["--dry-run"]], ids=["run", "dry"])
-@pytest.mark.parametrize(("arguments", "texts"), REFUSED.values(), ids=REFUSED)
-def test_what_is_wrong_is_told_in_one_paragraph_before_anything_is_done(jembench, arguments, texts, dry):
-    done = jembench("run", *arguments, *dry)
-    assert (done.code, done.out) == (2, "")
-    assert done.err.startswith("Error: ")
-    assert done.err.count("\n") == 1
-    for text in texts:
-        assert text in done.err
-    assert list(Path.cwd().iterdir()) == []
-
 
 def test_data_that_are_missing_are_told_with_the_way_to_get_them(jembench, monkeypatch, tmp_path):
     monkeypatch.setenv("JEMBENCH_DATA", str(tmp_path / "data"))
@@ -116,35 +51,6 @@ def test_a_store_that_cannot_be_written(run, monkeypatch, store, text, by):
     assert Path("file").read_text() == "mine"
 
 
-@pytest.mark.filterwarnings("default::jembench.errors.Fallback")
-def test_a_cell_that_is_torn_is_measured_anew_and_no_other(run, contents, values):
-    before = run()
-    whole = contents("runs")
-    numbers = values("runs")
-    torn = next(Path("runs/cells").glob("accuracy-zoo-of-tests-jem-*"))
-    torn.write_text(torn.read_text()[:100])
-    after = run()
-    assert (after.code, after.out) == (0, before.out)
-    assert "training" not in after.err
-    assert after.err.count(torn.name) == 1
-    now = contents("runs")
-    assert {path for path in whole if now[path] != whole[path]} <= {torn.relative_to("runs"), Path("asked.jsonl")}
-    assert values("runs") == numbers
-
-
-@pytest.mark.filterwarnings("default::jembench.errors.Fallback")
-def test_a_torn_record_of_a_fit_is_written_anew_from_the_checkpoint(run):
-    before = run()
-    record = next(Path("runs/fits").glob("*-jem-*/fit.json"))
-    weights = (record.parent / "model.safetensors").read_bytes()
-    record.write_text('{"schema": 1, ')
-    next(Path("runs/cells").glob("accuracy-zoo-of-tests-jem-*")).unlink()
-    after = run()
-    assert (after.code, after.out) == (0, before.out)
-    assert json.loads(record.read_text())["status"] == "done"
-    assert (record.parent / "model.safetensors").read_bytes() == weights
-
-
 def test_a_newer_record_is_left_alone(run):
     run()
     cell = next(Path("runs/cells").glob("accuracy-*"))
@@ -154,24 +60,6 @@ def test_a_newer_record_is_left_alone(run):
     assert (done.code, done.out) == (2, "")
     assert "was written by a newer jembench" in done.err
     assert cell.read_text() == newer
-
-
-def test_a_checkpoint_of_another_model_is_refused_and_kept(run, outcomes):
-    run()
-    folder = next(Path("runs/fits").glob("*-classifier-*"))
-    run("--store", "others", models="baseline:net=small-4")
-    (other,) = next(Path("others/fits").iterdir()).glob("checkpoint-*.safetensors")
-    (own,) = folder.glob("checkpoint-*.safetensors")
-    for path in [folder / "fit.json", *Path("runs/cells").glob("*-classifier-*")]:
-        path.unlink()
-    other.rename(own)
-    foreign = own.read_bytes()
-    done = run()
-    assert done.code != 0
-    assert "The checkpoint belongs to another model: " in done.out + done.err
-    assert "another folder with --store" in done.out + done.err
-    assert own.read_bytes() == foreign
-    assert outcomes("runs")["zoo_of_tests:jem", 0, "accuracy"]["status"] == "ok"
 
 
 def test_a_full_disk_ends_the_run_and_loses_nothing(run, contents, monkeypatch, outcomes):

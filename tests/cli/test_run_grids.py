@@ -1,7 +1,6 @@
 """``jembench run`` and ``report`` of suites with grids and variants, and the published tables that are shown."""
 
 import json
-from pathlib import Path
 
 import pytest
 
@@ -84,11 +83,6 @@ def test_all_that_a_store_holds_is_in_the_grids_of_the_suites_too(grids, jembenc
     assert titles(jembench("report").out) == ["Results", "Scores by weight"]
 
 
-def test_one_metric_alone_makes_no_grid_of_all_that_a_store_holds(grids, jembench):
-    grids("run", "--models", "zoo_of_tests:jem", "--metrics", "accuracy,zoo_of_tests:score:weight=2")
-    assert titles(jembench("report").out) == ["Results"]
-
-
 @pytest.mark.parametrize("command", ["run", "report"])
 def test_the_published_tables_that_are_shown(grids, command):
     grids("run")
@@ -103,13 +97,6 @@ def test_the_published_tables_that_are_shown(grids, command):
         "later-work/hybrid",
         "jem-iclr2020/figure4",
     ]
-
-
-def test_a_published_table_that_there_is_not_is_known_before_anything_is_done(grids):
-    done = grids("run", "--reference", "jem-iclr2020/table0")
-    assert done.code == 2
-    assert done.err.startswith("Error: There is no published table named 'jem-iclr2020/table0'.")
-    assert not Path("runs").exists()
 
 
 def test_many_of_one_metric_are_counted_in_a_plan(grids, tmp_path):

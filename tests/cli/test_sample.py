@@ -27,12 +27,6 @@ def test_a_picture_of_the_chains_that_training_kept(sample):
         assert picture.size == (10 * SIDE + 2, 3 * SIDE + 2)
 
 
-def test_samples_png_is_the_default_and_the_columns_can_be_chosen(sample):
-    assert sample("zoo_of_tests:jem", "--columns", "4").code == 0
-    with Image.open("samples.png") as picture:
-        assert picture.size == (4 * SIDE + 2, 3 * SIDE + 2)
-
-
 def test_new_chains(sample):
     done = sample("zoo_of_tests:jem", "--steps", "5", "--output", "five.png")
     assert done.code == 0
@@ -70,46 +64,3 @@ def test_what_cannot_be_is_told_before_anything_is_trained(sample, arguments, te
     assert done.err.count("\n") == 1
     assert text in done.err
     assert list(Path.cwd().iterdir()) == []
-
-
-def test_the_baseline_generates_nothing(jembench):
-    done = jembench("sample", "baseline")
-    assert (done.code, done.out) == (2, "")
-    assert done.err == (
-        "Error: baseline generates no images: it is trained without chains. Choose a model that does.\n"
-    )
-    assert list(Path.cwd().iterdir()) == []
-
-
-def test_a_picture_that_cannot_be_written_costs_no_training(sample):
-    Path("file").write_text("mine")
-    done = sample("zoo_of_tests:jem", "--output", "file/mine.png")
-    assert (done.code, done.out) == (2, "")
-    assert "Cannot write file/mine.png: Not a directory. A part of this path is a file" in done.err
-    assert Path("file").read_text() == "mine"
-    assert not Path("runs").exists()
-
-
-def test_a_disk_that_fills_up_is_told_with_the_option_that_helps(sample, monkeypatch):
-    def no_space(descriptor):
-        if Path(f"/proc/self/fd/{descriptor}").readlink().parent == Path.cwd():
-            raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("jembench.files.os.fsync", no_space)
-    done = sample("zoo_of_tests:jem", "--output", "mine.png")
-    assert (done.code, done.out) == (2, "")
-    assert done.err.splitlines()[-1] == (
-        "Error: Cannot write mine.png: No space left on device. The disk is full: free some space and run the same "
-        "command again; finished work is kept."
-    )
-    assert [path.name for path in Path.cwd().iterdir()] == ["runs"]
-
-
-def test_an_existing_file_is_kept(sample, jembench):
-    Path("mine.png").write_bytes(b"my holidays")
-    done = sample("zoo_of_tests:jem", "--output", "mine.png")
-    assert done.code == 2
-    assert "mine.png exists. Name another file" in done.err
-    assert Path("mine.png").read_bytes() == b"my holidays"
-    assert not Path("runs").exists()  # nothing was trained for it
-    assert sample("zoo_of_tests:jem", "--output", "mine.png", "--force").code == 0

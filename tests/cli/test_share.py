@@ -117,17 +117,6 @@ def test_the_recipe_of_the_card_is_that_of_the_model(archive, tmp_path):
     assert recipe.load(str(tmp_path / "theirs.toml")).identity == trained_by.identity
 
 
-def test_which_model_is_meant(jembench, trained):
-    names = [path.name for path in sorted(trained.glob("fits/*"))]
-    for text in (names[1], names[1][:8], names[1][-10:], names[1][-10:-4]):
-        assert "jem on digits" in jembench("push", text, "model.zip", "--store", trained, "--force").out
-    done = jembench("push", "", "other.zip", "--store", trained)
-    assert done.code == 2
-    assert done.err == f"Error: '' means more than one trained model: {', '.join(names)}. Give more of the name.\n"
-    done = jembench("push", "jen", "other.zip", "--store", trained)
-    assert (done.code, f"Known: {', '.join(names)}" in done.err) == (2, True)
-
-
 def test_files_of_others_are_kept(jembench, trained):
     Path("mine.zip").write_text("mine")
     Path("mine").mkdir()

@@ -47,12 +47,6 @@ def test_an_empty_store(jembench):
     assert (done.code, done.out, done.err) == (0, "Nothing runs in runs.\n", "")
 
 
-def test_no_store(jembench):
-    done = jembench("status")
-    assert (done.code, done.out) == (2, "")
-    assert "There is no store runs. Give its folder with --store." in done.err
-
-
 def test_the_table(jembench, store):
     done = jembench("status", "--store", store)
     assert (done.code, done.err) == (0, "")

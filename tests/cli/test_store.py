@@ -58,27 +58,10 @@ def test_gc_shows_first_and_removes_with_yes(jembench, root):
     assert jembench("store", "gc", "--store", root).out == f"{root}: 0 files, 0 bytes, to remove.\n"
 
 
-@pytest.mark.parametrize("ending", ["csv", "parquet"])
-def test_export_writes_two_files_and_replaces_them_by_force_alone(jembench, root, tmp_path, ending):
-    pytest.importorskip("pyarrow")
-    first, second = f"all.{ending}", f"all-arrays.{ending}"
-    done = jembench("store", "export", first, "--store", root)
-    assert (done.code, done.out) == (0, f"{first}: 16 rows\n{second}: 16 rows\n")
-    done = jembench("store", "export", first, "--store", root)
-    assert done.code == 2
-    assert "replace it with --force" in done.err
-    assert jembench("store", "export", first, "--store", root, "--force").code == 0
-
-
-def test_export_to_another_kind_of_file(jembench, root):
-    done = jembench("store", "export", "all.xlsx", "--store", root)
-    assert (done.code, done.err) == (2, "Error: FILE is all.xlsx; its name must end in .csv or .parquet.\n")
-
-
 def test_no_command_imports_torch(root, tmp_path):
     code = (
         "import sys; from jembench.cli.main import main; root, other = sys.argv[1:]\n"
-        "for line in ('list', 'verify', 'gc --yes', f'merge {other}', f'export {root}/../all.csv'):\n"
+        "for line in ('list', 'verify', 'gc --yes', f'merge {other}'):\n"
         "    assert main(['store', *line.split(), '--store', root]) == 0, line\n"
         "assert not {'torch', 'safetensors'} & set(sys.modules)"
     )

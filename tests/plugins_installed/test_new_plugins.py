@@ -61,8 +61,8 @@ def test_they_keep_every_promise(site, tmp_path):
 
 
 def test_each_is_a_row(site, tmp_path):
-    done = run(site, "jembench", "plugin", "list", "--format", "json", cwd=tmp_path)
-    rows = {row["name"]: row for row in json.loads(done.stdout)["components"]}
+    done = run(site, "jembench", "list", "--format", "json", cwd=tmp_path)
+    rows = {row["name"]: row for row in json.loads(done.stdout)}
     assert {kind: rows[f"my-{kind}"]["status"] for kind in KINDS} == dict.fromkeys(KINDS, "ok")
 
 

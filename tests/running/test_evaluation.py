@@ -136,13 +136,6 @@ def test_what_several_metrics_need_is_computed_once(make):
     assert first.samples() is second.samples()
 
 
-def test_nothing_can_be_written_on_an_evaluation(make):
-    evaluation = make()
-    for part in (evaluation, evaluation.data, evaluation.predictions, evaluation.services, evaluation.samples):
-        with pytest.raises(AttributeError):
-            part.fit = None
-
-
 def test_nothing_computed_holds_a_graph(make):
     net = LogitModel(torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3, 3)))
     evaluation = make(net)
@@ -322,12 +315,6 @@ def test_buffers_of_the_last_epochs_are_pooled_or_averaged(make):
     assert torch.equal(evaluation.samples(Source(pooling="mean")).images, buffers[2].images)
 
 
-def test_kept_chains_know_their_ages(make):
-    sampler = used(pcd(DATA, buffer=6))
-    sampler.buffer.ages[2] = 40
-    assert make(sampler=sampler).samples().ages.tolist()[2] == 40
-
-
 def test_kept_chains_are_the_samples(make):
     sampler = used(pcd(DATA, buffer=6))
     slots = sampler.kept().slots
@@ -337,12 +324,6 @@ def test_kept_chains_are_the_samples(make):
     assert labels is None
     assert (images.dtype, images.shape) == (torch.uint8, (6, 1, 1, 3))
     assert images[0].flatten().tolist() == [0, 128, 255]  # what lies outside of the bounds is clamped
-
-
-def test_kept_chains_know_their_classes(make):
-    _, labels, source, _ = make(Pixels("conditional"), used(pcd(DATA, buffer=6), conditional=True)).samples()
-    assert source == "buffer"
-    assert labels.tolist() == [0, 0, 1, 1, 2, 2]
 
 
 class PainterOfClasses(Pixels):

@@ -14,7 +14,7 @@ from jembench.errors import Fallback, SpecError
 from jembench.interfaces import Event, Value
 from jembench.running import session, trackers
 from jembench.running.events import VARIABLE, Events, beating, chosen_trackers, measured
-from jembench.running.session import RunOptions, check
+from jembench.running.session import RunOptions
 from jembench.store.outcome import Cell, FitKey, Outcome
 from jembench.store.store import Store
 
@@ -193,20 +193,6 @@ def test_a_result_from_the_store_is_the_one_that_was_sent(store, outcome):
     store.write_cell(cell, {})
     sent, again = (trackers._digest(measured(one, None)) for one in (cell, store.read_cell(cell)))
     assert sent == again
-
-
-def test_results_say_after_how_many_iterations_they_were_measured(plan, store, carry_out, tmp_path):
-    carry_out(plan("jem"), store, [f"zoo_of_tests:windows:file={tmp_path / 'log'},everything=true"])
-    (measured,) = [row for row in rows(tmp_path / "log") if row["kind"] == "measured"]
-    assert measured["done"] == store.read_fit(FitKey(**measured["fit"])).iteration > 0
-
-
-def test_an_unknown_tracker_is_refused(monkeypatch):
-    monkeypatch.setenv(VARIABLE, "jsonlines")
-    with pytest.raises(SpecError, match=r"no tracker named 'jsonlines'"):
-        Events(trackers=["jsonlines"])
-    with pytest.raises(SpecError, match=r"no tracker named 'jsonlines'"):
-        check([], RunOptions())  # also where nothing is left to do
 
 
 def test_a_command_may_load_the_trackers_that_the_variable_names(zoo, monkeypatch):

@@ -37,22 +37,8 @@ def test_the_unit_that_is_first_in_order_runs_next_whenever_it_was_submitted(loc
     assert isinstance(local, Executor)
 
 
-def test_without_units_it_waits(local, monkeypatch):
-    slept = []
-    monkeypatch.setattr(executor.time, "sleep", slept.append)
-    assert local.ended(0.5) == []
-    assert slept == [0.5]
-
-
 def test_an_error_is_the_caller_s(local):
     local.submit([job("fails", 0), job("later", 1)])
     with pytest.raises(ZeroDivisionError):
         local.ended(0)
     assert local.calls == ["fails"]
-
-
-def test_what_is_dropped_ends_as_stopped(local):
-    local.submit([job("a", 0), job("b", 1)])
-    local.cancel()
-    assert local.ended(0) == [Ended(id="a", how="stopped"), Ended(id="b", how="stopped")]
-    assert local.calls == []

@@ -69,27 +69,6 @@ def test_what_is_missing_is_tried_again_next_time(zoo, plan, store, monkeypatch,
     assert outcomes(whole, store)["jem", 0, "unavailable"].status == "ok"
 
 
-@pytest.mark.parametrize(
-    ("kind", "status", "reason"),
-    [
-        ("nan", "failed", "it is not a finite number"),
-        ("infinite-interval", "failed", "it is not a finite number"),
-        ("nothing", "failed", "ValueError: the metric measured nothing"),
-        ("objects", "failed", "TypeError: the array them holds objects, not numbers"),
-        ("details", "failed", "TypeError: Object of type object is not JSON serializable"),
-        ("no-value", "failed", "AttributeError: 'float' object has no attribute 'low'"),
-        ("numpy", "ok", ""),
-    ],
-)
-def test_whatever_a_metric_gives_stops_no_other_cell(plan, store, kind, status, reason, carry_out, outcomes):
-    whole = plan("classifier", f"odd:kind={kind} score")
-    carry_out(whole, store)
-    odd, score = outcomes(whole, store).values()
-    assert (odd.status, odd.reason) == (status, reason)
-    assert score.status == "ok"
-    assert store.contents().problems == []
-
-
 def test_a_model_that_diverges_fails_all_its_cells_and_no_other_model(plan, store, carry_out, outcomes):
     whole = plan("diverging classifier", "score energy brightness")
     carry_out(whole, store)
@@ -134,31 +113,6 @@ def test_a_model_that_was_mended_says_so_in_its_record_and_beside_every_number(p
     assert well["stability"]["diverged_at"] is None
 
 
-def test_the_metric_of_stability_reads_what_the_guard_saw(plan, store, carry_out, outcomes):
-    """The shaky model breaks once where nothing is repaired."""
-    whole = plan("shaky classifier", "stability", settings=["guard.mode=watch"])
-    events = carry_out(whole, store)
-    assert [event for event in events if event.startswith("diverged")] == [
-        "diverged shaky at iteration 15 (loss was nan)"
-    ]
-    shaky, well = outcomes(whole, store).values()
-    iterations = store.read_fit(whole.fits[0].key).stability.iterations
-    assert shaky.values["stable-iterations"].value == 15
-    assert shaky.details["diverged-at"] == 15
-    assert well.values["stable-iterations"].value == iterations
-    assert (shaky.values["interventions"].value, well.values["interventions"].value) == (0, 0)
-
-
-def test_a_model_that_raises_in_training_fails_its_cells_alone(zoo, plan, store, monkeypatch, carry_out, outcomes):
-    monkeypatch.setattr(zoo.Painter, "training_loss", lambda *_: 1 / 0, raising=False)
-    whole = plan("painter classifier", "score")
-    carry_out(whole, store)
-    painter, classifier = outcomes(whole, store).values()
-    assert (painter.status, painter.reason) == ("failed", "ZeroDivisionError: division by zero")
-    assert classifier.status == "ok"
-    assert store.read_fit(whole.fits[0].key) is None
-
-
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
@@ -199,27 +153,12 @@ def test_samples_that_cannot_be_drawn_fail_the_cells_that_need_them(plan, store,
     assert found["classifier", 0, "score"].status == "ok"
 
 
-def test_a_model_that_draws_directly(plan, store, carry_out, outcomes, folder):
-    whole = plan("painter", "brightness")
-    carry_out(whole, store)
-    (outcome,) = outcomes(whole, store).values()
-    assert outcome.details == {"source": "direct"}
-    assert (folder(whole, store) / "samples.png").exists()
-
-
 def test_a_full_disk_stops_everything_and_what_is_done_is_kept(plan, store, carry_out):
     whole = plan("jem classifier", "score full_disk energy")
     with pytest.raises(StoreError, match=r"The disk is full\."):
         carry_out(whole, store)
     assert [cell.metric for cell in store.contents().cells] == ["zoo_of_tests:score"]
     assert list((store.root / "leases").iterdir()) == []
-
-
-def test_a_store_that_cannot_be_written_is_known_before_anything_is_done(plan, tmp_path, monkeypatch, carry_out):
-    (tmp_path / "file").write_text("")
-    monkeypatch.setattr(worker.FitWork, "load_or_train", pytest.fail)
-    with pytest.raises(StoreError, match="Cannot write"):
-        carry_out(plan("jem"), Store(tmp_path / "file" / "runs"))
 
 
 # --- models that cannot be trained ------------------------------------------------------------------------------------
@@ -263,11 +202,6 @@ def test_a_model_that_cannot_be_trained_stops_the_run_before_anything_is_trained
         carry_out(plan(f"classifier {model}"), store)
     assert str(caught.value) == text
     assert not (store.root / "fits").exists()
-
-
-def test_a_batch_that_is_larger_than_the_dataset(plan, store, carry_out):
-    with pytest.raises(Exception, match="A batch of 900 cannot be drawn from 81 training images"):
-        carry_out(plan("classifier", settings=["batch_size=900"]), store)
 
 
 @pytest.mark.parametrize("broken", ["own/test/dark/0.png", "others/test/dark/0.png"])

@@ -1,14 +1,12 @@
 """Feature networks and features of real images: made once, shared, kept, and made again when damaged."""
 
 import multiprocessing
-import os
 import time
 
 import pytest
 import torch
 
 from jembench.catalog import registry
-from jembench.errors import Fallback
 from jembench.interfaces import Features
 from jembench.metrics import features
 from jembench.running import caches
@@ -69,28 +67,6 @@ def test_other_images_or_another_network_have_features_of_their_own(network, tmp
     network.identity = "counting@2"
     bank(tmp_path).of_images("net", IMAGES)
     assert network.asked == 3
-
-
-@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
-def test_features_are_not_kept_where_something_else_lies(network, tmp_path, make):
-    expected = bank(tmp_path).of_images("net", IMAGES)
-    (kept,) = (tmp_path / "features" / "of-images").iterdir()
-    kept.unlink()
-    make(kept)
-    with pytest.warns(Fallback, match=f"{kept} .*The features are computed again"):
-        again = bank(tmp_path).of_images("net", IMAGES)
-    assert torch.equal(again.pool, expected.pool)
-    assert not kept.is_file()
-
-
-def test_damaged_features_are_computed_again(network, tmp_path):
-    bank(tmp_path).of_images("net", IMAGES)
-    (kept,) = (tmp_path / "features" / "of-images").iterdir()
-    kept.write_bytes(kept.read_bytes()[:50])
-    with pytest.warns(Fallback, match=f"{kept} is damaged .*The features are computed again"):
-        again = bank(tmp_path).of_images("net", IMAGES)
-    assert network.asked == 2
-    assert torch.equal(again.pool, IMAGES.flatten(1).float())
 
 
 # --- several processes ------------------------------------------------------------------------------------------------

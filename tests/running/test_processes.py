@@ -1,7 +1,6 @@
 """Kills, and several processes on one store."""
 
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -17,12 +16,10 @@ from jembench.running.caches import FeatureBank
 from jembench.running.events import Events
 from jembench.running.executor import LocalExecutor
 from jembench.running.session import RunOptions
-from jembench.store import checkpoint
 from jembench.store.store import Store
 from jembench.training.checkpoints import Checkpoints
 
 CPU = torch.device("cpu")
-WEIGHTS = "model.safetensors"
 
 PROCESS = """
 import os, signal, sys
@@ -81,51 +78,6 @@ def start(zoo_of_tests, tmp_path):
     for process in running:
         with process:
             process.kill()
-
-
-def test_a_run_that_was_killed_goes_on_and_ends_as_one_that_was_not(
-    plan, store, start, tmp_path, carry_out, values, recorder
-):
-    """Killed in the first fit after its first checkpoint (iteration 9) and before its second (iteration 18)."""
-    process = start(store.root, kill_at=15)
-    process.communicate()
-    assert process.returncode == -signal.SIGKILL
-    whole = plan("jem", "score brightness", seeds=(0, 1))
-    first, _ = whole.fits
-    assert store.read_fit(first.key) is None
-    assert Checkpoints(store.fit_folder(first.key)).newest()["trainer"]["iteration"] == 9
-
-    work.carry_out(whole, store, LocalExecutor(), CPU, Events(recorder, store))
-    assert recorder.iterations == [*range(12, 37, 3), *range(3, 37, 3)]  # on from 9; the second fit from the beginning
-
-    straight = Store(tmp_path / "straight")
-    carry_out(whole, straight)
-    assert values(whole, store) == values(whole, straight)
-    for fit in whole.fits:
-        weights = [checkpoint.read(place.fit_folder(fit.key) / WEIGHTS) for place in (store, straight)]
-        assert all(torch.equal(value, weights[1][name]) for name, value in weights[0].items())
-    assert carry_out(whole, store) == []
-
-
-def test_training_anew_can_be_interrupted_too(plan, store, carry_out, values, recorder):
-    """The record of the weights that were removed must not vouch for half-trained ones."""
-    whole = plan("jem")
-    carry_out(whole, store)
-    before = values(whole, store)
-    (fit,), (cell,) = whole.fits, whole.cells
-    (store.fit_folder(fit.key) / WEIGHTS).unlink()
-    store.cell_path(cell).unlink()
-
-    def interrupt(event):
-        if event.kind == "window" and event.done == 15:
-            raise KeyboardInterrupt
-
-    recorder.event = interrupt
-    with pytest.raises(KeyboardInterrupt):
-        work.carry_out(whole, store, LocalExecutor(), CPU, Events(recorder, store))
-    assert (store.fit_folder(fit.key) / WEIGHTS).exists()
-    assert carry_out(whole, store)[0] == "train jem 0"
-    assert values(whole, store) == before
 
 
 def test_a_run_that_is_out_of_time_goes_on_each_time_and_ends_as_one_that_was_not(

@@ -1,10 +1,7 @@
 """Carrying out plans from beginning to end, and what need not be done again."""
 
 import contextlib
-import dataclasses
 import hashlib
-import json
-import shutil
 import sys
 import weakref
 from pathlib import Path
@@ -15,14 +12,12 @@ import torch
 
 from jembench.api.status import status
 from jembench.errors import Fallback, PluginError, StoreError
-from jembench.experiment.planning import make_plan
-from jembench.models import predictions
 from jembench.running import fits, work
 from jembench.running.display import Lines
 from jembench.running.events import Events
 from jembench.running.executor import LocalExecutor
 from jembench.running.outlook import look_ahead
-from jembench.store import checkpoint, inventory, records
+from jembench.store import checkpoint
 from jembench.store.merge import merge
 from jembench.store.store import Store
 
@@ -70,21 +65,6 @@ def test_what_was_computed_in_two_stores_is_not_computed_again_in_their_merge(pl
     assert carry_out(plan("jem", "score brightness"), store) == ["measure brightness", "done jem 0"]
 
 
-def test_what_is_removed_as_garbage_is_never_computed_again(plan, store, carry_out):
-    """The garbage of a whole run is its checkpoints: no later run reads them."""
-    carry_out(plan("jem"), store)
-    found = inventory.garbage(store)
-    assert [Path(each.file).name.split("-")[0] for each in found] == ["checkpoint"]
-    before = {path: path.read_bytes() for path in store.root.rglob("*") if path.is_file()}
-    assert inventory.remove(store, found) == []
-    assert carry_out(plan("jem"), store) == []
-    after = {path: path.read_bytes() for path in store.root.rglob("*") if path.is_file()}
-    assert before.items() - after.items() == {
-        (store.root / each.file, before[store.root / each.file]) for each in found
-    }
-    assert carry_out(plan("jem", "score brightness"), store) == ["measure brightness", "done jem 0"]
-
-
 def test_what_the_store_says_of_a_fit_and_its_cells(plan, store, carry_out, folder):
     whole = plan("jem", limit=7)
     carry_out(whole, store)
@@ -125,14 +105,6 @@ def test_the_cells_are_about_the_chosen_weights(zoo, plan, store, carry_out, fol
         assert np.allclose(arrays["file"], logits.numpy(), atol=1e-5)
 
 
-def test_fit_json_is_json_that_others_can_read(plan, store, carry_out, folder):
-    whole = plan("jem")
-    carry_out(whole, store)
-    record = json.loads((folder(whole, store) / "fit.json").read_text())
-    assert record["schema"] == records.SCHEMA
-    assert record["key"] == dataclasses.asdict(whole.fits[0].key)
-
-
 # --- what need not be done again --------------------------------------------------------------------------------------
 
 
@@ -157,58 +129,6 @@ def test_only_the_cell_that_is_missing_or_torn_is_computed_again(plan, store, da
     assert values(whole, store) == before
 
 
-def flip(path):
-    """One bit in the last tensor."""
-    content = path.read_bytes()
-    path.write_bytes(content[:-3] + bytes([content[-3] ^ 64]) + content[-2:])
-
-
-def test_damaged_readings_are_told_of_and_the_model_is_asked_again(plan, store, carry_out, values):
-    whole = plan("jem", "energy")
-    carry_out(whole, store)
-    before = values(whole, store)
-    for path in store.root.glob("readings/*/*"):
-        flip(path)
-    store.cell_path(whole.cells[0]).unlink()
-    with pytest.warns(Fallback, match=r"its content does not match its digest\)\. The model is asked again"):
-        carry_out(whole, store)
-    assert values(whole, store) == before
-
-
-@pytest.mark.parametrize("name", [WEIGHTS, "sampler.safetensors"])
-def test_a_damaged_model_is_named_and_trained_again_only_after_its_folder_was_removed(
-    plan, store, name, carry_out, outcomes, values, folder
-):
-    whole = plan("jem", "score energy")
-    carry_out(whole, store)
-    before, path = values(whole, store), folder(whole, store) / name
-    flip(path)
-    for cell in whole.cells:
-        store.cell_path(cell).unlink()
-    assert "train jem 0" not in carry_out(whole, store)
-    for outcome in outcomes(whole, store).values():
-        assert outcome.status == "failed"
-        assert f"{path} is damaged (its content does not match its digest)" in outcome.reason
-        assert (
-            f"Put a copy of the file back, or remove the folder {path.parent} to train the model again."
-            in outcome.reason
-        )
-    shutil.rmtree(path.parent)
-    assert "train jem 0" in carry_out(whole, store)
-    assert values(whole, store) == before
-
-
-def test_a_sound_model_in_the_place_of_another_is_refused(plan, store, carry_out, outcomes, folder):
-    whole = plan("jem", "energy", seeds=(0, 1))
-    carry_out(whole, store)
-    first, second = (store.fit_folder(fit.key) / WEIGHTS for fit in whole.fits)
-    second.write_bytes(first.read_bytes())
-    store.cell_path(whole.cells[1]).unlink()
-    carry_out(whole, store)
-    (_, refused) = outcomes(whole, store).values()
-    assert f"{second} is not the file that the training of zoo_of_tests:jem left" in refused.reason
-
-
 def test_a_torn_record_of_a_fit_is_written_again_without_training(plan, store, carry_out, values, folder):
     whole = plan("jem", "score energy")
     carry_out(whole, store)
@@ -229,27 +149,6 @@ def test_a_fit_whose_record_cannot_be_written_is_not_trained(plan, store, carry_
     monkeypatch.setattr(fits, "train", None)
     with pytest.raises(StoreError, match=r"fit.json: Not a regular file. .* remove it"):
         carry_out(whole, store)
-
-
-@pytest.mark.parametrize("name", [WEIGHTS, "sampler.safetensors"])
-def test_a_fit_whose_weights_were_removed_is_trained_anew(plan, store, name, carry_out, values, folder):
-    whole = plan("jem", "score brightness")
-    carry_out(whole, store)
-    before = values(whole, store)
-    (folder(whole, store) / name).unlink()
-    for cell in whole.cells:
-        store.cell_path(cell).unlink()
-    assert carry_out(whole, store)[0] == "train jem 0"
-    assert values(whole, store) == before
-
-
-def test_the_same_recipe_by_another_name_is_not_trained_again(plan, store, zoo_of_tests, tmp_path, carry_out):
-    carry_out(plan("jem", "score"), store)
-    (tmp_path / "mine.toml").write_text((zoo_of_tests / "tiny.toml").read_text())
-    chosen = plan("jem", "score energy")
-    mine = make_plan(chosen.suite, recipe=str(tmp_path / "mine.toml"))
-    assert mine.fits[0].key.recipe == "mine"
-    assert carry_out(mine, store) == ["measure energy", "done jem 0"]
 
 
 # --- looking ahead ----------------------------------------------------------------------------------------------------
@@ -331,20 +230,6 @@ def test_measured_now_or_later_a_number_is_the_same(plan, store, tmp_path, carry
     torch.manual_seed(99)
     carry_out(whole, later)
     assert values(whole, later) == values(whole, store)
-
-
-def test_values_do_not_depend_on_the_batch_size_of_evaluation(plan, store, tmp_path, monkeypatch, carry_out, values):
-    settings = ["chains.sampler=sgld:steps=4,step_size=0.1"]
-    whole = plan("jem factored", "score energy brightness", settings=settings)
-    carry_out(whole, store)
-    monkeypatch.setattr(predictions, "CPU_BATCH", 7)
-    other = Store(tmp_path / "other")
-    carry_out(whole, other)
-    found, expected = values(whole, other), values(whole, store)
-    assert len(found) == 6
-    assert found.keys() == expected.keys()
-    for key, numbers in found.items():
-        assert numbers == pytest.approx(expected[key], rel=1e-5), key
 
 
 def test_a_limit_is_another_cell_of_the_same_fit(plan, store, carry_out):
